@@ -1,1 +1,1 @@
-"""Diagnoses of past jobs: which to take, run them, and sum up what would have been said."""
+"""Diagnoses of past jobs: select them, run them, and summarize what would have been posted."""

@@ -1,4 +1,4 @@
-"""The ends of past jobs, from all connected systems that know jobs: the scheduler's word first, folders and stores after it."""
+"""Ends of past jobs from all connected systems: schedulers first, then folders and log stores."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.model import Window
 
 DAY = 86400.0
-PATIENCE = 60.0  # seconds for one question to all systems
-FULL = 2000  # jobs in one answer: there may be more
-SHORTEST = 3600.0  # seconds: an answer that is full is asked for again in halves, down to this
+PATIENCE = 60.0  # seconds for one query of all systems
+FULL = 2000  # jobs in a full response: there may be more
+SHORTEST = 3600.0  # seconds: full responses are split in halves, down to this
 MOST = 20_000  # ends of jobs
 
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """An end of a job that is worth looking at. `mark` tells it from the job's other runs; `ended`: seconds since the epoch.
+    """A job end worth diagnosing. `mark` distinguishes it from other runs of the job; `ended`: seconds since the epoch.
 
-    `how`: in the scheduler's words; `told`: whether a scheduler told that it ended badly, else only its logs can tell.
+    `how`: in scheduler terms; `told`: whether a scheduler reported the failure, else only the logs can show it.
     """
 
     cluster: str
@@ -40,13 +40,13 @@ class PastJob:
 
     @property
     def key(self) -> str:
-        """The same for this end, whenever it is looked for."""
+        """The key of this end, the same in every search."""
         return repr((self.cluster, self.namespace, self.job, self.mark))
 
 
 @dataclass(frozen=True, slots=True)
 class PastJobs:
-    """What was found. `seen`: jobs that the systems listed; `fine`: of them those that ended well; `troubles`: who gave less."""
+    """What was found. `seen`: listed jobs; `fine`: those that completed; `troubles`: sources with incomplete results."""
 
     jobs: tuple[PastJob, ...]
     seen: int
@@ -56,7 +56,7 @@ class PastJobs:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A system that knows jobs; `ends`: it tells how they ended."""
+    """A system that lists jobs; `ends`: whether it reports how they ended."""
 
     cluster: str
     name: str
@@ -67,7 +67,7 @@ class _Query:
 def past_jobs(
     clusters: Sequence[Cluster], start: float, end: float, *, pattern: str = "*", timeouts: bool = True
 ) -> PastJobs:
-    """The ends from `start` to `end`, the newest first. `pattern`: of the job's name or id, as `llm-*`."""
+    """Return the ends from `start` to `end`, newest first. `pattern`: a pattern of the job name or id, such as `llm-*`."""
     known: dict[tuple[str, str], JobSummary] = {}
     told: dict[str, PastJob] = {}
     untold: dict[str, PastJob] = {}
@@ -100,7 +100,7 @@ def past_jobs(
 
 
 def _past_jobs(asked: _Query, job: JobSummary, now: float, *, timeouts: bool) -> Iterator[PastJob]:
-    """The ends of a job that were bad, or of which its system does not tell how they were."""
+    """Return the failed ends of a job, or those whose outcome the system does not report."""
     if asked.ends:
         for job_end in job_ends_of("", asked.cluster, job, now, timeouts=timeouts):
             yield PastJob(
@@ -120,7 +120,7 @@ def _past_jobs(asked: _Query, job: JobSummary, now: float, *, timeouts: bool) ->
 
 
 def _list_jobs(asked: _Query, start: float, end: float, troubles: dict[str, None]) -> Iterator[JobSummary]:
-    """The jobs of a time, asked for by the day where the system has a list of ends, in halves where an answer is full."""
+    """List the jobs of a period: by day if the system lists ends, in halves if a response is full."""
     step = DAY if asked.ends else end - start
     spans = []
     at = start

@@ -1,7 +1,7 @@
-"""Past jobs looked at as if they had just ended: what would have been said, how often, and how many messages a day it would be.
+"""Diagnoses past jobs as if they had just ended: what would have been posted, how often, how many messages a day.
 
-Nothing is posted, and nothing is kept among the incidents unless that is wanted. Every look is noted in a file of its own
-as soon as it is done, so that a backfill that was killed goes on where it was.
+Nothing is posted, and nothing is stored as an incident unless requested. Each diagnosis is noted in a file right away, so that a
+killed backfill can resume.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ from kb.hangs.checkpoint_saves import time_saving
 from kb.report import Report
 
 SCHEMA = "signalbox.backfill-notes/1"
-CHANNEL = "the channel"  # where there is none configured: one for all
+CHANNEL = "the channel"  # if no channel is configured
 LONGEST_NOTES = 256 << 20  # bytes
-SAME_END = 300.0  # seconds by which two systems may tell one end otherwise
+SAME_END = 300.0  # seconds by which two systems can disagree about one end
 _REASON = 300
 
 
 class JobNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What came of one job. `error`: it could not be looked at; all else is of its report.
+    """The outcome of one job. `error`: it could not be diagnosed; the other fields come from its report.
 
-    `channels`: where an answer would have gone; `link_job`, `link_name`: bot.policy.routing.Link; `incident`: its number where it is
-    kept, `known`: it was there before.
+    `channels`: where an answer would have gone; `link_job`, `link_name`: see bot.policy.routing.Link; `incident`: its number if
+    it
+    is stored, `known`: it already existed.
     """
 
     key: str
@@ -79,12 +80,12 @@ class JobNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def failed(self) -> bool:
-        """Whether something had failed, as the report says it."""
+        """Whether the report shows a failure."""
         return not self.error and self.verdict != "no_fault" and self.phase not in ("stopped", "completed")
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a backfill looks at: whose jobs, of which time (seconds since the epoch), which names, how many at most."""
+    """What to backfill: which tenant, period (seconds since the epoch), names, and how many at most."""
 
     tenant: str
     start: float
@@ -94,12 +95,12 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: str = SCHEMA
 
 
-Tell = Callable[[int, int, JobNote], None]  # how many are done, of how many, and the last one
+Tell = Callable[[int, int, JobNote], None]  # done, total, and the last job
 
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """All that was found. `left`: ends beyond the limit; `open`: those that were not looked at, as it was stopped before."""
+    """All findings. `left`: ends beyond the limit; `open`: ends not diagnosed because the run was stopped."""
 
     question: Question
     past: PastJobs
@@ -110,7 +111,7 @@ class Backfilled:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Looks at past jobs. `notes`: the file of what was seen so far; `keep`: reports are kept, as found in the past."""
+    """Diagnoses past jobs. `notes`: the file of results so far; `keep`: store reports as backfilled incidents."""
 
     known: Knowledge
     config: Config
@@ -121,10 +122,10 @@ class Backfill:
     def run(
         self, question: Question, tell: Tell, *, resume: bool = False, stop: Callable[[], bool] = lambda: False
     ) -> Backfilled:
-        """Look at all of them, the newest first; what was noted before is not looked at again.
+        """Diagnose all jobs, newest first, except those noted before.
 
         Raises:
-            SignalboxError: no cluster is there to be asked, or the notes cannot be written.
+            SignalboxError: no cluster is configured, or the notes cannot be written.
         """
         clusters = self.config.of_tenant(question.tenant)
         if not any(cluster.connectors for cluster in clusters):
@@ -149,7 +150,7 @@ class Backfill:
         return Backfilled(question, past, done, len(past.jobs) - len(wanted), len(wanted) - len(done))
 
     def _looked(self, question: Question, job: PastJob) -> JobNote:
-        """One job: collected into a folder that goes afterwards, and diagnosed."""
+        """Collect one job into a temporary folder and diagnose it."""
         begun = time.monotonic()
         try:
             with TemporaryDirectory(prefix="signalbox-backfill-") as folder:
@@ -218,7 +219,7 @@ class Backfill:
         return msgspec.structs.replace(found, incident=number, known=before)
 
     def _places(self, report: Report, tenant: str, facts: Any) -> Sequence[Destination]:
-        """Where an answer would have gone after the quiet start; into one channel where none is configured."""
+        """Return where an answer would have gone after the rollout; one channel if none is configured."""
         wanted = self.config.tenants_of_chat.get(tenant)
         if wanted is None:
             return destinations(report, facts, (), announce=CHANNEL)
@@ -232,12 +233,12 @@ def _note(job: PastJob, **more: Any) -> JobNote:
 
 
 def _unusual_line(report: Report) -> str:
-    """The line that stands out where there is no diagnosis."""
+    """Return the most unusual line if there is no diagnosis."""
     return report.indicators.events[0].what[:_REASON] if report.indicators.events else ""
 
 
 def _existing_incident(session: Any, tenant: str, job: PastJob) -> int | None:
-    """An incident of this end that was there before: it was diagnosed when it happened, or by an earlier backfill."""
+    """Return an existing incident of this end, from a live diagnosis or an earlier backfill."""
     rows = session.exec(
         select(IncidentRow.id, IncidentRow.ended_at, IncidentRow.created_at)
         .where(col(IncidentRow.tenant) == tenant, col(IncidentRow.job_id) == job.job)
@@ -252,13 +253,13 @@ def _existing_incident(session: Any, tenant: str, job: PastJob) -> int | None:
 
 
 def notes_of(folder: Path, tenant: str, pattern: str) -> Path:
-    """The file of the notes of a tenant's backfills of these jobs."""
+    """Return the notes file of a tenant's backfill."""
     digest = sha256(repr((tenant, pattern)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return folder / "backfill" / f"{digest}.jsonl"
 
 
 class _Notes:
-    """The file, appended to line by line; what a kill has cut is cut off."""
+    """The notes file, appended line by line. A line cut by a kill is removed."""
 
     def __init__(self, path: Path, question: Question, *, resume: bool) -> None:
         self._path = path
@@ -283,7 +284,7 @@ class _Notes:
         self._file.close()
 
     def add(self, job_note: JobNote) -> None:
-        """Note one, so that it survives a kill."""
+        """Append a note so that it survives a kill."""
         try:
             self._file.write(msgspec.json.encode(job_note) + b"\n")
             self._file.flush()
@@ -297,7 +298,7 @@ def _lines(path: Path) -> list[bytes]:
             raise UnreadableInput(
                 f"{path}: the notes are larger than {LONGEST_NOTES:,} bytes; start over without --resume"
             )
-        return path.read_bytes().split(b"\n")[:-1]  # what stands after the last line break was cut by a kill
+        return path.read_bytes().split(b"\n")[:-1]  # a kill cut off what follows the last line break
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -305,7 +306,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _question(path: Path) -> Question | None:
-    """What the notes are about; None where there are none that can be read."""
+    """Return what the notes are about; None if there are no readable notes."""
     lines = _lines(path)
     try:
         found = msgspec.json.decode(lines[0], type=Question) if lines else None
@@ -320,10 +321,10 @@ def _read_notes(path: Path) -> tuple[JobNote, ...]:
         try:
             found.append(msgspec.json.decode(line, type=JobNote))
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue  # it is looked at again
+            continue  # it is diagnosed again
     return tuple(found)
 
 
 def unfinished(path: Path) -> bool:
-    """Whether there are notes that a new backfill would throw away."""
+    """Whether a new backfill would overwrite unfinished notes."""
     return bool(_read_notes(path))

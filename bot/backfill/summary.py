@@ -1,4 +1,4 @@
-"""What a backfill tells: which faults, how often, how many messages a day, which stayed without an answer, what was not read."""
+"""The summary of a backfill: faults, messages a day, jobs without a diagnosis, jobs that could not be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAID = 160
 
 @dataclass(frozen=True, slots=True)
 class FaultLine:
-    """A class of faults: how often it came first, and how often it was no more than a guess (band weak)."""
+    """A fault class: how often it was the top fault, and how often with weak confidence."""
 
     fault: str
     title: str
@@ -35,9 +35,11 @@ class FaultLine:
 
 @dataclass(frozen=True, slots=True)
 class MessageCounts:
-    """What the noise rules would have let through. `counted`: repeats, shown in a message that is there; `held`: beyond the cap.
+    """What the notification limits would have let through.
 
-    `by_day`: ISO date (UTC) → messages; `most`: of one day.
+    `counted`: repeats shown in existing messages; `held`: above the limit.
+
+    `by_day`: ISO date (UTC) → messages; `most`: on the busiest day.
     """
 
     posted: int = 0
@@ -51,7 +53,7 @@ class MessageCounts:
 
 @dataclass(frozen=True, slots=True)
 class UndiagnosedJob:
-    """A failure without a diagnosis: which job, when, what stands out, and what of its evidence was missing."""
+    """A failure without a diagnosis: the job, time, unusual line, and missing evidence."""
 
     job: str
     cluster: str
@@ -63,7 +65,7 @@ class UndiagnosedJob:
 
 @dataclass(frozen=True, slots=True)
 class BackfillSummary:
-    """All of it. `listed`: jobs that the systems know; `fine`: that had ended well; `looked`: that were looked at."""
+    """All figures. `listed`: jobs that the systems list; `fine`: completed ones; `looked`: diagnosed ones."""
 
     tenant: str
     start: datetime
@@ -90,7 +92,10 @@ class BackfillSummary:
 
 
 def summarise(found: Backfilled, title: Callable[[str], str], settings: Tenant | None = None) -> BackfillSummary:
-    """The figures of a backfill. `title`: a class of faults in words; `settings`: the tenant's noise rules, else the usual ones."""
+    """Return the figures of a backfill.
+
+    `title`: returns the title of a fault class; `settings`: the tenant's notification settings, else the defaults.
+    """
     noted = found.noted
     failed = [job_note for job_note in noted if job_note.failed]
     silent = [job_note for job_note in failed if job_note.verdict != "fault"]
@@ -155,7 +160,7 @@ def _unanswered(job_note: JobNote) -> UndiagnosedJob:
 
 
 def messages(failed: Sequence[JobNote], span: float, settings: Tenant) -> MessageCounts:
-    """The noise rules played over the failures in order of time: no mutes, and the quiet start over."""
+    """Replay the notification limits over the failures in time order, without mutes and after the rollout."""
     flaps: dict[tuple[str, str, str], Flap] = {}
     posted: dict[str, list[float]] = {}
     chains = _chains(failed)
@@ -194,7 +199,7 @@ def messages(failed: Sequence[JobNote], span: float, settings: Tenant) -> Messag
 
 
 def _chains(failed: Sequence[JobNote]) -> dict[str, str]:
-    """Which job's tries each failure belongs to, as it would have been told when it came."""
+    """Return the chain of each failure, as it would have been known at the time."""
     found: dict[str, str] = {}
     before: list[tuple[Link, float, str]] = []
     for job_note in sorted(failed, key=lambda each: (each.ended, each.key)):
@@ -212,12 +217,12 @@ def _chains(failed: Sequence[JobNote]) -> dict[str, str]:
 
 
 def dumps(found: BackfillSummary) -> bytes:
-    """As JSON, times as ISO in UTC."""
+    """Return the figures as JSON, with ISO times in UTC."""
     return msgspec.json.encode(asdict(found))
 
 
 def text(found: BackfillSummary) -> str:
-    """For a terminal."""
+    """Return the figures as text for a terminal."""
     told = found.messages
     head = [
         (

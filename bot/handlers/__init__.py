@@ -1,1 +1,1 @@
-"""What workers do for each kind of task: answer, list, send a digest, keep a baseline."""
+"""What workers do for each kind of task: diagnose, list recent jobs, send a digest, keep a baseline."""

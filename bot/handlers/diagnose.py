@@ -1,7 +1,7 @@
-"""What a worker does with an order: find the job, collect, diagnose, remember, and have everybody told who waits for it.
+"""How a worker handles a diagnosis: find the job, collect, diagnose, store, notify.
 
-It bears being killed anywhere: what was collected is noted with the work, a report has the same id whoever makes it, and the
-end of the work and the messages that tell of it are written in one transaction.
+It can be killed at any point. Collected data is recorded with the task, a report has the same id whoever makes it, and one
+transaction completes the task and writes the messages about it.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from kb.learning.precision import HitRate, calibrated
 from kb.report import Report
 
 SATURDAY = 5
-BETWEEN = 1.0  # seconds between two notes of how far collecting is
+BETWEEN = 1.0  # seconds between two progress updates
 
 
 class SpooledBundle(msgspec.Struct, frozen=True):
-    """What was collected, noted with the work so that whoever takes it up again need not collect anew."""
+    """Collected data, recorded with the task so that a retry need not collect again."""
 
     folder: str
     facts: JobFacts
@@ -64,7 +64,7 @@ class SpooledBundle(msgspec.Struct, frozen=True):
 
 
 def _count_metrics(report: Report, timing: Mapping[str, float]) -> None:
-    """For the service's own figures."""
+    """Update the metrics of the service."""
     metrics.count("diagnoses", report.verdict)
     if report.diagnoses:
         metrics.count("rule_hits", report.diagnoses[0].rule)
@@ -74,7 +74,7 @@ def _count_metrics(report: Report, timing: Mapping[str, float]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """An answer ready to be kept and told, and what rules that are not shown yet found beside it."""
+    """An answer ready to store and post, and the hits of rules in shadow mode."""
 
     report: Report
     filed: PackedReport
@@ -83,16 +83,17 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class DiagnoseHandler:
-    """A worker's knowledge."""
+    """Diagnoses jobs for a worker."""
 
     ledger: Ledger
     known: Knowledge
     config: Config
 
     def do(self, work: QueuedTask) -> TaskResult:
-        """Do one order. The result is the incident's number, or "unknown".
+        """Handle one task. The result is the incident number, or "unknown".
 
-        The incident is kept in the transaction that ends the work: of a worker that dies nothing is left that nobody was told of.
+        The incident is stored in the transaction that completes the task, so a worker that dies leaves no incident without
+        messages.
         """
         order = msgspec.json.decode(work.payload, type=DiagnosePayload)
         spooled = self._spooled(work)
@@ -128,14 +129,14 @@ class DiagnoseHandler:
         return TaskResult("", lambda session: self._record_answer(session, work, order, spooled=spooled, answer=made))
 
     def _calibrated(self, report: Report, tenant: str) -> Report:
-        """The report as sure as its rules were right here, where that is wanted."""
+        """Return the report with confidence calibrated by the rules' record here, if configured."""
         if not self.config.learning.calibrate:
             return report
         seen = {standing.rule: HitRate(standing.right, standing.n) for standing in self.ledger.mutes.standings(tenant)}
         return calibrated(report, seen)
 
     def _spooled(self, work: QueuedTask) -> SpooledBundle | None:
-        """What a worker that died had collected, where that is still there and can be reached from here."""
+        """Return what a dead worker had collected, if it still exists and is reachable from here."""
         if work.spooled is None:
             return None
         found = msgspec.json.decode(work.spooled, type=SpooledBundle)
@@ -170,7 +171,7 @@ class DiagnoseHandler:
     def _record_answer(
         self, session: Session, work: QueuedTask, order: DiagnosePayload, *, spooled: SpooledBundle, answer: _Made
     ) -> str:
-        """Everybody is told, in the transaction that ends the work; the incident's number."""
+        """Store the incident and notify everybody, in the transaction that completes the task; return the incident number."""
         now, report = datetime.now(UTC), answer.report
         incident = add_within(session, answer.filed)
         count_within(session, incident, order.tenant, answer.hits)
@@ -198,7 +199,7 @@ class DiagnoseHandler:
 
 
 class _Progress:
-    """Tells the messages how far collecting is, a second apart."""
+    """Shows the collection progress in messages, once a second."""
 
     def __init__(self, ledger: Ledger, work: QueuedTask, job: str) -> None:
         self._ledger = ledger
@@ -208,7 +209,7 @@ class _Progress:
         self._last = 0.0
 
     def met(self, located: LocatedJob, sources: list[str]) -> None:
-        """The job is found: whoever waits gets a message."""
+        """The job was found: everybody who waits gets a message."""
         job = located.record.job
         self._job = job.name or job.id or self._job
         self._sources = {name: ["waiting", ""] for name in sources}
@@ -219,7 +220,7 @@ class _Progress:
                     add_answer_message(session, request, now, self._facts())
 
     def tell(self, name: str, words: str) -> None:
-        """What a source says: it was asked, or what it gave."""
+        """Record what a source said: that it was queried, or what it returned."""
         if words == "asked":
             self._sources.setdefault(name, ["waiting", ""])
             return
@@ -229,7 +230,7 @@ class _Progress:
             self._ledger.messages.show_progress(self._work.id, self._facts())
 
     def over(self, collected: CollectedBundle) -> None:
-        """Everything has come that comes."""
+        """Record that collection is complete."""
         for name, words in collected.sources.items():
             self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
         self._ledger.messages.show_progress(self._work.id, self._facts())
@@ -239,7 +240,7 @@ class _Progress:
 
 
 def next_working_day(now: datetime, zone: str) -> datetime:
-    """Ten o'clock of the next day from Monday to Friday."""
+    """Return ten o'clock of the next day from Monday to Friday."""
     local = now.astimezone(ZoneInfo(zone))
     day = local + timedelta(days=1)
     while day.weekday() >= SATURDAY:
@@ -254,7 +255,7 @@ def _offer_candidates(
     candidates: tuple[tuple[str, JobSummary], ...],
     gaps: list[list[str]],
 ) -> None:
-    """Tell whoever asked which jobs may have been meant, each with a button that asks for it."""
+    """Offer the requester the jobs that could be meant, each with a button."""
     now = datetime.now(UTC)
     for request in pending_requests(session, work.id):
         if request.who == NOBODY:

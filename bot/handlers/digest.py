@@ -1,4 +1,4 @@
-"""What `/signalbox digest` gives: the digest of a week as it stands now, to whoever asked."""
+"""`/signalbox digest`: the current digest of a week, for the requester."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORM = "digest"
 
 
 def compute_digest(store: Database, config: Config, faults: Mapping[str, FaultClass], work: QueuedTask) -> TaskResult:
-    """Work it out, keep the numbers beside those of the weekly post, and have whoever asked told."""
+    """Compute the digest, store the figures next to those of the weekly post, and reply to the requester."""
     order = msgspec.json.decode(work.payload, type=DigestPayload)
     now = datetime.now(UTC)
     tenant = config.tenants_of_chat.get(order.tenant)

@@ -1,4 +1,4 @@
-"""What `/diagnose` without a job gives: the person's jobs that failed of late, found by the schedulers, newest first."""
+"""`/diagnose` without a job: the person's recent failed jobs from the schedulers, newest first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE = 15.0
 
 
 def list_recent_jobs(config: Config, work: QueuedTask) -> TaskResult:
-    """Look, and have whoever asked told."""
+    """List the jobs and reply to the requester."""
     order = msgspec.json.decode(work.payload, type=RecentJobsPayload)
     found = recent_failures(config, order, time.time())
 
@@ -52,7 +52,7 @@ def list_recent_jobs(config: Config, work: QueuedTask) -> TaskResult:
 
 
 def recent_failures(config: Config, order: RecentJobsPayload, now: float) -> list[tuple[str, JobSummary]]:
-    """Jobs that ended badly: (cluster, job), the newest first. Those of the person alone where that is known."""
+    """Return failed jobs as (cluster, job), newest first; only the person's own if their users are known."""
     deadline = Deadline.within(PATIENCE)
     try:
         clusters = visible(config, JobRequest("", order.tenant))

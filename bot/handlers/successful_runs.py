@@ -1,4 +1,4 @@
-"""Runs that ended well, noted once: they tell that what was done before helped, and one of a family a day is kept."""
+"""Successful runs, recorded once: they show that a fix helped, and one per family and day is kept as a baseline."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kb.model import Job
 from kb.report import Report
 
 DONE = "COMPLETED"
-FOLD = 86400.0  # seconds in which one run of a family is kept
+FOLD = 86400.0  # seconds between two kept runs of a family
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessfulRun:
-    """A run that its scheduler calls well. `at`: when it ended, seconds since the epoch."""
+    """A run that the scheduler calls successful. `at`: when it ended, seconds since the epoch."""
 
     facts: JobFacts
     at: float
 
     @property
     def key(self) -> str:
-        """The same for this end, whoever tells of it."""
+        """The same key for this end, whoever reports it."""
         told = repr((self.facts.tenant, self.facts.cluster, self.facts.id, round(self.at)))
         return f"good:{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
@@ -40,7 +40,7 @@ class SuccessfulRun:
 def successful_run_recorder(
     worklist: Callable[[], AbstractContextManager[Database]],
 ) -> Callable[[SuccessfulRun], None]:
-    """Writes down that a run ended well."""
+    """Return a function that records successful runs."""
 
     def note(end: SuccessfulRun) -> None:
         with worklist() as store:
@@ -50,7 +50,7 @@ def successful_run_recorder(
 
 
 def record_successful_run(session: Session, end: SuccessfulRun, now: datetime) -> bool:
-    """Write it down, and ask for the run to be kept; whether it was news. Of a family one run a day is asked for."""
+    """Record a run and request a baseline of it; whether it was new. At most one baseline per family and day is requested."""
     link = link_of(end.facts)
     at = datetime.fromtimestamp(min(max(end.at, 0.0), now.timestamp()), UTC)
     values = GoodEndRow(key=end.key, tenant=end.facts.tenant, link_job=link.job, link_name=link.name, at=at).model_dump(
@@ -69,7 +69,7 @@ def record_successful_run(session: Session, end: SuccessfulRun, now: datetime) -
 
 
 def unsuitable_reason(report: Report) -> str | None:
-    """Why a run is none that others may be measured by; None where it is one."""
+    """Return why a run is unsuitable as a baseline; None if it is suitable."""
     if report.verdict != "no_fault":
         return f"its logs show that it did not complete ({report.verdict})"
     state = (report.job.state or "").upper()

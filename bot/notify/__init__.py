@@ -1,1 +1,1 @@
-"""What is sent without being asked for: messages and their outbox, announcements, mutes."""
+"""Chat messages and their outbox: requests and replies, automatic notifications, mutes."""

@@ -1,4 +1,4 @@
-"""An answer that nobody asked for: where it goes, whether it may be said there, and in which thread. One transaction."""
+"""Automatic notifications: where an answer goes, whether it is posted there, and in which thread. One transaction."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from bot.store.states import PostingState
 from bot.store.tables import IncidentRow, PostingRow
 from kb.report import Report
 
-SILENT = ("no_fault",)  # of a job that ended well enough nobody is told unasked
+SILENT = ("no_fault",)  # verdicts without an automatic message
 
 
 def assign_chain(session: Session, incident: IncidentRow, link: Link, at: datetime) -> str:
-    """Put an incident into the chain of its job's other tries; the chain."""
+    """Assign an incident to the chain of its job's attempts; return the chain."""
     if incident.chain is not None:
         return incident.chain
     earlier = session.exec(
@@ -61,7 +61,7 @@ def announce(
     why: str,
     now: datetime,
 ) -> list[int]:
-    """Tell whoever should hear of it; the ids of the messages that are made. Twice the same gives nothing new."""
+    """Notify all destinations of an incident; return the ids of new messages. Repeated calls add nothing."""
     chain = assign_chain(session, incident, link_of(job), incident.ended_at or now)
     if report.verdict in SILENT or incident.id is None:
         return []
@@ -139,7 +139,7 @@ def _notify(
 
 
 def _count(session: Session, channel: str, subject: Subject, decision: Decision) -> None:
-    """The message that is there says how often it came."""
+    """Update the repeat count in the existing message."""
     row = session.exec(
         select(PostingRow)
         .where(
@@ -161,12 +161,12 @@ def _count(session: Session, channel: str, subject: Subject, decision: Decision)
 def _hold(
     session: Session, wanted: Tenant, incident: IncidentRow, *, place: Destination, once: str, now: datetime
 ) -> list[int]:
-    """A line in the channel's one message that lists what was held back in this span of time."""
+    """Add a line to the channel's one message that lists held-back failures of this period."""
     span = max(1.0, wanted.cap.span)
     period = int(now.timestamp() // span)
     held = f"rest:{incident.tenant}:{place.to}:{period}"
     if not add_if_new(session, f"held:{once}", now):
-        return []  # it stands in the list
+        return []  # it is already in the list
     row = session.exec(select(PostingRow).where(col(PostingRow.once) == held).with_for_update()).first()
     line = {"at": now.timestamp(), "incident": incident.id, "job": incident.job_name or incident.job_id or "?"}
     line["fault"] = incident.fault or incident.verdict
@@ -191,7 +191,7 @@ def _hold(
 
 
 def end_time(report: Report, record_end: float | None) -> datetime | None:
-    """When the job ended, as far as it is known."""
+    """Return when the job ended, if known."""
     end = record_end or report.window[1]
     try:
         return None if end is None else datetime.fromtimestamp(end, UTC)

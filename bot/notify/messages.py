@@ -1,9 +1,9 @@
-"""Our messages in a chat: each is one row that says what it is about, and is composed and sent until it says what it should.
+"""Our chat messages. Each is one row that says what the message is about; it is composed and sent until the chat is up to date.
 
-Why no queue of messages: an edit can be lost, doubled or overtaken by the next one without harm as long as the last one
-counts, so a row has a version of what it should say and the one that stands there. Only the opening words are posted; all that
-matters is an edit of them. A kill between the chat's answer and our record can so leave opening words without an answer, and
-never two answers. What is sent besides (files, words for one person) stands in the outbox.
+There is no queue of edits: an edit can be lost, repeated or overtaken without harm as long as the last one wins. So a row has the
+version of its content and the version that was sent. Only an opening text is posted; everything that matters is an edit of it. A
+kill between the response of the chat and our record can leave an opening text without an answer, but never two answers. Files and
+replies to one person go through the outbox.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from bot.store.leases import claim_row, lease_free
 from bot.store.states import PostingState
 from bot.store.tables import PostingRow
 
-LEASE = timedelta(seconds=60)  # a sender that says nothing for so long is dead
-PROGRESS = timedelta(seconds=3)  # at the least between two edits that tell how far collecting is
+LEASE = timedelta(seconds=60)  # a sender that is silent for this long is dead
+PROGRESS = timedelta(seconds=3)  # minimum time between two progress edits
 
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """A message of ours; see `PostingRow`. `thread`: the message in whose thread it stands, as the chat names it."""
+    """A chat message; see `PostingRow`. `thread`: the id of the thread it is in."""
 
     id: int
     handle: str
@@ -56,7 +56,7 @@ class Messages(Repository):
     """The messages in one database."""
 
     def show_progress(self, work_id: int, facts: Mapping[str, Any]) -> None:
-        """All messages about this work say how far it is, each as soon as it may be edited again."""
+        """Show the progress of a task in all its messages, each as soon as it can be edited again."""
         with self.database.errors(), self.database.session(write=True) as session:
             session.execute(
                 update(PostingRow)
@@ -65,13 +65,13 @@ class Messages(Repository):
             )
 
     def message_by_handle(self, handle: str) -> Posting | None:
-        """The message with this handle."""
+        """Return the message with this handle."""
         with self.database.errors(), self.database.session() as session:
             row = session.exec(select(PostingRow).where(col(PostingRow.handle) == handle[:64])).first()
             return None if row is None else posting_of(session, row)
 
     def claim_message(self, now: datetime) -> Posting | None:
-        """A message that does not say yet what it should, now this sender's for a minute; the oldest first."""
+        """Claim the oldest message that is out of date, for a minute."""
         head = aliased(PostingRow)
         due = (
             select(PostingRow.id)
@@ -94,13 +94,13 @@ class Messages(Repository):
             return None if row is None else posting_of(session, row)
 
     def mark_delivered(self, posting: Posting, ts: str, channel: str, sent: int, now: datetime) -> bool:
-        """It stands in the chat as `ts` and says `sent`; it goes on at once where it should say more.
+        """Record that the chat shows version `sent` as message `ts`. If newer content exists, the message is due again at once.
 
-        False where it stands elsewhere already: this sender was so slow that another one took it up.
+        False if it was already delivered as another message: this sender was too slow and lost its claim.
         """
         soon = now if sent == 0 else now + PROGRESS
         values = {"ts": ts, "channel": channel, "sent": sent, "lease_until": None, "tries": 0, "error": None}
-        # only what tells how far collecting is waits for the next edit: an answer may have come meanwhile
+        # only progress waits for the next edit: an answer may have arrived meanwhile
         ready = case((col(PostingRow.state) == PostingState.COLLECTING, soon), else_=now)
 
         def change(session: Session) -> bool:
@@ -114,15 +114,15 @@ class Messages(Repository):
         return self.database.write(change)
 
     def retry_later(self, posting: Posting, at: datetime, error: str) -> None:
-        """It could not be sent: not before `at` again."""
+        """Record a failure; retry no earlier than `at`."""
         self._update(posting.id, {"lease_until": None, "ready_at": at, "error": error[:500]})
 
     def mark_gone(self, posting: Posting, error: str) -> None:
-        """It cannot be sent at all, or was deleted in the chat."""
+        """Record that the message cannot be sent, or was deleted in the chat."""
         self._update(posting.id, {"lease_until": None, "state": PostingState.GONE, "error": error[:500]})
 
     def redirect(self, posting: Posting, channel: str, facts: Mapping[str, Any], now: datetime) -> None:
-        """It goes elsewhere: the chat would not have it where it was to stand."""
+        """Send the message to another channel, because the chat rejected the first one."""
         values = {
             "channel": channel,
             "thread_ts": None,
@@ -132,11 +132,11 @@ class Messages(Repository):
         self._update(posting.id, {**values, "lease_until": None, "ready_at": now})
 
     def postpone_reminder(self, posting: int, at: datetime) -> None:
-        """A reminder comes once more, as a new message."""
+        """Send a reminder again later, as a new message."""
         self._update(posting, {"ready_at": at, "ts": None, "sent": None})
 
     def dismiss_reminder(self, posting: int) -> None:
-        """A reminder is not needed: it says so, and comes no more."""
+        """Dismiss a reminder. It says so and is not sent again."""
         with self.database.errors(), self.database.session(write=True) as session:
             session.execute(
                 update(PostingRow)
@@ -164,7 +164,7 @@ def add_notification(
     facts: Mapping[str, Any],
     now: datetime,
 ) -> PostingRow:
-    """A message that nobody asked for; in the thread of the last one of its chain there, of the last day."""
+    """Add an automatic message, in the thread of its chain's last message of the past day."""
     head = session.exec(
         select(PostingRow)
         .where(
@@ -194,7 +194,7 @@ def add_notification(
         ),
     )
     if head is not None:
-        head.version += 1  # it counts the attempts
+        head.version += 1  # it shows the number of attempts
         session.add(head)
     return posting
 
@@ -210,7 +210,7 @@ def add_message(
     facts: Mapping[str, Any],
     now: datetime,
 ) -> int:
-    """A message of its own kind, in the thread of another one where `parent` is one; its id. Of one `once` there is one."""
+    """Add a message of its own kind, in the thread of `parent` if given; return its id. The same `once` adds it only once."""
     row = PostingRow(
         handle=new_handle(), once=once, tenant=tenant, channel=channel, parent=parent, state=state, facts=encode_json(facts),
         created_at=now, ready_at=now,
@@ -219,7 +219,7 @@ def add_message(
 
 
 def add_reminder(session: Session, posting: int, at: datetime, now: datetime) -> None:
-    """Ask who asked, later and alone, what it was; once for each incident."""
+    """Schedule a reminder to close the incident, sent only to the requester; once per incident."""
     row = session.get_one(PostingRow, posting)
     if row.asked_by is None or row.incident_id is None:
         return
@@ -240,7 +240,7 @@ def add_reminder(session: Session, posting: int, at: datetime, now: datetime) ->
 
 
 def refresh_messages(session: Session, incidents: Sequence[int]) -> None:
-    """The messages about these incidents say something else now: they are composed and sent anew."""
+    """Recompose and resend the messages about these incidents."""
     session.execute(
         update(PostingRow)
         .where(col(PostingRow.incident_id).in_(incidents))
@@ -249,7 +249,7 @@ def refresh_messages(session: Session, incidents: Sequence[int]) -> None:
 
 
 def add_once(session: Session, row: PostingRow) -> PostingRow:
-    """The row, or the one that is there already for the same."""
+    """Add the row, or return the existing row with the same `once`."""
     there = session.exec(select(PostingRow).where(col(PostingRow.once) == row.once)).first()
     if there is not None:
         return there
@@ -263,17 +263,17 @@ def add_once(session: Session, row: PostingRow) -> PostingRow:
 
 
 def new_handle() -> str:
-    """A new random handle: what a button carries instead of an id."""
+    """Return a new random handle, which a button carries instead of an id."""
     return secrets.token_urlsafe(18)
 
 
 def encode_json(facts: Mapping[str, Any]) -> str:
-    """The JSON text of a row's facts or payload."""
+    """Return the JSON text of a row's facts or payload."""
     return msgspec.json.encode(facts).decode()
 
 
 def posting_of(session: Session, row: PostingRow) -> Posting:
-    """A row as a value, with the thread that its parent heads."""
+    """Return a row as a value, with the thread of its parent."""
     thread = row.thread_ts
     if row.parent is not None:
         head = session.get(PostingRow, row.parent)

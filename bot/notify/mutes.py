@@ -1,4 +1,4 @@
-"""What is kept so that nobody is told too much: mutes, failures that came before, how the rules did in close-outs."""
+"""What keeps notifications down: mutes, repeated failures, and how rules did in close-outs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bot.store.database import Repository
 from bot.store.states import PostingState
 from bot.store.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
 
-MOST_VERDICTS = 20_000  # the latest; more change no decision
+MOST_VERDICTS = 20_000  # the latest; more do not change any decision
 
 
 class MuteStore(Repository):
-    """The same in one database."""
+    """Mutes and rule records in one database."""
 
     def add(self, key: str, mute: Mute, now: datetime) -> bool:
         """Be silent on something; whether it is new (two deliveries of one click have one `key`)."""
@@ -32,13 +32,13 @@ class MuteStore(Repository):
             return active_mutes(session, tenant, now)
 
     def standings(self, tenant: str, bar: WeakRuleThreshold | None = None) -> tuple[RuleRecord, ...]:
-        """How each rule did in this tenant's close-outs, the worst first."""
+        """Return each rule's record in the tenant's close-outs, the worst first."""
         with self.database.errors(), self.database.session() as session:
             return load_rule_records(session, tenant, bar)
 
 
 def add_mute(session: Session, key: str, mute: Mute, now: datetime) -> bool:
-    """`Quieting.mute` in a transaction that writes."""
+    """Add a mute within a write transaction; whether it is new."""
     if session.exec(select(MuteRow.id).where(col(MuteRow.key) == key)).first() is not None:
         return False
     row = MuteRow(
@@ -56,13 +56,13 @@ def add_mute(session: Session, key: str, mute: Mute, now: datetime) -> bool:
         with session.begin_nested():
             session.add(row)
             session.flush()
-    except IntegrityError:  # the second delivery was at it at the same moment
+    except IntegrityError:  # a redelivery was faster
         return False
     return True
 
 
 def active_mutes(session: Session, tenant: str, now: datetime) -> tuple[Mute, ...]:
-    """`Quieting.mutes` in a transaction."""
+    """Return the active mutes, within a transaction."""
     rows = session.exec(select(MuteRow).where(col(MuteRow.tenant) == tenant, col(MuteRow.until) > now))
     return tuple(
         Mute(row.kind, row.what, row.until.timestamp(), row.tenant, row.channel, row.who, row.why)  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def active_mutes(session: Session, tenant: str, now: datetime) -> tuple[Mute, ..
 
 
 def load_rule_records(session: Session, tenant: str, bar: WeakRuleThreshold | None = None) -> tuple[RuleRecord, ...]:
-    """`Quieting.standings` in a transaction. Of each incident the last word of a person counts."""
+    """Return the rule records, within a transaction. The last close-out of each incident counts."""
     looked = {
         row.rule: row.at.timestamp() for row in session.exec(select(LookedRow).where(col(LookedRow.tenant) == tenant))
     }
@@ -79,7 +79,7 @@ def load_rule_records(session: Session, tenant: str, bar: WeakRuleThreshold | No
 
 
 def load_verdicts(session: Session, tenant: str) -> Iterable[Verdict]:
-    """Of each closed incident: its first rule, and whether the last word says that it was right."""
+    """Return, for each closed incident, its top rule and whether the last close-out says it was right."""
     rows = session.exec(
         select(AnnotationRow.incident_id, AnnotationRow.verdict, AnnotationRow.at, IncidentRow.rule)
         .join(IncidentRow, col(IncidentRow.id) == col(AnnotationRow.incident_id))
@@ -99,13 +99,13 @@ def load_verdicts(session: Session, tenant: str) -> Iterable[Verdict]:
 
 
 def load_flap(session: Session, channel: str, chain: str, fingerprint: str) -> Flap | None:
-    """What is kept of a failure on a chain in a channel."""
+    """Return the repeat state of a failure on a chain in a channel."""
     row = session.get(FlapRow, (channel, chain, fingerprint), with_for_update=True)
     return None if row is None else Flap(row.count, row.said, row.pause, row.seen)
 
 
 def save_flap(session: Session, channel: str, chain: str, fingerprint: str, flap: Flap) -> None:
-    """Keep it."""
+    """Store the repeat state of a failure."""
     session.merge(
         FlapRow(
             channel=channel,
@@ -120,7 +120,7 @@ def save_flap(session: Session, channel: str, chain: str, fingerprint: str, flap
 
 
 def notification_times(session: Session, channel: str, since: datetime) -> tuple[float, ...]:
-    """When messages that nobody asked for went to a channel."""
+    """Return when automatic messages went to a channel."""
     rows = session.exec(
         select(PostingRow.created_at).where(
             col(PostingRow.channel) == channel,

@@ -1,4 +1,4 @@
-"""The outbox: files, words for one person, notes for other systems; sent once beside the messages that are edited."""
+"""The outbox: files, replies to one person, annotations for other systems. Each item is sent once."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bot.store.leases import claim_row, lease_free
 from bot.store.states import OutboxState
 from bot.store.tables import OutboxRow, PostingRow
 
-GIVEN_UP = timedelta(days=1)  # what could not be sent for so long is not sent
+GIVEN_UP = timedelta(days=1)  # items are dropped after this long
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """Something of the outbox that is to be sent. `state`: COMPLETING if the last call may have had its effect."""
+    """An outbox item. `state`: COMPLETING if the last call may have had its effect."""
 
     id: int
     key: str
@@ -39,7 +39,7 @@ class Outbox(Repository):
     """The outbox in one database."""
 
     def claim_outbox_item(self, now: datetime) -> OutboxItem | None:
-        """Something of the outbox, now this sender's; what belongs to a message waits until that stands in the chat."""
+        """Claim the next item for this sender. An item that belongs to a message waits until the message is delivered."""
         due = (
             select(OutboxRow.id)
             .outerjoin(PostingRow, col(PostingRow.id) == col(OutboxRow.posting_id))
@@ -65,7 +65,7 @@ class Outbox(Repository):
     def set_item_state(
         self, item: OutboxItem, state: str, error: str | None = None, ready_at: datetime | None = None
     ) -> None:
-        """A item is sent, failed, completing, or waiting for another try."""
+        """Record that an item was sent, failed, is completing, or waits for a retry."""
         values: dict[str, Any] = {"state": state, "error": None if error is None else error[:500]}
         if state != OutboxState.COMPLETING:
             values["lease_until"] = None
@@ -86,7 +86,7 @@ def enqueue_item(
     now: datetime,
     posting: int | None = None,
 ) -> bool:
-    """Something to be sent once; whether it is new."""
+    """Add an item that is sent once; whether it is new."""
     row = OutboxRow(
         key=key,
         tenant=tenant,
@@ -100,7 +100,7 @@ def enqueue_item(
 
 
 def enqueue_files(session: Session, posting: int, incident: int, now: datetime) -> None:
-    """The evidence and the picture of an incident, into the thread of a message, once."""
+    """Add the evidence and timeline of an incident to the thread of a message, once."""
     row = session.get_one(PostingRow, posting)
     enqueue_item(
         session, f"files:{posting}:{incident}", row.tenant, "files", {"incident": incident}, now=now, posting=posting

@@ -1,4 +1,4 @@
-"""Who asked for which diagnosis, and how each of them gets an answer: a message in a channel, or words to them alone."""
+"""Who asked for which diagnosis, and how each of them gets the answer: a message in a channel, or a reply only they see."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from bot.store.database import Repository, insert_new
 from bot.store.states import PostingState, WorkState
 from bot.store.tables import PostingRow, RequestRow, WorkRow
 
-REPLY = timedelta(minutes=29)  # a chat's address for replies lives half an hour
-NOBODY = ""  # who wants a diagnosis that no person asked for
+REPLY = timedelta(minutes=29)  # a reply URL is valid for half an hour
+NOBODY = ""  # the requester of automatic diagnoses
 
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisRequest:
-    """Somebody wants a diagnosis. `key`: the chat's id of the wish; `reply_to`: the address for words to this person alone.
+    """A person's diagnosis request. `key`: the chat's id of the request; `reply_to`: the URL for replies that only this person
+    sees.
 
-    `channel`, `thread_ts`: where the answer goes; `private`: to this person alone, in a direct message. `again`: though there is
-    an answer already.
+    `channel`, `thread_ts`: where the answer goes; `private`: to this person only, as a direct message. `again`: even if there
+    is an answer already.
     """
 
     key: str
@@ -41,7 +42,7 @@ class DiagnosisRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """What became of a wish. `second`: it was delivered before; `posting`: the message here that answers it already."""
+    """The outcome of a request. `second`: it was a redelivery; `posting`: the message here that already answers it."""
 
     work: QueuedTask | None
     second: bool = False
@@ -49,16 +50,16 @@ class RequestOutcome:
 
 
 class Requests(Repository):
-    """The requests for diagnoses in one database."""
+    """The diagnosis requests in one database."""
 
     def request_diagnosis(
         self, wish: DiagnosisRequest, wanted: TaskRequest, now: datetime, fold: float
     ) -> RequestOutcome:
-        """Write down that somebody wants a diagnosis, all or nothing."""
+        """Record a diagnosis request, all or nothing."""
         return self.database.write(lambda session: request_diagnosis(session, wish, wanted, now, fold))
 
     def answer_failed(self, now: datetime) -> int:
-        """Tell those who wait for work that failed; how many. Whoever gave it up: a worker, or the list after its death."""
+        """Notify requesters of failed tasks, whether a worker or the queue gave up; return how many."""
         lost = select(WorkRow.id, WorkRow.error).where(col(WorkRow.state) == WorkState.FAILED)
         waiting = select(PostingRow.work_id).where(col(PostingRow.state) == PostingState.COLLECTING)
         asked = select(RequestRow.work_id).where(col(RequestRow.settled).is_(False))
@@ -66,7 +67,7 @@ class Requests(Repository):
         with (
             self.database.errors(),
             self.database.session() as session,
-        ):  # every sender asks every second: no lock for nothing
+        ):  # every sender polls every second: avoid needless locks
             if session.exec(lost.where(either).limit(1)).first() is None:
                 return 0
 
@@ -100,15 +101,15 @@ class Requests(Repository):
 def request_diagnosis(
     session: Session, wish: DiagnosisRequest, wanted: TaskRequest, now: datetime, fold: float
 ) -> RequestOutcome:
-    """`Requests.request_diagnosis` in a transaction that writes."""
+    """Record a diagnosis request within a write transaction."""
     asked = RequestRow(**asdict(wish), work_id=0, created_at=now)
-    # the key first: of two deliveries at one moment the second asks for no work
+    # insert the key first: of two concurrent deliveries the second queues no task
     number = insert_new(session, RequestRow, asked.model_dump(exclude={"id"}))
     if number is None:
         return RequestOutcome(None, second=True)
     work, new = enqueue_task(session, wanted, now, 0.0 if wish.again else fold)
     if work.state == WorkState.DONE and not (work.result or "").isdecimal():
-        work, new = enqueue_task(session, wanted, now, 0.0)  # it came to nothing: that is no answer to point to
+        work, new = enqueue_task(session, wanted, now, 0.0)  # it has no answer to point to
     session.execute(update(RequestRow).where(col(RequestRow.id) == number).values(work_id=work.id))
     if new:
         return RequestOutcome(work)
@@ -136,7 +137,7 @@ def request_diagnosis(
 
 
 def pending_requests(session: Session, work_id: int) -> Sequence[RequestRow]:
-    """Who waits for a piece of work and has no message yet."""
+    """Return the requests for a task that have no message yet."""
     return session.exec(
         select(RequestRow).where(col(RequestRow.work_id) == work_id, col(RequestRow.settled).is_(False))
     ).all()
@@ -145,7 +146,7 @@ def pending_requests(session: Session, work_id: int) -> Sequence[RequestRow]:
 def add_answer_message(
     session: Session, request: RequestRow, now: datetime, facts: Mapping[str, Any] | None = None
 ) -> PostingRow:
-    """A message that answers a request; one for all who asked for the same in one channel, however often it is asked for."""
+    """Add the message that answers a request. Requests for the same task in one channel share a message."""
     channel = request.who if request.private else request.channel
     here = session.exec(
         select(PostingRow).where(
@@ -154,7 +155,7 @@ def add_answer_message(
             col(PostingRow.state) != PostingState.GONE,
         )
     ).first()
-    if here is not None:  # two people asked before there was a message
+    if here is not None:  # two people asked before the message existed
         request.posting_id, request.settled = here.id, True
         session.add(request)
         return here
@@ -181,7 +182,7 @@ def add_answer_message(
 def answer_requests(
     session: Session, work_id: int, incident: int, facts: Mapping[str, Any], now: datetime
 ) -> list[int]:
-    """All who wait for this work have their answer: their messages say it; the ids of these messages."""
+    """Answer all requests for a task; return the ids of their messages."""
     for request in pending_requests(session, work_id):
         if request.who != NOBODY:
             add_answer_message(session, request, now)
@@ -198,7 +199,7 @@ def answer_requests(
 
 
 def add_reply(session: Session, request: RequestRow, payload: Mapping[str, Any], now: datetime) -> None:
-    """Words for one person alone, in place of an answer."""
+    """Reply to one person instead of posting an answer."""
     told = {**payload, "channel": request.channel, "who": request.who, "thread_ts": request.thread_ts}
     if request.reply_to and now < request.created_at + REPLY:
         told["reply_to"] = request.reply_to

@@ -1,1 +1,1 @@
-"""Decisions that need no store: who may do what, where a notification goes, how a job ended."""
+"""Decisions without a store: permissions, routing, notification limits, how a job ended."""

@@ -1,6 +1,6 @@
-"""How jobs end in a scheduler's words: which ends are bad, and what its hook sends of one.
+"""How jobs end in scheduler terms: which ends are failures, and how a scheduler hook reports one.
 
-Values only. States are Slurm's, in which Kubernetes' are told too (kb.parsers.schedulers.workloads).
+Values only. States are Slurm's; Kubernetes states are mapped to them (kb.parsers.schedulers.workloads).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from connectors.base.contract import Seconds
 from kb.errors import SignalboxError
 from kb.model import JobRecord
 
-LARGEST: Final = 64 << 10  # bytes of a hook's request
+LARGEST: Final = 64 << 10  # bytes of a hook request
 LONGEST: Final = 256  # characters of a job's name
 MOST_FIELDS: Final = 64
 Judged = Literal["bad", "fine", "open", "untold"]
@@ -32,13 +32,13 @@ REQUEUED: Final = frozenset({"REQUEUED", "REQUEUE_HOLD"})
 OPEN: Final = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"}
 )
-HEARD: Final = 5.0  # seconds by which clocks may differ
-SIGTERM: Final = 15  # of scancel and of the time limit alike
+HEARD: Final = 5.0  # seconds of clock skew
+SIGTERM: Final = 15  # sent by scancel and by the time limit
 
 
 @dataclass(frozen=True, slots=True)
 class JobWatcherSettings:
-    """Which ends of jobs are looked at without being asked."""
+    """Which job ends are diagnosed automatically."""
 
     on: bool = True
     """Whether jobs that end badly are diagnosed unprompted."""
@@ -59,12 +59,12 @@ class JobWatcherSettings:
 
 
 class HookRefused(SignalboxError):  # noqa: N818 - an outcome
-    """A request that tells of no end; the text says what is wrong with it."""
+    """The request reports no job end; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobEndNotice:
-    """What a hook says of an end: the job's id as the scheduler shows it, and how it ended as far as it knows."""
+    """A job end reported by a hook: the job id as the scheduler shows it, and how it ended, if known."""
 
     job: str
     state: str = ""
@@ -76,9 +76,9 @@ class JobEndNotice:
 
 
 def classify_end(state: str | None, exit_code: int | None, signal: int | None, *, timeouts: bool = True) -> Judged:
-    """Whether an end is bad. "untold": only the scheduler's accounting will know, as of a job that SIGTERM ended.
+    """Classify an end. "untold": only the accounting knows, such as after SIGTERM.
 
-    Stopped by a person and preempted are no bad ends; a run that was requeued is one where it had failed by itself.
+    Cancelled and preempted jobs did not fail. A requeued run counts as failed if it failed by itself.
     """
     word = _word(state)
     failed = bool(exit_code) or signal not in (None, 0, SIGTERM)
@@ -96,7 +96,7 @@ def classify_end(state: str | None, exit_code: int | None, signal: int | None, *
 
 
 def describe_end(state: str | None, exit_code: int | None, signal: int | None) -> str:
-    """An end in words, as `FAILED, exit code 3`."""
+    """Describe an end, such as `FAILED, exit code 3`."""
     told = [_word(state)] if _word(state) else []
     told += [f"exit code {exit_code}"] if exit_code else []
     told += [f"signal {signal}"] if signal else []
@@ -104,14 +104,14 @@ def describe_end(state: str | None, exit_code: int | None, signal: int | None) -
 
 
 def fold_window(ended: float, now: float, longest: float) -> float:
-    """For how many seconds back a diagnosis that was done counts as one of this end: those since it, at most `longest`."""
+    """Return for how many seconds back an existing diagnosis counts for this end: those since the end, at most `longest`."""
     return min(max(0.0, now - ended), longest)
 
 
 def as_of(record: JobRecord, ended: float) -> JobRecord:
-    """The job as it was when the run that had ended by then was its last one: requeued, it may run again, and elsewhere.
+    """Return the job as it was when the run that had ended by then was its last one. A requeued job can run again elsewhere.
 
-    What the scheduler no longer tells of stays as it is.
+    What the scheduler no longer reports stays unchanged.
     """
     past = [at for at, item in enumerate(record.attempts) if item.stopped is not None and item.stopped <= ended + HEARD]
     if not past or past[-1] == len(record.attempts) - 1:
@@ -124,13 +124,13 @@ def as_of(record: JobRecord, ended: float) -> JobRecord:
 
 
 def read_ended(body: bytes, content_type: str = "") -> JobEndNotice:
-    """What a hook sent, as a JSON object or as fields of a form; keys that are not known are passed over.
+    """Read what a hook sent, as a JSON object or form fields. Unknown keys are ignored.
 
-    `job` must be there. `exit_code` is a number, or code and signal as Slurm writes them, `1:0`; `ended` seconds since the
+    `job` is required. `exit_code` is a number, or code and signal as Slurm writes them, `1:0`; `ended` is seconds since the
     epoch.
 
     Raises:
-        HookRefused: it is too large, neither of both, or a value is none.
+        HookRefused: too large, neither JSON nor a form, or an invalid value.
     """
     if len(body) > LARGEST:
         raise HookRefused(f"the request is larger than {LARGEST} bytes")
@@ -151,7 +151,7 @@ def read_ended(body: bytes, content_type: str = "") -> JobEndNotice:
 
 
 def _word(state: str | None) -> str:
-    """The state without its flags: `CANCELLED by 1000`, `NODE_FAIL+`, `COMPLETED,COMPLETING`."""
+    """Return the state without its flags: `CANCELLED by 1000`, `NODE_FAIL+`, `COMPLETED,COMPLETING`."""
     found = re.match(r"[A-Z_]{1,40}", (state or "").strip().upper())
     return found[0] if found else ""
 
@@ -159,7 +159,7 @@ def _word(state: str | None) -> str:
 def _form_fields(body: bytes) -> Mapping[str, Any]:
     try:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
-    except ValueError as error:  # too many, or no UTF-8
+    except ValueError as error:  # too many fields, or not UTF-8
         raise HookRefused(f"not a form: {str(error)[:200]}") from None
     return dict(pairs)
 

@@ -1,6 +1,6 @@
-"""What may be said unasked: mutes, a cap for each channel, failures that come again and again, weak rules, a quiet start.
+"""What may be posted automatically: mutes, a limit per channel, repeated failures, weak rules, a rollout channel.
 
-Decisions only, over small values and a time that is handed in (seconds since the epoch); who posts keeps the values.
+Decisions only, over small values and a given time (seconds since the epoch). The caller stores the values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DAY: Final = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """How much one channel gets unasked."""
+    """How many automatic messages one channel gets."""
 
     posts: int = 6
     """The most messages within `span`; further ones are listed in a single message."""
@@ -34,10 +34,10 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Flapping:
-    """When a failure that comes again is news.
+    """When a failure that comes back is posted again.
 
-    Not before `first` has passed since it was said, then twice that, up to `longest`; after `forget` without it, it
-    is new.
+    Not before `first` has passed since the last message, then twice that, up to `longest`. A failure that stays away for
+    `forget` counts as new.
     """
 
     first: Seconds = HOUR
@@ -51,7 +51,7 @@ class Flapping:
 
 @dataclass(frozen=True, slots=True)
 class RolloutChannel:
-    """The quiet start of a new installation: unasked it posts only to `channel`."""
+    """The rollout of a new installation: automatic messages go only to `channel`."""
 
     channel: str
     """The only channel that is posted to unprompted."""
@@ -69,7 +69,7 @@ class RolloutChannel:
 
 @dataclass(frozen=True, slots=True)
 class WeakRuleThreshold:
-    """When a rule is weak: of at least `close_outs` it was right in so few that `precision` is out of reach (95 %)."""
+    """When a rule is weak: in at least `close_outs` it was right so rarely that `precision` is out of reach (95 %)."""
 
     precision: float = 0.7
     """The share of close-outs in which a rule must be able to be right, with 95 % certainty."""
@@ -79,7 +79,7 @@ class WeakRuleThreshold:
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """Be silent on a rule, job (a pattern of its name or id) or node, up to a time. `channel`: there only; None: everywhere."""
+    """Mute a rule, job (a pattern of its name or id) or node until a time. `channel`: only there; None: everywhere."""
 
     kind: Literal["rule", "job", "node"]
     what: str
@@ -92,9 +92,9 @@ class Mute:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is to be said: of which rule (that of the first diagnosis), which job, and which nodes it suspects.
+    """What a message is about: the rule (of the first diagnosis), the job, and the suspected nodes.
 
-    `fingerprint`: of the kind of failure; `chain`: of the job with its other tries.
+    `fingerprint`: the kind of failure; `chain`: the attempts of the job.
     """
 
     tenant: str
@@ -107,7 +107,7 @@ class Subject:
 
 
 def subject_of(report: Report, tenant: str, chain: str, job: str, name: str) -> Subject:
-    """What is to be said by a report, of a job by its id and name."""
+    """Return the subject of a report."""
     first = report.diagnoses[0] if report.diagnoses else None
     rule, nodes = (first.rule, first.nodes) if first is not None else (None, ())
     return Subject(tenant, report.fingerprint, chain, job, name, rule, nodes)
@@ -115,9 +115,9 @@ def subject_of(report: Report, tenant: str, chain: str, job: str, name: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Flap:
-    """One failure on one chain. `count`: how often it came; `seen`: when it last did.
+    """The repeat state of one failure on one chain. `count`: how often it occurred; `seen`: when it last did.
 
-    `said`: when it was last said; `pause`: seconds from then on in which it is not said again; 0 where it never was.
+    `said`: when it was last posted; `pause`: seconds after that without another post; 0 if it was never posted.
     """
 
     count: int
@@ -128,10 +128,10 @@ class Flap:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done, and why in words.
+    """What to do, and why in words.
 
-    `post`: a message of its own; `count`: the count in the message that is there; `hold`: a line in the channel's list of
-    what was held back; `drop`: nothing. `flap` is to be kept.
+    `post`: a new message; `count`: update the count in the existing message; `hold`: a line in the channel's list of held-back
+    failures; `drop`: nothing. `flap` must be stored.
     """
 
     do: Literal["post", "count", "hold", "drop"]
@@ -141,7 +141,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A close-out: whether the rule that came first was right, and when that was said."""
+    """A close-out: whether the top rule was right, and when it was made."""
 
     rule: str
     right: bool
@@ -150,7 +150,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class RuleRecord:
-    """How often a rule was right: of `n`, with the ends of Wilson's interval of 95 %; whether it is shown as weak."""
+    """How often a rule was right: of `n`, with the ends of Wilson's 95 % interval; whether it is shown as weak."""
 
     rule: str
     right: int
@@ -161,7 +161,7 @@ class RuleRecord:
 
     @property
     def words(self) -> str:
-        """The standing in words."""
+        """The record in words."""
         return f"right in {self.right} of {self.n} close-outs (95 %: {self.low:.0%} to {self.high:.0%})"
 
 
@@ -179,10 +179,10 @@ def decide(
     cap: Cap | None = None,
     flapping: Flapping | None = None,
 ) -> Decision:
-    """What to do with an answer that nobody asked for in one channel.
+    """Decide what to do with an automatic answer in one channel.
 
-    `before`: what is kept of this failure on this chain in this channel; `posted`: when messages went there unasked. What is
-    muted, and what comes again too soon, is counted all the same.
+    `before`: the stored repeat state of this failure; `posted`: when automatic messages went there. Muted and repeated failures
+    are counted, too.
     """
     flapping = flapping or Flapping()
     again = _repeated(before, now, flapping)
@@ -198,7 +198,7 @@ def decide(
 
 
 def matching_mute(mutes: Iterable[Mute], subject: Subject, channel: str, now: float) -> Mute | None:
-    """The mute that holds; None where there is none. Of several nodes that are suspected all must be muted."""
+    """Return the mute that applies; None if there is none. If several nodes are suspected, all must be muted."""
     held = [
         mute for mute in mutes if mute.until > now and mute.tenant == subject.tenant and mute.channel in (None, channel)
     ]
@@ -213,16 +213,16 @@ def matching_mute(mutes: Iterable[Mute], subject: Subject, channel: str, now: fl
 
 
 def room(posted: Iterable[float], now: float, cap: Cap) -> bool:
-    """Whether a channel may have one more message now."""
+    """Whether a channel can have one more message now."""
     return sum(now - cap.span < at <= now for at in posted) < cap.posts
 
 
 def _matches(text: str, pattern: str) -> bool:
-    return text == pattern or fnmatchcase(text, pattern)  # a name itself may hold what means more in a pattern
+    return text == pattern or fnmatchcase(text, pattern)  # a name can itself contain pattern characters
 
 
 def _repeated(before: Flap | None, now: float, flapping: Flapping) -> Flap:
-    """What is kept after a failure came, whether it is said or not."""
+    """Return the repeat state after a failure, posted or not."""
     if before is None or now - before.seen > flapping.forget:
         return Flap(1, now, 0.0, now)
     return Flap(before.count + 1, before.said, before.pause, max(now, before.seen))
@@ -244,9 +244,9 @@ def _ordinal(count: int) -> str:
 def rule_records(
     verdicts: Iterable[Verdict], looked_at: Mapping[str, float] | None = None, bar: WeakRuleThreshold | None = None
 ) -> tuple[RuleRecord, ...]:
-    """How each rule did in the close-outs, the worst first.
+    """Return how each rule did in close-outs, the worst first.
 
-    `looked_at`: rule → when somebody looked at it last: what was said before that counts no more.
+    `looked_at`: rule → when it was last reviewed; earlier close-outs no longer count.
     """
     bar, looked = bar or WeakRuleThreshold(), looked_at or {}
     told: dict[str, list[bool]] = {}
@@ -262,7 +262,7 @@ def rule_records(
 
 
 def rollout_channels(start: RolloutChannel | None, right: int, n: int) -> str | None:
-    """The one channel to which everything goes while the start is quiet; None where that is over, or was never wanted."""
+    """Return the one channel that gets everything during the rollout; None after it, or if none is configured."""
     if start is None:
         return None
     confirmed = n >= start.close_outs and wilson(right, n)[0] >= start.precision

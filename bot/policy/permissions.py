@@ -1,4 +1,4 @@
-"""Who may do what in a chat: verbs allowed to everyone, to a channel, a user group or a person, for each tenant. Pure."""
+"""Who may do what in a chat: verbs allowed to everyone, a channel, a user group or a person, per tenant. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ EVERYONE = "everyone"
 class Rights:
     """What one tenant allows.
 
-    `channels`: its channels; what is done elsewhere is refused, and none named means all. `verbs`: verb → everyone, channels
-    (C…, G…), user groups (S…) and people (U…, W…); a verb that is not named is everyone's, but admin, which is nobody's.
+    `channels`: its channels; requests from elsewhere are refused, and none means all. `verbs`: verb → everyone, channels (C…,
+    G…),
+    user groups (S…) and people (U…, W…). A verb that is not listed is allowed to everyone, except `admin`, which is allowed to
+    nobody.
     """
 
     channels: tuple[str, ...] = ()
@@ -25,7 +27,7 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why not, and whom to ask: groups and people of the chat who may."""
+    """Why not, and whom to ask: groups and people in the chat who may."""
 
     verb: Verb
     why: Literal["channel", "person"]
@@ -35,7 +37,7 @@ class Refusal:
 def refusal(
     rights: Rights, verb: Verb, user: str, channel: str | None, members: Callable[[str], Collection[str]]
 ) -> Refusal | None:
-    """Why this person may not do this here; None where they may. `members`: who is in a user group."""
+    """Return why this person may not do this here; None if they may. `members`: returns the members of a user group."""
     direct = channel is None or channel.startswith("D")
     if rights.channels and not direct and channel not in rights.channels:
         return Refusal(verb, "channel", rights.channels)

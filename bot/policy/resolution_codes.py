@@ -1,4 +1,4 @@
-"""What people may say of an incident and of the bot's answer: the codes that are kept, their words, and their bounds."""
+"""Codes for close-outs and feedback: stored values, their words, and their limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERDICTS: Mapping[Verdict, str] = {
     "abstained_rightly": "correctly gave no cause",
     "not_looked_at": "not reviewed",
 }
-JUDGED: tuple[Verdict, ...] = ("right", "right_not_first", "wrong")  # those of an answer that named a fault
+JUDGED: tuple[Verdict, ...] = ("right", "right_not_first", "wrong")  # verdicts on answers that named a fault
 NAMELESS: Mapping[Cause, str] = {"no_rule": "no rule fits", "unknown": "still unknown"}  # causes without a fault
 
 LONGEST = {"fault": 128, "rule": 128, "action": 500, "note": 3000, "who": 128, "node": 253}
@@ -23,7 +23,7 @@ MOST_NODES = 200
 
 
 def implied(cause: Cause | None, fault: str | None, found: Sequence[str]) -> Verdict:
-    """Whether the bot was right, where a person names a cause alone. `found`: the faults that it told, the first one first."""
+    """Derive whether the answer was right from the cause that a person names. `found`: the reported faults, the top one first."""
     if cause in ("shown", "fault"):
         if fault not in found:
             return "wrong"
@@ -34,5 +34,5 @@ def implied(cause: Cause | None, fault: str | None, found: Sequence[str]) -> Ver
 
 
 def nameless(cause: Cause | None) -> str | None:
-    """A cause that has no fault, in words; None for one that has, and where none was said."""
+    """Return the words for a cause without a fault; None for other causes or none."""
     return None if cause is None else NAMELESS.get(cause)

@@ -1,6 +1,6 @@
-"""Where an answer that nobody asked for goes: who subscribed, who owns the fault, whose job it was, and which thread.
+"""Where an automatic answer goes: subscriptions, owner of the fault, owner of the job, and which thread.
 
-Values in, values out; who posts is told nothing but channels, people and reasons.
+Pure functions of values. The caller gets only channels, people and reasons.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kb.parsers.schedulers.workloads import stem
 from kb.report import Report
 
 DAY: Final = 86400.0
-CHAIN: Final = DAY  # seconds within which a job of the same name and user is the same try again
+CHAIN: Final = DAY  # seconds in which a job of the same name and user counts as another attempt
 MOST_DESTINATIONS: Final = 20  # of one answer
 _CHANNEL: Final = re.compile(r"[CGD][A-Z0-9]{2,40}")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,40}")
@@ -27,7 +27,7 @@ NAMELESS: Final = frozenset({"", "wrap", "sbatch", "bash", "sh", "interactive", 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Who wants to hear of which jobs that ended badly. All that is set must hold; of several values one is enough."""
+    """Who wants to hear of which failed jobs. All set fields must match; of several values one is enough."""
 
     to: str
     """The id of a channel (C…, G…) or of a user (U…, W…), who gets a direct message."""
@@ -75,7 +75,7 @@ class People:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What routing needs to know of a job. `id`: as its scheduler shows it."""
+    """What routing needs to know about a job. `id`: as its scheduler shows it."""
 
     tenant: str
     cluster: str
@@ -89,7 +89,7 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Somebody to call: a user, or a user group; and why."""
+    """A user or user group to mention, and why."""
 
     kind: Literal["user", "group"]
     id: str
@@ -98,7 +98,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where an answer goes. `to`: a channel's id, or with `direct` a user's; `mentions`: whom to call there; `why`: reasons."""
+    """Where an answer goes. `to`: a channel id, or with `direct` a user id; `mentions`: whom to mention there; `why`: reasons."""
 
     to: str
     direct: bool
@@ -108,14 +108,14 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What ties the tries of one job together: the job itself, and its name and user; None where they say nothing."""
+    """What ties the attempts of a job together: the job itself, and its name and user; None if they are not specific."""
 
     job: str
     name: str | None
 
 
 def facts_of(tenant: str, cluster: str, record: JobRecord) -> JobFacts:
-    """The facts of a job that was found."""
+    """Return the facts of a job."""
     job = record.job
     return JobFacts(
         tenant,
@@ -138,10 +138,10 @@ def destinations(
     announce: str | None = None,
     only: str | None = None,
 ) -> tuple[Destination, ...]:
-    """Where this answer goes, in the order of the subscriptions, each place once, at most 20.
+    """Return where this answer goes, in the order of the subscriptions, each place once, at most 20.
 
-    `announce`: the tenant's channel for what nobody subscribed. `only`: while the start is quiet (bot.policy.notifications) everything goes
-    to this one channel, and nobody is called.
+    `announce`: the tenant's channel for answers without a subscription. `only`: during the rollout (bot.policy.notifications)
+    everything goes to this channel, and nobody is mentioned.
     """
     if only is not None:
         return (Destination(only, direct=False, why=("everything goes here until the answers are confirmed",)),)
@@ -161,7 +161,7 @@ def destinations(
 
 
 def wanted(subscription: Subscription, report: Report, job: JobFacts) -> str | None:
-    """Why a subscription wants this answer, in words; None where it does not."""
+    """Return why a subscription wants this answer, in words; None if it does not."""
     if subscription.tenant != job.tenant:
         return None
     first = report.diagnoses[0].fault if report.diagnoses else ""
@@ -188,9 +188,9 @@ def wanted(subscription: Subscription, report: Report, job: JobFacts) -> str | N
 
 
 def mentions(report: Report, job: JobFacts, people: People) -> tuple[Mention, ...]:
-    """Whom to call in a channel: the group that owns the fault, else the user whose job it was.
+    """Return whom to mention in a channel: the group that owns the fault, else the owner of the job.
 
-    A guess (band weak) calls no group: nobody on call is woken by it.
+    A weak diagnosis mentions no group, so a guess pages nobody.
     """
     owner = report.decision.owner
     sure = bool(report.diagnoses) and report.diagnoses[0].band != "weak"
@@ -202,9 +202,9 @@ def mentions(report: Report, job: JobFacts, people: People) -> tuple[Mention, ..
 
 
 def link_of(job: JobFacts) -> Link:
-    """What ties a job to its other tries.
+    """Return what ties a job to its other attempts.
 
-    Tasks of an array and parts of a job are that; names of Kubernetes' jobs are compared without the numbers behind them.
+    Array tasks and job components belong together. Names of Kubernetes jobs are compared without trailing numbers.
     """
     head = (job.tenant, job.cluster, job.namespace)
     name = stem(job.name) if job.namespace else job.name
@@ -216,7 +216,7 @@ def link_of(job: JobFacts) -> Link:
 
 
 def continues(link: Link, at: float, earlier: Link, earlier_at: float) -> bool:
-    """Whether a job that ended at `at` is a next try of one that ended earlier: requeued, or handed in again within a day."""
+    """Whether a job that ended at `at` is a later attempt of an earlier one: requeued, or resubmitted within a day."""
     if link.job == earlier.job:
         return True
     return link.name is not None and link.name == earlier.name and abs(at - earlier_at) <= CHAIN

@@ -1,4 +1,4 @@
-"""What can be written down as work: the payload of each kind, and the key under which equal requests are one."""
+"""Task payloads: the content of each kind of task, and the key that makes equal requests one task."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ GOOD_RUN = "good_run"
 
 
 class DiagnosePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Diagnose a job. `why`: who asked, in words, as "alerts GPUHang, XidErrors".
+    """Diagnose a job. `why`: the trigger in words, such as "alerts GPUHang, XidErrors".
 
-    `last`: only so many seconds before its end; `deep`: all lines of all logs. `ended`: when the run that is meant ended,
+    `last`: only this many seconds before its end; `deep`: all lines of all logs. `ended`: when the run in question ended,
     seconds since the epoch; None: the last run.
     """
 
@@ -33,33 +33,33 @@ class DiagnosePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ended: float | None = None
 
     def key(self) -> str:
-        """The same for all who ask for the same job."""
+        """Return the key, equal for all requests for the same job."""
         wanted = repr((self.tenant, self.cluster, self.namespace, self.job, self.last, self.deep))
         return f"{DIAGNOSE}:{sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
     def request(self) -> TaskRequest:
-        """The order as work."""
+        """Return the payload as a task request."""
         return TaskRequest(DIAGNOSE, self.key(), self.tenant, msgspec.json.encode(self).decode())
 
 
 class RecentJobsPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """List the jobs of a person that failed of late. `who`: in the chat; `users`: of the schedulers, none for everybody's."""
+    """List a person's recent failed jobs. `who`: chat user; `users`: scheduler users, none for everybody's jobs."""
 
     tenant: str
     who: str
     users: tuple[str, ...] = ()
 
     def request(self) -> TaskRequest:
-        """The order as work."""
+        """Return the payload as a task request."""
         return TaskRequest(
             RECENT, f"{RECENT}:{self.tenant}:{self.who}"[:200], self.tenant, msgspec.json.encode(self).decode()
         )
 
 
 class KeepBaselinePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Keep a run that ended well as what failed ones of its family are compared with. `family`: the same for its like.
+    """Keep a successful run as a baseline for failed runs. `family`: the key of similar runs.
 
-    `ended`: as in `DiagnoseOrder`.
+    `ended`: as in `DiagnosePayload`.
     """
 
     job: str
@@ -70,20 +70,20 @@ class KeepBaselinePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     ended: float | None = None
 
     def request(self) -> TaskRequest:
-        """The order as work: the same for all runs of a family, so that one of them is kept and not each."""
+        """Return the payload as a task request. All runs of a family share a key, so only one is kept."""
         wanted = repr((self.tenant, self.cluster, self.family))
         key = f"{GOOD_RUN}:{sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
         return TaskRequest(GOOD_RUN, key, self.tenant, msgspec.json.encode(self).decode())
 
 
 class DigestPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Work out the digest of a week as it stands now."""
+    """Compute the current digest of a week."""
 
     tenant: str
     week: str
 
     def request(self) -> TaskRequest:
-        """The order as work."""
+        """Return the payload as a task request."""
         return TaskRequest(
             DIGEST, f"{DIGEST}:{self.tenant}:{self.week}"[:200], self.tenant, msgspec.json.encode(self).decode()
         )

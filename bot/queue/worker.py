@@ -1,7 +1,7 @@
-"""A worker: takes work from the list, one piece after the other, in a process of its own and with low priority.
+"""A worker: runs tasks from the queue one by one, in its own process and at low priority.
 
-It says every few seconds that it lives; if it dies, another takes the work up again. What it does must bear being done
-twice: a report's id is a digest, so the same answer is kept once.
+It sends a heartbeat every few seconds. If it dies, another worker retries the task, so handlers must be idempotent: the id of a
+report is a digest, so the same answer is stored once.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from bot.runtime import metrics
 from bot.store.database import StoreError
 from kb.errors import SignalboxError
 
-BEAT = 10.0  # seconds between signs of life
-IDLE = 1.0  # seconds between looks at an empty list
-PAUSE = 30.0  # seconds at the most before a store that could not be used is tried again
+BEAT = 10.0  # seconds between heartbeats
+IDLE = 1.0  # seconds between polls of an empty queue
+PAUSE = 30.0  # maximum seconds between retries while the store is unavailable
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What came of a piece of work. `within`: what is written in the same transaction, so that both are or neither is.
+    """The result of a task. `within`: writes for the same transaction, so that both happen or neither.
 
-    It may give the result itself, and may be done twice: of a transaction that failed nothing stands.
+    `within` can return the result, and can run twice: a failed transaction leaves nothing behind.
     """
 
     result: str
@@ -43,14 +43,14 @@ TaskHandler = Callable[[QueuedTask], TaskResult]
 
 
 def run(url: str, does: Mapping[str, TaskHandler], stop: Callable[[], bool], *, idle: float = IDLE) -> None:
-    """Work until told to stop. `does`: what is to be done for each kind of work."""
+    """Run tasks until stopped. `does`: the handler of each kind of task."""
     name = f"{socket.gethostname()}:{os.getpid()}"
     with TaskQueue(url) as worklist:
         pause = idle
         while not stop():
             try:
                 busy, pause = step(worklist, does, name), idle
-            except StoreError as error:  # what was begun is taken up again once nobody has heard of it for a minute
+            except StoreError as error:  # a started task is retried after a minute without heartbeats
                 _log.warning("cannot read the task queue: %s", error)
                 busy, pause = False, min(pause * 2, PAUSE)
             if not busy:
@@ -58,7 +58,7 @@ def run(url: str, does: Mapping[str, TaskHandler], stop: Callable[[], bool], *, 
 
 
 def step(worklist: TaskQueue, does: Mapping[str, TaskHandler], name: str) -> bool:
-    """Do one piece of work; whether there was one."""
+    """Run one task; whether there was one."""
     worklist.reclaim(datetime.now(UTC))
     work = worklist.claim(name, datetime.now(UTC))
     if work is None:
@@ -87,7 +87,7 @@ def step(worklist: TaskQueue, does: Mapping[str, TaskHandler], name: str) -> boo
 
 @contextmanager
 def _heartbeats(worklist: TaskQueue, work: QueuedTask, name: str) -> Iterator[None]:
-    """Give signs of life while something is done."""
+    """Send heartbeats while the block runs."""
     over = threading.Event()
 
     def beat() -> None:

@@ -1,7 +1,8 @@
-"""What Alertmanager and Grafana send to a webhook, as the jobs that somebody should look at.
+"""Webhook payloads of Alertmanager and Grafana, read into the jobs to diagnose.
 
-Formats: Alertmanager's webhook payload version 4, and Grafana's, which has the same parts and some more. Values only; an
-alert that names no job is told, not guessed at: Prometheus' own label `job` is the scrape job, and is no training job.
+Formats: Alertmanager's webhook payload version 4, and Grafana's superset of it. Values only. An alert without a job is reported,
+not
+guessed: the Prometheus label `job` is the scrape job, not a training job.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kb.errors import SignalboxError
 
 LARGEST = 1 << 20  # bytes of a request
 MOST_ALERTS = 1000
-MOST_JOBS = 50  # of one request
+MOST_JOBS = 50  # per request
 LONGEST = 256  # characters of a job's name
 JOB_LABELS = (
     "job_id", "slurm_job_id", "slurm_jobid", "slurmjobid", "hpc_job", "jobid", "training_job", "job_name", "pytorchjob",
@@ -31,12 +32,12 @@ Labels = Annotated[dict[str, str], msgspec.Meta(max_length=200)]
 
 
 class WebhookRefused(SignalboxError):  # noqa: N818 - an outcome
-    """A request that is no webhook payload; the text says what is wrong with it."""
+    """The request is not a webhook payload; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertedJob:
-    """A job that alerts name: its id or name, its namespace, the names of the alerts, and the earliest of their starts."""
+    """A job named by alerts: its id or name, its namespace, the alert names, and their earliest start."""
 
     job: str
     namespace: str | None
@@ -57,12 +58,12 @@ class _Payload(msgspec.Struct):
 
 
 def read_webhook(body: bytes, job_labels: Sequence[str] = ()) -> tuple[tuple[AlertedJob, ...], tuple[str, ...]]:
-    """The jobs named by the alerts that fire, in their order, and in words what was left out.
+    """Return the jobs named by firing alerts, in order, and what was skipped, in words.
 
-    `job_labels`: the labels that name a job here, before the usual ones.
+    `job_labels`: the labels that name a job here, tried before the usual ones.
 
     Raises:
-        WebhookRefused: it is too large, no JSON, or of another form.
+        WebhookRefused: too large, not JSON, or of another form.
     """
     if len(body) > LARGEST:
         raise WebhookRefused(f"the request is larger than {LARGEST} bytes")

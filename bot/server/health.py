@@ -1,10 +1,10 @@
-"""What the operator of `signalbox serve` asks it over HTTP: whether it lives, whether it is ready, its figures for Prometheus.
+"""Endpoints for operators of `signalbox serve`: liveness, readiness, and Prometheus metrics.
 
-    GET /livez    the process answers
-    GET /readyz   it can do its work: the store, the rules, the processes beside it, Slack; else 503 with what is wrong
-    GET /metrics  Prometheus' text format; behind a secret where one is configured
+    GET /livez    the process responds
+    GET /readyz   the store, the rules, the processes and Slack work; else 503 with the problems
+    GET /metrics  Prometheus text format; behind a secret if one is configured
 
-No answer holds a job's name, a node, a person or a secret.
+No response contains a job name, a node, a person or a secret.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bot.store.database import Database
 from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
 
-Check = Callable[[], str | None]  # what is wrong, in words; None where all is well
+Check = Callable[[], str | None]  # the problem in words; None if there is none
 REQUEST_ID = "X-Request-Id"
 
 
 def operations(
     database: Database, checks: Mapping[str, Check], settings: Metrics, about: Callable[[], Mapping[str, str]]
 ) -> Blueprint:
-    """The routes. `checks`: what must be well for it to be ready; `about`: what runs at this moment (version, rules), as labels."""
+    """Return the routes. `checks`: what must work for readiness; `about`: the running versions, as labels."""
     served = Blueprint("operations", __name__)
 
     @served.get("/livez")
@@ -42,7 +42,7 @@ def operations(
 
     @served.get("/readyz")
     def readyz() -> Response:
-        """All checks, each in words."""
+        """Run all checks."""
         found = {"store": _store(database), **{name: _checked(check) for name, check in checks.items()}}
         wrong = {name: words for name, words in found.items() if words is not None}
         told = {name: words or "ok" for name, words in found.items()}
@@ -64,7 +64,7 @@ def operations(
 
 
 def watched(web: Flask) -> None:
-    """Every request of an application gets an id, which its lines in the log bear, and is counted."""
+    """Give every request an id for its log lines, and count it."""
 
     @web.before_request
     def begun() -> None:

@@ -1,4 +1,4 @@
-"""How the service stands at this moment: what waits, for how long, what is open. For whoever operates it."""
+"""Queue figures for operators: what waits, for how long, what is open."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from bot.store.tables import IncidentRow, OutboxRow, PostingRow, WorkRow
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """`work`: pieces of work by kind and state, of those that are not done; `oldest`: seconds that the oldest one waits.
+    """`work`: unfinished tasks by kind and state; `oldest`: age of the oldest one in seconds.
 
-    `unsent`: messages and items that are due; `unsent_oldest`: seconds that the oldest one is due; `given_up`: those that Slack
-    did not take for good. `incidents`: all that are kept; `open`: those without a close-out.
+    `unsent`: messages and outbox items that are due; `unsent_oldest`: seconds since the oldest became due; `given_up`: items that
+    Slack rejected for good. `incidents`: all stored incidents; `open`: those without a close-out.
     """
 
     work: Mapping[tuple[str, str], int]
@@ -32,10 +32,10 @@ class QueueStats:
 
 
 def queue_stats(database: Database, now: datetime) -> QueueStats:
-    """As the store says.
+    """Read the current figures from the store.
 
     Raises:
-        StoreError: it cannot be used.
+        StoreError: the store is unavailable.
     """
     with database.errors(), database.session() as session:
         kinds = select(WorkRow.kind, WorkRow.state, func.count()).where(col(WorkRow.state) != WorkState.DONE)
@@ -60,7 +60,7 @@ def queue_stats(database: Database, now: datetime) -> QueueStats:
 
 
 def _unsent_counts(session: Session, now: datetime) -> tuple[int, datetime | None, int]:
-    """How many messages are due, since when the oldest, and how many were given up."""
+    """Return how many messages are due, since when the oldest is, and how many were given up."""
     due = (col(PostingRow.sent).is_(None) | (col(PostingRow.sent) < col(PostingRow.version))) & (
         col(PostingRow.ready_at) <= now
     )

@@ -1,4 +1,4 @@
-"""`signalbox serve` at work: what listens in this process, what works in others beside it (bot.server.supervisor)."""
+"""`signalbox serve`: what listens in this process. The other processes are in bot.server.supervisor."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from bot.server.webhooks import app
 from bot.slack.service import Listening, listen
 from kb.errors import SignalboxError
 
-THREADS = 24  # that answer requests; each only writes a row
-DIES_AGAIN = 1.0  # seconds before a dead worker is replaced
+THREADS = 24  # request threads; each only writes a row
+DIES_AGAIN = 1.0  # seconds between checks for dead processes
 
 
 def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threading.Event | None = None) -> None:
     """Serve until SIGTERM or SIGINT, or until `until` is set (then no signal is caught).
 
     Raises:
-        SignalboxError: the address cannot be listened on, the store cannot be used, or Slack refuses.
+        SignalboxError: the address cannot be bound, the store is unavailable, or Slack rejects the tokens.
     """
     served, source = config.serve, config.rules.source
     over = until or threading.Event()
-    with metrics.collected(), Ledger(url) as ledger:  # made, and known to work, before anything is accepted
+    with metrics.collected(), Ledger(url) as ledger:  # created and verified before anything is accepted
         web = app(
             lambda: nullcontext(ledger),
             served.webhooks,
@@ -78,7 +78,7 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
 
 
 def _checks(supervisors: Sequence[Supervisor], chat: Listening | None) -> dict[str, Callable[[], str | None]]:
-    """What must be well for the service to be ready."""
+    """Return the readiness checks."""
     checks: dict[str, Callable[[], str | None]] = {
         "processes": lambda: supervisors[0].missing() if supervisors else "not started yet"
     }
@@ -86,13 +86,13 @@ def _checks(supervisors: Sequence[Supervisor], chat: Listening | None) -> dict[s
 
 
 def _running(current: CurrentRules) -> Mapping[str, str]:
-    """What runs at this moment."""
+    """Return the running versions."""
     book = current.known().rulebook
     return {"version": version("signalbox"), "rulebook": book.version, "digest": book.digest}
 
 
 def mount(web: Flask, chat: Listening) -> None:
-    """Slack's deliveries over HTTP come to /slack/events."""
+    """Mount the endpoint for Slack deliveries over HTTP at /slack/events."""
     from slack_bolt.adapter.flask import SlackRequestHandler  # noqa: PLC0415 - not needed over Socket Mode
 
     handler = SlackRequestHandler(chat.app)

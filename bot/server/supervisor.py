@@ -1,4 +1,4 @@
-"""The processes beside the main one of `signalbox serve`: workers, the sender, the watcher of endings. The dead are replaced."""
+"""The child processes of `signalbox serve`: workers, sender, keeper, job watcher. Dead ones are restarted."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ from bot.store.idempotency import IdempotencyKeys
 from kb.errors import SignalboxError
 
 MINUTE = 60.0
-SENDER, KEEPER, WORKER = 0, 15, 19  # how nice they are; who waits for the sender's lock on SQLite waits for it to run
-PATIENCE = 10.0  # seconds that they have to end
+SENDER, KEEPER, WORKER = 0, 15, 19  # nice values; on SQLite a process that waits for the lock of the sender waits for the sender to run
+PATIENCE = 10.0  # seconds until processes are killed
 _log = logging.getLogger(__name__)
 Stop = multiprocessing.synchronize.Event
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What one process does. `does` is a function of this module: it is started in a fresh interpreter."""
+    """What one process does. `does` is a function of this module: it starts in a fresh interpreter."""
 
     name: str
     does: Callable[[str, Path | None, Stop], None]
 
 
 def process_specs(config: Config) -> tuple[ProcessSpec, ...]:
-    """The processes that a configuration needs."""
+    """Return the processes that a configuration needs."""
     found = [ProcessSpec(f"worker {number}", work) for number in range(1, config.serve.workers + 1)]
     found.append(ProcessSpec("keeper", keep))
     if config.serve.slack is not None:
@@ -71,7 +71,7 @@ def process_specs(config: Config) -> tuple[ProcessSpec, ...]:
 
 
 class Supervisor:
-    """The processes."""
+    """Starts, restarts and stops the processes."""
 
     def __init__(self, url: str, config: Path | None, wanted: Sequence[ProcessSpec]) -> None:
         self._url = url
@@ -81,7 +81,7 @@ class Supervisor:
         self._all = [(spec, self._spawn(spec)) for spec in wanted]
 
     def restart_dead(self) -> list[str]:
-        """Replace those that died; in words."""
+        """Restart dead processes; describe each."""
         told = []
         for index, (spec, item) in enumerate(self._all):
             if not item.is_alive():
@@ -91,12 +91,12 @@ class Supervisor:
         return told
 
     def missing(self) -> str | None:
-        """Which of them do not live, in words; None where all do."""
+        """Return which processes are not running, in words; None if all are."""
         dead = [spec.name for spec, process in self._all if not process.is_alive()]
         return f"not running: {', '.join(dead)}" if dead else None
 
     def stop(self) -> None:
-        """Let them end what they do, for some seconds; what is not done is taken up again by others."""
+        """Let the processes finish for some seconds. Other replicas retry unfinished work."""
         self._stop.set()
         end = time.monotonic() + PATIENCE
         for _, process in self._all:
@@ -116,7 +116,7 @@ class Supervisor:
 
 
 def work(url: str, path: Path | None, stop: Stop) -> None:
-    """Do what is in the list."""
+    """Run tasks."""
     config = read(path)
     _set_up_process(WORKER, config)
     current = CurrentRules(config.rules.source)
@@ -134,7 +134,7 @@ def work(url: str, path: Path | None, stop: Stop) -> None:
 
 
 def deliver(url: str, path: Path | None, stop: Stop) -> None:
-    """Send what should stand in Slack."""
+    """Send messages to Slack."""
     config = read(path)
     _set_up_process(SENDER, config)
     with Ledger(url) as ledger:
@@ -142,12 +142,12 @@ def deliver(url: str, path: Path | None, stop: Stop) -> None:
 
 
 def keep(url: str, path: Path | None, stop: Stop) -> None:
-    """What is due by the clock: the digest, and tidying what is old. Once, whichever replica comes first. And this host's rules."""
+    """Run scheduled work: the weekly digest and retention (once across replicas), and rule updates on this host."""
     config = read(path)
     _set_up_process(KEEPER, config)
     current = CurrentRules(config.rules.source)
     if config.rules.source is not None:
-        pulling = RuleReloader(config.rules.source)  # beside the rest, which must not wait for a slow server
+        pulling = RuleReloader(config.rules.source)  # in a thread, so that nothing waits for a slow server
         threading.Thread(target=pulling.follow, args=(stop.wait,), daemon=True).start()
     name = f"{socket.gethostname()}:{os.getpid()}"
     with Ledger(url) as ledger:
@@ -168,7 +168,7 @@ def keep(url: str, path: Path | None, stop: Stop) -> None:
 
 
 def watch(url: str, path: Path | None, stop: Stop) -> None:
-    """Look for jobs that ended badly."""
+    """Watch for failed jobs."""
     config = read(path)
     _set_up_process(KEEPER, config)
     with Ledger(url) as ledger, IdempotencyKeys(url) as seen:
@@ -184,7 +184,7 @@ def watch(url: str, path: Path | None, stop: Stop) -> None:
 
 
 def _exit_with_parent(parent: int) -> None:
-    """End with a parent that was killed: what is under way is taken up again by others."""
+    """Exit when the parent was killed. Others retry unfinished work."""
     connection.wait([parent])
     os._exit(1)
 
@@ -194,11 +194,11 @@ def _warn(words: str) -> None:
 
 
 def _set_up_process(nice: int, config: Config) -> None:
-    """What every process here begins with: whoever listens to people comes first; it ends with its parent."""
+    """Set up a child process: its priority, so that interactive work comes first, and its exit with the parent."""
     with suppress(OSError):
         os.nice(nice)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # the parent says when to end
+        signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_with_parent, args=(parent.sentinel,), daemon=True).start()

@@ -1,6 +1,6 @@
-"""What `signalbox serve` answers over HTTP: webhooks of alerts, hooks of schedulers, and whether it lives.
+"""HTTP endpoints of `signalbox serve`: alert webhooks, scheduler hooks, health.
 
-A listener only writes down work.
+A request only queues a task.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LEFT_OUT: Mapping[Judged, str] = {
     "open": "the job has not ended",
     "untold": "how it ended is unknown; the accounting is checked every minute",
 }
-LATE = 60.0  # seconds that a hook may take to tell of an end
-NO_SUCH = b"signalbox: a secret nobody has"  # compared with where there is none, so that no name can be found by timing
+LATE = 60.0  # seconds that a hook may be late
+NO_SUCH = b"signalbox: a secret nobody has"  # compared for unknown names, so that timing reveals no name
 
 
 def app(
@@ -40,17 +40,17 @@ def app(
     timeouts: bool = True,
     rules: Callable[[], str] | None = None,
 ) -> Flask:
-    """The application. `worklist`: opens the list; `webhooks`: by the last part of their address.
+    """Return the application. `worklist`: opens the queue; `webhooks`: by the last part of their address.
 
-    `clusters`: the names of a tenant's clusters; `timeouts`: whether to run into the time limit is a bad end. `rules`: which are
-    in force and why newer ones are not, where they come from a source (bot.rulebase.reload).
+    `clusters`: the cluster names of a tenant; `timeouts`: whether to diagnose jobs that ran into their time limit. `rules`: the
+    version in use and why newer ones are not, if they come from a source (bot.rulebase.reload).
     """
     web = Flask("signalbox", static_folder=None)
     web.config["MAX_CONTENT_LENGTH"] = LARGEST
 
     @web.post("/webhooks/<name>")
     def webhook(name: str) -> Response:
-        """Write down a diagnosis for each job that firing alerts name."""
+        """Queue a diagnosis for each job that firing alerts name."""
         hook = webhooks.get(name)
         if not _authorised(hook):
             return _json(401, {"error": "unknown webhook or wrong secret"})
@@ -72,7 +72,7 @@ def app(
 
     @web.post("/hooks/ended/<name>")
     def ended(name: str) -> Response:
-        """Write down a diagnosis of the job that a scheduler's hook says has ended, where it ended badly."""
+        """Queue a diagnosis of the job that a scheduler hook reports as failed."""
         hook = webhooks.get(name)
         if not _authorised(hook):
             return _json(401, {"error": "unknown webhook or wrong secret"})
@@ -81,7 +81,7 @@ def app(
 
     @web.get("/healthz")
     def healthz() -> Response:
-        """Whether the store answers; nothing about what is in it."""
+        """Whether the store responds. Says nothing about its content."""
         with worklist() as works:
             works.counts()
         return _json(200, {"status": "ok", **({} if rules is None else {"rules": rules()})})
@@ -105,7 +105,7 @@ def _job_ended(
     *,
     timeouts: bool,
 ) -> Response:
-    """The answer to a scheduler's hook. Its cluster is the one of the settings, or the one that it names, if there is one."""
+    """Return the response to a scheduler hook. The cluster is the configured one, or the one that the hook names if it exists."""
     try:
         told = read_ended(request.get_data(cache=False), request.content_type or "")
     except HookRefused as refused:
@@ -127,7 +127,7 @@ def _job_ended(
 
 
 def _authorised(hook: Webhook | None) -> bool:
-    """Whether the caller knows the secret: as bearer token, as password, or as Grafana's signature of the body."""
+    """Whether the caller knows the secret: as bearer token, password, or Grafana's signature of the body."""
     try:
         wanted = hook.secret.value().encode() if hook else NO_SUCH
     except SourceFailed:

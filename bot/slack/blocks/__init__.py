@@ -1,1 +1,1 @@
-"""Block Kit builders, their limits, and Slack's mrkdwn."""
+"""Block Kit builders and limits, and Slack mrkdwn."""

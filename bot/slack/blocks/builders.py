@@ -1,4 +1,4 @@
-"""The parts that Slack messages and views are made of, as the dicts that Slack takes. Texts are made safe on the way in."""
+"""Builders for the parts of Slack messages and views, as the dicts that Slack takes. Texts are escaped on the way in."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ _TEXT = 3000
 
 
 def handled(handle: str) -> str:
-    """A handle as the value of a button. Raises ValueError on what the store did not make."""
+    """Return a handle as a button value. Raise ValueError unless the store made it."""
     if not _HANDLE.match(handle):
         raise ValueError(f"{handle[:80]!r} is no handle")
     return handle
 
 
 def plain(text: str, limit: int = _TEXT) -> Json:
-    """A text object that Slack shows as it is."""
+    """Return a plain text object."""
     return {"type": "plain_text", "text": safe(text, limit) or "-", "emoji": False}
 
 
 def header(text: str) -> Json:
-    """A heading."""
+    """Return a heading."""
     return {"type": "header", "text": plain(text, 150)}
 
 
 def section(text: str, accessory: Json | None = None) -> Json:
-    """A paragraph, with a button or menu beside it."""
+    """Return a paragraph, with an optional button or menu beside it."""
     block: Json = {"type": "section", "text": plain(text)}
     return block if accessory is None else block | {"accessory": accessory}
 
 
 def note(*texts: str) -> Json:
-    """Small grey text."""
+    """Return small grey text."""
     return {"type": "context", "elements": [plain(text) for text in texts if text][:10] or [plain("-")]}
 
 
 def divider() -> Json:
-    """A line across."""
+    """Return a divider."""
     return {"type": "divider"}
 
 
@@ -49,7 +49,7 @@ def divider() -> Json:
 
 
 def words(text: str, limit: int = _TEXT, *, bold: bool = False, italic: bool = False, code: bool = False) -> list[Json]:
-    """A run of text in a paragraph; nothing for nothing. Starts and ends with a space where the text does."""
+    """Return a run of text; empty for empty text. Leading and trailing spaces are kept."""
     if not text:
         return []
     clean = safe(text, limit)
@@ -61,43 +61,43 @@ def words(text: str, limit: int = _TEXT, *, bold: bool = False, italic: bool = F
 
 
 def mention(name: str) -> list[Json]:
-    """A user or user group that is told of the message, by its Slack id; any other name is text."""
+    """Mention a user or user group by Slack id; any other name becomes text."""
     if is_person(name):
         return [{"type": "user", "user_id": name}]
     return [{"type": "usergroup", "usergroup_id": name}] if is_group(name) else words(name, 80)
 
 
 def link(url: str | None, text: str) -> list[Json]:
-    """A link; nothing where the address is none of the web."""
+    """Return a link; nothing unless the address is a web address."""
     return [{"type": "link", "url": url, "text": safe(text, 75)}] if is_link(url) else []
 
 
 def newline() -> list[Json]:
-    """The next line of a paragraph."""
+    """Return a line break within a paragraph."""
     return [{"type": "text", "text": "\n"}]
 
 
 def paragraph(*lines: Sequence[Json]) -> list[Json]:
-    """A paragraph of rich text, of lines of runs; nothing where all are empty."""
+    """Return a rich text paragraph from lines of runs; nothing if all are empty."""
     filled = [line for line in lines if line]
     runs = [run for number, line in enumerate(filled) for run in ((*newline(), *line) if number else line)]
     return [{"type": "rich_text_section", "elements": runs}] if runs else []
 
 
 def preformatted(text: str, most: int, limit: int) -> list[Json]:
-    """Lines of a log in a box, the first `most` of them; nothing where there are none."""
+    """Return the first `most` log lines in a box; nothing if there are none."""
     lines = quoted(text, most, limit)
     return [{"type": "rich_text_preformatted", "elements": [{"type": "text", "text": lines}]}] if lines else []
 
 
 def bullets(items: Iterable[str], limit: int) -> list[Json]:
-    """A list of points; nothing where there are none."""
+    """Return a bullet list; nothing if there are no points."""
     points = [{"type": "rich_text_section", "elements": runs} for item in items if (runs := words(item, limit))]
     return [{"type": "rich_text_list", "style": "bullet", "elements": points}] if points else []
 
 
 def rich(*parts: Sequence[Json]) -> list[Json]:
-    """One block of rich text; none where all parts are empty."""
+    """Return one rich text block; nothing if all parts are empty."""
     elements = [element for part in parts for element in part]
     return [{"type": "rich_text", "elements": elements}] if elements else []
 
@@ -106,13 +106,13 @@ def rich(*parts: Sequence[Json]) -> list[Json]:
 
 
 def button(action: str, label: str, handle: str, *, style: str = "") -> Json:
-    """A button that carries a handle. `style`: primary, danger, or none."""
+    """Return a button that carries a handle. `style`: primary, danger, or none."""
     look = {"style": style} if style else {}
     return {"type": "button", "action_id": action, "text": plain(label, 75), "value": handled(handle), **look}
 
 
 def confirmed(element: Json, title: str, text: str, yes: str) -> Json:
-    """A button that asks once more before it does anything."""
+    """Add a confirmation dialog to a button."""
     asks = {
         "title": plain(title, 100),
         "text": plain(text, 300),
@@ -123,21 +123,21 @@ def confirmed(element: Json, title: str, text: str, yes: str) -> Json:
 
 
 def choice(value: str, label: str, description: str = "") -> Json:
-    """An option of a menu. Its text must not be empty."""
+    """Return an option of a menu. Its text must not be empty."""
     more = {"description": plain(description, 75)} if description else {}
     return {"text": plain(label, 75), "value": value, **more}
 
 
 def overflow(action: str, choices: Sequence[Json]) -> Json:
-    """The menu of further things to do."""
+    """Return the overflow menu."""
     return {"type": "overflow", "action_id": action, "options": list(choices)}
 
 
 def menu(action: str, label: str, choices: Sequence[Json]) -> Json:
-    """A menu with words on it."""
+    """Return a menu with a label."""
     return {"type": "static_select", "action_id": action, "placeholder": plain(label, 150), "options": list(choices)}
 
 
 def actions(*elements: Json) -> Json:
-    """A row of buttons and menus."""
+    """Return a row of buttons and menus."""
     return {"type": "actions", "elements": list(elements)}

@@ -1,11 +1,10 @@
-"""What fits into Slack: all limits of Block Kit in one place, and messages and views made to keep them.
+"""All Block Kit limits in one place, and messages and views fitted into them.
 
-Texts that people read are cut, and say how much is left out. What means something to a machine (ids, values, addresses) is
-never cut: one that is too long raises `DoesNotFit`, a mistake of ours. Lengths are UTF-16 code units, the larger of the two
-ways to count that Slack may use.
+Text for people is cut and says how much is missing. Text for machines (ids, values, addresses) is never cut: if it is too long,
+`DoesNotFit` is raised, which is a bug. Lengths are UTF-16 code units, the larger of the two ways in which Slack can count.
 
-Sources: docs.slack.dev/reference/block-kit, and for the sum slackapi/bolt-js issue 2509: `msg_blocks_too_long` at about
-13,200 characters, structure counted in. So a message may have `WHOLE` characters of JSON.
+Sources: docs.slack.dev/reference/block-kit. For the total, slackapi/bolt-js issue 2509: `msg_blocks_too_long` at about
+13,200 characters including structure. A message can therefore have `WHOLE` characters of JSON.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import Any
 
 Json = dict[str, Any]
 
-WHOLE = 12_000  # of a message, as JSON
-FALLBACK = 600  # of the text that notifications show; Slack would take 40,000
+WHOLE = 12_000  # characters of a message, as JSON
+FALLBACK = 600  # characters of the notification text; Slack allows 40,000
 MESSAGE_BLOCKS = 50
 VIEW_BLOCKS = 100
-VIEW_WHOLE = 100_000  # of a view, as JSON: Slack takes 250 kB
-_NUMBERED = 60  # a limit under this leaves no room to say how much was cut
+VIEW_WHOLE = 100_000  # characters of a view, as JSON: Slack allows 250 kB
+_NUMBERED = 60  # limits below this leave no room to say how much was cut
 
-# The longest text of a field that people read, by the type of what holds it; "option" and "text" have no type of their own.
+# Maximum length of text for people, by the type of its container; "option" and "text" carry no type.
 TEXTS: Mapping[str, Mapping[str, int]] = {
     "header": {"text": 150},
     "section": {"text": 3000, "fields": 2000},
@@ -44,7 +43,7 @@ TEXTS: Mapping[str, Mapping[str, int]] = {
     "rich_text_section": {"elements": 3000},
     "rich_text_quote": {"elements": 3000},
 }
-# The longest of what machines read. `action_id` and `block_id` are the same everywhere.
+# Maximum length of text for machines. `action_id` and `block_id` are the same everywhere.
 NAMES: Mapping[str, Mapping[str, int]] = {
     "button": {"value": 2000, "url": 3000},
     "image": {"image_url": 3000},
@@ -55,7 +54,7 @@ NAMES: Mapping[str, Mapping[str, int]] = {
     "link": {"url": 3000},
 }
 IDS = {"action_id": 255, "block_id": 255}
-# How many parts a list may have.
+# Maximum number of items in a list.
 COUNTS: Mapping[str, Mapping[str, int]] = {
     "section": {"fields": 10},
     "context": {"elements": 10},
@@ -68,35 +67,35 @@ COUNTS: Mapping[str, Mapping[str, int]] = {
     "modal": {"blocks": VIEW_BLOCKS},
     "home": {"blocks": VIEW_BLOCKS},
 }
-_LAST = ("actions", "context")  # blocks at the end that stay when others must go
+_LAST = ("actions", "context")  # trailing blocks that are kept when others are dropped
 
 
 class DoesNotFit(ValueError):  # noqa: N818 - an outcome
-    """Something that must not be cut is longer than Slack takes. The text says what and where."""
+    """A text that must not be cut is longer than Slack allows. The message says which one and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of Slack: `text` is what notifications and screen readers get, `blocks` what is seen."""
+    """A Slack message. `text` is for notifications and screen readers, `blocks` is what people see."""
 
     text: str
     blocks: tuple[Json, ...]
 
     @property
     def body(self) -> Json:
-        """The message as arguments of chat.postMessage, chat.update and the like."""
+        """The message as arguments of chat.postMessage and chat.update."""
         return {"text": self.text, "blocks": list(self.blocks)}
 
 
 def length(text: str) -> int:
-    """UTF-16 code units."""
+    """Return the length in UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def cut(text: str, limit: int, beyond: int = 0) -> str:
-    """The text in at most `limit` units; where it is longer, its head and how many characters are left out.
+    """Cut a text to at most `limit` units and say how many characters are missing.
 
-    `beyond`: characters that were left out before. A limit with no room for that (under 60) ends in an ellipsis alone.
+    `beyond`: characters that were already missing. A limit under 60 leaves no room for that and ends in an ellipsis.
     """
     if not beyond and length(text) <= limit:
         return text
@@ -107,7 +106,7 @@ def cut(text: str, limit: int, beyond: int = 0) -> str:
 
 
 def _head(text: str, limit: int) -> str:
-    """As much of the text as has at most `limit` units, and no half of an entity."""
+    """Return the longest start of the text that fits into `limit` units and splits no entity."""
     head = text[:limit]
     while length(head) > limit:
         head = head[: len(head) - (length(head) - limit + 1) // 2]
@@ -116,14 +115,14 @@ def _head(text: str, limit: int) -> str:
 
 
 def weight(blocks: Sequence[Json] | Json) -> int:
-    """Characters of JSON, in UTF-16 units."""
+    """Return the length of the JSON, in UTF-16 units."""
     return length(json.dumps(blocks, ensure_ascii=False, separators=(",", ":")))
 
 
 def fit(message: Message) -> Message:
-    """The message within all limits: texts cut, blocks beyond the count or the sum left out, both said.
+    """Fit a message into all limits: cut texts, drop surplus blocks, and say so.
 
-    The buttons and notes at its end stay.
+    The buttons and notes at the end stay.
 
     Raises:
         DoesNotFit: an id, value or address is too long.
@@ -133,7 +132,7 @@ def fit(message: Message) -> Message:
 
 
 def fit_view(view: Json) -> Json:
-    """A modal or home tab within all limits.
+    """Fit a modal or home tab into all limits.
 
     Raises:
         DoesNotFit: an id, value, address or the private metadata is too long.
@@ -145,7 +144,7 @@ def fit_view(view: Json) -> Json:
 def _within(blocks: Sequence[Json], most: int, whole: int) -> list[Json]:
     last = _ending(blocks)
     body, end = list(blocks[: len(blocks) - last]), list(blocks[len(blocks) - last :])
-    room = whole - weight(end) - 200  # for the words on what is left out
+    room = whole - weight(end) - 200  # for the note about dropped content
     sizes = [weight(item) + 1 for item in body]
     if len(blocks) <= most and sum(sizes) <= room + 200:
         return [*body, *end]
@@ -162,7 +161,7 @@ def _within(blocks: Sequence[Json], most: int, whole: int) -> list[Json]:
 
 
 def _ending(blocks: Sequence[Json]) -> int:
-    """How many blocks at the end are buttons and notes; at most four."""
+    """Count the buttons and notes at the end; at most four."""
     count = 0
     for block in reversed(blocks[-4:]):
         if block.get("type") not in _LAST:
@@ -179,7 +178,7 @@ def _fitted_all(blocks: Iterable[Json]) -> list[Json]:
 
 
 def _fitted(node: Any, where: str, kind: str = "") -> Any:
-    """A part of a message with its texts cut and its names checked. `kind`: what it is, where it does not say."""
+    """Return a part of a message with cut texts and checked names. `kind`: its type if it does not carry one."""
     if isinstance(node, list | tuple):
         return [_fitted(item, where, kind) for item in node]
     if not isinstance(node, dict):
@@ -208,7 +207,7 @@ def _checked(key: str, value: Any, where: str, kind: str) -> None:
 
 
 def _readable(value: Any, limit: int, where: str) -> Any:
-    """What people read, cut: a text, a text object, or a list of these or of parts of rich text."""
+    """Cut text for people: a string, a text object, or a list of these or of rich text parts."""
     if isinstance(value, str):
         return cut(value, limit)
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Text of others as text of Slack: it is seen as it is, mentions nobody, links nowhere, and holds no secret.
+"""Untrusted text made safe for Slack: shown literally, without mentions, links or secrets.
 
-Slack reads markup in a message's fallback text (and in `mrkdwn` texts, of which there are none here): `escaped` is for it.
-Everywhere else, in plain_text and rich text, a text is shown as it is: `safe`. People are mentioned in rich text alone.
+Slack reads markup in a message's fallback text (and in `mrkdwn` texts, which are not used here): use `escaped` for it.
+Plain text and rich text show a text literally: use `safe`. Only rich text mentions people.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _LINK = re.compile(r"https?://[A-Za-z0-9\[][^\s<>\\`|\"]{0,2000}\Z")
 
 
 def safe(text: str, limit: int) -> str:
-    """A text as one line for where Slack reads no markup: invisible characters escaped, secrets masked, cut."""
+    """Return a text as one line for places without markup: invisible characters escaped, secrets masked, cut."""
     clean, beyond = _clean(text, limit)
     return cut(" ".join(clean.split()), limit, beyond)
 
 
 def escaped(text: str, limit: int) -> str:
-    """A text as one line of mrkdwn; `limit` counts the entities in full."""
+    """Return a text as one line of mrkdwn. `limit` counts entities in full."""
     clean, beyond = _clean(text, limit)
     plain = " ".join(clean.split())
     entities = plain.translate(_ENTITIES)
@@ -39,7 +39,7 @@ def escaped(text: str, limit: int) -> str:
 
 
 def quoted(text: str, most: int, limit: int) -> str:
-    """Lines of a log for rich_text_preformatted: the first `most` of them, each cut, with their indents; may be empty."""
+    """Return the first `most` log lines for rich_text_preformatted, each cut, with indents; can be empty."""
     parts = [part for part in redact(uncoloured(text)).splitlines() if part.strip()]
     kept = [_line(part, limit) for part in parts[:most]]
     if len(parts) > most:
@@ -53,31 +53,31 @@ def _line(part: str, limit: int) -> str:
 
 
 def listed(items: Sequence[str], most: int) -> list[str]:
-    """The first few of a list, and a line that says how many more there are."""
+    """Return the first items of a list, and a line with the number of further ones."""
     return [*items[:most], *([f"… and {len(items) - most} more"] if len(items) > most else [])]
 
 
 def is_person(name: str) -> bool:
-    """Whether this is an id of a Slack user."""
+    """Whether this is a Slack user id."""
     return _PERSON.match(name) is not None
 
 
 def is_group(name: str) -> bool:
-    """Whether this is an id of a Slack user group."""
+    """Whether this is a Slack user group id."""
     return _GROUP.match(name) is not None
 
 
 def is_link(url: str | None) -> bool:
-    """Whether this is an address of the web that can be linked."""
+    """Whether this is a web address that can be linked."""
     return url is not None and url.isprintable() and _LINK.match(url) is not None
 
 
 def _clean(text: str, limit: int) -> tuple[str, int]:
-    """The head of a text with secrets masked and everything seen, and how many characters behind it are left out.
+    """Return the start of a text with secrets masked and invisible characters shown, and how many characters are missing.
 
-    Secrets are masked in the whole text, and again in what is shown: an odd space, say, may be what hid one.
+    Secrets are masked in the whole text and again in the result, because an odd space could have hidden one.
     """
-    most = 2 * limit + 256  # runs of spaces become one; what is behind this is not looked at
+    most = 2 * limit + 256  # runs of spaces collapse to one; text beyond this is ignored
     masked = redact(uncoloured(text))
     head = masked[:most]
     seen = shown(head)

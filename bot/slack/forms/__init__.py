@@ -1,1 +1,1 @@
-"""Modals: close-out, an incident's life, rule proposals, and the fields they share."""
+"""Modals: close-out, incident lifecycle, rule proposals, and the fields they share."""

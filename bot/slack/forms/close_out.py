@@ -1,7 +1,8 @@
-"""The forms that open in Slack, and what people filled in, read back with errors beside the fields.
+"""The close-out, mute and job forms, and what people submitted, with errors per field.
 
-A form asks little and nothing of it is a must: what is known is filled in, and what is not asked is not known. What comes
-back is hostile like all input: values of the wrong type count as not given, ids that were not offered are refused.
+The forms ask for little, and no field of the close-out is required. Known values are prefilled; a value that nobody gave stays
+unknown.
+Submissions are untrusted: values of the wrong type count as missing, and ids that were not offered are rejected.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ UNTIL: Mapping[str, tuple[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisOption:
-    """A diagnosis that the person saw: its place in the report, its fault, rule and title."""
+    """A diagnosis on offer: its rank in the report, fault, rule and title."""
 
     rank: int
     fault: str
@@ -61,10 +62,10 @@ class DiagnosisOption:
 
 @dataclass(frozen=True, slots=True)
 class CloseOut:
-    """What a person says that an incident was.
+    """What a person says about the cause of an incident.
 
-    `cause`: shown (`fault` and `rule` are those of a diagnosis that was shown), fault (another one), no_rule, unknown; None
-    where it was left open. `lost_hours`: hours of wall time. Texts are as typed, with secrets masked, and may be empty.
+    `cause`: shown (`fault` and `rule` come from a diagnosis of the report), fault (another one), no_rule, unknown; None
+    if left open. `lost_hours`: hours of wall time. Texts are as typed, with secrets masked, and can be empty.
     """
 
     cause: Cause | None = None
@@ -80,7 +81,7 @@ class CloseOut:
 
 @dataclass(frozen=True, slots=True)
 class CloseOutForm:
-    """What the form shows: the incident's handle, what it was, the diagnoses shown, and what is known already."""
+    """The content of the form: the handle and description of the incident, the diagnoses on offer, known values."""
 
     handle: str
     subject: str
@@ -90,7 +91,7 @@ class CloseOutForm:
 
 @dataclass(frozen=True, slots=True)
 class MuteForm:
-    """A mute as asked for: how many seconds, everywhere or in this channel, and why."""
+    """A requested mute: for how many seconds, everywhere or in this channel, and why."""
 
     seconds: int
     everywhere: bool
@@ -109,10 +110,11 @@ class JobChoice:
 
 
 def close_out(form: CloseOutForm) -> Json:
-    """The close-out form: at most five fields and a check box.
+    """Return the close-out form: at most five fields and a check box.
 
-    The field for another fault is there once `known.cause` says so (`cause` sends an action when it changes). Lost time is
-    asked where there is a figure to confirm, a note where there is none.
+    The field for another fault appears once `known.cause` asks for it (`cause` sends an action when it changes). The form asks
+    for
+    lost hours if there is a figure to confirm, else for a note.
     """
     known = form.known
     causes = [
@@ -156,7 +158,7 @@ def _choices(words: Mapping[Any, str]) -> list[Json]:
 
 
 def fault_field(label: str, fault: str | None) -> Json:
-    """A field in which a class of faults is searched as one types; `other_fault` in what comes back."""
+    """Return the field that searches fault classes while people type; `other_fault` in the submission."""
     element: Json = {
         "type": "external_select",
         "action_id": "other_fault",
@@ -182,13 +184,13 @@ def _note_or_lost_hours(known: CloseOut) -> Json:
 
 
 def fault_options(faults: Sequence[tuple[str, str]]) -> Json:
-    """The answer to a search for another fault: (id, title), the most alike first."""
+    """Return the options for a search of fault classes: (id, title), best match first."""
     fitting = [(fault, title) for fault, title in faults if _FAULT.match(fault)]
     return {"options": [choice(fault, title or fault, description=fault) for fault, title in fitting[:100]]}
 
 
 def read_close_out(state: object, shown: Sequence[DiagnosisOption]) -> tuple[CloseOut, Errors]:
-    """What was filled in, and what is wrong with it by field. `state`: `view.state` or its `values`."""
+    """Return the submitted close-out and the errors by field. `state`: `view.state` or its `values`."""
     values = state_values(state)
     errors: Errors = {}
     cause, fault, rule = _cause(values, shown, errors)
@@ -231,7 +233,7 @@ def _cause(
 
 
 def picked_fault(values: Mapping[str, Any]) -> str | None:
-    """The class that was chosen in `fault_field`; None for none, and for what is no name of one."""
+    """Return the fault class chosen in `fault_field`; None if there is none or the id is not valid."""
     fault = picked(values, "other_fault")
     return fault if fault is not None and _FAULT.match(fault) else None
 
@@ -265,7 +267,7 @@ def _hours(values: Mapping[str, Any], errors: Errors) -> float | None:
 
 
 def mute_view(handle: str, subject: str) -> Json:
-    """The form to mute a rule, job or node. `subject`: what is muted, in words."""
+    """Return the mute form for a rule, job or node. `subject`: what to mute, in words."""
     untils = [choice(key, label) for key, (label, _) in UNTIL.items()]
     wheres = [choice("channel", "In this channel"), choice("everywhere", "Everywhere")]
     blocks = [
@@ -278,7 +280,7 @@ def mute_view(handle: str, subject: str) -> Json:
 
 
 def read_mute(state: object) -> tuple[MuteForm, Errors]:
-    """The mute that was asked for, and what is wrong with it by field."""
+    """Return the submitted mute and the errors by field."""
     values = state_values(state)
     errors: Errors = {}
     until, where = picked(values, "until"), picked(values, "where")
@@ -291,7 +293,7 @@ def read_mute(state: object) -> tuple[MuteForm, Errors]:
 
 
 def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
-    """The form that asks which job a message is about: (handle, name) of those that it names, and a field for another."""
+    """Return the form that asks which job a message is about: (handle, name) of those on offer, and a field for another."""
     options = [choice(handled(pair), name) for pair, name in named[:100]]
     ask = "The message names several jobs." if options else "The message names no known job."
     blocks = [
@@ -303,7 +305,7 @@ def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
 
 
 def read_which_job(state: object) -> tuple[JobChoice, Errors]:
-    """The job that was meant: what was typed counts before what was picked."""
+    """Return the chosen job. Typed text wins over a pick."""
     values = state_values(state)
     errors: Errors = {}
     text = typed(values, "name", 256, errors)
@@ -318,7 +320,7 @@ def read_which_job(state: object) -> tuple[JobChoice, Errors]:
 
 
 def error_view(title: str, problem: str, error: str = "") -> Json:
-    """A view that says what went wrong. `error`: the id under which the log has more."""
+    """Return a view that shows an error. `error`: the id of the log entry."""
     blocks = [
         section(phrases.cut(problem, 1000)),
         *([note(f"Error {error}. See the Signalbox log.")] if error else []),
@@ -327,5 +329,5 @@ def error_view(title: str, problem: str, error: str = "") -> Json:
 
 
 def done_view(title: str, told: str) -> Json:
-    """A view that says that it is done, or refused."""
+    """Return a view that says that the action was done or refused."""
     return modal("done", title, [section(phrases.cut(told, 1000))], "")

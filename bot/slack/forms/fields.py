@@ -1,4 +1,4 @@
-"""The parts of forms, and what people filled in, read back: values of the wrong type count as not given."""
+"""Form fields, and how submissions are read back. Values of the wrong type count as missing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bot.slack.blocks.builders import choice, handled, plain
 from bot.slack.blocks.limits import Json, fit_view
 from bot.slack.blocks.mrkdwn import safe
 
-Errors = dict[str, str]  # by block_id: what response_action `errors` takes
+Errors = dict[str, str]  # by block_id, as response_action `errors` expects
 
 
 def modal(callback: str, title: str, blocks: Sequence[Json], handle: str, submit: str = "") -> Json:
-    """A view with a title and its handle; with `submit` a form."""
+    """Return a view with a title and a handle; with `submit` it is a form."""
     view: Json = {
         "type": "modal",
         "callback_id": callback,
@@ -29,7 +29,7 @@ def modal(callback: str, title: str, blocks: Sequence[Json], handle: str, submit
 def entry(
     name: str, label: str, element: Json, *, hint: str = "", optional: bool = True, dispatch: bool = False
 ) -> Json:
-    """A field; `name` is its block_id, as in the errors."""
+    """Return a field. `name` is its block_id, which errors refer to."""
     block: Json = {
         "type": "input",
         "block_id": name,
@@ -43,21 +43,21 @@ def entry(
 
 
 def pick(name: str, choices: Sequence[Json], chosen: str | None) -> Json:
-    """A list of which one is chosen."""
+    """Return a select with one choice."""
     element: Json = {"type": "static_select", "action_id": name, "options": list(choices)}
     first = next((json for json in choices if json["value"] == chosen), None)
     return element if first is None else element | {"initial_option": first}
 
 
 def typing(name: str, known: str, *, most: int = LONGEST["note"], lines: bool = False) -> Json:
-    """A field to type in."""
+    """Return a text input."""
     element: Json = {"type": "plain_text_input", "action_id": name, "max_length": most, "multiline": lines}
     filled = "\n".join(safe(line, most) for line in known.splitlines())[:most]
     return element | {"initial_value": filled} if filled else element
 
 
 def box(name: str, label: str, *, ticked: bool) -> Json:
-    """A check box."""
+    """Return a check box."""
     options = [choice(name, label)]
     element: Json = {"type": "checkboxes", "action_id": name, "options": options}
     return element | {"initial_options": options} if ticked else element
@@ -67,7 +67,7 @@ def box(name: str, label: str, *, ticked: bool) -> Json:
 
 
 def state_values(state: object) -> Mapping[str, Any]:
-    """block_id → the state of its element; empty for what is no state."""
+    """Return the state of each element by block_id; empty for an invalid state."""
     if isinstance(state, Mapping) and isinstance(state.get("values"), Mapping):
         state = state["values"]
     if not isinstance(state, Mapping):
@@ -80,14 +80,14 @@ def state_values(state: object) -> Mapping[str, Any]:
 
 
 def picked(values: Mapping[str, Any], name: str) -> str | None:
-    """What was chosen; None for nothing, and for what is no value."""
+    """Return the chosen value; None if there is none or it is invalid."""
     option = values.get(name, {}).get("selected_option")
     value = option.get("value") if isinstance(option, Mapping) else None
     return value if isinstance(value, str) and 0 < len(value) <= 150 else None
 
 
 def ticked(values: Mapping[str, Any], name: str) -> list[str]:
-    """What was ticked."""
+    """Return whether the box is ticked."""
     options = values.get(name, {}).get("selected_options")
     if not isinstance(options, list):
         return []
@@ -95,13 +95,13 @@ def ticked(values: Mapping[str, Any], name: str) -> list[str]:
 
 
 def string(values: Mapping[str, Any], name: str) -> str:
-    """What was typed, as it came."""
+    """Return the typed text unchanged."""
     value = values.get(name, {}).get("value")
     return value if isinstance(value, str) else ""
 
 
 def typed(values: Mapping[str, Any], name: str, most: int, errors: Errors) -> str:
-    """A text as typed; its secrets masked, its line ends kept."""
+    """Return the typed text with secrets masked and line ends kept."""
     told = string(values, name).strip()
     if len(told) > most:
         errors[name] = f"At most {most} characters. You entered {len(told)}."

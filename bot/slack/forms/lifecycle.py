@@ -1,4 +1,4 @@
-"""The forms of an incident's life: to whom it is given, until when it sleeps, into which one it is merged; and read back."""
+"""The forms for assign, snooze and merge, and how submissions are read back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TITLES = {"assign": "Assign", "snooze": "Snooze", "merge": "Merge"}
 
 @dataclass(frozen=True, slots=True)
 class MergeCandidate:
-    """An incident into which this one may be merged."""
+    """An incident that this one can be merged into."""
 
     number: int
     told: str
@@ -37,7 +37,7 @@ class MergeCandidate:
 
 @dataclass(frozen=True, slots=True)
 class StepForm:
-    """What was filled in. `assignee`: a Slack user id, None for nobody; `span`: a key of `SPANS`; `other`: an incident."""
+    """A submitted step. `assignee`: a Slack user id, None to unassign; `span`: a key of `SPANS`; `other`: an incident."""
 
     assignee: str | None = None
     span: str = ""
@@ -48,7 +48,7 @@ class StepForm:
 def form(
     verb: str, handle: str, subject: str, near: Sequence[MergeCandidate] = (), assignee: str | None = None
 ) -> Json:
-    """The form of a step. `subject`: which incident, in words; `near`: for a merge, the likely ones first."""
+    """Return the form of a step. `subject`: the incident in words; `near`: merge candidates, likely ones first."""
     if verb == "assign":
         fields = [entry("assignee", "Assignee", _people(assignee), hint="Leave empty to unassign")]
     elif verb == "snooze":
@@ -76,7 +76,7 @@ def form(
 
 
 def read_form(verb: str, state: object) -> tuple[StepForm, Errors]:
-    """What was filled in, and what is wrong with it by field."""
+    """Return the submitted step and the errors by field."""
     values = state_values(state)
     errors: Errors = {}
     note = typed(values, "note", _NOTE, errors)
@@ -95,7 +95,7 @@ def read_form(verb: str, state: object) -> tuple[StepForm, Errors]:
 
 
 def _other(values: Mapping[str, Any], errors: Errors) -> int | None:
-    """What was typed counts before what was picked."""
+    """Return the chosen incident. Typed text wins over a pick."""
     text = typed(values, "other", 20, errors) or picked(values, "near") or ""
     found = _NUMBER.match(text)
     if found is None:

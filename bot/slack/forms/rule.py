@@ -1,4 +1,7 @@
-"""The form in which a person reads, mends and proposes a rule: opened at once, filled when a worker has drafted and replayed it."""
+"""The form in which a person reads, edits and proposes a rule.
+
+It opens at once; a worker drafts and replays the rule and fills it in.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,9 @@ _OPEN = "Proposing a rule"
 class RuleForm:
     """A draft as the form shows it.
 
-    `subject`: which incidents it comes from; `looks_for`: what it looks for, in words, where that is more than lines of text
-    (then `edits.regexes` is None); `lines`: of logs that it finds; `figures`: of the replay; `hurts`: what of it speaks against
-    the rule; `notes`: what one should know. `busy`: it is being replayed.
+    `subject`: the incidents it comes from; `looks_for`: its conditions in words if they are more than text patterns (then
+    `edits.regexes` is None); `lines`: matching log lines; `figures`: results of the replay; `hurts`: problems found by the
+    replay; `notes`: remarks. `busy`: a replay is running.
     """
 
     handle: str
@@ -56,7 +59,7 @@ class RuleForm:
 
 
 def loading(handle: str, subject: str) -> Json:
-    """What opens at once: a trigger is good for three seconds, and a draft takes longer."""
+    """Return the placeholder that opens at once: a trigger is valid for three seconds, and drafting takes longer."""
     blocks = [
         section(
             f"Looking for a pattern that only {phrases.cut(subject, 200)} shows, and replaying it on past incidents…"
@@ -69,7 +72,7 @@ def loading(handle: str, subject: str) -> Json:
 
 
 def refused(handle: str, subject: str, reasons: Sequence[str]) -> Json:
-    """No rule can be drafted, and why."""
+    """Say that no rule can be drafted, and why."""
     blocks = [
         section(f"Cannot draft a rule for {phrases.cut(subject, 200)}."),
         *rich(*([{"type": "rich_text_list", "style": "bullet", "elements": [
@@ -81,7 +84,7 @@ def refused(handle: str, subject: str, reasons: Sequence[str]) -> Json:
 
 
 def form(shown: RuleForm) -> Json:
-    """The draft, to be read, mended, tried again and proposed."""
+    """Return the draft as a form to read, edit, replay and propose."""
     edits = shown.edits
     blocks = [
         section(f"From {phrases.cut(shown.subject, 300)}."),
@@ -105,7 +108,7 @@ def form(shown: RuleForm) -> Json:
 
 
 def _with_external_id(view: Json, handle: str) -> Json:
-    """A view that a worker can change later by its name: what opens it does not tell its id in time."""
+    """Give a view a name, so that a worker can update it later."""
     return view | {"external_id": handled(handle)}
 
 
@@ -142,7 +145,7 @@ def _force_field() -> Json:
 
 
 def proposed(proposal: Proposal) -> Message:
-    """Where a proposed rule stands: one reply in the thread, edited as it goes."""
+    """Return the status of a proposed rule: one reply in the thread, edited as the status changes."""
     state, mark = _STATES[proposal.state]
     if proposal.state == "open" and proposal.draft:
         state = "is proposed as a draft"
@@ -168,7 +171,7 @@ _STATES: Mapping[str, tuple[str, str]] = {
 
 
 def read_form(state: object) -> tuple[DraftEdits, Errors]:
-    """What the person made of the draft, and what is wrong with it by field. Lines are stripped, empty ones left out."""
+    """Return the submitted edits and the errors by field. Lines are stripped, empty ones dropped."""
     values = state_values(state)
     errors: Errors = {}
     title = typed(values, "title", TITLE, errors)
@@ -190,7 +193,7 @@ def read_form(state: object) -> tuple[DraftEdits, Errors]:
 
 
 def _patterns(values: Mapping[str, Any], errors: Errors) -> tuple[str, ...]:
-    """Regular expressions as they were typed: nothing in them is made safe, they go back to the form and into a rule's file."""
+    """Return regular expressions exactly as typed: they go back into the form and into the rule file."""
     text = string(values, "patterns")
     lines = tuple(line for line in text.splitlines() if line.strip())
     if not lines:

@@ -1,1 +1,1 @@
-"""Messages and the home tab as blocks, drawn from values; none of them knows a store."""
+"""Messages and the home tab as blocks. Pure functions of values, without a store."""

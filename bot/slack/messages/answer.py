@@ -1,6 +1,8 @@
-"""An answer as a Slack message: the decision first, then why, then what was not seen. Whole and short: the file has the rest.
+"""A diagnosis as a Slack message: the decision first, then the evidence, then what is missing.
 
-Every function gives a `Message` within Slack's limits. Words are those of the terminal (bot.render.phrases).
+Complete but short: the file has the rest.
+
+The message fits into the limits of Slack. The phrases are those of the terminal (bot.render.phrases).
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from kb.report import Report
 
 
 def answer_message(report: Report, card: Card) -> Message:
-    """The result: what to do, what happened, up to three diagnoses with their evidence, and what was not seen.
+    """Return the message for a report: decision, summary, up to three diagnoses with evidence, missing evidence.
 
-    A report that was closed is shown short: who closed it, and with what.
+    A closed incident is shown short: who closed it, and with what cause.
     """
     if card.life.whole is not None:
         return merged_message(report, card)

@@ -1,4 +1,4 @@
-"""Why an answer says what it says: diagnoses with their evidence, unusual lines, past runs, missing evidence."""
+"""The reasons behind an answer: diagnoses with evidence, unusual lines, past runs, missing evidence."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from bot.slack.messages.text_limits import BRIEF, NAME, QUOTED_LINE, SENTENCE
 from kb.report import Diagnosis, EvidenceItem, Indicator, Report
 
 _DIAGNOSES = 3
-_QUOTES = (3, 2, 1)  # evidence items shown of the first, second and third diagnosis
-_QUOTE_LINES = (4, 2, 1)  # lines shown of one of them
+_QUOTES = (3, 2, 1)  # evidence items shown for the first, second and third diagnosis
+_QUOTE_LINES = (4, 2, 1)  # lines shown of each item
 _GAPS = 2
-_NEEDED = 4  # gaps shown where they are the answer
+_NEEDED = 4  # gaps shown if they are the answer
 _ADVICE = 3
-_TAUGHT = 4  # sentences on earlier runs
-_UNUSUAL = 3  # lines that stand out
-_ODD = 2  # nodes, stages and iterations that stand out, of each
+_TAUGHT = 4  # hints from past runs
+_UNUSUAL = 3  # unusual lines
+_ODD = 2  # unusual nodes, stages and iterations, each
 _REASONS = 2
 
 
 def findings(report: Report, card: Card) -> Iterator[Json]:
-    """The diagnoses, or what stands out where there is none to rely on."""
+    """Return the diagnoses, or unusual lines if no diagnosis is reliable."""
     if report.verdict == "fault":
         yield from _diagnoses(report, card)
         if all(diagnosis.band == "weak" for diagnosis in report.diagnoses):
@@ -58,9 +58,9 @@ def _diagnoses(report: Report, card: Card) -> Iterator[Json]:
 
 
 def _diagnosis(diagnosis: Diagnosis, place: int, card: Card) -> list[Json]:
-    """One fault: the first with all that matters, those after it in a few lines.
+    """Return one fault: the first in detail, the others in a few lines.
 
-    What to do stands in a block of its own: Slack folds long blocks.
+    The remediation is a block of its own, because Slack folds long blocks.
     """
     role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
     weak = card.weak.get(diagnosis.rule)
@@ -94,12 +94,12 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card) -> list[Json]:
 
 
 def _labelled(label: str, text: str) -> list[Json]:
-    """A line with a bold word before it, as a table's row; nothing where the text is empty."""
+    """Return a line with a bold label; nothing for empty text."""
     return [*words(label, bold=True), *words(f" {text}", SENTENCE)] if text else []
 
 
 def _quote(item: EvidenceItem, lines: int) -> list[Json]:
-    """Where it stands and when it was written, and the text itself where nothing is read as markup."""
+    """Return the source and time of an evidence item, and its text without markup."""
     when = phrases.clock(item.time) if item.time is not None else ""
     return [
         *paragraph([*words(phrases.source(item), NAME * 2, italic=True), *words(f" {when}" if when else "", NAME)]),
@@ -127,7 +127,7 @@ def _remedy(diagnosis: Diagnosis, place: int) -> Iterator[list[Json]]:
 
 
 def past_runs(report: Report) -> list[Json]:
-    """What earlier runs teach: before the lines that stand out where no rule knows it, after the diagnoses where one does."""
+    """Return hints from past runs: before unusual lines if no rule matched, else after the diagnoses."""
     found = phrases.remembered(report)
     if not found:
         return []
@@ -178,7 +178,7 @@ def _odd_ones(kind: str, found: Sequence[Indicator]) -> list[str]:
 
 
 def missing_evidence(report: Report) -> list[Json]:
-    """The sources that gave nothing, and the conditions that could not be evaluated."""
+    """Return the sources without data and the conditions that could not be evaluated."""
     needed = report.verdict in ("insufficient_evidence", "no_match")
     points = listed(phrases.folded(report.gaps, sources=1), _NEEDED if needed else _GAPS)
     unjudged = phrases.not_judged(report.not_evaluated, 3)

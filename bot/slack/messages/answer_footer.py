@@ -1,4 +1,4 @@
-"""The foot of an answer: nodes to exclude, who asked, the page, buttons and menus."""
+"""The footer of an answer: nodes to exclude, requester, page link, buttons and menus."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LABEL = 60  # characters of a node's name on a button
 
 
 def context_notes(report: Report, card: Card) -> list[Json]:
-    """Who asked, the page, what gave the answer."""
+    """Return the requester, the page link and the versions."""
     asked, page = _requester(card), link(card.link, "Incident page")
     muted = words(f"Muted: {card.muted}" if card.muted else "", SENTENCE)
     if muted and card.muted_by:
@@ -41,7 +41,7 @@ def context_notes(report: Report, card: Card) -> list[Json]:
 
 
 def _numbered(report: Report, card: Card) -> str:
-    """The incident, for the command line, and what gave the answer."""
+    """Return the incident number, for the command line, and the versions."""
     number = "" if card.number is None else f"Incident {card.number}; "
     return phrases.cut(f"{number}{phrases.versions(report)}", SENTENCE)
 
@@ -53,7 +53,7 @@ def _requester(card: Card) -> list[Json]:
 
 
 def answer_buttons(report: Report, card: Card) -> Json:
-    """The row of buttons and menus under an answer."""
+    """Return the row of buttons and menus under an answer."""
     handle = card.handle
     if report.verdict == "fault" or (report.verdict == "no_fault" and report.hang.lone is None):
         says = [button("right", "👍 Right", handle), button("wrong", "👎 Wrong", handle)]
@@ -71,7 +71,7 @@ def answer_buttons(report: Report, card: Card) -> Json:
 
 
 def exclusion_blocks(card: Card) -> list[Json]:
-    """The nodes to be left out, as the bar list has them, and a pair of buttons while somebody must decide."""
+    """Return the nodes to exclude with their state, and two buttons while a decision is open."""
     if not card.bars:
         return []
     told = [[*words(f"{bar.node}: {bar.told}", SENTENCE), *_decided_by(bar)] for bar in card.bars[:_EXCLUDED]]
@@ -100,7 +100,7 @@ def _decided_by(excluded_node: ExcludedNode) -> list[Json]:
 
 
 def manage_menu(card: Card) -> Json:
-    """The menu of steps besides the close-out, those that make sense now."""
+    """Return the menu of lifecycle steps that make sense now."""
     life, handle = card.life, handled(card.handle)
     if life.whole is not None or card.closings:
         told = {"reopen": "Reopen", **({} if life.whole is not None else {"merge": "Merge into…"})}
@@ -116,7 +116,7 @@ def manage_menu(card: Card) -> Json:
 
 
 def more_menu(report: Report, handle: str, *, propose: bool) -> Json:
-    """The overflow menu: run again, mute, propose a rule."""
+    """Return the overflow menu: run again, mute, propose a rule."""
     first = report.diagnoses[0] if report.diagnoses else None
     nodes = first is not None and any(suspect.node for suspect in first.suspects)
     told = {

@@ -24,12 +24,12 @@ PHASE_WORDS = {
 
 
 def name_of(report: Report) -> str:
-    """What the job is called: by its name, else its id, else the folder its evidence came from."""
+    """Return the name of the job, else its id, else the folder of its evidence."""
     return report.job.name or report.job.id or report.bundle or "the job"
 
 
 def headline(report: Report) -> str:
-    """The header: the job, and how it ended."""
+    """Return the header: the job, and how it ended."""
     name = phrases.cut(name_of(report), NAME)
     if report.verdict == "no_match":
         return f"🟡 {name}: {PHASE_WORDS.get(report.phase, 'failed')}, cause unknown"
@@ -43,13 +43,13 @@ def headline(report: Report) -> str:
 
 
 def fallback_text(report: Report) -> str:
-    """The text of notifications and of clients that show no blocks."""
+    """Return the text for notifications and clients without blocks."""
     decision = "" if report.verdict == "no_fault" else f"{phrases.decided(report)} {phrases.owned(report.decision)} "
     return escaped(f"{headline(report)}. {decision}{report.summary}", FALLBACK)
 
 
 def decision_blocks(report: Report, card: Card) -> list[Json]:
-    """What to do, in bold; who owns it; why each node is left out; what happened."""
+    """Return what to do (in bold), the owner, the reason for each excluded node, and the summary."""
     decision = report.decision
     told = words(phrases.decided(report), SENTENCE, bold=True)
     owned = phrases.owned(decision)
@@ -65,7 +65,7 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
 
 
 def job_facts(report: Report, card: Card) -> list[Json]:
-    """Which job, how far it came, what its attempts were."""
+    """Return facts about the job: id, size, progress, attempts."""
     job = report.job
     stopped = job.attempts[-1].stopped if job.attempts else None
     which = joined(
@@ -83,7 +83,7 @@ def job_facts(report: Report, card: Card) -> list[Json]:
 
 
 def _since(card: Card) -> str:
-    """What came after it: more attempts, the same failure again."""
+    """Return what followed: more attempts, the same failure again."""
     later = f"{many(card.later, 'later attempt')} failed too (see the thread)" if card.later else ""
     same = f"same failure seen {many(card.times, 'time')}" if card.times > 1 else ""
     return joined([later, same])
@@ -97,7 +97,7 @@ def _chain(chain: Chain | None) -> str:
 
 
 def assignment_blocks(life: IncidentStatus) -> list[Json]:
-    """Who has it, whether it sleeps, what was merged into it."""
+    """Return who has the incident, whether it is snoozed, and what was merged into it."""
     told: list[list[Json]] = []
     if life.acked or life.assignee:
         head = "Acknowledged" if life.acked else "Assigned"

@@ -1,4 +1,4 @@
-"""What an answer in Slack holds besides the report: who asked, what came before, how it was closed. Values only."""
+"""What an answer in Slack shows besides the report: requester, history, close-outs. Values only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bot.policy.resolution_codes import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Attempts of one job that failed in a row: this one's number, and how often each fault ended an earlier one."""
+    """Attempts of one job that failed in a row: the number of this one, and how often each fault ended an earlier one."""
 
     attempt: int
     earlier: tuple[tuple[str, int], ...] = ()
@@ -19,9 +19,9 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a person says an incident truly was.
+    """A person's close-out of an incident.
 
-    `by`: a Slack user id, or the login of the command line; `cause`: in words; `at`: seconds since the epoch.
+    `by`: a Slack user id, or the login from the command line; `cause`: in words; `at`: seconds since the epoch.
     """
 
     by: str
@@ -34,10 +34,10 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class IncidentStatus:
-    """How far an incident is besides its close-out (bot.incidents.lifecycle). `assignee`: a Slack user id, or a name; `acked`: somebody is at it.
+    """The lifecycle state of an incident (bot.incidents.lifecycle). `assignee`: a Slack user id or a name; `acked`: acknowledged.
 
-    `snoozed`: asleep until then, seconds since the epoch; `whole`: the incident as a part of which it counts, its job, and the
-    address of its page; `parts`: those that are parts of it, each with its job; `reopened`: it was closed once.
+    `snoozed`: end of the snooze, seconds since the epoch; `whole`: the incident it was merged into, its job and page address;
+    `parts`: incidents merged into this one, each with its job; `reopened`: it had been closed.
     """
 
     acked: bool = False
@@ -50,7 +50,7 @@ class IncidentStatus:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedNode:
-    """A node that the decision leaves out, as the bar list has it now. `told`: what holds, in words; `by`: who decided, or None."""
+    """A node that the decision excludes, with its state in the bar list. `told`: the state in words; `by`: who decided, or None."""
 
     node: str
     state: Literal["proposed", "barred", "refused", "lifted"]
@@ -60,14 +60,15 @@ class ExcludedNode:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What goes with a report into its message.
+    """What accompanies a report in its message.
 
-    `handle` names it in buttons; `number`: the incident's. `asked_by`: Slack user id; `why`: what made it known, where nobody
-    asked. `closings`: what people said, the one that counts first; the others are shown where they disagree. `weak`: rules
-    whose record is poor, with that record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who
-    should act. `link`: address of the incident's page. `later`: attempts that failed after this one; `times`: how often the
-    same failure came. `private`: only who asked sees it. `muted`: in words what is muted here and until when, by `muted_by`.
-    `life`: who has it, and whether it sleeps or is a part of another one. `bars`: the nodes that it wants left out.
+    `handle` identifies it in buttons; `number`: the incident number. `asked_by`: Slack user id; `why`: the trigger of an
+    automatic
+    answer. `closings`: close-outs, the decisive one first; others are shown if they disagree. `weak`: rules with a poor record,
+    and that record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who owns the fault. `link`: address
+    of the incident page. `later`: attempts that failed after this one; `times`: how often the same failure occurred. `private`:
+    only the requester sees it. `muted`: what is muted here and until when, by `muted_by`. `life`: assignment, snooze and merge
+    state. `bars`: the nodes that it proposes to exclude.
     """
 
     handle: str

@@ -20,7 +20,7 @@ _OPINIONS = 3
 
 
 def merged_message(report: Report, card: Card) -> Message:
-    """An incident that counts as a part of another one, in two lines."""
+    """Return a merged incident, in two lines."""
     assert card.life.whole is not None  # noqa: S101 - whoever calls has looked
     number, job, page = card.life.whole
     body = f"Merged into incident {number} ({phrases.cut(job, NAME)})"
@@ -38,7 +38,7 @@ def merged_message(report: Report, card: Card) -> Message:
 
 
 def closed_message(report: Report, card: Card) -> Message:
-    """A closed incident in three lines: by whom, with what cause, what others said."""
+    """Return a closed incident, in three lines: who closed it, the cause, other opinions."""
     valid, *others = card.closings
     unlike = [
         other

@@ -1,4 +1,4 @@
-"""The weekly digest as a message: the difference to the week before, the dearest classes, our own record. At most 12 blocks."""
+"""The weekly digest as a message: changes since the previous week, the most expensive causes, our accuracy. At most 12 blocks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from bot.slack.blocks.builders import actions, bullets, button, header, newline,
 from bot.slack.blocks.limits import Json, Message, fit
 from kb.digest.digest import Digest
 
-OPEN = "digest_open"  # the button that lists what nobody has closed
+OPEN = "digest_open"  # the button that lists open incidents
 _CLASSES = 5
 _THREAD = "In the thread: charts, the full report with all definitions (HTML) and the data (JSON)."
 
 
 def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = False) -> Message:
-    """The digest as a message, from its numbers as they were kept. `open_handle`: what the button carries that lists the open.
+    """Return the digest as a message, from its stored figures. `open_handle`: the value of the button that lists open incidents.
 
-    `alone`: it is for one person, and has no thread with files.
+    `alone`: it goes to one person, without a thread of files.
 
     Raises:
-        UnreadableInput: the numbers are of another version.
+        UnreadableInput: another version wrote the figures.
     """
     digest = loads(numbers)
     head = f"Training job failures, week {digest.week}"
@@ -39,7 +39,7 @@ def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = 
 
 
 def failed(week: str, error: str) -> Message:
-    """What is said where the digest could not be made. `error`: the id under which the log has more."""
+    """Return the message for a digest that failed. `error`: the id of the log entry."""
     text = f"The digest for week {week} failed. See error {error} in the Signalbox log."
     again = f"To try again, run `signalbox digest --week {week}`."
     return fit(
@@ -54,7 +54,7 @@ def _summary_text(digest: Digest) -> str:
 
 
 def _figures(digest: Digest) -> list[Json]:
-    """Four figures, each against the week before."""
+    """Return four figures, each compared with the previous week."""
     lines = [
         [*words(f"{tile.value} ", bold=True), *words(f"{_lower_case(tile.name)}: {tile.told}")]
         for tile in tiles(digest)
@@ -63,7 +63,7 @@ def _figures(digest: Digest) -> list[Json]:
 
 
 def _lower_case(name: str) -> str:
-    """A name inside a sentence."""
+    """Return a name for use inside a sentence."""
     return name if name.startswith("GPU") else name.lower()
 
 
@@ -76,7 +76,7 @@ def _changes(digest: Digest) -> list[Json]:
 
 
 def _classes(digest: Digest) -> list[Json]:
-    """The dearest classes, a point each; a table of fixed width would lose its columns on a phone."""
+    """Return the most expensive causes as bullets. A fixed-width table would lose its columns on a phone."""
     dear = sorted(
         digest.classes, key=lambda fault_class: (-fault_class.gpu_hours.value, -fault_class.failures, fault_class.fault)
     )
@@ -99,7 +99,7 @@ def _nodes(digest: Digest) -> list[Json]:
 
 
 def _answer_record(digest: Digest) -> str:
-    """The bot's own record in a line."""
+    """Return the accuracy of Signalbox in one line."""
     long = digest.long_record
     return (
         f"Accuracy over {long.weeks} weeks: top answer correct {told.share(long.top1)}; "

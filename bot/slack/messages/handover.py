@@ -1,4 +1,4 @@
-"""The handover of a shift as a message: what is open, barred, watched, waiting, and what changed; each list with an end."""
+"""The shift handover as a message: open incidents, barred nodes, watched jobs, pending work, changes. Each list has a limit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bot.slack.blocks.builders import bullets, header, mention, note, paragraph,
 from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped, is_person
 
-_LINES = 6  # of a list
+_LINES = 6  # items of a list
 _SAID = 110
 _NAMED = 50
 _FALLBACK = 600
 
 
 def message_of(found: Handover) -> Message:
-    """The message, within Slack's limits."""
+    """Return the message, within the limits of Slack."""
     hours = (found.until - found.since).total_seconds() / 3600.0
     head = f"Handover, last {hours:g} h"
     nothing = "nothing" if not found.open.count else many(found.open.count, "incident")
@@ -40,7 +40,7 @@ def message_of(found: Handover) -> Message:
 
 
 def _section(title: str, listed: HandoverSection) -> list[Json]:
-    """A list of incidents under its title; nothing where there are none."""
+    """Return a list of incidents under its title; nothing if there are none."""
     if not listed.count:
         return []
     shown = listed.lines[:_LINES]
@@ -57,7 +57,7 @@ def _line(line: HandoverIncident) -> list[Json]:
 
 
 def _who(name: str | None) -> list[Json]:
-    """A person."""
+    """Return a person."""
     if not name:
         return []
     return mention(name) if is_person(name) else words(name, _NAMED)

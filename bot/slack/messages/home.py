@@ -1,4 +1,4 @@
-"""The App Home tab: how it is used, what was said of late, what it sees."""
+"""The App Home tab: usage, recent incidents, connected sources."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def home(
     total: int | None = None,
     overview: str | None = None,
 ) -> Json:
-    """The view of views.publish. `incidents`: the tenant's newest; `total`: how many there are in all; `now`: epoch seconds.
+    """Return the view for views.publish. `incidents`: the tenant's newest; `total`: their total number; `now`: epoch seconds.
 
-    `overview`: the address of the page with all of them.
+    `overview`: address of the page with all incidents.
     """
     more = max(total or 0, len(incidents)) - min(len(incidents), _INCIDENTS)
     unseen = len(clusters) - _CLUSTERS

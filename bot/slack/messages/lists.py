@@ -1,4 +1,6 @@
-"""What `/signalbox incidents|rules|config|help` answers, to the asker alone: five a page, and how many more there are."""
+"""Answers of `/signalbox incidents|rules|config|help`, visible only to the requester: five items a page, and the number of
+further ones.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ COMMANDS = (
 
 @dataclass(frozen=True, slots=True)
 class ListedIncident:
-    """An incident in a list: its handle, job, what was said, when (seconds since the epoch), and how it was closed."""
+    """An incident in a list: handle, job, summary, time (seconds since the epoch), and how it was closed."""
 
     handle: str
     job: str
@@ -49,7 +51,7 @@ class ListedIncident:
 
 @dataclass(frozen=True, slots=True)
 class ListedRule:
-    """A rule in a list; `record`: how often it was right, in words; `weak`: that record is poor."""
+    """A rule in a list. `record`: how often it was right, in words; `weak`: the record is poor."""
 
     id: str
     version: int
@@ -61,7 +63,7 @@ class ListedRule:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorState:
-    """A source as it was last tried: its name and type, whether it answered (None: not tried), and what it said."""
+    """A source at its last check: name, type, whether it responded (None: not checked), and its message."""
 
     name: str
     kind: str
@@ -78,27 +80,27 @@ class ClusterState:
 
 
 def incidents(found: Sequence[ListedIncident], page: int, total: int, overview: str | None = None) -> Message:
-    """One page of incidents, newest first. `found`: those of the page (from 1); `total`: how many there are in all.
+    """Return one page of incidents, newest first. `found`: those of the page (counted from 1); `total`: their total number.
 
-    `overview`: the address of the page with all of them.
+    `overview`: address of the page with all incidents.
     """
     message = _page("Incidents", found, page, total, row=incident, again="/signalbox incidents")
     return fit(Message(message.text, (*message.blocks, *all_of_them(overview))))
 
 
 def all_of_them(overview: str | None) -> list[Json]:
-    """A link to the page with all incidents; nothing where there is none."""
+    """Return a link to the page with all incidents; nothing if there is no page."""
     return rich(paragraph(link(overview, "All incidents, with filters and charts")))
 
 
 def rules(found: Sequence[ListedRule], page: int, total: int, asked: str = "") -> Message:
-    """One page of rules. `asked`: the words that they were looked for by."""
+    """Return one page of rules. `asked`: the search words."""
     again = f"/signalbox rules {asked}".rstrip()
     return _page(f"Rules{f' for “{asked}”' if asked else ''}", found, page, total, row=_rule, again=again)
 
 
 def config(clusters: Sequence[ClusterState]) -> Message:
-    """The clusters and their sources."""
+    """Return the clusters and their sources."""
     blocks = [block for cluster_state in clusters[:PAGE] for block in cluster(cluster_state)] or rich(
         paragraph(words("No cluster that you have access to is configured."))
     )
@@ -113,7 +115,7 @@ def config(clusters: Sequence[ClusterState]) -> Message:
 
 
 def guide() -> Message:
-    """How it is used."""
+    """Return the usage guide."""
     return fit(
         Message(
             "How to use Signalbox",
@@ -130,7 +132,7 @@ def guide() -> Message:
 
 
 def incident(listed_incident: ListedIncident) -> Json:
-    """An incident as a row, with the button that opens it."""
+    """Return an incident as a row with a button that opens it."""
     when = clock(listed_incident.at) if listed_incident.at is not None else ""
     said = f"{phrases.cut(listed_incident.job, _NAMED)}{tail(phrases.cut(listed_incident.said, _SAID))}"
     state = joined([when, phrases.cut(listed_incident.closed, _SAID) or "not closed"])
@@ -138,7 +140,7 @@ def incident(listed_incident: ListedIncident) -> Json:
 
 
 def cluster(cluster_state: ClusterState) -> list[Json]:
-    """A cluster: each source with a mark and what it said."""
+    """Return a cluster: each source with a mark and its message."""
     lines = [_connector(each) for each in cluster_state.connectors[:_CONNECTORS]]
     rest = len(cluster_state.connectors) - _CONNECTORS
     more = words(f"… and {rest} more" if rest > 0 else "" if lines else "no sources", italic=True)
@@ -146,7 +148,7 @@ def cluster(cluster_state: ClusterState) -> list[Json]:
 
 
 def how_to() -> list[Json]:
-    """The commands, one a line."""
+    """Return the commands, one per line."""
     lines = [[*words(command, _NAMED, code=True), *words(f": {does}", _SAID)] for command, does in COMMANDS]
     return rich(paragraph(*lines))
 
@@ -172,7 +174,7 @@ def _rule(listed_rule: ListedRule) -> Json:
 
 
 def _page(title: str, found: Sequence[_T], page: int, total: int, *, row: Callable[[_T], Json], again: str) -> Message:
-    """Rows of one page under a title that says which, and how the next one is had."""
+    """Return one page of rows, with a title and a hint for the next page."""
     shown = found[:PAGE]
     first = (max(page, 1) - 1) * PAGE + 1
     span = f": {first} to {first + len(shown) - 1} of {max(total, first + len(shown) - 1)}" if shown else ": none"

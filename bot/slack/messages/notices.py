@@ -1,4 +1,4 @@
-"""What Slack shows besides answers: work under way, what went wrong, what was held back. Each within Slack's limits."""
+"""Slack messages other than answers: progress, errors, held-back failures, reminders. Each fits into the limits of Slack."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MARKS = {"waiting": "…", "came": "✓", "failed": "✗"}
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """A source that was asked: its name, how far it is, and what it said or why it gave nothing."""
+    """A queried source: its name, state, and what it returned or why it returned nothing."""
 
     name: str
     state: State = "waiting"
@@ -52,7 +52,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A job that may have been meant: the handle its button carries, and what is known of it."""
+    """A job on offer: the handle of its button, and known facts."""
 
     handle: str
     name: str
@@ -61,7 +61,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A failure that was not posted: the job, its fault in words, and the address of its page."""
+    """A failure that was not posted: job, fault in words, and page address."""
 
     job: str
     fault: str
@@ -74,9 +74,9 @@ class Held:
 def collecting(
     job: str, sources: Sequence[SourceState], *, asked_by: str | None = None, why: str = "", seconds: float = 60.0
 ) -> Message:
-    """The message until the answer is there: how many sources have answered, and what each said.
+    """Return the progress message until the answer arrives: how many sources have responded, and what each said.
 
-    `why`: what asked, where no person did. `seconds`: when the answer comes at the latest.
+    `why`: the trigger if no person asked. `seconds`: the deadline of the answer.
     """
     done = sum(source.state != "waiting" for source in sources)
     head = f"⏳ {phrases.cut(job, _NAMED)}: {f'collecting {done}/{len(sources)}' if sources else 'looking for the job'}"
@@ -103,7 +103,7 @@ def _logged(error: str) -> str:
 
 
 def not_collected(job: str, why: str, error: str, handle: str, gaps: Sequence[Gap] = ()) -> Message:
-    """Nothing could be collected: why, who gave nothing, and what the log has more under (`work 17`, `error e81f`)."""
+    """Say that no data could be collected: why, which sources failed, and the log reference (`work 17`, `error e81f`)."""
     head = f"❔ {phrases.cut(job, _NAMED)}: no data could be collected"
     blocks = [
         header(head),
@@ -118,7 +118,7 @@ def not_collected(job: str, why: str, error: str, handle: str, gaps: Sequence[Ga
 
 
 def not_done(problem: str, error: str = "") -> Message:
-    """Something that somebody asked for did not work (ephemeral). `error`: what the log has more under."""
+    """Say that a request failed (ephemeral). `error`: the log reference."""
     where = _logged(error)
     blocks = [
         *rich(paragraph(words(problem or "That did not work.", _SAID, bold=True))),
@@ -131,7 +131,7 @@ def not_done(problem: str, error: str = "") -> Message:
 
 
 def unknown_job(text: str, candidates: Sequence[Candidate], gaps: Sequence[Gap] = ()) -> Message:
-    """No job of this name: up to five that may have been meant, as buttons, and who could not be asked."""
+    """Say that no job has this name; offer up to five candidates as buttons and list unavailable sources."""
     head = f"No job “{phrases.cut(text, _NAMED)}” found."
     ask = "Did you mean one of these?" if candidates else "Check the name or id."
     blocks: list[Json] = rich(paragraph(words(head, _SAID, bold=True), words(ask)))
@@ -144,7 +144,7 @@ def unknown_job(text: str, candidates: Sequence[Candidate], gaps: Sequence[Gap] 
 
 
 def recent_jobs(candidates: Sequence[Candidate]) -> Message:
-    """What /diagnose without a job gives: the person's jobs that failed of late, as buttons."""
+    """Answer /diagnose without a job: the person's recent failed jobs, as buttons."""
     head = "Your recent failed jobs:" if candidates else "None of your jobs failed recently."
     blocks = [
         *rich(paragraph(words(head, bold=True))),
@@ -162,13 +162,13 @@ def _candidate(candidate: Candidate) -> Json:
 
 
 def usage(problem: str, command: str = USAGE) -> Message:
-    """What was wrong with a command, and how it is used."""
+    """Say what is wrong with a command, and show its usage."""
     told = paragraph(words(problem, _SAID, bold=True), [*words("Usage: "), *words(command, _SAID, code=True)])
     return fit(Message(escaped(f"{problem} Usage: {command}", _FALLBACK), tuple(rich(told))))
 
 
 def refused(verb: str, group: str | None, here: str = "") -> Message:
-    """Somebody may not do this here: who may, so that they can be asked. `group`: the id of a user group or person, or a name."""
+    """Say that a person lacks permission, and whom to ask. `group`: a user group id, user id or name."""
     head = f"You don't have permission to {verb}{here and f' {here}'}."
     ask = (
         [*words("Ask "), *mention(group), *words(" for access.")]
@@ -182,7 +182,7 @@ def refused(verb: str, group: str | None, here: str = "") -> Message:
 
 
 def held_back(held: Sequence[Held], span: str = "this hour") -> Message:
-    """Failures beyond what may be posted unasked, in one message that is edited as more come."""
+    """List failures above the message limit, in one message that is edited as more arrive."""
     head = f"{many(len(held), 'more failure')} {span}, not posted separately"
     lines = [
         [*words(f"• {item.job}", _NAMED, bold=True), *words(f": {item.fault}", _SAID), *_page(item.link)]
@@ -207,7 +207,7 @@ def _page(url: str | None) -> list[Json]:
 
 
 def reminder(job: str, user: str, handle: str) -> Message:
-    """The one reminder to close out an incident, to the person who asked."""
+    """Return the one reminder to close out an incident, for the person who asked."""
     head = f"What was the cause of the failure of {phrases.cut(job, _NAMED)}?"
     who = mention(user) if is_person(user) else []
     blocks = [

@@ -1,4 +1,4 @@
-"""Short words for one person: what was taken, what could not be done. Beside the forms of bot.slack.messages.notices."""
+"""Short replies to one person: acknowledgements and errors. See also bot.slack.messages.notices."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from bot.slack.blocks.builders import link, mention, paragraph, preformatted, ri
 from bot.slack.blocks.limits import Message, fit
 from bot.slack.blocks.mrkdwn import escaped
 
-TAKEN = "Diagnosing "  # how words begin that only say that an answer will come
+TAKEN = "Diagnosing "  # the start of every acknowledgement
 _SAID = 600
 _NAMED = 80
 _DRAINS = 8  # commands shown
 
 
 def text_reply(text: str) -> Message:
-    """One sentence. `<#C…>` and other marks of Slack in it are shown as they are, not followed."""
+    """Return one sentence. Slack markup such as `<#C…>` is shown literally."""
     text = text.strip() or "…"
     return fit(Message(escaped(text, _SAID), tuple(rich(paragraph(words(text, _SAID))))))
 
 
 def request_accepted(job: str, *, private: bool = False, there: bool = False, link_to: str | None = None) -> Message:
-    """The acknowledgement of a wish. `there`: a message here answers it already, or is about to; `link_to`: its address."""
+    """Acknowledge a request. `there`: a message here already answers it or soon will; `link_to`: its address."""
     name = phrases.cut(job, _NAMED)
     if there:
         head = f"{name} is already being diagnosed in this channel, or was a moment ago: see "
@@ -33,7 +33,7 @@ def request_accepted(job: str, *, private: bool = False, there: bool = False, li
 
 
 def opening_words(job: str, why: str, called: Sequence[str]) -> Message:
-    """The opening words of an answer that nobody asked for; whoever is called is called here: an edit calls nobody."""
+    """Return the opening text of an automatic answer. Mentions go here, because an edit notifies nobody."""
     head = (
         f"{phrases.cut(job, _NAMED)} failed" if why.startswith(("job ended", "it ended")) else phrases.cut(job, _NAMED)
     )
@@ -43,7 +43,7 @@ def opening_words(job: str, why: str, called: Sequence[str]) -> Message:
 
 
 def exclusions_decided(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:
-    """What became of bars that somebody confirmed, with the commands that would drain; they are never run by Signalbox."""
+    """Report decided bars, with the drain commands. Signalbox never runs them."""
     head = f"Barred: {phrases.few(nodes)}." if nodes else "No node was barred."
     more = f" {'; '.join(late)}." if late else ""
     how = "Signalbox changes nothing on the cluster. To drain the node, run:" if drains else ""
@@ -52,10 +52,10 @@ def exclusions_decided(nodes: Sequence[str], drains: Sequence[str], late: Sequen
 
 
 def searching() -> Message:
-    """No job was named: those of this person are looked for."""
+    """Say that the person's recent failed jobs are being looked up."""
     return text_reply("Looking for your recent failed jobs…")
 
 
 def internal_error(error: str) -> Message:
-    """A mistake of Signalbox itself. `error`: under which the log has more."""
+    """Report a bug in Signalbox. `error`: the id of the log entry."""
     return text_reply(f"Something went wrong in Signalbox (error {error}; see its log). It is safe to try again.")

@@ -1,1 +1,1 @@
-"""What people type: commands, and names of jobs in them."""
+"""What people type: commands, and job names in messages."""

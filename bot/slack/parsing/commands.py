@@ -1,4 +1,4 @@
-"""What people type after a command or a mention, read into values. Pure; everything typed is hostile."""
+"""Parse what people type after a command or mention. Pure; all input is untrusted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_SPAN = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class DiagnoseCommand:
-    """A wish for a diagnosis. `job` is empty where none was named; `last`: seconds."""
+    """A parsed diagnosis request. `job` is empty if none was named; `last`: seconds."""
 
     job: str
     last: float | None = None
@@ -33,13 +33,13 @@ class DiagnoseCommand:
 
 @dataclass(frozen=True, slots=True)
 class UsageError:
-    """What was typed cannot be read; the text says why."""
+    """The input cannot be parsed; `problem` says why."""
 
     problem: str
 
 
 def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
-    """`<job> [last 2h] [private] [deep]`, the words behind the job in any order."""
+    """Parse `<job> [last 2h] [private] [deep]`; the words after the job come in any order."""
     rest = plain(text)
     last: float | None = None
     flags = {"private": False, "deep": False}
@@ -64,10 +64,10 @@ def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
 
 
 def read_shift(text: str) -> float:
-    """`[12h] [here]`: the seconds of a shift, twelve hours for nothing.
+    """Parse `[12h] [here]`: the seconds of a shift, by default twelve hours.
 
     Raises:
-        UnreadableInput: it is no span of time.
+        UnreadableInput: not a time span.
     """
     told = plain(text).lower().removesuffix("here").removeprefix("since ").strip()
     found = _span(told) if told else SHIFT
@@ -77,7 +77,7 @@ def read_shift(text: str) -> float:
 
 
 def plain(text: str) -> str:
-    """What a person typed, without the marks that Slack puts around it."""
+    """Return typed text without the markup that Slack adds."""
     text = _LINKED.sub(lambda hit: hit[1], text[:4000])
     text = _BARE_LINK.sub(lambda hit: hit[1], text)
     for entity, character in _ENTITIES:
@@ -86,7 +86,7 @@ def plain(text: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """A name without the quotes around it."""
+    """Return a name without surrounding quotes."""
     text = text.strip()
     while len(text) >= 2 and text[0] in _QUOTES and text[-1] in _QUOTES:
         text = text[1:-1].strip()
@@ -94,7 +94,7 @@ def unquoted(text: str) -> str:
 
 
 def after_mention(text: str) -> str:
-    """What stands behind the mention of the bot, which may be anywhere."""
+    """Return the text without the mention of the bot, which can be anywhere."""
     return " ".join(re.sub(r"<@[UW][A-Z0-9]{2,40}(?:\|[^>]*)?>", " ", text[:4000], count=1).split())
 
 

@@ -1,4 +1,4 @@
-"""The jobs that a message names: an alert, a scheduler's mail, a colleague's question. Candidates, the surest first. Pure."""
+"""Job names in a message: an alert, a scheduler mail, a question. Candidates, the most certain first. Pure."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _NO_NAMES = frozenset({"id", "name", "failed", "the", "is", "has", "was", "and",
 
 
 def jobs_named(message: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names and ids of jobs in a message's text, blocks and attachments, at most ten."""
+    """Return job names and ids in a message's text, blocks and attachments, at most ten."""
     text = "\n".join(plain(line) for part in _texts(message, 0) for line in part.splitlines())[:_TEXT]
     found: dict[str, None] = {}
     for number, form in enumerate(_FORMS):
         if found and number >= len(_FORMS) - 2:
-            break  # bare numbers and words count only where nothing says that it is a job
+            break  # bare numbers and words count only if nothing is labelled as a job
         for hit in form.finditer(text):
             name = unquoted(hit[1]).rstrip(".,-")
             if name and name.lower() not in _NO_NAMES:
@@ -42,7 +42,7 @@ def jobs_named(message: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _texts(part: object, depth: int) -> Iterator[str]:
-    """All texts of a message, whatever block holds them."""
+    """Return all texts of a message, from every kind of block."""
     if depth > 8:
         return
     if isinstance(part, Mapping):
