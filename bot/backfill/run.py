@@ -48,8 +48,7 @@ class JobNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The outcome of one job. `error`: it could not be diagnosed; the other fields come from its report.
 
     `channels`: where an answer would have gone; `link_job`, `link_name`: see bot.policy.routing.Link; `incident`: its number if
-    it
-    is stored, `known`: it already existed.
+    it is stored, `known`: it already existed.
     """
 
     key: str

@@ -1,8 +1,7 @@
 """Keeps successful runs as baselines for failed runs of the same family.
 
 This is slow compared to a diagnosis, because all lines are fetched and read. So it is a task of its own: one run per family and
-day, of
-limited size. A run that the scheduler calls successful but in which rules find a failure is not kept.
+day, of limited size. A run that the scheduler calls successful but in which rules find a failure is not kept.
 """
 
 from __future__ import annotations

@@ -16,9 +16,8 @@ class Rights:
     """What one tenant allows.
 
     `channels`: its channels; requests from elsewhere are refused, and none means all. `verbs`: verb → everyone, channels (C…,
-    G…),
-    user groups (S…) and people (U…, W…). A verb that is not listed is allowed to everyone, except `admin`, which is allowed to
-    nobody.
+    G…), user groups (S…) and people (U…, W…). A verb that is not listed is allowed to everyone, except `admin`, which is allowed
+    to nobody.
     """
 
     channels: tuple[str, ...] = ()

@@ -1,8 +1,7 @@
 """A durable task queue: tasks are stored first, claimed by one worker, and retried if that worker dies.
 
 Two people, ten alerts and a redelivery that ask for the same get one task: a key has at most one open task. Works the same on
-SQLite
-and PostgreSQL.
+SQLite and PostgreSQL.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Webhook payloads of Alertmanager and Grafana, read into the jobs to diagnose.
 
 Formats: Alertmanager's webhook payload version 4, and Grafana's superset of it. Values only. An alert without a job is reported,
-not
-guessed: the Prometheus label `job` is the scrape job, not a training job.
+not guessed: the Prometheus label `job` is the scrape job, not a training job.
 """
 
 from __future__ import annotations

@@ -45,7 +45,11 @@ from bot.store.idempotency import IdempotencyKeys
 from kb.errors import SignalboxError
 
 MINUTE = 60.0
-SENDER, KEEPER, WORKER = 0, 15, 19  # nice values; on SQLite a process that waits for the lock of the sender waits for the sender to run
+SENDER, KEEPER, WORKER = (
+    0,
+    15,
+    19,
+)  # nice values; on SQLite a process that waits for the lock of the sender waits for the sender to run
 PATIENCE = 10.0  # seconds until processes are killed
 _log = logging.getLogger(__name__)
 Stop = multiprocessing.synchronize.Event

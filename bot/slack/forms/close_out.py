@@ -1,8 +1,7 @@
 """The close-out, mute and job forms, and what people submitted, with errors per field.
 
 The forms ask for little, and no field of the close-out is required. Known values are prefilled; a value that nobody gave stays
-unknown.
-Submissions are untrusted: values of the wrong type count as missing, and ids that were not offered are rejected.
+unknown. Submissions are untrusted: values of the wrong type count as missing, and ids that were not offered are rejected.
 """
 
 from __future__ import annotations
@@ -113,8 +112,7 @@ def close_out(form: CloseOutForm) -> Json:
     """Return the close-out form: at most five fields and a check box.
 
     The field for another fault appears once `known.cause` asks for it (`cause` sends an action when it changes). The form asks
-    for
-    lost hours if there is a figure to confirm, else for a note.
+    for lost hours if there is a figure to confirm, else for a note.
     """
     known = form.known
     causes = [

@@ -63,12 +63,11 @@ class Card:
     """What accompanies a report in its message.
 
     `handle` identifies it in buttons; `number`: the incident number. `asked_by`: Slack user id; `why`: the trigger of an
-    automatic
-    answer. `closings`: close-outs, the decisive one first; others are shown if they disagree. `weak`: rules with a poor record,
-    and that record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who owns the fault. `link`: address
-    of the incident page. `later`: attempts that failed after this one; `times`: how often the same failure occurred. `private`:
-    only the requester sees it. `muted`: what is muted here and until when, by `muted_by`. `life`: assignment, snooze and merge
-    state. `bars`: the nodes that it proposes to exclude.
+    automatic answer. `closings`: close-outs, the decisive one first; others are shown if they disagree. `weak`: rules with a poor
+    record, and that record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who owns the fault. `link`:
+    address of the incident page. `later`: attempts that failed after this one; `times`: how often the same failure occurred.
+    `private`: only the requester sees it. `muted`: what is muted here and until when, by `muted_by`. `life`: assignment, snooze
+    and merge state. `bars`: the nodes that it proposes to exclude.
     """
 
     handle: str

@@ -1,6 +1,4 @@
-"""Answers of `/signalbox incidents|rules|config|help`, visible only to the requester: five items a page, and the number of
-further ones.
-"""
+"""Answers of `/signalbox incidents|rules|config|help`, visible only to the requester, five items a page."""
 
 from __future__ import annotations
 
