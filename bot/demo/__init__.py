@@ -1,1 +1,1 @@
-"""The demo: sample incidents and a local Slack double. Nothing but bot.cli imports it."""
+"""The demo: sample incidents and a local Slack double. Only bot.cli imports it."""

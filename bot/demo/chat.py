@@ -1,4 +1,4 @@
-"""`signalbox demo --chat`: a chat of one's own in the browser, with the real app, real workers and recorded failures in it."""
+"""`signalbox demo --chat`: a local chat in the browser, with the real app, real workers and recorded failures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ tenants:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A chat that runs. `address`: where to open it; `workspace`: the double of Slack behind it."""
+    """A running chat. `address`: where to open it; `workspace`: the Slack double behind it."""
 
     address: str
     workspace: Workspace
@@ -63,10 +63,10 @@ class Demo:
 
 @contextmanager
 def chat(port: int, tell: Callable[[str], None], *, duplicate: bool = False) -> Iterator[Demo]:
-    """A workspace with a channel, two people and the app, until the block ends.
+    """Run a workspace with a channel, two people and the app until the block ends.
 
     Raises:
-        SignalboxError: the port cannot be listened on.
+        SignalboxError: the port cannot be bound.
     """
     workspace = workspace_of(duplicate=duplicate)
     state = Path(tempfile.mkdtemp(prefix="signalbox-demo-"))
@@ -100,7 +100,7 @@ def chat(port: int, tell: Callable[[str], None], *, duplicate: bool = False) -> 
 
 
 def workspace_of(*, duplicate: bool = False) -> Workspace:
-    """A workspace with a channel, two people, two user groups, and the app with its scopes."""
+    """Return a workspace with a channel, two people, two user groups, and the app with its scopes."""
     app = ChatApp(bot_token=f"xoxb-{secrets.token_hex(12)}", signing_secret=secrets.token_hex(16), scopes=SCOPES)
     workspace = Workspace(app, duplicate=duplicate)
     for user, name, real in PEOPLE:
@@ -127,7 +127,7 @@ def _configured(state: Path, workspace: Workspace, address: str) -> Config:
         path = state / name
         path.touch(mode=0o600)
         path.write_text(secret)
-    (state / "spool").mkdir()  # a folder that is named is never made
+    (state / "spool").mkdir()  # a configured folder is never created
     demo = state / "runs" / "demo"
     shutil.copytree(_BUNDLES / "shard-corrupt", demo)
     job = demo / "job.yaml"

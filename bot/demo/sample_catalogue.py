@@ -1,4 +1,4 @@
-"""What the made-up incidents of the demo are drawn from: kinds of jobs, faults with their log lines, close-out actions."""
+"""The catalogue for sample incidents: kinds of jobs, faults with log lines, close-out actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """A kind of job: its size, and after how many hours one of its runs fails on average."""
+    """A kind of job: its size, and the mean hours until one of its runs fails."""
 
     name: str
     owner: str
@@ -28,7 +28,7 @@ class JobKind:
 
 @dataclass(frozen=True, slots=True)
 class SampleFault:
-    """A fault: how often, how many seconds until the run stops, the line that shows it, whether a node is to blame for it."""
+    """A fault: its weight, the seconds until the run stops, its log line, and whether a node is to blame."""
 
     fault: str
     weight: float

@@ -1,6 +1,6 @@
-"""Some months of incidents that are made up, for trying the digest and the pages: plausible, the same for the same seed.
+"""Some months of made-up incidents to try the digest and the pages. The same seed gives the same incidents.
 
-Every one says that it is made up: in its summary, its evidence, its bundle and its versions. No number in here is a measurement.
+Each one says that it is made up: in its summary, evidence, bundle and versions. No number in here is a measurement.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOUR, _DAY = 3600.0, 86400.0
 
 @dataclass(frozen=True, slots=True)
 class SampleIncident:
-    """One incident: its report, when it was kept, where it comes from, and what people said of it later."""
+    """An incident: its report, when it was stored, its origin, and later close-outs."""
 
     report: Report
     at: datetime
@@ -44,7 +44,7 @@ class SampleIncident:
 def fill_store(
     store: Database, rulebook: Rulebook, until: datetime, *, days: int = 140, seed: int = 7, pace: float = 1.0
 ) -> int:
-    """Put made-up incidents of the last days into a store; how many.
+    """Add made-up incidents of the last days to a store; return how many.
 
     Raises:
         SignalboxError: the store has incidents that are not made up.
@@ -84,7 +84,7 @@ def fill_store(
 
 
 def _apply_steps(session: Session, numbers: Sequence[int], now: datetime) -> None:
-    """Of the newest that nobody has closed: one is taken, one given to somebody, one put off, one merged into another."""
+    """Acknowledge, assign, snooze and merge one each of the newest open incidents."""
     steps: Sequence[dict[str, Any]] = (
         {"verb": "ack"},
         {"verb": "assign", "assignee": "ben"},
@@ -105,7 +105,7 @@ def incidents(
     pace: float = 1.0,
     tenant: str = "default",
 ) -> Iterator[SampleIncident]:
-    """Made-up incidents, in the order in which their jobs were started. `pace`: twice as many jobs at 2."""
+    """Generate incidents in the order in which their jobs started. `pace`: 2 gives twice as many jobs."""
     chance = random.Random(seed)
     rules = _rules(rulebook)
     last = until.timestamp()
@@ -127,7 +127,7 @@ class _Generator:
 
 
 def _rules(rulebook: Rulebook) -> Mapping[str, Sequence[str]]:
-    """Fault → rules of the base that name it, a few."""
+    """Return a few rules for each fault."""
     found: dict[str, list[str]] = {}
     for rule in rulebook.rules:
         if rule.fault and not rule.fallback:
@@ -136,7 +136,7 @@ def _rules(rulebook: Rulebook) -> Mapping[str, Sequence[str]]:
 
 
 def _job(play: _Generator, number: str, start: float) -> Iterator[SampleIncident]:
-    """A job with all its tries."""
+    """Generate a job with all its attempts."""
     chance = play.chance
     kind = chance.choices(JOB_KINDS, (2, 3, 2, 3, 4, 2))[0]
     cluster, nodes = _place(chance, kind)
@@ -174,7 +174,7 @@ def _without_bad_node(chance: random.Random, nodes: tuple[str, ...]) -> tuple[st
 
 
 def _pick_fault(chance: random.Random, nodes: Sequence[str], attempt: int) -> SampleFault | None:
-    """What the attempt fails of; None where it ends well. Jobs with a bad node on board fail of it more often."""
+    """Return the fault of an attempt; None if it completes. Jobs on a bad node fail more often."""
     if attempt > 1 and chance.random() < 0.55:
         return None
     bad = [fault for fault in FAULTS if fault.node]
@@ -186,7 +186,7 @@ def _pick_fault(chance: random.Random, nodes: Sequence[str], attempt: int) -> Sa
 def _attempt(
     chance: random.Random, kind: JobKind, ill: SampleFault | None, begun: tuple[int, float], nodes: tuple[str, ...]
 ) -> tuple[Attempt, float | None]:
-    """One run with its times, and the seconds of steps that are lost with it. `begun`: its number, and when it was queued."""
+    """Return one run with its times, and the seconds of lost steps. `begun`: its number and queue time."""
     attempt, now = begun
     scheduled = now + chance.expovariate(1 / 900) + 15 * kind.nodes * chance.random()
     first = scheduled + chance.uniform(90, 300) + 12 * kind.nodes * chance.random()
@@ -214,7 +214,7 @@ def _failed(
     runs: tuple[Attempt, ...],
     end: tuple[SampleFault, float | None],
 ) -> SampleIncident:
-    """The incident of a run that failed. `job`: its number and cluster; `end`: of what, and the seconds of steps lost."""
+    """Return the incident of a failed run. `job`: its number and cluster; `end`: the fault, and the seconds of lost steps."""
     (number, cluster), (ill, redone) = job, end
     chance, run = play.chance, runs[-1]
     silent = chance.random() < 0.13
@@ -255,7 +255,7 @@ def _failed(
 
 
 def _finished(play: _Generator, kind: JobKind, job: tuple[str, str], runs: tuple[Attempt, ...]) -> SampleIncident:
-    """Somebody asked about a run that had ended well."""
+    """Return the incident of a completed run that somebody asked about."""
     number, cluster = job
     report = _report(kind, number, runs, verdict="no_fault", phase="completed", words="The run completed.")
     ended = datetime.fromtimestamp(runs[-1].stopped or 0.0, UTC)
@@ -338,7 +338,7 @@ def _replay(report: Report) -> bytes:
 def _close_outs(
     play: _Generator, at: datetime, ill: SampleFault, rule: str, blamed: str | None, *, silent: bool
 ) -> Iterator[tuple[datetime, Closing]]:
-    """What a person said of it, in two of three cases."""
+    """Return close-outs for two of three incidents."""
     chance = play.chance
     if chance.random() > 0.66:
         return

@@ -1,1 +1,1 @@
-"""A strict local double of Slack: its Web API, its deliveries to an app, and a page that looks and works like a channel."""
+"""A strict local Slack double: its Web API, its deliveries to an app, and a page that looks and works like a channel."""

@@ -1,4 +1,4 @@
-"""The arguments of a call of the Web API, sent as JSON, as a form, or in the address."""
+"""Arguments of a Web API call, sent as JSON, as a form, or in the URL."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from bot.demo.fakeslack.values import ApiError, Json
 
 
 class Arguments:
-    """Arguments by name; in forms all are text, and structures are JSON text."""
+    """Arguments by name. In forms all values are text, and structures are JSON text."""
 
     def __init__(self, given: Json) -> None:
         self.given = given
 
     def text(self, name: str) -> str:
-        """A text; empty where it is not given."""
+        """Return a text; empty if it is not given."""
         value = self.given.get(name)
         if value is None:
             return ""
@@ -24,25 +24,25 @@ class Arguments:
         return value
 
     def required(self, name: str, error: str = "invalid_arguments") -> str:
-        """A text that must be given."""
+        """Return a text that must be given."""
         value = self.text(name)
         if not value:
             raise ApiError(error, *([f"missing required field: {name}"] if error == "invalid_arguments" else []))
         return value
 
     def flag(self, name: str) -> bool:
-        """True or false, also in words."""
+        """Return a boolean, also from text."""
         return self.given.get(name) in (True, "true", "1")
 
     def number(self, name: str) -> int:
-        """A whole number, also in words."""
+        """Return an integer, also from text."""
         try:
             return int(self.given.get(name, ""))
         except (TypeError, ValueError):
             raise ApiError("invalid_arguments", f"must be an integer [json-pointer:/{name}]") from None
 
     def structure(self, name: str, error: str = "invalid_arguments") -> Any:
-        """A list or an object, also as JSON text; None where it is not given."""
+        """Return a list or object, also from JSON text; None if it is not given."""
         value = self.given.get(name)
         if not isinstance(value, str):
             return value

@@ -1,4 +1,4 @@
-"""The chat.* methods: posting, editing, deleting, and messages for one user's eyes."""
+"""The chat.* methods: post, edit, delete, and ephemeral messages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ METADATA_BYTES = 4_000  # about there (chatgpt-in-slack #17)
 
 
 def conversation(state: State, name: str, *, joined: bool = True) -> Channel:
-    """A channel by its id. A user's id stands for the conversation with the user.
+    """Return a channel by id. A user id means the conversation with the user.
 
     Raises:
-        Refused: as Slack refuses strange, archived and not joined channels; a private one that it may not see does not exist.
+        ApiError: as Slack rejects unknown, archived and unjoined channels. A private one that the app cannot see does not exist.
     """
     if name in state.users:
         return state.direct(name)
@@ -33,10 +33,10 @@ def conversation(state: State, name: str, *, joined: bool = True) -> Channel:
 
 
 def content(arguments: Arguments, *, blocks_given: list[Json] | None = None) -> tuple[str, list[Json] | None]:
-    """The checked text and blocks; blocks are None where the call says nothing of them.
+    """Return the checked text and blocks; blocks are None if the call does not set them.
 
-    Slack takes blocks without a text, and shows "This content can't be displayed" in the notification: refused here, as
-    no_text, since no notification may be empty.
+    Slack accepts blocks without a text and then shows "This content can't be displayed" in the notification. This double rejects
+    them with no_text, because no notification may be empty.
     """
     text = arguments.text("text")
     blocks = arguments.structure("blocks", "invalid_blocks_format") if blocks_given is None else blocks_given
@@ -52,10 +52,10 @@ def content(arguments: Arguments, *, blocks_given: list[Json] | None = None) -> 
 
 
 def parent(state: State, channel: Channel, ts: str) -> str | None:
-    """The thread to post in.
+    """Return the thread to post in.
 
     Raises:
-        Refused: no such message, or one that cannot begin a thread.
+        ApiError: no such message, or one that cannot start a thread.
     """
     if not ts:
         return None
@@ -75,7 +75,7 @@ def post(state: State, arguments: Arguments) -> Json:
 
 
 def _message_from_arguments(state: State, channel: Channel, arguments: Arguments) -> Message:
-    """A new message of the app, as a call says it."""
+    """Return a new message of the app from the arguments of a call."""
     text, blocks = content(arguments)
     thread = parent(state, channel, arguments.text("thread_ts"))
     named_blocks = tuple(named(blocks or [], lambda: state.new_id("b")))
@@ -98,7 +98,7 @@ def _metadata(arguments: Arguments) -> Json | None:
 
 
 def update(state: State, arguments: Arguments) -> Json:
-    """chat.update. Blocks stay as they were where the call says nothing of them."""
+    """chat.update. Blocks stay unchanged if the call does not set them."""
     channel = conversation(state, arguments.required("channel", "channel_not_found"))
     message = _own(state, channel, arguments.required("ts", "message_not_found"), "cant_update_message")
     text, blocks = content(arguments)
@@ -140,7 +140,7 @@ def delete(state: State, arguments: Arguments) -> Json:
 
 
 def permalink(state: State, arguments: Arguments) -> Json:
-    """chat.getPermalink. The page of this double opens under it."""
+    """chat.getPermalink. The link opens this double's page."""
     channel = conversation(state, arguments.required("channel", "channel_not_found"))
     message = state.find(channel.id, arguments.required("message_ts", "message_not_found"))
     if message is None or message.only_for:

@@ -1,4 +1,4 @@
-"""Deliveries to the app over HTTP: signed, measured against the three seconds, doubled on wish; events again where they fail."""
+"""HTTP deliveries to the app: signed, limited to three seconds, duplicated on request, with retries for events."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from bot.demo.fakeslack.state import State
 from bot.demo.fakeslack.values import AppResponse, Delivery, Json
 
 PATIENCE = 3.0  # seconds for an acknowledgement
-RETRIES = (0.0, 60.0, 300.0)  # seconds after the failure before
+RETRIES = (0.0, 60.0, 300.0)  # seconds after the previous failure
 MOST_ANSWER = 1_000_000  # bytes
 
 
 class DeliveryTransport(Protocol):
-    """A way to the app."""
+    """A way to reach the app."""
 
     def send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> AppResponse:
-        """Send once. `retry`: which one, and why."""
+        """Send once. `retry`: the number of the retry, and its reason."""
 
 
 class RequestUrl:
-    """A request URL of the app. Signed with the machine's time, at which the app's verifier looks too.
+    """A request URL of the app. Signed with the machine's clock, which the app's verifier also uses.
 
     Args:
         url: Where the app listens.
-        secret: Signs.
+        secret: The signing secret.
         patience: Real seconds to wait.
-        transport: Another way than the network, such as httpx.WSGITransport.
+        transport: Another transport than the network, such as httpx.WSGITransport.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class RequestUrl:
         )
 
     def close(self) -> None:
-        """End its connections."""
+        """Close its connections."""
         self._client.close()
 
 
@@ -99,7 +99,7 @@ def _delivery_error(status: int, seconds: float, patience: float) -> str | None:
 
 
 def encoded(kind: str, payload: Json) -> tuple[bytes, str]:
-    """The body of a delivery and its content type."""
+    """Return the body of a delivery and its content type."""
     if kind == "event_callback":
         return json.dumps(payload).encode(), "application/json"
     if kind == "slash_command":
@@ -108,7 +108,7 @@ def encoded(kind: str, payload: Json) -> tuple[bytes, str]:
 
 
 def signed(secret: str, body: bytes, now: int) -> dict[str, str]:
-    """The headers that prove a delivery."""
+    """Return the signature headers of a delivery."""
     digest = hmac.new(secret.encode(), b"v0:%d:" % now + body, sha256).hexdigest()
     return {"X-Slack-Request-Timestamp": str(now), "X-Slack-Signature": f"v0={digest}"}
 
@@ -118,7 +118,7 @@ REASONS = {"operation_timeout": "http_timeout", "dispatch_failed": "connection_f
 
 @dataclass(frozen=True, slots=True)
 class _Redelivery:
-    """An event to be sent again."""
+    """An event to send again."""
 
     due: float
     delivery: Delivery
@@ -126,9 +126,9 @@ class _Redelivery:
 
 
 class Dispatcher:
-    """Sends deliveries to the ways that lead to the app, each to the next in turn.
+    """Sends deliveries to the transports of the app, in turn.
 
-    `duplicate`: everything is sent twice, at the same time, to two ways in turn; the first answer counts.
+    `duplicate`: everything is sent twice at the same time, to two transports in turn; the first response counts.
     """
 
     def __init__(self, state: State, *, duplicate: bool) -> None:
@@ -140,12 +140,12 @@ class Dispatcher:
         self._owed: list[_Redelivery] = []
 
     def lead(self, ways: list[DeliveryTransport]) -> None:
-        """Send to these from now on."""
+        """Use these transports from now on."""
         with self._lock:
             self._ways, self._turn = ways, 0
 
     def send(self, kind: str, payload: Json) -> Delivery:
-        """Send a payload, and again at once where it is an event that failed; wait for the answers."""
+        """Send a payload and wait for the responses. A failed event is retried at once."""
         with self._lock:
             ways = self._next(2 if self.duplicate else 1)
         if not ways:
@@ -171,7 +171,7 @@ class Dispatcher:
         return found
 
     def _redeliver(self, delivery: Delivery, attempt: int) -> Delivery:
-        """The retry that is due at once; later ones wait for `tick`."""
+        """Run the immediate retry; later ones wait for `tick`."""
         if attempt > len(RETRIES) or not delivery.answers[-1].where or delivery.answers[-1].last:
             return delivery
         wait = RETRIES[attempt - 1]
@@ -192,7 +192,7 @@ class Dispatcher:
         return delivery if answer.error is None else self._redeliver(delivery, attempt + 1)
 
     def tick(self) -> list[Delivery]:
-        """Send the retries that are due by the clock; gives their deliveries as they now stand."""
+        """Send the retries that are due; return their deliveries."""
         now = self._state.clock()
         with self._lock:
             due = [redelivery for redelivery in self._owed if redelivery.due <= now]
@@ -200,6 +200,6 @@ class Dispatcher:
         return [self._retried(item.delivery, item.attempt) for item in due]
 
     def owed(self) -> int:
-        """How many events wait to be sent again."""
+        """Return how many events wait for a retry."""
         with self._lock:
             return len(self._owed)

@@ -1,4 +1,4 @@
-"""Trouble on order: the next calls of a method fail as a network or a server does, before or after it is done."""
+"""Injected faults: the next calls of a method fail like a network or server does, before or after they take effect."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ KINDS = ("500", "503", "timeout", "reset", "ratelimited", "error")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One trouble.
+    """One fault.
 
     Attributes:
-        kind: "500", "503", "timeout" (no answer for `seconds`), "reset" (the connection ends without an answer), "ratelimited"
-            (429 with Retry-After `seconds`), "error" (Slack's own word `error`).
-        times: How many calls it hits.
-        after: Whether the call is done first, and only its answer lost.
+        kind: "500", "503", "timeout" (no response for `seconds`), "reset" (the connection ends without a response), "ratelimited"
+            (429 with Retry-After `seconds`), "error" (the Slack error `error`).
+        times: How many calls it affects.
+        after: Whether the call takes effect first, and only its response is lost.
     """
 
     kind: str
@@ -27,21 +27,21 @@ class Fault:
 
 
 class Faults:
-    """The troubles that wait for their calls, by method; "response_url" and "upload" count as methods."""
+    """Pending faults by method; "response_url" and "upload" count as methods."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Fault]] = {}
 
     def order(self, method: str, trouble: Fault) -> None:
-        """Let the next calls of this method meet it, after those that wait already."""
+        """Queue a fault for the next calls of this method."""
         if trouble.kind not in KINDS:
             raise ValueError(f"unknown fault kind: {trouble.kind}; known kinds: {', '.join(KINDS)}")
         with self._lock:
             self._waiting.setdefault(method, []).append(trouble)
 
     def next(self, method: str) -> Fault | None:
-        """The trouble of this call, counted as met."""
+        """Take the fault of this call."""
         with self._lock:
             waiting = self._waiting.get(method)
             if not waiting:

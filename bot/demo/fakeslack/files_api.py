@@ -1,4 +1,4 @@
-"""The files.* methods: announce, upload, complete; and what became of it."""
+"""The files.* methods: announce, upload, complete, details."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def announce(state: State, arguments: Arguments) -> Json:
 
 
 def receive(state: State, upload: str, data: bytes) -> tuple[int, str]:
-    """The bytes, posted to the upload_url: HTTP status and words."""
+    """Handle the bytes posted to the upload_url; return an HTTP status and text."""
     file = next((item for item in state.files.values() if item.upload == upload), None)
     if file is None or file.completed:
         return 404, "no such upload"
@@ -38,7 +38,7 @@ def receive(state: State, upload: str, data: bytes) -> tuple[int, str]:
 
 
 def complete(state: State, arguments: Arguments) -> Json:
-    """files.completeUploadExternal. The answer does not tell the message's ts, as with Slack."""
+    """files.completeUploadExternal. As with Slack, the response does not contain the message's ts."""
     wanted = arguments.structure("files")
     if not isinstance(wanted, list) or not wanted or not all(isinstance(item, dict) for item in wanted):
         raise ApiError("invalid_arguments", "missing required field: files")
@@ -65,7 +65,7 @@ def _share(state: State, arguments: Arguments, where: str, files: list[UploadedF
     channel = conversation(state, where)
     blocks: Any = arguments.structure("blocks", "invalid_blocks_format")
     words = arguments.text("initial_comment")
-    if blocks and not words:  # the comment wins where both are given
+    if blocks and not words:  # the comment wins if both are given
         message_blocks(blocks)
         if any(block.get("type") == "markdown" for block in blocks):
             raise ApiError("internal_error", "Slack fails on a markdown block here")

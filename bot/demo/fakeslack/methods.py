@@ -1,4 +1,4 @@
-"""The Web API: which methods there are, what each may be given, which scope it needs. Whatever is not here is refused."""
+"""The Web API: its methods, their arguments, and the scopes they need. Everything else is rejected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.demo.fakeslack.values import ApiError, Json
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method. `arguments`: names apart by spaces; `scope`: of the bot token, empty where none is needed."""
+    """A method. `arguments`: space-separated names; `scope`: of the bot token, empty if none is needed."""
 
     do: Callable[[State, Arguments], Json]
     arguments: str = ""
@@ -22,7 +22,7 @@ class Method:
 
 
 def _reaction(_: State, arguments: Arguments) -> Json:
-    """reactions.add: taken, shown nowhere."""
+    """reactions.add: accepted, shown nowhere."""
     for name in ("channel", "timestamp", "name"):
         arguments.required(name)
     return {"ok": True}
@@ -63,10 +63,10 @@ METHODS = MappingProxyType(
 
 
 def call(state: State, name: str, given: Json) -> Json:
-    """Do a method, by the rights of the app's bot token.
+    """Run a method with the scopes of the app's bot token.
 
     Raises:
-        Refused: as Slack refuses it. Unknown arguments are refused too: Slack takes no notice of them, but they are mistakes.
+        ApiError: as Slack rejects it. Unknown arguments are rejected too: Slack ignores them, but they are mistakes.
     """
     method = METHODS.get(name)
     if method is None:
@@ -76,7 +76,7 @@ def call(state: State, name: str, given: Json) -> Json:
     for item in given:
         if item not in {"token", "team_id"} and item not in method.arguments.split():
             raise ApiError("invalid_arguments", f"no such argument of {name}: {item}")
-    if given.get("team_id", state.team) != state.team:  # Bolt gives it with every call
+    if given.get("team_id", state.team) != state.team:  # Bolt sends it with every call
         raise ApiError("invalid_arguments", "no such team [json-pointer:/team_id]")
     with state.lock:
         return method.do(state, Arguments(given))

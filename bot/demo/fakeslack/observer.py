@@ -18,19 +18,19 @@ class WorkspaceObserver:
     state: State
 
     def messages(self, channel: str) -> list[Message]:
-        """The lasting messages of a channel, outside of threads, in order."""
+        """Return the persistent messages of a channel outside threads, in order."""
         return [message for message in self._all(channel) if message.only_for is None and message.thread_ts is None]
 
     def thread(self, channel: str, ts: str) -> list[Message]:
-        """The lasting replies to a message."""
+        """Return the persistent replies to a message."""
         return [message for message in self._all(channel) if message.only_for is None and message.thread_ts == ts]
 
     def ephemerals(self, channel: str, user: str) -> list[Message]:
-        """What only this user sees, in threads too."""
+        """Return what only this user sees, in threads too."""
         return [message for message in self._all(channel) if message.only_for == user]
 
     def visible(self, user: str, channel: str) -> list[Message]:
-        """All that a user sees in a channel and its threads."""
+        """Return everything a user sees in a channel and its threads."""
         return [message for message in self._all(channel) if message.only_for in {None, user}]
 
     def _all(self, channel: str) -> list[Message]:
@@ -38,7 +38,7 @@ class WorkspaceObserver:
             return list(self.state.messages.get(channel, {}).values())
 
     def seen(self, user: str, channel: str, ts: str) -> Message:
-        """A message that the user sees.
+        """Return a message that the user sees.
 
         Raises:
             NotPossible: there is none.
@@ -50,16 +50,16 @@ class WorkspaceObserver:
         return message
 
     def modal(self, user: str) -> View | None:
-        """The modal that the user looks at."""
+        """Return the user's open modal."""
         return self.state.top(user)
 
     def home(self, user: str) -> View | None:
-        """The user's Home tab."""
+        """Return the user's Home tab."""
         return self.state.views.get(self.state.homes.get(user, ""))
 
     @property
     def files(self) -> list[UploadedFile]:
-        """The files that were completed."""
+        """The completed files."""
         with self.state.lock:
             return [file for file in self.state.files.values() if file.completed]
 
@@ -71,16 +71,16 @@ class WorkspaceObserver:
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """What the app was sent, in order."""
+        """The deliveries to the app, in order."""
         with self.state.lock:
             return list(self.state.deliveries)
 
     def until(self, true: Callable[[], Any], seconds: float = 30.0) -> Any:
-        """Wait for something to be true; gives what `true` gave last. Looked at when something changes, and now and then."""
+        """Wait until `true` returns something true; return its last result. Checked on every change and at intervals."""
         state, end = self.state, time.monotonic() + seconds
         while True:
             seen = state.version
-            found = true()  # not under the lock: it may ask the workspace over HTTP
+            found = true()  # not under the lock: it may query the workspace over HTTP
             left = end - time.monotonic()
             if found or left <= 0:
                 return found

@@ -1,4 +1,4 @@
-"""What Slack sends to an app: slash commands, interactions and events, with all fields of its documentation."""
+"""Payloads that Slack sends to an app: slash commands, interactions and events, with all documented fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.demo.fakeslack.views import as_json, values
 
 
 def command(state: State, user: str, channel: Channel, name: str, text: str) -> Json:
-    """A slash command; sent as a form."""
+    """A slash command, sent as a form."""
     return {
         "token": state.app.token,
         "team_id": state.team,
@@ -48,7 +48,7 @@ def _common(state: State, kind: str, user: str) -> Json:
 
 
 def _on_message(state: State, message: Message) -> Json:
-    """The parts of an interaction that say where it happened. Ephemeral messages are not in it, only their place."""
+    """The parts of an interaction that say where it happened. An ephemeral message itself is not included, only its place."""
     container: Json = {
         "type": "message",
         "message_ts": message.ts,
@@ -129,7 +129,7 @@ def shortcut(state: State, user: str, message: Message, callback_id: str) -> Jso
 
 
 def event(state: State, inner: Json) -> Json:
-    """An event's callback."""
+    """An event callback."""
     return {
         "token": state.app.token,
         "team_id": state.team,
@@ -155,13 +155,13 @@ def event(state: State, inner: Json) -> Json:
 
 
 def mention(state: State, message: Message) -> Json:
-    """app_mention, in a message of a user."""
+    """app_mention, for a user's message."""
     told = {key: value for key, value in state.json_of(message).items() if key != "parent_user_id"}
     return event(state, {**told, "type": "app_mention", "channel": message.channel, "event_ts": message.ts})
 
 
 def home_opened(state: State, user: str, view: View | None) -> Json:
-    """app_home_opened. The view is in it once one was published."""
+    """app_home_opened. Contains the view once one was published."""
     inner: dict[str, Any] = {
         "type": "app_home_opened",
         "user": user,

@@ -1,4 +1,4 @@
-"""Methods on people, groups, conversations and the app itself."""
+"""Methods for people, groups, conversations and the app itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def user_of(state: State, arguments: Arguments) -> Json:
 
 
 def user_json(state: State, user: User) -> Json:
-    """A user as the API gives it, without the e-mail address (that needs a scope of its own)."""
+    """Return a user as the API does, without the e-mail address, which needs its own scope."""
     shown = user.real_name or user.name
     return {
         "id": user.id,

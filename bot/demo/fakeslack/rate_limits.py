@@ -1,4 +1,4 @@
-"""How often each method may be called: Slack's tiers as buckets that fill by the clock."""
+"""Rate limits per method: Slack's tiers as token buckets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 TIERS = {1: 1, 2: 20, 3: 50, 4: 100}  # calls a minute
 POSTS = 1.0  # messages a second in a channel
-BURST = 5  # messages that a channel takes at once
+BURST = 5  # messages that a channel accepts at once
 
 METHOD_TIERS: Mapping[str, int] = MappingProxyType(
     {
@@ -34,10 +34,10 @@ METHOD_TIERS: Mapping[str, int] = MappingProxyType(
 
 
 class RateLimits:
-    """The limits in force.
+    """The active limits.
 
     Args:
-        per_minute: Calls a minute by method, instead of its tier; None is without limit.
+        per_minute: Calls a minute by method, instead of its tier; None means no limit.
         posts: Messages a second in each channel; `burst` of them at once.
     """
 
@@ -48,10 +48,10 @@ class RateLimits:
         self._per_minute.update(per_minute or {})
         self._posts = posts
         self._burst = burst
-        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}  # calls left, and when that was so
+        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}  # calls left, and as of when
 
     def wait(self, method: str, channel: str, now: float) -> int:
-        """Whole seconds to wait before this call; 0 where it may go now, and is then counted."""
+        """Return the whole seconds to wait before this call; 0 if it can go now, and then it is counted."""
         if method == "chat.postMessage":
             return self._take(("post", channel), self._posts, self._burst, now)
         limit = self._per_minute.get(method)
@@ -70,5 +70,5 @@ class RateLimits:
 
 
 def unlimited() -> RateLimits:
-    """No limit on any method."""
+    """Return no limit for any method."""
     return RateLimits(dict.fromkeys(METHOD_TIERS), posts=None)

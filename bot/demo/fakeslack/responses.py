@@ -1,4 +1,4 @@
-"""What an app's answers do: the body of an acknowledgement, and what is posted to a response_url."""
+"""What an app's responses do: acknowledgement bodies, and posts to a response_url."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANSWER = "response_type text blocks attachments replace_original delete_origina
 
 
 def to_command(state: State, delivery: Delivery, user: str, channel: str) -> str | None:
-    """Show the answer to a slash command; in words what went wrong, which the user is shown."""
+    """Show the response to a slash command; return what went wrong, as shown to the user."""
     answer = delivery.counted
     word = answer.error
     if word is None:
@@ -38,7 +38,7 @@ def to_command(state: State, delivery: Delivery, user: str, channel: str) -> str
 
 
 def _parse_body(answer: AppResponse) -> Json:
-    """The arguments in an acknowledgement's body; a body that is no JSON is the text."""
+    """Return the arguments in an acknowledgement's body; a body that is not JSON is the text."""
     if not answer.body.strip():
         return {}
     if not answer.content_type.startswith("application/json"):
@@ -57,12 +57,12 @@ def _refuse_unknown_fields(given: Json) -> None:
 
 
 def notice(state: State, user: str, channel: str, words: str, thread_ts: str | None = None) -> None:
-    """A notice by Slack itself, for one user."""
+    """Show a notice by Slack itself to one user."""
     state.put(Message(channel, state.new_ts(), "USLACKBOT", words, (), thread_ts, only_for=user, by_slack=True))
 
 
 def _say(state: State, arguments: Arguments, user: str, channel: str, thread_ts: str | None = None) -> Message:
-    """Show an answer: to the user only, where it does not say in_channel."""
+    """Show a response: only to the user, unless it says in_channel."""
     text, blocks = content(arguments)
     kind = arguments.text("response_type") or "ephemeral"
     if kind not in {"ephemeral", "in_channel"}:
@@ -82,10 +82,10 @@ def _say(state: State, arguments: Arguments, user: str, channel: str, thread_ts:
 
 
 def to_url(state: State, name: str, given: Any) -> Json:
-    """Do what is posted to a response_url.
+    """Handle a post to a response_url.
 
     Raises:
-        Refused: used five times, older than half an hour, or not sound. Refused posts count as uses.
+        ApiError: used five times, older than half an hour, or invalid. Rejected posts count as uses.
     """
     with state.lock:
         right = state.urls.get(name)
@@ -115,7 +115,7 @@ def to_url(state: State, name: str, given: Any) -> Json:
 
 
 def to_submission(state: State, delivery: Delivery, view_id: str) -> str | None:
-    """Do what the answer to a view_submission says; in words what went wrong."""
+    """Apply the response to a view_submission; return what went wrong."""
     with state.lock:
         view = state.views.get(view_id)
         if view is None:
@@ -164,7 +164,7 @@ def _errors(view: View, given: Any) -> dict[str, str]:
 
 
 def to_suggestion(delivery: Delivery) -> tuple[tuple[Json, ...], str | None]:
-    """The options that an app suggests, and in words what went wrong."""
+    """Return the options that an app suggests, and what went wrong."""
     answer = delivery.counted
     if answer.error is not None:
         return (), answer.error

@@ -1,6 +1,6 @@
-"""The workspace's memory: one lock around people, channels, messages, files, views and what is still owed to whom.
+"""The state of the workspace: people, channels, messages, files and views, behind one lock.
 
-Nothing here sends anything. Every change counts `version` up and wakes who waits for one.
+Nothing here sends anything. Every change increments `version` and wakes waiting threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRIGGER_LIFE = 3.0  # seconds
 URL_LIFE = 1800.0
 URL_USES = 5
 VIEWS_STACKED = 3
-MOST_MESSAGES = 5_000  # of a channel; the oldest go
+MOST_MESSAGES = 5_000  # messages of a channel; the oldest are dropped
 MOST_REMEMBERED = 10_000  # calls, deliveries, trigger ids, response_urls
 MOST_FILES = 500
 MOST_FILE_BYTES = 20_000_000
@@ -38,7 +38,7 @@ MOST_FILE_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A right to open one view. `view`: the modal that it came from."""
+    """A right to open one view. `view`: the modal it came from."""
 
     user: str
     at: float
@@ -48,7 +48,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class ResponseUrl:
-    """A right to answer: `uses` left until `ends`. `source`: the message (channel, ts) that it came from."""
+    """A right to respond: `uses` left until `ends`. `source`: the message (channel, ts) it came from."""
 
     user: str
     channel: str
@@ -59,7 +59,7 @@ class ResponseUrl:
 
 
 class State:
-    """See the module. All methods may be called from any thread."""
+    """See the module. All methods are thread-safe."""
 
     def __init__(self, app: App, clock: Callable[[], float], team: str, domain: str) -> None:
         self.app = app
@@ -76,7 +76,7 @@ class State:
         self.messages: dict[str, dict[str, Message]] = {}  # by channel, then ts; ephemeral ones too
         self.files: dict[str, UploadedFile] = {}
         self.views: dict[str, View] = {}
-        self.stacks: dict[str, list[str]] = {}  # by user, the lowest first
+        self.stacks: dict[str, list[str]] = {}  # by user, bottom to top
         self.homes: dict[str, str] = {}  # by user: the view's id
         self.triggers: dict[str, Trigger] = {}
         self.urls: dict[str, ResponseUrl] = {}
@@ -88,19 +88,19 @@ class State:
     # names and times
 
     def new_id(self, prefix: str) -> str:
-        """An id as Slack's look, never given before."""
+        """Return a new id in the style of Slack."""
         with self.lock:
             self._count += 1
             return f"{prefix}{self._count:09X}"
 
     def new_ts(self) -> str:
-        """A message's ts: the time in microseconds, never given before."""
+        """Return a new message ts: the time in microseconds, unique."""
         with self.lock:
             self._last_ts = max(self._last_ts + 1, int(self.clock() * 1_000_000))
             return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
 
     def touch(self) -> None:
-        """Tell that something changed."""
+        """Signal a change."""
         with self.lock:
             self.version += 1
             self.changed.notify_all()
@@ -122,7 +122,7 @@ class State:
             return message
 
     def find(self, channel: str, ts: str) -> Message | None:
-        """A message by channel and ts."""
+        """Return a message by channel and ts."""
         return self.messages.get(channel, {}).get(ts)
 
     def drop(self, message: Message) -> None:
@@ -138,10 +138,10 @@ class State:
             _forget(self.files, MOST_FILES)
             self.touch()
 
-    # rights that end
+    # triggers and response URLs
 
     def trigger(self, user: str, view: str | None = None) -> str:
-        """A new trigger_id."""
+        """Return a new trigger_id."""
         with self.lock:
             name = f"{self.new_id('')}.{self.team[1:]}.{secrets.token_hex(16)}"
             self.triggers[name] = Trigger(user, self.clock(), view)
@@ -152,7 +152,7 @@ class State:
         """Use a trigger_id.
 
         Raises:
-            Refused: unknown, too old, or used before.
+            ApiError: unknown, expired, or used before.
         """
         with self.lock:
             trigger = self.triggers.get(name)
@@ -168,7 +168,7 @@ class State:
     def response_url(
         self, user: str, channel: str, source: tuple[str, str] | None = None, thread_ts: str | None = None
     ) -> str:
-        """A new response_url."""
+        """Return a new response_url."""
         with self.lock:
             name = secrets.token_hex(16)
             self.urls[name] = ResponseUrl(user, channel, self.clock() + URL_LIFE, source=source, thread_ts=thread_ts)
@@ -184,7 +184,7 @@ class State:
             self.touch()
 
     def shut(self, view_id: str) -> None:
-        """Close a modal, and those above it."""
+        """Close a modal and those above it."""
         with self.lock:
             view = self.views.get(view_id)
             stack = self.stacks.get(view.user, []) if view else []
@@ -193,14 +193,14 @@ class State:
             self.touch()
 
     def top(self, user: str) -> View | None:
-        """The modal that a user looks at."""
+        """Return the user's open modal."""
         stack = self.stacks.get(user)
         return self.views.get(stack[-1]) if stack else None
 
     # people
 
     def direct(self, user: str) -> Channel:
-        """The conversation between a user and the app, opened where there is none."""
+        """Return the conversation between a user and the app; open it if needed."""
         with self.lock:
             wanted = frozenset({user, self.app.user})
             for item in self.channels.values():
@@ -212,7 +212,7 @@ class State:
             return channel
 
     def json_of(self, message: Message) -> Json:
-        """A message as Slack's API gives it."""
+        """Return a message as the Slack API does."""
         told: Json = {
             "type": "message",
             "user": message.user,

@@ -1,4 +1,4 @@
-"""What a workspace holds: people, channels, messages, files, views, and the record of what was sent where."""
+"""Values of a workspace: people, channels, messages, files, views, and the record of calls and deliveries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCOPES = ("commands", "chat:write", "files:write", "app_mentions:read", "usergro
 
 
 class ApiError(Exception):
-    """A call that Slack refuses. `error`: Slack's word; `messages`: the reasons; `more`: other fields of the answer."""
+    """A call that Slack rejects. `error`: Slack's code; `messages`: the reasons; `more`: other fields of the response."""
 
     def __init__(self, error: str, *messages: str, **more: Any) -> None:
         self.error = error
@@ -22,7 +22,7 @@ class ApiError(Exception):
         super().__init__(f"{error}: {'; '.join(messages)}" if messages else error)
 
     def body(self) -> Json:
-        """The JSON that is answered."""
+        """The JSON response."""
         told: Json = {"ok": False, "error": self.error, **self.more}
         if self.messages:
             told["errors"] = list(self.messages)
@@ -31,7 +31,7 @@ class ApiError(Exception):
 
 
 class NotPossible(Exception):  # noqa: N818 - what a user is told
-    """Something that Slack's own client would not let a user do; in words. `block`: of a modal, where it is about one."""
+    """Something that Slack's client would not let a user do, in words. `block`: the block of a modal that it is about."""
 
     def __init__(self, words: str, block: str = "") -> None:
         self.block = block
@@ -40,7 +40,7 @@ class NotPossible(Exception):  # noqa: N818 - what a user is told
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """The app as configured on its page at Slack.
+    """The app as configured at Slack.
 
     `commands`: its slash commands; `shortcuts`: its message shortcuts, callback_id to title; `scopes`: of the bot token.
     """
@@ -71,7 +71,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class UserGroup:
-    """A user group; `handle` is what one types after the @."""
+    """A user group; `handle` is what people type after the @."""
 
     id: str
     handle: str
@@ -82,7 +82,7 @@ class UserGroup:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A conversation. `direct`: between the app and one user, whose id is then the only other member."""
+    """A conversation. `direct`: between the app and one user, who is its only other member."""
 
     id: str
     name: str
@@ -94,7 +94,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message. `only_for`: the user who alone sees it; `by_slack`: a notice of Slack itself, as on a failed command."""
+    """A message. `only_for`: the only user who sees it; `by_slack`: a notice by Slack itself, such as for a failed command."""
 
     channel: str
     ts: str
@@ -126,7 +126,7 @@ class UploadedFile:
 
     @property
     def mimetype(self) -> str:
-        """Judged by the name's end, as far as this double tells kinds apart."""
+        """The MIME type by file extension, as far as this double distinguishes types."""
         return {"png": "image/png", "json": "application/json", "html": "text/html", "pdf": "application/pdf"}.get(
             self.name.rpartition(".")[2].lower(), "text/plain"
         )
@@ -134,9 +134,9 @@ class UploadedFile:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A modal or Home tab that a user sees. `typed`: (block_id, action_id) to a value of `state.values`, as entered so far.
+    """A modal or Home tab. `typed`: (block_id, action_id) to a value of `state.values`, as entered so far.
 
-    `offered`: (block_id, action_id) to the options that the app suggested; `errors`: block_id to the app's words.
+    `offered`: (block_id, action_id) to the options that the app suggested; `errors`: block_id to error text from the app.
     """
 
     id: str
@@ -159,7 +159,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """One call of the Web API (or of a response_url, or an upload), as it was asked and answered."""
+    """A call of the Web API (or of a response_url, or an upload), with its response."""
 
     at: float
     method: str
@@ -169,16 +169,16 @@ class ApiCall:
 
     @property
     def ok(self) -> bool:
-        """Whether Slack did it."""
+        """Whether the call succeeded."""
         return bool(self.answer.get("ok"))
 
 
 @dataclass(frozen=True, slots=True)
 class AppResponse:
-    """What one address of the app said to one delivery.
+    """The response of one app address to one delivery.
 
     Attributes:
-        error: Slack's word where it is no acknowledgement; None where it is one.
+        error: Slack's error code if it is no acknowledgement, else None.
         last: Whether it asked for no retry (X-Slack-No-Retry).
     """
 
@@ -191,7 +191,7 @@ class AppResponse:
     last: bool = False
 
     def json(self) -> Json:
-        """The body as a JSON object; empty where it is none."""
+        """The body as a JSON object; empty if it is none."""
         try:
             told = json.loads(self.body)
         except ValueError:
@@ -201,14 +201,14 @@ class AppResponse:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A payload sent to the app, and what came back.
+    """A payload sent to the app, with the responses.
 
     Attributes:
         kind: slash_command, block_actions, view_submission, view_closed, block_suggestion, message_action, event_callback.
-        payload: What was sent, decoded.
-        answers: One for each sending, at least one; more where it was doubled or tried again.
-        trouble: What the user is told where it failed; None where it went well.
-        options: What a block_suggestion gave.
+        payload: The decoded payload.
+        answers: One for each attempt, at least one; more if it was duplicated or retried.
+        trouble: What the user sees if it failed; None if it succeeded.
+        options: The result of a block_suggestion.
     """
 
     id: str
@@ -220,22 +220,22 @@ class Delivery:
 
     @property
     def counted(self) -> AppResponse:
-        """The first acknowledgement; the first failure where there is none."""
+        """The first acknowledgement, else the first failure."""
         return next((answer for answer in self.answers if answer.error is None), self.answers[0])
 
     @property
     def acknowledged(self) -> bool:
-        """Whether one sending was acknowledged in time."""
+        """Whether an attempt was acknowledged in time."""
         return self.counted.error is None
 
     @property
     def status(self) -> int | None:
-        """The HTTP status that counts; None where nothing came back."""
+        """The HTTP status that counts; None if there was no response."""
         return self.counted.status
 
     @property
     def seconds(self) -> float:
-        """How long the answer that counts took."""
+        """The duration of the response that counts."""
         return self.counted.seconds
 
     @property

@@ -1,4 +1,4 @@
-"""Views as values: what is entered in them, how they look in payloads, and how a new source takes the place of an old element."""
+"""Views as values: entered values, payload form, and how an update replaces the source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INITIAL = {"value": "initial_value", "selected_option": "initial_option", "sele
 
 
 def elements(blocks: list[Json]) -> Iterator[tuple[Json, Json]]:
-    """Each element that acts or takes a value, with its block."""
+    """Return each element that acts or takes a value, with its block."""
     for block in blocks:
         for key in ("element", "accessory"):
             element = block.get(key)
@@ -44,7 +44,7 @@ def elements(blocks: list[Json]) -> Iterator[tuple[Json, Json]]:
 
 
 def values(blocks: list[Json], typed: Typed) -> Json:
-    """`state.values`: what stands in each element that takes a value."""
+    """Return `state.values`: the current value of each element that takes one."""
     told: Json = {}
     for block, element in elements(blocks):
         value = current_value(block, element, typed)
@@ -54,7 +54,7 @@ def values(blocks: list[Json], typed: Typed) -> Json:
 
 
 def current_value(block: Json, element: Json, typed: Typed) -> Json | None:
-    """What stands in an element: as typed, or from its beginning; None for one that takes no value."""
+    """Return the value of an element, as typed or initial; None if it takes no value."""
     kind = element["type"]
     if kind not in _SINGLE and kind not in _MANY:
         return None
@@ -68,10 +68,10 @@ def current_value(block: Json, element: Json, typed: Typed) -> Json | None:
 
 
 def entered(element: Json, given: Any, suggested: tuple[Json, ...] = ()) -> Json:
-    """What a user enters in an element. `given`: a text, an option's value, or a list of values; None for nothing.
+    """Return what a user enters in an element. `given`: a text, an option's value, or a list of values; None for nothing.
 
     Raises:
-        NotPossible: Slack's client would not take it.
+        NotPossible: Slack's client would reject it.
     """
     kind = element["type"]
     if kind in _MANY:
@@ -110,7 +110,7 @@ def _option(element: Json, wanted: str, suggested: tuple[Json, ...]) -> Json:
 
 
 def offered_by(element: Json) -> list[Json]:
-    """The options that an element itself offers, its initial ones among them."""
+    """Return the options that an element itself offers, including initial ones."""
     first = element.get("initial_option")
     return [*offered(element), *([first] if first else ()), *element.get("initial_options", ())]
 
@@ -137,7 +137,7 @@ def _counts(element: Json, words: str) -> None:
 
 
 def made(state: State, source: Json, user: str, below: View | None = None) -> View:
-    """A new view of a checked source; `below`: the modal that it is pushed upon."""
+    """Return a new view of a checked source; `below`: the modal that it is pushed onto."""
     name = state.new_id("V")
     return View(
         name,
@@ -150,7 +150,7 @@ def made(state: State, source: Json, user: str, below: View | None = None) -> Vi
 
 
 def remade(state: State, view: View, source: Json) -> View:
-    """A view with another source. What was typed stays where block_id, action_id and kind are the same."""
+    """Return a view with another source. Typed values stay if block_id, action_id and kind are the same."""
     complete = _complete(state, source)
     kinds = {(block["block_id"], pair["action_id"]): pair["type"] for block, pair in elements(complete["blocks"])}
     typed = {key: value for key, value in view.typed.items() if kinds.get(key) == value["type"]}
@@ -168,7 +168,7 @@ def _hash(state: State) -> str:
 
 
 def as_json(state: State, view: View) -> Json:
-    """A view as payloads and answers give it."""
+    """Return a view as in payloads and responses."""
     source = view.source
     told: Json = {
         "id": view.id,

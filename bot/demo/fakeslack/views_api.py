@@ -12,7 +12,7 @@ from bot.demo.fakeslack.views import as_json, made, remade
 
 
 def open_modal(state: State, arguments: Arguments) -> Json:
-    """views.open. It takes the place of what modals the user has open."""
+    """views.open. Replaces open modals of the user."""
     source = checked(state, arguments.structure("view"), "modal")
     trigger = state.spend(_trigger(arguments))
     for stack in list(state.stacks.get(trigger.user, ())):
@@ -21,7 +21,7 @@ def open_modal(state: State, arguments: Arguments) -> Json:
 
 
 def push(state: State, arguments: Arguments) -> Json:
-    """views.push: upon the modal that the trigger came from."""
+    """views.push: onto the modal that the trigger came from."""
     source = checked(state, arguments.structure("view"), "modal")
     trigger = state.spend(_trigger(arguments))
     if trigger.view is None or trigger.view not in state.stacks.get(trigger.user, ()):
@@ -30,10 +30,10 @@ def push(state: State, arguments: Arguments) -> Json:
 
 
 def lay(state: State, source: Json, user: str) -> View:
-    """Put a modal upon those that a user has open.
+    """Put a modal on top of the open ones.
 
     Raises:
-        Refused: three are open.
+        ApiError: three are open.
     """
     stack = state.stacks.setdefault(user, [])
     if len(stack) >= VIEWS_STACKED:
@@ -45,7 +45,7 @@ def lay(state: State, source: Json, user: str) -> View:
 
 
 def update(state: State, arguments: Arguments) -> Json:
-    """views.update, by view_id or external_id; with `hash` only where nobody changed it meanwhile."""
+    """views.update, by view_id or external_id; with `hash` only if nobody changed it meanwhile."""
     view = state.views.get(arguments.text("view_id")) or _external(state, arguments.text("external_id"))
     if view is None:
         raise ApiError("not_found")
@@ -57,7 +57,7 @@ def update(state: State, arguments: Arguments) -> Json:
 
 
 def publish(state: State, arguments: Arguments) -> Json:
-    """views.publish: the Home tab of a user."""
+    """views.publish: a user's Home tab."""
     user = arguments.required("user_id")
     if user not in state.users:
         raise ApiError("user_not_found")
@@ -72,10 +72,10 @@ def publish(state: State, arguments: Arguments) -> Json:
 
 
 def checked(state: State, source: Any, kind: str, but: str = "") -> Json:
-    """A view's source, found sound. `but`: the view that it replaces, whose external_id it may keep.
+    """Return a checked source of a view. `but`: the view that it replaces, which may have the same external_id.
 
     Raises:
-        Refused: as Slack refuses it.
+        ApiError: as Slack rejects it.
     """
     if not isinstance(source, dict):
         raise ApiError("invalid_arguments", "missing required field: view [json-pointer:/view]")

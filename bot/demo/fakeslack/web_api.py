@@ -1,4 +1,4 @@
-"""The Web API over HTTP, with response_urls and uploads: who may call, how often, and what trouble was ordered."""
+"""The Web API over HTTP, with response_urls and uploads: authorization, rate limits, injected faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOCKET = "apps.connections.open"
 
 
 def web_api(workspace: Workspace) -> Blueprint:
-    """The routes."""
+    """Return the routes."""
     routes = Blueprint("web_api", __name__)
     state = workspace.state
 
@@ -49,8 +49,8 @@ def web_api(workspace: Workspace) -> Blueprint:
 
     @routes.post("/upload/v1/<name>")
     def upload(name: str) -> Response:
-        """The bytes of a file: as they are, or as the first file of a form."""
-        form = request.mimetype == "multipart/form-data"  # only then: the SDK sends plain bytes under a form's type
+        """The bytes of a file: raw, or the first file of a form."""
+        form = request.mimetype == "multipart/form-data"  # only then: the SDK sends raw bytes with a form content type
         data = b"".join(file.read() for file in request.files.values()) if form else request.get_data()
 
         def do() -> tuple[int, Json]:
@@ -66,12 +66,14 @@ def web_api(workspace: Workspace) -> Blueprint:
 
 
 def _arguments() -> Json:
-    """The arguments of a call.
+    """Return the arguments of a call.
 
     Raises:
-        Refused: a body that cannot be read.
+        ApiError: the body cannot be read.
     """
-    if request.mimetype != "application/json" or not request.get_data():  # the SDK sends calls without arguments so
+    if (
+        request.mimetype != "application/json" or not request.get_data()
+    ):  # the SDK sends calls without arguments this way
         return {**request.args.to_dict(), **request.form.to_dict()}
     given = _decoded()
     if given is None:
@@ -104,10 +106,10 @@ def _call_method(workspace: Workspace, name: str, given: Json) -> tuple[int, Jso
 
 
 def _authorise(app: App, name: str, given: Json) -> None:
-    """Find the token good for the method.
+    """Check the token for the method.
 
     Raises:
-        Refused: there is none, it is not ours, or it is of the wrong kind.
+        ApiError: it is missing, not ours, or of the wrong kind.
     """
     login = request.authorization
     token = (login.token if login is not None and login.type == "bearer" else None) or given.get("token")
@@ -120,7 +122,7 @@ def _authorise(app: App, name: str, given: Json) -> None:
 
 
 def _call_with_fault(workspace: Workspace, name: str, given: Json, do: Any) -> Response:
-    """Answer, unless a trouble was ordered for this call; everything is written down."""
+    """Run the call unless a fault was injected; record everything."""
     trouble = workspace.troubles.next(name)
     if trouble is None or trouble.after:
         status, told = do()
@@ -148,7 +150,7 @@ def _fault_response(trouble: Fault) -> Response:
 
 
 def _close_connection() -> None:
-    """End the connection without an answer."""
+    """Close the connection without a response."""
     wire = request.environ.get("werkzeug.socket")
     if isinstance(wire, socket.socket):
         with contextlib.suppress(OSError):  # the caller may be gone

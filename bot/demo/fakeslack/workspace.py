@@ -1,4 +1,4 @@
-"""A workspace with an app in it: what people do there, what the app is sent, and what everybody then sees.
+"""A workspace with an app: what people do there, what the app receives, and what everybody sees.
 
 workspace = Workspace()
 workspace.add_user("U1", "ann"); workspace.add_channel("C1", "train-alerts", ["U1"])
@@ -43,9 +43,9 @@ class Workspace(WorkspaceObserver):
     """See the module.
 
     Args:
-        app: The app's configuration; secrets and scopes are in it.
-        clock: Seconds since the epoch; ts, trigger ids, response_urls, rates and retries live by it.
-        rates: How often methods may be called; Slack's tiers where not given.
+        app: The app's configuration, with secrets and scopes.
+        clock: Seconds since the epoch, for ts, trigger ids, response_urls, rate limits and retries.
+        rates: Rate limits; Slack's tiers by default.
         duplicate: Whether everything is delivered twice, to two request URLs in turn.
         patience: Real seconds that an acknowledgement may take.
     """
@@ -70,7 +70,7 @@ class Workspace(WorkspaceObserver):
         self.open_socket: Callable[[], str] | None = None
         self._addresses: list[RequestUrl] = []
 
-    # the setting
+    # setup
 
     def add_user(self, user: str, name: str, real_name: str = "") -> User:
         """Add a member; `user` is the id."""
@@ -89,7 +89,7 @@ class Workspace(WorkspaceObserver):
     def add_channel(
         self, channel: str, name: str, members: Iterable[str], *, private: bool = False, app: bool = True
     ) -> Channel:
-        """Add a channel with members; `app`: whether the app's bot was invited."""
+        """Add a channel with members; `app`: whether the app's bot is invited."""
         with self.state.lock:
             inside = frozenset(members) | ({self.app.user} if app else frozenset())
             self.state.channels[channel] = Channel(channel, name, inside, private=private)
@@ -98,36 +98,36 @@ class Workspace(WorkspaceObserver):
             return self.state.channels[channel]
 
     def connect(self, *urls: str, transport: httpx.BaseTransport | None = None) -> None:
-        """Deliver to these request URLs, each in turn: one for each replica of the app. None: deliver nowhere."""
+        """Deliver to these request URLs in turn, one for each replica of the app. None: deliver nowhere."""
         made = [RequestUrl(url, self.app.signing_secret, self.patience, transport) for url in urls]
         self.deliver_by(made)
         self._addresses = made
 
     def deliver_by(self, ways: Iterable[DeliveryTransport]) -> None:
-        """Deliver by other ways than request URLs, such as Socket Mode."""
+        """Deliver through other transports, such as Socket Mode."""
         for address in self._addresses:
             address.close()
         self._addresses = []
         self.post.lead(list(ways))
 
     def socket_url(self) -> str:
-        """Where the app opens its next connection of Socket Mode.
+        """Return where the app opens its next Socket Mode connection.
 
         Raises:
-            Refused: it is not switched on.
+            ApiError: Socket Mode is not enabled.
         """
         if self.open_socket is None:
             raise ApiError("access_denied", "Socket Mode is not enabled: see tests.doubles.slack_socket_mode")
         return self.open_socket()
 
     def trouble(self, method: str, kind: str, **more: Any) -> None:
-        """Let the next call of a method meet a trouble; see `bot.demo.fakeslack.faults.Fault` for the kinds and the rest."""
+        """Inject a fault into the next call of a method; see `bot.demo.fakeslack.faults.Fault`."""
         self.troubles.order(method, Fault(kind, **more))
 
     # what people do
 
     def command(self, user: str, channel: str, name: str, text: str = "") -> Delivery:
-        """Type a slash command in a channel (they do not work in threads)."""
+        """Type a slash command in a channel (not in threads)."""
         where = self._member(user, channel)
         if name not in self.app.commands or "commands" not in self.app.scopes:
             raise NotPossible(f"{name} is not a valid command")
@@ -135,7 +135,7 @@ class Workspace(WorkspaceObserver):
         return self._record(delivery, responses.to_command(self.state, delivery, user, channel))
 
     def say(self, user: str, channel: str, text: str, thread_ts: str | None = None) -> tuple[Message, Delivery | None]:
-        """Write a message. `<@id of the app's user>` in it mentions the app, which hears of it where it is a member."""
+        """Write a message. `<@app user id>` mentions the app, which is notified if it is a member."""
         where = self._member(user, channel)
         if not text.strip():
             raise NotPossible("a message must not be empty")
@@ -149,7 +149,7 @@ class Workspace(WorkspaceObserver):
         """Write "@app text".
 
         Raises:
-            NotPossible: the app does not hear it there.
+            NotPossible: the app is not notified there.
         """
         delivery = self.say(user, channel, f"<@{self.app.user}> {text}", thread_ts)[1]
         if delivery is None:
@@ -162,7 +162,7 @@ class Workspace(WorkspaceObserver):
     def click(
         self, user: str, channel: str, ts: str, action_id: str, value: Any = None, *, block_id: str | None = None
     ) -> Delivery:
-        """Use an element of a message. `value`: an option's value, where it has options."""
+        """Use an element of a message. `value`: an option's value if it has options."""
         message = self.seen(user, channel, ts)
         block, element = _find(list(message.blocks), action_id, block_id)
         action, typed = self._action(block, element, value, ())
@@ -176,7 +176,7 @@ class Workspace(WorkspaceObserver):
     def _action(
         self, block: Json, element: Json, value: Any, suggested: tuple[Json, ...]
     ) -> tuple[Json, dict[tuple[str, str], Json]]:
-        """The action of a payload, and what is then entered."""
+        """Return the action of a payload, and the entered values."""
         names = (block["block_id"], element["action_id"])
         action: Json = {"type": element["type"], "block_id": names[0], "action_id": names[1]}
         if element["type"] == "button":
@@ -190,7 +190,7 @@ class Workspace(WorkspaceObserver):
         return action | given, {names: given}
 
     def act(self, user: str, action_id: str, value: Any = None, block_id: str | None = None) -> Delivery:
-        """Use an element of the modal that the user looks at."""
+        """Use an element of the user's open modal."""
         return self._act(self._modal(user), action_id, value, block_id)
 
     def act_at_home(self, user: str, action_id: str, value: Any = None, block_id: str | None = None) -> Delivery:
@@ -214,7 +214,7 @@ class Workspace(WorkspaceObserver):
         return self._record(delivery, delivery.counted.error)
 
     def fill(self, user: str, given: dict[str, Any]) -> View:
-        """Enter values in the modal, by block_id, without sending it."""
+        """Enter values in the modal, by block_id, without submitting."""
         with self.state.lock:
             view = self._modal(user)
             typed = dict(view.typed)
@@ -227,10 +227,10 @@ class Workspace(WorkspaceObserver):
             return view
 
     def submit(self, user: str, given: dict[str, Any] | None = None) -> Delivery:
-        """Enter values, by block_id, and send the modal.
+        """Enter values, by block_id, and submit the modal.
 
         Raises:
-            NotPossible: Slack's client would not send it: an input that must be filled is empty, or a value does not fit.
+            NotPossible: Slack's client would not submit it: a required input is empty, or a value is invalid.
         """
         view = self.fill(user, given or {})
         for block in view.blocks:
@@ -246,7 +246,7 @@ class Workspace(WorkspaceObserver):
         return self._record(delivery, responses.to_submission(self.state, delivery, view.id))
 
     def close(self, user: str, *, everything: bool = False) -> Delivery | None:
-        """Close the modal, or all that are open; the app hears of it where it asked to."""
+        """Close the modal, or all open ones; the app is notified if it asked for that."""
         view = self._modal(user)
         cleared = everything or bool(view.source.get("clear_on_close"))
         self.state.shut(view.root if cleared else view.id)
@@ -256,7 +256,7 @@ class Workspace(WorkspaceObserver):
         return self._record(delivery, delivery.counted.error)
 
     def suggest(self, user: str, block_id: str, query: str, action_id: str | None = None) -> Delivery:
-        """Type in an external select of the modal; `options` of what comes back are what the app offers."""
+        """Type in an external select of the modal; `options` of the result are the app's suggestions."""
         view = self._modal(user)
         block, element = _find(view.blocks, action_id, block_id)
         if not element["type"].endswith("external_select"):
@@ -273,7 +273,7 @@ class Workspace(WorkspaceObserver):
         return self._record(replace(delivery, options=options), trouble)
 
     def shortcut(self, user: str, channel: str, ts: str, callback_id: str) -> Delivery:
-        """Choose a shortcut of the app in a message's menu."""
+        """Choose an app shortcut in a message's menu."""
         message = self.seen(user, channel, ts)
         if callback_id not in self.app.shortcuts or message.only_for:
             raise NotPossible(f"no such shortcut on this message: {callback_id}")
@@ -284,15 +284,15 @@ class Workspace(WorkspaceObserver):
         return self._record(delivery, delivery.counted.error)
 
     def open_home(self, user: str) -> Delivery:
-        """Look at the app's Home tab."""
+        """Open the app's Home tab."""
         self._user(user)
         return self._event(payloads.home_opened(self.state, user, self.home(user)))
 
     def tick(self) -> list[Delivery]:
-        """Send the events that are due again by the clock."""
+        """Send the events that are due for a retry."""
         return [self._record(delivery) for delivery in self.post.tick()]
 
-    # within
+    # internals
 
     def _record(self, delivery: Delivery, trouble: str | None = None) -> Delivery:
         delivery = replace(delivery, trouble=trouble)
@@ -309,7 +309,7 @@ class Workspace(WorkspaceObserver):
 
 
 def _find(blocks: list[Json], action_id: str | None, block_id: str | None) -> tuple[Json, Json]:
-    """The one element with these names."""
+    """Return the one element with these names."""
     found = [
         (block, pair)
         for block, pair in elements(blocks)
@@ -321,7 +321,7 @@ def _find(blocks: list[Json], action_id: str | None, block_id: str | None) -> tu
 
 
 def _input(view: View, block_id: str) -> Json:
-    """The element of an input."""
+    """Return the element of an input."""
     for block in view.blocks:
         if block["type"] == "input" and block["block_id"] == block_id:
             element: Json = block["element"]

@@ -1,4 +1,4 @@
-"""Block Kit's composition objects: text, options, option groups, confirmations. Limits as in Slack's documentation."""
+"""Block Kit composition objects: text, options, option groups, confirmations. Limits from the Slack documentation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTION_WORDS = 75  # its description
 
 
 def text(node: JsonNode, most: int = TEXT, *, plain: bool = False) -> None:
-    """A text object: plain_text or mrkdwn, at least one character."""
+    """Check a text object: plain_text or mrkdwn, at least one character."""
     if not node.object("type text", "emoji verbatim"):
         return
     if plain:
@@ -33,7 +33,7 @@ def text(node: JsonNode, most: int = TEXT, *, plain: bool = False) -> None:
 
 
 def confirm(node: JsonNode) -> None:
-    """A confirmation dialog."""
+    """Check a confirmation dialog."""
     if node.object("title text confirm deny", "style"):
         text(node["title"], 100, plain=True)
         text(node["text"], 300)
@@ -44,7 +44,7 @@ def confirm(node: JsonNode) -> None:
 
 
 def option(node: JsonNode, *, plain: bool = True, url: bool = False) -> None:
-    """An option. `plain`: its text must be plain_text (only checkboxes and radio buttons take mrkdwn)."""
+    """Check an option. `plain`: its text must be plain_text (only checkboxes and radio buttons take mrkdwn)."""
     if node.object("text value", "description url" if url else "description"):
         text(node["text"], OPTION_TEXT, plain=plain)
         node["value"].string(OPTION_VALUE, 1)
@@ -55,7 +55,7 @@ def option(node: JsonNode, *, plain: bool = True, url: bool = False) -> None:
 
 
 def options(node: JsonNode, least: int, most: int, *, plain: bool = True, url: bool = False) -> None:
-    """A list of options with values that differ."""
+    """Check a list of options with distinct values."""
     members = node.items(least, most)
     for member in members:
         option(member, plain=plain, url=url)
@@ -65,7 +65,7 @@ def options(node: JsonNode, least: int, most: int, *, plain: bool = True, url: b
 
 
 def choices(node: JsonNode) -> None:
-    """`options` or `option_groups` of a select; also the answer to a block_suggestion, which may be empty."""
+    """Check `options` or `option_groups` of a select; also the response to a block_suggestion, which may be empty."""
     if node.has("options") == node.has("option_groups"):
         node.complain("must define either `options` or `option_groups`")
         return
@@ -79,7 +79,7 @@ def choices(node: JsonNode) -> None:
 
 
 def offered(select: dict[str, Any]) -> list[Any]:
-    """All options of a select, in or out of groups."""
+    """Return all options of a select, grouped or not."""
     found: list[Any] = []
     if isinstance(select.get("options"), list):
         found += select["options"]
@@ -91,7 +91,7 @@ def offered(select: dict[str, Any]) -> list[Any]:
 
 
 def initial(node: JsonNode, key: str, *, among: list[Any] | None) -> None:
-    """An option chosen beforehand: equal to one that is offered."""
+    """Check an initial option: it must equal an offered one."""
     if node.has(key):
         if among is None:
             option(node[key])
@@ -100,7 +100,7 @@ def initial(node: JsonNode, key: str, *, among: list[Any] | None) -> None:
 
 
 def initials(node: JsonNode, *, among: list[Any] | None, plain: bool = True) -> None:
-    """`initial_options`: at least one, each equal to one that is offered."""
+    """Check `initial_options`: at least one, each equal to an offered one."""
     if node.has("initial_options"):
         for initial_option in node["initial_options"].items(1, CHOICES):
             if among is None:

@@ -1,4 +1,4 @@
-"""Block Kit's elements: buttons, menus, inputs, images; and in which block each may stand."""
+"""Block Kit elements: buttons, menus, inputs, images, and the blocks that each is allowed in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INPUTS = frozenset(
 
 
 def element(node: JsonNode, allowed: frozenset[str]) -> None:
-    """An element; complains of a kind that may not stand there, or that this double does not know."""
+    """Check an element. Complain about a kind that is not allowed there or that this double does not know."""
     kind = node.kind()
     if not kind:
         return
@@ -40,14 +40,14 @@ def element(node: JsonNode, allowed: frozenset[str]) -> None:
 
 
 def image(node: JsonNode) -> None:
-    """An image: from an address, or of a file of the workspace."""
+    """Check an image: by address, or a file of the workspace."""
     if not node.object("type alt_text", "image_url slack_file"):
         return
     picture(node)
 
 
 def picture(node: JsonNode) -> None:
-    """The parts that an image element and an image block share."""
+    """Check what image elements and image blocks share."""
     if node.has("image_url") == node.has("slack_file"):
         node.complain("must define either `image_url` or `slack_file`")
     for address in node.children("image_url"):

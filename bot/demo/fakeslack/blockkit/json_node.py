@@ -1,4 +1,4 @@
-"""A piece of JSON under check: each complaint is in Slack's wording, with the JSON pointer of the place."""
+"""JSON under validation. Each complaint has Slack's wording and the JSON pointer of its place."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 def length(text: str) -> int:
-    """Characters as JavaScript counts them: UTF-16 units, never fewer than code points."""
+    """Return the length as JavaScript counts it: UTF-16 units, never fewer than code points."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """A value, where it stands, and the complaints so far (shared by the whole tree)."""
+    """A value, its place, and the complaints so far (shared by the whole tree)."""
 
     value: Any
     path: str
@@ -29,15 +29,15 @@ class JsonNode:
         return JsonNode(value, f"{self.path}/{key}", self.said)
 
     def has(self, key: str) -> bool:
-        """Whether the object has the field. A null counts as not given."""
+        """Whether the object has the field. null counts as missing."""
         return isinstance(self.value, dict) and self.value.get(key) is not None
 
     def children(self, *keys: str) -> Iterator[JsonNode]:
-        """The fields among `keys` that are given."""
+        """Return the given fields among `keys`."""
         return (self[key] for key in keys if self.has(key))
 
     def object(self, required: str, optional: str = "") -> bool:
-        """Whether it is an object with these fields and no others; names apart by spaces. Complains of each that is wrong."""
+        """Whether it is an object with only these fields; space-separated names. Complain about each wrong one."""
         if not isinstance(self.value, dict):
             self.complain("must be an object")
             return False
@@ -51,7 +51,7 @@ class JsonNode:
         return not missing
 
     def string(self, most: int, least: int = 0) -> str:
-        """The text, where it is one of allowed length; complains otherwise, and gives what it can."""
+        """Return the text; complain if its length is not allowed."""
         if not isinstance(self.value, str):
             self.complain("must be a string")
             return ""
@@ -65,22 +65,22 @@ class JsonNode:
         return self.value
 
     def boolean(self) -> None:
-        """Complain where it is none."""
+        """Complain unless it is a boolean."""
         if not isinstance(self.value, bool):
             self.complain("must be a boolean")
 
     def integer(self, least: int, most: int) -> None:
-        """Complain where it is none of this range."""
+        """Complain unless it is an integer in this range."""
         if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value <= most:
             self.complain(f"must be an integer from {least} to {most}")
 
     def one_of(self, *words: str) -> None:
-        """Complain where it is none of these words."""
+        """Complain unless it is one of these words."""
         if self.value not in words:
             self.complain(f"must be one of: {', '.join(words)}")
 
     def items(self, least: int, most: int) -> list[JsonNode]:
-        """The members of a list; complains where it is none, or has too many or too few."""
+        """Return the members of a list; complain if it is no list, or has too many or too few."""
         if not isinstance(self.value, list):
             self.complain("must be an array")
             return []
@@ -91,7 +91,7 @@ class JsonNode:
         return [self[index] for index in range(min(len(self.value), most))]
 
     def kind(self) -> str:
-        """Its `type`, empty where it has none; complains then."""
+        """Return its `type`; complain and return an empty text if it has none."""
         kind = self.value.get("type") if isinstance(self.value, dict) else None
         if not isinstance(kind, str) or not kind:
             self.complain("missing required field: type")

@@ -1,7 +1,7 @@
-"""Strict checks of Block Kit: what a message, a modal and a Home tab may hold, from Slack's documentation.
+"""Strict Block Kit validation of messages, modals and Home tabs, from the Slack documentation.
 
-Written apart from the renderer, so that the one catches the other's mistakes. Blocks and elements that this double cannot
-show are refused, saying so.
+Written independently of the renderer, so that each catches mistakes of the other. Blocks and elements that this double cannot
+show are rejected with a message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bot.demo.fakeslack.values import ApiError, Json
 MESSAGE_BLOCKS = 50
 VIEW_BLOCKS = 100
 MESSAGE_TEXT = 40_000
-ALL_TEXT = 13_200  # of one message's blocks together: undocumented, measured (bolt-js #2509)
+ALL_TEXT = 13_200  # of all blocks of a message: undocumented, measured (bolt-js #2509)
 VIEW_BYTES = 250_000
 TABLE_TEXT = 10_000
 MARKDOWN_TEXT = 12_000
@@ -34,7 +34,7 @@ def message_blocks(blocks: Any) -> None:
     """Check the blocks of a message.
 
     Raises:
-        Refused: invalid_blocks_format, invalid_blocks, msg_blocks_too_long.
+        ApiError: invalid_blocks_format, invalid_blocks, msg_blocks_too_long.
     """
     if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
         raise ApiError("invalid_blocks_format", "blocks must be an array of objects")
@@ -48,10 +48,10 @@ def message_blocks(blocks: Any) -> None:
 
 
 def view(source: Any, kind: str | None = None) -> None:
-    """Check a view. `kind`: modal or home, where only one is allowed.
+    """Check a view. `kind`: modal or home, if only one is allowed.
 
     Raises:
-        Refused: invalid_arguments, view_too_large.
+        ApiError: invalid_arguments, view_too_large.
     """
     node = JsonNode(source, "/view")
     if node.object("type blocks", _FIELDS + _MODAL_FIELDS):
@@ -89,7 +89,7 @@ def _fields(node: JsonNode) -> None:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """All words that blocks show: the `text`, `alt_text` and the like of every object in them."""
+    """Return all text that blocks show: the `text`, `alt_text` and the like of every object in them."""
     if isinstance(value, list):
         for item in value:
             yield from texts(item)
@@ -224,7 +224,7 @@ def _cell(node: JsonNode) -> None:
 
 
 def _column(node: JsonNode) -> None:
-    """How a column is set; null for one that is not."""
+    """Check the settings of a column; null means default."""
     if node.value is not None and node.object("", "align is_wrapped"):
         for child in node.children("align"):
             child.one_of("left", "center", "right")
@@ -252,7 +252,7 @@ _CHECKS: dict[str, Callable[[JsonNode], None]] = {
 
 
 def named(blocks: list[Json], name: Callable[[], str]) -> list[Json]:
-    """The blocks with an id for each block and element that has none, as Slack gives them."""
+    """Return the blocks with generated ids where they are missing, as Slack does."""
     done = []
     for block in blocks:
         one = {**block, "block_id": block.get("block_id") or name()}

@@ -1,4 +1,4 @@
-"""Block Kit's rich text: sections, lists, quotes and preformatted pieces, in which nothing is parsed."""
+"""Block Kit rich text: sections, lists, quotes and preformatted elements, in which nothing is parsed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bot.demo.fakeslack.blockkit.json_node import JsonNode
 LONGEST = 12_000  # of one piece; undocumented: the sum over all blocks ends it
 _INSIDE = frozenset({"text", "link", "emoji", "user", "usergroup", "channel", "broadcast", "date", "color"})
 _VERBATIM = frozenset({"text", "link"})
-_PIECES = {  # kind: fields that may be there, what may stand in it
+_PIECES = {  # kind: allowed fields, allowed children
     "rich_text_section": ("", _INSIDE),
     "rich_text_preformatted": ("border language", _VERBATIM),
     "rich_text_quote": ("border", _INSIDE),
@@ -16,7 +16,7 @@ _STYLES = "bold italic strike code underline highlight client_highlight unlink"
 
 
 def rich_text(node: JsonNode) -> None:
-    """The elements of a rich_text block."""
+    """Check the elements of a rich_text block."""
     for element in node["elements"].items(1, 1000):
         _piece(element, lists=True)
 
@@ -77,7 +77,7 @@ def _leaf(node: JsonNode, kind: str) -> None:
         node["timestamp"].integer(0, 1 << 40)
 
 
-_LEAVES = {  # kind: fields that must be there, that may be there, that are texts of at least one character
+_LEAVES = {  # kind: required fields, optional fields, non-empty text fields
     "text": ("text", "style", "text"),
     "link": ("url", "text unsafe style", "url text"),
     "emoji": ("name", "unicode skin_tone style", "name"),

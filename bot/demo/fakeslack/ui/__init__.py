@@ -1,1 +1,1 @@
-"""The page on which the demo's channel is shown and used."""
+"""The page that shows the demo channel."""

@@ -1,4 +1,4 @@
-"""Slack's mark-up as HTML: mrkdwn and rich text. Every word is hostile: escaped first, and only what we know is marked up."""
+"""Slack markup as HTML: mrkdwn and rich text. All text is untrusted: escaped first, and only known markup becomes HTML."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EMOJI: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Who is meant by an id."""
+    """Names for ids."""
 
     users: Mapping[str, User]
     channels: Mapping[str, Channel]
@@ -50,7 +50,7 @@ class Names:
         return f"@{known.handle}" if known else (label or "@unknown group")
 
 
-_OPEN, _SHUT = "\ue000", "\ue001"  # stand around the number of a piece that is done
+_OPEN, _SHUT = "\ue000", "\ue001"  # enclose the number of a finished piece
 _PIECES = re.compile(
     r"```(?P<pre>.+?)```|`(?P<code>[^`\n]+)`|<(?P<ref>[^<>\n]+)>|:(?P<emoji>[a-z0-9_+'-]+):", re.DOTALL
 )
@@ -63,7 +63,7 @@ _QUOTE = re.compile(r"^(?:&gt;|&amp;gt;) ?", re.MULTILINE)
 
 
 def mrkdwn(text: str, names: Names) -> Markup:
-    """Text in mrkdwn as HTML."""
+    """Return mrkdwn as HTML."""
     done: list[Markup] = []
 
     def kept(html: Markup) -> str:
@@ -80,7 +80,7 @@ def mrkdwn(text: str, names: Names) -> Markup:
         return kept(escape(EMOJI.get(match["emoji"], match[0])))
 
     def styled(words: str) -> str:
-        """Styles nest, and never overlap: what is in one is done before what stands around it."""
+        """Apply styles. They nest and never overlap: inner ones come first."""
         for pattern, tag in _STYLES:
             words = pattern.sub(lambda word, tag=tag: kept(Markup(f"<{tag}>{styled(word[1])}</{tag}>")), words)  # type: ignore[misc]  # noqa: S704 - escaped before
         return words
@@ -93,7 +93,7 @@ def mrkdwn(text: str, names: Names) -> Markup:
 
 
 def _plain(words: str, *, keep_quotes: bool = False) -> str:
-    """Slack's three entities undone. `keep_quotes`: those that begin a line stay, which makes it a quote."""
+    """Undo Slack's three entities. `keep_quotes`: keep those at the start of a line, which mark a quote."""
     if keep_quotes:
         words = re.sub(r"^&gt;", "\ue002", words, flags=re.MULTILINE)
     words = words.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
@@ -101,7 +101,7 @@ def _plain(words: str, *, keep_quotes: bool = False) -> str:
 
 
 def _lines(html: str) -> list[str]:
-    """The lines, with runs of quoted ones as a quote."""
+    """Return the lines, with runs of quoted ones as a quote."""
     parts: list[str] = []
     quoted: list[str] = []
     plain: list[str] = []
@@ -127,7 +127,7 @@ def _lines(html: str) -> list[str]:
 
 
 def _reference(inside: str, names: Names) -> Markup:
-    """What stands between < and >."""
+    """Return what is between < and >."""
     target, _, label = inside.partition("|")
     label = _plain(label)
     if target.startswith("@"):
@@ -148,7 +148,7 @@ def _mention_markup(kind: str, words: str) -> Markup:
 
 
 def link(address: str, label: str = "") -> Markup:
-    """A link, where the address is of the web; its words otherwise."""
+    """Return a link if the address is a web address; else its text."""
     if not address.startswith(("https://", "http://", "mailto:")):
         return escape(label or f"<{address}>")
     return Markup('<a href="{}" rel="noopener noreferrer nofollow" target="_blank">{}</a>').format(
@@ -157,7 +157,7 @@ def link(address: str, label: str = "") -> Markup:
 
 
 def rich_text(block: Json, names: Names) -> Markup:
-    """A rich_text block as HTML."""
+    """Return a rich_text block as HTML."""
     return Markup("").join(_piece(element, names) for element in block["elements"])
 
 

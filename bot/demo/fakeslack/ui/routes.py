@@ -1,7 +1,7 @@
-"""The page: channels, threads, modals and the Home tab, drawn here and worked by plain forms; scripts only spare clicks.
+"""The page: channels, threads, modals and the Home tab, rendered here and driven by plain forms. Scripts only save clicks.
 
-Everything that messages say is hostile: templates escape, addresses that are not of the web are no links, nothing is
-fetched from elsewhere, and files are never shown as pages. Other sites cannot post here.
+All message content is untrusted: templates escape it, only web addresses become links, nothing is loaded from elsewhere, and
+files are never shown as pages. Other sites cannot post here.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ MOST_SHOWN = 300  # messages of a channel, threads included
 
 
 def create_pages(workspace: Workspace, *, zone: tzinfo | None = None, examples: tuple[str, ...] = ()) -> Blueprint:
-    """The routes of the page.
+    """Return the routes of the page.
 
     Args:
-        workspace: What is shown.
-        zone: Of the times shown; UTC where not given.
-        examples: What the composer proposes; the first is shown in it.
+        workspace: What to show.
+        zone: Time zone of the times; UTC by default.
+        examples: Suggestions of the composer; it shows the first one.
     """
     pages = Blueprint("pages", __name__, template_folder="templates", static_folder="static", static_url_path="/-")
     _filters(pages, workspace)
@@ -51,7 +51,7 @@ def _filters(pages: Blueprint, workspace: Workspace) -> None:
     state = workspace.state
 
     def file_of(image: Json) -> UploadedFile | None:
-        """The uploaded file that an image shows; None for images of other places."""
+        """Return the uploaded file that an image shows; None for remote images."""
         wanted = image.get("slack_file") or {}
         address = str(wanted.get("url") or image.get("image_url") or "")
         inside = address.removeprefix(f"{state.base_url}/files/") if state.base_url else address
@@ -76,7 +76,7 @@ def _filters(pages: Blueprint, workspace: Workspace) -> None:
 def _guards(pages: Blueprint, workspace: Workspace) -> None:
     @pages.before_request
     def at_home() -> None:
-        """Refuse what another site sends: by name (a rebound DNS name), and posts from elsewhere."""
+        """Reject requests from other sites: other host names (DNS rebinding), and posts from elsewhere."""
         name = urlsplit(f"//{request.host}").hostname or ""
         own = urlsplit(workspace.state.base_url).hostname
         if name not in {"localhost", own} and not _is_address(name):
@@ -141,7 +141,7 @@ def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, ex
 
     @pages.get("/switch")
     def switch() -> Sent:
-        """Be another user, in the same channel where possible."""
+        """Switch to another user, in the same channel if possible."""
         user, where = _user(workspace, request.args.get("user", "")), request.args.get("channel", "")
         mine = [item.id for item in state.channels.values() if user.id in item.members]
         if not mine:
@@ -174,7 +174,7 @@ def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, ex
 
     @pages.get("/archives/<channel>/p<ts>")
     def archive(channel: str, ts: str) -> Sent:
-        """What chat.getPermalink gives, seen by the first member."""
+        """Open the target of chat.getPermalink, as seen by the first member."""
         where = state.channels.get(channel)
         members = [item for item in state.users.values() if where and item.id in where.members and not item.is_bot]
         if not members:
@@ -185,7 +185,7 @@ def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, ex
 
     @pages.get("/files/<name>")
     def file(name: str) -> Response:
-        """A file: a PNG as picture, all else as plain text."""
+        """Serve a file: a PNG as an image, everything else as plain text."""
         found = state.files.get(name)
         if found is None or found.data is None:
             abort(404)
@@ -213,7 +213,7 @@ def _channel_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901
     state = workspace.state
 
     def tried(user: str, channel: str, act: Any) -> Sent:
-        """Do it; what is not possible is told by Slack's own notice."""
+        """Run an action. If it is not possible, Slack's own notice says so."""
         _user(workspace, user)
         if channel not in state.channels:
             abort(404)
@@ -261,7 +261,7 @@ def _channel_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901
 
     @pages.post("/at/<user>/<channel>/dismiss")
     def dismiss(user: str, channel: str) -> Sent:
-        """Do away with an ephemeral message."""
+        """Dismiss an ephemeral message."""
 
         def away() -> None:
             message = workspace.seen(user, channel, request.form.get("ts", ""))
@@ -272,13 +272,13 @@ def _channel_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901
 
 
 def _value() -> Any:
-    """The chosen value, or values."""
+    """Return the chosen value, or values."""
     given = request.form.getlist("value")
     return given if len(given) > 1 else (given[0] if given else None)
 
 
 def _typed(workspace: Workspace, text: str) -> str:
-    """A message as Slack's client sends it: escaped, names of people as their ids."""
+    """Return a message as Slack's client sends it: escaped, with user ids instead of names."""
     words = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     for user in sorted(workspace.state.users.values(), key=lambda item: -len(item.name)):
         words = words.replace(f"@{user.name}", f"<@{user.id}>")
@@ -316,7 +316,7 @@ def _view_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901 - 
 
     @pages.post("/at/<user>/modal")
     def modal(user: str) -> Sent | str:
-        """Send, close, or search in the modal. Nothing, where another has taken its place meanwhile."""
+        """Submit, close, or search in the modal. Does nothing if another one has replaced it."""
         view = workspace.modal(_user(workspace, user).id)
         if view is None or view.id != request.form.get("view"):
             return back()
@@ -342,7 +342,7 @@ def _view_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901 - 
 
 
 def _dispatch_input(workspace: Workspace, user: str, block: str) -> None:
-    """Tell the app at once what was chosen in an input that asks for it."""
+    """Send the app a choice in an input that dispatches actions."""
     view = workspace.modal(user)
     for pair, element in elements(view.blocks) if view is not None else ():
         if pair["block_id"] == block and pair.get("dispatch_action"):
@@ -350,7 +350,7 @@ def _dispatch_input(workspace: Workspace, user: str, block: str) -> None:
 
 
 def _entered(workspace: Workspace, user: str, view: View) -> dict[str, str]:
-    """Take over what stands in the form; gives what does not fit, by block."""
+    """Store the values of the form; return the invalid ones, by block."""
     errors = {}
     for block, element in elements(view.blocks):
         if block["type"] != "input":

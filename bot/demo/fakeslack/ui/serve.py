@@ -1,7 +1,7 @@
-"""Serving a workspace on this machine: the Web API and the page, in a thread of this process.
+"""Serves a workspace on this machine: the Web API and the page, in a thread of this process.
 
-By werkzeug's server, not by waitress: a thread for each connection, so that calls that stall on order do not keep others
-from being answered, and a connection that can be cut.
+Uses werkzeug's server instead of waitress: it has a thread per connection, so stalled calls do not block others, and connections
+can be cut.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from bot.demo.fakeslack.state import MOST_FILE_BYTES
 from bot.demo.fakeslack.web_api import web_api
 from bot.demo.fakeslack.workspace import Workspace
 
-LOOK = 0.02  # seconds between looks whether to end
-TICK = 0.5  # seconds between looks for events that are due again
+LOOK = 0.02  # seconds between checks for shutdown
+TICK = 0.5  # seconds between checks for due retries
 
 
 def create_app(
     workspace: Workspace, *, pages: bool = True, zone: tzinfo | None = None, examples: tuple[str, ...] = ()
 ) -> Flask:
-    """The Web API under /api/, response_urls and uploads; with `pages` the page too, for which the rest is."""
+    """Return the Web API under /api/, response_urls and uploads; with `pages` also the page."""
     web = Flask("bot.demo.fakeslack", static_folder=None)
     web.config["MAX_CONTENT_LENGTH"] = MOST_FILE_BYTES + 100_000
     web.config["MAX_FORM_MEMORY_SIZE"] = 2_000_000
@@ -48,21 +48,21 @@ def serving(
     zone: tzinfo | None = None,
     examples: tuple[str, ...] = (),
 ) -> Iterator[str]:
-    """Serve until the block ends; gives the address, http://host:port. Events are sent again when due.
+    """Serve until the block ends; yields the address, http://host:port. Due events are retried.
 
     Args:
-        workspace: What is served.
+        workspace: What to serve.
         host: Where to listen.
-        port: Any free one where 0.
-        pages: Whether the page is served too.
-        zone: Of the times on the page; UTC where not given.
-        examples: What the page's composer proposes; the first is shown in it.
+        port: 0 for any free port.
+        pages: Whether to serve the page.
+        zone: Time zone of the page; UTC by default.
+        examples: Suggestions of the composer; it shows the first one.
 
     Raises:
-        OSError: the port cannot be listened on.
+        OSError: the port cannot be bound.
     """
     web = create_app(workspace, pages=pages, zone=zone, examples=examples)
-    with socket.create_server((host, port)) as listener:  # werkzeug ends the process where it cannot listen itself
+    with socket.create_server((host, port)) as listener:  # werkzeug exits the process if it cannot bind itself
         server = make_server(host, port, web, threaded=True, request_handler=_Quiet, fd=listener.fileno())
         workspace.state.base_url = f"http://{host}:{listener.getsockname()[1]}"
         over = threading.Event()
@@ -82,10 +82,10 @@ def serving(
 
 
 class _Quiet(WSGIRequestHandler):
-    """Writes no line for each request: the workspace's own record has them."""
+    """Logs no requests: the workspace records them itself."""
 
     def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 - the name that werkzeug gives it
-        """Say nothing."""
+        """Do nothing."""
 
 
 def _tick(workspace: Workspace, over: threading.Event) -> None:

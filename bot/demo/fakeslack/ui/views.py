@@ -1,4 +1,4 @@
-"""What the page shows, as values for its templates: messages with author and place, a modal with what stands in its fields."""
+"""Values for the templates of the page: messages with author and location, a modal with its fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREVIEW_LINE = 300
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where an element stands: the address its form is sent to, the hidden fields, and a key of its own on the page."""
+    """Where an element is: the form address, hidden fields, and a unique key on the page."""
 
     to: str
     fields: dict[str, str]
@@ -53,7 +53,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Dialog:
-    """A modal as shown; `mark` changes with what the app said about it."""
+    """A modal as shown; `mark` changes when the app responds."""
 
     view: View
     blocks: tuple[Json, ...]
@@ -78,7 +78,7 @@ class Preview:
 
 
 def days(state: State, user: User, messages: list[Message], thread: str, zone: tzinfo | None) -> tuple[Day, ...]:
-    """Messages by day, each drawn. `thread`: the one that is open; `zone`: of the times shown, UTC where None."""
+    """Return messages by day. `thread`: the open one; `zone`: of the times shown, UTC if None."""
     found: dict[str, list[RenderedMessage]] = {}
     counts: dict[str, int] = {}
     for message in messages:
@@ -102,7 +102,7 @@ def draw(
     replies: int = 0,
     aside: bool = False,
 ) -> RenderedMessage:
-    """A message as its reader sees it. `aside`: in the open thread, where names on the page are others."""
+    """Return a message as its reader sees it. `aside`: in the open thread, where ids on the page differ."""
     author = state.users.get(message.user)
     name = (
         "Slackbot (local double)" if message.by_slack else (author.real_name or author.name if author else message.user)
@@ -124,14 +124,14 @@ def draw(
 
 
 def home(user: User, view: View | None) -> Home | None:
-    """A Home tab; None where there is none."""
+    """Return a Home tab; None if there is none."""
     if view is None:
         return None
     return Home(view, Location(url_for("pages.home_act", user=user.id), {}, "home"))
 
 
 def dialog(user: User, view: View | None, back: str, searched: dict[str, str]) -> Dialog | None:
-    """The modal that is open. `searched`: what was last typed in its menus, by block."""
+    """Return the open modal. `searched`: what was last typed in its menus, by block."""
     if view is None:
         return None
     where = Location(url_for("pages.modal_act", user=user.id), {"back": back}, view.id, modal=True)
@@ -141,7 +141,7 @@ def dialog(user: User, view: View | None, back: str, searched: dict[str, str]) -
 
 
 def _filled(view: View, block: Json, searched: dict[str, str]) -> Json:
-    """An input with what stands in it, the options to choose from, and the app's complaint about it."""
+    """Return an input with its value, options and error."""
     element = block["element"]
     value = current_value(block, element, view.typed) or {}
     selected = [
@@ -170,7 +170,7 @@ def _filled(view: View, block: Json, searched: dict[str, str]) -> Json:
 
 
 def preview(file: UploadedFile) -> Preview:
-    """The first lines of a file, as text."""
+    """Return the first lines of a file, as text."""
     text = (file.data or b"").decode("utf-8", "replace")
     lines = text.splitlines()
     shown = [line if len(line) <= PREVIEW_LINE else line[:PREVIEW_LINE] + "…" for line in lines[:PREVIEW_LINES]]
@@ -178,7 +178,7 @@ def preview(file: UploadedFile) -> Preview:
 
 
 def size(length: int) -> str:
-    """Bytes in words."""
+    """Return a size in words."""
     return (
         f"{length} bytes" if length < 1000 else f"{length / 1000:.0f} kB" if length < 1e6 else f"{length / 1e6:.1f} MB"
     )
@@ -186,7 +186,7 @@ def size(length: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All that a page shows."""
+    """All content of a page."""
 
     title: str
     domain: str
