@@ -26,6 +26,7 @@ from bot.policy.notifications import Cap
 from bot.store.incidents import IncidentFilter
 from bot.store.tables import IncidentRow, OutboxRow, PostingRow
 from kb.errors import SignalboxError
+from tests.support.paths import BUNDLES as BUNDLE_FOLDERS
 
 BUNDLES = ("lab-segfault", "lab-sizes", "rank-killed", "lab-error", "lab-well-early", "healthy")
 YEARS = 20 * 365 * 86400.0
@@ -43,7 +44,7 @@ clusters:
 def site(tmp_path: Path) -> Path:
     """A configuration with six past jobs."""
     for name in BUNDLES:
-        shutil.copytree(BUNDLES / name, tmp_path / "runs" / name)
+        shutil.copytree(BUNDLE_FOLDERS / name, tmp_path / "runs" / name)
     (tmp_path / "spool").mkdir()
     path = tmp_path / "signalbox.yaml"
     path.write_text(CONFIG.format(spool=tmp_path / "spool", runs=tmp_path / "runs"))
@@ -154,7 +155,7 @@ def test_killed_it_goes_on_where_it_was(signalbox, site: Path) -> None:
 
 @pytest.mark.parametrize(
     ("last", "configured", "why"),
-    [("30d", False, "config example"), ("0d", True, "span of time"), ("30d", True, "no connector")],
+    [("30d", False, "config example"), ("0d", True, "span of time"), ("30d", True, "no configured connector")],
 )
 @pytest.mark.usefixtures("known")
 def test_nobody_to_ask_is_said(tmp_path: Path, monkeypatch, last: str, configured: bool, why: str) -> None:

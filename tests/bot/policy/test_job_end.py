@@ -146,13 +146,13 @@ def test_what_hooks_send(body, kind, told):
 @pytest.mark.parametrize(
     ("body", "kind", "says"),
     [
-        (b"", "", "no JSON"),
-        (b"[]", "", "no JSON object"),
+        (b"", "", "not JSON"),
+        (b"[]", "", "not a JSON object"),
         (b"{}", "", "`job` is missing"),
         (b"", FORM, "`job` is missing"),
-        (b"job=%FF", FORM, "no form"),
-        (b"\xff", FORM, "no form"),
-        (b"&".join(b"a=1" for _ in range(100)), FORM, "no form"),
+        (b"job=%FF", FORM, "not a form"),
+        (b"\xff", FORM, "not a form"),
+        (b"&".join(b"a=1" for _ in range(100)), FORM, "not a form"),
         (b'{"job": ["12"]}', "", "`job` must be text"),
         (b'{"job": true}', "", "`job` must be text"),
         (b'{"job": "1\\n2"}', "", "`job` must be text"),
@@ -162,7 +162,7 @@ def test_what_hooks_send(body, kind, told):
         (b'{"job": "1", "exit_code": true}', "", "`exit_code`"),
         (b'{"job": "1", "ended": "yesterday"}', "", "`ended`"),
         (b'{"job": "1", "ended": 1e300}', "", "`ended`"),
-        (b"[" * 50_000, "", "no JSON"),
+        (b"[" * 50_000, "", "not JSON"),
         (b"x" * (LARGEST + 1), "", "larger than"),
     ],
 )

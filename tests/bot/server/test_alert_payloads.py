@@ -65,7 +65,7 @@ def test_an_alert_that_names_no_job_is_told() -> None:
     )
     assert jobs == ()
     assert left_out == (
-        "3 alerts were cut off by the sender",
+        "the sender cut off 3 alerts",
         "3 alerts 'GPUHang' have no known job label",
     )
 

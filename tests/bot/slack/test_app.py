@@ -261,7 +261,7 @@ def test_home(play):
     """It shows the latest incidents and what the bot sees, and is drawn anew on demand."""
     play.workspace.open_home(ADA)
     play.send()
-    assert "No incident yet" in json.dumps(play.workspace.home(ADA).source)
+    assert "No incidents yet" in json.dumps(play.workspace.home(ADA).source)
     play.diagnose()
     play.workspace.act_at_home(ADA, "home_refresh")
     play.send()
@@ -273,7 +273,7 @@ def test_home(play):
 def test_no_job_named(play):
     """Those of the person that failed of late are offered."""
     play.diagnose("")
-    assert play.told()[-1].startswith(("Your jobs", "No job of yours"))
+    assert play.told()[-1].startswith(("Your recent failed jobs", "None of your jobs"))
 
 
 def test_nothing_failed(play):
@@ -338,11 +338,11 @@ def test_a_reminder(play):
     play.send()
     direct = only([channel for channel in play.workspace.state.channels.values() if channel.direct])
     asked = only(play.answers(direct.id))
-    assert "What was it in the end" in asked.text
+    assert "What was the cause of the failure" in asked.text
     play.workspace.click(ADA, direct.id, asked.ts, "remind_later")
     play.send()
     again = play.answers(direct.id)[-1]
-    assert "What was it in the end" in again.text
+    assert "What was the cause of the failure" in again.text
     play.workspace.click(ADA, direct.id, again.ts, "remind_no")
     play.send()
     assert "nothing more" in play.answers(direct.id)[-1].text

@@ -60,7 +60,7 @@ def test_proposed_and_confirmed(play):
     assert "node-b: proposed to be barred for the cluster" in text_of(message)
     found = buttons(message)
     assert found["bar_confirm"]["confirm"]["title"]["text"] == "Bar node-b?"
-    assert "changes nothing on the cluster" in found["bar_confirm"]["confirm"]["text"]["text"]
+    assert "Nothing changes on the cluster" in found["bar_confirm"]["confirm"]["text"]["text"]
     assert press(play, "bar_confirm").acknowledged
     told = text_of(only(play.answers()))
     assert "node-b: barred for the cluster on" in told

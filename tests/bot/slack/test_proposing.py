@@ -138,7 +138,7 @@ def pressed(play):
 def test_from_the_close_out_to_the_branch(play, clone):
     """The form is there at once and says that it waits; then it is filled; what it proposes is a branch of the repository."""
     answer = asked(play)
-    assert "Looking for what tells" in words(form(play))
+    assert "Looking for a pattern that only" in words(form(play))
     assert "submit" not in form(play).source
     play.settle()
 
@@ -194,7 +194,7 @@ def test_pressed_on_a_closed_incident_the_form_comes_at_once(play):
     """What it was is known already: nobody is asked again."""
     closed(play, "rdma_link")
     pressed(play)
-    assert "Looking for what tells" in words(form(play))
+    assert "Looking for a pattern that only" in words(form(play))
     play.settle()
     assert "patterns" in fields(form(play))
 
@@ -221,5 +221,5 @@ def test_an_incident_that_nothing_tells_apart_gives_no_rule(play):
     closed(play, "code_bug")
     pressed(play)
     play.settle()
-    assert "No rule is proposed" in words(form(play))
+    assert "Cannot draft a rule" in words(form(play))
     assert "submit" not in form(play).source
