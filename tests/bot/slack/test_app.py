@@ -345,7 +345,7 @@ def test_a_reminder(play):
     assert "What was the cause of the failure" in again.text
     play.workspace.click(ADA, direct.id, again.ts, "remind_no")
     play.send()
-    assert "nothing more" in play.answers(direct.id)[-1].text
+    assert "No more questions" in play.answers(direct.id)[-1].text
 
 
 @pytest.mark.parametrize(

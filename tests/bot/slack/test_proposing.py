@@ -154,11 +154,11 @@ def test_from_the_close_out_to_the_branch(play, clone):
     play.workspace.submit(
         ADA, {"patterns": fields(filled)["patterns"]["initial_value"], "title": "HCA lost its partition"}
     )
-    assert "It is written down" in words(form(play))
+    assert "Saved. Signalbox replays" in words(form(play))
     play.settle()
     reply = only([message for message in play.workspace.thread(CHANNEL, answer.ts) if "Rule " in message.text])
     assert "HCA lost its partition" in reply.text
-    assert "is proposed" in text_of(reply) or "is proposed as a draft" in text_of(reply)
+    assert "is proposed" in text_of(reply)
 
     proposal = only(proposals(play.ledger.database))
     files = git(clone, "ls-tree", "-r", "--name-only", proposal.branch).split()
