@@ -23,8 +23,9 @@ NOBODY = ""  # the requester of automatic diagnoses
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisRequest:
-    """A person's diagnosis request. `key`: the chat's id of the request; `reply_to`: the URL for replies that only this person
-    sees.
+    """A person's diagnosis request.
+
+    `key`: the chat's id of the request; `reply_to`: the URL for replies that only this person sees.
 
     `channel`, `thread_ts`: where the answer goes; `private`: to this person only, as a direct message. `again`: even if there
     is an answer already.

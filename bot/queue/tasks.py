@@ -21,9 +21,7 @@ from bot.store.tables import WorkRow
 
 MOST_TRIES = 3
 LOST_AFTER = 60.0  # seconds without a heartbeat until another worker retries the task
-InTransaction = Callable[
-    [Session], str | None
-]  # runs in the same transaction; returns the result if only known there
+InTransaction = Callable[[Session], str | None]  # runs in the same transaction; returns the result if only known there
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from bot.policy.job_end import JobWatcherSettings, classify_end, describe_end, f
 from bot.policy.routing import JobFacts
 from bot.queue.payloads import DiagnosePayload
 from bot.queue.tasks import AcceptsTasks
+from bot.render.phrases import many
 from bot.store.idempotency import KEPT_DAYS
 from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.errors import SignalboxError
