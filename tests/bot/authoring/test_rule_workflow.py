@@ -260,16 +260,16 @@ def test_pages_can_go_elsewhere(few_rules, tmp_path):
     ]
 
 
-def test_a_page_tells_all_that_a_reader_of_a_report_asks(book, few_rules):
+def test_a_page_answers_what_a_reader_of_a_report_asks(book, few_rules):
     """Sections, the step with grade and command, the source, the logs."""
     page = pages(book, few_rules)["memory/cuda-out-of-memory.md"]
     index = pages(book, few_rules)["README.md"]
 
     assert page.startswith(MARK)
     heads = [line[3:] for line in page.splitlines() if line.startswith("## ")]
-    assert heads[:4] == ["What it says", "Why it happens", "What it does to the run", "What to do"]
+    assert heads[:4] == ["Summary", "Cause", "Impact", "Remediation"]
     assert heads[-3:] == ["References", "Examples", "Near misses"]
-    assert "2. **Look at memory use** (look): " in page
+    assert "2. **Check memory usage** (read-only): " in page
     assert "   Command: `nvidia-smi --query-compute-apps=pid,used_memory --format=csv`" in page
     assert "[cuda-out-of-memory](memory/cuda-out-of-memory.md)" in index
     row = next(line for line in index.splitlines() if line.startswith("| disk_full |"))
