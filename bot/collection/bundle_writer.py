@@ -1,6 +1,6 @@
-"""The bundle that a collection writes: shared by sources side by side, bounded, masked, closed at the deadline.
+"""Writes the bundle of a collection: shared by parallel sources, bounded, masked, closed at the deadline.
 
-After `close` nothing is added: a source that still runs finds its place shut, and the bundle stays as it is.
+After `close`, nothing is added: a source that is still running finds its share closed, and the bundle does not change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Mask = Callable[[bytes], bytes]
 
 @dataclass(slots=True)
 class BundleWriter:
-    """An evidence bundle being collected in `folder`. `most`: bytes of all sources together."""
+    """An evidence bundle being collected in `folder`. `most`: the byte limit of all sources together."""
 
     folder: Path
     most: int
@@ -41,18 +41,18 @@ class BundleWriter:
     _closed: bool = False
 
     def share(self, source: str, most: int) -> SourceSpool:
-        """The place of one source."""
+        """Return the share of one source."""
         return SourceSpool(self, source, most)
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Accept nothing more."""
         with self._lock:
             self._closed = True
 
     def finish(
         self, record: JobRecord, window: Window, now: float, sources: Mapping[str, str], gaps: Iterable[Gap]
     ) -> None:
-        """Write job.yaml and bundle.yaml. `sources`: what each one said, in words."""
+        """Write job.yaml and bundle.yaml. `sources`: the outcome of each one, in words."""
         self.close()
         _dump(self.folder / "job.yaml", job_document(record, now))
         body = {
@@ -69,7 +69,7 @@ class BundleWriter:
         _dump(self.folder / "bundle.yaml", body)
 
     def _told(self) -> dict[str, Any]:
-        """The files with what is said of them; a query, which many files share, is written once and named by number."""
+        """Return the descriptions of the files; a query shared by many files is written once and referenced by number."""
         queries: dict[str, int] = {}
         files = {}
         for name, told in sorted(self._files.items()):
@@ -85,14 +85,16 @@ class BundleWriter:
         target = self.folder / _checked(path)
         with self._lock:
             if self._closed:
-                raise SourceFailed("timeout", "the time for collecting was over", asked=path)
+                raise SourceFailed("timeout", "the deadline for collecting had passed", asked=path)
             if self.written + len(data) > self.most:
-                raise SourceFailed("too_large", f"all sources together gave more than {self.most:,} bytes", asked=path)
+                raise SourceFailed(
+                    "too_large", f"all sources together returned more than {self.most:,} bytes", asked=path
+                )
             known = self._files.get(path)
             if known is None and len(self._files) >= MOST_FILES:
                 raise SourceFailed("too_large", f"more than {MOST_FILES:,} files", asked=path)
             if known is not None and known.get("source") not in (None, source):
-                raise SourceFailed("bad_answer", f"{path} was written by {known['source']} already", asked=path)
+                raise SourceFailed("bad_answer", f"{path} was already written by {known['source']}", asked=path)
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with target.open("ab" if more and known else "wb") as handle:
@@ -103,7 +105,7 @@ class BundleWriter:
             self._files.setdefault(path, {})["source"] = source
 
     def tell(self, path: str, told: Mapping[str, Any]) -> None:
-        """Note what is said of a file."""
+        """Record the description of a file."""
         with self._lock:
             if not self._closed and len(self._files) < MOST_FILES:
                 self._files.setdefault(_checked(path), {}).update(told)
@@ -111,7 +113,7 @@ class BundleWriter:
 
 @dataclass(slots=True)
 class SourceSpool:
-    """One source's place in the bundle (connectors.base.contract.Spool)."""
+    """The share of one source in the bundle (connectors.base.contract.Spool)."""
 
     bundle: BundleWriter
     source: str
@@ -120,16 +122,16 @@ class SourceSpool:
     shut: bool = False
 
     def close(self) -> None:
-        """Take nothing more from this source."""
+        """Accept nothing more from this source."""
         self.shut = True
 
     def append(self, path: str, lines: bytes) -> None:
-        """Add whole lines to a log, secrets masked."""
+        """Append whole lines to a log, with secrets masked."""
         self._take(path, len(lines))
         self.bundle.put(self.source, path, self.bundle.mask(lines), more=True)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a part that is no log. Masking keeps lengths, so what is no text stays what it is."""
+        """Write a part that is not a log. Masking keeps lengths, so binary data stays valid."""
         self._take(path, len(data))
         self.bundle.put(self.source, path, self.bundle.mask(data), more=False)
 
@@ -142,21 +144,23 @@ class SourceSpool:
         unit: str = "",
         written: float | None = None,
     ) -> None:
-        """Say of a file who spoke, what was asked, and when it was last written to."""
+        """Record the origin of a file, its query, and when it was last written."""
         who = {key: value for key, value in asdict(resource).items() if value is not None} if resource else {}
         told = {**who, "query": query[:4000], "unit": unit, "written": iso(written)}
         self.bundle.tell(path, {key: value for key, value in told.items() if value not in (None, "")})
 
     def _take(self, path: str, size: int) -> None:
         if self.shut:
-            raise SourceFailed("timeout", "another source gave the same in the meantime", asked=path)
+            raise SourceFailed("timeout", "another source returned the same in the meantime", asked=path)
         if self.taken + size > self.most:
-            raise SourceFailed("too_large", f"it gave more than {self.most:,} bytes; the rest is not here", asked=path)
+            raise SourceFailed(
+                "too_large", f"it returned more than {self.most:,} bytes; the rest is missing", asked=path
+            )
         self.taken += size
 
 
 def job_document(record: JobRecord, now: float) -> dict[str, Any]:
-    """job.yaml of a job as its scheduler knows it. `now`: when the evidence was taken, where the job itself does not tell."""
+    """Return job.yaml for a job as its scheduler describes it. `now`: when the evidence was collected, unless the job itself says so."""
     job = record.job
     told: dict[str, Any] = {
         "id": job.id,
@@ -200,12 +204,12 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 def _checked(path: str) -> str:
     parts = path.split("/")
     if len(parts) > _DEEPEST or not all(_PART.match(part) and not part.startswith(".") for part in parts):
-        raise SourceFailed("bad_answer", f"{path[:100]!r} is no name for a part of a bundle")
+        raise SourceFailed("bad_answer", f"{path[:100]!r} is not a valid name for a part of a bundle")
     return path
 
 
 def folder_name(record: JobRecord, now: float) -> str:
-    """The name of a collection's folder: the job, and when."""
+    """Return the folder name of a collection: job and time."""
     when = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     return f"{safe_name(record.job.id or record.job.name or 'job')}-{when}"
 

@@ -1,7 +1,7 @@
-"""Gathers what all sources know of a job into one bundle, under one deadline: what came, what did not, what was cut.
+"""Collects the evidence of a job from all sources into one bundle, under one deadline, and records what is missing or cut.
 
-All sources run side by side. Logs are the same wherever they lie, so they come from the first source that has any: the
-next one is asked when one fails, has none, or has given nothing by `HEDGE` of the deadline. A source that hangs is left.
+All sources run in parallel. Logs are the same wherever they are stored, so they come from the first source that has any: the next
+one is asked if it fails, has none, or has returned nothing by `HEDGE` of the deadline. A source that hangs is abandoned.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from kb.errors import SignalboxError
 from kb.model import Gap, JobRecord, Prefilter, Window
 
 HEDGE = 0.4
-ALL_SHARES = 4  # all sources together may give so many times what one may
-EVICTED = "evicted.json"  # stands where a bundle was that had to make room
-MARK = "collected.json"  # stands in a finished folder of the spool, outside of the bundle's own parts
+ALL_SHARES = 4  # the limit of all sources together, as a multiple of the limit of one
+EVICTED = "evicted.json"  # marks the place of an evicted bundle
+MARK = "collected.json"  # marks a finished folder of the spool; not a part of the bundle
 _TELLS: Mapping[EvidenceKind, str] = {
-    "logs": "what the logs there say",
-    "metrics": "what its GPUs, links and nodes did",
-    "events": "what the platform did to it",
-    "stacks": "where its ranks stood",
-    "collectives": "which collectives were pending",
-    "hardware": "what health checks found",
+    "logs": "the logs stored there",
+    "metrics": "the metrics of its GPUs, links and nodes",
+    "events": "actions of the platform",
+    "stacks": "the stacks of its ranks",
+    "collectives": "pending collectives",
+    "hardware": "results of health checks",
 }
 _OTHERS: frozenset[EvidenceKind] = frozenset({"metrics", "events", "stacks", "collectives", "hardware"})
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedBundle:
-    """A finished bundle. `sources`: what each said, in words; `again`: somebody else had just collected it."""
+    """A finished bundle. `sources`: the outcome of each one, in words; `again`: it had just been collected for another request."""
 
     folder: Path
     sources: dict[str, str]
@@ -54,7 +54,7 @@ class CollectedBundle:
 
 
 class CollectionMark(msgspec.Struct):
-    """What the spool remembers of a finished collection."""
+    """The record of a finished collection in the spool."""
 
     finished: float
     window: tuple[float, float]
@@ -64,7 +64,7 @@ class CollectionMark(msgspec.Struct):
 
 
 def window_of(record: JobRecord, limits: Collect, now: float, last: float | None = None) -> Window:
-    """The span that is looked at: around the job's end, or up to now while it runs; with `last`, so many seconds of it."""
+    """Return the window to collect: up to the end of the job, or up to now while it runs; with `last`, only its last seconds."""
     end = min(record.job.end or now, now)
     start = end - last if last is not None else min(record.job.start or end, end - limits.before)
     until = min(end + limits.after, max(now, end))
@@ -85,10 +85,10 @@ def collect(
     hide_emails: bool = False,
     tell: Callable[[str, str], None] | None = None,
 ) -> CollectedBundle:
-    """Collect into `folder`, which is new.
+    """Collect into `folder`, which must not exist.
 
     Raises:
-        NothingCollected: no source gave anything.
+        NothingCollected: no source returned anything.
     """
     try:
         folder.mkdir(parents=True)
@@ -116,13 +116,13 @@ def collect(
         told = "; ".join(f"{name}: {words}" for name, words in run.words.items()) or "no connector holds evidence"
         shutil.rmtree(folder, ignore_errors=True)
         raise NothingCollected(
-            f"nothing could be collected of {located.record.job.id or located.record.job.name}: {told}"
+            f"nothing could be collected for {located.record.job.id or located.record.job.name}: {told}"
         )
     return CollectedBundle(folder, dict(run.words))
 
 
 class _Collection:
-    """One collection under way."""
+    """A collection in progress."""
 
     def __init__(
         self, bundle: BundleWriter, request: CollectionRequest, limits: Collect, tell: Callable[[str, str], None]
@@ -134,12 +134,12 @@ class _Collection:
         self.words: dict[str, str] = {}
 
     def task(self, name: str, source: Source, kinds: frozenset[EvidenceKind]) -> Callable[[], list[Gap]]:
-        """What one source is to do: its gaps."""
+        """Run one source and return its gaps."""
         share = self.bundle.share(name, self.limits.bytes)
         return lambda: self._collect(name, source, share, kinds & source.provides)
 
     def first_with_logs(self, sources: Sequence[tuple[str, Source]]) -> list[Gap]:
-        """Ask one source of logs after the other until one has given some; the gaps of those that were asked."""
+        """Query log sources in order until one returns logs; return the gaps of those that were queried."""
         gaps: list[Gap] = []
         shares: list[SourceSpool] = []
         for index, (name, source) in enumerate(sources):
@@ -178,17 +178,17 @@ class _Collection:
         more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
         words = f"{share.taken:,} bytes" if share.taken else "nothing"
         key = name if name not in self.words else f"{name} ({', '.join(sorted(kinds))})"
-        self.words[key] = f"{words}{f'; not there: {said}{more}' if said else ''}"
+        self.words[key] = f"{words}{f'; missing: {said}{more}' if said else ''}"
         self.tell(name, self.words[key])
         return gaps
 
 
-# -- the spool: where bundles lie, and who shares them -------------------------------------------------------------------
+# -- the spool: where bundles are, and how they are shared -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ProtectedBundles:
-    """Folders of bundles that eviction leaves alone (`pinned`), or takes only when all others are gone (`open`)."""
+    """Bundle folders that eviction never removes (`pinned`), or removes only after all others (`open`)."""
 
     pinned: frozenset[str] = frozenset()
     open: frozenset[str] = frozenset()
@@ -199,9 +199,9 @@ Spare = Callable[[], ProtectedBundles]
 
 @dataclass(frozen=True, slots=True)
 class SharedSpool:
-    """How collections of one tenant are shared: where they lie, for how long one is used again, how many bytes are kept.
+    """How collections of one tenant are shared: their folder, how long one is reused, how many bytes are kept.
 
-    `spare`: asked only where something must go.
+    `spare`: called only if something must be removed.
     """
 
     root: Path
@@ -211,14 +211,14 @@ class SharedSpool:
 
     @classmethod
     def of(cls, tenant: str, limits: Collect, spare: Spare = ProtectedBundles) -> SharedSpool:
-        """The spool of a tenant."""
+        """Return the spool of a tenant."""
         return cls(spool_of(limits)[0] / safe_name(tenant), limits.share, limits.keep, spare)
 
 
 def spool_of(limits: Collect) -> tuple[Path, tuple[Gap, ...]]:
-    """The folder of all bundles; where the configured one is not there, this host's own, and a gap that says so.
+    """Return the folder of all bundles; if the configured one is missing, that of this host, and a gap that says so.
 
-    A missing one is never made: it is a mount that failed, and bundles would land below its mount point.
+    A missing one is never created: its mount failed, and bundles would end up below the mount point.
     """
     own = state_dir() / "spool"
     if limits.spool is None:
@@ -227,13 +227,13 @@ def spool_of(limits: Collect) -> tuple[Path, tuple[Gap, ...]]:
     if shared_one.is_dir():
         return shared_one, ()
     reason = (
-        f"{shared_one} (collect: spool) is not there: the bundle lies in {own} on this host, where others cannot see it"
+        f"{shared_one} (collect: spool) does not exist: the bundle is in {own} on this host, where others cannot see it"
     )
     return own, (Gap("spool_missing", "spool", reason),)
 
 
 def finished(folder: Path) -> CollectedBundle | None:
-    """The bundle in a folder of the spool, if its collection ended and it can be reached from here."""
+    """Return the bundle in a folder of the spool, if its collection finished and it can be reached from here."""
     try:
         mark = msgspec.json.decode(mark_of(folder).read_bytes(), type=CollectionMark)
     except (OSError, msgspec.DecodeError):
@@ -242,12 +242,12 @@ def finished(folder: Path) -> CollectedBundle | None:
 
 
 def collected_anew(folder: Path) -> Gap:
-    """What to say where a worker died after collecting, and its bundle cannot be reached."""
+    """Return the gap for a worker that died after collecting, and whose bundle cannot be reached."""
     return Gap(
         "collected_again",
         "spool",
-        f"a worker that died had collected the evidence into {folder}, which cannot be reached from here: collected anew",
-        rules_out="what was there the first time and has gone since",
+        f"a worker that died had collected the evidence into {folder}, which cannot be reached from here: collected again",
+        rules_out="evidence that has disappeared since the first collection",
     )
 
 
@@ -261,10 +261,10 @@ def shared(
     deep: bool = False,
     now: Callable[[], float] = time.time,
 ) -> CollectedBundle:
-    """The bundle of a job: one that was collected for somebody else a moment ago, or a new one. One collection at a time.
+    """Return the bundle of a job: one collected for another request a moment ago, or a new one. One collection at a time.
 
     Raises:
-        SignalboxError: another collection of the same job did not end before the deadline.
+        SignalboxError: another collection of the same job did not finish before the deadline.
     """
     job = located.record.job
     key = sha256(repr((located.cluster, located.record.system, job.id, job.name, job.attempt)).encode()).hexdigest()[
@@ -284,9 +284,9 @@ def shared(
 
 
 def prune(root: Path, keep: int, *spared: Path, spare: Spare = ProtectedBundles) -> None:
-    """Remove the oldest bundles of a spool until at most `keep` bytes are left. Unfinished ones of others stay.
+    """Remove the oldest bundles of a spool until at most `keep` bytes are left. Unfinished bundles stay.
 
-    What is pinned stays too, and where nobody can say what that is, everything stays.
+    Pinned bundles stay too. If it is unknown which ones are pinned, everything stays.
     """
     found = sorted(((mark.finished, mark.bytes, folder) for folder, mark in marks(root, 1)), key=lambda item: item[:2])
     total = sum(size for _, size, _ in found)
@@ -298,7 +298,7 @@ def prune(root: Path, keep: int, *spared: Path, spare: Spare = ProtectedBundles)
         return
     for _, size, folder in sorted(
         found, key=lambda item: str(item[2]) in kept.open
-    ):  # stable: the oldest first of each
+    ):  # stable: oldest first within each
         if total <= keep:
             return
         if folder not in spared and str(folder) not in kept.pinned:
@@ -309,7 +309,7 @@ def prune(root: Path, keep: int, *spared: Path, spare: Spare = ProtectedBundles)
 
 
 def _recent(place: Path, window: Window, share: float, now: float, *, deep: bool) -> CollectedBundle | None:
-    """A finished collection that covers the window but for the last moments, and is young enough."""
+    """Return a finished collection that covers all but the last moments of the window and is recent enough."""
     for folder, mark in sorted(marks(place, 0), key=lambda pair: -pair[1].finished):
         start, end = mark.window
         covers = start <= (window.start or 0.0) + share and (window.end or 0.0) <= end + share
@@ -319,7 +319,7 @@ def _recent(place: Path, window: Window, share: float, now: float, *, deep: bool
 
 
 def _fresh(folder: Path) -> Path:
-    """The folder, or one with a number where a collection of the same second lies there."""
+    """Return the folder, or one with a number if a collection of the same second exists."""
     for number in range(2, 1000):
         if not folder.exists():
             break
@@ -328,7 +328,7 @@ def _fresh(folder: Path) -> Path:
 
 
 def marks(root: Path, floors: int) -> Iterator[tuple[Path, CollectionMark]]:
-    """The finished bundles so many floors below a folder: 0 for the place of a job, 1 for a tenant, 2 for the whole spool."""
+    """Return the finished bundles this many levels below a folder: 0 for a job, 1 for a tenant, 2 for the whole spool."""
     for path in root.glob("*/" * floors + f"*.{MARK}"):
         folder = path.with_name(path.name.removesuffix(f".{MARK}"))
         try:
@@ -338,17 +338,17 @@ def marks(root: Path, floors: int) -> Iterator[tuple[Path, CollectionMark]]:
 
 
 def mark_of(folder: Path) -> Path:
-    """Where it is noted that a bundle is finished. Who removes a bundle removes this first."""
+    """Return the path of the marker of a finished bundle. Remove the marker before the bundle."""
     return folder.with_name(f"{folder.name}.{MARK}")
 
 
 def evicted_of(folder: Path) -> Path:
-    """Where it is noted that a bundle had to make room, until its incidents know."""
+    """Return the path of the marker of an evicted bundle, which stays until its incidents are updated."""
     return folder.with_name(f"{folder.name}.{EVICTED}")
 
 
 def _written(path: Path, data: bytes) -> None:
-    """A file that is there whole or not at all."""
+    """Write a file atomically."""
     part = path.with_name(f"{path.name}.part")
     part.write_bytes(data)
     part.replace(path)
@@ -356,13 +356,13 @@ def _written(path: Path, data: bytes) -> None:
 
 @contextmanager
 def _locked(place: Path, deadline: Deadline) -> Iterator[None]:
-    """Hold the place alone; a lock of a process that died is free."""
+    """Hold an exclusive lock on the place; the lock of a dead process is free."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # lines of logs: for this user alone
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # log lines: for this user only
         place.mkdir(exist_ok=True, mode=0o700)
         handle = (place / "lock").open("ab")
     except OSError as error:
-        raise SignalboxError(f"{place}: bundles cannot be kept there: {error.strerror}") from error
+        raise SignalboxError(f"{place}: cannot store bundles: {error.strerror}") from error
     with handle:
         while True:
             try:
@@ -370,11 +370,11 @@ def _locked(place: Path, deadline: Deadline) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if deadline.left() <= 0:
-                    raise SignalboxError("another collection of the same job has not ended yet; ask again") from None
+                    raise SignalboxError("another collection of the same job is still running; try again") from None
                 time.sleep(0.05)
             except OSError as error:
                 raise SignalboxError(
-                    f"{place}: files cannot be locked there ({error.strerror}); mount it with locks (Lustre: -o flock),"
-                    " or name another folder in `collect: spool`"
+                    f"{place}: cannot lock files ({error.strerror}); mount it with locks (Lustre: -o flock),"
+                    " or set another folder in `collect: spool`"
                 ) from error
         yield

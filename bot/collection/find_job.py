@@ -1,4 +1,4 @@
-"""From what a person typed to the job that was meant: all schedulers and stores that know jobs, asked side by side."""
+"""Finds the job that a person typed: asks all schedulers and stores that know jobs, in parallel."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from kb.errors import SignalboxError
 from kb.model import Gap, JobRecord
 
 FEW = 5  # candidates shown
-NEAR = 60.0  # of 100: less alike is no candidate
+NEAR = 60.0  # of 100: less similar names are not candidates
 LONGEST = 256  # characters of a job's name
 _T = TypeVar("_T")
 
 
 class JobNotFound(SignalboxError):  # noqa: N818 - an outcome
-    """No system knows this job. `candidates`: what may have been meant, best first; `gaps`: who could not be asked."""
+    """No system knows this job. `candidates`: the closest names, best first; `gaps`: systems that could not be asked."""
 
     def __init__(self, text: str, candidates: Sequence[tuple[str, JobSummary]], gaps: Sequence[Gap]) -> None:
         self.candidates = tuple(candidates)
         self.gaps = tuple(gaps)
-        words = [f"no job {text[:80]!r} is known"]
+        words = [f"no job {text[:80]!r} found"]
         if candidates:
             words.append("did you mean " + ", ".join(_shown(pair) for _, pair in candidates) + "?")
         words += [f"{gap.source} could not be asked: {gap.reason}" for gap in gaps]
@@ -51,17 +51,17 @@ class ConnectedCluster:
     connectors: tuple[tuple[str, Any], ...]
 
     def finders(self) -> tuple[tuple[str, Finder], ...]:
-        """Those that know jobs."""
+        """Return the connectors that know jobs."""
         return tuple((name, item) for name, item in self.connectors if "jobs" in item.provides)
 
 
 def find(clusters: Sequence[ConnectedCluster], query: JobQuery, deadline: Deadline) -> LocatedJob:
-    """The job that was meant; the newest of those with this name.
+    """Return the job with this id or name; the newest of those with this name.
 
-    Of several systems of a cluster that know the job the first one's word counts; the others fill what it leaves open.
+    If several systems of a cluster know the job, the first one takes precedence; the others fill in what it leaves open.
 
     Raises:
-        JobNotFound: none knows it.
+        JobNotFound: no system knows it.
     """
     if not query.text.strip() or len(query.text) > LONGEST or not query.text.isprintable():
         raise JobNotFound(query.text, (), ())
@@ -86,7 +86,7 @@ def find(clusters: Sequence[ConnectedCluster], query: JobQuery, deadline: Deadli
 
 
 def nearest(text: str, known: Iterable[tuple[str, JobSummary]]) -> list[tuple[str, JobSummary]]:
-    """The jobs that a mistyped id or name may have meant, the most alike first."""
+    """Return the jobs closest to a mistyped id or name, closest first."""
     jobs = list(known)
     names = [f"{pair.name} {pair.id}"[:LONGEST] for _, pair in jobs]
     hits = process.extract(text, names, scorer=fuzz.WRatio, limit=FEW * 3, score_cutoff=NEAR)
@@ -97,11 +97,11 @@ def nearest(text: str, known: Iterable[tuple[str, JobSummary]]) -> list[tuple[st
 
 
 def merged(first: JobRecord, other: JobRecord) -> JobRecord:
-    """What one system says of a job, with what only another one knows."""
+    """Merge two records of a job: the first one takes precedence."""
     job = first.job
     known = {name: getattr(other.job, name) for name in job.__slots__ if getattr(job, name) in (None, {})}
-    known.pop("collected_at", None)  # of the other's evidence, not of this one's
-    if job.state is not None:  # who knows the state knows whether there was an end
+    known.pop("collected_at", None)  # belongs to the other system's evidence
+    if job.state is not None:  # the system that knows the state also knows the end
         known.pop("end", None)
     return replace(
         first,
@@ -118,9 +118,9 @@ def merged(first: JobRecord, other: JobRecord) -> JobRecord:
 
 
 def side_by_side(tasks: Sequence[Callable[[], _T]], deadline: Deadline) -> list[_T | SourceFailed]:
-    """What each task gives; one that is not done by the deadline is left behind, and gives a SourceFailed("timeout").
+    """Return the result of each task; one that misses the deadline is abandoned and returns SourceFailed("timeout").
 
-    Threads that hang cannot be ended; they are daemons, hold nothing, and their answers are thrown away.
+    Threads that hang cannot be stopped; they are daemons, hold no resources, and their results are discarded.
     """
     done: queue.SimpleQueue[tuple[int, _T | SourceFailed]] = queue.SimpleQueue()
 
@@ -130,7 +130,7 @@ def side_by_side(tasks: Sequence[Callable[[], _T]], deadline: Deadline) -> list[
         except SourceFailed as failed:
             result = failed
         except Exception as error:  # noqa: BLE001 - a connector's mistake must not take the others down; it is told
-            result = SourceFailed("bad_answer", f"an error of Signalbox itself: {type(error).__name__}: {error}"[:500])
+            result = SourceFailed("bad_answer", f"internal error in Signalbox: {type(error).__name__}: {error}"[:500])
         done.put((index, result))
 
     for index, task in enumerate(tasks):
@@ -142,7 +142,7 @@ def side_by_side(tasks: Sequence[Callable[[], _T]], deadline: Deadline) -> list[
         except queue.Empty:
             break
         found[index] = result
-    late = SourceFailed("timeout", "it had not answered when the time for collecting was over")
+    late = SourceFailed("timeout", "it had not responded before the deadline for collecting")
     return [found.get(index, late) for index in range(len(tasks))]
 
 

@@ -1,4 +1,4 @@
-"""Many bundles at once: one process a bundle, the reports in the order of their names."""
+"""Diagnoses many bundles: one process per bundle, reports sorted by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _knowledge: Knowledge | None = None
 
 
 def bundles(folder: Path) -> list[Path]:
-    """The subfolders, by name.
+    """Return the subfolders, sorted by name.
 
     Raises:
         UnreadableInput: the folder cannot be listed.
@@ -33,7 +33,7 @@ def bundles(folder: Path) -> list[Path]:
 
 
 def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None = None) -> Generator[Timed, None, None]:
-    """The reports of many bundles and what time they took, in order; one that cannot be read has a report that says so."""
+    """Yield the reports of many bundles and their durations, in order; an unreadable bundle has a report that says so."""
     with _pool(knowledge, min(workers or len(os.sched_getaffinity(0)), max(1, len(folders)))) as pool:
         futures = [_submitted(pool, folder) for folder in folders]
         try:
@@ -55,7 +55,7 @@ def _submitted(pool: ProcessPoolExecutor, folder: Path) -> Future[Timed] | None:
 
 
 def _result(knowledge: Knowledge, folder: Path, future: Future[Timed] | None) -> Timed:
-    """A worker that dies takes with it all that the pool had still to do: each of those gets a process of its own."""
+    """If a worker dies, its pool is lost: each remaining bundle then gets its own process."""
     try:
         if future is not None:
             return future.result()

@@ -1,6 +1,6 @@
-"""Looks at what no rule knows: mines templates of a job's logs and compares runs, nodes and steps (kb.anomalies).
+"""Analyses failures that no rule knows: mines templates of a job's logs and compares runs, nodes and steps (kb.anomalies).
 
-Slow beside an ordinary diagnosis, for it reads all lines once more; so it is done where the rules have little to say, or on request.
+It is slow because it reads all lines again. It therefore runs only if the rules have little to say, or on request.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
 from kb.report import Report
 
-WORTH: Mapping[str, float] = {"likely": 0.3, "possible": 0.2, "weak": 0.05}  # of a line that a rule calls a root cause
-FEWEST = 20  # lines of a baseline; fewer are no run
+WORTH: Mapping[str, float] = {
+    "likely": 0.3,
+    "possible": 0.2,
+    "weak": 0.05,
+}  # weight of a line that a rule calls a root cause
+FEWEST = 20  # lines of a baseline; fewer do not count as a run
 
 
 Find = Callable[[Job], Baseline | None]
@@ -45,9 +49,9 @@ def compared(
     engine: Engine = "local",
     tell: Tell | None = None,
 ) -> Report:
-    """The report with what stands out among the indicators; with a gap where that cannot be told.
+    """Return the report with the anomalies as indicators, or with a gap if they cannot be computed.
 
-    `baseline`: a good run's logs; `find` asks for one that is kept. `workers`, `engine` and `tell`: see bot.diagnosis.template_pool.
+    `baseline`: the logs of a good run; `find` looks up a stored one. `workers`, `engine` and `tell`: see bot.diagnosis.template_pool.
     """
     mine = partial(tables, workers=workers, engine=engine, tell=tell)
     streams = [stream.ref for stream in evidence.streams if stream.ref.group == "logs"]
@@ -81,7 +85,7 @@ def compared(
 
 
 def _state(state: str | None, report: Report, job: Job) -> str | None:
-    """A run that a scheduler calls well, and in which the rules saw a failure, has failed; so has one with a bad exit code."""
+    """A run counts as failed if the rules found a failure although the scheduler reports success, or if its exit code is not zero."""
     if report.verdict == "no_match" and (state or "").upper() in ("", "RUNNING", "COMPLETED"):
         return "FAILED"
     if not state and has_failed(job):
@@ -92,7 +96,7 @@ def _state(state: str | None, report: Report, job: Job) -> str | None:
 def _good(
     root: Path | None, job: Job, baseline: Path | None, find: Find | None, mine: Callable[..., MinedTables]
 ) -> tuple[Baseline | None, tuple[Gap, ...]]:
-    """The good run to compare with: the one named, the bundle's own, the one that is known already."""
+    """Return the good run to compare with: the given one, the bundle's own, or the stored one."""
     folder = baseline or (root / BASELINE if root and (root / BASELINE).is_dir() else None)
     if folder is None:
         return _kept(job, find)
@@ -110,7 +114,7 @@ def _kept(job: Job, find: Find | None) -> tuple[Baseline | None, tuple[Gap, ...]
 
 
 def read_baseline(paths: Sequence[Path], *, workers: int | None = None) -> tuple[Baseline | None, tuple[Gap, ...]]:
-    """What a comparison needs of a good run's logs, or of a bundle of it.
+    """Read what a comparison needs from the logs, or the bundle, of a good run.
 
     Raises:
         UnreadableInput: a path does not exist.
@@ -126,7 +130,7 @@ def _read(paths: Sequence[Path], mine: Callable[..., MinedTables]) -> tuple[Base
     mined = mine(found.streams)
     good = baseline_of(build_run(mined.tables), str(paths[0]))
     if good.lines < FEWEST:
-        reason = f"the good run has {good.lines} lines only; nothing was compared with it"
+        reason = f"the good run has only {good.lines} lines; nothing was compared with it"
         return None, (*mined.gaps, Gap("no_baseline", str(paths[0]), reason))
     return good, mined.gaps
 

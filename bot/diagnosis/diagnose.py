@@ -1,4 +1,4 @@
-"""The main use case: evidence from a bundle or from paths, a report, its lines resolved. Same for shell and chat."""
+"""The main use case: from a bundle or paths to a report with line numbers. The same for shell and Slack."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 FEW = 5  # reasons in a message
 MOST_ATTEMPTS = 5
-Recall = Callable[[Evidence], "Precedents"]  # asks for what is remembered of other runs
+Recall = Callable[[Evidence], "Precedents"]  # looks up the history of other runs
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
-    """How to look at what no rule knows (bot.diagnosis.comparison). `always`: also where the rules have an answer.
+    """How to analyse failures that no rule knows (bot.diagnosis.comparison). `always`: also if the rules have an answer.
 
-    `baseline`: the logs of a good run; `find`: asks for the good run that is kept of a job's family. `engine`: where all lines are
-    read for it; `tell` is given the bytes that were.
+    `baseline`: the logs of a good run; `find`: looks up the stored good run of the job's family. `engine`: where all lines are read;
+    `tell` receives the number of bytes read.
     """
 
     always: bool = False
@@ -56,7 +56,7 @@ class ComparisonOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisResult:
-    """A report with how long it took, and the text kept for replay. `root`: the folder that sources are relative to."""
+    """A report with its duration, and the text kept for replay. `root`: the folder that sources are relative to."""
 
     report: Report
     timing: dict[str, float]
@@ -65,7 +65,7 @@ class DiagnosisResult:
     root: Path | None = None
 
     def timeline(self) -> bytes:
-        """Ranks over time as JSON (bot.render.timeline), to be drawn with the logs or without; looks into them once more."""
+        """Return ranks over time as JSON (bot.render.timeline), to be drawn with or without the logs; reads the logs again."""
         from bot.render.timeline import dumps, timeline_of  # noqa: PLC0415 - an answer must not wait for it
 
         return dumps(timeline_of(self.evidence, self.report, self.root))
@@ -82,7 +82,7 @@ def diagnose_bundle(
 ) -> DiagnosisResult:
     """Diagnose a bundle, a folder that holds the evidence of one job.
 
-    `compare`: how to look at what no rule knows; `recall`: asks for what is remembered of other runs.
+    `compare`: how to analyse failures that no rule knows; `recall`: looks up the history of other runs.
     """
     begun = time.perf_counter()
     evidence = from_bundle(knowledge, folder, workers=workers, tell=tell)
@@ -91,7 +91,7 @@ def diagnose_bundle(
 
 
 def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History:
-    """What earlier attempts of a bundle's job failed of: its `attempts/<n>/`, each a bundle, the last few."""
+    """Return why earlier attempts of the bundle's job failed: the last few of `attempts/<n>/`, each a bundle."""
     try:
         with os.scandir(folder / ATTEMPTS) as entries:
             names = sorted((entry.name for entry in entries if entry.name.isdigit() and entry.is_dir()), key=int)
@@ -107,7 +107,7 @@ def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History
 
 
 def remember(reports: Sequence[Report]) -> History:
-    """Reports of earlier runs as history: each fault with the places that were suspected of it."""
+    """Return reports of earlier runs as history: each fault with its suspects."""
     past = {
         PastIncident(
             diagnosis.rule,
@@ -128,7 +128,7 @@ def remember(reports: Sequence[Report]) -> History:
 
 
 def _tried(report: Report) -> EarlierAttempt:
-    """An attempt as an earlier try. What would have been advised was told to nobody, so it was not tried."""
+    """Return an attempt as an earlier run. Its advice was never shown, so it counts as not tried."""
     faults = dict.fromkeys(diagnosis.fault for diagnosis in report.diagnoses if diagnosis.band != "weak")
     return EarlierAttempt(tuple(faults), reached=report.progress.last_iteration)
 
@@ -143,17 +143,17 @@ def diagnose_paths(
     compare: ComparisonOptions | None = None,
     recall: Recall | None = None,
 ) -> DiagnosisResult:
-    """Diagnose log files and folders. `root`: a folder of ours that no source is named with; it stays until the answer is kept."""
+    """Diagnose log files and folders. `root`: a folder of ours that is left out of source names; it exists until the answer is stored."""
     begun = time.perf_counter()
     evidence = from_paths(knowledge, paths, root=root, workers=workers, tell=tell)
     return _answer(knowledge, evidence, root, begun, compare=compare, recall=recall)
 
 
 def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compare: ComparisonOptions | None) -> Report:
-    """The report with what stands out by comparison, where the rules leave something to look for."""
+    """Return the report with the result of the comparison, if the rules leave something to explain."""
     weak = bool(report.diagnoses) and all(diagnosis.band == "weak" for diagnosis in report.diagnoses)
     asked = compare is not None and (compare.always or compare.baseline is not None)
-    unsaid = report.verdict == "no_fault" and has_failed(evidence.job)  # no rule saw why
+    unsaid = report.verdict == "no_fault" and has_failed(evidence.job)  # no rule explains it
     if report.verdict != "no_match" and not weak and not asked and not unsaid:
         return report
     from bot.diagnosis.comparison import compared  # noqa: PLC0415 - an ordinary diagnosis must not wait for it
@@ -172,27 +172,29 @@ def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compar
         )
     except SignalboxError:
         raise
-    except Exception as error:  # what the rules found must not be lost to it
+    except Exception as error:  # its failure must not lose what the rules found
         if asked:
             raise
-        _log.exception("the comparison of runs, nodes and steps ended in an error of Signalbox itself")
-        reason = f"an error of Signalbox itself ({type(error).__name__}); with --deep it shows itself"
-        return replace(report, gaps=(*report.gaps, Gap("not_compared", "logs", reason, rules_out="what stands out")))
+        _log.exception("internal error in the comparison of runs, nodes and steps")
+        reason = f"internal error in Signalbox ({type(error).__name__}); --deep shows it"
+        return replace(
+            report, gaps=(*report.gaps, Gap("not_compared", "logs", reason, rules_out="what differs from other runs"))
+        )
 
 
 def _recalled(evidence: Evidence, recall: Recall | None) -> tuple[Precedents | None, Evidence]:
-    """What is remembered; a gap more where that cannot be told, for the answer does not need it."""
+    """Return the history; an additional gap if it cannot be read, because the answer does not depend on it."""
     if recall is None:
         return None, evidence
     try:
         return recall(evidence), evidence
     except SignalboxError as error:
-        gap = Gap("not_recalled", "store", str(error), rules_out="what earlier incidents teach of this one")
+        gap = Gap("not_recalled", "store", str(error), rules_out="precedents among earlier incidents")
         return None, replace(evidence, gaps=(*evidence.gaps, gap))
 
 
 def _joined(attempts: History | None, past: Precedents | None) -> History:
-    """The history of both: of the bundle's attempts and of what is remembered."""
+    """Merge the history of the bundle's attempts with that of the store."""
     if past is None:
         return attempts or History()
     from kb.precedents.history import with_attempts  # noqa: PLC0415 - only where there is a store
@@ -201,7 +203,7 @@ def _joined(attempts: History | None, past: Precedents | None) -> History:
 
 
 def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> DiagnosisResult:
-    """The report on a bundle of which nothing could be read, as one among many."""
+    """Return the report on an unreadable bundle, as one among many."""
     evidence = Evidence(gaps=(Gap("unreadable", str(folder), reason),), bundle=folder.name)
     return DiagnosisResult(diagnose(evidence, knowledge.rulebook), {}, b"")
 
@@ -219,7 +221,7 @@ def _answer(
     if not evidence.streams and evidence.bundle is None:
         told = [f"{gap.source}: {gap.reason}" for gap in evidence.gaps[:FEW]]
         more = [f"{len(evidence.gaps) - FEW} more"] if len(evidence.gaps) > FEW else []
-        raise NothingCollected("; ".join((*told, *more)) or "there is no file in what was named")
+        raise NothingCollected("; ".join((*told, *more)) or "no file in the given paths")
     if wanted(knowledge.rulebook.rules):
         from bot.diagnosis.plugins import with_plugins  # noqa: PLC0415 - few sites have any; a start must not wait for it
 

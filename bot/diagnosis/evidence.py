@@ -1,4 +1,4 @@
-"""From paths to evidence: discover the streams, scan them, read what the bundle says of the job."""
+"""From paths to evidence: discover the streams, scan them, read the bundle's description of the job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def from_bundle(
     knowledge: Knowledge, folder: Path, *, workers: int | None = None, tell: Tell | None = None
 ) -> Evidence:
-    """The evidence of a bundle."""
+    """Return the evidence of a bundle."""
     job, gaps = read_job(folder)
     told, odd = read_description(folder)
     found = discover([folder], bundle=True)
@@ -48,7 +48,7 @@ def from_bundle(
 
 
 def _spoken(ref: StreamRef, speakers: Mapping[str, Resource], folder: Path) -> StreamRef:
-    """A stream with who spoke as bundle.yaml says; what it leaves open stays as the name tells it."""
+    """Return a stream with its origin from bundle.yaml; what that leaves open comes from the file name."""
     who = speakers.get(_inside(ref.uri, folder))
     if who is None:
         return ref
@@ -57,7 +57,7 @@ def _spoken(ref: StreamRef, speakers: Mapping[str, Resource], folder: Path) -> S
 
 
 def _heard(summary: StreamSummary, written: Mapping[str, float]) -> StreamSummary:
-    """A log whose last lines have no times was last heard when its file was written."""
+    """For a log whose last lines have no times, use the modification time of its file as the last activity."""
     when = written.get(summary.ref.uri)
     if when is None or (summary.last_time is not None and summary.last_time >= when):
         return summary
@@ -65,7 +65,7 @@ def _heard(summary: StreamSummary, written: Mapping[str, float]) -> StreamSummar
 
 
 def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written: Mapping[str, float]) -> Evidence:
-    """The evidence with what stacks, recorders, metrics and events show, where the bundle has any."""
+    """Return the evidence extended by stacks, recorders, metrics and events, if the bundle has any."""
     if not any(os.path.lexists(folder / name) for name in PARTS) and evidence.job.collected_at is None:
         return evidence
     from bot.diagnosis.flight_recorder_pool import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
@@ -99,7 +99,7 @@ def from_paths(
     workers: int | None = None,
     tell: Tell | None = None,
 ) -> Evidence:
-    """The evidence of log files and folders. `root`: a folder of ours that no source is named with."""
+    """Return the evidence of log files and folders. `root`: a folder of ours that is left out of source names."""
     found = discover(paths)
     streams = scan_all(knowledge, found.streams, workers=workers, tell=tell)
     if root is None:

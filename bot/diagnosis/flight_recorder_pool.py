@@ -1,8 +1,8 @@
-"""Reads many Flight Recorder dumps in two long-lived child processes, and gives one digest a rank.
+"""Reads many Flight Recorder dumps in two long-lived child processes, and returns one digest per rank.
 
-A dump is a stranger's file. The child that reads it has a limit on its memory, the parent one on its time: a dump that kills
-or stalls its child becomes a gap, the child is replaced, and the others are read on. What comes back is decoded by type, so
-nothing that a dump says is ever run, on either side. As a program (`python -m bot.diagnosis.flight_recorder_pool FD`) this module is that child.
+A dump is an untrusted file. The child that reads it has a memory limit, and the parent a time limit: a dump that kills or stalls
+its child becomes a gap, the child is replaced, and reading continues. The result is decoded by type, so nothing in a dump is ever
+executed, on either side. As a program (`python -m bot.diagnosis.flight_recorder_pool FD`) this module is the child.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from kb.parsers.artefacts.flight.dump import DumpLimits
 from kb.parsers.artefacts.flight.read import read_dump
 
 CHILDREN = 2
-AHEAD = 4  # dumps that a child is told of before it has answered
+AHEAD = 4  # dumps sent to a child before it has answered
 MEMORY = 2 << 30  # bytes of a child's address space
 SECONDS = 30.0  # for one dump
 BUDGET = 600.0  # seconds for all of them
-DEATHS = 32  # children that may be lost before the rest is left unread
+DEATHS = 32  # lost children after which the rest is not read
 ANSWER = 64 << 20  # bytes of one digest
-ALIKE = 8  # gaps of one kind that are told one by one; the rest is counted
+ALIKE = 8  # gaps of one kind listed individually; the rest is counted
 
-_LIMITS = DumpLimits(finished_frames=False)  # a digest has the stack of the first unfinished operation alone
+_LIMITS = DumpLimits(finished_frames=False)  # a digest only has the stack of the first unfinished operation
 
 
 class DumpResult(msgspec.Struct, array_like=True, frozen=True):
-    """What a child says of one dump."""
+    """The answer of a child about one dump."""
 
     ring: Ring | None
     gaps: tuple[Gap, ...]
@@ -68,7 +68,7 @@ _DECODER = msgspec.msgpack.Decoder(DumpResult, dec_hook=_from_wire)
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """How much reading may cost: seconds for one dump and for all, a child's memory in bytes, and how much of a dump is read."""
+    """Limits of reading: seconds for one dump and for all, memory of a child in bytes, and bytes read of a dump."""
 
     seconds: float = SECONDS
     budget: float = BUDGET
@@ -85,7 +85,7 @@ class _DumpReader:
 
 
 def read_dumps(paths: Iterable[Path], bounds: PoolLimits = PoolLimits()) -> tuple[tuple[Ring, ...], tuple[Gap, ...]]:
-    """The digest of every dump that can be read, in the order of their paths, and what could not; never raises for a dump."""
+    """Return the digest of every readable dump, sorted by path, and gaps for the others; never raises for a dump."""
     wanted = deque(sorted(str(path) for path in paths))
     rings: list[Ring] = []
     gaps: list[Gap] = []
@@ -98,7 +98,7 @@ def read_dumps(paths: Iterable[Path], bounds: PoolLimits = PoolLimits()) -> tupl
 
 
 def _answers(wanted: deque[str], bounds: PoolLimits) -> Iterator[DumpResult]:
-    """The answers as they come; dumps are taken off `wanted`."""
+    """Yield the answers as they arrive; dumps are removed from `wanted`."""
     end = time.monotonic() + bounds.budget
     lost = 0
     children: list[_DumpReader] = []
@@ -131,23 +131,23 @@ def _feed(child: _DumpReader, wanted: deque[str]) -> None:
     while wanted and len(child.asked) < AHEAD:
         if not child.asked:
             child.since = time.monotonic()
-        with suppress(OSError):  # a dead child is seen when it is listened to
+        with suppress(OSError):  # a dead child is noticed on reading from it
             child.link.send_bytes(os.fsencode(wanted[0]))
         child.asked.append(wanted.popleft())
 
 
 def _heard(child: _DumpReader, ready: bool, bounds: PoolLimits) -> tuple[DumpResult | None, bool]:
-    """What a child has to say, and whether it was lost over the dump that it had in hand."""
+    """Return the answers of a child, and whether it was lost while reading its current dump."""
     if ready:
         try:
             answer = _DECODER.decode(child.link.recv_bytes(ANSWER))
         except (EOFError, OSError, msgspec.MsgspecError):
-            return _lost(child, "dump_killed_reader", "the process that read it died of it (memory)"), True
+            return _lost(child, "dump_killed_reader", "the process that read it died (memory)"), True
         child.asked.popleft()
         child.since = time.monotonic()
         return answer, False
     if child.asked and time.monotonic() - child.since > bounds.seconds:
-        return _lost(child, "dump_stalled_reader", f"reading it took longer than {bounds.seconds:g} s"), True
+        return _lost(child, "dump_stalled_reader", f"reading it took more than {bounds.seconds:g} s"), True
     return None, False
 
 
@@ -159,18 +159,22 @@ def _lost(child: _DumpReader, code: str, reason: str) -> DumpResult | None:
 
 
 def _unread(names: Sequence[str], *, late: bool) -> DumpResult:
-    reason = "the time for reading dumps was up" if late else "too many dumps killed or stalled their reader"
+    reason = (
+        "the time limit for reading dumps was reached"
+        if late
+        else "too many dumps killed or stalled the process that read them"
+    )
     gap = Gap(
         "dumps_not_read", names[0], f"{len(names)} dumps: {reason}", scope="flight_recorder", rules_out=_RULES_OUT
     )
     return DumpResult(None, (gap,))
 
 
-_RULES_OUT = "what this rank recorded"
+_RULES_OUT = "the record of this rank"
 
 
 def _counted(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
-    """Gaps in the order of their sources; of one kind the first few, the last of which says how many more there are."""
+    """Return gaps sorted by source; only the first few of a kind, the last of which says how many more there are."""
     total = Counter(gap.code for gap in gaps)
     kept: list[Gap] = []
     met: Counter[str] = Counter()
@@ -219,10 +223,10 @@ def _stopped(child: _DumpReader) -> None:
 
 
 def main() -> None:
-    """Answer paths with digests until the parent hangs up."""
+    """Answer paths with digests until the parent closes the connection."""
     _limit(int(sys.argv[2]))
     limits = msgspec.json.decode(sys.argv[3], type=DumpLimits)
-    gc.disable()  # a dump is many small values without circles; only a hostile one has any
+    gc.disable()  # a dump has many small values and no cycles; only a hostile one has any
     with Connection(int(sys.argv[1])) as link, suppress(EOFError, BrokenPipeError, ConnectionResetError):
         for count in itertools.count(1):
             if not count % 64:
@@ -234,7 +238,7 @@ def _answered(path: str, limits: DumpLimits) -> bytes:
     try:
         return _ENCODER.encode(_read(path, limits))
     except (MemoryError, RecursionError):
-        gap = Gap("dump_too_large", path, "it takes more memory than its reader may have", scope="flight_recorder")
+        gap = Gap("dump_too_large", path, "it needs more memory than the limit", scope="flight_recorder")
     except (OverflowError, ValueError) as error:
         gap = Gap("dump_unreadable", path, f"a number in it is out of range: {error}"[:200], scope="flight_recorder")
     return _ENCODER.encode(DumpResult(None, (replace(gap, rules_out=_RULES_OUT),)))
@@ -244,16 +248,16 @@ def _read(path: str, limits: DumpLimits) -> DumpResult:
     try:
         data = _bytes(path, limits.size + 1)
     except OSError as error:
-        reason = f"it cannot be opened: {error.strerror or error}"
+        reason = f"cannot be opened: {error.strerror or error}"
         return DumpResult(None, (Gap("dump_unreadable", path, reason, scope="flight_recorder", rules_out=_RULES_OUT),))
     trace, gaps = read_dump(data, path, limits)
     return DumpResult(None if trace is None else digest(trace), gaps)
 
 
 def _bytes(path: str, most: int) -> bytes:
-    """The first bytes of a regular file; anything else (a named pipe would hold us for ever) is refused."""
+    """Return the first bytes of a regular file; anything else is rejected (a named pipe would block forever)."""
     if not stat.S_ISREG(Path(path).stat().st_mode):
-        raise IsADirectoryError(0, "no regular file")
+        raise IsADirectoryError(0, "not a regular file")
     with Path(path).open("rb") as file:
         return file.read(most)
 

@@ -1,4 +1,4 @@
-"""The use case behind `diagnose JOB`: find the job, collect its evidence, diagnose the bundle. Same for shell and chat."""
+"""The use case of `diagnose JOB`: find the job, collect its evidence, diagnose the bundle. The same for shell and Slack."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from kb.errors import SignalboxError
 from kb.model import Prefilter, Window
 
 DAY = 86400.0
-LOOK_BACK = 30 * DAY  # jobs that ended longer ago are not looked for
+LOOK_BACK = 30 * DAY  # jobs that ended longer ago are not searched
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a person asks for. `last`: only so many seconds before the end; `save`: a new folder that keeps the bundle.
+    """A request to diagnose a job. `last`: only this many seconds before its end; `save`: a new folder for the bundle.
 
-    `deep`: all lines of all logs are fetched, not only those that rules look for. `ended`: the run is meant that had ended by
-    then (seconds since the epoch), though the job may run again. `lost`: the bundle of a worker that died, out of reach.
-    `look_back`: how many seconds ago it may have ended.
+    `deep`: fetch all lines of all logs, not only those that rules look for. `ended`: diagnose the run that had ended by then (seconds
+    since the epoch), although the job may be running again. `lost`: the unreachable bundle of a worker that died. `look_back`: how
+    many seconds ago it may have ended.
     """
 
     job: str
@@ -57,7 +57,7 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """The answer with where it came from."""
+    """The answer and its origin."""
 
     answer: DiagnosisResult
     located: LocatedJob
@@ -79,9 +79,9 @@ def diagnose_job(
     compare: ComparisonOptions | None = None,
     recall: Callable[[LocatedJob], Recall | None] | None = None,
 ) -> JobAnswer:
-    """Find, collect, diagnose. `spare`: says what eviction must leave, and is asked only where something must go.
+    """Find, collect, diagnose. `spare`: says what eviction must leave; called only if something must be removed.
 
-    `compare` and `recall`: as in `bot.diagnosis.diagnose.diagnose_bundle`, the latter of the job that was found.
+    `compare` and `recall`: as in `bot.diagnosis.diagnose.diagnose_bundle`, the latter for the job that was found.
 
     Raises:
         SignalboxError: no such job, nothing collected, or a folder that cannot be used; the text says what to do.
@@ -101,7 +101,7 @@ def gather(
     meet: Meet | None = None,
     spare: Spare = ProtectedBundles,
 ) -> tuple[LocatedJob, CollectedBundle]:
-    """The job and the bundle of its evidence, on disk. `meet` hears of the job as soon as it is found; `spare` as above."""
+    """Return the job and its bundle on disk. `meet` is called as soon as the job is found; `spare` as above."""
     now = time.time()
     limits = config.collect
     deadline = Deadline.within(request.deadline or limits.deadline)
@@ -139,10 +139,10 @@ def gather(
 
 
 def visible(config: Config, request: JobRequest) -> tuple[Cluster, ...]:
-    """The clusters that the request may and wants to look at.
+    """Return the clusters that the request may and should use.
 
     Raises:
-        SignalboxError: there is none; what belongs to other tenants is not told.
+        SignalboxError: there is none; clusters of other tenants are not revealed.
     """
     own = config.of_tenant(request.tenant)
     if request.cluster is not None:
@@ -155,7 +155,7 @@ def visible(config: Config, request: JobRequest) -> tuple[Cluster, ...]:
 
 
 def wire(cluster: Cluster) -> ConnectedCluster:
-    """A cluster with its connectors. Each is built once in a process, so that all requests share its budget."""
+    """Return a cluster with its connectors. Each one is built once per process, so that all requests share its budget."""
     return ConnectedCluster(cluster, tuple((connector.name, built(connector)) for connector in cluster.connectors))
 
 
@@ -163,7 +163,7 @@ _BUILT: dict[tuple[str, str, str], object] = {}
 
 
 def built(connector: Connector) -> object:
-    """The connector itself."""
+    """Return the connector."""
     key = (connector.name, connector.type, repr(connector.settings))
     if key not in _BUILT:
         _BUILT[key] = KINDS[connector.type].build(connector.settings)
@@ -171,7 +171,7 @@ def built(connector: Connector) -> object:
 
 
 def check(clusters: Sequence[Cluster], deadline: Deadline) -> list[tuple[str, Connector, CheckResult]]:
-    """Try every connector, side by side: cluster, connector, what was found."""
+    """Check every connector in parallel: cluster, connector, result."""
     known = [(cluster.name, item) for cluster in clusters for item in cluster.connectors]
 
     def task(connector: Connector) -> Callable[[], CheckResult]:

@@ -1,4 +1,4 @@
-"""Fills in what only a look at the source tells: the line numbers of the few lines shown. Redacts them on the way."""
+"""Adds what only the source itself contains: the line numbers of the few lines shown. Redacts them as well."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kb.model import StreamRef
 from kb.report import Diagnosis, EvidenceItem, Indicators, Report
 
 SHOWN = 512
-MOST = 1 << 30  # a line number further in than this is not worth the reading
+MOST = 1 << 30  # line numbers beyond this are not worth reading for
 
 
 def resolve(report: Report, root: Path | None) -> Report:
-    """The report with line numbers and redacted texts. `root`: the folder that sources are relative to."""
+    """Return the report with line numbers and redacted texts. `root`: the folder that sources are relative to."""
     number = _Lines(root, _shown(report))
 
     def item(evidence_item: EvidenceItem) -> EvidenceItem:
@@ -44,7 +44,7 @@ def _shown(report: Report) -> Iterator[EvidenceItem]:
 
 
 class _Lines:
-    """Line numbers by source and offset; each source is read once, as far as its furthest line shown."""
+    """Line numbers by source and offset; each source is read once, up to the last line shown."""
 
     def __init__(self, root: Path | None, items: Iterable[EvidenceItem]) -> None:
         self._root = root
@@ -62,7 +62,7 @@ class _Lines:
         )
 
     def text(self, evidence_item: EvidenceItem) -> str:
-        """The line itself where a series is the evidence; the finding in words where it cannot be read."""
+        """Return the line itself if the evidence is a series; the finding in words if the line cannot be read."""
         ref = self._ref(evidence_item.source)
         if evidence_item.offset is None or not is_plain(ref):
             return evidence_item.text
@@ -77,7 +77,7 @@ class _Lines:
         return StreamRef(str(self._root / source if self._root else Path(source)))
 
     def _count(self, source: str, offsets: list[int]) -> dict[int, int]:
-        """Offset → the number of its line, for those that the source still has."""
+        """Return offset → line number, for the lines that still exist in the source."""
         found: dict[int, int] = {}
         left = deque(offsets)
         start, lines = 0, 1

@@ -1,4 +1,4 @@
-"""What comparisons and series showed of a job, kept with its incident: no line of a log says it, so later nobody could read it."""
+"""Findings from comparisons and series, stored with the incident: no log line contains them, so they could not be read later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kb.learning.cases import Observation
 from kb.learning.structural_conditions import ASKED
 from kb.rulebase.rule import SeriesTest
 
-OBSERVED = "observed"  # the name under which it is kept
+OBSERVED = "observed"  # the name under which they are stored
 MOST = 200
 MOST_BYTES = 256 * 1024
 LONGEST = 300  # characters of a field
@@ -29,7 +29,7 @@ _DECODER = msgspec.json.Decoder(list[tuple[str, dict[str, str]]])
 
 
 def observed(evidence: Evidence) -> tuple[Observation, ...]:
-    """The structures that no log holds, and the changes of series, in order and each once."""
+    """Return the structures that no log contains and the changes of series, sorted and without duplicates."""
     found = [
         Observation(
             structure.kind,
@@ -52,21 +52,21 @@ def observed(evidence: Evidence) -> tuple[Observation, ...]:
 
 
 def dumps(found: tuple[Observation, ...]) -> bytes:
-    """Observations as bytes, to be kept."""
+    """Serialise observations for storage."""
     return msgspec.json.encode([(observation.kind, dict(observation.fields)) for observation in found])
 
 
 def loads(data: bytes | None) -> tuple[Observation, ...]:
-    """Observations back; None: none were kept.
+    """Deserialise observations; None: none were stored.
 
     Raises:
-        UnreadableInput: these are not the bytes of observations.
+        UnreadableInput: the bytes are not valid observations.
     """
     if data is None:
         return ()
     if len(data) > MOST_BYTES:
-        raise UnreadableInput("what was observed of an incident is longer than anything that is kept")
+        raise UnreadableInput("the stored observations of an incident exceed the size limit")
     try:
         return tuple(Observation(kind, fields) for kind, fields in _DECODER.decode(data)[:MOST])
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise UnreadableInput(f"not what was observed of an incident: {error}") from error
+        raise UnreadableInput(f"invalid observations of an incident: {error}") from error

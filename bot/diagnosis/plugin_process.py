@@ -1,6 +1,6 @@
-"""The process in which one user's detector runs: `python -m bot.diagnosis.plugin_process MODULE:FUNCTION`, msgpack in, msgpack out.
+"""The process that runs one user-written detector: `python -m bot.diagnosis.plugin_process MODULE:FUNCTION`, msgpack in, msgpack out.
 
-It takes limits upon itself before it imports anything of the user's. What the detector prints goes to stderr.
+It sets its own limits before it imports any user code. The output of the detector goes to stderr.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FILES = 64
 
 
 class DetectorTask(msgspec.Struct, frozen=True):
-    """What a detector is given."""
+    """The input of a detector."""
 
     job: Job
     streams: tuple[Stream, ...]
@@ -35,16 +35,16 @@ class DetectorTask(msgspec.Struct, frozen=True):
 
 
 class DetectorResult(msgspec.Struct, frozen=True):
-    """What came of it: what it observed, or what went wrong."""
+    """The result of a detector: its observations, or what went wrong."""
 
     observed: tuple[Observed, ...] = ()
     failure: str = ""
 
 
 def main() -> None:
-    """Read a task from stdin, run the detector that the command line names, write its outcome to stdout."""
+    """Read a task from stdin, run the detector named on the command line, write its result to stdout."""
     answer_to = os.dup(1)
-    os.dup2(2, 1)  # what it prints must not get into the answer
+    os.dup2(2, 1)  # its output must not mix with the result
     task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=DetectorTask)
     _limit()
     outcome = run(sys.argv[1], task)
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def run(address: str, task: DetectorTask) -> DetectorResult:
-    """Import and call a detector; whatever it raises is told as its failure, with the line of its own that raised."""
+    """Import and call a detector; an exception becomes its failure, with the line of its own code that raised it."""
     try:
         observed = tuple(islice(_detector(address)(task.job, task.streams, task.params), MOST + 1))
     except MemoryError:
@@ -61,14 +61,14 @@ def run(address: str, task: DetectorTask) -> DetectorResult:
     except BaseException as error:  # noqa: BLE001 - it is somebody else's program; SystemExit counts too
         return DetectorResult(failure=_told(error))
     if len(observed) > MOST:
-        return DetectorResult(failure=f"it gave more than {MOST} signals; they were dropped")
+        return DetectorResult(failure=f"it returned more than {MOST} signals; they were dropped")
     wrong = next((item for item in observed if not isinstance(item, Observed)), None)
     if wrong is not None:
-        return DetectorResult(failure=f"it gave {type(wrong).__name__!r} where kb.plugin.Observed is wanted")
+        return DetectorResult(failure=f"it returned {type(wrong).__name__!r} instead of kb.plugin.Observed")
     try:
         return DetectorResult(tuple(_cut(item) for item in observed))
     except (TypeError, ValueError, AttributeError) as error:
-        return DetectorResult(failure=f"a signal of it has a part of the wrong type: {error}")
+        return DetectorResult(failure=f"one of its signals has a field of the wrong type: {error}")
 
 
 def _detector(address: str) -> Callable[[Job, tuple[Stream, ...], Mapping[str, float]], Any]:
@@ -77,12 +77,12 @@ def _detector(address: str) -> Callable[[Job, tuple[Stream, ...], Mapping[str, f
     for part in name.split("."):
         found = getattr(found, part)
     if not callable(found):
-        raise TypeError(f"{address} is no function")
+        raise TypeError(f"{address} is not a function")
     return found  # type: ignore[no-any-return]
 
 
 def _cut(item: Observed) -> Observed:
-    """A signal with texts of bounded length and only the types that it should have."""
+    """Return a signal with texts of bounded length and only valid types."""
     captures = {str(key)[:40]: str(value)[:LONGEST] for key, value in list(item.captures.items())[:32]}
     kept = Observed(
         text=" ".join(str(item.text).split())[:LONGEST],

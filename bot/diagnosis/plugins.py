@@ -1,7 +1,7 @@
-"""Detectors that users programmed: found by entry point, each run in a limited process of its own.
+"""User-written detectors: found by entry point, each run in its own limited process.
 
-A detector that is not installed, raises, floods or takes too long gives a failure in words; the rules that ask for it are
-then listed as not evaluated, and all others work on.
+A detector that is not installed, raises an exception, returns too much or takes too long becomes a failure in words; rules that
+use it are listed as not evaluated, and all others work as usual.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from kb.plugin import Observed, Plugged, Stream, view, wanted
 from kb.rulebase.rule import PluginTest, Rulebook
 
 GROUP = "signalbox.detectors"
-WALL = 2.0 * SECONDS  # seconds, starting the process and importing it included
+WALL = 2.0 * SECONDS  # seconds, including process start and import
 ANSWER = 4 << 20  # bytes
 
 
 def installed() -> dict[str, str]:
-    """Name → module:function of every installed detector."""
+    """Return name → module:function of every installed detector."""
     return {entry_point.name: entry_point.value for entry_point in entry_points(group=GROUP)}
 
 
 def with_plugins(evidence: Evidence, rulebook: Rulebook) -> Evidence:
-    """The evidence with what the users' detectors say of it; a failure of one is a gap too."""
+    """Return the evidence with the signals of user-written detectors; a failure is also a gap."""
     tests = wanted(rulebook.rules)
     if not tests:
         return evidence
     plugged = observe(tests, evidence.job, tuple(view(stream) for stream in evidence.streams))
     gaps = tuple(
-        Gap("detector_failed", tests[key].name, gave.failure, rules_out="what the rules that ask for it would name")
+        Gap("detector_failed", tests[key].name, gave.failure, rules_out="the findings of the rules that use it")
         for key, gave in plugged.items()
         if gave.failure
     )
@@ -57,7 +57,7 @@ def observe(tests: Mapping[str, PluginTest], job: Job, streams: Sequence[Stream]
 
 def _run(address: str | None, job: Job, streams: Sequence[Stream], test: PluginTest) -> Plugged:
     if address is None:
-        return Plugged(failure=f"it is not installed: no entry point {test.name!r} in the group {GROUP}")
+        return Plugged(failure=f"not installed: no entry point {test.name!r} in the group {GROUP}")
     task = msgspec.msgpack.encode(DetectorTask(job, tuple(streams), dict(test.params)))
     answer, failure = _asked(address, task)
     if failure:
@@ -74,7 +74,7 @@ def _placed(observed: Sequence[Observed], streams: int) -> tuple[Observed, ...]:
 
 
 def _asked(address: str, task: bytes) -> tuple[bytes, str]:
-    """The answer of a process of its own, or why there is none."""
+    """Return the answer of a separate process, or why there is none."""
     environment = bare_environment()
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # threads' stacks count as its memory
     with tempfile.TemporaryFile() as said:
@@ -101,14 +101,14 @@ def _asked(address: str, task: bytes) -> tuple[bytes, str]:
             child.kill()
             status = child.wait()
         if late.is_set() or status == -24:  # SIGXCPU
-            return b"", f"it took longer than {SECONDS} s"
+            return b"", f"it took more than {SECONDS} s"
         if len(answer) > ANSWER:
             return b"", f"its answer is larger than {ANSWER >> 20} MB"
         return answer, "" if answer else f"its process died{_last(said)}"
 
 
 def _exchange(child: subprocess.Popen[bytes], task: bytes) -> bytes:
-    """Send the task, read a bounded answer. The child reads all of it before it writes, so one thread does."""
+    """Send the task, read a bounded answer. The child reads all input before it writes, so one thread is enough."""
     if child.stdin is None or child.stdout is None:
         return b""
     with child.stdin as to, child.stdout as back:
@@ -121,7 +121,7 @@ def _exchange(child: subprocess.Popen[bytes], task: bytes) -> bytes:
 
 
 def _last(said: IO[bytes]) -> str:
-    """The last line that a process wrote on stderr."""
+    """Return the last line that a process wrote to stderr."""
     size = said.seek(0, os.SEEK_END)
     said.seek(max(0, size - 2000))
     lines = said.read().decode("utf-8", "replace").split("\n")

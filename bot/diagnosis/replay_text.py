@@ -1,4 +1,4 @@
-"""The text that an incident keeps so that later rules can be tried on it: its unlike lines, first of each shape, redacted."""
+"""The text stored with an incident so that later rules can be tested on it: its distinct lines, the first of each shape, redacted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\d+|0x[0-9a-f]+")
 
 
 def replay_text(evidence: Evidence) -> bytes:
-    """Lines of all streams, unlike ones only, each stream under a heading with its name; at most 256 KB, cut at a line."""
+    """Return the distinct lines of all streams, each stream under a heading with its name; at most 256 KB, cut at a line end."""
     streams = evidence.streams
     share = MOST // max(1, len(streams))
     parts = [part for summary in streams if (part := _stream(summary, share))]
@@ -25,7 +25,7 @@ def replay_text(evidence: Evidence) -> bytes:
 
 
 def streams_of(text: bytes) -> dict[str, bytes]:
-    """The streams of a replay text by name, each with its lines; what stands before the first heading has no name."""
+    """Return the streams of a replay text by name; lines before the first heading have no name."""
     found: dict[str, list[bytes]] = {}
     lines = found.setdefault("", [])
     for line in text.split(b"\n"):
@@ -53,7 +53,7 @@ def _stream(summary: StreamSummary, share: int) -> str:
 
 
 def _candidates(summary: StreamSummary) -> list[str]:
-    """What decides first: lines that rules hit, structures, then the end and the beginning of the stream."""
+    """Yield the most relevant lines first: rule hits, structures, then the end and the start of the stream."""
     places = sorted((place.offset, place.line) for hits in summary.hits.values() for place in hits.places())
     structures = [(structure.offset, structure.line) for structure in summary.structures]
     telling = [line for _, line in sorted({*places, *structures})]

@@ -1,4 +1,4 @@
-"""Runs the scanner over streams: in this process when there is little to read, in a process pool otherwise."""
+"""Runs the scanner over streams: in this process if there is little to read, otherwise in a process pool."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kb.scanning.scanner import AFTER, BEFORE, Scanner
 from kb.scanning.summary import StreamSummary, merge
 
 SHARD = 96 * 1024 * 1024
-ALONE = 24 * 1024 * 1024  # up to so many bytes a pool costs more than it gives
-EACH = 64 * 1024  # bytes that could be read in the time that one more stream takes
+ALONE = 24 * 1024 * 1024  # below this size, a pool costs more than it saves
+EACH = 64 * 1024  # bytes that could be read in the time that one more stream costs
 
 Tell = Callable[[int], None]
 
@@ -49,7 +49,7 @@ def scan_all(
     workers: int | None = None,
     tell: Tell | None = None,
 ) -> tuple[StreamSummary, ...]:
-    """Scan streams side by side and give their summaries in the order of `refs`."""
+    """Scan streams in parallel and return their summaries in the order of `refs`."""
     tasks = [task for index, ref in enumerate(refs) for task in _shards(index, ref, year)]
     workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
     total = sum((ref.size or 0) + EACH for ref in refs)
@@ -81,25 +81,25 @@ def _scan(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> StreamSumma
 
 
 def worker_pool(workers: int, start: Callable[[Knowledge], None], knowledge: Knowledge) -> ProcessPoolExecutor:
-    """A pool whose processes each begin with `start(knowledge)`; forked where it can be, so that nothing is copied."""
+    """Return a pool whose processes start with `start(knowledge)`; forked if possible, so that nothing is copied."""
     return ProcessPoolExecutor(workers, process_context(), start, (knowledge,))
 
 
 def process_context() -> BaseContext:
-    """How processes are started: forked where it can be, so that nothing is imported or copied."""
+    """Return how processes are started: forked if possible, so that nothing is imported or copied."""
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     return multiprocessing.get_context(method)
 
 
 def leave_interrupts() -> None:
-    """Let the parent alone answer an interrupt from the keyboard: it stops its workers, and they have nothing to say."""
+    """Let only the parent handle a keyboard interrupt: it stops its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _pooled(
     knowledge: Knowledge, tasks: Sequence[ScanTask], workers: int, tell: Tell | None
 ) -> list[tuple[ScanTask, StreamSummary]]:
-    """Largest first, so that no worker is left with a large one at the end."""
+    """Submit the largest first, so that no worker is left with a large one at the end."""
     parts: list[tuple[ScanTask, StreamSummary]] = []
     with worker_pool(workers, _start, knowledge) as pool:
         ordered = sorted(tasks, key=lambda task: -_size(task))
@@ -119,7 +119,7 @@ def _result(future: Future[StreamSummary], task: ScanTask) -> StreamSummary:
     try:
         return future.result()
     except BrokenProcessPool:
-        gap = Gap("worker_died", task.ref.uri, "a worker died while this was read; it was not read whole")
+        gap = Gap("worker_died", task.ref.uri, "a worker died while reading this; it was not read completely")
         return StreamSummary(task.ref, gaps=(gap,))
 
 
@@ -129,7 +129,7 @@ def _size(task: ScanTask) -> int:
 
 
 def keep_memory() -> None:
-    """Ask glibc not to give every block of 4 MB back to the system: page faults cost a third of the reading."""
+    """Ask glibc not to return every 4 MB block to the system: page faults cost a third of the reading time."""
     import ctypes  # noqa: PLC0415 - only a pool's workers need it
 
     trim_threshold, mmap_threshold = -1, -3  # of mallopt(3)
@@ -142,7 +142,7 @@ def keep_memory() -> None:
 
 
 def _start(knowledge: Knowledge) -> None:
-    global _knowledge, _matcher  # a worker process has one of each, made once
+    global _knowledge, _matcher  # one of each per worker process, created once
     leave_interrupts()
     _knowledge, _matcher = knowledge, knowledge.matcher()
     keep_memory()

@@ -1,6 +1,6 @@
-"""Runs the miner of templates over streams: in this process, in a process pool, or on a Ray cluster.
+"""Runs the template miner over streams: in this process, in a process pool, or on a Ray cluster.
 
-Large streams are cut into shards; their tables merge to the same answer however they were cut and in whatever order they come.
+Large streams are cut into shards; their tables merge to the same result regardless of cuts and order.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Engine = Literal["local", "ray"]
 Tell = Callable[[int], None]
 
 SHARD = 64 * 1024 * 1024
-ALONE = 8 * 1024 * 1024  # up to so many bytes a pool costs more than it gives
-EACH = 64 * 1024  # bytes that could be read in the time that one more stream takes
+ALONE = 8 * 1024 * 1024  # below this size, a pool costs more than it saves
+EACH = 64 * 1024  # bytes that could be read in the time that one more stream costs
 LEARNED, STRANGE = 4096, 3072  # lines looked at in full: kept from other streams; of a stream that is like them
-PENDING = 2  # tasks of Ray under way for each worker
+PENDING = 2  # Ray tasks in flight per worker
 RETRIES = 3
-REACHED = 5.0  # seconds in which a cluster must answer
+REACHED = 5.0  # seconds within which a cluster must respond
 _ADDRESS = re.compile(r"(?:ray://)?([\w.-]{1,253}):(\d{1,5})")
 
 
 @dataclass(frozen=True, slots=True)
 class MinedTables:
-    """The tables of streams, in the order in which those were given, and what of them was not read."""
+    """The tables of streams in the order of the input, and gaps for what was not read."""
 
     tables: tuple[TemplateTable, ...]
     gaps: tuple[Gap, ...] = ()
@@ -62,7 +62,7 @@ class TemplateTask:
 
     @property
     def size(self) -> int:
-        """The bytes to read, as far as they are known."""
+        """The bytes to read, as far as known."""
         size = self.ref.size or 0
         return (size if self.stop is None else min(size, self.stop)) - self.start
 
@@ -79,13 +79,13 @@ def tables(
     tell: Tell | None = None,
     shard: int = SHARD,
 ) -> MinedTables:
-    """Mine streams side by side.
+    """Mine streams in parallel.
 
-    `tell` is given the bytes that were read since it was last called. A worker that dies is a gap, and its part is missing.
-    `workers`: of them at most; None for all cores of this host, or of the cluster with Ray.
+    `tell` receives the bytes read since its last call. A worker that dies becomes a gap, and its part is missing. `workers`: the
+    maximum number; None for all cores of this host or, with Ray, of the cluster.
 
     Raises:
-        UnreadableInput: the engine is Ray, and that is not installed, its cluster cannot be reached, or cannot run this.
+        UnreadableInput: the engine is Ray, but it is not installed, or its cluster cannot be reached or cannot run this.
     """
     tasks = [task for index, ref in enumerate(streams) for task in _shards(index, ref, year, shard)]
     here = max(1, min(workers or len(os.sched_getaffinity(0)), len(tasks)))

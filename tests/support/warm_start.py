@@ -68,7 +68,7 @@ class WarmStart:
         """Run `python -m bot.cli WORDS`.
 
         Raises:
-            subprocess.TimeoutExpired: it took longer than `seconds`; it was killed.
+            subprocess.TimeoutExpired: it took more than `seconds`; it was killed.
         """
         request = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode() + b"\n"
         mine, served = socket.socketpair()

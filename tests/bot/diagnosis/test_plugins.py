@@ -92,7 +92,7 @@ def test_a_detector_sees_job_streams_and_numbers_and_yields_signals(install: Ins
             "def probe(job, streams, params):\n    return (Observed('x') for _ in iter(int, 1))\n",
             "more than 1000 signals",
         ),
-        ("def probe(job, streams, params):\n    return ['x']\n", "gave 'str'"),
+        ("def probe(job, streams, params):\n    return ['x']\n", "returned 'str'"),
         ("def probe(job, streams, params):\n    return [Observed('x', stream='one')]\n", "wrong type"),
         ("def probe(job, streams, params):\n    return 3\n", "TypeError"),
         ("def probe(job, streams, params):\n    return [bytearray(3 << 30)]\n", "more than 2048 MB"),
@@ -115,7 +115,7 @@ def test_a_detector_that_takes_too_long_is_stopped(
     """Whether it works or only waits."""
     monkeypatch.setattr("bot.diagnosis.plugins.WALL", 1.0)
     came = gave(f"def probe(job, streams, params):\n    {body}\n", install)
-    assert came == Plugged(failure="it took longer than 10 s")
+    assert came == Plugged(failure="it took more than 10 s")
 
 
 def test_a_detector_has_no_secret_of_the_environment(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
