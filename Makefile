@@ -1,5 +1,5 @@
-# Signalbox: `make demo` shows it, `make test` proves it. Both set up everything they need in .venv: the first what running
-# needs (requirements.lock), the second the tools and the libraries of the tests too (requirements-dev.lock).
+# `make demo` shows Signalbox, `make test` runs all checks and tests. Both set up what they need in .venv: the first the run-time
+# dependencies (requirements.lock), the second also the development tools (requirements-dev.lock).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -14,7 +14,7 @@ SERVICE := --extra postgres --extra re2 --extra s3 --extra github
 demo: $(READY)  ## set up, and diagnose the incident that ships with the project
 	@$(BIN)/signalbox demo
 
-test: check unit  ## set up, and pass all checks and tests
+test: check unit  ## set up, and run all checks and tests
 
 check: lint types architecture rules
 
@@ -39,10 +39,10 @@ format: $(DEV)
 types: $(DEV)
 	$(BIN)/mypy
 
-architecture: $(DEV)  ## the floors of docs/architecture.md
+architecture: $(DEV)  ## the layers of docs/architecture.md
 	$(BIN)/lint-imports
 
-rules: $(DEV)  ## every rule file is sound and speaks, or is silent, where its own logs say so
+rules: $(DEV)  ## every rule file is valid, and matches or stays silent as its test logs require
 	$(BIN)/signalbox rules lint
 	$(BIN)/signalbox rules test
 	$(BIN)/signalbox rules lock --check
@@ -54,7 +54,7 @@ unit: $(DEV)
 accuracy: $(DEV)  ## the figures on ../shared/benchmark
 	$(BIN)/python bench/accuracy.py
 
-lab: $(DEV)  ## record the lab's bundles anew: 20 minutes, PyTorch for recording only, root for the full disk
+lab: $(DEV)  ## record the lab's bundles again: 20 minutes, PyTorch for recording only, root for the full disk
 	@test -x $(LAB)/bin/python || $(PYTHON) -m venv $(LAB)
 	@$(LAB)/bin/python -m pip install --quiet torch==2.13.0 numpy py-spy
 	$(BIN)/python bench/lab/lab.py --python $(LAB)/bin/python --out tests/bundles

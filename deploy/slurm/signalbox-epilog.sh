@@ -1,14 +1,14 @@
 #!/bin/sh
-# Tells Signalbox of a job that ended badly. Slurm starts it at the controller when a job has ended, in one of two ways:
+# Notifies Signalbox of a job that ended badly. Slurm runs it on the controller when a job has ended, in one of two ways:
 #
-#   EpilogSlurmctld=/etc/slurm/signalbox-epilog.sh                            (beside other such scripts)
-#   JobCompType=jobcomp/script  JobCompLoc=/etc/slurm/signalbox-epilog.sh     (knows the state too, as TIMEOUT)
+#   EpilogSlurmctld=/etc/slurm/signalbox-epilog.sh                            (in addition to other such scripts)
+#   JobCompType=jobcomp/script  JobCompLoc=/etc/slurm/signalbox-epilog.sh     (also knows the state, such as TIMEOUT)
 #
-# It never holds up or fails a job: it sends in the background, in a session of its own since Slurm kills what is left of
-# the script's, for some seconds at most, and its status is always 0. What is lost on the way, Signalbox's own look at the
-# accounting finds a minute later. Needs curl and setsid (util-linux).
+# It never delays or fails a job: it sends in the background for a few seconds at most, in its own session because Slurm kills
+# what is left of the script's, and always exits with 0. If a request is lost, Signalbox finds the job a minute later by polling
+# the accounting. Needs curl and setsid (util-linux).
 #
-# Beside it lies signalbox-epilog.conf, which the controller's user can read, with two lines:
+# Put signalbox-epilog.conf next to it, readable by the controller's user, with two lines:
 #
 #   SIGNALBOX_URL=https://signalbox.example.org/hooks/ended/slurm
 #   SIGNALBOX_SECRET_FILE=/etc/slurm/signalbox-secret      # one line: the secret of serve.webhooks.slurm; mode 0600
@@ -20,10 +20,10 @@ export PATH="${PATH:-/usr/bin:/bin}"
 state=${JOBSTATE-}
 exit_code=${SLURM_JOB_EXIT_CODE2:-${EXITCODE-}}
 case $state in COMPLETED | CANCELLED | PREEMPTED) exit 0 ;; esac
-case $state$exit_code in 0:0 | '') exit 0 ;; esac # good, or stopped: the accounting knows which
+case $state$exit_code in 0:0 | '') exit 0 ;; esac # completed or cancelled: the accounting knows which
 [ -n "${SIGNALBOX_URL-}" ] && [ -r "${SIGNALBOX_SECRET_FILE-}" ] || exit 0
 
-# the id as Slurm's commands show it; of a job of several parts that of the whole
+# the id as Slurm's commands show it; for a heterogeneous job, that of the whole
 job=${SLURM_JOB_ID:-${JOBID-}}
 array=${SLURM_ARRAY_JOB_ID:-${ARRAYJOBID:-0}} task=${SLURM_ARRAY_TASK_ID:-${ARRAYTASKID-}}
 whole=${SLURM_HET_JOB_ID:-${HETJOBID:-0}}
@@ -36,7 +36,7 @@ export SIGNALBOX_JOB="$job" SIGNALBOX_STATE="$state" SIGNALBOX_EXIT="$exit_code"
 SIGNALBOX_CLUSTER=${SLURM_CLUSTER_NAME:-${CLUSTER-}} SIGNALBOX_ENDED=${END:-$(date +%s)}
 export SIGNALBOX_CLUSTER SIGNALBOX_ENDED
 
-# the secret goes to curl by a pipe: a command line can be read by everyone
+# the secret is passed to curl through a pipe: command lines are visible to everyone
 # shellcheck disable=SC2016
 setsid sh -c '
   sed -n "s/[[:space:]]*\$//; s/^[[:space:]]*//; s/[\\\\\"]/\\\\&/g; 1s/.*/header = \"Authorization: Bearer &\"/p" \
