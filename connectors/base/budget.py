@@ -46,7 +46,7 @@ class Budget:
             SourceFailed: there is none before the deadline.
         """
         if not self._slots.acquire(timeout=deadline.left()):
-            raise SourceFailed("over_budget", f"{self.load.calls} calls to it were under way all the time", asked=asked)
+            raise SourceFailed("over_budget", f"all {self.load.calls} concurrent calls to it stayed in use", asked=asked)
         try:
             self._wait(deadline, asked)
             yield
@@ -72,9 +72,9 @@ class Budget:
             if pause >= deadline.left():
                 raise SourceFailed(
                     "over_budget",
-                    f"our own limit of {self.load.requests} requests and {self.load.bytes:,} bytes a minute is used up",
+                    f"Signalbox's own limit of {self.load.requests} requests and {self.load.bytes:,} bytes a minute is used up",
                     asked=asked,
-                    hint="ask later, or raise `load` of this connector",
+                    hint="try again later, or raise `load` of this connector",
                 )
             time.sleep(pause)
 

@@ -35,13 +35,13 @@ def run_bounded(words: Sequence[str], seconds: float, most: int = MOST_OUTPUT) -
             status = child.wait(seconds)
         except subprocess.TimeoutExpired:
             stop(child)
-            return CommandResult(_head(out, most), f"gave no answer within {seconds:.0f} s")
+            return CommandResult(_head(out, most), f"timed out after {seconds:.0f} s")
         except BaseException:
             stop(child)
             raise
         output = _head(out, most + 1)
         if len(output) > most:
-            return CommandResult(output[:most], f"gave more than {most} bytes")
+            return CommandResult(output[:most], f"printed more than {most} bytes")
         return CommandResult(output, "" if status == 0 else _why(_head(said, _MOST_SAID), status))
 
 
@@ -81,4 +81,4 @@ def _head(handle: IO[bytes], most: int) -> bytes:
 
 def _why(said: bytes, status: int) -> str:
     lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[0][:300] if lines else f"ended with status {status}"
+    return lines[0][:300] if lines else f"exited with status {status}"

@@ -77,7 +77,7 @@ class Deadline:
     def check(self, asked: str = "") -> None:
         """Raise SourceFailed("timeout") where it has passed."""
         if self.left() <= 0:
-            raise SourceFailed("timeout", "the time for collecting was over", asked=asked)
+            raise SourceFailed("timeout", "the time limit of the collection was reached", asked=asked)
 
 
 @dataclass(frozen=True, slots=True)

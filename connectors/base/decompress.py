@@ -76,7 +76,7 @@ class Decompressor:
     def _more(self, room: int) -> bytes:
         packed = self._packed()
         if packed is None:
-            self.fault = "its end is missing"
+            self.fault = "the data ends early"
             return b""
         try:
             text = self._member.decompress(packed, room)
@@ -101,7 +101,7 @@ class Decompressor:
         while len(rest) < _LONGEST_MAGIC and (more := self._handle.read(self._piece)):
             rest = (rest + more).lstrip(b"\0")
         if rest and compression_of(rest) is None:
-            self.fault = "something else follows the packed data"
+            self.fault = "other data follows the packed data"
         if not rest or self.fault:
             return False
         self._member, self._left = self._make(), rest

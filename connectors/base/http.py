@@ -80,11 +80,11 @@ class Endpoint:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{self.url!r} is no address of a server: write http://host or https://host")
+            raise ValueError(f"{self.url!r} is not a server address: use http://host or https://host")
         if parts.username or parts.password:
-            raise ValueError("the address holds a user or password: write them under login:, by reference")
+            raise ValueError("the address contains a user or password: put a reference to them under login:")
         if parts.query or parts.fragment:
-            raise ValueError("the address holds a query or a fragment: write scheme, host, port and path only")
+            raise ValueError("the address contains a query or a fragment: give only scheme, host, port and path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class HttpRequest:
 def url_path(*parts: str) -> str:
     """A path whose parts may hold anything: each is quoted, and none can climb."""
     if any(part in ("", ".", "..") for part in parts):
-        raise SourceFailed("refused", f"{'/'.join(parts)[:SHOWN]!r} is no path: a part of it is empty or made of dots")
+        raise SourceFailed("refused", f"{'/'.join(parts)[:SHOWN]!r} is not a path: one of its parts is empty or consists of dots")
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -145,12 +145,12 @@ class HttpClient:
         """
         answer = self.get(call, deadline, largest=largest)
         if answer.cut:
-            raise SourceFailed("too_large", f"its answer is larger than {largest:,} bytes", asked=call.summary())
+            raise SourceFailed("too_large", f"the response is larger than {largest:,} bytes", asked=call.summary())
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            told = f"{str(error)[:100]}); it begins with {printable(answer.body[:80])!r}"
-            raise SourceFailed("bad_answer", f"its answer is no JSON ({told}", asked=call.summary()) from None
+            told = f"{str(error)[:100]}); it starts with {printable(answer.body[:80])!r}"
+            raise SourceFailed("bad_answer", f"the response is not JSON ({told}", asked=call.summary()) from None
 
     def get(self, call: HttpRequest, deadline: Deadline, *, largest: int = LARGEST) -> HttpResponse:
         """The answer of a call that went well (2xx), its body cut at `largest` bytes.
@@ -259,12 +259,12 @@ class HttpClient:
             if _origin(following.url) != _origin(request.url) or following.method != request.method:
                 raise SourceFailed(
                     "redirected",
-                    f"it sends us on to {following.url.scheme}://{following.url.host}, which is another place",
+                    f"the server redirects to another host, {following.url.scheme}://{following.url.host}",
                     asked=asked,
-                    hint="name the final address in the configuration",
+                    hint="configure the final address",
                 )
             request = following
-        raise SourceFailed("redirected", f"it sent us on more than {HOPS} times", asked=asked)
+        raise SourceFailed("redirected", f"the server redirected more than {HOPS} times", asked=asked)
 
     def _refused(
         self, response: httpx.Response, deadline: Deadline, asked: str, count: int
@@ -274,7 +274,7 @@ class HttpClient:
         told = error_text(response, deadline)
         response.close()
         kind, hint = MEANING_OF_STATUS.get(status, ("server_error" if status >= 500 else "refused", ""))
-        failed = SourceFailed(kind, f"it answered {status}{f': {told}' if told else ''}", asked=asked, hint=hint)
+        failed = SourceFailed(kind, f"the server returned {status}{f': {told}' if told else ''}", asked=asked, hint=hint)
         if status not in AGAIN:
             return failed, None
         asked_for = retry_after(response.headers)
@@ -301,7 +301,7 @@ def _ssl_context(endpoint: Endpoint) -> ssl.SSLContext:
     except OSError as error:
         raise SourceFailed(
             "not_configured",
-            f"the certificates cannot be used: {error.strerror or error}",
+            f"the certificates cannot be loaded: {error.strerror or error}",
             hint="see ca_file, client_cert",
         ) from None
     return context

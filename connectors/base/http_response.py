@@ -52,7 +52,7 @@ class StreamedResponse:
         except httpx.HTTPError as error:
             raise failure(error, self._asked, cut=True) from None
         except httpx.StreamError as error:
-            raise SourceFailed("bad_answer", f"its answer cannot be read: {error}", asked=self._asked) from None
+            raise SourceFailed("bad_answer", f"the response cannot be read: {error}", asked=self._asked) from None
 
     def whole(self, largest: int) -> HttpResponse:
         """The body as one, cut at `largest` bytes."""
@@ -84,12 +84,12 @@ class StreamedResponse:
 
 
 MEANING_OF_STATUS: Mapping[int, tuple[Failure, str]] = {
-    401: ("unauthorised", "the token or password is missing, wrong or expired: see `login` of this connector"),
-    403: ("forbidden", "these credentials lack a right: docs/privileges.md lists what is needed"),
+    401: ("unauthorised", "the token or password is missing, wrong or expired: check `login` of this connector"),
+    403: ("forbidden", "these credentials lack a permission: docs/privileges.md lists what is needed"),
     404: ("missing", ""),
-    407: ("unauthorised", "a proxy wants credentials"),
+    407: ("unauthorised", "a proxy requires credentials"),
     408: ("timeout", ""),
-    429: ("rate_limited", "it is asked too often: lower `load` of this connector"),
+    429: ("rate_limited", "too many requests: lower `load` of this connector"),
     504: ("timeout", ""),
 }
 
@@ -98,12 +98,12 @@ def failure(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceF
     """Return the failure that an error of the HTTP library means. `cut`: the body had begun."""
     said = shortened(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, httpx.TimeoutException):
-        return SourceFailed("timeout", "it did not answer in time", asked=asked)
+        return SourceFailed("timeout", "the server did not respond in time", asked=asked)
     if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.DecodingError) and cut:
-        return SourceFailed("bad_answer", f"its answer broke off: {said}", asked=asked)
+        return SourceFailed("bad_answer", f"the response ended early: {said}", asked=asked)
     if isinstance(error, httpx.RemoteProtocolError | httpx.DecodingError):
-        return SourceFailed("bad_answer", f"it does not speak HTTP as it should: {said}", asked=asked)
-    return SourceFailed("unreachable", f"it cannot be reached: {said}", asked=asked, hint="check address, port and TLS")
+        return SourceFailed("bad_answer", f"the server does not speak valid HTTP: {said}", asked=asked)
+    return SourceFailed("unreachable", f"the server cannot be reached: {said}", asked=asked, hint="check the address, port and TLS")
 
 
 def error_text(response: httpx.Response, deadline: Deadline) -> str:

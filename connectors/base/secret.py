@@ -23,7 +23,7 @@ class Secret:
 
     def __post_init__(self) -> None:
         if (self.env is None) == (self.file is None):
-            raise ValueError("a secret is named by exactly one of env: and file:")
+            raise ValueError("give a secret by exactly one of env: and file:")
 
     def value(self) -> str:
         """The secret, without white space around it.
@@ -46,14 +46,14 @@ class Secret:
         text = text.strip()
         if not text:
             where = f"the file {self.file} is empty" if self.file else f"the environment variable {self.env} is not set"
-            raise SourceFailed("not_configured", where, hint="put the secret there, or name another place")
+            raise SourceFailed("not_configured", where, hint="store the secret there, or name another place")
         return text
 
     def _from_file(self) -> str:
         path = Path(self.file or "").expanduser()
         try:
             if not stat.S_ISREG(path.stat().st_mode):
-                raise SourceFailed("not_configured", f"{path} is no file")
+                raise SourceFailed("not_configured", f"{path} is not a regular file")
             with path.open("rb") as handle:
                 return handle.read(LARGEST).decode("utf-8", errors="replace")
         except OSError as error:

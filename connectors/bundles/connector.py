@@ -46,7 +46,7 @@ class BundlesSettings:
 
     def __post_init__(self) -> None:
         if not self.folder.startswith(("/", "~")) or not self.folder.isprintable():
-            raise ValueError(f"{self.folder[:200]!r} is no whole path: begin with / or ~")
+            raise ValueError(f"{self.folder[:200]!r} is not an absolute path: start it with / or ~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class Bundles:
         if cut and not found:
             raise SourceFailed(
                 "too_large",
-                f"{self._root} holds more than {MOST_FOLDERS:,} bundles; only the newest were looked at",
+                f"{self._root} contains more than {MOST_FOLDERS:,} bundles; only the newest were searched",
                 asked=self._root,
-                hint="name the bundle's folder, or move old ones away",
+                hint="name the bundle's folder, or move old bundles away",
             )
         jobs: dict[str | None, _StoredBundle] = {}
         for one in found:
@@ -116,8 +116,8 @@ class Bundles:
         """Copy the parts of the job's bundle that are wanted, and say what whoever collected it did not get."""
         kept, gaps = self._wanted(request)
         if kept is None:
-            reason = "no bundle of this job is there"
-            return (*gaps, Gap("no_bundle", SOURCE, reason, asked=self._root, rules_out="what a bundle would tell"))
+            reason = "there is no bundle of this job"
+            return (*gaps, Gap("no_bundle", SOURCE, reason, asked=self._root, rules_out="everything that a bundle would show"))
         folder = kept.entry.path
         odd = self._unusable(folder)
         told, more = (BundleDescription(), ()) if "bundle.yaml" in odd else read_description(Path(folder))
@@ -139,13 +139,13 @@ class Bundles:
                 Gap(
                     "cut",
                     SOURCE,
-                    "this run's logs left no room for those of earlier ones",
-                    rules_out="what earlier runs failed of",
+                    "this run's logs used up the space for logs of earlier runs",
+                    rules_out="why earlier runs failed",
                 )
             )
         if request.wants("logs") and not any(one.log for one in found.files):
             gaps.append(
-                Gap("no_logs", SOURCE, "the bundle holds no logs", asked=folder, rules_out="what logs would say")
+                Gap("no_logs", SOURCE, "the bundle contains no logs", asked=folder, rules_out="what the logs would show")
             )
         return tuple(dict.fromkeys(gaps))
 
@@ -153,12 +153,12 @@ class Bundles:
         """Count the bundles, and read the newest one's job."""
         sent = f"list {self._root}/"
         if not os.path.isdir(self._root):  # noqa: PTH112 - never raises
-            return CheckResult(False, f"{self._root}: there is no such folder", sent, "see `folder`")
+            return CheckResult(False, f"{self._root}: no such folder", sent, "check `folder`")
         store = HostFolders((self._root,))
         own = next((name for name in _DESCRIBED if store.looked_up(f"{self._root}/{name}", deadline)), None)
         if own is not None:
             return CheckResult(
-                False, f"{self._root} holds a {own}: it is a bundle itself", sent, "name the folder above it"
+                False, f"{self._root} contains {own}: it is itself a bundle", sent, "name its parent folder"
             )
         try:
             folders, _ = self._folders(deadline)
@@ -166,11 +166,11 @@ class Bundles:
         except SourceFailed as failed:
             return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
         if newest is None:
-            return CheckResult(True, f"{self._root} can be listed, and holds no bundles yet", sent)
+            return CheckResult(True, f"{self._root} can be listed and contains no bundles yet", sent)
         said = "1 bundle" if len(folders) == 1 else f"{len(folders):,} bundles"
         odd = f" ({newest.gaps[0].reason})" if newest.gaps else ""
         job = newest.record.job.id or newest.record.job.name
-        return CheckResult(True, f"{said}; the last one written is {newest.entry.name!r}, job {job!r}{odd}", sent)
+        return CheckResult(True, f"{said}; the newest is {newest.entry.name!r}, job {job!r}{odd}", sent)
 
     # -- how -----------------------------------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Bundles:
         """The bundles' folders, last written first, and whether there are more than are looked at."""
         if not os.path.isdir(self._root):  # noqa: PTH112 - never raises
             raise SourceFailed(
-                "missing", f"{self._root}: there is no such folder", asked=self._root, hint="see `folder`"
+                "missing", f"{self._root}: no such folder", asked=self._root, hint="check `folder`"
             )
         folders: list[FileEntry] = []
         for one in HostFolders((self._root,)).listed(self._root, deadline):
@@ -251,7 +251,7 @@ class Bundles:
         last = kept.record.job.end or kept.record.job.collected_at
         if last is None or last >= job.start:
             return kept, []
-        return None, [Gap("earlier_run", SOURCE, f"{kept.entry.name} was collected before the job began; not read")]
+        return None, [Gap("earlier_run", SOURCE, f"{kept.entry.name} was collected before the job started; not read")]
 
     def _copy(
         self, folder: str, files: Sequence[BundleFile], request: CollectionRequest, place: _BundleSpool, gaps: list[Gap]

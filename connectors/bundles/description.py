@@ -60,7 +60,7 @@ def read_record(folder: Path, system: str) -> tuple[JobRecord, tuple[Gap, ...]]:
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}"
     except (yaml.YAMLError, *_NO_YAML) as error:
-        reason = f"not usable: {' '.join(str(error).split())[:300]}"
+        reason = f"invalid: {' '.join(str(error).split())[:300]}"
     else:
         params, gaps = _params(raw.get("params"), str(path))
         return _record(raw, replace(_job(raw), params=params), system), gaps
@@ -90,7 +90,7 @@ def read_description(folder: Path) -> tuple[BundleDescription, tuple[Gap, ...]]:
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}"
     except (yaml.YAMLError, *_NO_YAML) as error:
-        reason = f"not usable: {' '.join(str(error).split())[:300]}"
+        reason = f"invalid: {' '.join(str(error).split())[:300]}"
     else:
         told = raw.get("files")
         files = {
@@ -103,7 +103,7 @@ def read_description(folder: Path) -> tuple[BundleDescription, tuple[Gap, ...]]:
             {name: who for name, who in speakers.items() if who != Resource()},
             _collection_gaps(raw.get("gaps")),
         ), ()
-    rules_out = "when logs without time stamps fell silent, how old dumps are, and what could not be collected"
+    rules_out = "when logs without timestamps went silent, how old dumps are, and what could not be collected"
     return BundleDescription(), (Gap("bundle_unreadable", str(path), reason, rules_out=rules_out),)
 
 
@@ -131,7 +131,7 @@ def _collection_gaps(told: object) -> tuple[Gap, ...]:
 def _load_yaml(path: Path, largest: int = LARGEST) -> dict[Any, Any]:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError("it is no file")
+        raise ValueError("it is not a regular file")
     if status.st_size > largest:
         raise ValueError(f"it is larger than {largest} bytes")
     with path.open("rb") as handle:
@@ -214,7 +214,7 @@ def _params(told: object, source: str) -> tuple[dict[str, dict[str, float]], tup
                 params.setdefault(str(rule)[:200], {})[str(name)[:200]] = float(value)
             else:
                 wrong.append(f"params.{rule}.{name}")
-    asked = "write rule: {parameter: number}, numbers of 0 or more; it was left out"
+    asked = "use rule: {parameter: number} with numbers of 0 or more; ignored"
     return params, tuple(Gap("job_params", source, f"{one[:200]}: {asked}", scope="job") for one in wrong[:MOST_WRONG])
 
 

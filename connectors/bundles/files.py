@@ -135,12 +135,12 @@ class _Walk:
         if known and prefix != f"{BASELINE}/":
             return BundleFile(inside, entry, self._place(inside), False)
         if ARCHIVE.search(entry.name):
-            self._tell("archive", inside, "an archive of files; not read, unpack it first")
+            self._tell("archive", inside, "an archive; not read, unpack it first")
         if NO_LOG.search(entry.name):
             return None
         same = self._known.setdefault(number, inside)
         if same != inside:
-            self._tell("same_file", inside, f"the same file as {same}; read once")
+            self._tell("same_file", inside, f"same file as {same}; read once")
             return None
         beside = prefix != f"{BASELINE}/" and not (top == _LOGS and deeper)
         return BundleFile(
@@ -195,11 +195,11 @@ class _Walk:
             elif stat.S_ISREG(status.st_mode):
                 yield inside, FileEntry(path, name, False, status.st_size, status.st_mtime), number
             elif not stat.S_ISDIR(status.st_mode):
-                self._tell("not_a_file", inside, "a pipe, a device or the like, no file; not read")
+                self._tell("not_a_file", inside, "a pipe, device or the like, not a regular file; not read")
             elif number in above:
-                self._tell("folder_loop", inside, "this folder lies within itself; not read again")
+                self._tell("folder_loop", inside, "this folder contains itself; not read again")
             elif inside.count("/") >= DEEPEST:
-                self._tell("too_deep", inside, f"folders are nested more than {DEEPEST} deep; not read further")
+                self._tell("too_deep", inside, f"folders are nested more than {DEEPEST} levels deep; not read further")
             else:
                 yield from self._files(inside, real, above | {number})
 
@@ -221,7 +221,7 @@ class _Walk:
             return sorted(names)
         numbers = sorted((one for one in names if one.isascii() and one.isdigit()), key=int)
         if len(numbers) > MOST_ATTEMPTS:
-            told = f"{len(numbers) - MOST_ATTEMPTS} older attempts are not read, only the last {MOST_ATTEMPTS}"
+            told = f"{len(numbers) - MOST_ATTEMPTS} older attempts were not read, only the last {MOST_ATTEMPTS}"
             self._tell("earlier_attempt", at, told)
         return numbers[-MOST_ATTEMPTS:]
 

@@ -178,7 +178,7 @@ def _walk(root: Path, gaps: list[Gap], most: int = MOST_BYTES) -> Iterator[Path]
                 gaps.append(Gap("too_many_files", str(root), f"more than {MOST_FILES} files; the rest was not read"))
                 return
             if size > most:
-                gaps.append(Gap("too_large", str(root), f"more than {most >> 20} MB together; the rest was not read"))
+                gaps.append(Gap("too_large", str(root), f"more than {most >> 20} MB in total; the rest was not read"))
                 return
             yield path
 
@@ -195,18 +195,18 @@ def _file(path: Path, gaps: list[Gap]) -> Iterator[tuple[Path, bytes]]:
     """The path with its bytes; nothing, and a gap, where it cannot be read or is too large; nothing where it is not there."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            gaps.append(Gap("unreadable", str(path), "cannot be read: it is no plain file"))
+            gaps.append(Gap("unreadable", str(path), "cannot be read: not a regular file"))
             return
         with path.open("rb") as handle:
             data = handle.read(LARGEST + 1)
     except FileNotFoundError:
         if path.is_symlink():
-            gaps.append(Gap("unreadable", str(path), "cannot be read: the link leads nowhere"))
+            gaps.append(Gap("unreadable", str(path), "cannot be read: broken link"))
         return
     except OSError as error:
         gaps.append(Gap("unreadable", str(path), f"cannot be read: {error.strerror or error}"))
         return
     if len(data) > LARGEST:
-        gaps.append(Gap("too_large", str(path), f"more than {LARGEST >> 20} MB; it was not read"))
+        gaps.append(Gap("too_large", str(path), f"larger than {LARGEST >> 20} MB; not read"))
         return
     yield path, data

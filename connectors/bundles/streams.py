@@ -61,7 +61,7 @@ def _is_folder(path: Path) -> bool:
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except FileNotFoundError as error:
-        raise UnreadableInput(f"{path}: there is no such file or folder") from error
+        raise UnreadableInput(f"{path}: no such file or folder") from error
     except (OSError, ValueError) as error:
         raise UnreadableInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -84,18 +84,18 @@ def _walk(path: Path, gaps: list[Gap], *, bundle: bool) -> Iterator[Path]:
         seen.add((here.st_dev, here.st_ino))
         depth = len(Path(folder).relative_to(path).parts)
         if depth >= DEEPEST:
-            gaps.append(Gap("too_deep", folder, f"folders are nested more than {DEEPEST} deep; not read further"))
+            gaps.append(Gap("too_deep", folder, f"folders are nested more than {DEEPEST} levels deep; not read further"))
             folders.clear()
         if bundle and depth == 0:
             parts = sorted(set(folders) & NOT_READ)
             gaps.extend(
-                Gap("part_not_read", name, f"the bundle's {name} are not read by this version") for name in parts
+                Gap("part_not_read", name, f"this version does not read the bundle's {name}") for name in parts
             )
             folders[:] = [name for name in folders if name not in NOT_LOGS]
         folders.sort()
         for name in sorted(files):
             if ARCHIVE.search(name):
-                gaps.append(Gap("archive", str(Path(folder) / name), "an archive of files; not read, unpack it first"))
+                gaps.append(Gap("archive", str(Path(folder) / name), "an archive; not read, unpack it first"))
             if name.startswith(".") or NO_LOG.search(name) or (depth == 0 and name in NO_LOG_FILES):
                 continue
             count += 1
@@ -110,11 +110,11 @@ def _stream(file: Path, root: Path, known: dict[tuple[int, int], Path], gaps: li
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
-            gaps.append(Gap("not_a_file", str(file), f"{_what(status.st_mode)}, no file; not read"))
+            gaps.append(Gap("not_a_file", str(file), f"{_what(status.st_mode)}, not a regular file; not read"))
             return None
         same = known.setdefault((status.st_dev, status.st_ino), file)
         if same is not file:
-            gaps.append(Gap("same_file", str(file), f"the same file as {same.name}; read once"))
+            gaps.append(Gap("same_file", str(file), f"same file as {same.name}; read once"))
             return None
         no_text = _no_text(file, status.st_size)
     except OSError as error:
@@ -138,7 +138,7 @@ def _no_text(file: Path, size: int) -> tuple[str, str] | None:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "binary", "UTF-16; not read, convert it to UTF-8 first"
     if compression_of(head) is None and is_binary(head):
-        return "binary", "this is no text; not read"
+        return "binary", "not text; not read"
     return None
 
 
@@ -237,13 +237,13 @@ class StreamReader:
             again = min(overlap, at - self.start)
             block = os.pread(handle.fileno(), min(self.block, stop - at) + again, at - again)
             if len(block) <= again:
-                reason = f"the file became shorter while it was read; it had {size} bytes"
+                reason = f"the file shrank while it was read; it had {size} bytes"
                 self.gaps.append(Gap("shrunk", self.ref.uri, reason))
                 return
             yield again, block
             at += len(block) - again
         if stop == size and os.fstat(handle.fileno()).st_size > size:
-            self.gaps.append(Gap("growing", self.ref.uri, f"the file grew while it was read; read to byte {size}"))
+            self.gaps.append(Gap("growing", self.ref.uri, f"the file grew while it was read; read up to byte {size}"))
 
     def _compressed(self, handle: IO[bytes], compression: str) -> Iterator[bytes]:
         read = 0
@@ -257,5 +257,5 @@ class StreamReader:
                 return
             yield block
         if unpacking.fault:
-            reason = f"the {compression} data is broken off or damaged after {read} bytes of text: {unpacking.fault}"
+            reason = f"the {compression} data is truncated or damaged after {read} bytes of text: {unpacking.fault}"
             self.gaps.append(Gap("broken_compression", self.ref.uri, reason))

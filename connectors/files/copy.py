@@ -188,18 +188,18 @@ class FileCopier:
             return self._found
 
     def _told(self, jobs: Sequence[CopyTask], left: set[str]) -> None:
-        rules_out = "what only the parts that are not here say"
+        rules_out = "whatever only the missing parts show"
         if self.cut:
             kept, all_of = sum(item for _, item, _ in self.cut), sum(out + kept for _, kept, out in self.cut)
-            between = "" if self.request.deep else " and between them the lines that rules look for"
-            reason = f"{len(self.cut)} large logs are here in part only: their beginnings and ends{between}"
+            between = "" if self.request.deep else " and, between them, the lines that rules look for"
+            reason = f"{len(self.cut)} large logs were copied in part: their beginnings and ends{between}"
             self.gaps.append(
                 Gap("cut", self.source, reason, asked=f"{all_of:,} bytes", got=f"{kept:,} bytes", rules_out=rules_out)
             )
         if left:
             names = ", ".join(sorted(left)[:5]) + (" …" if len(left) > 5 else "")
             reason = (
-                f"{len(left)} of {len(jobs)} files were not read, or not to their end, when the time was over: {names}"
+                f"{len(left)} of {len(jobs)} files were not read completely before the time limit: {names}"
             )
             self.gaps.append(Gap("source_timeout", self.source, reason, rules_out=rules_out))
 
@@ -239,7 +239,7 @@ class _CopyWorker:
         if not self.of.request.wants("collectives"):
             return []
         if job.entry.size > most:
-            return [Gap("too_large", job.inside, f"{job.entry.size:,} bytes; at most {most:,} are read")]
+            return [Gap("too_large", job.inside, f"{job.entry.size:,} bytes; the limit is {most:,}")]
         with closing(self._open(job)) as handle:
             data = b"".join(_read_all(handle, job.entry.size))
         self.of.spool.write(job.place, data)
@@ -329,7 +329,7 @@ class _CopyWorker:
         excerpt.keep(text[start:])
         if unpacking.fault:
             reason = (
-                f"the {compression} data is broken off or damaged after {lines.at:,} bytes of text: {unpacking.fault}"
+                f"the {compression} data is truncated or damaged after {lines.at:,} bytes of text: {unpacking.fault}"
             )
             return [Gap("broken_compression", job.inside, reason)]
         if lines.at >= MOST_UNPACKED:

@@ -64,17 +64,17 @@ def parse_pattern(text: str) -> FolderPattern:
     """
     scheme, place = ("s3", text.removeprefix("s3://")) if text.startswith("s3://") else ("file", text)
     if scheme == "file" and not text.startswith(("/", "~/")):
-        raise ValueError(f"{text[:80]!r} is no pattern of folders: begin with / or s3://bucket/")
+        raise ValueError(f"{text[:80]!r} is not a folder pattern: start it with / or s3://bucket/")
     names = [name for name in place.split("/") if name]
     if any(name in (".", "..") for name in names):
-        raise ValueError("the pattern has a part `.` or `..`: write the path that is meant")
+        raise ValueError("the pattern contains `.` or `..`: write the real path")
     parts = [_part(name) for name in names]
     first = next((place for place, part in enumerate(parts) if part.fields or part.wild), len(parts))
     found = {name for part in parts for name in part.fields}
     if not found & {"id", "name"}:
-        raise ValueError("the pattern has neither {id} nor {name}: it could not tell one job from another")
+        raise ValueError("the pattern has neither {id} nor {name}, so it cannot tell one job from another")
     if first == 0:
-        raise ValueError("the pattern begins with a field: name the bucket or the folder that all jobs lie in")
+        raise ValueError("the pattern starts with a field: name the bucket or the folder that contains all jobs")
     root = "/".join(names[:first])
     return FolderPattern(scheme, root if scheme == "s3" or text.startswith("~") else f"/{root}", tuple(parts[first:]))
 
@@ -88,7 +88,7 @@ def _part(text: str) -> PatternPart:
         end = hit.end()
         if hit[1]:
             if hit[1] not in FIELDS:
-                raise ValueError(f"the pattern has a field {{{hit[1]}}}: there are {{id}}, {{name}} and {{user}}")
+                raise ValueError(f"the pattern has an unknown field {{{hit[1]}}}: use {{id}}, {{name}} or {{user}}")
             greedy = "+" if hit[1] == "name" else "+?"
             form += f"(?P={hit[1]})" if hit[1] in fields else f"(?P<{hit[1]}>.{greedy})"
             fields.append(hit[1])
@@ -98,7 +98,7 @@ def _part(text: str) -> PatternPart:
         else:
             form += re.escape(hit[3])
     if end != len(text):
-        raise ValueError(f"the part {text[:60]!r} of the pattern has a brace that is not closed")
+        raise ValueError(f"the part {text[:60]!r} of the pattern has an unclosed brace")
     return PatternPart(text, re.compile(form, re.DOTALL), tuple(dict.fromkeys(fields)), wild)
 
 

@@ -71,9 +71,9 @@ class FoldersSettings:
     def __post_init__(self) -> None:
         parse_pattern(self.pattern)
         if (self.access_key is None) != (self.secret_key is None):
-            raise ValueError("access_key and secret_key go together")
+            raise ValueError("set both access_key and secret_key, or neither")
         if any(not text.startswith(("/", "~")) for text in self.allowed):
-            raise ValueError("the folders under `allowed` are absolute paths")
+            raise ValueError("`allowed` takes absolute paths")
 
 
 @dataclass(slots=True)
@@ -122,9 +122,9 @@ class JobFolders:
         if search.cut and not found:
             raise SourceFailed(
                 "too_large",
-                f"{self._pattern.root} holds more than {search.listed - 1:,} entries",
+                f"{self._pattern.root} contains more than {search.listed - 1:,} entries",
                 asked=self.settings.pattern,
-                hint="say --user, or make the pattern narrower",
+                hint="add --user, or narrow the pattern",
             )
         groups: dict[tuple[str, ...], list[tuple[Values, FileEntry]]] = {}
         for values, entry in found.values():
@@ -196,7 +196,7 @@ class JobFolders:
             copying.copy(wanted)
             copied += len(wanted)
         if isinstance(self._store, HostFolders) and self._store.refused:
-            reason = "a link leads out of the folders that may be read; `allowed` can name where to"
+            reason = "a link leads out of the allowed folders; add its target to `allowed` to follow it"
             gaps += [Gap("refused_link", path, reason) for path in dict.fromkeys(self._store.refused)]
             self._store.refused.clear()
         if not copied and request.wants("logs"):
@@ -204,7 +204,7 @@ class JobFolders:
                 Gap(
                     "no_logs",
                     "folders",
-                    "no folder of this job is there, or it holds no logs",
+                    "there is no folder of this job, or it contains no logs",
                     asked=self.settings.pattern,
                 )
             )
@@ -216,17 +216,17 @@ class JobFolders:
         search = FolderSearch(self._store, self._pattern, deadline)
         try:
             if self._pattern.scheme != "s3" and not os.path.isdir(self._pattern.root):  # noqa: PTH112 - never raises
-                return CheckResult(False, f"{self._pattern.root}: there is no such folder", sent, "see `pattern`")
+                return CheckResult(False, f"{self._pattern.root}: no such folder", sent, "check `pattern`")
             first = next(iter(self._store.listed(self._pattern.root, deadline)), None)
             found = next(search.of({}), None)
         except SourceFailed as failed:
             return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
         if first is None:
-            return CheckResult(True, f"{self._pattern.root} can be listed, and is empty", sent)
+            return CheckResult(True, f"{self._pattern.root} can be listed and is empty", sent)
         if found is None:
             return CheckResult(
                 False,
-                f"nothing under {self._pattern.root} fits the pattern",
+                f"nothing under {self._pattern.root} matches the pattern",
                 sent,
                 f"compare {first.name!r} with `pattern`",
             )
@@ -250,7 +250,7 @@ class JobFolders:
                 yield (f"{entry.name}/{name}" if len(places) > 1 and entry.folder else name), file
         if old:
             gaps.append(
-                Gap("earlier_run", "folders", f"{old} files were last written to before the job began; not read")
+                Gap("earlier_run", "folders", f"{old} files were last written before the job started; not read")
             )
 
     def _places(self, request: CollectionRequest) -> list[FileEntry]:

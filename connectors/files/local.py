@@ -121,7 +121,7 @@ class HostFolders:
         plain = stat.S_ISREG(os.fstat(number).st_mode)
         if not plain or not self._within(os.path.realpath(f"/proc/self/fd/{number}")):
             handle.close()
-            why = "it leads out of the folders that may be read" if plain else "it is no file"
+            why = "it lies outside the allowed folders" if plain else "it is not a regular file"
             raise SourceFailed("refused", f"{entry.path}: {why}")
         return handle
 

@@ -79,7 +79,7 @@ class ObjectStore:
         )
         self._budget.read(len(data))
         if len(data) > stop - start:
-            raise SourceFailed("bad_answer", f"s3://{path}: the server sent more than was asked for", asked=asked)
+            raise SourceFailed("bad_answer", f"s3://{path}: the server sent more than was requested", asked=asked)
         return data
 
     def _pages(self, folder: str, deadline: Deadline, delimiter: str) -> Iterator[dict[str, Any]]:
@@ -99,7 +99,7 @@ class ObjectStore:
         asked = f"{method} s3://{words['Bucket']}/{words.get('Prefix', '')}"
         found = self._call(lambda left: self._system().call_s3(method, timeout=left, **words), deadline, asked)
         if not isinstance(found, dict):
-            raise SourceFailed("bad_answer", "the answer is no listing", asked=asked)
+            raise SourceFailed("bad_answer", "the response is not a listing", asked=asked)
         return found
 
     def _call(self, call: Any, deadline: Deadline, asked: str) -> Any:
@@ -137,7 +137,7 @@ def _system(login: ObjectLogin, keys: tuple[str, ...]) -> Any:
     except ImportError:
         hint = "install signalbox[s3]"
         raise SourceFailed(
-            "not_configured", "object storage needs a library that is not installed", hint=hint
+            "not_configured", "object storage needs an optional library that is not installed", hint=hint
         ) from None
 
     class Straight(AIOHTTPSession):  # type: ignore[misc]
@@ -238,10 +238,10 @@ _OF_ERROR: dict[str, Failure] = {
 }
 _PASSING = frozenset({"server_error", "unreachable", "bad_answer"})
 _HINTS: dict[Failure, str] = {
-    "unauthorised": "see access_key, secret_key and session_token",
+    "unauthorised": "check access_key, secret_key and session_token",
     "forbidden": "the key needs s3:ListBucket on the bucket and s3:GetObject on its objects",
-    "missing": "see the bucket's name in `pattern`, and `url`",
-    "unreachable": "see `url`",
+    "missing": "check the bucket name in `pattern`, and `url`",
+    "unreachable": "check `url`",
 }
 
 

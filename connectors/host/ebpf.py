@@ -48,7 +48,7 @@ class Probes:
         """Start what can be started. `libraries`: the files of those of `LIBRARIES` that the job has loaded."""
         program = shutil.which(self.command)
         if program is None:
-            reason = "bpftrace is not installed here: the package `bpftrace`, 0.17 or later"
+            reason = "bpftrace is not installed on this host: install the package `bpftrace`, 0.17 or later"
             return (Gap("ebpf_missing", "ebpf", reason),)
         if os.geteuid() != 0:
             return (Gap("ebpf_not_allowed", "ebpf", "bpftrace needs root, or CAP_BPF and CAP_PERFMON"),)
@@ -77,7 +77,7 @@ class Probes:
             size = item.output.stat().st_size if item.output.exists() else 0
             if item.child.poll() is not None:
                 said = " ".join(head(item.said, 600).decode("utf-8", "replace").split()) if item.said.exists() else ""
-                gaps.append(Gap("ebpf_ended", f"ebpf/{name}", f"bpftrace ended: {said or 'it said nothing'}"))
+                gaps.append(Gap("ebpf_ended", f"ebpf/{name}", f"bpftrace exited: {said or 'no output'}"))
                 self._ended[name] = self._running.pop(name).output
             elif size > MOST_OUTPUT:
                 stop(item.child)

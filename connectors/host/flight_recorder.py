@@ -55,7 +55,7 @@ class RecorderSource:
                 if item.written < self.begun - BEFORE or not item.size or self._given.get(item.path) == key:
                     continue
                 if item.size > LARGEST:
-                    gaps.append(Gap("too_large", str(item.path), f"{item.size} bytes; at most {LARGEST} are read"))
+                    gaps.append(Gap("too_large", str(item.path), f"{item.size} bytes; the limit is {LARGEST}"))
                 elif now - item.written >= SETTLED or before.get(item.path) == key:
                     self._given[item.path] = key
                     found.append(item)
@@ -84,7 +84,7 @@ def request_dumps(pipes: Iterable[Path]) -> tuple[Gap, ...]:
         if why:
             refused.setdefault(why, []).append(pipe)
     return tuple(
-        Gap("dump_not_asked", str(members[0]), f"no dump can be asked for: {why}", got=f"{len(members)} pipes")
+        Gap("dump_not_asked", str(members[0]), f"dumps cannot be requested: {why}", got=f"{len(members)} pipes")
         for why, members in refused.items()
     )
 
@@ -97,7 +97,7 @@ def _request_dump(pipe: Path) -> str:
         return error.strerror or str(error)
     try:
         if not stat.S_ISFIFO(os.fstat(handle).st_mode):
-            return "it is no pipe"
+            return "it is not a pipe"
         os.write(handle, b"dump\n")
     except OSError as error:
         return error.strerror or str(error)

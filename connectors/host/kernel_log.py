@@ -81,8 +81,8 @@ class KernelLog:
                 self._file, self._at, self._identity = path, status.st_size, (status.st_dev, status.st_ino)
                 return
         self._given_up = True
-        reason = f"dmesg: {trouble}; and no file of a system logger may be read. As root, or with kernel.dmesg_restrict=0, it can"
-        rules_out = "Xid, out-of-memory kills and link faults that only the kernel reports"
+        reason = f"dmesg: {trouble}; and no system log file is readable. Run as root, or set kernel.dmesg_restrict=0"
+        rules_out = "Xids, out-of-memory kills and link faults that only the kernel reports"
         self.gaps = (Gap("kernel_log_unreadable", "kernel", reason, rules_out=rules_out),)
 
     def _from_file(self) -> bytes:

@@ -29,7 +29,7 @@ MOST_DUMP = 4 << 20  # bytes of one dump
 DUMP_SECONDS = 10.0
 ROUND_SECONDS = 15.0  # ranks first; their children in what is left
 SIDE_BY_SIDE = 4
-_INSTALL = "py-spy is not installed here: `pip install py-spy`, or name it with --py-spy PATH"
+_INSTALL = "py-spy is not installed on this host: run `pip install py-spy`, or pass --py-spy PATH"
 _ALLOW = (
     "py-spy may not read the process: run as root or with CAP_SYS_PTRACE (in containers --cap-add SYS_PTRACE), or as its user "
     "with kernel.yama.ptrace_scope=0"
@@ -92,11 +92,11 @@ class Host:
         known = process_table.read_all()
         chosen = [process_table.with_environment(process) for process in _chosen(wanted, known)]
         if not chosen:
-            return (), (Gap("no_processes", _describe(wanted), "no such process runs here"),)
+            return (), (Gap("no_processes", _describe(wanted), "no such process is running on this host"),)
         gaps: list[Gap] = []
         mains = _mains(_with_ranks(chosen, gaps), known, gaps)
         if len(mains) > MOST_RANKS:
-            gaps.append(Gap("too_many_ranks", self.name, f"{len(mains)} ranks run here; {MOST_RANKS} are sampled"))
+            gaps.append(Gap("too_many_ranks", self.name, f"{len(mains)} ranks run on this host; {MOST_RANKS} are sampled"))
         families = _descendants(known)
         members = {rank: tuple(_family(item, families, known)) for rank, item in sorted(mains.items())[:MOST_RANKS]}
         ours = {item.pid for item in chosen} | {child.pid for children in members.values() for child in children}
@@ -135,7 +135,7 @@ class Host:
         """One round of stacks: every rank's main process, then as many children as time allows."""
         program = self._program()
         if program is None:
-            return (), (Gap("py_spy_missing", "stacks", _INSTALL, rules_out="the probe of stacks that stand still"),)
+            return (), (Gap("py_spy_missing", "stacks", _INSTALL, rules_out="the probe for unchanged stacks"),)
         deadline = monotonic() + ROUND_SECONDS
         mains = [(rank.rank, rank.main, False) for rank in ranks]
         children = [
@@ -153,7 +153,7 @@ class Host:
             found = [item for item in pool.map(dump, [*mains, *children]) if item is not None]
         gaps = list(_failure_gaps(found))
         if left[0]:
-            reason = f"{left[0]} processes were not sampled in this round: no time was left"
+            reason = f"{left[0]} processes were not sampled in this round: out of time"
             gaps.append(Gap("stacks_left_out", self.name, reason))
         return tuple(item for item in found if item.data), tuple(gaps)
 
@@ -223,7 +223,7 @@ def _with_ranks(chosen: Sequence[Process], gaps: list[Gap]) -> list[Process]:
     best = next((name for name in RANK_NAMES if name in names), "")
     if best:  # a launcher started by Slurm has a SLURM_PROCID of its own beside its workers' RANK
         return [process for process in chosen if process.named_by == best]
-    reason = "no rank stands in the environment of these processes; they are numbered by pid"
+    reason = "the environment of these processes sets no rank; they are numbered by pid"
     gaps.append(Gap("ranks_by_pid", ",".join(str(process.pid) for process in chosen[:16]), reason))
     inner = {process.pid for process in chosen}
     roots = sorted((process for process in chosen if process.parent not in inner), key=lambda process: process.pid)
@@ -244,7 +244,7 @@ def _mains(chosen: Iterable[Process], known: Mapping[int, Process], gaps: list[G
         tops = [member for member in members.values() if not _inside(member, members, known)]
         tops.sort(key=lambda process: (process_table.started(process), process.pid))
         if len(tops) > 1:
-            reason = f"{len(tops)} processes say that they are rank {rank}; the oldest is taken"
+            reason = f"{len(tops)} processes claim rank {rank}; the oldest is used"
             gaps.append(Gap("rank_twice", ",".join(str(top.pid) for top in tops[:8]), reason))
         found[rank] = tops[0] if tops else min(members.values(), key=lambda member: member.pid)
     return found
@@ -280,8 +280,8 @@ def _failure_gaps(found: Iterable[StackDump]) -> Iterator[Gap]:
     for reason, members in struck.items():
         pids = ", ".join(f"{member.pid} (rank {member.rank})" for member in members[:4])
         code = "process_gone" if reason == "gone" else "stacks_not_taken"
-        told = "the process was gone before its stack was taken" if reason == "gone" else reason
-        yield Gap(code, f"pid {pids}", told, got=f"{len(members)} processes", rules_out="where these processes stand")
+        told = "the process exited before its stack was taken" if reason == "gone" else reason
+        yield Gap(code, f"pid {pids}", told, got=f"{len(members)} processes", rules_out="what these processes are doing")
 
 
 def _denied(said: str) -> bool:

@@ -134,7 +134,7 @@ class KubernetesApi:
             call = HttpRequest(where.path(), {**selected, "limit": PAGE, "continue": more})
             told = _object(self.client.json(call, deadline, largest=LARGEST), call.summary())
             if not isinstance(told.get("items"), list) and not isinstance(told.get("metadata"), dict):
-                raise SourceFailed("bad_answer", "its answer is no list of objects", asked=call.summary())
+                raise SourceFailed("bad_answer", "the response is not a list of objects", asked=call.summary())
             more = string(mapping(told.get("metadata")).get("continue"), 20_000)
             yield objects(told.get("items"), 100 * PAGE), bool(more)
             if not more:
@@ -157,7 +157,7 @@ class KubernetesApi:
 
 def _object(told: Any, asked: str) -> Mapping[str, Any]:
     if not isinstance(told, dict):
-        raise SourceFailed("bad_answer", "its answer is no object of the Kubernetes API", asked=asked)
+        raise SourceFailed("bad_answer", "the response is not an object of the Kubernetes API", asked=asked)
     return told
 
 

@@ -34,7 +34,7 @@ PLUGIN_SECONDS = 20.0
 EARLY = 30.0  # seconds before its end a token is asked for anew
 _LASTS = 300.0  # seconds, where a plug-in names no end
 _ENV = re.compile(r"(?:AWS|GOOGLE|CLOUDSDK|AZURE|AAD|OCI|KUBE|USE_GKE)[A-Z0-9_]{0,100}")
-_KUBECONFIG = "see kubeconfig: and context: of this connector"
+_KUBECONFIG = "check kubeconfig: and context: of this connector"
 
 
 def in_cluster(load: Load, account: Path = ACCOUNT) -> Endpoint:
@@ -47,8 +47,8 @@ def in_cluster(load: Load, account: Path = ACCOUNT) -> Endpoint:
     if not host or not (account / "token").is_file():
         raise SourceFailed(
             "not_configured",
-            "this is no pod of a cluster with a service account, and nothing else says how to reach one",
-            hint="write kubeconfig: (a file) or endpoint: (an address) for this connector",
+            "this process runs in no pod with a service account, and no cluster is configured",
+            hint="set kubeconfig: (a file) or endpoint: (an address) for this connector",
         )
     address = f"[{host}]" if ":" in host else host
     login = Login(token=Secret(file=str(account / "token")))
@@ -109,7 +109,7 @@ class KubeconfigToken(Secret):
         user = _named(_read(Path(self.file or "")), "users", "user", self.user)
         token = user.get("token")
         if not isinstance(token, str) or not token.strip() or not token.strip().isprintable():
-            raise SourceFailed("not_configured", f"user {self.user!r} of {self.file} has no token any more")
+            raise SourceFailed("not_configured", f"user {self.user!r} of {self.file} no longer has a token")
         return token.strip()
 
 
@@ -125,7 +125,7 @@ def from_kubeconfig(path: str, context: str | None, load: Load, allowed: Sequenc
     told = _read(file)
     chosen = context or told.get("current-context")
     if not isinstance(chosen, str) or not chosen:
-        raise SourceFailed("not_configured", f"{file} names no current context", hint=_KUBECONFIG)
+        raise SourceFailed("not_configured", f"{file} has no current context", hint=_KUBECONFIG)
     pair = _named(told, "contexts", "context", chosen)
     cluster = _named(told, "clusters", "cluster", str(pair.get("cluster", "")))
     name = str(pair.get("user", ""))
@@ -133,12 +133,12 @@ def from_kubeconfig(path: str, context: str | None, load: Load, allowed: Sequenc
     if cluster.get("insecure-skip-tls-verify"):
         raise SourceFailed(
             "not_configured",
-            f"{file} wants TLS certificates of {pair.get('cluster')!r} to be left unchecked, which is not done",
+            f"{file} disables the TLS verification of {pair.get('cluster')!r}, which Signalbox does not allow",
             hint="put the server's CA into certificate-authority",
         )
     login = Login(token=_token(file, user, name, allowed))
     if login.token is None and user.get("username"):
-        raise SourceFailed("not_configured", f"{file} logs in by password, which Kubernetes has given up")
+        raise SourceFailed("not_configured", f"{file} uses a password, which Kubernetes no longer supports")
     try:
         return Endpoint(
             str(cluster.get("server", "")),
@@ -163,7 +163,7 @@ def _read(file: Path) -> Mapping[str, Any]:
     except (yaml.YAMLError, RecursionError, ValueError):
         told = None  # what the parser says may quote a secret
     if not isinstance(told, dict):
-        raise SourceFailed("not_configured", f"{file} is no kubeconfig", hint=_KUBECONFIG)
+        raise SourceFailed("not_configured", f"{file} is not a kubeconfig", hint=_KUBECONFIG)
     return told
 
 
@@ -184,7 +184,7 @@ def _token(file: Path, user: Mapping[str, Any], name: str, allowed: Sequence[str
     if isinstance(user.get("exec"), dict):
         return ExecToken(env="(a plug-in)", plugin=_plugin(user["exec"], allowed))
     if user.get("auth-provider"):
-        raise SourceFailed("not_configured", f"{file} uses an auth-provider, which Kubernetes has given up")
+        raise SourceFailed("not_configured", f"{file} uses an auth-provider, which Kubernetes no longer supports")
     return None
 
 
@@ -193,19 +193,19 @@ def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> ExecPlugin:
     env = told.get("env") or []
     if not isinstance(command, str) or not isinstance(args, list) or not isinstance(env, list):
         raise SourceFailed(
-            "not_configured", "the kubeconfig's plug-in command is not as it should be", hint=_KUBECONFIG
+            "not_configured", "the kubeconfig's exec plugin is malformed", hint=_KUBECONFIG
         )
     if command not in allowed:
         raise SourceFailed(
             "not_configured",
-            f"the kubeconfig wants to run {command[:100]!r} for a token, which is not allowed",
-            hint="add it to plugins: of this connector if you trust it, or use a service account's token",
+            f"the kubeconfig runs {command[:100]!r} to get a token, which is not allowed",
+            hint="add it to plugins: of this connector if you trust it, or use a service account token",
         )
     pairs = tuple((str(pair.get("name", "")), str(pair.get("value", ""))) for pair in env if isinstance(pair, dict))
     odd = [key for key, _ in pairs if not _ENV.fullmatch(key)]
     if odd:  # PATH or LD_PRELOAD would make another command of the allowed one
         raise SourceFailed(
-            "not_configured", f"the kubeconfig sets {odd[0][:60]!r} for its plug-in, which is not allowed"
+            "not_configured", f"the kubeconfig sets {odd[0][:60]!r} for its exec plugin, which is not allowed"
         )
     return ExecPlugin((command, *map(str, args)), pairs, str(told.get("apiVersion", "")))
 
@@ -216,14 +216,14 @@ def _run(plugin: ExecPlugin) -> tuple[str, float]:
     words = ["/usr/bin/env", *(f"{key}={value}" for key, value in env.items()), *plugin.words]
     ran = run_bounded(words, PLUGIN_SECONDS, LARGEST)
     if ran.trouble:
-        raise SourceFailed("unauthorised", f"{plugin.words[0]} gave no token: {ran.trouble}")
+        raise SourceFailed("unauthorised", f"{plugin.words[0]} returned no token: {ran.trouble}")
     try:
         answer = msgspec.json.decode(ran.output, type=_Credential)
     except msgspec.MsgspecError:
-        raise SourceFailed("unauthorised", f"{plugin.words[0]} did not answer with an ExecCredential") from None
+        raise SourceFailed("unauthorised", f"{plugin.words[0]} did not return an ExecCredential") from None
     token, ends = answer.status.token.strip(), answer.status.expirationTimestamp
     if not token or not token.isprintable():
-        raise SourceFailed("unauthorised", f"{plugin.words[0]} gave no token")
+        raise SourceFailed("unauthorised", f"{plugin.words[0]} returned no token")
     return token, ends.timestamp() if ends is not None else time.time() + _LASTS
 
 

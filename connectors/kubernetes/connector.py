@@ -161,7 +161,7 @@ class Kubernetes:
                 return found[0]
         raise SourceFailed(
             "missing",
-            "it has no job of this name: no workload, and no pod that says it belongs to one",
+            "there is no job of this name: no workload, and no pod labelled with it",
             asked=" or ".join(names)[:200],
             hint="finished jobs are deleted after their ttlSecondsAfterFinished",
         )
@@ -177,7 +177,7 @@ class Kubernetes:
                 lease = self._api().get(where, str(mapping(item.get("metadata")).get("name")), request.deadline)
                 leases += [] if lease is None else [{**lease, "kind": "Lease", "apiVersion": "coordination.k8s.io/v1"}]
         except SourceFailed as failed:
-            yield failed.gap(SOURCE, scope="leases", rules_out="when a node that is gone was last there")
+            yield failed.gap(SOURCE, scope="leases", rules_out="when a missing node was last alive")
         items = [_selected_fields(node, _NODE) | {"kind": "Node", "apiVersion": "v1"} for node in found.nodes]
         spool.write("nodes.json", _encoded([*items, *leases]))
 
@@ -201,7 +201,7 @@ class Kubernetes:
                 f"Kubernetes keeps events for {self.settings.events_kept / 3600:g} h",
                 asked=f"events since {_utc(start)}",
                 got=f"events since {_utc(oldest)}",
-                rules_out="evictions, preemptions and kills before then, but for what the pods themselves still say",
+                rules_out="evictions, preemptions and kills before then, except what the pods themselves still report",
             )
 
     def _logs(self, found: FoundWorkload, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
@@ -247,11 +247,11 @@ class Kubernetes:
             return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
         kinds = ", ".join(kind.word for kind in KINDS if served.get(kind.group, frozenset()) & set(kind.versions))
         if not lacking:
-            return CheckResult(True, f"it can be read: {kinds}, pods with their logs, events", sent)
+            return CheckResult(True, f"readable: {kinds}, pods with their logs, events", sent)
         needed = any(item.resource in ("pods", "pods/log") for item in lacking)
-        words = f"it answers, and does not allow: {', '.join(map(str, lacking))}"
+        words = f"the server denies: {', '.join(map(str, lacking))}"
         return CheckResult(
-            not needed, words, sent, "apply the roles of docs/privileges.md, or set namespaces: and nodes: false"
+            not needed, words, sent, "apply the roles in docs/privileges.md, or set namespaces: and nodes: false"
         )
 
     def _rights(self, served: Mapping[str, frozenset[str]]) -> list[AccessRight]:
@@ -310,29 +310,29 @@ def _found_gaps(found: FoundWorkload) -> Iterator[Gap]:
     meaning = found.meaning
     name = meaning.record.job.name or ""
     for what, failed in found.lacking:
-        out = "conditions, taints and places of the nodes" if what == "nodes" else "what the missing pods did"
+        out = "conditions, taints and topology of the nodes" if what == "nodes" else "what the missing pods did"
         yield failed.gap(SOURCE, scope=what, rules_out=out)
     if not meaning.pods:
         yield Gap(
             "no_pods",
             SOURCE,
-            "the job has no pods (any more)",
+            "the job has no pods, or no longer has any",
             scope=name,
-            rules_out="logs, exits and places of its pods",
+            rules_out="logs, exits and nodes of its pods",
         )
         return
     if meaning.ranks.inferred:
         yield Gap(
             "ranks_inferred",
             SOURCE,
-            f"nothing says which ranks live in which pod; taken was {meaning.ranks.inferred}",
+            f"nothing tells which ranks run in which pod; assumed {meaning.ranks.inferred}",
             name,
         )
     elif not meaning.ranks.of:
-        yield Gap("ranks_unknown", SOURCE, "nothing says which ranks live in which pod", name, rules_out="ranks by pod")
+        yield Gap("ranks_unknown", SOURCE, "nothing tells which ranks run in which pod", name, rules_out="ranks by pod")
     first = meaning.record.attempts[0].number
     if first > 0:
-        reason = f"of {first} earlier runs nothing is kept: Kubernetes remembers a container's last end only"
+        reason = f"nothing is left of {first} earlier runs: Kubernetes keeps only the last exit of a container"
         yield Gap("attempts_forgotten", SOURCE, reason, name, rules_out="how the first runs ended")
 
 

@@ -234,20 +234,20 @@ def _gaps(wanted: Sequence[LogRequest], outcomes: Sequence[LogOutcome], source: 
 def _gap(word: str, heap: _GapGroup, of: int, source: str) -> Gap:
     scope = _names(log.pod.name for log in heap.logs)
     first = heap.logs[0]
-    asked, got = f"logs of {of} containers", f"{of - len(heap.logs)} of {of} without this"
+    asked, got = f"logs of {of} containers", f"{of - len(heap.logs)} of {of} unaffected"
     if heap.example is not None:
-        reason = f"{len(heap.logs)} of {of} logs could not be had: {heap.example}"
+        reason = f"{len(heap.logs)} of {of} logs could not be fetched: {heap.example}"
         return Gap(word, source, reason, scope=scope, asked=asked, got=got, rules_out="what these pods wrote")
     code, reason, out = {
-        "cut": ("logs_cut", f"longer than {first.bytes:,} bytes: the middle is missing", "what stood there"),
-        "ended": ("logs_cut", f"only the last {first.lines or 0:,} lines were asked for", "what stood before"),
+        "cut": ("logs_cut", f"longer than {first.bytes:,} bytes: the middle is missing", "the missing middle"),
+        "ended": ("logs_cut", f"only the last {first.lines or 0:,} lines were requested", "earlier lines"),
         "ends": (
             "logs_cut",
-            f"of pods beyond the first {WHOLE} only the last {first.lines} lines were asked for",
-            "what stood before",
+            f"of pods beyond the first {WHOLE}, only the last {first.lines} lines were requested",
+            "earlier lines",
         ),
-        "lost": ("logs_lost", "the node keeps this log no longer", "how the run before the restart ended"),
-        "undated": ("logs_undated", "lines without a time were left out", "what these lines said"),
+        "lost": ("logs_lost", "the node no longer has this log", "how the run before the restart ended"),
+        "undated": ("logs_undated", "lines without a timestamp were left out", "what these lines said"),
     }[word]
     return Gap(
         code, source, f"{len(heap.logs)} of {of} logs: {reason}", scope=scope, asked=asked, got=got, rules_out=out

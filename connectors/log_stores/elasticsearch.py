@@ -62,11 +62,11 @@ class Elasticsearch:
         if missing:
             return CheckResult(
                 works=False,
-                words=f"it answers, but its indices {self._settings.index} have no field {', '.join(missing)}",
+                words=f"reachable, but its indices {self._settings.index} have no field {', '.join(missing)}",
                 sent=sent,
                 change="name the index and its fields: index, message, time and fields of this connector",
             )
-        return CheckResult(works=True, words=f"it answers; {store.how()}", sent=sent)
+        return CheckResult(works=True, words=f"reachable; {store.how()}", sent=sent)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Elasticsearch:
             found = {names["pod"]: pods}
         else:
             raise SourceFailed(
-                "not_configured", "nothing names this job in its lines", hint="see fields: of this connector"
+                "not_configured", "no field identifies this job's lines", hint="check fields: of this connector"
             )
         if record.namespace and names.get("namespace"):
             found[names["namespace"]] = (record.namespace,)

@@ -96,7 +96,7 @@ class ElasticStore:
             answer = self._json(self.capabilities(), self._deadline)
             found = answer.get("fields")
             if not isinstance(found, dict):
-                raise SourceFailed("bad_answer", "its answer has no fields", hint="is this address an Elasticsearch?")
+                raise SourceFailed("bad_answer", "the response has no fields", hint="is this address an Elasticsearch?")
             for name, kinds in found.items():
                 if isinstance(kinds, dict) and kinds:
                     told = sorted(kind for kind in kinds if kind != "unmapped")
@@ -108,12 +108,12 @@ class ElasticStore:
         kind = self.kinds.get(name, "unknown")
         if kind in _TEXTS:
             return (
-                f"words are looked for among the terms of {name} ({kind}); an analyser that stems or drops words hides lines:"
-                " then give search_in a sub-field of type wildcard"
+                f"words are searched among the terms of {name} ({kind}); an analyser that stems or drops words hides lines."
+                " If it does, set search_in to a sub-field of type wildcard"
             )
         if kind in _KEYWORDS:
-            return f"words are looked for as parts of {name} ({kind})"
-        return f"{name} is {kind}: words cannot be looked for in it"
+            return f"words are searched as substrings of {name} ({kind})"
+        return f"{name} is of type {kind} and cannot be searched for words"
 
     def _search_in(self) -> str:
         return self._settings.search_in or self._settings.message
@@ -129,7 +129,7 @@ class ElasticStore:
             if self.kinds.get(f"{name}.keyword") in _KEYWORDS:
                 return f"{name}.keyword"
             raise SourceFailed(
-                "refused", f"the field {name} is {kind} and cannot be compared whole", hint="name a keyword field"
+                "refused", f"the field {name} is of type {kind} and cannot be compared as a whole", hint="name a keyword field"
             )
         return name
 
@@ -152,7 +152,7 @@ class ElasticStore:
             found = object_at(self._search(body), "aggregations", "who")
             buckets = found.get("buckets")
             if not isinstance(buckets, list):
-                raise SourceFailed("bad_answer", "its answer has no buckets")
+                raise SourceFailed("bad_answer", "the response has no buckets")
             for item in buckets:
                 key = object_at(item, "key")
                 who = LogOrigin(*("" if key.get(role) is None else str(key[role]) for role in ROLES))
@@ -163,7 +163,7 @@ class ElasticStore:
             if len(buckets) < BUCKETS or not after:
                 return Tally(step * 1_000_000, counts)
         self._gaps["tally"] = Gap(
-            "counts_cut", self._settings.flavour, "more speakers than can be counted; the rest is not"
+            "counts_cut", self._settings.flavour, "there are more log sources than can be counted; the rest is not counted"
         )
         return Tally(step * 1_000_000, counts)
 
@@ -228,7 +228,7 @@ class ElasticStore:
             if len(hits) < size:
                 return
             if not isinstance(after, list):
-                raise SourceFailed("bad_answer", "its answer has hits without sort values")
+                raise SourceFailed("bad_answer", "the response has hits without sort values")
 
     def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
         """One line in each so many nanoseconds: the first of each bucket of a histogram."""
@@ -301,7 +301,7 @@ class ElasticStore:
     def _line(self, hit: Mapping[str, Any]) -> StoredLine:
         sort, source = hit.get("sort"), hit.get("_source")
         if not isinstance(sort, list) or not sort or not isinstance(sort[0], int) or not isinstance(source, dict):
-            raise SourceFailed("bad_answer", "its answer has a hit without a time or a source")
+            raise SourceFailed("bad_answer", "the response has a hit without a time or a source")
         who = LogOrigin(*(field_text(source, self._settings.fields.get(role, "")) for role in ROLES))
         return StoredLine(
             sort[0], who, field_text(source, self._settings.message), (str(hit.get("_index")), str(hit.get("_id")))
@@ -335,8 +335,8 @@ class ElasticStore:
             self._gaps["timed_out"] = Gap(
                 "partial_answer",
                 self._settings.flavour,
-                "it ran out of time and gave what it had",
-                rules_out="the rest",
+                "the query timed out and returned partial results",
+                rules_out="the rest of the results",
             )
         shards = answer.get("_shards")
         failed = shards.get("failed") if isinstance(shards, dict) else None
@@ -344,10 +344,10 @@ class ElasticStore:
             self._gaps["shards"] = Gap(
                 "partial_answer",
                 self._settings.flavour,
-                f"{failed} of its {shards.get('total')} shards did not answer: {shard_failure(shards)}"
+                f"{failed} of {shards.get('total')} shards failed: {shard_failure(shards)}"
                 if shards
                 else "",
-                rules_out="what they hold",
+                rules_out="the lines on these shards",
             )
         return answer
 
@@ -357,7 +357,7 @@ class ElasticStore:
                 answer = self._json(self._opening(), self._deadline.sooner(QUERY_SECONDS))
                 pit = answer.get("id") if self._settings.flavour == "elasticsearch" else answer.get("pit_id")
                 if not isinstance(pit, str):
-                    raise SourceFailed("bad_answer", "its answer has no point in time", hint="is flavour right?")
+                    raise SourceFailed("bad_answer", "the response has no point in time", hint="check `flavour`")
                 self._pit = pit
             return self._pit
 
@@ -377,7 +377,7 @@ class ElasticStore:
         sent = HttpRequest(call.path, call.params, call.body, method=call.method, headers=headers)
         answer = self._client.json(sent, deadline, largest=LARGEST)
         if not isinstance(answer, dict):
-            raise SourceFailed("bad_answer", "its answer is no object", asked=call.summary())
+            raise SourceFailed("bad_answer", "the response is not an object", asked=call.summary())
         return answer
 
 

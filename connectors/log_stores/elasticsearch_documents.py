@@ -24,7 +24,7 @@ def object_at(answer: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
     if not isinstance(found, dict):
-        raise SourceFailed("bad_answer", f"its answer has no {'.'.join(names)}")
+        raise SourceFailed("bad_answer", f"the response has no {'.'.join(names)}")
     return found
 
 
@@ -36,7 +36,7 @@ def hits_of(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """
     hits = part.get("hits")
     if not isinstance(hits, list) or not all(isinstance(hit, dict) for hit in hits):
-        raise SourceFailed("bad_answer", "its answer has no hits")
+        raise SourceFailed("bad_answer", "the response has no hits")
     return hits
 
 
@@ -59,7 +59,7 @@ def shard_failure(shards: Mapping[str, Any]) -> str:
     failures = shards.get("failures")
     first = failures[0] if isinstance(failures, list) and failures else {}
     reason = first.get("reason") if isinstance(first, dict) else None
-    return str(reason.get("reason") or reason.get("type"))[:200] if isinstance(reason, dict) else "it does not say why"
+    return str(reason.get("reason") or reason.get("type"))[:200] if isinstance(reason, dict) else "no reason given"
 
 
 def window_bounds(window: Window) -> tuple[int, int]:
@@ -69,7 +69,7 @@ def window_bounds(window: Window) -> tuple[int, int]:
         SourceFailed: it lacks one.
     """
     if window.start is None or window.end is None:
-        raise SourceFailed("refused", "a window with both ends is needed")
+        raise SourceFailed("refused", "the window must have a start and an end")
     return round(window.start * NS), round(window.end * NS)
 
 

@@ -76,15 +76,15 @@ class Loki:
             shown = ", ".join(sorted(known)[:20]) or "none"
             return CheckResult(
                 works=False,
-                words=f"it answers, but no stream of the last hour has the label {job!r}; there are: {shown}",
+                words=f"reachable, but no stream of the last hour has the label {job!r}; available labels: {shown}",
                 sent=sent,
-                change="name the label that holds the job under labels: job:",
+                change="name the label that identifies the job under labels: job:",
             )
         missing = [
             f"{role}: {label}" for role in ROLES if (label := self._settings.labels.get(role)) and label not in known
         ]
         told = f"; labels that no stream has: {', '.join(missing)}" if missing else ""
-        return CheckResult(works=True, words=f"it answers, and the label {job!r} is there{told}", sent=sent)
+        return CheckResult(works=True, words=f"reachable, and the label {job!r} exists{told}", sent=sent)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Loki:
             found[names["pod"]] = pods
         else:
             raise SourceFailed(
-                "not_configured", "nothing names this job in its streams", hint="see labels: of this connector"
+                "not_configured", "no label identifies this job's streams", hint="check labels: of this connector"
             )
         if record.namespace and names.get("namespace"):
             found[names["namespace"]] = (record.namespace,)

@@ -135,7 +135,7 @@ class LokiStore:
                 yield from ({label: tuple(values[at : at + SERIES])} for at in range(0, len(values), SERIES))
                 return
         raise SourceFailed(
-            "refused", "there are more streams than it counts in one answer, and no label to part them by"
+            "refused", "there are more streams than one query may count, and no label to divide them by"
         )
 
     # -- lines -------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class LokiStore:
                 self._gaps["one_time"] = Gap(
                     "lines_of_one_time",
                     "loki",
-                    f"more lines of one speaker have the same time than fit into an answer ({self.page}); the rest is not here",
+                    f"more lines of one source share a timestamp than fit into a response ({self.page}); the rest is missing",
                     scope=", ".join(item.name() for item in group),
                 )
             fresh = [line for line in lines if (line.at, line.who, line.key) not in seen]
@@ -265,7 +265,7 @@ class LokiStore:
     def _of_stream(self, mapping: Mapping[str, Any]) -> Iterator[StoredLine]:
         labels = mapping.get("stream")
         if not isinstance(labels, dict):
-            raise SourceFailed("bad_answer", "its answer has a stream without labels")
+            raise SourceFailed("bad_answer", "the response has a stream without labels")
         self._in_streams.update(labels)
         plain = speaker_of(self._settings, labels)
         stream = hash(tuple(sorted(labels.items())))
@@ -303,7 +303,7 @@ class LokiStore:
         self.meter.spend(call.summary())
         answer = self._client.json(call, self._deadline.sooner(QUERY_SECONDS), largest=LARGEST)
         for warning in (answer.get("warnings") or ())[:5] if isinstance(answer, dict) else ():
-            self._gaps["warning"] = Gap("partial_answer", "loki", f"it warns: {str(warning)[:200]}")
+            self._gaps["warning"] = Gap("partial_answer", "loki", f"warning from the server: {str(warning)[:200]}")
         return answer
 
 
@@ -325,7 +325,7 @@ def speaker_of(settings: LokiSettings, labels: object) -> LogOrigin:
         SourceFailed: they are none.
     """
     if not isinstance(labels, Mapping):
-        raise SourceFailed("bad_answer", "its answer has a stream without labels")
+        raise SourceFailed("bad_answer", "the response has a stream without labels")
     return LogOrigin(*(str(labels.get(settings.labels.get(role, ""), "")) for role in ROLES))
 
 
@@ -333,14 +333,14 @@ def _pairs(mapping: Mapping[str, Any]) -> Iterator[list[Any]]:
     """The values of a stream or a series: time, then a text."""
     values = mapping.get("values")
     if not isinstance(values, list):
-        raise SourceFailed("bad_answer", "its answer has a stream without values")
+        raise SourceFailed("bad_answer", "the response has a stream without values")
     for entry in values:
         if not (isinstance(entry, list) and len(entry) >= 2 and isinstance(entry[1], str)):
-            raise SourceFailed("bad_answer", "its answer has an entry that is no pair of time and text")
+            raise SourceFailed("bad_answer", "the response has an entry that is not a pair of time and text")
         try:
             float(entry[0]), entry[0].isdigit() if isinstance(entry[0], str) else None
         except (TypeError, ValueError):
-            raise SourceFailed("bad_answer", "its answer has an entry without a time") from None
+            raise SourceFailed("bad_answer", "the response has an entry without a time") from None
         yield entry
 
 
@@ -364,14 +364,14 @@ def strings_of(data: Any, call: HttpRequest) -> list[str]:
     if data is None:  # Loki's way of saying that there are none
         return []
     if not isinstance(data, list) or not all(isinstance(datum, str) for datum in data):
-        raise unexpected_answer(call, "a list of texts")
+        raise unexpected_answer(call, "a list of strings")
     return data
 
 
 def unexpected_answer(call: HttpRequest, wanted: str) -> SourceFailed:
     """The failure that an answer has not what the documentation promises."""
     return SourceFailed(
-        "bad_answer", f"its answer has no {wanted}", asked=call.summary(), hint="is this address a Loki?"
+        "bad_answer", f"the response has no {wanted}", asked=call.summary(), hint="is this address a Loki?"
     )
 
 

@@ -37,7 +37,7 @@ RARE = 3  # so many speakers at most say what is rare
 HEAD = 2000  # of the very first lines
 PROGRESS_PROBE, PROGRESS_LAST, PROGRESS_SAMPLE = 1000, 500, 1500  # iteration lines
 PRINTERS = 2  # speakers whose iteration lines are sampled
-_NOT_SEEN = "what shows only on a line that no rule looks for, and how often lines came between those that are here"
+_NOT_SEEN = "anything shown only by lines that no rule looks for, and how often lines came between those fetched"
 
 
 class LineQuery(NamedTuple):
@@ -100,7 +100,7 @@ class QueryMeter:
             SourceFailed: there were too many.
         """
         if self.left <= 0:
-            raise SourceFailed("over_budget", f"{self.used} queries were made for one collection", asked=asked)
+            raise SourceFailed("over_budget", f"the limit of {self.used} queries for one collection was reached", asked=asked)
         self.left -= 1
         self.used += 1
 
@@ -137,7 +137,7 @@ class _LineFetcher:
 
     def run(self) -> tuple[Gap, ...]:
         if self.end <= self.start:
-            raise SourceFailed("refused", "a window with both ends is needed, the end after the start")
+            raise SourceFailed("refused", "the window must have a start and an end, the end after the start")
         bucket = max(1, -(-(self.end - self.start) // (BUCKETS * NS))) * NS
         tally = self.store.tally(self.start, self.end, bucket)
         total = tally.total()
@@ -145,7 +145,7 @@ class _LineFetcher:
             self._take("any lines", LineQuery(self.start, self.end, limit=1), 1)
         if not total and not self.heard.lines:
             gap = Gap(
-                "no_lines", self.source, "it has no lines of this job in this window", rules_out="what the job said"
+                "no_lines", self.source, "it has no lines of this job in this window", rules_out="the job's output"
             )
             return (gap, *self.store.gaps())
         if self.request.deep or total <= self.all_lines:
@@ -164,7 +164,7 @@ class _LineFetcher:
         held = self.heard.lines
         if held < total and (self.heard.full or pages is not None):
             self.missed.append(
-                self._cut("lines_cut", "not all lines were fetched: the first ones in time", total, held)
+                self._cut("lines_cut", "not all lines were fetched: only the earliest", total, held)
             )
 
     # -- some --------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class _LineFetcher:
         self.missed.append(
             self._cut(
                 "not_line_by_line",
-                "not compared line by line: only first and last lines, lines that rules look for and their surroundings",
+                "not compared line by line: only the first and last lines, and lines that rules look for with their context",
                 total,
                 self.heard.lines,
             )
@@ -200,8 +200,8 @@ class _LineFetcher:
                 Gap(
                     "not_searched",
                     self.source,
-                    f"{self.request.prefilter.uncovered} patterns have no word that a log store could look for;"
-                    " they were sought only among the lines fetched",
+                    f"{self.request.prefilter.uncovered} patterns contain no word that a log store could search for;"
+                    " they were matched only against the fetched lines",
                 )
             )
 
@@ -235,10 +235,10 @@ class _LineFetcher:
                 Gap(
                     "hits_cut",
                     self.source,
-                    "more lines than can be fetched are such as rules look for; those of the middle of the window are not here",
+                    "more lines match the rules' words than can be fetched; those in the middle of the window are missing",
                     asked=", ".join(missing),
-                    got="the first, those where they surge, and the last",
-                    rules_out="what was said in between",
+                    got="the first, those around the largest increase, and the last",
+                    rules_out="lines in between",
                 )
             )
 
@@ -372,16 +372,16 @@ class _LineFetcher:
                 latest = max([last, *(tally.counts.get(who) or {})])
                 self.spool.describe(path, resource=who.resource(), written=latest / NS)
         except SourceFailed as failed:
-            self.missed.append(failed.gap(self.source, rules_out="what the job said"))
+            self.missed.append(failed.gap(self.source, rules_out="the job's output"))
         if self.heard.full:
             bounds = self.request.bounds
             self.missed.append(
                 Gap(
                     "logs_cut",
                     self.source,
-                    f"at most {bounds.log_bytes:,} bytes and {bounds.log_lines:,} lines of logs are taken of one source",
+                    f"the limit of {bounds.log_bytes:,} bytes and {bounds.log_lines:,} lines of logs for one source was reached",
                     got=f"{self.heard.lines} lines, {self.heard.bytes} bytes",
-                    rules_out="what was said beyond",
+                    rules_out="later lines",
                 )
             )
 

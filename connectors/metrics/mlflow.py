@@ -72,7 +72,7 @@ class Mlflow:
             raise SourceFailed(
                 "missing",
                 "it has no run of this job in the window",
-                hint=f"runs are found by the tags {tags}; see `tags`",
+                hint=f"runs are found by the tags {tags}; check `tags`",
             )
         runs.sort(key=lambda item: -_started(item))
         if len(runs) > MOST_RUNS:
@@ -95,7 +95,7 @@ class Mlflow:
         if not metrics:
             names = ", ".join(known[:10]) or "none"
             yield Gap(
-                "metrics_unknown", SOURCE, f"none of its metrics is a loss or the like: {names}; see `metrics`", name
+                "metrics_unknown", SOURCE, f"none of its metrics is a loss or similar: {names}; check `metrics`", name
             )
             return
         series: dict[str, deque[MetricPoint]] = {}
@@ -106,7 +106,7 @@ class Mlflow:
             except SourceFailed as failed:
                 yield failed.gap(SOURCE, scope=f"{name}: {key}", got=f"{len(series[measure])} points")
             if len(series[measure]) == MOST_POINTS:
-                yield Gap("points_cut", SOURCE, f"of {key} only the newest {MOST_POINTS:,} points are kept", name)
+                yield Gap("points_cut", SOURCE, f"only the newest {MOST_POINTS:,} points of {key} are kept", name)
         path = f"logs/{SOURCE}/{safe_name(name)}-{safe_name(run_id)[:8]}.log"
         if told := log_lines(series):
             spool.append(path, told)
@@ -147,7 +147,7 @@ class Mlflow:
         start, end = request.window.start or 0.0, request.window.end or float("inf")
         while True:
             if next(pages) > request.bounds.pages:
-                raise SourceFailed("too_large", f"the bound of {request.bounds.pages} pages was reached", asked=key)
+                raise SourceFailed("too_large", f"the limit of {request.bounds.pages} pages was reached", asked=key)
             params: dict[str, str | int | None] = {
                 "run_id": run_id,
                 "metric_key": key,
@@ -167,7 +167,7 @@ class Mlflow:
     def _post(self, path: str, body: Mapping[str, Any], deadline: Deadline) -> Mapping[str, Any]:
         answer = self._client.json(HttpRequest(API + path, body=body), deadline, largest=LARGEST)
         if not isinstance(answer, dict):
-            raise SourceFailed("bad_answer", "its answer is no object", asked=path)
+            raise SourceFailed("bad_answer", "the response is not an object", asked=path)
         return answer
 
     def check(self, deadline: Deadline) -> CheckResult:
@@ -178,7 +178,7 @@ class Mlflow:
         except SourceFailed as failed:
             return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
         return CheckResult(
-            bool(found), f"it has {len(found)} experiments that we may read", sent, "" if found else "see `experiments`"
+            bool(found), f"{len(found)} experiments are readable", sent, "" if found else "check `experiments`"
         )
 
 

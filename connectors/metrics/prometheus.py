@@ -95,8 +95,8 @@ SPIN_GPU = (
 SPIN_NODE = NODE[:2]
 _MISSED: Mapping[tuple[str, ...], str] = {  # one of these must be there, else this cannot be told
     ("DCGM_FI_DEV_GPU_UTIL",): "whether the GPUs are busy",
-    ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"): "whether busy GPUs do any work",
-    SPIN_NODE: "whether the network moves anything",
+    ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"): "whether busy GPUs make progress",
+    SPIN_NODE: "whether the network carries traffic",
 }
 
 
@@ -158,7 +158,7 @@ class Prometheus:
         call = HttpRequest(f"/api/v1/{how}", form={**form, "timeout": f"{max(1.0, seconds):.0f}s"})
         answer = self.client.get(call, deadline.sooner(QUERY_SECONDS + 5), largest=LARGEST)
         if answer.cut:
-            raise SourceFailed("too_large", f"its answer is larger than {LARGEST:,} bytes", asked=call.summary())
+            raise SourceFailed("too_large", f"the response is larger than {LARGEST:,} bytes", asked=call.summary())
         return answer.body
 
     # -- one job ---------------------------------------------------------------------------------------------------
@@ -177,8 +177,8 @@ class Prometheus:
         if around:
             self._write(request, spool, around, self._counts(around, self.node, request), gaps)
         else:
-            reason = "the job's nodes are not known, and no series of its GPUs names them"
-            gaps.append(Gap("metrics_no_nodes", "metrics", reason, rules_out="what its network and its hosts did"))
+            reason = "the job's nodes are unknown, and no series of its GPUs names them"
+            gaps.append(Gap("metrics_no_nodes", "metrics", reason, rules_out="metrics of its network and hosts"))
         return gaps
 
     def check(self, deadline: Deadline) -> CheckResult:
@@ -192,8 +192,8 @@ class Prometheus:
         except SourceFailed as failed:
             return CheckResult(False, str(failed), failed.asked or query, failed.hint)
         if not found:
-            change = "have it scrape dcgm-exporter and node_exporter, or mend `labels`"
-            return CheckResult(False, "it answers, and has no metrics of GPUs or nodes", query, change)
+            change = "have it scrape dcgm-exporter and node_exporter, or correct `labels`"
+            return CheckResult(False, "reachable, but it has no metrics of GPUs or nodes", query, change)
         return CheckResult(True, ", ".join(f"{count} series of {name}" for name, count in sorted(found.items())), query)
 
     def _gpus(
@@ -204,9 +204,9 @@ class Prometheus:
             counts = self._counts(chosen, self.gpu, request)
             if counts:
                 if chosen != self._of_job(request.record):
-                    reason = "no series carries the job's own labels; those of its nodes were taken, whoever used them"
+                    reason = "no series carries the job's own labels; those of its nodes were used, whichever job they belong to"
                     gaps.append(
-                        Gap("metrics_by_node", "metrics", reason, rules_out="whose work on shared nodes it was")
+                        Gap("metrics_by_node", "metrics", reason, rules_out="whose work it was on shared nodes")
                     )
                 self._tell_missing(counts, gaps)
                 return chosen, counts
@@ -286,8 +286,8 @@ class Prometheus:
                 spool.describe(path, query=query, unit=unit)
         if not many:
             return []
-        reason = f"{series} series; medians by node were taken, and the {2 * EXTREMES} furthest up and down one by one"
-        return [Gap("metric_medians", f"metrics/{name.lower()}", reason, asked=str(series), rules_out="each by itself")]
+        reason = f"{series} series; reduced to medians by node, and to the {2 * EXTREMES} most extreme series"
+        return [Gap("metric_medians", f"metrics/{name.lower()}", reason, asked=str(series), rules_out="the other series")]
 
 
 def _reduced(name: str, chosen: Selection, end: float) -> dict[str, str]:
@@ -335,4 +335,4 @@ def _counted(body: bytes, query: str) -> Iterator[tuple[str, int]]:
             if points and "__name__" in result.metric:
                 yield result.metric["__name__"], max(int(float(value)) for _, value in points)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
-        raise SourceFailed("bad_answer", f"its answer is not one of Prometheus: {error}", asked=query) from None
+        raise SourceFailed("bad_answer", f"the response is not from Prometheus: {error}", asked=query) from None

@@ -92,9 +92,9 @@ def _values(value: str | Sequence[str] | None) -> tuple[str, ...]:
 def _selector(name: str, labels: Labels) -> str:
     names = name.split("|")
     if not all(_LABEL.fullmatch(text.replace(":", "_")) for text in names) or not all(map(_LABEL.fullmatch, labels)):
-        raise ValueError(f"not a name of a metric or a label: {name[:100]!r} {sorted(labels)!r:.200}")
+        raise ValueError(f"not a metric or label name: {name[:100]!r} {sorted(labels)!r:.200}")
     if not labels or not all(labels.values()):
-        raise ValueError(f"{name[:100]}: a selector needs labels, and these need values")
+        raise ValueError(f"{name[:100]}: a selector needs labels with values")
     several = [f"__name__=~{quoted(name)}"] if len(names) > 1 else []
     told = [_matcher(label, values) for label, values in sorted(labels.items())]
     return f"{'' if several else name}{{{','.join([*several, *told])}}}"
@@ -142,5 +142,5 @@ def _span(window: Window) -> float:
         ValueError: it has not, or they are the wrong way round.
     """
     if window.start is None or window.end is None or not 0 <= window.start <= window.end < 1e11:
-        raise ValueError("a query needs a window with both ends, in order")
+        raise ValueError("a query needs a window with a start and an end, in order")
     return window.end - window.start

@@ -86,7 +86,7 @@ def tag_value(record: JobRecord, what: str) -> str | None:
     value = {"id": job.id, "name": job.name, "namespace": record.namespace, "owner": job.owner}.get(what)
     if value and not _SAFE.fullmatch(value):
         raise SourceFailed(
-            "refused", f"a tracker cannot be asked for the name {value[:80]!r}: quotes cannot be escaped there"
+            "refused", f"a tracker cannot be queried for the name {value[:80]!r}: it cannot escape quotes"
         )
     return value or None
 

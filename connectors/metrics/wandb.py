@@ -106,7 +106,7 @@ class Wandb:
         name, run_id = str(run.name)[:250], str(run.id)[:100]
         metrics = choose_metrics([str(key) for key in dict(run.summary)], self.settings.metrics)
         if not metrics:
-            yield Gap("metrics_unknown", SOURCE, "none of its metrics is a loss or the like; see `metrics`", name)
+            yield Gap("metrics_unknown", SOURCE, "none of its metrics is a loss or similar; check `metrics`", name)
             return
         series: dict[str, deque[MetricPoint]] = {}
         for measure, key in metrics.items():
@@ -168,7 +168,7 @@ class Wandb:
             )
         except SourceFailed as failed:
             return CheckResult(False, str(failed), sent, failed.hint)
-        return CheckResult(True, "its runs can be read" if some is not None else "it can be read and has no run", sent)
+        return CheckResult(True, "its runs are readable" if some is not None else "readable, but it has no runs", sent)
 
 
 def _first_step(run: Any) -> int:
@@ -180,9 +180,9 @@ def _guarded_scan(ask: Callable[[], Iterable[Any]], deadline: Deadline) -> Itera
     """What the library gives, one by one; whatever it raises becomes a failure of this source."""
     try:
         for pair in ask():
-            deadline.check("a scan by the library")
+            deadline.check("a scan by the wandb library")
             yield pair
     except SourceFailed:
         raise
     except Exception as error:  # noqa: BLE001 - the library's errors have no common root that it documents
-        raise SourceFailed("server_error", f"its library failed: {type(error).__name__}: {str(error)[:200]}") from None
+        raise SourceFailed("server_error", f"the wandb library failed: {type(error).__name__}: {str(error)[:200]}") from None

@@ -72,15 +72,15 @@ class Journals:
         for node in nodes[:MOST_NODES]:
             request.deadline.check("files of nodes")
             if _NODE.fullmatch(node) is None:
-                gaps.append(Gap("odd_name", "journals", f"{node[:80]!r} is no name of a node: not looked for"))
+                gaps.append(Gap("odd_name", "journals", f"{node[:80]!r} is not a valid node name; skipped"))
             elif not self._node(node, request, spool, gaps):
                 without.append(node)
         if without or not nodes:
             told = f"no files of {', '.join(without[:8])}" + (
                 f" and {len(without) - 8} more" if len(without) > 8 else ""
             )
-            reason = told if without else "the job has no nodes, so none of their files were looked for"
-            ruled = "what the kernel and the hardware checks of these nodes say"
+            reason = told if without else "the job has no nodes, so there were no files to look for"
+            ruled = "what the kernel and the hardware checks of these nodes report"
             gaps.append(
                 Gap(
                     "no_files",
@@ -98,16 +98,16 @@ class Journals:
         deadline.check()
         patterns = (*self.settings.journals, *self.settings.kernel, *self.settings.checks)
         if not patterns:
-            return CheckResult(works=False, words="no files are named", change="set journals, kernel or checks")
+            return CheckResult(works=False, words="no files are configured", change="set journals, kernel or checks")
         for pattern in patterns:
             if not pattern.startswith("/"):
-                return CheckResult(False, f"{pattern} is no whole path", pattern, "write it from / on")
+                return CheckResult(False, f"{pattern} is not an absolute path", pattern, "start it with /")
             before = re.split(r"\{node\}|\*", pattern)[0]
             root = Path(before if before == pattern else before.rpartition("/")[0] or "/")
             if not os.access(root, os.R_OK):
-                return CheckResult(False, f"{root} is not there or may not be read", pattern, "see docs/privileges.md")
+                return CheckResult(False, f"{root} does not exist or is not readable", pattern, "see docs/privileges.md")
         return CheckResult(
-            works=True, words=f"{len(patterns)} kinds of files; the folders can be read", sent=", ".join(patterns)
+            works=True, words=f"{len(patterns)} file patterns; their folders are readable", sent=", ".join(patterns)
         )
 
     # -- how -----------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Journals:
         for kind, paths in (("journal", journals), ("dmesg", kernels)):
             lines = [line for path in paths for line in self._lines(kind, path, request, gaps)]
             if len(lines) > MOST_LINES:
-                told = f"of {node} more than {MOST_LINES:,} lines in the job's time; the last ones are kept"
+                told = f"{node} has more than {MOST_LINES:,} lines in the job's time; only the last ones are kept"
                 gaps.append(Gap("lines_cut", "journals", told, asked=str(len(lines)), got=str(MOST_LINES)))
             if lines:
                 name = f"logs/kernel/{kind}-{safe_name(node)}.log"
@@ -129,7 +129,7 @@ class Journals:
                 spool.describe(name, resource=who, query=", ".join(map(str, paths))[:1000], written=_written(paths))
         if len(checks) > MOST_CHECKS:
             gaps.append(
-                Gap("files_cut", "journals", f"of {node} {len(checks)} checks; the newest {MOST_CHECKS} are kept")
+                Gap("files_cut", "journals", f"{node} has {len(checks)} checks; only the newest {MOST_CHECKS} are kept")
             )
         for path in checks[-MOST_CHECKS:]:
             data, cut = _tail(path, MOST_CHECK, gaps)
@@ -138,7 +138,7 @@ class Journals:
                 spool.write(name, data)
                 spool.describe(name, resource=who, query=str(path), written=_written([path]))
             elif cut:
-                gaps.append(Gap("too_large", str(path), f"more than {MOST_CHECK >> 20} MB; it was not read"))
+                gaps.append(Gap("too_large", str(path), f"larger than {MOST_CHECK >> 20} MB; not read"))
         return bool(journals or kernels or checks)
 
     def _lines(self, kind: str, path: Path, request: CollectionRequest, gaps: list[Gap]) -> Iterator[bytes]:
@@ -204,4 +204,4 @@ def _written(paths: Sequence[Path]) -> float | None:
     try:
         return max(path.stat().st_mtime for path in paths)
     except (OSError, ValueError) as error:
-        raise SourceFailed("missing", "a file was gone while it was read") from error
+        raise SourceFailed("missing", "a file disappeared while it was read") from error

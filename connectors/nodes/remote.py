@@ -113,21 +113,21 @@ class RemoteNodes:
         named = {name: getattr(self.settings, name) for name in ("stacks", "dumps", "ras", "kernel")}
         set_ = {name: words for name, words in named.items() if words}
         if not set_:
-            return CheckResult(works=False, words="no command is set", change="set stacks, dumps, ras or kernel")
+            return CheckResult(works=False, words="no command is configured", change="set stacks, dumps, ras or kernel")
         for name, words in set_.items():
             odd = [place for place in _PLACE.findall(" ".join(words)) if place not in _PLACES]
             if odd:
                 return CheckResult(
-                    False, f"{name} has the place {{{odd[0]}}}", shlex.join(words), f"known: {', '.join(_PLACES)}"
+                    False, f"{name} has the unknown placeholder {{{odd[0]}}}", shlex.join(words), f"known: {', '.join(_PLACES)}"
                 )
             ran = run_bounded([words[0], "--version"], min(self.settings.seconds, deadline.left()), 4096)
             if ran.trouble.startswith("cannot be run"):
                 return CheckResult(
-                    False, f"{words[0]} {ran.trouble}", shlex.join(words), "install it, or name its path"
+                    False, f"{words[0]} {ran.trouble}", shlex.join(words), "install it, or give its path"
                 )
         sent = "; ".join(shlex.join(words) for words in set_.values())
         return CheckResult(
-            works=True, words="the programs are there; nodes are reached when a job is looked at", sent=sent
+            works=True, words="the programs are installed; nodes are only reached for a job", sent=sent
         )
 
 
@@ -152,7 +152,7 @@ def _tasks(settings: RemoteSettings, request: CollectionRequest, gaps: list[Gap]
             if filled is not None:
                 yield _Task(kind, Resource(node=member.node, rank=member.rank, container=member.container), filled)
         if left or not whom:
-            told = f"a place of its command is not known, or holds odd characters, for {left} of {len(whom)}"
+            told = f"a placeholder of the command is unknown or contains unexpected characters for {left} of {len(whom)}"
             gaps.append(Gap("not_reached", f"remote {kind}", told, asked=shlex.join(words)[:300]))
 
 
@@ -181,7 +181,7 @@ def _run_task(task: _Task, deadline: Deadline, seconds: float, keep: Callable[[C
     """Run a command and keep what it prints; in words why there is nothing, "" where there is."""
     left = deadline.left() - GRACE
     if left <= 0:
-        return "there was no time left for it"
+        return "out of time"
     ran = run_bounded(task.words, min(seconds, left), MOST_LOG if task.kind == "kernel" else MOST_DUMP)
     if ran.trouble and (task.kind != "kernel" or not ran.output):
         return _plain(ran.trouble)
@@ -208,15 +208,15 @@ def _write_output(task: _Task, ran: CommandResult, sample: str, spool: Spool, ta
     pieces = _FOLLOWING.split(ran.output)
     several = [(int(rank), data) for rank, data in zip(pieces[1::2], pieces[2::2], strict=True)]
     if not several and task.who.rank is None:
-        return "what it printed names no rank"
+        return "the output names no rank"
     said = ""
     for rank, data in several or [(task.who.rank or 0, ran.output)]:
         path = _path(task, rank, data, sample)
         own = object()
         if taken.setdefault(path, own) is not own:
-            said = f"rank {rank} had come already"
+            said = f"rank {rank} was already written"
         elif path.endswith(".json") and not _whole(data):
-            said = "what it printed is JSON that breaks off"
+            said = "the output is truncated JSON"
         else:
             spool.write(path, data)
     return said
@@ -241,7 +241,7 @@ def _unreached_gaps(lost: Mapping[tuple[str, str], Sequence[str]], tasks: int) -
     """One gap for each kind and reason, with the names of a few."""
     for (kind, reason), names in sorted(lost.items()):
         few = ", ".join(sorted(names)[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        rules_out = {"stacks": "where these ranks stand", "dumps": "what these ranks' collectives did"}.get(kind, "")
+        rules_out = {"stacks": "what these ranks are doing", "dumps": "the collectives of these ranks"}.get(kind, "")
         yield Gap(
             "not_reached",
             f"remote {kind}",

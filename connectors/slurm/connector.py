@@ -136,11 +136,11 @@ class Slurm:
         """Write slurm.json: all runs of the job with their steps, and the state of its nodes with the reasons given."""
         job_id = request.record.job.id or ""
         if JOB_ID.fullmatch(job_id) is None:
-            return (Gap("slurm-no-job", "slurm", f"{job_id[:80]!r} is no id of a job of Slurm", scope="job"),)
+            return (Gap("slurm-no-job", "slurm", f"{job_id[:80]!r} is not a Slurm job id", scope="job"),)
         jobs, sent = self._client.jobs(JobSelection(job_id), request.deadline)
         answer, _ = read_slurm(_document(jobs), "slurm.json", job_id)
         if answer is None or not answer.runs:
-            return (Gap("slurm-no-job", "slurm", "the accounting knows no such job", scope="job", asked=sent),)
+            return (Gap("slurm-no-job", "slurm", "the accounting has no such job", scope="job", asked=sent),)
         names = tuple(dict.fromkeys(node for run in answer.runs for node in run.nodes))
         gaps: list[Gap] = []
         try:
@@ -151,7 +151,7 @@ class Slurm:
         data = msgspec.json.encode({"jobs": list(jobs), "nodes": list(nodes)})
         if len(data) > request.bounds.part_bytes:
             raise SourceFailed(
-                "too_large", f"its answer is larger than {request.bounds.part_bytes:,} bytes", asked=sent
+                "too_large", f"the response is larger than {request.bounds.part_bytes:,} bytes", asked=sent
             )
         spool.write("slurm.json", data)
         spool.describe("slurm.json", query=sent)
@@ -175,7 +175,7 @@ class Slurm:
         jobs, sent = self._client.jobs(wanted, deadline)
         if len(jobs) > MAX_JOBS:
             raise SourceFailed(
-                "too_large", f"it listed more than {MAX_JOBS:,} jobs", asked=sent, hint="narrow the window"
+                "too_large", f"more than {MAX_JOBS:,} jobs were listed", asked=sent, hint="narrow the window"
             )
         answer, _ = read_slurm(_document(jobs), "slurm", job_id)
         return answer.runs if answer else ()

@@ -102,9 +102,9 @@ class SlurmRest:
                 return version
         raise SourceFailed(
             "missing",
-            f"it answers at none of the versions {VERSIONS[-1]} to {VERSIONS[0]}",
+            f"the server supports none of the API versions {VERSIONS[-1]} to {VERSIONS[0]}",
             asked=url_path("slurm", VERSIONS[0], "ping"),
-            hint="see `slurmrestd -d list`, and set `rest_version`",
+            hint="run `slurmrestd -d list`, and set `rest_version`",
         )
 
     def _json(self, call: HttpRequest, deadline: Deadline) -> Any:
@@ -121,9 +121,9 @@ def _listed(told: Any, key: str, call: HttpRequest) -> list[Mapping[str, Any]]:
     if not found:
         _failures(told, call)
     if found is None:
-        raise SourceFailed("bad_answer", f"its answer has no {key}", asked=call.summary())
+        raise SourceFailed("bad_answer", f"the response has no {key}", asked=call.summary())
     if not isinstance(found, list):
-        raise SourceFailed("bad_answer", f"{key} of its answer is no list", asked=call.summary())
+        raise SourceFailed("bad_answer", f"{key} of the response is not a list", asked=call.summary())
     return [entry for entry in found if isinstance(entry, dict)]
 
 
@@ -133,4 +133,4 @@ def _failures(told: Any, call: HttpRequest) -> None:
         if isinstance(error, dict) and error.get("error_number") != _NOTHING_FOUND:
             said = " ".join(f"{error.get('description') or ''} {error.get('error') or ''}".split())[:200]
             denied = "auth" in said.lower() or "denied" in said.lower()
-            raise SourceFailed("forbidden" if denied else "server_error", f"it says: {said}", asked=call.summary())
+            raise SourceFailed("forbidden" if denied else "server_error", f"the server reports: {said}", asked=call.summary())

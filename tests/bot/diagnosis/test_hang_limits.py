@@ -12,7 +12,7 @@ import yaml
 BEGIN = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 WAITS = (("all_reduce", "torch/distributed/distributed_c10d.py", 2806), ("train", "/home/u/fit.py", 210))
 LOCKED = (("acquire", "/home/u/lease.py", 51), ("train", "/home/u/fit.py", 201))
-HINT = "write rule: {parameter: number}, numbers of 0 or more; it was left out"
+HINT = "use rule: {parameter: number} with numbers of 0 or more; ignored"
 
 
 def at(seconds: float) -> str:

@@ -121,7 +121,7 @@ class Job:
     def ranks(self, _wanted):
         """As connectors.host.processes.Host."""
         if self.time >= self.ends_at:
-            return (), (Gap("no_processes", "processes", "no such process runs here"),)
+            return (), (Gap("no_processes", "processes", "no such process is running on this host"),)
         mains = (Process(100 + rank, 1, "sleeping", rank=rank, world_size=self.world) for rank in range(self.world))
         return tuple(RankProcess(main.rank, main) for main in mains), ()
 

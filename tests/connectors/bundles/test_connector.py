@@ -175,7 +175,7 @@ def test_a_job_yaml_is_read_again_when_it_changed(kept: Bundles) -> None:
 @pytest.mark.parametrize("folder", ["bundles", "", "./x", "/a\0b", "/a\nb"])
 def test_settings_that_cannot_be(folder: str) -> None:
     """The folder is a whole path."""
-    with pytest.raises(ValueError, match="is no whole path"):
+    with pytest.raises(ValueError, match="is not an absolute path"):
         BundlesSettings(folder)
 
 
@@ -396,10 +396,10 @@ def test_only_the_last_attempts(tmp_path: Path) -> None:
 def test_check_counts(kept: Bundles, tmp_path: Path) -> None:
     """How many there are and what the newest is; what to change where the folder is a bundle itself, or not there."""
     sent = f"list {tmp_path}/"
-    words = "5 bundles; the last one written is 'by-hand', job 'by-hand'"
+    words = "5 bundles; the newest is 'by-hand', job 'by-hand'"
     assert kept.check(Deadline.within(5)) == CheckResult(True, words, sent)
     itself = Bundles(BundlesSettings(str(tmp_path / "monday"))).check(Deadline.within(5))
-    assert (itself.works, itself.change) == (False, "name the folder above it")
+    assert (itself.works, itself.change) == (False, "name its parent folder")
     gone = Bundles(BundlesSettings(str(tmp_path / "gone")))
     assert (gone.check(Deadline.within(5)).works, gone.check(Deadline.within(5)).change) == (False, "see `folder`")
     with pytest.raises(SourceFailed, match="no such folder"):

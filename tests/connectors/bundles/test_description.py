@@ -144,7 +144,7 @@ def test_a_pipe_or_folder_for_a_file_is_a_gap(tmp_path):
     """A job.yaml that is a FIFO is not waited for."""
     os.mkfifo(tmp_path / "job.yaml")
 
-    assert [gap.reason for gap in read_job(tmp_path)[1]] == ["not usable: it is no file"]
+    assert [gap.reason for gap in read_job(tmp_path)[1]] == ["invalid: it is not a regular file"]
 
 
 def test_the_largest_file_is_read_in_seconds(tmp_path):
@@ -190,7 +190,7 @@ def test_ten_thousand_files_are_no_trouble_and_aliases_are_refused_there_too(tmp
     many = "".join(f"  logs/n-{at // 8}/rank-{at}.log: {{written: 2026-03-04T05:06:07Z}}\n" for at in range(10_240))
     times, reasons = written(tmp_path, f"files:\n{many}")
     assert (len(times), reasons) == (10_240, [])
-    assert written(tmp_path, f"files:\n{many}a: &x [1]\nb: *x\n") == ({}, ["not usable: aliases are not allowed"])
+    assert written(tmp_path, f"files:\n{many}a: &x [1]\nb: *x\n") == ({}, ["invalid: aliases are not allowed"])
 
 
 @pytest.mark.parametrize(

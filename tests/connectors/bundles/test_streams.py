@@ -134,7 +134,7 @@ def test_a_file_under_two_names_is_read_once(tmp_path):
     names, gaps = found(tmp_path)
 
     assert names == ["a.log"]
-    assert (gaps["latest.log"].code, gaps["latest.log"].reason) == ("same_file", "the same file as a.log; read once")
+    assert (gaps["latest.log"].code, gaps["latest.log"].reason) == ("same_file", "same file as a.log; read once")
     assert found(tmp_path / "a.log", tmp_path / "a.log")[0] == ["a.log"]
 
 
@@ -210,8 +210,8 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     names, gaps = found(tmp_path)
 
     assert names == []
-    assert (gaps["a.log"].code, gaps["a.log"].reason) == ("not_a_file", "a pipe, no file; not read")
-    assert discover([Path("/dev/null")]).gaps[0].reason == "a device, no file; not read"
+    assert (gaps["a.log"].code, gaps["a.log"].reason) == ("not_a_file", "a pipe, not a regular file; not read")
+    assert discover([Path("/dev/null")]).gaps[0].reason == "a device, not a regular file; not read"
 
 
 def test_a_file_that_vanishes_while_folders_are_read_is_a_gap(tmp_path):

@@ -370,7 +370,7 @@ def test_of_many_pods_the_odd_ones_are_fetched_whole():
     counts = {path: data.count(b"\n") for path, data in spool.logs.items()}
     assert counts["logs/kubernetes/rank-90.log"] == 1000
     assert sorted(counts.values()) == [200] * 36 + [1000] * 64
-    assert "36 of 100 logs: of pods beyond the first 64 only the last 200 lines were asked for" in [
+    assert "36 of 100 logs: of pods beyond the first 64, only the last 200 lines were requested" in [
         gap.reason for gap in gaps
     ]
     logs = [query for _, path, query in cluster.seen if path.endswith("/log")]
@@ -449,7 +449,7 @@ def test_what_is_inferred_is_said():
     one["spec"]["containers"][0]["env"] = []
     _, gaps = collected(cluster)
     assert [gap.reason for gap in gaps if gap.code == "ranks_inferred"] == [
-        "nothing says which ranks live in which pod; taken was as many processes in each pod as it has GPUs"
+        "nothing tells which ranks run in which pod; assumed as many processes in each pod as it has GPUs"
     ]
 
 
@@ -512,7 +512,7 @@ def test_a_right_that_is_lacking_is_named():
     assert not checked.works
     assert (
         checked.words
-        == "it answers, and does not allow: get pods/log anywhere, get nodes anywhere, list nodes anywhere"
+        == "the server denies: get pods/log anywhere, get nodes anywhere, list nodes anywhere"
     )
 
 
@@ -626,7 +626,7 @@ def test_kubeconfigs_that_are_refused(tmp_path, user, cluster, words):
     "text", ["", "- 1", "{", "current-context: 5", "x: !!python/object:os.system {}", "a: &a [*a]"]
 )
 def test_rubbish_for_a_kubeconfig(tmp_path, text):
-    """A file that is no kubeconfig is refused."""
+    """A file that is not a kubeconfig is refused."""
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(SourceFailed):

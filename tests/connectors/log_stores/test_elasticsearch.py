@@ -142,7 +142,7 @@ def test_partial_answers_are_gaps() -> None:
     with store(double) as found:
         taken(found, ALL)
         told = [gap.reason for gap in found.gaps()]
-    assert told == ["it ran out of time and gave what it had", "2 of its 3 shards did not answer: node left"]
+    assert told == ["the query timed out and returned partial results", "2 of 3 shards failed: node left"]
 
 
 def collected(double: ElasticDouble, **more: Any) -> tuple[Memory, tuple[Any, ...]]:

@@ -89,7 +89,7 @@ def test_histories_come_page_by_page():
     spool, gaps = collected(tracker(loss=points))
     steps = [read_line(line).step for line in spool.logs["logs/mlflow/llm-7b-aaaa.log"].splitlines()]
     assert steps == list(range(25_000, 45_000))
-    assert [gap.reason for gap in gaps] == ["of loss only the newest 20,000 points are kept"]
+    assert [gap.reason for gap in gaps] == ["only the newest 20,000 points of loss are kept"]
 
 
 def test_a_bound_on_pages_is_a_gap():
@@ -132,7 +132,7 @@ def test_runs_by_tags_of_the_site():
 def test_metrics_of_unknown_names_are_listed():
     """A run whose metrics say nothing that is known is a gap that names them."""
     _, gaps = collected(tracker(accuracy=[(START, 0, 1.0)]))
-    assert [gap.reason for gap in gaps] == ["none of its metrics is a loss or the like: accuracy; see `metrics`"]
+    assert [gap.reason for gap in gaps] == ["none of its metrics is a loss or similar: accuracy; check `metrics`"]
 
 
 def test_logging_in(monkeypatch):

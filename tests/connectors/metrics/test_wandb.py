@@ -110,7 +110,7 @@ def test_what_the_library_raises_becomes_a_failure():
     with pytest.raises(SourceFailed, match="RuntimeError: permission denied"):
         collected(door)
     checked = Wandb(WandbSettings("team/pretrain"), lambda *_: door).check(Deadline.within(5))
-    assert (checked.works, checked.words) == (False, "its library failed: RuntimeError: permission denied")
+    assert (checked.works, checked.words) == (False, "the wandb library failed: RuntimeError: permission denied")
 
 
 def test_without_the_library(monkeypatch):

@@ -64,7 +64,7 @@ def test_real_stacks():
         if gaps and "ermission" in gaps[0].reason:
             pytest.skip("py-spy may not attach here")
         # no place for a rank is in the command, so it is one a node, and must name its ranks itself
-        assert [gap.reason for gap in gaps] == ["node-0: what it printed names no rank"]
+        assert [gap.reason for gap in gaps] == ["node-0: the output names no rank"]
         script = f"printf '===signalbox 0===\\n'; {PY_SPY} dump --json --pid {child.pid}"
         shelf, gaps = collected(job(1, 1), stacks=("sh", "-c", script))
         ((path, data),) = shelf.parts.items()
@@ -113,7 +113,7 @@ def test_many_nodes_side_by_side():
     assert time.monotonic() - began < 60
     assert len(shelf.parts) == 1277
     assert sorted((gap.code, gap.reason, gap.got) for gap in gaps) == [
-        ("not_reached", "node-7 rank 7, node-900 rank 900: gave no answer within 3 s", "1278"),
+        ("not_reached", "node-7 rank 7, node-900 rank 900: timed out after 3 s", "1278"),
         ("not_reached", "node-8 rank 8: no route to host", "1279"),
     ]
 
@@ -124,7 +124,7 @@ def test_the_deadline_ends_it():
     shelf, gaps = collected(job(4, 1), 2.5, stacks=("sleep", "60", "{rank}"), side_by_side=1)
     assert time.monotonic() - began < 4.5
     assert shelf.parts == {}
-    assert {gap.reason.rpartition(": ")[2] for gap in gaps} >= {"there was no time left for it"}
+    assert {gap.reason.rpartition(": ")[2] for gap in gaps} >= {"out of time"}
 
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=id", "$(id)", "a;id", "../x", "a b", "", "a\nb", "ü", "a" * 300])
@@ -158,7 +158,7 @@ def test_json_that_breaks_off_is_said():
     """Half a dump is no dump."""
     shelf, gaps = collected(job(1, 1), stacks=("echo", '[{"pid": 1, "x', "{rank}"))
     assert shelf.parts == {}
-    assert [gap.reason for gap in gaps] == ["node-0 rank 0: what it printed is JSON that breaks off"]
+    assert [gap.reason for gap in gaps] == ["node-0 rank 0: the output is truncated JSON"]
 
 
 def test_no_nodes_and_no_commands():
@@ -172,10 +172,10 @@ def test_no_nodes_and_no_commands():
 @pytest.mark.parametrize(
     ("settings", "works", "words"),
     [
-        ({}, False, "no command is set"),
-        ({"kernel": ("echo", "{node}")}, True, "the programs are there; nodes are reached when a job is looked at"),
+        ({}, False, "no command is configured"),
+        ({"kernel": ("echo", "{node}")}, True, "the programs are installed; nodes are only reached for a job"),
         ({"kernel": ("no-such-program", "{node}")}, False, "no-such-program cannot be run: No such file or directory"),
-        ({"stacks": ("echo", "{host}")}, False, "stacks has the place {host}"),
+        ({"stacks": ("echo", "{host}")}, False, "stacks has the unknown placeholder {host}"),
     ],
 )
 def test_it_can_be_tried(settings, works, words):
