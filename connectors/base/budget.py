@@ -46,7 +46,9 @@ class Budget:
             SourceFailed: there is none before the deadline.
         """
         if not self._slots.acquire(timeout=deadline.left()):
-            raise SourceFailed("over_budget", f"all {self.load.calls} concurrent calls to it stayed in use", asked=asked)
+            raise SourceFailed(
+                "over_budget", f"all {self.load.calls} concurrent calls to it stayed in use", asked=asked
+            )
         try:
             self._wait(deadline, asked)
             yield

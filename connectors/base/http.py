@@ -115,7 +115,9 @@ class HttpRequest:
 def url_path(*parts: str) -> str:
     """A path whose parts may hold anything: each is quoted, and none can climb."""
     if any(part in ("", ".", "..") for part in parts):
-        raise SourceFailed("refused", f"{'/'.join(parts)[:SHOWN]!r} is not a path: one of its parts is empty or consists of dots")
+        raise SourceFailed(
+            "refused", f"{'/'.join(parts)[:SHOWN]!r} is not a path: one of its parts is empty or consists of dots"
+        )
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -274,7 +276,9 @@ class HttpClient:
         told = error_text(response, deadline)
         response.close()
         kind, hint = MEANING_OF_STATUS.get(status, ("server_error" if status >= 500 else "refused", ""))
-        failed = SourceFailed(kind, f"the server returned {status}{f': {told}' if told else ''}", asked=asked, hint=hint)
+        failed = SourceFailed(
+            kind, f"the server returned {status}{f': {told}' if told else ''}", asked=asked, hint=hint
+        )
         if status not in AGAIN:
             return failed, None
         asked_for = retry_after(response.headers)

@@ -103,7 +103,9 @@ def failure(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceF
         return SourceFailed("bad_answer", f"the response ended early: {said}", asked=asked)
     if isinstance(error, httpx.RemoteProtocolError | httpx.DecodingError):
         return SourceFailed("bad_answer", f"the server does not speak valid HTTP: {said}", asked=asked)
-    return SourceFailed("unreachable", f"the server cannot be reached: {said}", asked=asked, hint="check the address, port and TLS")
+    return SourceFailed(
+        "unreachable", f"the server cannot be reached: {said}", asked=asked, hint="check the address, port and TLS"
+    )
 
 
 def error_text(response: httpx.Response, deadline: Deadline) -> str:

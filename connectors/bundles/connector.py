@@ -117,7 +117,10 @@ class Bundles:
         kept, gaps = self._wanted(request)
         if kept is None:
             reason = "there is no bundle of this job"
-            return (*gaps, Gap("no_bundle", SOURCE, reason, asked=self._root, rules_out="everything that a bundle would show"))
+            return (
+                *gaps,
+                Gap("no_bundle", SOURCE, reason, asked=self._root, rules_out="everything that a bundle would show"),
+            )
         folder = kept.entry.path
         odd = self._unusable(folder)
         told, more = (BundleDescription(), ()) if "bundle.yaml" in odd else read_description(Path(folder))
@@ -145,7 +148,9 @@ class Bundles:
             )
         if request.wants("logs") and not any(one.log for one in found.files):
             gaps.append(
-                Gap("no_logs", SOURCE, "the bundle contains no logs", asked=folder, rules_out="what the logs would show")
+                Gap(
+                    "no_logs", SOURCE, "the bundle contains no logs", asked=folder, rules_out="what the logs would show"
+                )
             )
         return tuple(dict.fromkeys(gaps))
 
@@ -177,9 +182,7 @@ class Bundles:
     def _folders(self, deadline: Deadline) -> tuple[list[FileEntry], bool]:
         """The bundles' folders, last written first, and whether there are more than are looked at."""
         if not os.path.isdir(self._root):  # noqa: PTH112 - never raises
-            raise SourceFailed(
-                "missing", f"{self._root}: no such folder", asked=self._root, hint="check `folder`"
-            )
+            raise SourceFailed("missing", f"{self._root}: no such folder", asked=self._root, hint="check `folder`")
         folders: list[FileEntry] = []
         for one in HostFolders((self._root,)).listed(self._root, deadline):
             if one.folder and not one.name.startswith("."):

@@ -84,13 +84,13 @@ def _walk(path: Path, gaps: list[Gap], *, bundle: bool) -> Iterator[Path]:
         seen.add((here.st_dev, here.st_ino))
         depth = len(Path(folder).relative_to(path).parts)
         if depth >= DEEPEST:
-            gaps.append(Gap("too_deep", folder, f"folders are nested more than {DEEPEST} levels deep; not read further"))
+            gaps.append(
+                Gap("too_deep", folder, f"folders are nested more than {DEEPEST} levels deep; not read further")
+            )
             folders.clear()
         if bundle and depth == 0:
             parts = sorted(set(folders) & NOT_READ)
-            gaps.extend(
-                Gap("part_not_read", name, f"this version does not read the bundle's {name}") for name in parts
-            )
+            gaps.extend(Gap("part_not_read", name, f"this version does not read the bundle's {name}") for name in parts)
             folders[:] = [name for name in folders if name not in NOT_LOGS]
         folders.sort()
         for name in sorted(files):

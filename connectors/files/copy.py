@@ -198,9 +198,7 @@ class FileCopier:
             )
         if left:
             names = ", ".join(sorted(left)[:5]) + (" …" if len(left) > 5 else "")
-            reason = (
-                f"{len(left)} of {len(jobs)} files were not read completely before the time limit: {names}"
-            )
+            reason = f"{len(left)} of {len(jobs)} files were not read completely before the time limit: {names}"
             self.gaps.append(Gap("source_timeout", self.source, reason, rules_out=rules_out))
 
 

@@ -96,7 +96,9 @@ class Host:
         gaps: list[Gap] = []
         mains = _mains(_with_ranks(chosen, gaps), known, gaps)
         if len(mains) > MOST_RANKS:
-            gaps.append(Gap("too_many_ranks", self.name, f"{len(mains)} ranks run on this host; {MOST_RANKS} are sampled"))
+            gaps.append(
+                Gap("too_many_ranks", self.name, f"{len(mains)} ranks run on this host; {MOST_RANKS} are sampled")
+            )
         families = _descendants(known)
         members = {rank: tuple(_family(item, families, known)) for rank, item in sorted(mains.items())[:MOST_RANKS]}
         ours = {item.pid for item in chosen} | {child.pid for children in members.values() for child in children}
@@ -281,7 +283,9 @@ def _failure_gaps(found: Iterable[StackDump]) -> Iterator[Gap]:
         pids = ", ".join(f"{member.pid} (rank {member.rank})" for member in members[:4])
         code = "process_gone" if reason == "gone" else "stacks_not_taken"
         told = "the process exited before its stack was taken" if reason == "gone" else reason
-        yield Gap(code, f"pid {pids}", told, got=f"{len(members)} processes", rules_out="what these processes are doing")
+        yield Gap(
+            code, f"pid {pids}", told, got=f"{len(members)} processes", rules_out="what these processes are doing"
+        )
 
 
 def _denied(said: str) -> bool:

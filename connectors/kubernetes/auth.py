@@ -192,9 +192,7 @@ def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> ExecPlugin:
     command, args = told.get("command"), told.get("args") or []
     env = told.get("env") or []
     if not isinstance(command, str) or not isinstance(args, list) or not isinstance(env, list):
-        raise SourceFailed(
-            "not_configured", "the kubeconfig's exec plugin is malformed", hint=_KUBECONFIG
-        )
+        raise SourceFailed("not_configured", "the kubeconfig's exec plugin is malformed", hint=_KUBECONFIG)
     if command not in allowed:
         raise SourceFailed(
             "not_configured",

@@ -129,7 +129,9 @@ class ElasticStore:
             if self.kinds.get(f"{name}.keyword") in _KEYWORDS:
                 return f"{name}.keyword"
             raise SourceFailed(
-                "refused", f"the field {name} is of type {kind} and cannot be compared as a whole", hint="name a keyword field"
+                "refused",
+                f"the field {name} is of type {kind} and cannot be compared as a whole",
+                hint="name a keyword field",
             )
         return name
 
@@ -163,7 +165,9 @@ class ElasticStore:
             if len(buckets) < BUCKETS or not after:
                 return Tally(step * 1_000_000, counts)
         self._gaps["tally"] = Gap(
-            "counts_cut", self._settings.flavour, "there are more log sources than can be counted; the rest is not counted"
+            "counts_cut",
+            self._settings.flavour,
+            "there are more log sources than can be counted; the rest is not counted",
         )
         return Tally(step * 1_000_000, counts)
 
@@ -344,9 +348,7 @@ class ElasticStore:
             self._gaps["shards"] = Gap(
                 "partial_answer",
                 self._settings.flavour,
-                f"{failed} of {shards.get('total')} shards failed: {shard_failure(shards)}"
-                if shards
-                else "",
+                f"{failed} of {shards.get('total')} shards failed: {shard_failure(shards)}" if shards else "",
                 rules_out="the lines on these shards",
             )
         return answer

@@ -134,9 +134,7 @@ class LokiStore:
             if len(values) > 1:
                 yield from ({label: tuple(values[at : at + SERIES])} for at in range(0, len(values), SERIES))
                 return
-        raise SourceFailed(
-            "refused", "there are more streams than one query may count, and no label to divide them by"
-        )
+        raise SourceFailed("refused", "there are more streams than one query may count, and no label to divide them by")
 
     # -- lines -------------------------------------------------------------------------------------------------------
 

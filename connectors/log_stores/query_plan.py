@@ -100,7 +100,9 @@ class QueryMeter:
             SourceFailed: there were too many.
         """
         if self.left <= 0:
-            raise SourceFailed("over_budget", f"the limit of {self.used} queries for one collection was reached", asked=asked)
+            raise SourceFailed(
+                "over_budget", f"the limit of {self.used} queries for one collection was reached", asked=asked
+            )
         self.left -= 1
         self.used += 1
 
@@ -163,9 +165,7 @@ class _LineFetcher:
         self._take("all lines", LineQuery(self.start, self.end), pages)
         held = self.heard.lines
         if held < total and (self.heard.full or pages is not None):
-            self.missed.append(
-                self._cut("lines_cut", "not all lines were fetched: only the earliest", total, held)
-            )
+            self.missed.append(self._cut("lines_cut", "not all lines were fetched: only the earliest", total, held))
 
     # -- some --------------------------------------------------------------------------------------------------------
 

@@ -287,7 +287,9 @@ class Prometheus:
         if not many:
             return []
         reason = f"{series} series; reduced to medians by node, and to the {2 * EXTREMES} most extreme series"
-        return [Gap("metric_medians", f"metrics/{name.lower()}", reason, asked=str(series), rules_out="the other series")]
+        return [
+            Gap("metric_medians", f"metrics/{name.lower()}", reason, asked=str(series), rules_out="the other series")
+        ]
 
 
 def _reduced(name: str, chosen: Selection, end: float) -> dict[str, str]:

@@ -185,4 +185,6 @@ def _guarded_scan(ask: Callable[[], Iterable[Any]], deadline: Deadline) -> Itera
     except SourceFailed:
         raise
     except Exception as error:  # noqa: BLE001 - the library's errors have no common root that it documents
-        raise SourceFailed("server_error", f"the wandb library failed: {type(error).__name__}: {str(error)[:200]}") from None
+        raise SourceFailed(
+            "server_error", f"the wandb library failed: {type(error).__name__}: {str(error)[:200]}"
+        ) from None

@@ -105,7 +105,9 @@ class Journals:
             before = re.split(r"\{node\}|\*", pattern)[0]
             root = Path(before if before == pattern else before.rpartition("/")[0] or "/")
             if not os.access(root, os.R_OK):
-                return CheckResult(False, f"{root} does not exist or is not readable", pattern, "see docs/privileges.md")
+                return CheckResult(
+                    False, f"{root} does not exist or is not readable", pattern, "see docs/privileges.md"
+                )
         return CheckResult(
             works=True, words=f"{len(patterns)} file patterns; their folders are readable", sent=", ".join(patterns)
         )

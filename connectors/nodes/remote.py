@@ -118,7 +118,10 @@ class RemoteNodes:
             odd = [place for place in _PLACE.findall(" ".join(words)) if place not in _PLACES]
             if odd:
                 return CheckResult(
-                    False, f"{name} has the unknown placeholder {{{odd[0]}}}", shlex.join(words), f"known: {', '.join(_PLACES)}"
+                    False,
+                    f"{name} has the unknown placeholder {{{odd[0]}}}",
+                    shlex.join(words),
+                    f"known: {', '.join(_PLACES)}",
                 )
             ran = run_bounded([words[0], "--version"], min(self.settings.seconds, deadline.left()), 4096)
             if ran.trouble.startswith("cannot be run"):
@@ -126,9 +129,7 @@ class RemoteNodes:
                     False, f"{words[0]} {ran.trouble}", shlex.join(words), "install it, or give its path"
                 )
         sent = "; ".join(shlex.join(words) for words in set_.values())
-        return CheckResult(
-            works=True, words="the programs are installed; nodes are only reached for a job", sent=sent
-        )
+        return CheckResult(works=True, words="the programs are installed; nodes are only reached for a job", sent=sent)
 
 
 _PLACES = ("node", "pod", "namespace", "job", "rank", "local_rank")
@@ -152,7 +153,9 @@ def _tasks(settings: RemoteSettings, request: CollectionRequest, gaps: list[Gap]
             if filled is not None:
                 yield _Task(kind, Resource(node=member.node, rank=member.rank, container=member.container), filled)
         if left or not whom:
-            told = f"a placeholder of the command is unknown or contains unexpected characters for {left} of {len(whom)}"
+            told = (
+                f"a placeholder of the command is unknown or contains unexpected characters for {left} of {len(whom)}"
+            )
             gaps.append(Gap("not_reached", f"remote {kind}", told, asked=shlex.join(words)[:300]))
 
 

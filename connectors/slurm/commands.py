@@ -24,7 +24,11 @@ MOST_NODES = 2000  # that are asked for by name
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:@+=/~-][A-Za-z0-9_.:@+=/~ -]{0,199}")
 JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,10}|\+\d{1,5})?")
 _KINDS: tuple[tuple[str, Failure, str], ...] = (
-    (r"cannot be run", "not_configured", "install the Slurm client on this host, or name a host that has it with `via`"),
+    (
+        r"cannot be run",
+        "not_configured",
+        "install the Slurm client on this host, or name a host that has it with `via`",
+    ),
     (r"timed out after", "timeout", ""),
     (r"printed more than", "too_large", "use a shorter window"),
     (

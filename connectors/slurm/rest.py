@@ -133,4 +133,6 @@ def _failures(told: Any, call: HttpRequest) -> None:
         if isinstance(error, dict) and error.get("error_number") != _NOTHING_FOUND:
             said = " ".join(f"{error.get('description') or ''} {error.get('error') or ''}".split())[:200]
             denied = "auth" in said.lower() or "denied" in said.lower()
-            raise SourceFailed("forbidden" if denied else "server_error", f"the server reports: {said}", asked=call.summary())
+            raise SourceFailed(
+                "forbidden" if denied else "server_error", f"the server reports: {said}", asked=call.summary()
+            )

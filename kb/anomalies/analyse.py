@@ -112,12 +112,14 @@ def find_anomalies(
         said.append("the good run to compare with is empty")
         good = None
     if good is not None and is_foreign(run, good):
-        said.append("the good run seems to be of another job; it is not used")
+        said.append("the good run seems to belong to another job, so it was not used")
         good = None
     if good is None and pool is not None:
-        said.append(f"no good run of this job was compared with; what {pool.label} print is left out instead")
+        said.append(
+            f"there was no good run of this job to compare with; lines that {pool.label} also print were left out instead"
+        )
     elif good is None:
-        said.append("no good run was compared with; lines are not filtered")
+        said.append("there was no good run to compare with, so lines were not filtered")
     else:
         said += doubts(run, good)
     seen = measure_run(run, good, known, pool)
@@ -234,8 +236,8 @@ def shown(found: RunFindings) -> Indicators:
         )
         for differing_setting in found.unlike[:MOST_UNLIKE]
     ]
-    stages = (Indicator(found.stage, "the stage in which it turned"),) if found.stage else ()
-    steps = (Indicator(str(found.step), "the step in which it turned"),) if found.step is not None else ()
+    stages = (Indicator(found.stage, "the stage in which the run failed"),) if found.stage else ()
+    steps = (Indicator(str(found.step), "the step in which the run failed"),) if found.step is not None else ()
     return Indicators(tuple(events), tuple(nodes), stages, steps)
 
 

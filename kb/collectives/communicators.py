@@ -67,9 +67,9 @@ def gather_traces(rings: Iterable[Ring]) -> JobTraces:
         if other is None or (ring.time or 0) > (other.time or 0):
             job.rings[ring.rank] = ring
     if nameless:
-        job.gap("dump_rank_unknown", f"{nameless} dumps of unknown rank were left out")
+        job.gap("dump_rank_unknown", f"{nameless} dumps with an unknown rank were skipped")
     if twice:
-        job.gap("dump_duplicate", f"{twice} ranks have two dumps; the later one of each counts")
+        job.gap("dump_duplicate", f"{twice} ranks have two dumps; the later one is used")
     job.rings = dict(sorted(job.rings.items()))
     _set_right(job)
     _sorted_by_group(job)
@@ -77,9 +77,7 @@ def gather_traces(rings: Iterable[Ring]) -> JobTraces:
     _shared_shapes(job)
     if any(ring.backend == "gloo" for ring in job.rings.values()):
         reason = "gloo records no sends and receives"
-        job.gap(
-            "p2p_not_recorded", reason, rules_out="a rank that stands in a send or receive looks as if it had stopped"
-        )
+        job.gap("p2p_not_recorded", reason, rules_out="a rank in a send or receive looks as if it had stopped")
     return job
 
 
@@ -90,7 +88,7 @@ def _set_right(job: JobTraces) -> None:
         for rank, ahead in apart.items():
             job.rings[rank] = corrected(job.rings[rank], ahead)
         worst = max(apart.values(), key=abs)
-        reason = f"clocks of ranks {short_ranges(apart)} are apart from the others', by up to {worst:+.0f} s; set right"
+        reason = f"clocks of ranks {short_ranges(apart)} differ from the others by up to {worst:+.0f} s; corrected"
         job.gap("clocks_apart", reason, got=f"{len(apart)} of {len(job.rings)}")
 
 
@@ -116,8 +114,8 @@ def _sorted_by_group(job: JobTraces) -> None:
         key=lambda group_traces: (group_traces.pg, group_traces.members and group_traces.members[0].start),
     )
     if any(group_traces.inferred for group_traces in job.comms):
-        reason = "members of process groups were worked out from who recorded operations in them"
-        job.gap("groups_inferred", reason, rules_out="a rank that never used a group is not known to belong to it")
+        reason = "the members of process groups were inferred from the ranks that recorded operations in them"
+        job.gap("groups_inferred", reason, rules_out="a rank that never used a group is not known to be a member")
 
 
 def _placed(
@@ -159,8 +157,13 @@ def _world(job: JobTraces) -> None:
     job.absent = [rank for part in members for rank in part if rank not in job.rings]
     if job.absent:
         got = f"{job.world - len(job.absent)} of {job.world}"
-        reason = f"no readable dump of {len(job.absent)} ranks: {short_ranges(job.absent)}"
-        job.gap("ranks_without_dump", reason, got=got, rules_out="whether these ranks joined what others wait in")
+        reason = f"no readable dump from {len(job.absent)} ranks: {short_ranges(job.absent)}"
+        job.gap(
+            "ranks_without_dump",
+            reason,
+            got=got,
+            rules_out="whether these ranks joined the operations that others wait for",
+        )
 
 
 def _shared_shapes(job: JobTraces) -> None:

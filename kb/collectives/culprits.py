@@ -113,7 +113,7 @@ def _left_order(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     score = _SCORE["out_of_order"] * _TIED
     if one is None or one.by == "none":
         told.append(
-            "two ranks wait for each other, one of which took its operations in another order; the dumps do not tell which"
+            "two ranks wait for each other because one of them ran its operations in a different order; the dumps do not show which"
         )
     else:
         score = _SCORE["out_of_order"] if one.by == "peers" and one.peers > 2 else _FEW_PEERS
@@ -124,9 +124,11 @@ def _left_order(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
 def _divergence_text(job: JobTraces, rank: int, divergence: Divergence) -> str:
     did = _op_reference(job, rank, divergence.did)
     if divergence.instead is None:
-        return f"queued {did}, where {divergence.peers} ranks placed alike queued another operation"
-    peers = f"{divergence.peers} rank{'s' * (divergence.peers != 1)} placed alike queued {_op_reference(job, rank, divergence.instead)}"
-    return f"queued {did}, where {peers}{', as all did in the rounds before' if divergence.by == 'rounds' else ''}"
+        return f"queued {did}, where {divergence.peers} ranks in the same position queued another operation"
+    peers = f"{divergence.peers} rank{'s' * (divergence.peers != 1)} in the same position queued {_op_reference(job, rank, divergence.instead)}"
+    return (
+        f"queued {did}, where {peers}{', as all ranks did in earlier iterations' if divergence.by == 'rounds' else ''}"
+    )
 
 
 def _op_reference(job: JobTraces, rank: int, step: QueuedOp) -> str:
@@ -147,7 +149,7 @@ def _alone(graph: WaitGraph, rank: int) -> bool:
 def _missing(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     wanted = graph.wanted[rank]
     groups = len({title for title, *_ in wanted})
-    reasons = [f"is missing in {groups} process group{'s' * (groups != 1)} and waits itself for nobody who is missing"]
+    reasons = [f"is missing in {groups} process group{'s' * (groups != 1)} and waits for no missing rank itself"]
     ring = job.rings[rank]
     if rank in graph.pending and ring.oldest is not None:
         reasons.append(f"its {ring.oldest.op} number {ring.oldest.seq} never finished")
@@ -161,12 +163,12 @@ def _odd(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     for comm, item in graph.odd[rank][:4]:
         ran = next((text for text, ranks in item.odd if rank in ranks), "")
         about.append((comm.title, ran.partition(" ")[0], item.seq))
-        word = {-1: "; as if it had skipped one", 1: "; as if it had made one too many", 0: ""}[item.shift]
+        word = {-1: "; it seems to have skipped one", 1: "; it seems to have run one too many", 0: ""}[item.shift]
         reasons.append(f"{comm.title} number {item.seq}: {ran}, others {item.expected} ({item.what} differs{word})")
         tied = tied and item.tied
     reasons += [item.because for _, item in graph.odd[rank][:4] if item.because]
     if tied:
-        reasons.append("no side is the larger: which one is wrong cannot be told from the dumps")
+        reasons.append("neither side has a majority, so the dumps do not show which one is wrong")
     score = _TIED if tied else _SCORE["disagrees"]
     return _culprit(job, rank, "disagrees", tuple(reasons), graph, score=score, about=about)
 
@@ -220,9 +222,9 @@ def _by_state(job: JobTraces, found: Sequence[Communicator]) -> list[Culprit]:
             continue
         kind: Kind
         if completed > started + scheduled > 0:
-            kind, code, text = "not_finished", None, "is unfinished here and finished on the other ranks"
+            kind, code, text = "not_finished", None, "is unfinished on this rank but finished on the others"
         elif started > scheduled > 0:
-            kind, code, text = "not_started", STARTED, "has not started here and has on the other ranks"
+            kind, code, text = "not_started", STARTED, "has not started on this rank but has on the others"
         else:
             continue
         comm = comms[communicator.pg, communicator.members]

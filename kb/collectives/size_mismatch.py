@@ -63,9 +63,7 @@ def _settled(mismatch: Mismatch, told: Sequence[Overrun]) -> Mismatch | None:
     if not more:
         return None
     first = next(each for each in backers if each.rank == more[0])
-    because = (
-        f"rank {first.rank} got {first.got} bytes where its own operation takes {first.room}: it sides with the smaller"
-    )
+    because = f"rank {first.rank} received {first.got} bytes where its own operation expects {first.room}, which confirms the smaller size"
     return replace(
         mismatch,
         expected=mismatch.odd[small][0],

@@ -6,65 +6,65 @@ from collections.abc import Mapping
 
 DEFINITIONS: Mapping[str, str] = {
     "failures": (
-        "Ends of jobs in the week that Signalbox was asked about and in which something failed: every verdict but no_fault, "
-        "unless the run completed or was stopped on purpose. A job's end that was diagnosed again counts once, and "
-        "failures that people merged count as one. Jobs that nobody asked about are not in the store and not in here."
+        "Job ends of the week that Signalbox was asked about and in which something failed: every verdict except no_fault, "
+        "unless the run completed or was stopped on purpose. A job end that was diagnosed several times counts once, and "
+        "failures that people merged count as one. Jobs that nobody asked about are not stored and do not count."
     ),
     "week": (
-        "A week by ISO 8601, from Monday 00:00 to Monday 00:00 by the team's clock, so 167 or 169 hours long when clocks change. "
-        "A failure belongs to the week in which its job ended; where that is not known, in which it was reported."
+        "An ISO 8601 week, from Monday 00:00 to Monday 00:00 in the team's time zone, so it has 167 or 169 hours when clocks change. "
+        "A failure belongs to the week in which its job ended or, if that is unknown, in which it was reported."
     ),
-    "class": "The cause that people closed the failure as; else the fault of the first diagnosis; else no diagnosis.",
+    "class": "The cause that people closed the failure as; otherwise the fault of the first diagnosis; otherwise no diagnosis.",
     "gpu_hours": (
-        "GPUs of the job times the time lost, those of failures merged into it too: the hours that the close-out says; else the known ones of detection, scheduling, "
-        "initialisation and recomputation. What is not known counts nothing, so sums are lower bounds; n says of how many "
-        "failures anything is known."
+        "GPUs of the job times the time lost, including failures merged into it. The time lost is taken from the close-out or, without one, is the sum of the known times of detection, scheduling, "
+        "initialisation and recomputation. Unknown times count as nothing, so sums are lower bounds; n is the number of failures "
+        "with a known time."
     ),
-    "between": "Mean time between failures: hours of the week so far, by failures, over all jobs together.",
+    "between": "Mean time between failures: hours of the week so far, divided by the failures of all jobs.",
     "to_failure": (
-        "Mean time to failure by size: hours from start to stop of the attempts that stopped in the week, by the failures among "
-        "them (n). Jobs that never failed are not known here, so the true value is larger."
+        "Mean time to failure by size: hours from start to stop of the attempts that stopped in the week, divided by the failures among "
+        "them (n). Jobs that never failed are not known here, so the true value is higher."
     ),
-    "detection": "From the last iteration line of the attempt that failed until it stopped.",
-    "scheduling": "From there until the next attempt had its nodes.",
-    "initialisation": "From there until the first iteration line of that attempt.",
-    "recomputation": "Steps since the last checkpoint times the length of a step: what is done again.",
+    "detection": "From the last iteration line of the failed attempt until it stopped.",
+    "scheduling": "From then until the next attempt had its nodes.",
+    "initialisation": "From then until the first iteration line of that attempt.",
+    "recomputation": "Steps since the last checkpoint times the length of a step, which is the work to repeat.",
     "recovery": (
-        "Recovery time: the four together, of failures whose job ran again and of which all four are known. Median, and the "
-        "time that nine tenths do not exceed (p90)."
+        "Recovery time: the sum of all four, for failures whose job ran again and for which all four are known. Median, and the "
+        "90th percentile (p90)."
     ),
     "ineffective": (
         "Ineffective training time: interruptions x mean recovery time + time spent writing checkpoints. An interruption is a "
-        "failure whose job ran again; those of unknown recovery time are taken at the mean of the known ones; checkpoint time "
-        "is that of the attempts that failed, as far as known."
+        "failure whose job ran again. Unknown recovery times are assumed to be the mean of the known ones. Checkpoint time "
+        "is that of the failed attempts, where known."
     ),
     "effective": (
-        "Effective ratio: 1 - ineffective time / wall time, the wall time from first start to last stop, within the week, of "
-        "the jobs that were interrupted. Jobs that never failed are not in it."
+        "Effective ratio: 1 - ineffective time / wall time, where wall time runs from first start to last stop, within the week, of "
+        "the interrupted jobs. Jobs that never failed are not included."
     ),
     "offenders": (
         "Jobs with a hardware or network failure that names the node, by week; a job counts once however often it was tried. "
-        "People's word on the node goes before the diagnosis's."
+        "A node named by a person takes precedence over the diagnosis."
     ),
     "lemon": (
-        "Lemon score: -log10 of how many nodes would be named by so many jobs or more in eight weeks if all namings were spread "
-        "by chance (Poisson) over all nodes known: those named, or as many as the widest job had; nodes named by more jobs are left "
-        "out first, so that one does not hide the next. At 2, one in a hundred such periods. A lemon has a score of 2 or more and at least 3 jobs."
+        "Lemon score: -log10 of the expected number of nodes named by this many jobs or more in eight weeks if all namings were spread "
+        "at random (Poisson) over all known nodes: the named ones, or as many as the widest job used. Nodes named by more jobs are "
+        "excluded first, so that one does not hide the next. A score of 2 is expected in one of a hundred such periods. A lemon has a score of 2 or more and at least 3 jobs."
     ),
-    "unknown": "Failures for which no rule gave a diagnosis, of all failures.",
-    "closed": "Failures of which a person has said the cause, of all failures.",
-    "top1": "Diagnoses whose first fault was the cause, of those that people judged right or wrong. Still unknown is not judged.",
-    "top3": "The same where the cause was among the diagnoses shown.",
-    "abstained": "Failures without a diagnosis where people say that none fitted, of those that they judged.",
+    "unknown": "Share of failures for which no rule gave a diagnosis.",
+    "closed": "Share of failures whose cause a person has confirmed.",
+    "top1": "Share of diagnoses whose first fault was the cause, of those that people judged right or wrong. 'Still unknown' is not a judgement.",
+    "top3": "The same, counting any of the diagnoses shown.",
+    "abstained": "Share of failures without a diagnosis where people confirmed that none fitted, of those that they judged.",
     "wrong": (
         "Answers of eight weeks whose first diagnosis came from the rule and was not the cause, of those that people judged. "
         "Rules judged fewer than five times are left out."
     ),
     "open": (
-        "Failures of eight weeks of which nobody has said the cause, but for those that are snoozed and those that a backfill "
-        "found; the dearest first. What was said of an incident before it was reopened does not count, here and in all shares."
+        "Failures of eight weeks without a confirmed cause, except those that are snoozed and those that a backfill "
+        "found; most expensive first. Feedback from before an incident was reopened does not count, here and in all shares."
     ),
-    "new": "Classes, rules and nodes of this week's failures that the seven weeks before had not.",
-    "share": "Behind each share: n, and the ends of Wilson's interval of 95 %.",
+    "new": "Classes, rules and nodes of this week's failures that did not occur in the seven weeks before.",
+    "share": "Each share is shown with n and its 95 % Wilson interval.",
     "few": "Shares, means and medians of fewer than 5 cases are left out.",
 }

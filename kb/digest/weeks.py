@@ -74,7 +74,7 @@ def week_named(name: str) -> Week:
     """
     found = _NAME.match(name.strip()[:20])
     if found is None or not 1 < int(found[1]) < 9999:
-        raise UnreadableInput(f"{name[:40]!r} is no week: write it like 2026-W47")
+        raise UnreadableInput(f"{name[:40]!r} is not a week: write it like 2026-W47")
     return Week(int(found[1]), int(found[2]))
 
 

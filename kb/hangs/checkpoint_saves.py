@@ -36,8 +36,8 @@ class SlowSave:
     def text(self) -> str:
         """One sentence for people."""
         return (
-            f"the checkpoint of step {self.step} is being written for {self.seconds:.0f} s; "
-            f"the {self.earlier} before it took {self.longest:.1f} s at most"
+            f"the checkpoint of step {self.step} has been writing for {self.seconds:.0f} s; "
+            f"the {self.earlier} before it took at most {self.longest:.1f} s"
         )
 
 

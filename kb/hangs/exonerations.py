@@ -64,7 +64,7 @@ def launching(probe: Probe, polls: RasVote | None, scene: HangContext, limits: H
     age = scene.now - scene.moved
     if age <= limits.pending:
         return probe
-    told = f"by NCCL RAS no rank has launched anything for {age:.0f} s, and all wait"
+    told = f"according to NCCL RAS, no rank has launched an operation for {age:.0f} s, and all are waiting"
     return Probe(probe.name, "yes", told, scene.moved, scene.now)
 
 

@@ -231,7 +231,7 @@ def _deleted(events: Sequence[Event], known: _ClusterEvents) -> Iterator[Event]:
     ):
         return
     name = first.fields.get("pod")
-    message = f"pod {name} was deleted while it ran, and no event of the cluster says why"
+    message = f"pod {name} was deleted while it ran, and no cluster event says why"
     yield Event(first.source, when, "deleted", "Deleted", message, first.resource, {"object": "Pod", "pod": name})
 
 

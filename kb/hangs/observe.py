@@ -70,10 +70,10 @@ def _ranks_apart(facts: Facts, parts: NonLogEvidence) -> Iterator[Gap]:
         name = _SEEN_IN[source]
         wrong = {rank for rank in ranks if rank < 0 or (world and rank not in world)}
         if wrong:
-            reason = f"ranks {short_ranges(wrong)} are none of the job's {len(world)}: from another job, or misnamed"
+            reason = f"ranks {short_ranges(wrong)} are not among the job's {len(world)}: they belong to another job, or are misnumbered"
             yield Gap("ranks_unknown", name, reason, scope="job")
         expected = set(world) or set().union(*told.values())
         missing = expected - ranks
         if ranks and missing and source == "stacks":  # of dumps the collectives' own gap tells
-            reason = f"nothing of {len(missing)} ranks: {short_ranges(missing)}"
+            reason = f"nothing from {len(missing)} ranks: {short_ranges(missing)}"
             yield Gap("ranks_missing", name, reason, scope="job", rules_out="what these ranks are doing")

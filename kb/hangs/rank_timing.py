@@ -44,7 +44,7 @@ class SlowRank:
     def text(self) -> str:
         """One sentence for people."""
         what = "works" if self.metric == "compute_time" else "waits for data"
-        return f"rank {self.rank} {what} {self.value:.4g} s a step, the middle rank {self.usual:.4g} s, since step {self.since}"
+        return f"rank {self.rank} {what} {self.value:.4g} s a step, the median rank {self.usual:.4g} s, since step {self.since}"
 
 
 @dataclass(frozen=True, slots=True)

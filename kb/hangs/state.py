@@ -182,7 +182,7 @@ def _stillness(stacks: Sequence[StackSample], facts: Facts, limits: HangLimits) 
 def _spin(parts: NonLogEvidence, now: float | None) -> Probe:
     ends = [float(panel.times[-1]) for panel in parts.panels.values() if panel.times.size]
     if not ends:
-        return Probe("spin", "not_observable", "no metrics of GPUs and links were given")
+        return Probe("spin", "not_observable", "no metrics of GPUs and links are available")
     from kb.metrics.spinning import spinning  # noqa: PLC0415 - numpy is slow to import, and only metrics need it
 
     at = now if now is not None else max(ends)
@@ -198,13 +198,15 @@ def _collective(
         return recorded
     if polls is not None and (recorded is None or polls.vote == "yes"):
         since = min((item.since for item in polls.pending), default=None)
-        return Probe("collective", polls.vote, f"by NCCL RAS: {polls.detail}", since, now)
+        return Probe("collective", polls.vote, f"NCCL RAS: {polls.detail}", since, now)
     if recorded is not None:
         return recorded
     ran = [_number(item.fields.get("ran_ms")) for at, item in facts.structures("watchdog") if _stopped(facts, at, item)]
     if ran and max(ran) > 1000.0 * limits.pending:
-        return Probe("collective", "yes", f"a watchdog saw an operation run for {max(ran) / 1000:.0f} s", None, now)
-    return Probe("collective", "not_observable", "neither Flight Recorder dumps nor RAS answers were given")
+        return Probe(
+            "collective", "yes", f"a watchdog reported an operation that ran for {max(ran) / 1000:.0f} s", None, now
+        )
+    return Probe("collective", "not_observable", "neither Flight Recorder dumps nor RAS answers are available")
 
 
 def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: HangLimits) -> Probe | None:
@@ -214,19 +216,21 @@ def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: Hang
     oldest = max(verdict.pending, key=lambda item: -1.0 if item.age is None else item.age, default=None)
     if oldest is None or oldest.age is None:
         if verdict.groups:
-            told = f"{verdict.groups} groups have unfinished operations, of unknown age"
-            return Probe("collective", "not_observable", f"by the Flight Recorder {told}")
-        told = f"by the Flight Recorder nothing is pending on {verdict.seen} ranks"
+            told = f"{verdict.groups} groups have unfinished operations of unknown age"
+            return Probe("collective", "not_observable", f"Flight Recorder: {told}")
+        told = f"Flight Recorder: nothing is pending on {verdict.seen} ranks"
         return Probe("collective", "no", told, None, now)
     if oldest.age > limits.pending:
         since = None if now is None else now - oldest.age
         group = oldest.name or f"group {oldest.pg}"
-        told = f"{oldest.op} {oldest.seq} of {group} is pending for {oldest.age:.0f} s on {size(oldest.ranks)} ranks"
+        told = (
+            f"{oldest.op} {oldest.seq} of {group} has been pending for {oldest.age:.0f} s on {size(oldest.ranks)} ranks"
+        )
         return Probe("collective", "yes", told, since, now)
     if now is None:
-        told = "by the Flight Recorder operations are unfinished, of unknown age: it is not known when it was dumped"
+        told = "Flight Recorder: operations are unfinished, of unknown age, because the time of the dump is unknown"
         return Probe("collective", "not_observable", told)
-    told = f"by the Flight Recorder the oldest of {verdict.seen} ranks is pending for {oldest.age:.0f} s"
+    told = f"Flight Recorder: the oldest operation on {verdict.seen} ranks has been pending for {oldest.age:.0f} s"
     return Probe("collective", "no", told, None, now)
 
 

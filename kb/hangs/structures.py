@@ -125,7 +125,7 @@ def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: 
         "place": place,
     }
     line = f"rank {outlier.rank}: {outlier.why}" if f"rank {outlier.rank}" not in outlier.why else outlier.why
-    line += "; the saves before took a small part of this time" if held else ""
+    line += "; earlier saves took a small part of this time" if held else ""
     return _made(source, "stacks", line, fields, replace(outlier.resource, rank=outlier.rank))
 
 
@@ -159,7 +159,7 @@ def _of_collectives(state: HangState) -> Iterator[SourcedStructure]:
         line = f"rank {item.rank}: {'; '.join(item.reasons[:3])}"
         yield _made(item.source or "flight_recorder", "collectives", line, fields, Resource(rank=item.rank))
     if not verdict.culprits and verdict.waiting:
-        line = f"{size(verdict.waiting)} ranks wait in {verdict.groups} groups, and nobody is told who does not"
+        line = f"{size(verdict.waiting)} ranks wait in {verdict.groups} groups; blocker unknown"
         yield _made("flight_recorder", "collectives", line, {"why": "nobody"}, Resource())
 
 
@@ -190,7 +190,7 @@ def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[SourcedStructure]:
     if util is not None and (hang.called or hang.suspected):
         now = float(util.times[-1]) if util.times.size else 0.0
         for row in idle_among_spinning(util, now):
-            line = f"{row.name}: GPU utilisation about 0 while the others are at 100 %"
+            line = f"{row.name}: GPU utilisation is about 0 while the others are at 100 %"
             yield _made("metrics", "metrics", line, {"metric": "gpu_idle", "way": "below"}, row.resource)
     for place, odd in enumerate(odd_rows([panel for _, panel in sorted(parts.panels.items())])[:MOST]):
         worst = odd.outliers[0]
@@ -222,16 +222,16 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
     if group is not None and last is not None:
         rank, name = last
         line = (
-            f"ranks {short_ranges(group.ranks)} work {group.value:.4g} s a step, the others {group.usual:.4g} s; "
-            f"of them rank {rank} joins {name} last, and the others wait for it within their own step"
+            f"ranks {short_ranges(group.ranks)} compute for {group.value:.4g} s a step, the others for {group.usual:.4g} s; "
+            f"among them, rank {rank} joins {name} last, and the others wait for it within their own step"
         )
         fields = {"metric": "compute_time", "way": "above", "place": 0, "standing": "yes"}
         yield _made(group.source, "metrics", line, fields, Resource(rank=rank))
         return
     for place, late in enumerate(late_ranks(parts.rings)[:MOST]):
         line = (
-            f"rank {late.rank} joins {late.op} of {late.group} last in {late.often:.0%} of {late.count} times, "
-            f"{late.lag:.3g} s behind the others, of {late.period:.3g} s from one to the next"
+            f"rank {late.rank} joins {late.op} of {late.group} last in {late.often:.0%} of {late.count} cases, "
+            f"{late.lag:.3g} s after the others, with {late.period:.3g} s between operations"
         )
         fields = {"metric": "arrival", "way": "above", "size": round(late.lag / late.period, 4), "place": place}
         yield _made(late.source or "flight_recorder", "metrics", line, fields, Resource(rank=late.rank))

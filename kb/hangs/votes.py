@@ -22,10 +22,10 @@ from kb.rulebase.yaml_nodes import nearest
 RULE = "hang-called"
 SKEW = 5.0  # seconds by which a log's clock may be ahead of the collector's
 _SWITCH_ON: Mapping[str, str] = {
-    "silence": "have every rank write a line with a time stamp for each step (torchrun --redirects, --log-dir)",
-    "stacks": "sample stacks: `py-spy dump --json` of every rank, three times, 20 s apart",
+    "silence": "have every rank log a line with a timestamp for each step (torchrun --redirects, --log-dir)",
+    "stacks": "sample stacks: run `py-spy dump --json` on every rank, three times, 20 s apart",
     "spin": "collect DCGM_FI_DEV_GPU_UTIL, DCGM_FI_PROF_SM_ACTIVE and node_infiniband_port_data_transmitted_bytes_total",
-    "collective": "keep TORCH_FR_BUFFER_SIZE on and dump the Flight Recorder, or poll `ncclras -f json` twice",
+    "collective": "enable TORCH_FR_BUFFER_SIZE and dump the Flight Recorder, or poll `ncclras -f json` twice",
 }
 
 
@@ -122,7 +122,7 @@ def unknown_params(params: Params) -> Iterator[str]:
     """What of a job's own numbers nothing takes, in words with what was perhaps meant."""
     for rule, numbers in params.items():
         if rule != RULE:
-            yield f"params.{rule}: of the rules only {RULE} takes numbers of a job; for others use site.yaml"
+            yield f"params.{rule}: only rule {RULE} takes parameters from a job; for other rules use site.yaml"
             continue
         for name in numbers:
             if name not in LIMITS:
@@ -166,15 +166,19 @@ def silence(
     streams = [stream.summary for stream in facts.streams if stream.summary.ref.kind == "job"]
     last = [stream.last_time for stream in streams if stream.last_time is not None]
     if now is None or not last:
-        why = "it is not known when the logs were taken (job.yaml: collected_at)" if now is None else "no log has times"
+        why = (
+            "the collection time of the logs is unknown (job.yaml: collected_at)"
+            if now is None
+            else "no log has timestamps"
+        )
         return Probe("silence", "not_observable", why)
     sound = _sound(last, now, limits)
     if not sound:
-        why = f"the logs' clock is {min(last) - now:.0f} s ahead of the collector's"
+        why = f"the clock of the logs is {min(last) - now:.0f} s ahead of the collector's"
         return Probe("silence", "not_observable", why)
     newest = max(sound)
     age = now - newest
-    told = f"{len(sound)} of {len(streams)} logs have times; the last line is {max(0.0, age):.0f} s old"
+    told = f"{len(sound)} of {len(streams)} logs have timestamps; the last line is {max(0.0, age):.0f} s old"
     if age <= min(limits.silence_least, limits.timeout_share * (timeout or math.inf)):
         return Probe("silence", "no", told, newest, now)  # no job's own history is needed to tell
     gap = usual_gap(facts.streams)
@@ -183,9 +187,9 @@ def silence(
     ceiling = _ceiling(gap, phase, limits, timeout) + slow
     told += f"; up to {ceiling:.0f} s is usual"
     known = [f"99 % of its steps follow within {gap:.1f} s"] if gap is not None else []
-    known += [f"its lines come up to {slow:.0f} s late"] if slow else []
+    known += [f"its lines arrive up to {slow:.0f} s late"] if slow else []
     known += [f"it is {phase.name}"] if phase.name else []
-    known += [f"which took up to {phase.longest:.0f} s before"] if phase.name and phase.longest is not None else []
+    known += [f"which previously took up to {phase.longest:.0f} s"] if phase.name and phase.longest is not None else []
     return Probe(
         "silence", "yes" if age > ceiling else "no", told + (f" ({', '.join(known)})" if known else ""), newest, now
     )

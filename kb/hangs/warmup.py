@@ -29,7 +29,9 @@ class StuckWarmup:
     def text(self) -> str:
         """One sentence for people."""
         step = self.point.step
-        return f"the learning rate stays at {self.rate:.4g} from step {step} on, in a warm-up of {self.planned} steps"
+        return (
+            f"the learning rate stays at {self.rate:.4g} from step {step} on, during a warm-up of {self.planned} steps"
+        )
 
 
 def warm_up_of(args: str | None) -> int | None:

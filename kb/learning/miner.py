@@ -59,7 +59,9 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
     if fault == CODE_BUG or _only_plain_bugs(best, by_id):
         return Refusal(
             "plain_bug",
-            ("It is an error of the run's own code: its words are of that code alone and tell no fault of others.",),
+            (
+                "It is an error of the run's own code. Its words are specific to that code and identify no fault of other jobs.",
+            ),
         )
     tried: list[MinedPattern] = []
     for score, event in best:
@@ -87,7 +89,7 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
         return Refusal(
             "explained",
             (
-                f"Its line is what rule {other.id} looks for, which names {other.fault}: the close-out may be wrong, or that rule wants to be narrowed.",
+                f"Rule {other.id}, which names {other.fault}, looks for the same line: either the close-out is wrong, or that rule is too broad.",
             ),
         )
     return _candidate(chosen, cases, by_id, background, rulebook, besides=besides, other=other)
@@ -99,20 +101,24 @@ def _unfit(cases: Sequence[Case], rulebook: Rulebook) -> Refusal | None:
         return Refusal("gone", ("No incident was given.",))
     first = cases[0]
     if first.fault is None:
-        return Refusal(
-            "unnamed", (f"Nobody has said which fault incident {first.id} was: close it with a fault first.",)
-        )
+        return Refusal("unnamed", (f"Incident {first.id} has no confirmed fault: close it with a fault first.",))
     if first.fault not in rulebook.faults:
         return Refusal(
-            "unnamed", (f"The rules have no fault class {first.fault[:60]!r}: close incident {first.id} anew.",)
+            "unnamed",
+            (
+                f"The rules have no fault class {first.fault[:60]!r}: close incident {first.id} again with another fault.",
+            ),
         )
     if first.empty:
-        return Refusal("gone", (f"The lines of incident {first.id} are gone, so there is nothing to learn from.",))
+        return Refusal(
+            "gone", (f"The logs of incident {first.id} no longer exist, so there is nothing to learn from.",)
+        )
     agreed = [case for case in cases if case.fault == first.fault and not case.against and not case.empty]
     if first.against and not agreed:
         others = ", ".join(first.against)
         return Refusal(
-            "disputed", (f"People disagree on incident {first.id}: {first.fault}, and {others}. Agree on one first.",)
+            "disputed",
+            (f"People disagree about incident {first.id}: {first.fault}, and {others}. Agree on one fault first.",),
         )
     return None
 
@@ -213,7 +219,9 @@ def _stood(cases: Sequence[Case], background: Background, besides: Collection[st
 
 def _no_support(tried: Sequence[MinedPattern], background: Background) -> Refusal:
     """What stands out stands in incidents of other faults too: the close-out may be wrong, or the lines that tell were not kept."""
-    reasons = ["Nothing in the kept lines tells the incidents from those of other faults; the close-out may be wrong."]
+    reasons = [
+        "Nothing in the stored lines distinguishes these incidents from those of other faults; the close-out may be wrong."
+    ]
     for mined_pattern in tried[:2]:
         against = [background.others[index] for index in list(mined_pattern.counter)[:SHOWN]]
         where = ", ".join(
@@ -221,7 +229,7 @@ def _no_support(tried: Sequence[MinedPattern], background: Background) -> Refusa
         )
         if where:
             reasons.append(
-                f"Its line with the words {' '.join(mined_pattern.words)[:80]!r} stands in {len(mined_pattern.counter)} others too: {where}."
+                f"Its line with the words {' '.join(mined_pattern.words)[:80]!r} also occurs in {len(mined_pattern.counter)} others: {where}."
             )
     return Refusal("no_support", tuple(reasons))
 
@@ -301,22 +309,22 @@ def _remarks(
     chosen: _Chosen, cases: Sequence[Case], support: Sequence[int], place: RulePlace, other: Rule | None
 ) -> Iterable[str]:
     if len(support) == 1:
-        yield f"Incident {support[0]} alone supports this."
+        yield f"Only incident {support[0]} supports this."
     unlike = [case.id for case in cases if case.id not in support and not case.empty]
     if unlike:
-        yield f"Closed alike, but it finds nothing in {_named(unlike)}: closed wrongly, or another signature of the fault."
+        yield f"Closed as the same fault, but the rule finds nothing in {_named(unlike)}: the close-out is wrong, or the fault has another signature."
     gone = [case.id for case in cases if case.empty]
     if gone:
-        yield f"The lines of {_named(gone)} are gone."
+        yield f"The logs of {_named(gone)} no longer exist."
     for case in cases:
         if case.against:
-            yield f"People disagree on incident {case.id}: others said {', '.join(case.against)}."
+            yield f"People disagree about incident {case.id}: others said {', '.join(case.against)}."
     if chosen.found and chosen.found[0].when is not None:
-        yield "No single line tells these incidents from others; the condition does."
+        yield "No single line distinguishes these incidents from others; the condition does."
     if other is not None:
         yield f"Rule {other.id} looks for the same line and names {other.fault}."
     if place.taken:
-        yield f"The base has a rule of nearly that name: {place.taken}."
+        yield f"There is already a rule with nearly the same name: {place.taken}."
 
 
 def _named(numbers: Sequence[int]) -> str:

@@ -36,7 +36,7 @@ class HitRate:
     def words(self) -> str:
         """The share with its n and interval, in words."""
         if not self.n:
-            return "nothing to judge it by"
+            return "no close-outs yet"
         return f"{self.hits} of {self.n} ({self.hits / self.n:.0%}; 95 %: {self.low:.0%} to {self.high:.0%})"
 
 
@@ -97,5 +97,5 @@ def calibrated(report: Report, seen: Mapping[str, HitRate]) -> Report:
 
 def _as_seen(diagnosis: Diagnosis, share: HitRate) -> Diagnosis:
     sure = shrunk(diagnosis.confidence, share)
-    why = f"right in {share.hits} of {share.n} close-outs here: {diagnosis.confidence:.0%} became {sure:.0%}"
+    why = f"correct in {share.hits} of {share.n} close-outs here: {diagnosis.confidence:.0%} became {sure:.0%}"
     return replace(diagnosis, confidence=sure, band=band(sure), reasons=(*diagnosis.reasons, why))

@@ -36,7 +36,7 @@ def with_pattern(text: str, name: str, values: Mapping[str, Any]) -> str:
     root, lines = _read(text)
     match = root.get("match")
     if match is None or match.get(name) is not None:
-        raise RuleError([(match or root).fault(f"no place for a pattern {name!r}")])
+        raise RuleError([(match or root).fault(f"cannot add a pattern {name!r}")])
     start, stop = _block(root, lines, "match")
     if lines[start].split("#")[0].strip() != "match:":  # in one line, with braces
         return with_value(text, "match", {**match.plain(), name: dict(values)})

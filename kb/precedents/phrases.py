@@ -11,7 +11,7 @@ _ADVICE: Mapping[str, str] = {
     "requeue": "requeueing",
     "requeue_without": "leaving the node out",
     "restart_in_place": "restarting in place",
-    "resubmit": "submitting anew",
+    "resubmit": "resubmitting",
 }
 
 
@@ -25,7 +25,7 @@ def likeness(item: Alike) -> str:
 
 def advice_outcome(outcomes: Outcomes) -> str:
     """How advice fared: `restarting in place helped 7 of 9 times for this fault here`."""
-    more = f" ({outcomes.open} more not known)" if outcomes.open else ""
+    more = f" ({outcomes.open} more with unknown outcome)" if outcomes.open else ""
     times = "time" if outcomes.tried == 1 else "times"
     return f"{_ADVICE.get(outcomes.advice, outcomes.advice)} helped {outcomes.helped} of {outcomes.tried} {times} for this fault here{more}"
 

@@ -158,8 +158,8 @@ def _node(node: str, of: Sequence[tuple[EarlierIncident, str]], past: Precedents
 
 def _ago(seconds: float) -> str:
     if seconds < 2 * 3600:
-        return f"{max(0, round(seconds / 60))} min before"
-    return f"{round(seconds / 3600)} h before" if seconds < 2 * DAY else f"{round(seconds / DAY)} days before"
+        return f"{max(0, round(seconds / 60))} min earlier"
+    return f"{round(seconds / 3600)} h earlier" if seconds < 2 * DAY else f"{round(seconds / DAY)} days earlier"
 
 
 def _barred(history: History) -> Iterator[Recalled]:
@@ -168,7 +168,7 @@ def _barred(history: History) -> Iterator[Recalled]:
         why = f": {item.why}" if item.why else ""
         scope = "for the cluster" if item.scope == "cluster" else "for this job"
         yield Recalled(
-            "barred", f"{item.node} was barred {scope} on {item.since} by {item.who}, and is used again{why}"
+            "barred", f"{item.node} was excluded {scope} on {item.since} by {item.who}, but is in use again{why}"
         )
 
 
@@ -191,7 +191,7 @@ def _same_data(report: Report, evidence: Evidence, tries: Sequence[EarlierAttemp
             same, count = both, count + 1
         if count and len(same) <= most:
             verb = "is named" if names is told else "was being read"
-            text = f"the same part of the data {verb} at the last {count + 1} ends: {', '.join(same[:3])}; look at it first"
+            text = f"the same part of the data {verb} at the last {count + 1} failures: {', '.join(same[:3])}; check it first"
             yield Recalled("data", text, _numbers(tries[-count:]))
             return
 
@@ -209,15 +209,15 @@ def _same_step(report: Report, evidence: Evidence, tries: Sequence[EarlierAttemp
         count += 1
     if count:
         text = (
-            f"it ended at step {here}, as {'the try before' if count == 1 else f'the {count} tries before'} did: "
-            "what comes back at the same step is the program or its data rather than the machines"
+            f"it ended at step {here}, like {'the try before' if count == 1 else f'the {count} tries before'}: "
+            "a failure that recurs at the same step points to the program or its data rather than to the machines"
         )
         yield Recalled("iteration", text, _numbers(tries[-count:]))
         return
     steps = [earlier_attempt.reached for earlier_attempt in tries if earlier_attempt.reached is not None]
     if len(steps) + 1 >= FEW_TRIES and len({round(step / (slack + 1)) for step in (*steps, here)}) == len(steps) + 1:
         listed = ", ".join(str(step) for step in (*steps[-4:], here))
-        text = f"each try ended at another step ({listed}): rather the machines or what is around them than the program"
+        text = f"each try ended at another step ({listed}), which points to the machines or their environment rather than to the program"
         yield Recalled("iteration", text, _numbers(tries))
 
 

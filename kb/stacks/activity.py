@@ -40,15 +40,15 @@ VERDICTS: Mapping[Activity, tuple[str, tuple[str, ...], str]] = {
     "fork": ("deadlock", ("resource_limit",), "is starting a process"),
     "imports": ("deadlock", ("storage_io",), "is importing a module"),
     "network": ("external_network", ("storage_io",), "waits for a network service"),
-    "queue": ("deadlock", ("dataloader_fault",), "waits for another thread or process to hand something over"),
+    "queue": ("deadlock", ("dataloader_fault",), "waits for data from another thread or process"),
     "thread": ("deadlock", (), "waits for another thread or process to end"),
     "subprocess": ("deadlock", ("external_network",), "waits for a program that it started"),
     "events": ("deadlock", ("external_network",), "waits in an event loop"),
     "sleep": ("straggler", ("collective_desync", "deadlock"), "sleeps"),
-    "debugger": ("", (), "stands in a debugger: a person paused it, or a breakpoint was left in"),
-    "teardown": ("collective_desync", ("deadlock",), "is ending"),
-    "user": ("straggler", ("deadlock", "code_bug"), "is in code of the run"),
-    "unknown": ("", (), "has no stack of a main thread"),
+    "debugger": ("", (), "is stopped in a debugger: someone paused it, or a breakpoint was left in"),
+    "teardown": ("collective_desync", ("deadlock",), "is shutting down"),
+    "user": ("straggler", ("deadlock", "code_bug"), "is in the run's own code"),
+    "unknown": ("", (), "has no main-thread stack"),
 }
 # Of several who stand outside the crowd, whose activity tells most.
 TELLING: tuple[Activity, ...] = (
@@ -187,7 +187,7 @@ def doing(sample: StackSample, children: Sequence[StackSample] = ()) -> ProcessA
     """What a process does: its main thread, or the thread or child process that this waits for, by their stacks."""
     main = principal(sample)
     if main is None:
-        return _doing("unknown", None, "it has no stack of a main thread")
+        return _doing("unknown", None, "it has no main-thread stack")
     read = read_stack(main.frames, sample.child)
     if read.activity in {"queue", "thread", "events", "loader", "backward", "user"}:
         behind = _behind(sample, main, read, children)
@@ -280,7 +280,7 @@ def _locked_out(sample: StackSample, main: ThreadStack, read: StackReading) -> P
     return replace(_doing("gil", read.frame, reason), caller=read.caller, context=read.context, thread=main.thread)
 
 
-_KEEPS_GIL = "holds that lock and does not run"
+_KEEPS_GIL = "holds that lock but does not run"
 
 
 def _crossed(sample: StackSample, main: ThreadStack, read: StackReading) -> ProcessActivity | None:
@@ -293,7 +293,7 @@ def _crossed(sample: StackSample, main: ThreadStack, read: StackReading) -> Proc
         other = read_stack(thread.frames, child=False)
         if other.activity == "user" and other.caller is not None and other.caller.file == read.caller.file:
             told = _verdict(read, main)
-            reason = f"{told.reason}, idle, and so does its thread {thread.thread}{at_frame(other.caller)}"
+            reason = f"{told.reason}, idle, as does its thread {thread.thread}{at_frame(other.caller)}"
             return replace(told, fault="deadlock", alternatives=("straggler", "code_bug"), reason=reason)
     return None
 
@@ -327,7 +327,7 @@ def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None 
     if activity in {"loader", "loading", "saving"} and leaf in {"storage", "filelock", "network"}:
         beneath = "external_network" if leaf == "network" else "storage_io"
         fault, others = beneath, (fault, *(other for other in others if other != beneath))
-        words += ", inside file input or output" if leaf != "network" else ", at a network service"
+        words += ", inside file I/O" if leaf != "network" else ", on a network service"
     elif activity in {"storage", "queue", "thread", "user", "sleep", "network"} and read.context in {
         "saving",
         "loading",
@@ -342,13 +342,13 @@ def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None 
         fault, others, words = "dataloader_fault", ("deadlock",), "waits for the next batch"
     elif activity == "user" and thread.state == "gil_idle":
         fault, others = "deadlock", ("straggler", "code_bug")
-        words += ", holds the interpreter's lock and does not run: it blocks in native code, or the process is stopped,"
+        words += ", holds the interpreter's lock but does not run: it blocks in native code, or the process is stopped,"
     elif activity == "network" and at_peer(read.frame):
-        others, words = ("deadlock", *others), "waits at a socket for a peer or a service"
+        others, words = ("deadlock", *others), "waits on a socket for a peer or a service"
     elif activity == "user" and thread.state == "idle":
         words += ", idle: it sleeps, or waits for a lock, a file or the device"
     elif activity == "user" and thread.state in {"active", "gil"}:
-        words += ", at work"
+        words += ", busy"
         others = ("code_bug", "deadlock")
     where = read.caller if activity in {"user", "sleep", "lock", "gil"} and read.caller else read.frame
     if where is not None and read.caller is not None and is_native(where):

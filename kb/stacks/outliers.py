@@ -91,7 +91,7 @@ def compare(
     stands = _stands(by_rank, children_of(samples))
     base = Comparison(len(stands), unseen=short_ranges(unseen), unseen_count=len(unseen))
     if not stands:
-        return replace(base, reason="no stacks with a rank")
+        return replace(base, reason="no stacks with a known rank")
     members = _grouped(stands)
     groups = tuple(_group(each) for each in members[:MOST_GROUPS])
     crowd = _crowd(members, len(stands))
@@ -195,7 +195,9 @@ def _shared(base: Comparison, told: _RankGroups, indices: Sequence[int]) -> Comp
         for i in indices
         if (told.members[i][0].doing.activity, told.members[i][0].doing.fault) == best
     )
-    who = f"rank {first.rank}" if told.seen == 1 else f"{kinds[best]} of {told.seen} ranks alike: rank {first.rank}"
+    who = (
+        f"rank {first.rank}" if told.seen == 1 else f"{kinds[best]} of {told.seen} ranks do the same: rank {first.rank}"
+    )
     return replace(
         base,
         fault=first.doing.fault,
@@ -239,7 +241,7 @@ def _stuck(process_activity: ProcessActivity, rounds: Sequence[StackSample], sti
     if still.vote != "yes" or any(_at_work(each) for each in rounds[-still.rounds :]):
         return process_activity
     span = f" and {still.seconds:.0f} s" if still.seconds else ""
-    reason = f"{process_activity.reason}, unmoved for {still.rounds} rounds{span}"
+    reason = f"{process_activity.reason}, unchanged for {still.rounds} rounds{span}"
     return replace(
         process_activity,
         fault="deadlock",
@@ -271,7 +273,7 @@ def _all_waiting(base: Comparison, told: _RankGroups, crowd: int | None) -> Comp
     """All wait, but perhaps not for the same."""
     crowd = crowd or 0
     main = told.members[crowd][0]
-    words = f"{len(told.members[crowd])} of {told.seen} ranks stand elsewhere (rank {main.rank} {main.doing.reason})"
+    words = f"{len(told.members[crowd])} of {told.seen} ranks are elsewhere (rank {main.rank} {main.doing.reason})"
     odd = [
         (index, sure)
         for index, each in enumerate(told.members)
@@ -296,7 +298,7 @@ def _all_waiting(base: Comparison, told: _RankGroups, crowd: int | None) -> Comp
         said += f"; rank {told.members[odd[0][0]][0].rank} {told.members[odd[0][0]][0].doing.reason}"
     elif base.unseen_count and 2 * base.unseen_count <= told.seen:
         others = ("node_lost", "killed", *others)
-        said += f"; of ranks {base.unseen} there is no stack"
+        said += f"; there is no stack of ranks {base.unseen}"
     return replace(
         base, fault=fault, alternatives=others, reason=f"all {told.seen} ranks wait: rank {main.rank} {said}"
     )

@@ -77,7 +77,7 @@ def probe_stillness(
     few = len(moving) <= max(1, observed // 10) and still >= 2 and _all_wait(by_rank, moving)
     yes = still >= limits.share * observed or few
     if yes and still < _JUDGED * len(ranks):
-        told = f"{still} of {len(ranks)} ranks unchanged over {limits.samples} rounds, and the rest could not be judged"
+        told = f"{still} of {len(ranks)} ranks unchanged over {limits.samples} rounds, but the rest could not be judged"
         return StackVote("not_observable", told, still, short_ranges(moving), unseen, observed, ranks=ranks)
     detail = f"{still} of {observed} ranks unchanged over {limits.samples} rounds"
     if moving:
@@ -101,7 +101,7 @@ def _blind(by_rank: Mapping[int, Sequence[StackSample]], ranks: Sequence[RankSti
     if not any(rank.rounds for rank in ranks):
         return "no rank's stacks show a main thread"
     longest = max(by_rank.values(), key=len)
-    needed = f"{limits.samples} rounds of stacks are needed, {limits.apart:.0f} s apart"
+    needed = f"needs {limits.samples} rounds of stacks, {limits.apart:.0f} s apart"
     if len(longest) < limits.samples:
         return f"{needed}; there {'is 1' if len(longest) == 1 else f'are {len(longest)}'}"
     first, last = longest[0].time, longest[-1].time

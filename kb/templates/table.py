@@ -100,7 +100,7 @@ def merge(left: TemplateTable, right: TemplateTable) -> TemplateTable:
         ValueError: the tables were made by different versions.
     """
     if left.version != right.version:
-        raise ValueError(f"templates of version {left.version} and {right.version} do not compare; make both anew")
+        raise ValueError(f"templates of version {left.version} and {right.version} cannot be compared; mine both again")
     spans, before = _chained((*left.spans, *right.spans))
     one, two = (_settled(table, before) for table in (left, right))
     templates = dict(one.templates)

@@ -181,17 +181,17 @@ class _EvidenceCollector:
             self._said(node, sorted(several, key=lambda item: (-item[0], item[1])))
         start = min(first, default=(0.0,))[0]
         for time, node, name, worth in first:
-            odd = OddNode(node, worth, "it was the first to speak of trouble", (name,))
+            odd = OddNode(node, worth, "it reported trouble first", (name,))
             self.found[node].take("first", worth * math.exp(-(time - start) / ALONG), odd)
 
     def _said(self, node: str, several: Sequence[tuple[float, str, int]]) -> None:
         worth, name, few = several[0]
-        why = "it alone says this" if few == 1 else "it says what few others do"
+        why = "only this node prints this" if few == 1 else "it prints what few other nodes do"
         self.found[node].take("says", worth, OddNode(node, worth, why, (name,)))
         rest = sum(item[0] / (1 + place) for place, item in enumerate(several[1:5])) / 1.5
         names = tuple(item[1] for item in several[1:4])
         self.found[node].take(
-            "says more", rest, OddNode(node, rest, "it says several things that few others do", names)
+            "says more", rest, OddNode(node, rest, "it prints several lines that few other nodes do", names)
         )
 
     def _alike(self, event: RunEvent, told: float, seen: Mapping[str, _Times]) -> None:
@@ -200,18 +200,22 @@ class _EvidenceCollector:
         for node, item in seen.items():
             found = self.found[node]
             worth = item.near * max(0.0, new - 0.3) / 0.7 * self._rare(len(seen)) * min(1.0, (1 + item.soon) / 3)
-            why = "it alone prints new lines since it turned" if len(seen) == 1 else "few nodes print these new lines"
+            why = (
+                "only this node prints new lines since the failure"
+                if len(seen) == 1
+                else "few nodes print these new lines"
+            )
             found.take("new", worth * (0.5 if item.before else 1.0), OddNode(node, worth, why, (event.id,)))
             if item.count > 1:
                 alike = self._rare(sum(other.count * 2 >= item.count for other in seen.values()))
                 worth = alike * min(1.0, item.count / 5) * (0.3 + 0.7 * item.near) * (0.1 + 0.9 * told)
-                found.take("often", worth, OddNode(node, worth, "it says often what others seldom do", (event.id,)))
+                found.take("often", worth, OddNode(node, worth, "it often prints what others rarely do", (event.id,)))
             if item.since > 1:
                 alike = self._rare(sum(other.since * 2 >= item.since for other in seen.values()))
                 only = max(0.1, 1 - item.before / item.since)
                 worth = alike * min(1.0, item.since / 4) * (0.15 + 0.85 * told) * only * (0.4 + 0.6 * item.near)
                 found.take(
-                    "onset", worth, OddNode(node, worth, "it says this since it turned, others do not", (event.id,))
+                    "onset", worth, OddNode(node, worth, "it prints this since the failure, others do not", (event.id,))
                 )
 
     def _together(self, event: RunEvent, told: float, seen: Mapping[str, _Times]) -> None:
@@ -222,14 +226,18 @@ class _EvidenceCollector:
         close = len(starts) == len(seen) and max(starts) - min(starts) <= max(TOGETHER, self._moment.interval)
         for node, item in seen.items():
             worth = item.near * (0.2 + 0.8 * told) * self._new(event) * (1.0 if close else 0.3)
-            why = f"{len(seen)} nodes say so together, the others do not"
+            why = f"{len(seen)} nodes print this together, the others do not"
             self.found[node].take("together", worth, OddNode(node, worth, why, (event.id,)))
 
     def by_told(self, told: Sequence[tuple[str, float]]) -> None:
         """What tells the failure, where few nodes say it."""
         for name, worth in told:
             nodes = [node for node in self._run.events[name].nodes if node in self.found]
-            why = "it alone says what stands out" if len(nodes) == 1 else "few nodes say what stands out"
+            why = (
+                "only this node prints the line that stands out"
+                if len(nodes) == 1
+                else "few nodes print the line that stands out"
+            )
             for node in nodes:
                 part = worth * self._rare(len(nodes))
                 self.found[node].take("told", part, OddNode(node, part, why, (name,)))
@@ -260,7 +268,7 @@ class _EvidenceCollector:
         for node, by in speakers.items():
             soon = first.get(node, math.inf) - start <= 2.0
             worth = 0.6 * len(by) / most * min(1.0, 0.4 + len(by) / total) + (0.4 if soon else 0.0)
-            why = "another node names it" if len(by) == 1 else f"{len(by)} other nodes name it"
+            why = "another node mentions it" if len(by) == 1 else f"{len(by)} other nodes mention it"
             self.found[node].take("named", worth, OddNode(node, worth, why))
 
     def by_absence(self) -> None:
@@ -282,7 +290,7 @@ class _EvidenceCollector:
                             lacks[node].append((1 / (count - len(said)), event.id))
             for node, parts in lacks.items():
                 worth = sum(part for part, _ in parts) / math.sqrt(max(2.0, common))
-                why = "it does not say what nearly all others do at the end"
+                why = "it lacks what nearly all others print at the end"
                 self.found[node].take(ground, worth, OddNode(node, worth, why, tuple(name for _, name in parts[:5])))
 
     def _since(self, event: RunEvent) -> Collection[str]:
@@ -312,7 +320,7 @@ class _EvidenceCollector:
         for node, few in mute.items():
             if few:
                 worth = few / sum(mute.values())
-                why = f"{few} of its ranks do not say what the others do at the end"
+                why = f"{few} of its ranks lack what the others print at the end"
                 self.found[node].take("mute ranks", worth, OddNode(node, worth, why))
 
     # Its log as a whole

@@ -25,7 +25,7 @@ EARLY = 60.0  # seconds before the others, at least
 USUAL = 0.7  # share of the voices that print an event with which it is a usual one
 FEWEST_SHARING = 3  # suspects that share a part of the topology
 UNLIKELY = 0.01
-LACKS = "it printed usual lines less often than its peers"
+LACKS = "it printed common lines less often than its peers"
 FAR = 6.0  # spreads from what is usual
 FEWEST_LINES = 2  # since a time, for their numbers to be compared
 _STAMPS = re.compile(
@@ -86,7 +86,7 @@ def ended_early(run: RunProfile, off: Mapping[str, float], interval: float) -> t
     early = [(node, usual - end) for node, end in ends.items() if usual - end > room]
     if len(early) * 3 > len(ends):
         return ()
-    return tuple(OddNode(node, 0.6, f"its log ends {gap:.0f} s before the others'") for node, gap in sorted(early))
+    return tuple(OddNode(node, 0.6, f"its log ends {gap:.0f} s before the others") for node, gap in sorted(early))
 
 
 def lacking(run: RunProfile) -> tuple[OddNode, ...]:
@@ -147,7 +147,7 @@ def isolated(run: RunProfile, weight: Mapping[str, float]) -> tuple[OddNode, ...
     return tuple(
         sorted(
             (
-                OddNode(node, score, "its counts of events are unlike its peers'", tuple(columns[c] for c in best[:5]))
+                OddNode(node, score, "its event counts differ from its peers", tuple(columns[c] for c in best[:5]))
                 for node, score, best in zip(nodes, told.scores, told.columns, strict=True)
             ),
             key=lambda odd_node: (-odd_node.score, odd_node.node),
@@ -194,7 +194,7 @@ def _unlike(event: RunEvent, since: float | None, off: Mapping[str, float]) -> l
                 doublings -= _doublings(before[node], was)  # it was so before
             if doublings > 0.25:
                 worth = min(1.0, doublings / 3) / len(far)
-                found.append((node, worth, f"{values[node]:g} where others have {usual:g}"))
+                found.append((node, worth, f"{values[node]:g} where the others have {usual:g}"))
     return found
 
 
@@ -240,8 +240,8 @@ class SharedPlace:
     def why(self) -> str:
         """What makes it one suspect, in words."""
         return (
-            f"{self.suspects} of the {self.of} nodes that stand out are on it, of {self.members} of the job's {self.nodes} nodes that are"
-            f" (by chance: {self.chance:.1g}); the fault is in what they share rather than in each"
+            f"{self.suspects} of the {self.of} suspicious nodes share it, out of {self.members} of the job's {self.nodes} nodes"
+            f" (by chance: {self.chance:.1g}); the fault is probably in what they share rather than in each node"
         )
 
 

@@ -216,7 +216,7 @@ def compare(run: RunProfile, good: Baseline) -> Mapping[str, EventComparison]:
         here = max((node.count for node in event.nodes.values()), default=0)
         fresh = _more(here, most * length)
         wide = _more(len(event.nodes), nodes * size) if len(event.nodes) > 1 else 0.0
-        why = f"{here} times on one node, {most} at most in the last good run" if fresh else ""
+        why = f"{here} times on one node, at most {most} in the last good run" if fresh else ""
         excess = min(6.0, max(0.0, math.log2((here + 1) / (most * length + 1))))
         found[event.id] = EventComparison(event.id, max(fresh, wide * 0.5), lines, why, excess)
     return found
@@ -252,12 +252,14 @@ def doubts(run: RunProfile, good: Baseline) -> list[str]:
     """What makes a comparison with a good run less sure, in words."""
     said = []
     if good.failed:
-        said.append(f"the good run seems to have failed itself ({good.failed!r}); its last lines do not count as usual")
+        said.append(
+            f"the good run seems to have failed as well ({good.failed!r}); its last lines do not count as normal"
+        )
     here = sum(voice.lines for voice in run.voices) / max(1, len(run.heard))
     there = good.lines / good.nodes
     if there > LONGER * max(1.0, here):
         said.append(
-            f"the good run is {there / max(1.0, here):.0f} times as long; what it has counts as usual however often it comes"
+            f"the good run is {there / max(1.0, here):.0f} times as long; its lines count as normal however often they occur"
         )
     return said
 

@@ -226,7 +226,7 @@ def _loss(course: StepCourse) -> StepChange | None:
         spread = median([abs(v - usual) for v in before]) * 1.4826 + 0.01 * abs(usual)
         after = [v for _, v in points[place : place + 5] if v is not None]
         if value - usual > 8 * spread and value > 1.25 * usual and min(after) - usual > 4 * spread and len(after) >= 2:
-            told = f"the loss goes from {usual:.4g} to {value:.4g} and stays off"
+            told = f"the loss rises from {usual:.4g} to {value:.4g} and stays there"
             return StepChange(
                 course.beats[i].step, "loss", course.beats[i : i + 3], told, 1 + (value - usual) / (spread * 10)
             )

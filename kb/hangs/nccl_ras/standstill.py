@@ -107,12 +107,12 @@ def ras_vote(
         -MAX_POLLS:
     ]
     if len(timed) < 2:
-        return RasVote("not_observable", "two answers of RAS with known times are needed", polls=len(timed))
+        return RasVote("not_observable", "needs two RAS answers with known times", polls=len(timed))
     span = (timed[-1].time or 0.0) - (timed[0].time or 0.0)
     if span < threshold:
         return RasVote(
             "not_observable",
-            f"the answers are only {span:.0f} s apart, of {threshold:.0f}",
+            f"the answers are only {span:.0f} s apart; {threshold:.0f} s are needed",
             span=span,
             polls=len(timed),
         )
@@ -124,7 +124,7 @@ def ras_vote(
     if not found:
         return RasVote(
             "no",
-            f"no communicator stands still with ranks apart, {span:.0f} s, {len(timed)} answers",
+            f"no communicator is stalled with ranks apart over {span:.0f} s, {len(timed)} answers",
             span=span,
             polls=len(timed),
         )
@@ -148,10 +148,10 @@ def _launched(poll: RasReport) -> dict[tuple[str, int], Counts]:
 
 
 def _detail(found: Sequence[PendingCommunicator], suspects: Sequence[RasSuspect], age: float) -> str:
-    what = f"{len(found)} communicator{'s' if len(found) > 1 else ''} stood still for {age:.0f} s or more"
+    what = f"{len(found)} communicator{'s' if len(found) > 1 else ''} stalled for at least {age:.0f} s"
     named = [f"{suspect.state} {_name(suspect.place)}" for suspect in suspects[:4]]
     more = f" and {len(suspects) - 4} more" if len(suspects) > 4 else ""
-    return f"{what}; they wait for: {', '.join(named)}{more}" if named else what
+    return f"{what}; waiting for: {', '.join(named)}{more}" if named else what
 
 
 def _name(place: RasPlace) -> str:

@@ -61,9 +61,7 @@ def test_without_a_good_run_a_gap_says_so(tmp_path: Path) -> None:
     """What healthy runs of common frameworks print is left out instead, and that is told."""
     bundle = a_bundle(tmp_path / "b", baseline=False)
     report = diagnose_bundle(KNOWN, bundle, workers=1, compare=ComparisonOptions(always=True)).report
-    reason = (
-        "no good run of this job was compared with; what healthy runs of common frameworks print is left out instead"
-    )
+    reason = "there was no good run of this job to compare with; lines that healthy runs of common frameworks also print were left out instead"
     assert Gap("not_compared", "logs", reason) in report.gaps
 
 
@@ -92,12 +90,12 @@ def test_a_good_run_that_failed_or_is_of_another_job_is_told(tmp_path: Path) -> 
     other = [f"2026-03-01 10:00:{n:02d} quite {word}: nothing like that, part {n}" for n in range(9) for word in trades]
     (wrong / "x.log").write_text("\n".join((*other, "")), "utf-8")
     told = _told(bundle, wrong)
-    assert "the good run seems to be of another job; it is not used" in told
+    assert "the good run seems to belong to another job, so it was not used" in told
     failed = written(tmp_path / "failed", 2, broken=False)
     with (failed / "node1.log").open("a", encoding="utf-8") as file:
         file.write("\n".join((*ends, *stop, "")))
     assert any(
-        item.startswith("the good run seems to have failed itself ('ValueError: no") for item in _told(bundle, failed)
+        item.startswith("the good run seems to have failed as well ('ValueError: no") for item in _told(bundle, failed)
     )
 
 

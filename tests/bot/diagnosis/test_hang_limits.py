@@ -73,7 +73,7 @@ def test_numbers_that_nothing_takes_are_told(signalbox, tmp_path: Path) -> None:
     assert ran.report["hang"]["called"]
     assert sorted(gap["reason"] for gap in ran.report["gaps"] if gap["code"] == "job_params") == [
         f"params.b: {HINT}",
-        "params.disk-full: of the rules only hang-called takes numbers of a job; for others use site.yaml",
+        "params.disk-full: only rule hang-called takes parameters from a job; for other rules use site.yaml",
         f"params.hang-called.retry: {HINT}",
         "params.hang-called.silence_lest: hang-called has no such parameter; did you mean 'silence_least'?",
     ]
@@ -86,7 +86,7 @@ def test_one_probe_alone_is_suspicion_and_says_what_to_switch_on(signalbox, tmp_
     assert words.startswith("Look closer and stop nothing yet: it is suspected to hang, and that is not sure.")
     assert "The run may hang, and only one of four probes could look: silence, 4 of 4 logs have times" in words
     assert "Hang suspected: silence yes, stacks not observable" in words
-    assert "- sample stacks: `py-spy dump --json` of every rank, three times, 20 s apart" in words
+    assert "- sample stacks: run `py-spy dump --json` on every rank, three times, 20 s apart" in words
 
 
 @pytest.mark.parametrize(

@@ -73,4 +73,4 @@ def test_confidence_follows_close_outs_only_where_that_is_wanted(base, url, tmp_
         add(url, base.known, OOM, job=f"{at}", said=right("cuda_oom") if at < 4 else wrong("disk_full"))
     incident, report, hits = answered(url, base, tmp_path, OOM, calibrate=calibrate)
     assert (incident.rule, hits) == ("cuda-out-of-memory", [])
-    assert ("right in 4 of 10 close-outs here" in report) is (calibrate == "true")
+    assert ("correct in 4 of 10 close-outs here" in report) is (calibrate == "true")

@@ -250,7 +250,8 @@ def test_a_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path, monkeypat
 def test_a_command_is_bounded_in_time_and_output(tmp_path):
     """What runs too long or says too much is cut, and that is told; what is not there is told too."""
     assert (
-        run_bounded([program(tmp_path / "a", "yes | head -c 100000")], 5, 1000).trouble == "printed more than 1000 bytes"
+        run_bounded([program(tmp_path / "a", "yes | head -c 100000")], 5, 1000).trouble
+        == "printed more than 1000 bytes"
     )
     slow = run_bounded([program(tmp_path / "b", "echo one; sleep 20")], 0.3)
     assert slow.output == b"one\n"

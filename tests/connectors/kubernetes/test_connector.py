@@ -510,10 +510,7 @@ def test_a_right_that_is_lacking_is_named():
     with serving(cluster) as url:
         checked = Kubernetes(settings(url)).check(Deadline.within(10))
     assert not checked.works
-    assert (
-        checked.words
-        == "the server denies: get pods/log anywhere, get nodes anywhere, list nodes anywhere"
-    )
+    assert checked.words == "the server denies: get pods/log anywhere, get nodes anywhere, list nodes anywhere"
 
 
 # -- the double is strict ----------------------------------------------------------------------------------------------

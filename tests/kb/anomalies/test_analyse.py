@@ -82,7 +82,7 @@ def test_without_a_good_run_it_works_and_says_so() -> None:
     """A missing good run costs the filter, not the answer."""
     found = look(a_run(BROKEN))
     assert [BROKEN[1]] == [event.event.text for event in found.events]
-    assert found.said == ("no good run was compared with; lines are not filtered",)
+    assert found.said == ("there was no good run to compare with, so lines were not filtered",)
 
 
 def test_an_empty_good_run_and_one_of_another_job_are_not_used() -> None:
@@ -99,7 +99,7 @@ def test_a_good_run_that_failed_itself_does_not_hide_the_same_failure() -> None:
     failed = baseline_of(a_run(BROKEN, *stopped))
     found = look(a_run(BROKEN, *stopped), failed)
     assert [BROKEN[1]] == [event.event.text for event in found.events]
-    assert "failed itself" in found.said[0]
+    assert "failed as well" in found.said[0]
 
 
 def test_two_healthy_runs_give_no_indicator() -> None:
@@ -210,7 +210,9 @@ def test_what_any_of_several_good_runs_has_is_known_to_their_pool() -> None:
     assert odd[1] in [event.event.text for event in look(a_run(odd)).events]
     found = look(a_run(odd, BROKEN), pool=pool)
     assert [BROKEN[1]] == [event.event.text for event in found.events]
-    assert found.said == ("no good run of this job was compared with; what other jobs print is left out instead",)
+    assert found.said == (
+        "there was no good run of this job to compare with; lines that other jobs also print were left out instead",
+    )
 
 
 def test_clocks_and_zones_are_brought_together() -> None:

@@ -50,7 +50,7 @@ def test_ages_are_by_the_clocks_of_most():
 
     assert (named(verdict), verdict.pending[0].age, verdict.communicators[0].age) == ([1], 100.0, 100.0)
     assert [(gap.code, gap.got) for gap in verdict.gaps] == [("clocks_apart", "1 of 4")]
-    assert "clocks of ranks 2 are apart from the others', by up to -300 s" in verdict.gaps[0].reason
+    assert "clocks of ranks 2 differ from the others by up to -300 s" in verdict.gaps[0].reason
 
 
 def test_a_ring_is_set_right_whole():

@@ -84,7 +84,7 @@ def test_what_it_did_and_what_its_peers_did_is_said():
 
     assert (culprit.rank, culprit.kind, culprit.score) == (4, "out_of_order", 0.9)
     assert culprit.reasons[0] == (
-        "queued all_reduce number 7 of default_pg (w), where 5 ranks placed alike queued all_reduce number 7 of data_1 (d1)"
+        "queued all_reduce number 7 of default_pg (w), where 5 ranks in the same position queued all_reduce number 7 of data_1 (d1)"
     )
 
 

@@ -26,7 +26,10 @@ def test_who_got_too_much_sides_with_the_smaller():
     (culprit,) = verdict.culprits
 
     assert (culprit.rank, culprit.score, verdict.communicators[0].mismatch.tied) == (1, 0.85, False)
-    assert culprit.reasons[1] == "rank 2 got 2304 bytes where its own operation takes 2048: it sides with the smaller"
+    assert (
+        culprit.reasons[1]
+        == "rank 2 received 2304 bytes where its own operation expects 2048, which confirms the smaller size"
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_a_save_of_many_times_the_usual_is_told() -> None:
     found = slow_save(facts, last + 130)
     assert found is not None
     assert (found.step, found.longest, found.earlier, found.resource) == (40, 3.0, 3, Resource(node="node-a", rank=0))
-    assert found.text == "the checkpoint of step 40 is being written for 130 s; the 3 before it took 3.0 s at most"
+    assert found.text == "the checkpoint of step 40 has been writing for 130 s; the 3 before it took at most 3.0 s"
 
 
 @pytest.mark.parametrize(

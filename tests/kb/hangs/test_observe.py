@@ -216,7 +216,7 @@ def test_empty_panels_are_no_metrics() -> None:
             "no",
             "nothing is pending on 4 ranks",
         ),
-        (NonLogEvidence(ras=(poll(NOW - 40, 9, 9, 8, 9), poll(NOW, 9, 9, 8, 9))), "yes", "stood still for 40 s"),
+        (NonLogEvidence(ras=(poll(NOW - 40, 9, 9, 8, 9), poll(NOW, 9, 9, 8, 9))), "yes", "stalled for at least 40 s"),
         (NonLogEvidence(ras=(poll(NOW - 40, 7, 7, 7, 7), poll(NOW, 9, 9, 8, 9))), "no", "no communicator stands still"),
         (NonLogEvidence(ras=(poll(NOW, 9, 9, 8, 9),)), "not_observable", "two answers"),
         (NonLogEvidence(), "not_observable", "neither Flight Recorder"),

@@ -231,7 +231,7 @@ def test_silence_needs_times_and_a_now() -> None:
     """Without time stamps, without the time of collection or without logs it could not look, and says why."""
     untimed = facts(log([None] * 20))
     for run, now, why in (
-        (untimed, START, "no log has times"),
+        (untimed, START, "no log has timestamps"),
         (facts(log(steady())), None, "collected_at"),
         (facts(), START, "no log"),
     ):
@@ -283,7 +283,7 @@ def test_limits_are_parameters_of_the_rule() -> None:
     assert limits_of(book, own) == HangLimits(pending=20.0)
     assert list(unknown_params(own)) == [
         "params.hang-called.retries: hang-called has no such parameter; did you mean 'retry'?",
-        "params.disk-full: of the rules only hang-called takes numbers of a job; for others use site.yaml",
+        "params.disk-full: only rule hang-called takes parameters from a job; for other rules use site.yaml",
     ]
 
 
@@ -308,7 +308,7 @@ def test_lines_that_come_in_blocks_make_no_silence(late: float, expected: str) -
     """Where lines are seen to come five minutes late the last one is of five minutes ago; seconds are nothing."""
     vote = silence(facts(log(steady())), START + 240 + 200, LIMITS, late=late)
     assert vote.vote == expected
-    assert ("its lines come up to 300 s late" in vote.detail) is (late == 300.0)
+    assert ("its lines arrive up to 300 s late" in vote.detail) is (late == 300.0)
 
 
 def test_the_shipped_rule_gives_every_limit_its_default() -> None:

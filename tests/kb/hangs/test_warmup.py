@@ -40,7 +40,7 @@ def test_a_warm_up_that_stops_half_way() -> None:
     """The first step at which the rate no longer rises."""
     found = stuck_warm_up(points(200), 500)
     assert found is not None
-    assert found.text == "the learning rate stays at 0.0002 from step 200 on, in a warm-up of 500 steps"
+    assert found.text == "the learning rate stays at 0.0002 from step 200 on, during a warm-up of 500 steps"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_place_of_a_device_is_captured_under_its_usual_name():
 def test_one_incident_alone_says_so():
     """It needs a line that tells of harm, since one incident has many lines that no other has."""
     candidate = found([case(1, "[rank3]: fatal: lease of volume 7 was refused by its owner\n")])
-    assert (candidate.support, candidate.alone, candidate.remarks) == ((1,), True, ("Incident 1 alone supports this.",))
+    assert (candidate.support, candidate.alone, candidate.remarks) == ((1,), True, ("Only incident 1 supports this.",))
 
 
 def test_one_that_was_closed_alike_and_looks_otherwise_is_named():
@@ -84,7 +84,7 @@ def test_one_that_was_closed_alike_and_looks_otherwise_is_named():
     candidate = found([*leases(1, 2), case(5, OTHER)])
     assert (candidate.support, candidate.asked) == ((1, 2), (1, 2, 5))
     assert candidate.remarks == (
-        "Closed alike, but it finds nothing in incident 5: closed wrongly, or another signature of the fault.",
+        "Closed as the same fault, but the rule finds nothing in incident 5: the close-out is wrong, or the fault has another signature.",
     )
 
 
@@ -142,7 +142,7 @@ def test_two_who_disagree_are_told_where_others_agree():
     """The others carry the rule, and a reviewer knows."""
     cases = leases(1, 2, 3)
     candidate = found([replace(cases[0], against=("data_error",)), *cases[1:]])
-    assert candidate.remarks == ("People disagree on incident 1: others said data_error.",)
+    assert candidate.remarks == ("People disagree about incident 1: others said data_error.",)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_two_lines_tell_together_what_neither_tells_alone():
     cases = [case(number, one + two) for number in (1, 2, 3)]
     candidate = found(cases, others(one, one, two, two))
     assert (sorted(candidate.match), candidate.when) == (["beside", "line"], {"all": ["line", "beside"]})
-    assert candidate.remarks == ("No single line tells these incidents from others; the condition does.",)
+    assert candidate.remarks == ("No single line distinguishes these incidents from others; the condition does.",)
 
 
 def test_a_hang_is_told_by_where_a_rank_stands():

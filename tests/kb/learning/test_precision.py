@@ -54,7 +54,7 @@ def test_the_first_answer_says_that_it_was_calibrated():
     """Confidence, band and reason of the first diagnosis change; nothing else does, and the id stays."""
     first, *rest = FALLEN_GPU.diagnoses
     sure = shrunk(first.confidence, HitRate(3, 12))
-    why = f"right in 3 of 12 close-outs here: {first.confidence:.0%} became {sure:.0%}"
+    why = f"correct in 3 of 12 close-outs here: {first.confidence:.0%} became {sure:.0%}"
     expected = replace(first, confidence=sure, band="possible", reasons=(*first.reasons, why))
     assert replace(FALLEN_GPU, diagnoses=(expected, *rest)) == calibrated(FALLEN_GPU, {RULE: HitRate(3, 12)})
     assert 0.5 <= sure < 0.9
@@ -68,7 +68,7 @@ def test_a_report_without_a_diagnosis_stays():
 
 def test_words_have_their_n():
     """A share of nothing is none; an outcome counts what was judged alone."""
-    assert HitRate(0, 0).words == "nothing to judge it by"
+    assert HitRate(0, 0).words == "no close-outs yet"
     assert HitRate(9, 10).words == "9 of 10 (90%; 95 %: 60% to 98%)"
     assert RuleOutcome("a", 3, 1, 6).precision == HitRate(3, 4)
     assert RuleOutcome("a", 3, 1, 6).fired == 10

@@ -64,7 +64,7 @@ def test_advice_is_counted_for_this_fault_alone() -> None:
         Outcomes("requeue_without", "hang", 1, 1, 0),
     )
     assert [advice_outcome(item) for item in found] == [
-        "restarting in place helped 7 of 9 times for this fault here (1 more not known)",
+        "restarting in place helped 7 of 9 times for this fault here (1 more with unknown outcome)",
         "leaving the node out helped 1 of 1 time for this fault here",
     ]
     assert outcomes(steps, "unheard_of") == ()

@@ -31,7 +31,7 @@ DOMAINS = {"gpu_memory_ecc": "hardware", "cuda_oom": "software"}
 
 
 def row(number: int, days: float, **parts: object) -> DigestRow:
-    """An earlier incident, so many days before."""
+    """An earlier incident, so many days earlier."""
     values: dict[str, object] = {"verdict": "fault", "phase": "failed", "job": f"j{number}", "fault": "gpu_memory_ecc"}
     at = NOW - days * DAY
     return DigestRow(id=number, at=at, made=at, **{**values, **parts})  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_a_node_that_failed_other_jobs_is_told_with_their_incidents() -> None:
             "node",
             (
                 "gpu-017 also failed 2 other jobs in the 30 days before (1 in the last 7): "
-                "gpu_memory_ecc 4 days before (incident 31), gpu_fell_off_bus 12 days before (incident 32)"
+                "gpu_memory_ecc 4 days earlier (incident 31), gpu_fell_off_bus 12 days earlier (incident 32)"
             ),
             (31, 32),
         )
@@ -73,7 +73,7 @@ def test_a_job_counts_once_however_often_it_was_tried() -> None:
     """Three tries of one other job are one job."""
     earlier = [EarlierIncident(row(n, 3 - n, nodes=("gpu-017",), chain="c")) for n in (1, 2)]
     assert remembered_sentences(replace(BARE, diagnoses=(OOM,)), known_=past(*earlier)) == [
-        "gpu-017 also failed 1 other job in the 7 days before: gpu_memory_ecc 24 h before (incident 2)."
+        "gpu-017 also failed 1 other job in the 7 days before: gpu_memory_ecc 24 h earlier (incident 2)."
     ]
 
 
@@ -194,7 +194,7 @@ def test_a_barred_node_that_is_used_again_is_told() -> None:
     """With why it was barred."""
     bars = (ExcludedNode("gpu-017", "cluster", "2026-02-01", "ana", "ECC twice"),)
     assert remembered_sentences(BARE, known_=past(history=History(barred=bars))) == [
-        "gpu-017 was barred for the cluster on 2026-02-01 by ana, and is used again: ECC twice."
+        "gpu-017 was excluded for the cluster on 2026-02-01 by ana, but is in use again: ECC twice."
     ]
 
 

@@ -72,9 +72,9 @@ def test_words():
     busy = doing(stack(0, f"probe (fit.py:7){TRAIN}", state="gil"))
     assert (
         idle.reason
-        == "is in code of the run, idle: it sleeps, or waits for a lock, a file or the device in probe (fit.py:7)"
+        == "is in the run's own code, idle: it sleeps, or waits for a lock, a file or the device in probe (fit.py:7)"
     )
-    assert busy.reason == "is in code of the run, at work in probe (fit.py:7)"
+    assert busy.reason == "is in the run's own code, busy in probe (fit.py:7)"
     assert busy.caller == Frame("probe", "fit.py", 7)
 
 
@@ -136,7 +136,7 @@ def test_who_keeps_the_interpreters_lock_and_does_not_run():
     told = doing(stack(0, f"tokenize (fit.py:7){TRAIN}", state="gil_idle"))
     assert (told.activity, told.fault, told.alternatives) == ("user", "deadlock", ("straggler", "code_bug"))
     assert told.reason == (
-        "is in code of the run, holds the interpreter's lock and does not run: it blocks in native code, or the process "
+        "is in the run's own code, holds the interpreter's lock but does not run: it blocks in native code, or the process "
         "is stopped, in tokenize (fit.py:7)"
     )
     sample = stack(0, f"step (fit.py:3){TRAIN}")
@@ -144,7 +144,7 @@ def test_who_keeps_the_interpreters_lock_and_does_not_run():
     told = doing(replace(sample, threads=(*sample.threads, keeper)))
     assert (told.activity, told.fault) == ("gil", "deadlock")
     assert told.reason == (
-        "waits for the interpreter's lock; its thread writer holds that lock and does not run in encode (codec.py:9)"
+        "waits for the interpreter's lock; its thread writer holds that lock but does not run in encode (codec.py:9)"
     )
     busy = replace(keeper, state="gil")
     assert doing(replace(sample, threads=(*sample.threads, busy))).fault == "straggler"
@@ -154,4 +154,4 @@ def test_frames_of_the_interpreter_are_native():
     """py-spy names a frame of a statically linked interpreter by the program: it is no code of the run."""
     told = doing(stack(0, f"__libc_recv (libc.so.6)\nsock_recv (python3.11)\nread_message (comm.py:9){TRAIN}"))
     assert (told.activity, told.fault, told.alternatives[0]) == ("network", "external_network", "deadlock")
-    assert told.reason == "waits at a socket for a peer or a service in read_message (comm.py:9)"
+    assert told.reason == "waits on a socket for a peer or a service in read_message (comm.py:9)"

@@ -80,7 +80,7 @@ def test_all_alike_outside():
     read = f"stat64 (libc.so.6)\nready (fit.py:3){TRAIN}"
     found = compare(crowd(20, read, {3: REDUCE}))
     assert (found.fault, found.outliers, found.shared) == ("storage_io", (), True)
-    assert found.reason.startswith("19 of 20 ranks alike: rank 0 is inside file or object storage")
+    assert found.reason.startswith("19 of 20 ranks do the same: rank 0 is inside file or object storage")
 
 
 def test_saving_together():
@@ -164,7 +164,7 @@ def test_a_rank_that_does_not_move_is_no_straggler():
     found = compare(still(2, wait))
     assert (found.fault, found.outlier_ranks, found.alternatives) == ("deadlock", "2", ("straggler", "code_bug"))
     assert found.outliers[0].doing.reason == (
-        "is in code of the run, idle: it sleeps, or waits for a lock, a file or the device in wait_for_list (fit.py:93), "
+        "is in the run's own code, idle: it sleeps, or waits for a lock, a file or the device in wait_for_list (fit.py:93), "
         "unmoved for 3 rounds and 40 s"
     )
     asleep = f"clock_nanosleep (libc.so.6)\ntime_sleep (python3.11)\n{wait}"

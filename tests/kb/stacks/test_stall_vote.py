@@ -79,12 +79,12 @@ def test_most_ranks_that_answer_must_be_judged():
     samples = [*rounds(range(4), [REDUCE] * 3), stack(4, REDUCE, 2, 140.0), stack(5, REDUCE, 2, 140.0)]
     vote = probe_stillness(samples)
     assert (vote.vote, vote.observed, vote.unseen) == ("not_observable", 4, "4-5")
-    assert vote.detail == "4 of 6 ranks unchanged over 3 rounds, and the rest could not be judged"
+    assert vote.detail == "4 of 6 ranks unchanged over 3 rounds, but the rest could not be judged"
 
 
 def test_why_it_could_not_be_seen():
     """Too few rounds and rounds too close in time are told apart, each with what would be needed."""
-    needed = "3 rounds of stacks are needed, 20 s apart"
+    needed = "needs 3 rounds of stacks, 20 s apart"
     assert probe_stillness(rounds(range(4), [REDUCE])).detail == f"{needed}; there is 1"
     assert probe_stillness(rounds(range(4), [REDUCE] * 2)).detail == f"{needed}; there are 2"
     assert probe_stillness(rounds(range(4), [REDUCE] * 9, apart=1.0)).detail == f"{needed}; there are 9, all within 8 s"

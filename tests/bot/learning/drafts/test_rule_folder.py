@@ -151,7 +151,7 @@ def test_one_incident_alone_has_two_logs_all_the_same(known, base):
     made = drafted(known, base, cases()[:1])
     assert sum("/match/" in name for name in made.files) == 2
     rule = yaml.safe_load(made.files[f"{made.folder}/rule.yaml"])
-    assert rule["known_problems"] == ["Incident 11 alone supports this."]
+    assert rule["known_problems"] == ["Only incident 11 supports this."]
 
 
 def test_what_no_log_can_show_is_told_as_missing(known, base):

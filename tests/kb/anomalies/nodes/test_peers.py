@@ -34,7 +34,7 @@ def test_numbers_far_from_all_others_name_their_node() -> None:
     """The values of lines that all print are compared."""
     run = printed("wait ms", {f"n{i}": 4 for i in range(6)}, {"n5": 80.0})
     found = off_values(run, None, {})
-    assert [(odd_node.node, odd_node.why) for odd_node in found] == [("n5", "80 where others have 1")]
+    assert [(odd_node.node, odd_node.why) for odd_node in found] == [("n5", "80 where the others have 1")]
 
 
 def test_suspects_of_one_leaf_are_the_leafs() -> None:
@@ -43,7 +43,7 @@ def test_suspects_of_one_leaf_are_the_leafs() -> None:
     (found,) = shared_places([f"n{i}" for i in range(7)] + ["n20"], topology)
     assert (found.place, found.suspects, found.of, found.members, found.nodes) == ("leaf l1", 7, 8, 8, 32)
     assert found.chance < 1e-4
-    assert found.why.startswith("7 of the 8 nodes that stand out are on it, of 8 of the job's 32 nodes that are")
+    assert found.why.startswith("7 of the 8 suspicious nodes share it, out of 8 of the job's 32 nodes")
 
 
 def test_suspects_that_share_a_place_by_chance_are_single_nodes() -> None:

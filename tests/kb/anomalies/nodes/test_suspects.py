@@ -67,7 +67,7 @@ def test_the_node_whose_peers_name_its_address_is_suspected_though_it_says_nothi
     run = a_job(*[(i, text, 30.0 + i) for i in range(8) if i != 5], level="warning")
     first = named(run, new=(text,))[0]
     assert first.node == "n5"
-    assert "7 other nodes name it" in first.why
+    assert "7 other nodes mention it" in first.why
 
 
 def test_names_of_hosts_addresses_and_ranks_are_found_in_lines() -> None:
@@ -162,5 +162,5 @@ def test_suspects_of_one_leaf_are_one_suspect_in_the_report() -> None:
     topology = {f"n{i}": {"leaf": f"l{i // 8}", "rail": str(i % 2)} for i in range(32)}
     told = shown(find_anomalies(run, model=event_model(), topology=topology)).nodes
     assert told[0].what == "leaf l0"
-    assert told[0].why.startswith("6 of the 6 nodes that stand out are on it, of 8 of the job's 32 nodes")
+    assert told[0].why.startswith("6 of the 6 suspicious nodes share it, out of 8 of the job's 32 nodes")
     assert {item.what for item in told[1:]} == {f"n{i}" for i in range(6)}

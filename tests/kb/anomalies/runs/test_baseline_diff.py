@@ -35,7 +35,7 @@ def test_a_good_run_that_failed_itself_is_found_out_and_its_end_does_not_count()
     assert good.failed == CRASH[0]
     assert compare(a_run(*WORK, *CRASH), good)[CRASH[0]].fresh == 1.0
     assert doubts(a_run(*WORK, *CRASH), good) == [
-        f"the good run seems to have failed itself ({CRASH[0]!r}); its last lines do not count as usual"
+        f"the good run seems to have failed as well ({CRASH[0]!r}); its last lines do not count as normal"
     ]
 
 
@@ -49,7 +49,7 @@ def test_a_good_run_of_many_times_the_length_is_told() -> None:
     """Its counts say little then."""
     good = baseline_of(a_run(*WORK, lines=100_000))
     assert doubts(a_run(*WORK), good) == [
-        "the good run is 1000 times as long; what it has counts as usual however often it comes"
+        "the good run is 1000 times as long; its lines count as normal however often they occur"
     ]
     assert compare(a_run(*WORK), good)["step is done"].fresh == 0.0
     assert doubts(a_run(*WORK), baseline_of(a_run(*WORK))) == []
