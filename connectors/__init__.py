@@ -1,1 +1,1 @@
-"""Connectors: each fetches what one system knows of one job and returns values of kb.model."""
+"""Connectors: each fetches what one system knows about one job, as values of kb.model."""

@@ -1,1 +1,1 @@
-"""What every connector shares: the contract, HTTP with limits, budgets of bytes and time, secrets, commands, decompression."""
+"""Shared by all connectors: the contract, a bounded HTTP client, budgets, secrets, commands and decompression."""

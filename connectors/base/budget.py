@@ -1,4 +1,4 @@
-"""How much load a source may get from us: requests a minute, calls at once, bytes a minute. Shared by all collections."""
+"""Limits the load on a source: requests a minute, concurrent calls, bytes a minute. Shared by all collections."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from connectors.base.contract import Deadline, SourceFailed
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The most that a source gets: requests a minute, bytes a minute that are read from it, calls at once."""
+    """The maximum load on a source: requests a minute, bytes read a minute, concurrent calls."""
 
     requests: int = 240
-    """The most requests a minute."""
+    """Maximum requests a minute."""
     bytes: int = 1 << 30
-    """The most bytes a minute that are read."""
+    """Maximum bytes read a minute."""
     calls: int = 8
-    """The most requests at a time."""
+    """Maximum concurrent requests."""
 
 
 class Budget:
-    """Counts what one source was asked in this process, and makes callers wait where it would be too much.
+    """Counts the requests to one source in this process, and makes callers wait when they exceed the limits.
 
-    A bucket that refills evenly: a minute's worth at once is allowed, more is spread out.
+    A token bucket that refills evenly: a minute's worth may be used at once, more is spread out.
     """
 
     def __init__(self, load: Load | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,10 +40,10 @@ class Budget:
 
     @contextmanager
     def call(self, deadline: Deadline, asked: str = "") -> Iterator[None]:
-        """Room for one request; waits for it.
+        """Wait for capacity for one request.
 
         Raises:
-            SourceFailed: there is none before the deadline.
+            SourceFailed: There is none before the deadline.
         """
         if not self._slots.acquire(timeout=deadline.left()):
             raise SourceFailed(
@@ -56,7 +56,7 @@ class Budget:
             self._slots.release()
 
     def read(self, size: int) -> None:
-        """Bytes that have been read: the next calls wait for them."""
+        """Count bytes that were read; the next calls wait for them."""
         with self._lock:
             self._refill()
             self._bytes -= size

@@ -1,15 +1,15 @@
-"""The parts of an evidence bundle by their names: what is a log, what has readers of its own, what describes the rest.
+"""The names of the parts of an evidence bundle: logs, parts with their own readers, descriptions.
 
-The one list of them; who reads logs leaves these alone, and who reads parts looks for these.
+This is the only list of them. Readers of logs skip these names, and readers of parts look for them.
 """
 
 from __future__ import annotations
 
 FOLDERS = ("stacks", "flight_recorder", "ras", "metrics", "ebpf")  # with many files, read by connectors.bundles.parts
 FILES = ("events.json", "pods.json", "nodes.json", "slurm.json", "processes.json")  # likewise, one each
-CHECKS = "hardware"  # results of hardware checks by node: read as logs too, for most of them are
+CHECKS = "hardware"  # results of hardware checks by node; most are also read as logs
 PARTS = (*FOLDERS, *FILES, CHECKS)
-ATTEMPTS = "attempts"  # earlier attempts, each a bundle
+ATTEMPTS = "attempts"  # earlier attempts, each a bundle of its own
 BASELINE = "baseline"  # logs of a good run of the same job
 DESCRIPTIONS = ("bundle.yaml", "bundle.yml", "job.yaml", "job.yml", "case.yaml", "case.yml")
 NOT_LOGS = frozenset({*FOLDERS, ATTEMPTS, BASELINE})  # folders

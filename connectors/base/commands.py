@@ -1,4 +1,4 @@
-"""Runs one command of this host: bounded in time and output, in a session of its own, never raising for what it does."""
+"""Runs a command on this host in its own session, with limits on time and output. Failures are returned, not raised."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MOST_SAID = 4096
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command gave: its standard output, at most `most` bytes, and in words why that is not all ("" where it is)."""
+    """The standard output of a command, at most `most` bytes. `trouble` says why it is incomplete, "" if it is complete."""
 
     output: bytes
     trouble: str = ""
 
 
 def run_bounded(words: Sequence[str], seconds: float, most: int = MOST_OUTPUT) -> CommandResult:
-    """Run a command for at most so many seconds and take at most so many bytes of its output."""
+    """Run a command for at most `seconds`, and return at most `most` bytes of its output."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
         try:
             child = start(words, out, said)
@@ -46,16 +46,16 @@ def run_bounded(words: Sequence[str], seconds: float, most: int = MOST_OUTPUT) -
 
 
 def start(words: Sequence[str], out: IO[bytes], said: IO[bytes] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    """Start a command whose output goes to a file. In a session of its own: an interrupt at the keyboard is not for it.
+    """Start a command that writes to a file, in its own session so that keyboard interrupts do not reach it.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: It cannot be started.
     """
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=said, start_new_session=True)  # noqa: S603 - no shell
 
 
 def stop(child: subprocess.Popen[bytes], patience: float = 1.0) -> None:
-    """End a command and whatever it started: asked first, then made to."""
+    """Stop a command and all its children: SIGTERM first, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(OSError):
             os.killpg(child.pid, number)
@@ -65,10 +65,10 @@ def stop(child: subprocess.Popen[bytes], patience: float = 1.0) -> None:
 
 
 def head(path: Path, most: int) -> bytes:
-    """The first bytes of a file.
+    """Return the first bytes of a file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: It cannot be read.
     """
     with path.open("rb") as handle:
         return handle.read(most)

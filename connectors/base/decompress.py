@@ -1,4 +1,4 @@
-"""Unpacks gzip, zstandard and xz as a stream: several members, cut and damaged ones, within bounds of memory."""
+"""Decompresses gzip, zstandard and xz streams with bounded memory, including concatenated, truncated and damaged ones."""
 
 from __future__ import annotations
 
@@ -8,35 +8,41 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz"}
-_MAGIC |= {bytes((low, 0x2A, 0x4D, 0x18)): "zstd" for low in range(0x50, 0x60)}  # frames to skip, as pzstd writes them
+_MAGIC |= {
+    bytes((low, 0x2A, 0x4D, 0x18)): "zstd" for low in range(0x50, 0x60)
+}  # skippable frames, as pzstd writes them
 _LONGEST_MAGIC = 6
-_PIECE = {"gzip": 32 * 1024, "xz": 32 * 1024, "zstd": 2048}  # packed bytes at a time; zstd's unpack to 64 MB at most
+_PIECE = {
+    "gzip": 32 * 1024,
+    "xz": 32 * 1024,
+    "zstd": 2048,
+}  # compressed bytes at a time; a piece of zstd expands to at most 64 MB
 _XZ_MEMORY = 256 << 20  # `xz -9` needs 65 MB; its format allows 4 GB
 _ZSTD_WINDOW = 128 << 20
 
 
 def compression_of(head: bytes) -> str | None:
-    """How packed data begins: `gzip`, `zstd`, `xz`; None for what is not packed."""
+    """Return the compression of data by its first bytes: `gzip`, `zstd`, `xz`, or None."""
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
-_ODD = bytes(byte for byte in range(32) if byte < 9 or 13 < byte < 27 or byte > 27)  # in no text
+_ODD = bytes(byte for byte in range(32) if byte < 9 or 13 < byte < 27 or byte > 27)  # never in text
 
 
 def is_binary(head: bytes) -> bool:
-    """Whether the beginning of a file is that of no text."""
+    """Return whether the start of a file is binary."""
     return len(head) - len(head.translate(None, _ODD)) > 0.1 * len(head)
 
 
 class Readable(Protocol):
-    """What gives packed bytes."""
+    """A source of compressed bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to so many bytes; none at the end."""
+        """Return up to `size` bytes; none at the end."""
 
 
 class _Member(Protocol):
-    """One packed member on its way: what zlib, lzma and zstandard have in common."""
+    """A compressed member being read: what zlib, lzma and zstandard have in common."""
 
     @property
     def eof(self) -> bool: ...
@@ -46,10 +52,10 @@ class _Member(Protocol):
 
 
 class Decompressor:
-    """Unpacks a file, several members too, giving everything that comes out before the data breaks off.
+    """Decompresses a file with one or more members, and returns everything before the point where the data is damaged.
 
-    The standard readers lose the last buffer when a file is cut; a log's last lines are the ones that matter. `fault`
-    says what was wrong once `read` gives nothing more.
+    The standard readers lose the last buffer of a truncated file, but a log's last lines matter most. `fault` says what
+    was wrong once `read` returns nothing more.
     """
 
     def __init__(self, handle: Readable, compression: str) -> None:
@@ -60,7 +66,7 @@ class Decompressor:
         self._left = b""
 
     def read(self, size: int) -> bytes:
-        """About so many bytes of text; fewer at the end, none behind it."""
+        """Return about `size` bytes of text; fewer at the end, none after it."""
         parts: list[bytes] = []
         room = size
         while room > 0 and not self.fault:
@@ -87,7 +93,7 @@ class Decompressor:
         return text
 
     def _packed(self) -> bytes | None:
-        """More packed bytes, b"" where the unpacker still holds some, None at the end of the file."""
+        """More compressed bytes, b"" if the decompressor still holds some, None at the end of the file."""
         if self._left:
             packed, self._left = self._left, b""
             return packed
@@ -96,7 +102,7 @@ class Decompressor:
         return self._handle.read(self._piece) or None
 
     def _next_member(self) -> bool:
-        """Whether another member follows; zeros between members are padding."""
+        """Return whether another member follows; zeros between members are padding."""
         rest = self._member.unused_data.lstrip(b"\0")
         while len(rest) < _LONGEST_MAGIC and (more := self._handle.read(self._piece)):
             rest = (rest + more).lstrip(b"\0")
@@ -109,7 +115,7 @@ class Decompressor:
 
 
 def _unpacker(compression: str) -> tuple[Callable[[], _Member], tuple[type[Exception], ...]]:
-    """What makes a member, and the errors that it raises on damaged data."""
+    """Return a factory of members, and the errors that it raises on damaged data."""
     if compression == "gzip":
         return lambda: zlib.decompressobj(wbits=31), (zlib.error,)
     if compression == "xz":
@@ -121,7 +127,7 @@ def _unpacker(compression: str) -> tuple[Callable[[], _Member], tuple[type[Excep
 
 
 class _ZstdFrame:
-    """A frame of zstandard, whose library takes no bound on what comes out: the pieces put in are small for that."""
+    """A zstandard frame. The library cannot limit its output, so its input pieces are small."""
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame

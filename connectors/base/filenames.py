@@ -1,4 +1,4 @@
-"""What a file's name tells of who wrote it: rank, node, kind of source; and which files are no logs by their names."""
+"""Tells from a file name who wrote the file: rank, node, kind of source; and which files are not logs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ARCHIVE = re.compile(r"\.(?:zip|tar|tgz)$")
 _RANK = re.compile(r"(?:^|[/_.\-])(?:global[_-]?)?rank[-_.]?(\d{1,7})(?=[._\-/]|$)", re.IGNORECASE)
 TREE = re.compile(r"(?:^|/)(\d{1,5})/(?:stdout|stderr)\.log(?:\.\w+)?$")
 ATTEMPT = re.compile(r"(?:^|/)attempt_(\d+)/")
-# what stands in a file's name beside the name of the node: what kind of text it is, which rank's
+# what a file name contains besides the node name: the kind of text, the rank
 _BESIDE = re.compile(
     r"(?:^|(?<=[._\-]))(?:dmesg|kern(?:el)?|kmsg|journal\w{0,8}|syslog|messages|slurmd|slurmctld|nhc|health|dcgmi?|gpud|ibstat"
     r"|nvidia-smi|py-?spy|pystack|console|serial|std(?:out|err)|out|err|logs?|(?:global[_-]?)?rank[-_.]?\d{1,7})(?=[._\-]|$)",
     re.IGNORECASE,
 )
 _ENDING = re.compile(r"(?:\.(?:log|txt|out|err|gz|zst|xz|json)|(?<=[a-z])\.\d{1,3})+$", re.IGNORECASE)
-# names as clusters and clouds give them: whole pods, cloud hosts, addresses, numbered machines
+# names as clusters and clouds assign them: whole pods, cloud hosts, addresses, numbered machines
 _NODE = re.compile(
     r"ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?|(?:\d{1,3}\.){3}\d{1,3}"
     r"|(?:[a-z0-9]{1,30}[-_]){0,8}(?:worker|master|chief|node|host)[-_]?\d{1,5}(?:[-_]\d{1,5}){0,3}"
@@ -30,7 +30,7 @@ _NODE = re.compile(
     r"|gpu-?(?:[a-z][a-z0-9-]{0,20}\d{1,5}|0\d{1,4}|\d{3,5})(?:\.[\w.-]{1,80})?",
     re.IGNORECASE,
 )
-# in the name of a kernel's or a check's file anything with a number that is not one of these is a machine
+# in the name of a kernel or check file, anything with a number that is not one of these is a machine
 _MACHINE = re.compile(
     r"(?!(?:xid|gpu|rank|boot|part|attempt|job|run|step|try|log|v|ib|eth|mlx|nic)[-_]?\d)(?=[\w.-]{0,62}[a-z])(?=[\w.-]{0,62}\d)"
     r"[a-z0-9][\w.-]{1,62}",
@@ -46,7 +46,7 @@ _HEALTH = re.compile(r"(?:^|[._\-/])(?:nhc|health|dcgmi?|gpud|ibstat|nvidia-smi)
 
 
 def name_hints(ref: StreamRef, name: str) -> StreamRef:
-    """What a file's name tells of who wrote it: rank, node, kind of source."""
+    """Return the stream with what its file name tells: rank, node, kind of source."""
     kind: SourceKind = ref.kind
     base = name.rsplit("/", 1)[-1]
     if _KERNEL.search(base):
@@ -66,7 +66,7 @@ def name_hints(ref: StreamRef, name: str) -> StreamRef:
 
 
 def _node_of(name: str, kind: SourceKind) -> str | None:
-    """The node that a file's name, or a folder's above it, tells: the whole name before a part of it."""
+    """The node that the file name or a parent folder names; a whole name is preferred to a part of it."""
     *folders, base = name[-1000:].split("/")
     stem = _bare(_ENDING.sub("", base))
     if _NODE.fullmatch(stem) or (kind in ("kernel", "health") and _MACHINE.fullmatch(stem)):
@@ -78,5 +78,5 @@ def _node_of(name: str, kind: SourceKind) -> str | None:
 
 
 def _bare(stem: str) -> str:
-    """A file's stem without the words that tell what it is."""
+    """A file's stem without the words that describe its kind."""
     return re.sub(r"(?<=[._\-])[._\-]+", "", _BESIDE.sub("", stem)).strip("._-")

@@ -1,8 +1,8 @@
-"""One HTTP client for all connectors: bounded in time, size, tries and load; never to another host, never without TLS checks.
+"""The HTTP client of all connectors, with limits on time, size, retries and load, no redirects to other hosts, and TLS verification.
 
-What a server answers is not trusted: bodies are read in pieces up to a bound, with the deadline looked at after each piece
-(a server that drips holds nobody up), redirects to other hosts are refused, and every failure is a SourceFailed that says
-what was asked and what to change.
+Responses are untrusted. Bodies are read in pieces up to a limit, and the deadline is checked after each piece, so that a
+slow server blocks nobody. Redirects to other hosts are refused. Every failure is a SourceFailed that says what was
+requested and what to change.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from connectors.base.http_response import (
 )
 from connectors.base.secret import Secret
 
-LARGEST = 64 << 20  # bytes of an answer, unless the caller says otherwise
+LARGEST = 64 << 20  # bytes of a response, unless the caller says otherwise
 TRIES = 4
 HOPS = 3  # redirects within the same host
-PAUSE = 0.25  # seconds before the second try; doubled for each further one
-LONGEST_WAIT = 30.0  # seconds for a connection or for the next piece of an answer
+PAUSE = 0.25  # seconds before the first retry; doubled for each further one
+LONGEST_WAIT = 30.0  # seconds for a connection or for the next piece of a response
 
 Params = Mapping[str, str | int | float | None] | tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to log in: a bearer token, or a user with a password, or headers of the system's own. Secrets by reference."""
+    """How to log in: a bearer token, a user with a password, or headers of the system. Secrets are references."""
 
     token: Secret | None = None
     """A bearer token."""
@@ -57,14 +57,14 @@ class Login:
     password: Secret | None = None
     """The password of `user`."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers that each request gets, as {X-Scope-OrgID: team}."""
+    """Headers sent with each request, such as {X-Scope-OrgID: team}."""
     secret_headers: Mapping[str, Secret] = field(default_factory=dict)
-    """Headers whose values are secret: name → secret."""
+    """Headers with secret values: name → secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server is and how it is reached."""
+    """The address of a server and how to reach it."""
 
     url: str
     """The address, including any path prefix."""
@@ -73,9 +73,9 @@ class Endpoint:
     ca_file: str | None = None
     """Certificates to trust instead of the system's."""
     client_cert: str | None = None
-    """A PEM file with client certificate and key."""
+    """A PEM file with the client certificate and key."""
     load: Load = field(default_factory=Load)
-    """The most that the server gets from us."""
+    """Maximum load on the server."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -89,9 +89,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request. `path`: made by path_of where parts of it come from outside; `params`: quoted here; None is left out.
+    """One request. Build `path` with url_path if parts of it are untrusted. `params` are quoted here; None values are omitted.
 
-    POST where there is a `body` (bytes, or values that are sent as JSON) or a `form`, else GET, unless `method` says.
+    The method is POST with a `body` (bytes, or values sent as JSON) or a `form`, otherwise GET, unless `method` is set.
     """
 
     path: str
@@ -102,18 +102,18 @@ class HttpRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """The parameters as text."""
+        """Yield the parameters as text."""
         given = self.params.items() if isinstance(self.params, Mapping) else self.params
         yield from ((key, str(value)) for key, value in given if value is not None)
 
     def summary(self) -> str:
-        """The request for people, cut: no header is in it, so no secret."""
+        """Return the request for people, shortened. It contains no headers and so no secrets."""
         query = "&".join(f"{key}={value}" for key, value in (*self.pairs(), *(self.form or {}).items()))
         return shortened(f"{self.path}?{query}" if query else self.path)
 
 
 def url_path(*parts: str) -> str:
-    """A path whose parts may hold anything: each is quoted, and none can climb."""
+    """Return a path of untrusted parts: each is quoted, and none can climb."""
     if any(part in ("", ".", "..") for part in parts):
         raise SourceFailed(
             "refused", f"{'/'.join(parts)[:SHOWN]!r} is not a path: one of its parts is empty or consists of dots"
@@ -122,7 +122,7 @@ def url_path(*parts: str) -> str:
 
 
 class HttpClient:
-    """Requests to one server. Safe to share between threads; `budget` may be shared between clients of one server."""
+    """Sends requests to one server. Thread-safe; clients of one server may share a `budget`."""
 
     def __init__(
         self,
@@ -140,10 +140,10 @@ class HttpClient:
     # -- what connectors call --------------------------------------------------------------------------------------
 
     def json(self, call: HttpRequest, deadline: Deadline, *, largest: int = LARGEST) -> Any:
-        """The JSON that it answers, as plain values.
+        """Return the JSON of a response as plain values.
 
         Raises:
-            SourceFailed: no answer, a refusal, an answer beyond `largest` bytes, or one that is no JSON.
+            SourceFailed: No response, a refusal, a response larger than `largest` bytes, or invalid JSON.
         """
         answer = self.get(call, deadline, largest=largest)
         if answer.cut:
@@ -155,19 +155,19 @@ class HttpClient:
             raise SourceFailed("bad_answer", f"the response is not JSON ({told}", asked=call.summary()) from None
 
     def get(self, call: HttpRequest, deadline: Deadline, *, largest: int = LARGEST) -> HttpResponse:
-        """The answer of a call that went well (2xx), its body cut at `largest` bytes.
+        """Return a successful response (2xx), its body cut at `largest` bytes.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         with self.stream(call, deadline) as response:
             return response.whole(largest)
 
     def once(self, call: HttpRequest, deadline: Deadline, *, largest: int = LARGEST) -> HttpResponse:
-        """The answer of a call that is sent once, whatever its status: for calls that must not be done twice.
+        """Send a request once and return the response, whatever its status. For requests that must not be repeated.
 
         Raises:
-            SourceFailed: no answer, half of one, or one that sends us elsewhere.
+            SourceFailed: No response, a truncated one, or a redirect to another host.
         """
         asked = call.summary()
         with self.budget.call(deadline, asked):
@@ -182,7 +182,7 @@ class HttpClient:
 
     @contextmanager
     def stream(self, call: HttpRequest, deadline: Deadline) -> Iterator[StreamedResponse]:
-        """An answer that is read piece by piece. Tried again as a whole only while nothing of the body was given out."""
+        """Yield a response that is read piece by piece. It is only retried before any of the body was returned."""
         asked = call.summary()
         with self.budget.call(deadline, asked):
             response = self._tried(self._request(call), deadline, asked)
@@ -214,7 +214,7 @@ class HttpClient:
                 limits=httpx.Limits(max_connections=self.endpoint.load.calls + 2),
                 headers={"user-agent": "signalbox"},
             )
-            weakref.finalize(self, inner.close)  # a connector has no end of its own
+            weakref.finalize(self, inner.close)  # a connector is never closed explicitly
             self._inner = inner
         return self._inner
 
@@ -230,7 +230,7 @@ class HttpClient:
         return headers
 
     def _tried(self, request: httpx.Request, deadline: Deadline, asked: str) -> httpx.Response:
-        """The response that went well; tried again where that may help and there is time."""
+        """Send a request, retried while that may help and time is left, and return the successful response."""
         for count in range(1, TRIES + 1):
             deadline.check(asked)
             try:
@@ -244,11 +244,13 @@ class HttpClient:
                 failed, pause = self._refused(response, deadline, asked, count)
             if pause is None or count == TRIES or pause >= deadline.left():
                 raise failed
-            self._sleep(pause * random.uniform(1.0, 1.25))  # so that many who were refused do not come back at once
+            self._sleep(
+                pause * random.uniform(1.0, 1.25)
+            )  # so that clients that were refused together do not all come back at once
         raise AssertionError("unreachable")
 
     def _sent(self, request: httpx.Request, deadline: Deadline, asked: str) -> httpx.Response:
-        """The answer to a request, redirects within the same host followed."""
+        """Send a request and follow redirects within the same host."""
         inner = self._client()
         for _ in range(HOPS + 1):
             wait = max(0.05, min(LONGEST_WAIT, deadline.left()))
@@ -271,7 +273,7 @@ class HttpClient:
     def _refused(
         self, response: httpx.Response, deadline: Deadline, asked: str, count: int
     ) -> tuple[SourceFailed, float | None]:
-        """The failure that a status means, and how long to wait before trying again; None: it is final."""
+        """Return the failure that a status means, and the seconds to wait before a retry; None if it is final."""
         status = response.status_code
         told = error_text(response, deadline)
         response.close()
@@ -291,7 +293,7 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 @cache
 def _default_context() -> ssl.SSLContext:
-    """What this machine trusts, read once: it takes a tenth of a second."""
+    """The certificates that this machine trusts, loaded once because that takes 0.1 s."""
     return ssl.create_default_context()
 
 

@@ -1,4 +1,4 @@
-"""Answers of HTTP servers: read piece by piece up to a bound, and failures as SourceFailed."""
+"""HTTP responses: read piece by piece up to a limit, with failures as SourceFailed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from connectors.base.budget import Budget
 from connectors.base.contract import Deadline, Failure, SourceFailed
 
 AGAIN = frozenset({429, 500, 502, 503, 504})
-SHOWN = 300  # characters of what was asked or answered, in messages
+SHOWN = 300  # characters of a request or response in messages
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A whole answer: status, headers (lower-case names), body. `cut`: the body was longer and was cut at the bound."""
+    """A complete response: status, headers (lower-case names), body. `cut`: the body was cut at the limit."""
 
     status: int
     headers: Mapping[str, str]
@@ -28,7 +28,7 @@ class HttpResponse:
 
 
 class StreamedResponse:
-    """An answer whose body is still to be read, once."""
+    """A response whose body has not been read yet. It can be read once."""
 
     def __init__(self, response: httpx.Response, deadline: Deadline, asked: str, budget: Budget) -> None:
         self.status = response.status_code
@@ -39,10 +39,10 @@ class StreamedResponse:
         self._budget = budget
 
     def pieces(self) -> Iterator[bytes]:
-        """The body, piece by piece, decoded.
+        """Yield the decoded body piece by piece.
 
         Raises:
-            SourceFailed: the connection broke, the body was cut short, or the deadline passed.
+            SourceFailed: The connection broke, the body was truncated, or the deadline passed.
         """
         try:
             for piece in self._response.iter_bytes():
@@ -55,7 +55,7 @@ class StreamedResponse:
             raise SourceFailed("bad_answer", f"the response cannot be read: {error}", asked=self._asked) from None
 
     def whole(self, largest: int) -> HttpResponse:
-        """The body as one, cut at `largest` bytes."""
+        """Return the body as one, cut at `largest` bytes."""
         held = bytearray()
         for piece in self.pieces():
             held += piece
@@ -64,7 +64,7 @@ class StreamedResponse:
         return HttpResponse(self.status, self.headers, bytes(held))
 
     def lines(self, longest: int = 1 << 20) -> Iterator[bytes]:
-        """The body as lines without their ends; longer ones are cut at `longest` bytes."""
+        """Yield the lines of the body without line ends, cut at `longest` bytes."""
         held = bytearray()
         skipping = False
         for piece in self.pieces():
@@ -109,7 +109,7 @@ def failure(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceF
 
 
 def error_text(response: httpx.Response, deadline: Deadline) -> str:
-    """What a refusal says of itself, cut."""
+    """The start of the body of an error response."""
     held = b""
     try:
         for piece in response.iter_bytes():
@@ -133,7 +133,7 @@ def shortened(text: str) -> str:
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
-    """Seconds to wait, by the header; a date is read against the server's own clock, which may be wrong."""
+    """Seconds to wait according to the Retry-After header. A date is compared with the server's own clock, which may be wrong."""
     told = headers.get("retry-after", "").strip()
     if told.isascii() and told.isdigit():
         return float(told[:9])

@@ -1,8 +1,8 @@
-"""Words by which a source recognises iteration lines without parsing them: to ask a store for them, or to sample a file."""
+"""Words that identify iteration lines without parsing them, for queries to log stores and for sampling files."""
 
 from __future__ import annotations
 
-# Words that iteration lines contain and few other lines do: what was measured, and at which pace.
+# Words that are common in iteration lines and rare elsewhere: measured quantities and rates.
 PROGRESS_WORDS = (
     "loss",
     "it/s",

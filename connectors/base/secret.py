@@ -14,22 +14,22 @@ LARGEST = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Where a secret lies: exactly one of `env` (a variable's name) and `file` (a path; read anew each time, as they rotate)."""
+    """A reference to a secret: exactly one of `env` (a variable) and `file` (a path, read each time because secrets rotate)."""
 
     env: str | None = None
-    """The environment variable that holds it."""
+    """The environment variable that contains it."""
     file: str | None = None
-    """The file that holds it; it is read each time, so that it may be rotated."""
+    """The file that contains it. It is read each time, so the secret can be rotated."""
 
     def __post_init__(self) -> None:
         if (self.env is None) == (self.file is None):
             raise ValueError("give a secret by exactly one of env: and file:")
 
     def value(self) -> str:
-        """The secret, without white space around it.
+        """Return the secret without surrounding white space.
 
         Raises:
-            SourceFailed: it is not there, not readable, empty, or no single line.
+            SourceFailed: It is missing, unreadable, empty, or not a single line.
         """
         text = self.block()
         if any(ord(char) < 32 or ord(char) == 127 for char in text):
@@ -37,10 +37,10 @@ class Secret:
         return text
 
     def block(self) -> str:
-        """The secret, of several lines where it is such a one, as a private key is.
+        """Return a secret that may have several lines, such as a private key.
 
         Raises:
-            SourceFailed: it is not there, not readable, or empty.
+            SourceFailed: It is missing, unreadable, or empty.
         """
         text = self._from_file() if self.file is not None else os.environ.get(self.env or "", "")
         text = text.strip()

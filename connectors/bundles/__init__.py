@@ -1,1 +1,1 @@
-"""The evidence bundle: a folder that holds the logs, metrics and descriptions of one job."""
+"""Evidence bundles: folders with the logs, metrics and descriptions of one job."""

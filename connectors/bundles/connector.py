@@ -1,7 +1,7 @@
-"""Evidence bundles that were kept: a folder of them, as `--save-bundle` writes, as people collect by hand, as the demo ships.
+"""Reads evidence from a folder of stored bundles, written by `--save-bundle`, collected by hand, or shipped with the demo.
 
-Each subfolder is one bundle. A job is found by what its job.yaml says or by the folder's own name, however long ago it ran;
-what a person types is compared with names that are there, and never becomes part of a path.
+Each subfolder is one bundle. A job is found by its job.yaml or by the folder's name, however long ago it ran. What a
+person types is only compared with existing names and never becomes part of a path.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from connectors.files.local import FileEntry, HostFolders, host_root
 from kb.model import Gap, Job, JobRecord, Resource, StreamRef, Window
 
 SOURCE = "bundles"
-LABEL = "bundle"  # of a record: the folder that it was read from
+LABEL = "bundle"  # label of a record: the folder that it was read from
 MOST_FOUND = 20
-MOST_FOLDERS = 2000  # whose job.yaml is read, the newest
+MOST_FOLDERS = 2000  # newest folders whose job.yaml is read
 MOST_LISTED = 50_000
 _DESCRIBED = ("job.yaml", "bundle.yaml")
 
 
 @dataclass(frozen=True, slots=True)
 class BundlesSettings:
-    """A folder in which each subfolder is an evidence bundle: what `--save-bundle` wrote, or a job's files put there by hand."""
+    """A folder in which each subfolder is an evidence bundle, written by `--save-bundle` or collected by hand."""
 
     folder: str
-    """Where the bundles lie, as `/shared/bundles`."""
+    """The folder that contains the bundles, such as `/shared/bundles`."""
 
     def __post_init__(self) -> None:
         if not self.folder.startswith(("/", "~")) or not self.folder.isprintable():
@@ -51,7 +51,7 @@ class BundlesSettings:
 
 @dataclass(frozen=True, slots=True)
 class _StoredBundle:
-    """One bundle: its folder, the job as job.yaml tells it, what of that could not be used."""
+    """One bundle: its folder, its job according to job.yaml, and what was unusable in it."""
 
     entry: FileEntry
     record: JobRecord
@@ -67,7 +67,7 @@ class _StoredBundle:
 
 @dataclass(slots=True)
 class Bundles:
-    """One folder of bundles: a Finder, and a Source of whatever the bundles hold."""
+    """One folder of bundles, as a finder of jobs and as a source of everything that the bundles contain."""
 
     settings: BundlesSettings
     provides: frozenset[EvidenceKind] = field(
@@ -83,7 +83,7 @@ class Bundles:
     # -- Finder --------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """The jobs whose id, name or folder is exactly this, newest first, at most 20; of each job its newest bundle."""
+        """Return the jobs with exactly this id, name or folder, newest first, at most 20; of each job only its newest bundle."""
         text = query.text.strip()
         folders, cut = self._folders(deadline)
         found = [one for one in self._named(text, folders, deadline) if _matches(one.record, query)]
@@ -100,10 +100,10 @@ class Bundles:
         return tuple(one.record for one in list(jobs.values())[:MOST_FOUND])
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
-        """All bundles, newest first, at most 2,000, whatever the window: they are kept on purpose."""
+        """Return all bundles, newest first, at most 2,000. The window is ignored because bundles are kept on purpose."""
         del window
         kept: list[_StoredBundle] = []
-        until = deadline.sooner(0.8 * deadline.left())  # some are better than none
+        until = deadline.sooner(0.8 * deadline.left())  # partial results are better than none
         for entry in self._folders(deadline)[0][:MOST_FOLDERS]:
             if until.left() <= 0:
                 break
@@ -113,7 +113,7 @@ class Bundles:
     # -- Source --------------------------------------------------------------------------------------------------------
 
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        """Copy the parts of the job's bundle that are wanted, and say what whoever collected it did not get."""
+        """Copy the wanted parts of the job's bundle, and return its recorded gaps."""
         kept, gaps = self._wanted(request)
         if kept is None:
             reason = "there is no bundle of this job"
@@ -155,7 +155,7 @@ class Bundles:
         return tuple(dict.fromkeys(gaps))
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """Count the bundles, and read the newest one's job."""
+        """Count the bundles, and read the job of the newest one."""
         sent = f"list {self._root}/"
         if not os.path.isdir(self._root):  # noqa: PTH112 - never raises
             return CheckResult(False, f"{self._root}: no such folder", sent, "check `folder`")
@@ -180,7 +180,7 @@ class Bundles:
     # -- how -----------------------------------------------------------------------------------------------------------
 
     def _folders(self, deadline: Deadline) -> tuple[list[FileEntry], bool]:
-        """The bundles' folders, last written first, and whether there are more than are looked at."""
+        """The bundle folders, last modified first, and whether there are more than the limit."""
         if not os.path.isdir(self._root):  # noqa: PTH112 - never raises
             raise SourceFailed("missing", f"{self._root}: no such folder", asked=self._root, hint="check `folder`")
         folders: list[FileEntry] = []
@@ -193,7 +193,7 @@ class Bundles:
         return folders, len(folders) > MOST_FOLDERS
 
     def _named(self, text: str, folders: Sequence[FileEntry], deadline: Deadline) -> list[_StoredBundle]:
-        """The bundles of exactly this id, name or folder, newest first."""
+        """The bundles with exactly this id, name or folder, newest first."""
         found = [self._kept(one, deadline) for one in folders if one.name == text]
         for entry in folders[:MOST_FOLDERS]:
             if found and deadline.left() <= 0:
@@ -205,12 +205,12 @@ class Bundles:
         return sorted(found, key=lambda one: one.order, reverse=True)
 
     def _mentions(self, text: str, entry: FileEntry, deadline: Deadline) -> bool:
-        """Whether job.yaml has these characters at all: reading YAML takes a hundred times as long."""
+        """Whether job.yaml contains these characters at all; parsing YAML is a hundred times slower."""
         raw = _read_bytes(f"{entry.path}/job.yaml", entry.path, deadline)
         return text.encode("utf-8", "replace") in raw or b"\\" in raw
 
     def _kept(self, entry: FileEntry, deadline: Deadline) -> _StoredBundle:
-        """A bundle with its job, read once for as long as its job.yaml stays the same."""
+        """A bundle with its job, cached until its job.yaml changes."""
         deadline.check(entry.path)
         store = HostFolders((entry.path,))
         told = store.looked_up(f"{entry.path}/job.yaml", deadline)
@@ -220,7 +220,7 @@ class Bundles:
         if known is not None:
             return replace(known, entry=entry)
         odd = self._unusable(entry.path).get("job.yaml")
-        system = f"{SOURCE}/{entry.name}"  # one bundle is never taken for another of the same job
+        system = f"{SOURCE}/{entry.name}"  # so that one bundle is never mistaken for another of the same job
         record, gaps = (JobRecord(Job(), system), (odd,)) if odd else read_record(Path(entry.path), system)
         job = record.job
         if job.id is None and job.name is None:
@@ -234,13 +234,13 @@ class Bundles:
         return kept
 
     def _unusable(self, folder: str) -> Mapping[str, Gap]:
-        """Descriptions that are links out of the bundle: not even the words of a parser about them are shown."""
+        """Descriptions that are links out of the bundle. Not even parser messages about them are shown."""
         root = os.path.realpath(folder).rstrip("/") + "/"
         names = (name for name in _DESCRIBED if not os.path.realpath(f"{folder}/{name}").startswith(root))
         return {name: Gap("refused_link", name, "a link leads out of the bundle; not followed") for name in names}
 
     def _wanted(self, request: CollectionRequest) -> tuple[_StoredBundle | None, list[Gap]]:
-        """The bundle of exactly this job: the one that was found, else the newest of its id, or of its name where it has none."""
+        """The bundle of exactly this job: the one that was found, else the newest with its id, or with its name if it has no id."""
         record, job = request.record, request.record.job
         folders, _ = self._folders(request.deadline)
         own = next((one for one in folders if one.path == record.labels.get(LABEL)), None)
@@ -260,7 +260,7 @@ class Bundles:
         self, folder: str, files: Sequence[BundleFile], request: CollectionRequest, place: _BundleSpool, gaps: list[Gap]
     ) -> None:
         empty = [one for one in files if one.log and not one.entry.size]
-        for one in empty:  # that somebody said nothing is told too
+        for one in empty:  # empty logs are reported too
             try:
                 place.append(one.place, b"")
                 place.describe(one.place)
@@ -277,7 +277,7 @@ class Bundles:
 
 @dataclass(slots=True)
 class _BundleSpool:
-    """The spool, with what is said of each file taken from the bundle: its own times say only when it was copied there."""
+    """The spool, with file descriptions from the bundle. The files' own times only tell when they were copied there."""
 
     spool: Spool
     told: BundleDescription
@@ -302,7 +302,7 @@ class _BundleSpool:
         unit: str = "",
         written: float | None = None,
     ) -> None:
-        """What bundle.yaml says of the file; of one that had to be renamed also what its name said."""
+        """Record what bundle.yaml says about the file and, if it was renamed, what its original name told."""
         del resource, query, unit, written
         inside = self.files[path].inside
         who = self.told.speakers.get(inside)
@@ -316,7 +316,7 @@ class _BundleSpool:
 
 
 def _matches(record: JobRecord, query: JobQuery) -> bool:
-    """Whether the record can be of the user and namespace that were asked for; many a bundle says neither."""
+    """Whether the record may belong to the requested user and namespace; many bundles name neither."""
     owner = query.user is None or record.job.owner in (None, query.user)
     return owner and (query.namespace is None or record.namespace in (None, query.namespace))
 
@@ -339,7 +339,7 @@ def _summary(kept: _StoredBundle) -> JobSummary:
 
 
 def _read_bytes(path: str, folder: str, deadline: Deadline) -> bytes:
-    """A description as it is; nothing where there is none that could be read."""
+    """A description as bytes, empty if it cannot be read."""
     store = HostFolders((folder,))
     try:
         handle = store.opened(FileEntry(path, "", False), deadline)
@@ -356,5 +356,5 @@ def _read_bytes(path: str, folder: str, deadline: Deadline) -> bytes:
 
 
 def _with_relative_source(gap: Gap, folder: str) -> Gap:
-    """A gap whose source is named by its path in the bundle."""
+    """A gap with its source relative to the bundle."""
     return replace(gap, source=gap.source.removeprefix(folder.rstrip("/") + "/"))

@@ -1,4 +1,4 @@
-"""The descriptive parts of a bundle: job.yaml, and what bundle.yaml tells of the files."""
+"""Reads the descriptions of a bundle: job.yaml, and bundle.yaml, which describes the files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LARGEST = 256 * 1024  # ten thousand ranks by node are 60 KB
 LARGEST_DESCRIPTION = 4 << 20  # of bundle.yaml: ten thousand files are 1 MB
 MOST_GAPS = 1000
 MOST_ATTEMPTS = 200
-MOST_RULES = 100  # with numbers of their own in a job.yaml, and numbers of one rule
+MOST_RULES = 100  # rules with parameters in a job.yaml, and parameters of one rule
 MOST_WRONG = 20
 LONGEST_TEXT = 2000
 LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 LONGEST_ARGS = 16_384
-MOST = 10**12  # counts beyond this are typing errors
+MOST = 10**12  # larger counts are typing errors
 _NO_YAML = (
     ArithmeticError,
     AttributeError,
@@ -31,11 +31,11 @@ _NO_YAML = (
     RecursionError,
     TypeError,
     ValueError,
-)  # of odd tags and values
+)  # raised for unusual tags and values
 
 
 class _NoAliases(yaml.SafeLoader):
-    """Plain YAML without anchors: a bundle comes from anywhere."""
+    """Plain YAML without anchors, because bundles are untrusted."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -45,13 +45,13 @@ class _NoAliases(yaml.SafeLoader):
 
 
 def read_job(folder: Path) -> tuple[Job, tuple[Gap, ...]]:
-    """Read job.yaml of a bundle; an empty job where there is none, a gap where it cannot be used."""
+    """Read job.yaml of a bundle. Return an empty job if there is none, and a gap if it is unusable."""
     record, gaps = read_record(folder, "bundle")
     return record.job, gaps
 
 
 def read_record(folder: Path, system: str) -> tuple[JobRecord, tuple[Gap, ...]]:
-    """The same with what schedulers tell besides: namespace, partition, where nodes stand. `system`: who knows the job."""
+    """Like read_job, with what schedulers add: namespace, partition, topology. `system` is the system that knows the job."""
     path = folder / "job.yaml"
     try:
         raw = _load_yaml(path)
@@ -69,10 +69,10 @@ def read_record(folder: Path, system: str) -> tuple[JobRecord, tuple[Gap, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class BundleDescription:
-    """What bundle.yaml says. `written`: when each file was last written where it came from (seconds since the epoch).
+    """The content of bundle.yaml, by the files' paths in the bundle.
 
-    `speakers`: who spoke in a file, where its name does not tell. `gaps`: what whoever collected it asked for and did not get.
-    All by the files' paths in the bundle.
+    `written`: when each file was last modified at its source (seconds since the epoch). `speakers`: who wrote a file, if its
+    name does not tell. `gaps`: what could not be collected.
     """
 
     written: Mapping[str, float] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class BundleDescription:
 
 
 def read_description(folder: Path) -> tuple[BundleDescription, tuple[Gap, ...]]:
-    """Read bundle.yaml of a bundle; nothing where there is none; a gap where it cannot be used."""
+    """Read bundle.yaml of a bundle. Return an empty description if there is none, and a gap if it is unusable."""
     path = folder / "bundle.yaml"
     try:
         raw = _load_yaml(path, LARGEST_DESCRIPTION)
@@ -143,7 +143,7 @@ def _load_yaml(path: Path, largest: int = LARGEST) -> dict[Any, Any]:
 
 
 def _parse_yaml(text: str) -> Any:
-    """The YAML of a text. The larger ones by the parser in C, which is ten times as fast and would take aliases."""
+    """Parse YAML. Large texts use the C parser, which is ten times faster but would accept aliases."""
     fast = getattr(yaml, "CSafeLoader", None)
     if fast is None or len(text) <= LARGEST:
         return yaml.load(text, Loader=_NoAliases)  # noqa: S506 - a safe loader
@@ -190,7 +190,7 @@ def _record(raw: dict[Any, Any], job: Job, system: str) -> JobRecord:
 
 
 def _topology(told: object) -> dict[str, dict[str, str]]:
-    """Where nodes stand (rack, leaf, rail, nvlink_domain); what is of another form is left out."""
+    """Topology of nodes (rack, leaf, rail, nvlink_domain); entries of another form are ignored."""
     listed = told.items() if isinstance(told, dict) else ()
     places = {str(node)[:200]: places for node, places in listed if isinstance(places, dict)}
     return {
@@ -200,7 +200,7 @@ def _topology(told: object) -> dict[str, dict[str, str]]:
 
 
 def _params(told: object, source: str) -> tuple[dict[str, dict[str, float]], tuple[Gap, ...]]:
-    """Numbers for this job by rule and parameter, as in site.yaml; what is of another form is left out and told."""
+    """Parameters of this job by rule and name, as in site.yaml. Entries of another form are ignored and reported."""
     rules = list(told.items())[:MOST_RULES] if isinstance(told, dict) else []
     params: dict[str, dict[str, float]] = {}
     wrong = [] if told is None or isinstance(told, dict) else ["params"]
@@ -219,7 +219,7 @@ def _params(told: object, source: str) -> tuple[dict[str, dict[str, float]], tup
 
 
 def _attempts(told: object) -> tuple[Attempt, ...]:
-    """The runs of the job as its scheduler tells them; what has no number is left out."""
+    """The runs of the job according to its scheduler; entries without a number are ignored."""
     listed = told[:MOST_ATTEMPTS] if isinstance(told, list) else ()
     found = [_attempt(one) for one in listed if isinstance(one, dict)]
     return tuple(sorted((one for one in found if one is not None), key=lambda one: one.number))
@@ -254,7 +254,7 @@ def _whole(value: object) -> int | None:
 
 
 def _time(value: object) -> float | None:
-    """Seconds since the epoch; None for what is no time of the calendar."""
+    """Seconds since the epoch, None if it is not a valid time."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

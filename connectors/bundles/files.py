@@ -1,7 +1,7 @@
-"""The files of one evidence bundle: which there are, which kind of evidence each is, and where it goes in another bundle.
+"""Lists the files of an evidence bundle, with their kind of evidence and their path in a copy.
 
-Every file keeps its path as far as a path can be kept, since names tell ranks, nodes, samples and attempts. Nothing outside
-of the bundle is listed: links that leave it, pipes and devices become gaps.
+Files keep their paths where possible, because names tell ranks, nodes, samples and attempts. Nothing outside the bundle
+is listed: links that leave it, pipes and devices become gaps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_ATTEMPTS = 5  # the last ones
 DEEPEST = 12
 _PARTS_DEEPEST = 8  # of a path in the spool
 _LOGS = "logs"
-# what is small and tells most comes first: where a bound is met, the rest is lost
+# small and informative files first, because the rest is lost when a limit is reached
 _KINDS: dict[str, EvidenceKind] = {
     "slurm.json": "events",
     "events.json": "events",
@@ -45,7 +45,7 @@ _ORDER = {name: order for order, name in enumerate(_KINDS)}
 
 
 class BundleFile(NamedTuple):
-    """A file of a bundle: its path in it, the entry, its place in the other bundle, and whether it is read as a log."""
+    """A file of a bundle: its path in it, its entry, its path in the copy, and whether it is read as a log."""
 
     inside: str
     entry: FileEntry
@@ -55,7 +55,7 @@ class BundleFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BundleListing:
-    """A bundle's files, those of this run and those of earlier ones, in the order in which they should be copied."""
+    """The files of this run and of earlier ones, in the order in which to copy them."""
 
     files: tuple[BundleFile, ...]
     earlier: tuple[BundleFile, ...]
@@ -63,10 +63,10 @@ class BundleListing:
 
 
 def list_files(folder: str, wants: Callable[[EvidenceKind], bool], deadline: Deadline) -> BundleListing:
-    """The files of a bundle of the kinds that are wanted.
+    """List the files of a bundle of the wanted kinds.
 
     Raises:
-        SourceFailed: the time was over.
+        SourceFailed: The time limit was reached.
     """
     walk = _Walk(folder, wants, deadline)
     found = list(walk.run())
@@ -84,7 +84,7 @@ def _order(file: BundleFile) -> tuple[int, int, str]:
 
 
 def _with_substance(files: list[BundleFile]) -> list[BundleFile]:
-    """Descriptions of an earlier attempt go with its evidence: alone they would be taken for evidence."""
+    """Earlier attempts that contain more than descriptions; a description alone would look like evidence."""
     full = {_attempt_of(one.inside) for one in files if one.entry.name not in DESCRIPTIONS}
     return [one for one in files if _attempt_of(one.inside) in full]
 
@@ -95,7 +95,7 @@ def _attempt_of(inside: str) -> str:
 
 @dataclass(slots=True)
 class _Walk:
-    """One look through a bundle."""
+    """One walk through a bundle."""
 
     root: str
     wants: Callable[[EvidenceKind], bool]
@@ -107,7 +107,7 @@ class _Walk:
     _real: str = ""
 
     def run(self) -> Iterator[BundleFile]:
-        """The files that are wanted."""
+        """Yield the wanted files."""
         self._real = os.path.realpath(self.root)
         for count, (inside, entry, number) in enumerate(self._files("", self._real, frozenset())):
             if count >= MOST_FILES:
@@ -118,7 +118,7 @@ class _Walk:
                 yield file
 
     def told(self) -> tuple[Gap, ...]:
-        """What was refused, a bounded number, and how many more."""
+        """Return what was refused, up to a limit, and how many more."""
         more = Gap("not_listed", "bundles", f"{self.untold} more files were refused") if self.untold else None
         return (*self.gaps, more) if more else tuple(self.gaps)
 
@@ -129,7 +129,9 @@ class _Walk:
         top, _, deeper = rest.partition("/")
         if rest in DESCRIPTIONS:
             return BundleFile(inside, entry, self._place(inside), False) if prefix.startswith(ATTEMPTS) else None
-        known = top in _KINDS and top != _LOGS and bool(deeper) != (top in FILES)  # a file named as a folder is a log
+        known = (
+            top in _KINDS and top != _LOGS and bool(deeper) != (top in FILES)
+        )  # a file with the name of a folder is a log
         if not rest or (not known and not self.wants("logs")):
             return None
         if known and prefix != f"{BASELINE}/":
@@ -148,21 +150,21 @@ class _Walk:
         )
 
     def _wanted(self, inside: str) -> bool:
-        """Whether what lies below a folder, or a file, may be of a kind that is wanted."""
+        """Whether a file, or anything below a folder, may be of a wanted kind."""
         prefix, rest = _split(inside)
         top = rest.split("/")[0]
         if not prefix and top in (ATTEMPTS, BASELINE):
             return top == ATTEMPTS or self.wants("logs")
         if prefix == f"{BASELINE}/":
             return self.wants("logs")
-        if rest in DESCRIPTIONS:  # of the bundle itself they are read by whoever copies it
+        if rest in DESCRIPTIONS:  # those of the bundle itself are read by the caller
             return bool(prefix)
         return not rest or self.wants(_KINDS.get(top, "logs"))
 
     def _place(self, inside: str) -> str:
         parts = [safe_part(part) for part in inside.split("/")]
         over = len(parts) - _PARTS_DEEPEST
-        if over > 0:  # the first ones say which part of a bundle it is, the last ones who spoke
+        if over > 0:  # the first components name the part of the bundle, the last ones who wrote it
             parts = [*parts[:3], safe_part("_".join(parts[3 : over + 4])), *parts[over + 4 :]]
         place = "/".join(parts)
         if place in self._places:
@@ -204,7 +206,7 @@ class _Walk:
                 yield from self._files(inside, real, above | {number})
 
     def _names(self, at: str) -> list[str]:
-        """The names in a folder, in order; of attempts the last ones."""
+        """The names in a folder in order; of attempts only the last ones."""
         try:
             with os.scandir(f"{self.root}/{at}") as entries:
                 names = []
@@ -233,7 +235,7 @@ class _Walk:
 
 
 def _split(inside: str) -> tuple[str, str]:
-    """The bundle within the bundle (`attempts/1/`, `baseline/` or none), and the path in it."""
+    """The nested bundle (`attempts/1/`, `baseline/` or none), and the path inside it."""
     parts = inside.split("/")
     if parts[0] == ATTEMPTS and len(parts) > 1:
         return f"{ATTEMPTS}/{parts[1]}/", "/".join(parts[2:])

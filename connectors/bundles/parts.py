@@ -1,6 +1,6 @@
-"""The parts of a bundle besides its logs: stacks, RAS answers, metrics, events and pods, sacct, eBPF output.
+"""Reads the parts of a bundle besides its logs: stacks, RAS answers, metrics, events, pods, sacct and eBPF output.
 
-Flight Recorder dumps are only listed here: they are read in processes of their own (bot.diagnosis.flight_recorder_pool).
+Flight Recorder dumps are only listed here; separate processes read them (bot.diagnosis.flight_recorder_pool).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from kb.parsers.schedulers.slurmjson import read_slurm
 
 MOST_FILES = 100_000  # of one part
 LARGEST = 64 << 20  # bytes of one file
-MOST_BYTES = 4 << 30  # of one part's files together; dumps have limits of their own where they are read
+MOST_BYTES = 4 << 30  # of one part's files together; dumps have their own limits
 _RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,7})(?:\.(\d{1,10}))?(?=\.|$)|^(\d{1,7})(?=\.)", re.IGNORECASE)
 _STAMP = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)[T_ -]?(\d\d)[:_-]?(\d\d)(?:[:_-]?(\d\d))?(?:\.\d+)?(?:Z|\+00:?00)?")
 
 
 @dataclass(frozen=True, slots=True)
 class BundleParts:
-    """What was read. `dumps`: the files of Flight Recorder dumps."""
+    """The parts that were read. `dumps`: paths of Flight Recorder dumps."""
 
     stacks: tuple[StackSample, ...] = ()
     dumps: tuple[Path, ...] = ()
@@ -49,7 +49,7 @@ class BundleParts:
 
 
 def read_parts(folder: Path, job: str | None = None) -> BundleParts:
-    """Read what there is. `job`: the scheduler's id, by which an answer about several jobs is cut down."""
+    """Read the parts of a bundle. `job`: the scheduler's id, which selects one job from a response about several."""
     gaps: list[Gap] = []
     events: list[Event] = []
     for name in ("events.json", "pods.json", "nodes.json"):
@@ -82,7 +82,7 @@ def read_parts(folder: Path, job: str | None = None) -> BundleParts:
 
 
 def _checks(folder: Path, gaps: list[Gap]) -> Iterator[Event]:
-    """What did not pass of the hardware checks in `hardware/<node>/`; files of no tool that is known are logs only."""
+    """Failed hardware checks in `hardware/<node>/`; files of unknown tools are only logs."""
     root = folder / CHECKS
     for path in _walk(root, gaps):
         for _, data in _file(path, gaps):
@@ -116,7 +116,7 @@ def _stacks(folder: Path, gaps: list[Gap]) -> Iterator[StackSample]:
 
 
 def _ras(folder: Path, gaps: list[Gap], events: list[Event]) -> Iterator[RasReport]:
-    """The answers of RAS; what is none may be what its monitor wrote, which are events."""
+    """RAS answers. A file that is not an answer may be output of the RAS monitor, which yields events."""
     for path in _walk(folder / "ras", gaps):
         for _, data in _file(path, gaps):
             found, odd = read_ras(data, f"ras/{path.name}", stamp(path.stem))
@@ -147,7 +147,7 @@ def _ebpf(folder: Path, gaps: list[Gap]) -> Iterator[EbpfReading]:
 
 
 def stamp(name: str) -> float | None:
-    """The time that a name is, ISO 8601 in UTC with whatever stands for its colons; None where it is none."""
+    """The time that a name represents: ISO 8601 in UTC, with any separators for its colons; None if it is not a time."""
     found = _STAMP.fullmatch(name)
     if found is None:
         return None
@@ -159,7 +159,7 @@ def stamp(name: str) -> float | None:
 
 
 def _walk(root: Path, gaps: list[Gap], most: int = MOST_BYTES) -> Iterator[Path]:
-    """The files below a folder, in order; what may not be listed is a gap, what is not there is nothing."""
+    """The files below a folder in order. A missing folder is empty, an unreadable one is a gap."""
     count = size = 0
 
     def refuse(error: OSError) -> None:
@@ -184,7 +184,7 @@ def _walk(root: Path, gaps: list[Gap], most: int = MOST_BYTES) -> Iterator[Path]
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file as far as it would be read; 0 where it cannot be told."""
+    """The number of bytes that would be read from a file, 0 if unknown."""
     try:
         return min(path.stat().st_size, LARGEST)
     except OSError:
@@ -192,7 +192,7 @@ def _size(path: Path) -> int:
 
 
 def _file(path: Path, gaps: list[Gap]) -> Iterator[tuple[Path, bytes]]:
-    """The path with its bytes; nothing, and a gap, where it cannot be read or is too large; nothing where it is not there."""
+    """The path with its bytes. Nothing if the file is missing; nothing and a gap if it is unreadable or too large."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             gaps.append(Gap("unreadable", str(path), "cannot be read: not a regular file"))

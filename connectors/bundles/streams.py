@@ -1,7 +1,6 @@
-"""Log files and evidence bundles on disk: which streams there are, who wrote each, and their bytes in blocks.
+"""Lists the log streams of files and evidence bundles on disk, tells who wrote each, and reads them in blocks.
 
-Nothing here decides what a line means. Whatever cannot be read, or not whole, becomes a Gap; nothing is raised for one
-bad file among others.
+Nothing here interprets lines. Whatever cannot be read completely becomes a gap; one bad file among others raises nothing.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ from kb.model import Gap, StreamRef
 BLOCK = 4 * 1024 * 1024
 MOST_FILES = 50_000
 DEEPEST = 24
-BOMB_OUTPUT = 1 << 30  # so much text from a compressed file is always allowed
-BOMB_RATIO = 300  # more than that and beyond BOMB_OUTPUT it is taken for a decompression bomb
+BOMB_OUTPUT = 1 << 30  # this much text from a compressed file is always allowed
+BOMB_RATIO = 300  # a higher ratio beyond BOMB_OUTPUT is treated as a decompression bomb
 MOST_OUTPUT = 64 << 30
 _HEAD = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredStreams:
-    """The streams of a job and what of it could not be taken."""
+    """The streams of a job, and what could not be read."""
 
     streams: tuple[StreamRef, ...]
     gaps: tuple[Gap, ...]
 
 
 def discover(paths: Sequence[Path], *, bundle: bool = False) -> DiscoveredStreams:
-    """List the streams under the paths, in a fixed order. `bundle`: the one path is a bundle, known parts are left to others.
+    """List the streams under the paths in a fixed order. `bundle`: the only path is a bundle whose known parts are skipped.
 
     Raises:
-        UnreadableInput: a path does not exist.
+        UnreadableInput: A path does not exist.
     """
     streams: list[StreamRef] = []
     gaps: list[Gap] = []
@@ -106,7 +105,7 @@ def _walk(path: Path, gaps: list[Gap], *, bundle: bool) -> Iterator[Path]:
 
 
 def _stream(file: Path, root: Path, known: dict[tuple[int, int], Path], gaps: list[Gap]) -> StreamRef | None:
-    """The file as a stream, or nothing and a gap that says why. `known`: the files taken before."""
+    """The file as a stream, or None after adding a gap. `known`: the files listed before."""
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -127,10 +126,10 @@ def _stream(file: Path, root: Path, known: dict[tuple[int, int], Path], gaps: li
 
 
 def _no_text(file: Path, size: int) -> tuple[str, str] | None:
-    """Code and reason of a file that holds no text, judged by its beginning."""
+    """Code and reason if the start of a file shows that it is not text."""
     with file.open("rb") as handle:
         head = handle.read(_HEAD)
-        if head and not head.strip(b"\0"):  # a log that was cut while its writer went on begins with a hole
+        if head and not head.strip(b"\0"):  # a log that was truncated while its writer continued starts with a hole
             handle.seek(max(0, size - _HEAD))
             head = handle.read(_HEAD) or head
     if not head:
@@ -149,7 +148,7 @@ def _what(mode: int) -> str:
 
 
 def _tree_ranks(streams: Sequence[StreamRef]) -> list[StreamRef]:
-    """In a torchrun tree of one agent the local rank is the rank; with several agents it is not known."""
+    """In a torchrun tree with one agent the local rank is the rank; with several agents the rank is unknown."""
     roots = {ATTEMPT.split(TREE.sub("", ref.uri))[0] for ref in streams if ref.resource.local_rank is not None}
     if len(roots) != 1:
         return list(streams)
@@ -162,7 +161,7 @@ def _tree_ranks(streams: Sequence[StreamRef]) -> list[StreamRef]:
 
 
 def _last_attempts(streams: Sequence[StreamRef], gaps: list[Gap]) -> list[StreamRef]:
-    """Of a torchrun tree only the last attempt of each agent; the earlier ones are another story."""
+    """Keep only the last attempt of each agent of a torchrun tree."""
     latest: dict[str, int] = {}
     for ref in streams:
         if match := ATTEMPT.search(ref.uri):
@@ -189,7 +188,7 @@ def _unreadable(error: OSError, source: str = "") -> Gap:
 
 
 def is_plain(ref: StreamRef) -> bool:
-    """Whether a stream's bytes lie in its file as they are, so that it can be read in shards."""
+    """Return whether a stream is stored uncompressed, so that it can be read in shards."""
     try:
         with Path(ref.uri).open("rb") as handle:
             return compression_of(handle.read(8)) is None
@@ -199,7 +198,7 @@ def is_plain(ref: StreamRef) -> bool:
 
 @dataclass(slots=True)
 class StreamReader:
-    """One pass over a stream's bytes. Iterate over it, then ask `gaps` what went wrong."""
+    """One pass over a stream's bytes. Iterate over it, then check `gaps`."""
 
     ref: StreamRef
     start: int = 0
@@ -212,9 +211,9 @@ class StreamReader:
             yield block
 
     def overlapping(self, overlap: int) -> Iterator[tuple[int, bytes]]:
-        """Blocks, each with how many of its first bytes were given before: a reader that needs context copies nothing.
+        """Yield blocks, each with the number of its first bytes that were returned before, for readers that need context.
 
-        Only plain files are read so; of the blocks of compressed ones nothing is given twice.
+        Only plain files overlap; blocks of compressed files never repeat bytes.
         """
         try:
             with Path(self.ref.uri).open("rb") as handle:
@@ -228,7 +227,7 @@ class StreamReader:
             self.gaps.append(_unreadable(error, self.ref.uri))
 
     def _plain(self, handle: IO[bytes], overlap: int) -> Iterator[tuple[int, bytes]]:
-        """Up to the size that the file had when it was found: one that grows is read to there and said to grow."""
+        """Read up to the size that the file had when it was listed. A file that grew meanwhile is reported."""
         now = os.fstat(handle.fileno()).st_size
         size = now if self.ref.size is None else self.ref.size
         stop = size if self.stop is None else min(size, self.stop)

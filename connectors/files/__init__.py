@@ -1,1 +1,1 @@
-"""Log files of a job in folders and object storage, found by pattern and copied within limits."""
+"""Log files of a job in folders and object storage, found by a pattern and copied within limits."""

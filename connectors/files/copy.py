@@ -1,6 +1,6 @@
-"""Copies one job's files into the spool: logs whole or in excerpts, dumps as they are, side by side and within bounds.
+"""Copies one job's files into the spool in parallel and within limits: whole logs or excerpts, dumps unchanged.
 
-What hangs (a dead NFS server) keeps one thread and no lock: the others go on, and what was not read is told.
+A read that hangs (a dead NFS server) blocks one thread and no lock. The others continue, and unread files are reported.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kb.model import Gap, Resource, StreamRef
 HEAD, TAIL = 256 << 10, 1 << 20  # of each log that is too large
 MOST_FILES = 20_000
 SIDE_BY_SIDE = 8
-PACKED_RATIO = 8  # text is guessed to be so many times as large as what it is packed into
+PACKED_RATIO = 8  # the assumed compression ratio of text
 MOST_UNPACKED = 4 << 30  # of one file
-SAMPLES = 4000  # iteration lines kept of what is left out of a log
-SAMPLE_BYTES = 300  # of such a line, about
-PATIENCE = 0.7  # of the time that is left, for looking through what lies between beginnings and ends
-SLACK = 16  # one part in so many is left for ends of lines, and for marks of what is left out
+SAMPLES = 4000  # iteration lines sampled from the omitted part of a log
+SAMPLE_BYTES = 300  # of such a line, approximately
+PATIENCE = 0.7  # of the remaining time, for searching between beginnings and ends
+SLACK = 16  # 1/16 is reserved for completing lines and for marks of omissions
 _PROBE = 8192
 _DUMP = re.compile(
     r"(?:nccl_trace|comm_lib_trace|fr_trace|flight_recorder|trace_rank)[\w.-]{0,80}?\d{1,7}(?:\.json|\.pickle|\.pkl)?\Z|dump_\d{1,7}\Z"
@@ -49,13 +49,13 @@ _NO_FOLDERS = frozenset(
         "site-packages",
     )
 )
-_DEEPEST = 5  # parts of a path in the bundle
+_DEEPEST = 5  # components of a path in the bundle
 _OWN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}\Z")
 PREFIX = "logs/folders"
 
 
 class CopyTask(NamedTuple):
-    """One file to be copied: the entry, its name within the job's folder, its place in the bundle."""
+    """One file to copy: the entry, its name within the job's folder, its path in the bundle."""
 
     entry: FileEntry
     inside: str
@@ -65,7 +65,7 @@ class CopyTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogQuota:
-    """How much of one log is kept: all where it has at most `most` bytes, else its head, its tail, and `room` between."""
+    """How much of one log to keep: all up to `most` bytes, else its head, its tail, and `room` bytes in between."""
 
     most: int
     head: int
@@ -74,7 +74,7 @@ class LogQuota:
 
 
 def copy_tasks(entries: Iterable[tuple[str, FileEntry]], gaps: list[Gap], where: str) -> list[CopyTask]:
-    """The files of a job that may be logs or dumps, those that tell most first. `entries`: name within the folder, entry."""
+    """List the files of a job that may be logs or dumps, most informative first. `entries`: name within the folder, entry."""
     found: list[CopyTask] = []
     places: set[str] = set()
     for inside, entry in entries:
@@ -98,7 +98,7 @@ def copy_tasks(entries: Iterable[tuple[str, FileEntry]], gaps: list[Gap], where:
 
 
 def _place(inside: str, taken: set[str], *, dump: bool) -> str:
-    """Where a file goes in the bundle: its own path as far as that can be, since names tell ranks and attempts."""
+    """The path of a file in the bundle: its own path where possible, because names tell ranks and attempts."""
     parts = [safe_part(part) for part in PACKED.sub("", inside).split("/")]
     if dump:
         parts = ["_".join(parts[-3:])] if parts[-1] in taken or f"flight_recorder/{parts[-1]}" in taken else parts[-1:]
@@ -114,7 +114,7 @@ def _place(inside: str, taken: set[str], *, dump: bool) -> str:
 
 
 def safe_part(part: str) -> str:
-    """One part of a path as a bundle can have it: as it is where that can be, else changed, with its ending kept."""
+    """Turn a path component into one that a bundle accepts: unchanged if possible, otherwise with its extension kept."""
     if _OWN.match(part):
         return part
     stem, dot, ending = part.rpartition(".")
@@ -122,7 +122,7 @@ def safe_part(part: str) -> str:
 
 
 def quota_of(sizes: Sequence[int], most: int, *, deep: bool) -> LogQuota:
-    """The even share of each log: what the small ones leave, the large ones get."""
+    """Return the even share of each log: large logs get what small ones leave."""
     if sum(sizes) > most:
         most -= most // SLACK
     left, each = most, most
@@ -139,7 +139,7 @@ def quota_of(sizes: Sequence[int], most: int, *, deep: bool) -> LogQuota:
 
 @dataclass(slots=True)
 class FileCopier:
-    """One collection of one job's files."""
+    """Copies the files of one job."""
 
     store: FileStore
     request: CollectionRequest
@@ -151,7 +151,7 @@ class FileCopier:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def copy(self, jobs: Sequence[CopyTask]) -> None:
-        """Copy all of them, or what can be by the deadline."""
+        """Copy all files, or as many as possible before the deadline."""
         sizes = [
             copy_task.entry.size * (PACKED_RATIO if PACKED.search(copy_task.entry.name) else 1)
             for copy_task in jobs
@@ -179,7 +179,7 @@ class FileCopier:
         self._told(jobs, left)
 
     def telling(self) -> LineFilter | None:
-        """What finds the lines that rules want, made when the first log is too large."""
+        """Return the filter for lines that rules look for, built when the first log is too large."""
         if self.request.deep:
             return None
         with self._lock:
@@ -204,16 +204,16 @@ class FileCopier:
 
 @dataclass(slots=True)
 class _CopyWorker:
-    """One thread's part of it."""
+    """One thread of a copy."""
 
     of: FileCopier
     waiting: queue.SimpleQueue[CopyTask]
     ended: queue.SimpleQueue[tuple[CopyTask | None, list[Gap]]]
     share: LogQuota
-    total: int  # bytes beyond their share, of all logs
+    total: int  # bytes of all logs beyond their share
 
     def run(self) -> None:
-        """Take one file after the other."""
+        """Copy one file after the other."""
         while True:
             try:
                 job = self.waiting.get_nowait()
@@ -226,7 +226,7 @@ class _CopyWorker:
                 self.ended.put((None if over else job, [failed.gap(self.of.source, scope=job.inside)]))
                 if over:
                     return
-            except OSError as error:  # a stale handle, a disk that fails
+            except OSError as error:  # a stale handle, a failing disk
                 reason = f"cannot be read: {error.strerror or error}"
                 self.ended.put((job, [Gap("unreadable", job.inside, reason)]))
             else:
@@ -258,7 +258,7 @@ class _CopyWorker:
                 or probe.startswith((b"\xff\xfe", b"\xfe\xff"))
                 or (compression is None and is_binary(probe) and probe.strip(b"\0"))
             ):
-                return []  # no text: most likely nobody's log
+                return []  # not text, so probably not a log
             handle.seek(0)
             excerpt = Excerpt(lambda lines: self.of.spool.append(job.place, lines))
             try:
@@ -301,7 +301,7 @@ class _CopyWorker:
         return []
 
     def _packed(self, job: CopyTask, handle: FileHandle, compression: str, excerpt: Excerpt) -> list[Gap]:
-        """The size of what is packed shows at its end only: the tail goes along behind until that comes."""
+        """The size of compressed data is only known at its end, so the tail is buffered until then."""
         share, unpacking = self.share, Decompressor(handle, compression)
         head = max(share.head, share.most - share.tail - share.room // 4)
         lines = LineReader(unpacking.read)
@@ -349,24 +349,24 @@ class _CopyWorker:
             excerpt.keep(block)
 
     def _until(self, size: int) -> Deadline:
-        """By when a log's middle must have been looked through, so that all logs get their turn and their end."""
+        """By when to stop searching a log's middle, so that all logs get their turn and their end."""
         deadline = self.of.request.deadline
         return deadline.sooner(deadline.left() * PATIENCE * min(1.0, SIDE_BY_SIDE * size / self.total))
 
 
 def _sample_interval(size: int, room: int) -> int:
-    """In how many bytes one iteration line is kept, so that they take up a quarter of the room at most."""
+    """Bytes per sampled iteration line, so that samples use at most a quarter of the space."""
     return size // max(1, min(SAMPLES, room // (4 * SAMPLE_BYTES))) + 1
 
 
 def _read_all(handle: FileHandle, size: int) -> Iterator[bytes]:
-    """All bytes of a file, up to the size that it had when it was found."""
+    """All bytes of a file, up to the size that it had when it was listed."""
     while size > 0 and (block := handle.read(min(size, BLOCK))):
         size -= len(block)
         yield block
 
 
 def relative_names(folder: str) -> Callable[[FileEntry], tuple[str, FileEntry]]:
-    """Names files by their path within a folder."""
+    """Return a function that names files by their path within a folder."""
     root = folder.rstrip("/") + "/"
     return lambda entry: (entry.path.removeprefix(root), entry)

@@ -1,6 +1,6 @@
-"""What is kept of a log that is too large to be fetched: its beginning, its end, and between them the lines that rules want.
+"""Excerpts of logs that are too large to fetch: the beginning, the end, and the lines that rules look for in between.
 
-Where something is left out a line says how many bytes. Blocks of whole lines in, pieces of whole lines out.
+A line marks how many bytes were omitted. Input and output are blocks of whole lines.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-LINES_BEFORE, LINES_AFTER = 10, 40  # around a line that rules want
+LINES_BEFORE, LINES_AFTER = 10, 40  # around a line that rules look for
 LONGEST_LINE = 1 << 20
 BLOCK = 2 << 20
-_LEAST = 64 << 10  # bytes read to end a line
+_LEAST = 64 << 10  # bytes read to complete a line
 _WRITE = 1 << 20
 _WINDOW = 4096
 
 
 @dataclass(slots=True)
 class Excerpt:
-    """The kept parts of one log, given on in order. `left_out`: bytes that are not in it."""
+    """The kept parts of one log, passed on in order. `left_out`: omitted bytes."""
 
     write: Callable[[bytes], None]
     left_out: int = 0
@@ -30,7 +30,7 @@ class Excerpt:
     _buffer: bytes = b""
 
     def keep(self, lines: bytes, *, marked: bool = True) -> None:
-        """Whole lines that are kept. Not `marked`: what was left out before them is told with what comes next."""
+        """Keep whole lines. If not `marked`, the omission before them is reported with the next kept lines."""
         if not lines:
             return
         if self._pending and marked:
@@ -42,13 +42,13 @@ class Excerpt:
             self._flush()
 
     def skip(self, size: int) -> None:
-        """Bytes that are left out."""
+        """Omit bytes."""
         if size > 0:
             self._pending += size
             self.left_out += size
 
     def close(self) -> None:
-        """Give on what is left."""
+        """Pass on what is buffered."""
         if self._pending:
             self._buffer += b"[signalbox: about %d bytes of this log are left out here]\n" % self._pending
             self._pending = 0
@@ -61,7 +61,7 @@ class Excerpt:
 
 
 class LineFilter:
-    """Finds the lines that have one of the words, in any case, and of those with one of `sampled` one in so many bytes."""
+    """Finds lines with any of the words, ignoring case, and samples lines with any of the `sampled` words."""
 
     def __init__(self, words: Sequence[str], sampled: Sequence[str] = ()) -> None:
         self._lock = threading.Lock()
@@ -69,9 +69,9 @@ class LineFilter:
         self._sampled = _database(sampled, once=True)
 
     def pass_on(self, block: bytes, excerpt: Excerpt, room: int, every: int) -> None:
-        """Give the telling lines of a block of whole lines with those around them to the excerpt; at most `room` bytes.
+        """Pass the matching lines of a block, with their context, to the excerpt; at most `room` bytes.
 
-        `every`: of the sampled lines one in so many bytes.
+        `every`: bytes per sampled line.
         """
         done = 0
         for start, stop, telling in self._spans(block, every):
@@ -84,7 +84,7 @@ class LineFilter:
         excerpt.skip(len(block) - done)
 
     def _spans(self, block: bytes, every: int) -> Iterator[tuple[int, int, bool]]:
-        """The spans of whole lines to keep, in order, apart; whether rules want them."""
+        """The disjoint spans of whole lines to keep, in order, and whether rules look for them."""
         end = 0
         for start, stop in self._wanted(block):
             yield from self._samples(block, end, start, every)
@@ -93,12 +93,12 @@ class LineFilter:
         yield from self._samples(block, end, len(block), every)
 
     def _wanted(self, block: bytes) -> list[tuple[int, int]]:
-        """Spans around telling lines."""
+        """Spans around matching lines."""
         spans: list[tuple[int, int]] = []
         line = 0
         for at in sorted(self._hits(self._telling, block)):
             if at < line:
-                continue  # of a line that has been seen
+                continue  # within a line that was handled already
             line = _line_end(block, at)
             start, stop = _before(block, at), _after(block, at)
             if spans and start <= spans[-1][1]:
@@ -119,7 +119,7 @@ class LineFilter:
     def _hits(self, database: Any, block: bytes) -> list[int]:
         found: list[int] = []
         if database is not None and block:
-            with self._lock:  # of memory and processor only: nothing in here waits for a disk
+            with self._lock:  # only memory and CPU: nothing in here waits for a disk
                 database.scan(
                     block, match_event_handler=lambda _id, _start, end, _flags, _context: found.append(end - 1)
                 )
@@ -161,22 +161,22 @@ def _after(block: bytes, at: int) -> int:
 
 
 class LineReader:
-    """Reads whole lines: blocks that end with a line's end. A line without an end, or far too long a one, is given one."""
+    """Reads blocks of whole lines. A line without an end, or an extremely long one, is given an end."""
 
     def __init__(self, read: Callable[[int], bytes], at: int = 0) -> None:
-        self.at = at  # bytes that were given, or passed over
+        self.at = at  # bytes returned or skipped
         self._read = read
         self._rest = b""
 
     def blocks(self, until: int) -> Iterator[bytes]:
-        """Blocks up to this byte, and on to the end of its line."""
+        """Yield blocks up to this byte and to the end of its line."""
         while self.at < until:
             block = self._read(min(BLOCK, max(_LEAST, until - self.at - len(self._rest))))
             text = self._rest + block
             cut = len(text) if not block else text.rfind(b"\n") + 1
             if not cut and len(text) > LONGEST_LINE:
                 cut = text.rfind(b"\r") + 1 or len(text)
-            if cut > until - self.at:  # no further than to the end of the line that is wanted
+            if cut > until - self.at:  # no further than to the end of the wanted line
                 cut = text.find(b"\n", until - self.at - 1) + 1 or cut
             whole, self._rest = text[:cut], text[cut:]
             self.at += len(whole)
@@ -186,7 +186,7 @@ class LineReader:
                 return
 
     def to_line_start(self) -> int:
-        """Pass over the rest of a line; how many bytes that were."""
+        """Skip the rest of a line, and return the number of skipped bytes."""
         text = self._rest + self._read(_LEAST)
         cut = text.find(b"\n") + 1
         self._rest = text[cut:]

@@ -1,7 +1,7 @@
-"""The pattern by which a site names its jobs' folders: read, and used to find those of one job, without a wildcard from outside.
+"""The pattern of a site's job folders: parsed, and used to find the folders of one job. Untrusted input cannot add wildcards.
 
-`/shared/logs/{user}/{name}-{id}`: fields take part of one folder's name, `*` any part of it. Of `{name}-{id}` the id is what
-stands behind the last dash. A folder is read in one way only, and its fields are compared with what is looked for.
+In `/shared/logs/{user}/{name}-{id}`, fields match part of one folder name and `*` matches any part of it. In
+`{name}-{id}`, the id follows the last dash. A folder is read in one way only, and its fields are compared with the job.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from connectors.base.contract import Deadline, SourceFailed
 from connectors.files.local import FileEntry, FileStore
 
 FIELDS = ("id", "name", "user")
-MOST_LISTED = 200_000  # entries of folders, in one search
+MOST_LISTED = 200_000  # folder entries in one search
 _PIECE = re.compile(r"\{(\w{1,20})\}|(\*)|([^{}*]+)")
 Values = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class PatternPart:
-    """One part of the path that is not always the same. `fields`: those in it; `wild`: it has a `*` too."""
+    """A variable component of the path. `fields`: its fields; `wild`: it also contains a `*`."""
 
     text: str
     form: re.Pattern[str]
@@ -29,14 +29,14 @@ class PatternPart:
     wild: bool
 
     def read(self, name: str, known: Values) -> Values | None:
-        """The fields' values by a name; None where it is another form, or says otherwise than is known."""
+        """Return the field values in a name, None if it does not match or contradicts known values."""
         match = self.form.fullmatch(name)
         if match is None or any(known.get(key, value) != value for key, value in match.groupdict().items()):
             return None
         return {**known, **match.groupdict()}
 
     def filled(self, known: Values) -> str | None:
-        """The one name that it can have; None where there are several."""
+        """Return the only name that it can have, None if there are several."""
         if self.wild or any(item not in known for item in self.fields):
             return None
         return re.sub(r"\{(\w+)\}", lambda hit: known[hit[1]], self.text)
@@ -44,7 +44,7 @@ class PatternPart:
 
 @dataclass(frozen=True, slots=True)
 class FolderPattern:
-    """A pattern, taken apart. `root`: the folder that all job folders lie in; `scheme`: "file" or "s3"."""
+    """A parsed pattern. `root`: the folder that contains all job folders; `scheme`: "file" or "s3"."""
 
     scheme: str
     root: str
@@ -52,15 +52,15 @@ class FolderPattern:
 
     @property
     def fields(self) -> frozenset[str]:
-        """The fields that it has."""
+        """Its fields."""
         return frozenset(name for part in self.parts for name in part.fields)
 
 
 def parse_pattern(text: str) -> FolderPattern:
-    """Read a pattern.
+    """Parse a pattern.
 
     Raises:
-        ValueError: in words, what is wrong with it.
+        ValueError: The pattern is invalid; the message says why.
     """
     scheme, place = ("s3", text.removeprefix("s3://")) if text.startswith("s3://") else ("file", text)
     if scheme == "file" and not text.startswith(("/", "~/")):
@@ -104,9 +104,9 @@ def _part(text: str) -> PatternPart:
 
 @dataclass(slots=True)
 class FolderSearch:
-    """Looks for job folders in a store. `listed`: entries seen so far, by which it is bounded; `cut`: that they were too many.
+    """Searches a store for job folders. `listed`: entries seen so far, up to a limit; `cut`: the limit was exceeded.
 
-    `quick`: what stands behind the last field is not looked up.
+    `quick`: do not look up what follows the last field.
     """
 
     store: FileStore
@@ -117,12 +117,12 @@ class FolderSearch:
     cut: bool = field(default=False)
 
     def of(self, known: Values) -> Iterator[tuple[Values, FileEntry]]:
-        """The folders and files of the pattern whose fields have these values, each with all its fields."""
+        """Yield the folders and files whose fields have these values, with all their fields."""
         if all(is_plain_name(value) for value in known.values()):
             yield from self._below(self.pattern.root, 0, dict(known))
 
     def named(self, own: str, known: Values) -> Iterator[tuple[Values, FileEntry]]:
-        """Likewise those whose own name, of the last part with a field, is exactly this."""
+        """Yield those whose own name, in the last component with a field, is exactly this."""
         last = max(place for place, part in enumerate(self.pattern.parts) if part.fields)
         values = self.pattern.parts[last].read(own, known) if is_plain_name(own) else None
         if values is not None and self.pattern.parts[last].filled(values) == own:
@@ -161,11 +161,11 @@ class FolderSearch:
             yield from self._below(entry.path, place + 1, known)
         except SourceFailed as failed:
             if failed.kind not in ("forbidden", "missing"):
-                raise  # of one user's folder that others may not list, nothing is known
+                raise  # nothing is known about a user's folder that others may not list
 
 
 def is_plain_name(text: str) -> bool:
-    """Whether a text can be one folder's name: no separator, no `..`, nothing that a store reads as more than a name."""
+    """Return whether a text can be one folder name: no separator, no `..`, no special meaning for a store."""
     return (
         bool(text)
         and len(text) <= 255

@@ -1,7 +1,7 @@
-"""Jobs as folders of logs, on shared storage or in an S3-compatible object store: finds them by a pattern, copies what they hold.
+"""Jobs as folders of logs, on shared storage or in an S3-compatible object store, found by a pattern.
 
-`FoldersSettings` says the pattern; a job's id or name is compared with what the pattern reads from each folder's name, and
-never becomes part of a path that it was not found at.
+A job's id or name is compared with what the pattern (`FoldersSettings`) reads from folder names. It never becomes part
+of a path that was not found.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ from kb.parsers.logs.prefixes import peel
 MOST_FOUND = 20  # records of one name
 MOST_RECENT = 2000
 MOST_MEMBERS = 20_000
-EARLIER = 60.0  # seconds before a job's start; what was last written to before that is of another run
+EARLIER = 60.0  # seconds before a job's start; files last modified before that belong to another run
 _FIRST = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class FoldersSettings:
-    """Log folders or files by a pattern, on local disks, NFS and the like, or in S3-compatible object storage."""
+    """Log folders or files that match a pattern, on local disks, NFS and the like, or in S3-compatible object storage."""
 
     pattern: str
-    """Where a job's files lie, with {id}, {name} and {user}, and * for any part of one name, as
-    `/shared/logs/{user}/{name}-{id}` or `s3://bucket/runs/{name}/{id}/logs`."""
+    """Where a job's files lie, with {id}, {name} and {user}, and * for any part of one name, such as
+    `/shared/logs/{user}/{name}-{id}` or `s3://bucket/runs/{name}/{id}/logs`.
+    """
     allowed: tuple[str, ...] = ()
-    """Further folders of this host in which output files that a scheduler names may be read, and to which links may
-    lead."""
+    """Further folders of this host in which output files named by a scheduler may be read, and to which links may
+    lead.
+    """
     url: str | None = None
     """The address of the object store; Amazon's by default."""
     region: str | None = None
@@ -64,9 +66,9 @@ class FoldersSettings:
     ca_file: str | None = None
     """Certificates to trust instead of the system's."""
     over_after: Seconds = 21600.0
-    """A job whose files have not been written to for this long is over; before that it may hang."""
+    """A job whose files have not been modified for this long is over; before that it may hang."""
     load: Load = field(default_factory=lambda: Load(requests=6000, bytes=8 << 30, calls=16))
-    """The most that the object store gets from us."""
+    """Maximum load on the object store."""
 
     def __post_init__(self) -> None:
         parse_pattern(self.pattern)
@@ -78,7 +80,7 @@ class FoldersSettings:
 
 @dataclass(slots=True)
 class JobFolders:
-    """One pattern of job folders: a Finder, and a Source of logs and Flight Recorder dumps."""
+    """One pattern of job folders, as a finder of jobs and as a source of logs and Flight Recorder dumps."""
 
     settings: FoldersSettings
     store: FileStore | None = None
@@ -109,7 +111,7 @@ class JobFolders:
     # -- Finder --------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """The jobs whose id, name, or folder's own name is exactly this, newest first, at most 20."""
+        """Return the jobs whose id, name or folder name is exactly this, newest first, at most 20."""
         text = query.text.strip()
         user = {"user": query.user} if query.user and "user" in self._pattern.fields else {}
         search = FolderSearch(self._store, self._pattern, deadline)
@@ -134,7 +136,7 @@ class JobFolders:
         return tuple(sorted(records, key=lambda record: -(record.job.end or record.job.start or 0.0)))
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
-        """Jobs whose folders were written to in the window (of object stores: all), newest first, at most 2,000."""
+        """Return jobs whose folders were modified in the window (in object stores: all), newest first, at most 2,000."""
         jobs: dict[tuple[str, ...], JobSummary] = {}
         search = FolderSearch(self._store, self._pattern, deadline, quick=self._pattern.scheme == "s3")
         for values, entry in search.of({}):
@@ -162,7 +164,7 @@ class JobFolders:
         return JobRecord(job, "folders", members=members, paths=tuple(entry.path for _, entry in places))
 
     def _start(self, files: Sequence[tuple[str, FileEntry]], deadline: Deadline) -> float | None:
-        """When the first log begins, as its first lines say; else when the first file was last written to."""
+        """When the first log starts according to its first lines; else when the first file was last modified."""
         written = [entry.written for _, entry in files if entry.written is not None]
         logs = sorted(
             (entry for _, entry in files if entry.name.endswith((".log", ".out", ".txt"))), key=lambda item: item.path
@@ -183,7 +185,7 @@ class JobFolders:
     # -- Source --------------------------------------------------------------------------------------------------------
 
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        """Copy the job's logs, torchrun's error files and Flight Recorder dumps; what its scheduler names as output too."""
+        """Copy the job's logs, torchrun's error files, Flight Recorder dumps, and output files named by its scheduler."""
         gaps: list[Gap] = []
         copied = 0
         for store, files in (
@@ -211,7 +213,7 @@ class JobFolders:
         return gaps
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """List the folder that all job folders lie in, and read a job's name from the first that fit."""
+        """List the folder that contains all job folders, and read a job's name from the first match."""
         sent = f"list {'s3://' if self._pattern.scheme == 's3' else ''}{self._pattern.root}/"
         search = FolderSearch(self._store, self._pattern, deadline)
         try:
@@ -254,7 +256,7 @@ class JobFolders:
             )
 
     def _places(self, request: CollectionRequest) -> list[FileEntry]:
-        """The folders and files of exactly this job: by its id where the pattern has one, else by its name."""
+        """The folders and files of exactly this job: by its id if the pattern has one, else by its name."""
         job, fields = request.record.job, self._pattern.fields
         search = FolderSearch(self._store, self._pattern, request.deadline)
         user = {"user": job.owner} if job.owner and "user" in fields else {}
@@ -268,7 +270,7 @@ class JobFolders:
         return [entry for _, entry in search.of({**user, "name": job.name})] if job.name else []
 
     def _named(self, request: CollectionRequest) -> Iterator[tuple[str, FileEntry]]:
-        """The output files that the scheduler names, where they lie in folders that are allowed."""
+        """The output files that the scheduler names, if they lie in allowed folders."""
         if not self._allowed or request.record.system == "folders":
             return
         store = HostFolders(self._allowed)
@@ -292,7 +294,7 @@ def _key(values: Values) -> tuple[str, ...]:
 
 
 def _id(values: Values, entry: FileEntry) -> str:
-    """What a job is known by: its id, where the pattern has none its name."""
+    """The job's id or, if the pattern has none, its name."""
     return values.get("id") or values.get("name") or entry.name
 
 
@@ -301,7 +303,7 @@ def _last(places: Sequence[tuple[Values, FileEntry]]) -> float:
 
 
 def _members(files: Iterable[tuple[str, FileEntry]]) -> tuple[tuple[Member, ...], dict[str, tuple[int, ...]]]:
-    """Who wrote files, as their names tell; and which ranks ran on which node."""
+    """Who wrote the files according to their names, and which ranks ran on which node."""
     members: dict[tuple[int | None, str | None], Member] = {}
     nodes: dict[str, list[int]] = {}
     for name, _ in files:

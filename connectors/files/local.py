@@ -1,6 +1,6 @@
-"""A place of files, and the first kind of it: folders of this host (local disks, NFS, Lustre).
+"""File stores, and their first kind: folders of this host (local disks, NFS, Lustre).
 
-Nothing outside of the roots is read: links that lead elsewhere are refused, also where they are made while we look.
+Nothing outside the roots is read. Links that lead elsewhere are refused, even if they are created during the read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEEPEST = 12
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file or folder: its whole path, its own name, bytes, and when it was last written (seconds since the epoch)."""
+    """A file or folder: its full path, its name, its size in bytes, and when it was last modified (seconds since the epoch)."""
 
     path: str
     name: str
@@ -30,32 +30,32 @@ class FileEntry:
 
 
 class FileHandle(Protocol):
-    """An open file that is read from a place on."""
+    """An open file with random access."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to so many bytes; none at the end."""
+        """Return up to `size` bytes; none at the end."""
 
     def seek(self, place: int, /) -> int:
-        """Go on from there."""
+        """Continue from this offset."""
 
     def close(self) -> None:
-        """Be done with it."""
+        """Close the file."""
 
 
 class FileStore(Protocol):
-    """A place of files."""
+    """A store of files."""
 
     def listed(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
-        """What lies in a folder, in no order; nothing where there is no such folder. May raise SourceFailed."""
+        """Yield the entries of a folder in no order; nothing if there is no such folder. May raise SourceFailed."""
 
     def below(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
-        """All files below a folder. May raise SourceFailed."""
+        """Yield all files below a folder. May raise SourceFailed."""
 
     def looked_up(self, path: str, deadline: Deadline) -> FileEntry | None:
-        """The file or folder of exactly this path."""
+        """Return the file or folder with exactly this path."""
 
     def opened(self, entry: FileEntry, deadline: Deadline) -> FileHandle:
-        """A file to read. May raise SourceFailed, also while it is read."""
+        """Open a file. May raise SourceFailed, also while it is read."""
 
 
 # -- folders of this host ------------------------------------------------------------------------------------------------
@@ -63,13 +63,13 @@ class FileStore(Protocol):
 
 @dataclass(slots=True)
 class HostFolders:
-    """Folders of this host. `roots`: what may be read; `refused`: links that led elsewhere, at most a few."""
+    """Folders of this host. `roots`: what may be read; `refused`: a few of the links that lead elsewhere."""
 
     roots: tuple[str, ...]
     refused: list[str] = field(default_factory=list)
 
     def listed(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
-        """See Store."""
+        """See FileStore."""
         deadline.check(folder)
         with _os_errors(folder):
             try:
@@ -84,7 +84,7 @@ class HostFolders:
                         yield found
 
     def below(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
-        """See Store. Folders that cannot be listed are left out."""
+        """See FileStore. Folders that cannot be listed are skipped."""
         waiting, seen = [(folder, 0)], set()
         while waiting:
             at, depth = waiting.pop()
@@ -104,7 +104,7 @@ class HostFolders:
                     raise
 
     def looked_up(self, path: str, deadline: Deadline) -> FileEntry | None:
-        """See Store."""
+        """See FileStore."""
         deadline.check(path)
         try:
             status = Path(path).stat()
@@ -113,7 +113,7 @@ class HostFolders:
         return self._checked(path, status) if self._inside(path) else None
 
     def opened(self, entry: FileEntry, deadline: Deadline) -> FileHandle:
-        """See Store."""
+        """See FileStore."""
         deadline.check(entry.path)
         with _os_errors(entry.path):
             number = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -153,7 +153,7 @@ class HostFolders:
 
 
 class _os_errors:  # noqa: N801 - reads as a statement
-    """Turns what the system says of a path into a SourceFailed."""
+    """Turns an OSError about a path into a SourceFailed."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -169,5 +169,5 @@ class _os_errors:  # noqa: N801 - reads as a statement
 
 
 def host_root(path: str) -> str:
-    """A folder of this host as an absolute path without dots; `~` is the home of whoever runs us."""
+    """Return a folder of this host as an absolute path without dots; `~` is the home of the current user."""
     return str(Path(os.path.abspath(os.path.expanduser(path))))  # noqa: PTH100, PTH111 - no link is followed here

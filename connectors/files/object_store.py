@@ -1,4 +1,4 @@
-"""An S3-compatible object store as a place of files, through fsspec: listed page by page, read in ranges, no redirect followed."""
+"""An S3-compatible object store as a file store, through fsspec: paged listings, range reads, no redirects."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from connectors.base.contract import Deadline, Failure, SourceFailed
 from connectors.base.secret import Secret
 from connectors.files.local import FileEntry, FileHandle
 
-PAGE = 1000  # what an object store lists in one answer
+PAGE = 1000  # keys that an object store lists in one response
 TRIES = 3
-PAUSE = 0.2  # seconds between them
+PAUSE = 0.2  # seconds between tries
 CONNECT_SECONDS, READ_SECONDS = 5.0, 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectLogin:
-    """How an S3-compatible store is reached; see FoldersSettings."""
+    """How to reach an S3-compatible store; see FoldersSettings."""
 
     url: str | None = None
     region: str | None = None
@@ -35,7 +35,7 @@ class ObjectLogin:
 
 
 class ObjectStore:
-    """An S3-compatible object store: paths are `bucket/key`, folders are prefixes that end in a slash."""
+    """An S3-compatible object store. Paths are `bucket/key`, folders are prefixes that end in a slash."""
 
     def __init__(self, login: ObjectLogin, load: Load | None = None) -> None:
         self._login = login
@@ -44,7 +44,7 @@ class ObjectStore:
         self._lock = threading.Lock()
 
     def listed(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
-        """See Store."""
+        """See FileStore."""
         for page in self._pages(folder, deadline, "/"):
             for commonprefix in page.get("CommonPrefixes", ()):
                 path = f"{_bucket(folder)}/{commonprefix['Prefix'].rstrip('/')}"
@@ -52,12 +52,12 @@ class ObjectStore:
             yield from _objects(page, _bucket(folder))
 
     def below(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
-        """See Store."""
+        """See FileStore."""
         for page in self._pages(folder, deadline, ""):
             yield from _objects(page, _bucket(folder))
 
     def looked_up(self, path: str, deadline: Deadline) -> FileEntry | None:
-        """See Store."""
+        """See FileStore."""
         bucket, _, key = path.partition("/")
         if not key:
             return FileEntry(path, path, folder=True)
@@ -68,11 +68,11 @@ class ObjectStore:
         return next((file_entry for file_entry in _objects(page, bucket) if file_entry.path == path), None)
 
     def opened(self, entry: FileEntry, deadline: Deadline) -> FileHandle:
-        """See Store."""
+        """See FileStore."""
         return _RangeReader(self, entry, deadline)
 
     def part(self, path: str, start: int, stop: int, deadline: Deadline) -> bytes:
-        """The bytes [start, stop) of an object."""
+        """Return the bytes [start, stop) of an object."""
         asked = f"GET s3://{path} bytes {start}-{stop - 1}"
         data = bytes(
             self._call(lambda left: self._system().cat_file(path, start=start, end=stop, timeout=left), deadline, asked)
@@ -121,7 +121,7 @@ class ObjectStore:
                 time.sleep(pause)
 
     def _system(self) -> Any:
-        """The file system of fsspec, made anew when the keys have changed."""
+        """The fsspec file system, rebuilt when the keys change."""
         login = self._login
         keys = tuple(item.value() if item else "" for item in (login.access_key, login.secret_key, login.session_token))
         with self._lock:
@@ -141,7 +141,7 @@ def _system(login: ObjectLogin, keys: tuple[str, ...]) -> Any:
         ) from None
 
     class Straight(AIOHTTPSession):  # type: ignore[misc]
-        """Follows no redirect: a store that sends us on to another host is not trusted with that."""
+        """Does not follow redirects, because a redirect to another host is not trusted."""
 
         async def _get_session(self, proxy_url: str | None) -> Any:
             session = await super()._get_session(proxy_url)
@@ -150,7 +150,7 @@ def _system(login: ObjectLogin, keys: tuple[str, ...]) -> Any:
     config = {
         "connect_timeout": CONNECT_SECONDS,
         "read_timeout": READ_SECONDS,
-        "retries": {"total_max_attempts": 1},  # it is tried again here, within the deadline
+        "retries": {"total_max_attempts": 1},  # retries happen here, within the deadline
         "http_session_cls": Straight,
     }
     style = {"s3": {"addressing_style": "path"}} if login.url else {}
@@ -192,13 +192,13 @@ class _RangeReader:
         return place
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; no resources are held."""
 
 
 def _objects(page: dict[str, Any], bucket: str) -> Iterator[FileEntry]:
     for content in page.get("Contents", ()):
         path = f"{bucket}/{content['Key']}"
-        if not path.endswith("/"):  # an empty object that stands for a folder
+        if not path.endswith("/"):  # an empty object that represents a folder
             written = content.get("LastModified")
             yield FileEntry(
                 path, path.rsplit("/", 1)[-1], False, int(content["Size"]), written.timestamp() if written else None
@@ -246,7 +246,7 @@ _HINTS: dict[Failure, str] = {
 
 
 def _failed(error: Exception, asked: str) -> SourceFailed:
-    """What went wrong, by the store's own code where it gave one."""
+    """The failure, by the store's own code if it returned one."""
     kind = next((found for cause in _chain(error) if (found := _kind_of_answer(cause))), None)
     kind = kind or next(
         (_OF_ERROR[type(cause).__name__] for cause in _chain(error) if type(cause).__name__ in _OF_ERROR), None
@@ -264,7 +264,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _answer(error: BaseException) -> tuple[str, int, dict[str, Any]]:
-    """The store's code, the status and the headers of its answer, where there was one."""
+    """The store's error code, the status and the headers of its response, if there was one."""
     told = getattr(error, "response", None)
     if not isinstance(told, dict):
         return "", 0, {}
@@ -286,7 +286,7 @@ def _kind_of_answer(error: BaseException) -> Failure | None:
 
 
 def _wait_of(error: BaseException) -> float:
-    """Seconds to wait before the next try, as the store says; else a moment."""
+    """Seconds to wait before the next try according to the store, or a short pause."""
     told = next(
         (headers["retry-after"] for cause in _chain(error) if "retry-after" in (headers := _answer(cause)[2])), ""
     )

@@ -1,1 +1,1 @@
-"""What one host knows of the processes on it: process table, stacks, kernel log, eBPF probes, NCCL RAS, Flight Recorder."""
+"""What one host knows about its processes: process table, stacks, kernel log, eBPF probes, NCCL RAS, Flight Recorder."""

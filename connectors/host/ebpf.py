@@ -1,4 +1,4 @@
-"""Runs bpftrace programs while a job is watched: each writes to a file of its own, bounded, until it is stopped."""
+"""Runs bpftrace programs while a job is watched. Each writes to its own bounded file until it is stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from connectors.base.commands import head, start, stop
 from kb.model import Gap
 
 PROGRAMS = Path(__file__).with_name("bpf")  # the bpftrace programs that ship
-MOST_OUTPUT = 8 << 20  # of one program; then it is stopped
+MOST_OUTPUT = 8 << 20  # of one program; it is stopped at this size
 _NEEDS: Mapping[str, str] = {  # program → the library that it probes; "" for none
     "dstate": "",
     "offcpu": "",
@@ -36,7 +36,7 @@ class _Running:
 
 @dataclass(slots=True)
 class Probes:
-    """The programs of the folder `programs`; what they write lies in the folder `spool`, a file for each."""
+    """The programs in the folder `programs`, each with an output file in the folder `spool`."""
 
     programs: Path
     spool: Path
@@ -45,7 +45,7 @@ class Probes:
     _ended: dict[str, Path] = field(default_factory=dict)
 
     def start(self, libraries: Mapping[str, Path]) -> tuple[Gap, ...]:
-        """Start what can be started. `libraries`: the files of those of `LIBRARIES` that the job has loaded."""
+        """Start the programs that can run. `libraries`: paths of those `LIBRARIES` that the job has loaded."""
         program = shutil.which(self.command)
         if program is None:
             reason = "bpftrace is not installed on this host: install the package `bpftrace`, 0.17 or later"
@@ -71,7 +71,7 @@ class Probes:
         return []
 
     def poll(self) -> tuple[Gap, ...]:
-        """Stop what wrote too much; tell what ended by itself."""
+        """Stop programs with too much output, and report those that exited."""
         gaps = []
         for name, item in list(self._running.items()):
             size = item.output.stat().st_size if item.output.exists() else 0
@@ -86,7 +86,7 @@ class Probes:
         return tuple(gaps)
 
     def outputs(self) -> dict[str, bytes]:
-        """What each has written so far, up to its last whole line."""
+        """Return what each program has written so far, up to its last complete line."""
         found = {}
         for name, path in (*self._ended.items(), *((name, item.output) for name, item in self._running.items())):
             with suppress(OSError):
@@ -96,7 +96,7 @@ class Probes:
         return found
 
     def stop(self) -> None:
-        """Stop all of them."""
+        """Stop all programs."""
         for name, item in list(self._running.items()):
             stop(item.child)
             self._ended[name] = self._running.pop(name).output

@@ -1,8 +1,8 @@
-"""Flight Recorder dumps of a job that runs here: files that appear, and pipes by which one may be asked for.
+"""Flight Recorder dumps of a job on this host: files that appear, and pipes that request a dump.
 
-PyTorch writes `<prefix><rank>` (TORCH_FR_DUMP_TEMP_FILE, before TORCH_NCCL_DEBUG_INFO_TEMP_FILE) when a watchdog times out,
-or when somebody writes into `<prefix><rank>.pipe` (TORCH_NCCL_DEBUG_INFO_PIPE_FILE). To ask costs a rank some
-milliseconds and changes nothing in it.
+PyTorch writes `<prefix><rank>` (TORCH_FR_DUMP_TEMP_FILE, formerly TORCH_NCCL_DEBUG_INFO_TEMP_FILE) when a watchdog times
+out, or when something writes into `<prefix><rank>.pipe` (TORCH_NCCL_DEBUG_INFO_PIPE_FILE). A request costs a rank a few
+milliseconds and does not change its state.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kb.model import Gap
 
 LARGEST = 64 << 20  # bytes of one dump
 MOST = 4096  # dumps of one folder
-BEFORE = 60.0  # seconds before the watch began; an older dump tells of another time
-SETTLED = 3.0  # seconds since the last write after which a dump is whole
+BEFORE = 60.0  # seconds before the watch started; older dumps are about another time
+SETTLED = 3.0  # seconds since the last write after which a dump is complete
 
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A dump that lies there: when it was written (seconds since the epoch) and how large it is."""
+    """A dump on disk: when it was written (seconds since the epoch), and its size in bytes."""
 
     path: Path
     written: float
@@ -33,7 +33,7 @@ class DumpFile:
 
 @dataclass(slots=True)
 class RecorderSource:
-    """Dumps written since `begun`, less a minute. `prefixes`: folders, or folders with the beginning of the files' names."""
+    """Dumps written since one minute before `begun`. `prefixes`: folders, or folders with a file name prefix."""
 
     begun: float
     prefixes: set[str] = field(default_factory=set)
@@ -41,7 +41,7 @@ class RecorderSource:
     _seen: dict[Path, tuple[int, float]] = field(default_factory=dict)
 
     def poll(self, now: float) -> tuple[tuple[DumpFile, ...], tuple[Gap, ...]]:
-        """The dumps that are new, or written anew, and whole; by path."""
+        """Return the new or rewritten dumps that are complete, by path."""
         found: list[DumpFile] = []
         gaps: list[Gap] = []
         before, self._seen = self._seen, {}
@@ -64,7 +64,7 @@ class RecorderSource:
 
 
 def _dump_files(prefix: str) -> Iterator[DumpFile]:
-    """The plain files whose paths begin with a prefix, or that lie in the folder that it is."""
+    """The regular files whose paths start with a prefix, or that lie in the folder that it names."""
     path = Path(prefix)
     folder, start = (path, "") if path.is_dir() else (path.parent, path.name)
     with suppress(OSError), os.scandir(folder) as entries:
@@ -77,7 +77,7 @@ def _dump_files(prefix: str) -> Iterator[DumpFile]:
 
 
 def request_dumps(pipes: Iterable[Path]) -> tuple[Gap, ...]:
-    """Ask for dumps by writing a word into each pipe; which could not be asked."""
+    """Request dumps by writing into each pipe. Return the pipes that refused."""
     refused: dict[str, list[Path]] = {}
     for pipe in pipes:
         why = _request_dump(pipe)
@@ -90,7 +90,7 @@ def request_dumps(pipes: Iterable[Path]) -> tuple[Gap, ...]:
 
 
 def _request_dump(pipe: Path) -> str:
-    """Write into a pipe without waiting; in words why that cannot be. Links are not followed: others may write there."""
+    """Write into a pipe without blocking, and return why that failed, "" if it did not. Links are not followed, because others may have created them."""
     try:
         handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""This host's kernel log as it grows: from `dmesg`, or from the file that a system logger writes.
+"""Follows this host's kernel log, from `dmesg` or from the file of a system logger.
 
-Only what is new since the watch began, and a little before, is taken: an old Xid is another story.
+Only lines since shortly before the start of the watch count, because an old Xid has nothing to do with this job.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from connectors.base.commands import run_bounded
 from kb.model import Gap
 
 FILES = (Path("/var/log/kern.log"), Path("/var/log/messages"), Path("/var/log/syslog"))
-BEFORE = 60.0  # seconds before the watch began that still count
+BEFORE = 60.0  # seconds before the start of the watch that still count
 MOST_TEXT = 4 << 20
 SECONDS = 5.0
-_ABOUT_ONE = re.compile(  # a process's own crash, or the end of one by its own memory limit; a host without memory is everybody's
+_ABOUT_ONE = re.compile(  # a crash or memory-limit kill of a single process; a host out of memory concerns everybody
     rb"\[(\d{1,9})\]: segfault at |\btraps: [^\[\n]{1,64}\[(\d{1,9})\]|Memory cgroup out of memory: Killed process (\d{1,9})"
     rb"|oom-kill:constraint=CONSTRAINT_MEMCG.{0,600}?\bpid=(\d{1,9})"
 )
@@ -29,9 +29,9 @@ COMMAND = ("dmesg", "--time-format", "iso")
 
 @dataclass(slots=True)
 class KernelLog:
-    """The lines since `begun` (seconds since the epoch). Ask `poll`, then `text`; `gaps` says why there is none.
+    """The lines since `begun` (seconds since the epoch). Call `poll`, then read `text`; `gaps` says why there is none.
 
-    Lines that tell of the end of one process alone are left out where that is one of `others`.
+    Lines about the end of a single process are dropped if it is one of `others`.
     """
 
     begun: float
@@ -46,7 +46,7 @@ class KernelLog:
     _given_up: bool = field(default=False)
 
     def poll(self, others: Collection[int] = ()) -> bool:
-        """Take what is new; whether there was anything."""
+        """Read what is new, and return whether there was anything."""
         if self._given_up or len(self.text) >= MOST_TEXT:
             return False
         new = self._from_file() if self._file is not None else self._from_command()
@@ -56,9 +56,9 @@ class KernelLog:
         return bool(new)
 
     def _of_another(self, line: bytes, others: Collection[int]) -> bool:
-        """Whether a line tells of the end of a process that is none of the job's: another's, or one that ended before the watch.
+        """Whether a line is about the end of a process that does not belong to the job, or that ended before the watch.
 
-        Who "invoked oom-killer" is nobody's fault; the lines below it say whom it struck.
+        Lines about "invoked oom-killer" blame no process; the lines below them name the killed one.
         """
         who = _about(line)
         return who in others or (who > 0 and _stamp(line, self.begun) < self.begun) or b" invoked oom-killer: " in line
@@ -91,7 +91,7 @@ class KernelLog:
         with suppress(OSError), self._file.open("rb") as handle:
             status = os.fstat(handle.fileno())
             if self._identity != (status.st_dev, status.st_ino) or status.st_size < self._at:
-                self._at, self._identity = 0, (status.st_dev, status.st_ino)  # rotated, or emptied
+                self._at, self._identity = 0, (status.st_dev, status.st_ino)  # rotated or truncated
             text = os.pread(handle.fileno(), MOST_TEXT, self._at)
             whole = text[: text.rfind(b"\n") + 1]
             self._at += len(whole)
@@ -100,13 +100,13 @@ class KernelLog:
 
 
 def _about(line: bytes) -> int:
-    """The process whose end, and nothing else, a line tells; 0 for all other lines."""
+    """The process that a line about the end of a single process names; 0 for other lines."""
     found = _ABOUT_ONE.search(line)
     return int(found[found.lastindex or 0]) if found else 0
 
 
 def _stamp(line: bytes, otherwise: float) -> float:
-    """The time of a line; what has none is taken to be of now."""
+    """The time of a line, or the default if it has none."""
     word = line.split(None, 1)[0] if line.strip() else b""
     try:
         return datetime.fromisoformat(word.decode("ascii").replace(",", ".")).timestamp()

@@ -1,4 +1,4 @@
-"""Answers of NCCL's RAS while a job runs: from a command (`ncclras -f json …`), or from a folder that something fills."""
+"""NCCL RAS answers while a job runs, from a command (`ncclras -f json …`) or from a folder that another tool fills."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from kb.model import Gap
 
 SECONDS = 10.0
 LARGEST = 64 << 20
-MOST_NEW = 64  # files taken at one look, the newest
+MOST_NEW = 64  # newest files read at one poll
 
 
 @dataclass(slots=True)
 class RasSource:
-    """`target`: a folder, or a command line that is run without a shell."""
+    """`target`: a folder, or a command line that runs without a shell."""
 
     target: str
     _seen: set[tuple[str, int]] = field(default_factory=set)
 
     def poll(self, now: float) -> tuple[tuple[tuple[float, bytes], ...], tuple[Gap, ...]]:
-        """What is new since the last look: (seconds since the epoch, bytes), oldest first."""
+        """Return what is new since the last poll: (seconds since the epoch, bytes), oldest first."""
         if Path(self.target).is_dir():
             return self._files(), ()
         try:

@@ -19,16 +19,22 @@ import psutil
 
 from connectors.base.commands import head
 
-RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK", "LOCAL_RANK")  # the first that is set tells
+RANK_NAMES = (
+    "RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "SLURM_PROCID",
+    "PMI_RANK",
+    "LOCAL_RANK",
+)  # the first one that is set counts
 DUMP_NAMES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 PIPE_NAME = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
 MOST_PROCESSES = 65_536
 _FIRST_NAMESPACE = "pid:[4026531836]"
-_STATUS = 49  # its place in /proc/PID/stat behind the name: the wait status
+_STATUS = 49  # position of the wait status in /proc/PID/stat, after the name
 _MOST_ENVIRONMENT = 1 << 20
-_MOST_COMMAND = 16_384  # characters of a command line that a pattern is searched in
-_ODD = (psutil.Error, OSError, ValueError, IndexError)  # gone, not ours to read, or cut short
+_MOST_COMMAND = 16_384  # characters of a command line that a pattern is matched against
+_ODD = (psutil.Error, OSError, ValueError, IndexError)  # exited, not readable by this user, or truncated
 _PYTHON = re.compile(r"python|pt_main_thread|pt_data_worker|ray::|torchrun")
 
 

@@ -1,7 +1,7 @@
-"""This host's processes: which ranks of a job run here, and their stacks by py-spy.
+"""Finds which ranks of a job run on this host, and samples their stacks with py-spy.
 
-A process that is gone by the time it is looked at is no error. Sampling stops a process for the milliseconds that py-spy
-takes; one that is stopped or blocked in the kernel is read without being attached to, for that would wait with it or fail.
+A process that exits meanwhile is not an error. Sampling pauses a process for the milliseconds that py-spy takes. A process
+that is stopped or blocked in the kernel is read without attaching, because attaching would block or fail.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_RANKS = 64  # of one host
 MOST_CHILDREN = 16  # of one rank
 MOST_DUMP = 4 << 20  # bytes of one dump
 DUMP_SECONDS = 10.0
-ROUND_SECONDS = 15.0  # ranks first; their children in what is left
+ROUND_SECONDS = 15.0  # ranks first, then their children in the remaining time
 SIDE_BY_SIDE = 4
 _INSTALL = "py-spy is not installed on this host: run `pip install py-spy`, or pass --py-spy PATH"
 _ALLOW = (
@@ -38,7 +38,7 @@ _ALLOW = (
 
 @dataclass(frozen=True, slots=True)
 class RankProcess:
-    """A rank's main process and its descendants (loader workers and the like)."""
+    """A rank's main process and its descendants (data loader workers and the like)."""
 
     rank: int
     main: Process
@@ -47,7 +47,7 @@ class RankProcess:
 
 @dataclass(frozen=True, slots=True)
 class StackDump:
-    """What py-spy gave of one process: JSON bytes, empty where it gave none, and then why."""
+    """py-spy's output for one process: JSON bytes, or none and the reason."""
 
     rank: int
     pid: int
@@ -58,21 +58,21 @@ class StackDump:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSelector:
-    """Which processes are meant: their ids, or a regular expression over their command lines."""
+    """Which processes to sample: their ids, or a regular expression for their command lines."""
 
     pids: tuple[int, ...] = ()
     pattern: str = ""
 
     def __bool__(self) -> bool:
-        """Whether any are meant."""
+        """Return whether any are selected."""
         return bool(self.pids or self.pattern)
 
 
 @dataclass(slots=True)
 class Host:
-    """This host. `py_spy`: the program, or None to look for it.
+    """This host. `py_spy`: the program, or None to search for it.
 
-    `others`: processes that were seen to run here and are none of the job's, as the kernel's own log numbers them.
+    `others`: pids, as the kernel log numbers them, of processes on this host that do not belong to the job.
     """
 
     py_spy: str | None = None
@@ -82,11 +82,11 @@ class Host:
 
     @property
     def name(self) -> str:
-        """What this host calls itself."""
+        """The name of this host."""
         return os.uname().nodename
 
     def ranks(self, wanted: ProcessSelector) -> tuple[tuple[RankProcess, ...], tuple[Gap, ...]]:
-        """The ranks that run here, by rank, and what was odd about them."""
+        """Return the ranks that run on this host, by rank, and what was unusual about them."""
         if not wanted:
             return (), ()
         known = process_table.read_all()
@@ -109,14 +109,14 @@ class Host:
         return tuple(ranks), tuple(gaps)
 
     def alive(self, process: Process) -> bool:
-        """Whether this very process still runs."""
+        """Return whether this very process is still running."""
         now = process_table.read(process.pid)
         return now is not None and process.same_as(now) and not now.ended
 
     def ended(self, process: Process) -> str:
-        """How a process ended: a signal's name, `exit <status>`, or "" where that cannot be told (any more).
+        """Return how a process ended: a signal name, `exit <status>`, or "" if that is unknown.
 
-        Its status is shown as long as its parent has not taken it, and to who may look into the process; others see 0.
+        The status is visible until the parent collects it, and only to users who may inspect the process; others see 0.
         """
         status = process_table.wait_status(process)
         if not status:
@@ -128,13 +128,13 @@ class Host:
         return f"signal {status & 0x7F}"
 
     def missing(self) -> str:
-        """In words what is missing to take stacks; "" where nothing is."""
+        """Return what is missing for sampling stacks, "" if nothing is."""
         return "" if self._program() else _INSTALL
 
     def stacks(
         self, ranks: Sequence[RankProcess], stopping: Callable[[], bool] = lambda: False
     ) -> tuple[tuple[StackDump, ...], tuple[Gap, ...]]:
-        """One round of stacks: every rank's main process, then as many children as time allows."""
+        """Sample one round of stacks: every rank's main process, then as many children as time allows."""
         program = self._program()
         if program is None:
             return (), (Gap("py_spy_missing", "stacks", _INSTALL, rules_out="the probe for unchanged stacks"),)
@@ -176,7 +176,7 @@ class Host:
         if ran.trouble:
             self._go_on(process, before)
         if ran.trouble and native:
-            self._without_native.add(process.pid)  # no unwind tables, or too slow: Python's own frames say enough
+            self._without_native.add(process.pid)  # no unwind tables, or too slow: Python frames are enough
             ran = run_bounded([program, "dump", "--json", "--pid", str(process.pid)], DUMP_SECONDS, MOST_DUMP)
             if ran.trouble:
                 self._go_on(process, before)
@@ -189,7 +189,7 @@ class Host:
         return process_table.library(pid, name)
 
     def _go_on(self, process: Process, before: Process) -> None:
-        """A py-spy that was killed may leave the process it had attached to stopped: let that one go on."""
+        """Resume a process that a killed py-spy left stopped."""
         now = process_table.read(process.pid)
         if now is not None and before.same_as(now) and now.stopped and not before.stopped:
             with suppress(OSError):
@@ -197,7 +197,7 @@ class Host:
 
 
 def _chosen(wanted: ProcessSelector, known: Mapping[int, Process]) -> Iterator[Process]:
-    own = set(_ancestors(os.getpid(), known))  # their command lines hold the pattern too
+    own = set(_ancestors(os.getpid(), known))  # their command lines contain the pattern too
     living = {pid for pid, process in known.items() if not process.ended}
     yield from (known[pid] for pid in dict.fromkeys(wanted.pids) if pid in living)
     if wanted.pattern:
@@ -220,23 +220,23 @@ def _ancestors(pid: int, known: Mapping[int, Process]) -> Iterator[int]:
 
 
 def _with_ranks(chosen: Sequence[Process], gaps: list[Gap]) -> list[Process]:
-    """Those that have a rank by the best name that any of them has it by; numbered in order where none has one."""
+    """The processes that name their rank by the best variable used by any; numbered in order if none does."""
     names = {process.named_by for process in chosen}
     best = next((name for name in RANK_NAMES if name in names), "")
-    if best:  # a launcher started by Slurm has a SLURM_PROCID of its own beside its workers' RANK
+    if best:  # a launcher started by Slurm has its own SLURM_PROCID besides its workers' RANK
         return [process for process in chosen if process.named_by == best]
     reason = "the environment of these processes sets no rank; they are numbered by pid"
     gaps.append(Gap("ranks_by_pid", ",".join(str(process.pid) for process in chosen[:16]), reason))
     inner = {process.pid for process in chosen}
     roots = sorted((process for process in chosen if process.parent not in inner), key=lambda process: process.pid)
     below = sorted((process for process in chosen if process.parent in inner), key=lambda process: process.pid)
-    # a parent with several children of the same kind is their launcher, not a rank
+    # a parent with several similar children is their launcher, not a rank
     ranks = below if len(roots) == 1 and len(below) > 1 else roots
     return [replace(item, rank=number) for number, item in enumerate(ranks)]
 
 
 def _mains(chosen: Iterable[Process], known: Mapping[int, Process], gaps: list[Gap]) -> dict[int, Process]:
-    """Of each rank the process that is no child of another of the same rank; the older one where two are not related."""
+    """The top-level process of each rank; the oldest one if several are unrelated."""
     by_rank: dict[int, dict[int, Process]] = {}
     for item in chosen:
         if item.rank is not None:
@@ -274,7 +274,7 @@ def _family(item: Process, families: Mapping[int, Sequence[int]], known: Mapping
 
 
 def _failure_gaps(found: Iterable[StackDump]) -> Iterator[Gap]:
-    """One gap for each kind of trouble, with how many processes it struck."""
+    """One gap for each kind of failure, with the number of affected processes."""
     struck: dict[str, list[StackDump]] = {}
     for stack_dump in found:
         if stack_dump.trouble and not (stack_dump.child and stack_dump.trouble == "gone"):

@@ -1,7 +1,6 @@
-"""The few requests that are made of a Kubernetes API server: lists page by page, single objects, a container's log.
+"""The requests made to a Kubernetes API server: paged lists, single objects, container logs.
 
-Names and labels from outside are checked against what Kubernetes itself allows before they go anywhere; what it does not
-allow names nothing.
+Untrusted names and labels are checked against the rules of Kubernetes before they are used.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from connectors.base.http import HttpClient, HttpRequest, url_path
 from connectors.base.http_response import HttpResponse
 from kb.parsers.schedulers.jsondocs import mapping, objects, string
 
-PAGE = 500  # objects of an answer
-LARGEST = 64 << 20  # bytes of an answer
+PAGE = 500  # objects per response
+LARGEST = 64 << 20  # bytes of a response
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -25,23 +24,23 @@ _VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def is_name(text: str) -> bool:
-    """Whether an object may be called so."""
+    """Return whether this is a valid object name."""
     return _NAME.fullmatch(text) is not None and ".." not in text
 
 
 def is_namespace(text: str) -> bool:
-    """Whether a namespace may be called so."""
+    """Return whether this is a valid namespace."""
     return _NAMESPACE.fullmatch(text) is not None
 
 
 def selector(label: str, value: str) -> str | None:
-    """A selector of objects with this label; None where no object can have it."""
+    """Return a selector for objects with this label, None if no object can have it."""
     return f"{label}={value}" if _LABEL.fullmatch(label) and _VALUE.fullmatch(value) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ResourcePath:
-    """Objects of one sort: `group` is empty for the core ones; `namespace` None: in all, or they are of the cluster."""
+    """The API path of a kind of objects. `group` is empty for core objects; `namespace` None means all namespaces, or cluster-scoped."""
 
     group: str
     version: str
@@ -49,7 +48,7 @@ class ResourcePath:
     namespace: str | None = None
 
     def path(self, *more: str) -> str:
-        """The path of the sort, or of one of its objects."""
+        """Return the path of the list, or of one object."""
         root = ("apis", self.group) if self.group else ("api",)
         inside = ("namespaces", self.namespace) if self.namespace is not None else ()
         return url_path(*root, self.version, *inside, self.plural, *more)
@@ -57,7 +56,7 @@ class ResourcePath:
 
 @dataclass(frozen=True, slots=True)
 class ObjectList:
-    """Objects of a list. `whole`: none is missing; else `why` says why some are."""
+    """The objects of a list. `whole`: none is missing; else `why` says why."""
 
     items: tuple[Mapping[str, Any], ...]
     whole: bool = True
@@ -66,15 +65,15 @@ class ObjectList:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesApi:
-    """A server, through the client that bounds and retries."""
+    """An API server, reached through the bounded HTTP client."""
 
     client: HttpClient
 
     def groups(self, deadline: Deadline) -> Mapping[str, frozenset[str]]:
-        """The API groups that it serves, each with its versions.
+        """Return the API groups that the server supports, with their versions.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         told = _object(self.client.json(HttpRequest("/apis"), deadline, largest=LARGEST), "/apis")
         found = {}
@@ -84,10 +83,10 @@ class KubernetesApi:
         return found
 
     def get(self, where: ResourcePath, name: str, deadline: Deadline) -> Mapping[str, Any] | None:
-        """One object; None where there is none of this name, or no such sort.
+        """Return one object, None if there is no such name or kind.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         try:
             return _object(self.client.json(HttpRequest(where.path(name)), deadline, largest=LARGEST), where.path(name))
@@ -105,10 +104,10 @@ class KubernetesApi:
         fields: str | None = None,
         pages: int = 20,
     ) -> ObjectList:
-        """The objects that a selector selects, page by page. A list that the server has forgotten is begun anew, once.
+        """Return the selected objects, page by page. A list whose continue token expired is restarted once.
 
         Raises:
-            SourceFailed: nothing came at all.
+            SourceFailed: Nothing was returned.
         """
         selected = {"labelSelector": labels, "fieldSelector": fields}
         held: dict[str, Mapping[str, Any]] = {}
@@ -143,10 +142,10 @@ class KubernetesApi:
     def log(
         self, namespace: str, pod: str, params: Mapping[str, str | int | None], most: int, deadline: Deadline
     ) -> HttpResponse:
-        """A container's log, each line with its time in front; at most so many bytes, the last line maybe cut.
+        """Return a container's log, each line with its timestamp, cut at `most` bytes.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         call = HttpRequest(
             ResourcePath("", "v1", "pods", namespace).path(pod, "log"),

@@ -1,7 +1,7 @@
-"""How to reach a Kubernetes API server: from within the cluster, by a kubeconfig file, or by an address in the settings.
+"""Resolves how to reach a Kubernetes API server: in-cluster, from a kubeconfig file, or by an address in the settings.
 
-Only what the site allows is run: a kubeconfig may name a command that gives a token, and a file from anywhere must not make
-us run anything. Tokens are read anew for each request, since those of service accounts rotate.
+A kubeconfig may name a command that returns a token. Only commands that the site allows are run, because the file may be
+untrusted. Tokens are read for each request, because those of service accounts rotate.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from connectors.base.secret import Secret
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LARGEST = 1 << 20  # bytes of a kubeconfig
 PLUGIN_SECONDS = 20.0
-EARLY = 30.0  # seconds before its end a token is asked for anew
-_LASTS = 300.0  # seconds, where a plug-in names no end
+EARLY = 30.0  # seconds before expiry at which a new token is requested
+_LASTS = 300.0  # seconds, if the plugin names no expiry
 _ENV = re.compile(r"(?:AWS|GOOGLE|CLOUDSDK|AZURE|AAD|OCI|KUBE|USE_GKE)[A-Z0-9_]{0,100}")
 _KUBECONFIG = "check kubeconfig: and context: of this connector"
 
 
 def in_cluster(load: Load, account: Path = ACCOUNT) -> Endpoint:
-    """The server of the cluster that this process runs in, with the pod's own service account.
+    """Return the server of the cluster that this process runs in, with the pod's service account.
 
     Raises:
-        SourceFailed: it runs in none.
+        SourceFailed: It does not run in a cluster.
     """
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (account / "token").is_file():
@@ -57,7 +57,7 @@ def in_cluster(load: Load, account: Path = ACCOUNT) -> Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A command of a kubeconfig that gives tokens: its words, the variables that it wants, the version it speaks."""
+    """An exec plugin of a kubeconfig: its command, its environment variables, and its API version."""
 
     words: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
@@ -65,7 +65,7 @@ class ExecPlugin:
 
 
 class _CachedToken:
-    """The token that a plug-in gave last, and until when it is good."""
+    """The last token that a plugin returned, and its expiry."""
 
     __slots__ = ("lock", "token", "until")
 
@@ -77,16 +77,16 @@ class _CachedToken:
 
 @dataclass(frozen=True, slots=True)
 class ExecToken(Secret):
-    """A token that a command gives: asked for again shortly before it ends."""
+    """A token from an exec plugin, renewed shortly before it expires."""
 
     plugin: ExecPlugin = field(default_factory=lambda: ExecPlugin((), (), ""))
     held: _CachedToken = field(default_factory=_CachedToken, repr=False, compare=False)
 
     def value(self) -> str:
-        """The token.
+        """Return the token.
 
         Raises:
-            SourceFailed: the command fails, or gives none.
+            SourceFailed: The command failed or returned no token.
         """
         with self.held.lock:
             if time.time() >= self.held.until - EARLY:
@@ -96,15 +96,15 @@ class ExecToken(Secret):
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigToken(Secret):
-    """A token that stands in a kubeconfig file itself; read anew each time."""
+    """A token stored in a kubeconfig file, read each time."""
 
     user: str = ""
 
     def value(self) -> str:
-        """The token.
+        """Return the token.
 
         Raises:
-            SourceFailed: it is no longer there.
+            SourceFailed: The file no longer contains it.
         """
         user = _named(_read(Path(self.file or "")), "users", "user", self.user)
         token = user.get("token")
@@ -114,12 +114,12 @@ class KubeconfigToken(Secret):
 
 
 def from_kubeconfig(path: str, context: str | None, load: Load, allowed: Sequence[str], keep: Path) -> Endpoint:
-    """The server and login of a kubeconfig's context. `keep`: a private folder for certificates that stand in the file.
+    """Return the server and login of a kubeconfig's context. `keep`: a private folder for certificates from the file.
 
-    `allowed`: the plug-in commands that may be run, as the file names them.
+    `allowed`: the plugin commands that may run, spelled as in the file.
 
     Raises:
-        SourceFailed: the file cannot be read, lacks something, or wants what is not allowed.
+        SourceFailed: The file is unreadable or incomplete, or requires something that is not allowed.
     """
     file = Path(path).expanduser()
     told = _read(file)
@@ -161,7 +161,7 @@ def _read(file: Path) -> Mapping[str, Any]:
             "not_configured", f"{file} cannot be read: {error.strerror or error}", hint=_KUBECONFIG
         ) from None
     except (yaml.YAMLError, RecursionError, ValueError):
-        told = None  # what the parser says may quote a secret
+        told = None  # the parser's message may quote a secret
     if not isinstance(told, dict):
         raise SourceFailed("not_configured", f"{file} is not a kubeconfig", hint=_KUBECONFIG)
     return told
@@ -201,7 +201,7 @@ def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> ExecPlugin:
         )
     pairs = tuple((str(pair.get("name", "")), str(pair.get("value", ""))) for pair in env if isinstance(pair, dict))
     odd = [key for key, _ in pairs if not _ENV.fullmatch(key)]
-    if odd:  # PATH or LD_PRELOAD would make another command of the allowed one
+    if odd:  # PATH or LD_PRELOAD would turn the allowed command into another one
         raise SourceFailed(
             "not_configured", f"the kubeconfig sets {odd[0][:60]!r} for its exec plugin, which is not allowed"
         )
@@ -235,7 +235,7 @@ class _Credential(msgspec.Struct):
 
 
 def _pem(file: Path, told: Mapping[str, Any], key: str, keep: Path) -> str | None:
-    """The path of a certificate or key: where the file says, or a private copy of what stands in it."""
+    """The path of a certificate or key: as the file names it, or a private copy of embedded data."""
     inside = told.get(f"{key}-data")
     if inside is None:
         return str(file.parent / str(told[key])) if told.get(key) else None

@@ -1,7 +1,7 @@
-"""Kubernetes: which jobs there are, their pods, nodes, events and logs, through the API server and nothing else.
+"""Kubernetes: finds jobs, and collects their pods, nodes, events and logs through the API server only.
 
-Stacks through `kubectl exec` are the business of the commands that the site configures. Environment variables, arguments
-and annotations of pods are looked at for the ranks and never written anywhere: secrets stand there.
+Stacks through `kubectl exec` are left to commands that the site configures. Environment variables, arguments and
+annotations of pods are only read for ranks and never stored, because they may contain secrets.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class KubernetesSettings:
     """A Kubernetes cluster: jobs, pods, events, nodes and pod logs."""
 
     endpoint: Endpoint | None = None
-    """The API server's address and login; left out: as kubeconfig says, else from within the cluster, as the
-    service account of our own pod."""
+    """The API server's address and login. By default as kubeconfig says, else from within the cluster, as the
+    service account of Signalbox's own pod.
+    """
     kubeconfig: str | None = None
     """A kubeconfig file."""
     context: str | None = None
@@ -72,23 +73,23 @@ class KubernetesSettings:
     plugins: tuple[str, ...] = ()
     """Commands that the kubeconfig may run for a token, spelled as there; none by default."""
     namespaces: tuple[str, ...] = ()
-    """Look into these only; needs no cluster-wide rights; empty: all."""
+    """Restrict the search to these namespaces, which needs no cluster-wide permissions; empty: all."""
     job_labels: tuple[str, ...] = ("app.kubernetes.io/instance", "job-name", "app")
-    """Labels that tell the job of pods that no workload controls."""
+    """Labels that name the job of pods that no workload controls."""
     containers: tuple[str, ...] = ()
-    """Names of the containers that train, where they are called otherwise than usual."""
+    """Names of the training containers, if they are unusual."""
     processes_per_pod: int | None = None
-    """How many ranks each pod has, where neither its arguments nor its GPUs tell."""
+    """The number of ranks per pod, if neither its arguments nor its GPUs tell."""
     topology: Mapping[str, str] = field(default_factory=dict)
-    """rack, leaf, rail or nvlink_domain -> the label of nodes that tells it, for labels of your own."""
+    """rack, leaf, rail or nvlink_domain -> the node label that contains it, for labels of your own."""
     owner_labels: tuple[str, ...] = ()
-    """Labels or annotations of a job that name who owns it."""
+    """Labels or annotations of a job that name its owner."""
     nodes: bool = True
-    """Read nodes and their leases too; needs a cluster-wide right."""
+    """Also read nodes and their leases; needs a cluster-wide permission."""
     events_kept: Seconds = 3600.0
     """How long the API server keeps events (its --event-ttl)."""
     load: Load = field(default_factory=lambda: Load(requests=3000, calls=16))
-    """The most that the API server gets from us, if `endpoint` is not set."""
+    """Maximum load on the API server, if `endpoint` is not set."""
 
 
 class Kubernetes:
@@ -107,20 +108,20 @@ class Kubernetes:
     # -- jobs ------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """The jobs of exactly this name, newest first.
+        """Return the jobs with exactly this name, newest first.
 
         Raises:
-            SourceFailed: the server cannot be asked.
+            SourceFailed: The server cannot be queried.
         """
         jobs = self._jobs()
         found = jobs.find(query.text, query.namespace, deadline)
         return tuple(replace(item.meaning.record, last_good=_last_good(jobs, item, deadline)) for item in found)
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
-        """Jobs of the window, newest first.
+        """Return the jobs of the window, newest first.
 
         Raises:
-            SourceFailed: the server cannot be asked.
+            SourceFailed: The server cannot be queried.
         """
         return self._jobs().recent(window, deadline)
 
@@ -130,7 +131,7 @@ class Kubernetes:
         """Write pods.json, nodes.json, events.json and the logs of the pods.
 
         Raises:
-            SourceFailed: the job's pods could not be found.
+            SourceFailed: The job's pods could not be found.
         """
         found = self._found(request)
         gaps = list(_found_gaps(found))
@@ -229,12 +230,12 @@ class Kubernetes:
             return in_cluster(told.load)
         keep = tempfile.TemporaryDirectory(
             prefix="signalbox-"
-        )  # lives as long as the connector: certificates lie there
+        )  # lives as long as the connector, for the certificates in it
         weakref.finalize(self, keep.cleanup)
         return from_kubeconfig(told.kubeconfig, told.context, told.load, told.plugins, Path(keep.name))
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """Ask the server which of the rights that are needed it grants."""
+        """Ask the server which of the required permissions it grants."""
         sent = "GET /apis"
         try:
             served = self._api().groups(deadline)
@@ -287,7 +288,7 @@ class Kubernetes:
 
 @dataclass(frozen=True, slots=True)
 class AccessRight:
-    """A right that is needed. `namespace` empty: in all, or of the cluster."""
+    """A required permission. An empty `namespace` means all namespaces, or cluster-scoped."""
 
     verb: str
     group: str
@@ -302,7 +303,7 @@ class AccessRight:
 def _last_good(jobs: WorkloadFinder, found: FoundWorkload, deadline: Deadline) -> str | None:
     try:
         return jobs.last_good(found, deadline)
-    except SourceFailed:  # it may be missing without harm
+    except SourceFailed:  # optional information
         return None
 
 
@@ -342,7 +343,7 @@ def _ready(node: Mapping[str, Any]) -> bool:
 
 
 def _pod(item: Mapping[str, Any]) -> dict[str, Any]:
-    """A pod as `kubectl get -o json` prints it, without what may hold secrets."""
+    """A pod as `kubectl get -o json` prints it, without anything that may contain secrets."""
     kept = _selected_fields(item, _POD)
     for part in ("initContainers", "containers"):
         listed = objects(mapping(item.get("spec")).get(part), 100)

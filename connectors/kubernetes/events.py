@@ -1,4 +1,4 @@
-"""Events of a job: about its pods, also those that are gone, about what made them, and about its nodes."""
+"""Events about a job: about its pods, including deleted ones, about the objects that created them, and about its nodes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _DROPPED = ("managedFields", "annotations")
 def events_about(
     api: KubernetesApi, found: FoundWorkload, deadline: Deadline, pages: int, source: str, *, of_nodes: bool
 ) -> tuple[list[Mapping[str, Any]] | None, list[Gap]]:
-    """The events, as the server gives them, and what is missing; None where none could be asked for.
+    """Return the events as the server returns them, None if none could be fetched, and the gaps.
 
-    `of_nodes`: those about the nodes of the job too, which lie in another namespace.
+    `of_nodes`: include events about the job's nodes, which are in another namespace.
     """
     gaps: list[Gap] = []
     ours = ResourcePath("", "v1", "events", found.meaning.record.namespace)
@@ -63,7 +63,7 @@ def _listed(
 
 
 def _ours(listed: Iterable[Mapping[str, Any]], found: FoundWorkload) -> list[Mapping[str, Any]]:
-    """Those about the job, what it made, and its pods: also pods that are gone, of which the events of their maker tell."""
+    """Events about the job, the objects it created, and its pods. Deleted pods are found through the events of their creator."""
     events = list(listed)
     pods = {pod.name for pod in found.meaning.pods}
     for event in events:

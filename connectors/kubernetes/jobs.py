@@ -1,4 +1,4 @@
-"""Finds jobs of a Kubernetes cluster: the workload of this name, its pods by their labels, the nodes that they are on."""
+"""Finds jobs in a Kubernetes cluster: the workload with this name, its pods by their labels, and their nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kb.parsers.schedulers.pods import Pod, read_pod
 from kb.parsers.schedulers.workloads import ENDED, KINDS, PODS, Kind, Outline, Site, Workload, outline, stem, workload
 
 SIDE_BY_SIDE = 8
-ONE_BY_ONE = 16  # nodes; of more all are listed
+ONE_BY_ONE = 16  # nodes; beyond that all nodes are listed
 POD_PAGES = 24  # 12,000 pods
 JOB_PAGES = 4
 NODE_PAGES = 20
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class FoundWorkload:
-    """A job as it was found: its pods and nodes as the API gave them, what they mean, and what could not be had."""
+    """A job that was found: its pods and nodes as returned by the API, their meaning, and what could not be fetched."""
 
     kind: Kind
     meaning: Workload
@@ -37,7 +37,7 @@ class FoundWorkload:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFinder:
-    """The jobs of a cluster, or of some of its namespaces. `labels`: those by which pods without a workload tell their job."""
+    """Finds jobs in a cluster or in some of its namespaces. `labels`: those that name the job of pods without a workload."""
 
     api: KubernetesApi
     namespaces: tuple[str, ...] = ()
@@ -49,10 +49,10 @@ class WorkloadFinder:
     def find(
         self, text: str, namespace: str | None, deadline: Deadline, word: str | None = None
     ) -> tuple[FoundWorkload, ...]:
-        """The jobs of exactly this name (`name`, `namespace/name` or `kind/name`), newest first. `word`: of this kind only.
+        """Return the jobs with exactly this name (`name`, `namespace/name` or `kind/name`), newest first. `word`: only this kind.
 
         Raises:
-            SourceFailed: the server could not be asked.
+            SourceFailed: The server could not be queried.
         """
         name, namespace, word = _parts(text, namespace, word)
         spaces = self._spaces(namespace)
@@ -71,10 +71,10 @@ class WorkloadFinder:
         return tuple(sorted(found, key=lambda entry: entry.meaning.record.job.start or 0.0, reverse=True))
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
-        """The workloads of a window that no other one controls, newest first.
+        """Return the top-level workloads of a window, newest first.
 
         Raises:
-            SourceFailed: the server could not be asked.
+            SourceFailed: The server could not be queried.
         """
         refused: list[SourceFailed] = []
         found = [
@@ -102,7 +102,7 @@ class WorkloadFinder:
         )
 
     def last_good(self, found: FoundWorkload, deadline: Deadline) -> str | None:
-        """The last run before this one that completed, of a name that differs in its numbers only."""
+        """Return the last earlier run that completed and whose name differs only in its numbers."""
         job, space = found.meaning.record.job, found.meaning.record.namespace
         if found.kind is PODS or job.name is None or space is None:
             return None
@@ -123,7 +123,7 @@ class WorkloadFinder:
     # -- what is asked ---------------------------------------------------------------------------------------------
 
     def _spaces(self, namespace: str | None) -> tuple[str | None, ...] | None:
-        """The namespaces to look in; None where that namespace is none of ours."""
+        """The namespaces to search, None if the namespace is not one of the configured ones."""
         if namespace is None:
             return self.namespaces or (None,)
         return (namespace,) if is_namespace(namespace) and namespace in (self.namespaces or (namespace,)) else None
@@ -147,7 +147,7 @@ class WorkloadFinder:
             try:
                 listed = self.api.list(where, deadline, fields=f"metadata.name={name}")
             except SourceFailed as failed:
-                if failed.kind == "missing":  # the group is served, this sort of it is not
+                if failed.kind == "missing":  # the server supports the group but not this kind
                     return []
                 raise
             return [(kind, item) for item in listed.items]
@@ -170,7 +170,7 @@ class WorkloadFinder:
     def _roots(
         self, items: Iterable[tuple[Kind, Mapping[str, Any]]], deadline: Deadline
     ) -> list[tuple[Kind, Mapping[str, Any]]]:
-        """What controls them in the end, each once: a TrainJob makes a JobSet, which makes Jobs."""
+        """The top-level owners, each once: a TrainJob creates a JobSet, which creates Jobs."""
         roots: dict[str, tuple[Kind, Mapping[str, Any]]] = {}
         for start in items:
             kind, item = start
@@ -214,7 +214,7 @@ class WorkloadFinder:
     def _bare(
         self, name: str, spaces: Sequence[str | None], deadline: Deadline, refused: list[SourceFailed]
     ) -> list[tuple[Kind, Mapping[str, Any], ObjectList]]:
-        """Pods that no workload of ours controls: by the labels of the site, or one pod of this name."""
+        """Pods without a known workload, by the site's labels, or a single pod with this name."""
         choices: list[tuple[str | None, str | None]] = [
             (one, None) for label in self.labels if (one := selector(label, name))
         ]
@@ -274,7 +274,7 @@ class WorkloadFinder:
 
 
 def _parts(text: str, namespace: str | None, word: str | None) -> tuple[str, str | None, str | None]:
-    """What a person typed: the job's name, its namespace, its kind."""
+    """What a person typed, as the job's name, namespace and kind."""
     head, _, name = text.rpartition("/")
     if head and word is None and head.lower() in {kind.word.lower() for kind in (*KINDS, PODS)}:
         return name, namespace, head.lower()
@@ -286,7 +286,7 @@ def _selectors(kind: Kind, item: Mapping[str, Any]) -> list[str]:
     wanted = [(kind.label, name)]
     if kind.kind == "RayJob":
         cluster = string(mapping(item.get("status")).get("rayClusterName"), 63)
-        wanted = [(kind.label, cluster), ("job-name", name)]  # the cluster's pods, and the one that handed the job in
+        wanted = [(kind.label, cluster), ("job-name", name)]  # the cluster's pods, and the one that submitted the job
     return [one for label, value in wanted if (one := selector(label, value))]
 
 
@@ -308,7 +308,7 @@ def _getting(
 
 
 def _answers(tasks: Sequence[Callable[[], _T]], refused: list[SourceFailed]) -> list[_T]:
-    """What the tasks give, at most `SIDE_BY_SIDE` at a time: each request keeps the deadline itself. Failures are put aside."""
+    """The results of the tasks, at most `SIDE_BY_SIDE` at a time. Each request respects the deadline. Failures are collected."""
     found: list[_T] = []
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         for future in [pool.submit(task) for task in tasks]:

@@ -1,7 +1,7 @@
-"""The logs of a job's pods: those where something went wrong first and whole, of the others the ends, eight side by side.
+"""Fetches the logs of a job's pods in parallel: whole logs of suspicious pods first, and the ends of the others.
 
-The server counts lines from the end and bytes from there on, so an answer that is cut lacks its newest lines, which matter
-most: they are asked for once more. The container before the last restart comes before the one that runs.
+The server counts lines from the end and bytes from there on, so a truncated response lacks the newest lines, which matter
+most. They are requested separately. The log before the last restart precedes the current one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WHOLE = 64  # pods
 SIDE_BY_SIDE = 16
 MOST_BYTES = 4 << 20  # of a container
 MOST_LINES = 5000
-END_LINES = 200  # of the pods that are not fetched whole, and of an answer that was cut
+END_LINES = 200  # of pods that are not fetched whole, and of truncated responses
 END_BYTES = 256 << 10
 LEAST_BYTES = 4 << 10
 POD_SECONDS = 20.0
@@ -36,7 +36,7 @@ _NO_LOG = (
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """One log to fetch: of which container, how much, into which file. `previous`: also of the run before the restart."""
+    """One log to fetch: the container, the limits, the target file. `previous`: also fetch the log before the restart."""
 
     pod: Pod
     container: str
@@ -50,18 +50,18 @@ class LogRequest:
 
 @dataclass(slots=True)
 class LogOutcome:
-    """What became of one log: lines written, and what was cut or failed, in words for the gap."""
+    """The result of one log: lines written, and what was truncated or failed."""
 
     lines: int = 0
     cut: bool = False
-    ended: bool = False  # only its end was asked for, and there was more
-    lost: bool = False  # the node has it no longer
+    ended: bool = False  # only the end was requested, and there was more
+    lost: bool = False  # the node no longer has it
     failed: SourceFailed | None = None
     undated: int = 0
 
 
 def plan_logs(pods: Sequence[Pod], ranks: Ranks, request: CollectionRequest, folder: str) -> tuple[LogRequest, ...]:
-    """Which logs are fetched, in what order and how far: all together stay within the bounds of the request."""
+    """Return which logs to fetch, in which order and how much of each, within the limits of the request."""
     good = [item for item in pods if is_name(item.name) and is_namespace(item.namespace)]
     known = {item.uid: ranks.of.get(item.uid, ()) for item in good}
     good.sort(key=lambda item: (not item.suspicious, known[item.uid][:1] or (1 << 40,), item.name))
@@ -89,7 +89,7 @@ def plan_logs(pods: Sequence[Pod], ranks: Ranks, request: CollectionRequest, fol
 
 
 def _shares(request: CollectionRequest, runs: int, ends: int) -> Mapping[bool, tuple[int | None, int]]:
-    """How many lines and bytes each gets: whole ones three quarters of all, or all where there are no others."""
+    """Lines and bytes per log: whole logs share three quarters, or everything if there are no others."""
     part = 0.75 if ends else 1.0
     size = max(LEAST_BYTES, min(MOST_BYTES, int(request.bounds.log_bytes * part) // max(1, runs)))
     lines = max(1, min(MOST_LINES, int(request.bounds.log_lines * part) // max(1, runs)))
@@ -103,7 +103,7 @@ def _shares(request: CollectionRequest, runs: int, ends: int) -> Mapping[bool, t
 def fetch_logs(
     api: KubernetesApi, wanted: Sequence[LogRequest], request: CollectionRequest, spool: Spool, source: str
 ) -> Iterator[Gap]:
-    """Fetch the logs and write them; give what is missing of them, one gap for each reason."""
+    """Fetch the logs and write them. Yield one gap for each reason why something is missing."""
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         outcomes = list(pool.map(lambda log_request: _fetch_log(api, log_request, request, spool), wanted))
     yield from _gaps(wanted, outcomes, source)
@@ -125,13 +125,13 @@ def _fetch_log(api: KubernetesApi, wanted: LogRequest, request: CollectionReques
 
 
 def _runs(api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, out: LogOutcome) -> list[bytes]:
-    """The lines of the run before the last restart and of the one after it; each may be gone without the other."""
+    """The lines before and after the last restart; either may be missing."""
     found: list[bytes] = []
     for previous in (True, False) if wanted.previous else (False,):
         try:
             found += _log(api, wanted, request, out, previous)
         except SourceFailed as failed:
-            # "previous terminated container … not found", "container … is waiting to start": there is none
+            # "previous terminated container … not found", "container … is waiting to start": there is no log
             if failed.kind != "refused":
                 raise
             out.lost = out.lost or (previous and bool(wanted.pod.restarts))
@@ -169,7 +169,7 @@ def _iso(time: float) -> str:
 
 
 def _stamped(body: bytes, request: CollectionRequest, out: LogOutcome) -> list[bytes]:
-    """The lines that are of the window, each with its time in UTC and nine digits. A last line without an end was cut."""
+    """The lines within the window, with UTC times of nine digits. A last line without an end was truncated."""
     since, until = (b"" if item is None else _iso(item).encode() for item in (request.window.start, request.window.end))
     found: list[bytes] = []
     last = b""
@@ -203,7 +203,7 @@ def _utc(stamp: re.Match[bytes]) -> bytes:
 
 @dataclass(slots=True)
 class _GapGroup:
-    """Logs of one reason."""
+    """The logs that share one reason."""
 
     logs: list[LogRequest] = field(default_factory=list)
     example: SourceFailed | None = None

@@ -1,1 +1,1 @@
-"""Log stores that are queried: Loki and Elasticsearch, and the plan of what to ask them for."""
+"""Log stores: Loki and Elasticsearch, and the plan of queries for one job."""

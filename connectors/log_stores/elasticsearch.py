@@ -1,4 +1,4 @@
-"""Elasticsearch and OpenSearch: find jobs by a field of their lines, and fetch the lines of one by connectors.log_stores.query_plan."""
+"""Elasticsearch and OpenSearch: finds jobs by a field, and fetches a job's lines according to the query plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Elasticsearch", "ElasticsearchSettings"]
 
 
 class Elasticsearch:
-    """A cluster as a source of logs, and of jobs where a field names them."""
+    """A cluster as a source of logs, and of jobs if a field names them."""
 
     def __init__(self, settings: ElasticsearchSettings, client: HttpClient | None = None) -> None:
         self._settings = settings
@@ -33,14 +33,14 @@ class Elasticsearch:
 
     @property
     def provides(self) -> frozenset[EvidenceKind]:
-        """Logs, and jobs where a field names them."""
+        """Logs, and jobs if a field names them."""
         return frozenset({"logs", "jobs"} if self._settings.fields.get("job") else {"logs"})
 
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        """Write the lines of the job as logs/<folder>/<who>.log.
+        """Write the lines of the job as logs/<folder>/<origin>.log.
 
         Raises:
-            SourceFailed: nothing could be asked.
+            SourceFailed: Nothing could be queried.
         """
         store = ElasticStore(self._settings, self._client, request.deadline)
         store.choose(self._words(request.record))
@@ -50,7 +50,7 @@ class Elasticsearch:
             store.close()
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """Ask what kinds of fields there are."""
+        """Query the types of the fields."""
         store = ElasticStore(self._settings, self._client, deadline)
         sent = f"GET {store.capabilities().summary()}"
         try:
@@ -71,10 +71,10 @@ class Elasticsearch:
     # -- jobs --------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """The job whose field is exactly this, with who spoke for it.
+        """Return the job with exactly this field value, and the origins of its lines.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         name = self._settings.fields.get("job")
         if not name or not query.text:
@@ -95,10 +95,10 @@ class Elasticsearch:
         return (JobRecord(Job(id=query.text, name=query.text), self._settings.flavour, members=members),)
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
-        """The values of the field that names jobs, the latest first.
+        """Return the values of the field that names jobs, latest first.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         name = self._settings.fields.get("job")
         if not name:

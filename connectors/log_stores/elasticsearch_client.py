@@ -1,7 +1,7 @@
-"""The lines of one job in Elasticsearch or OpenSearch, as connectors.log_stores.query_plan asks for them: counts, pages, samples.
+"""The lines of one job in Elasticsearch or OpenSearch: counts, pages and samples for the query plan.
 
-Pages go by a point in time and `search_after`, so nothing is lost or doubled between them. What kind of field holds the
-message decides how words are looked for; the field capabilities tell.
+Pages use a point in time and `search_after`, so no line is lost or repeated between them. The type of the message field,
+from the field capabilities, decides how words are searched.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from kb.model import Gap
 
 LEAST_PAGE = 50
 LARGEST_PAGE = 10_000  # index.max_result_window
-BUCKETS = 16_000  # of one answer; search.max_buckets is 65,535
+BUCKETS = 16_000  # of one response; search.max_buckets is 65,535
 MOST_TALLY_PAGES = 8
 QUERY_SECONDS = 30.0
 KEEP_ALIVE = "2m"
 LARGEST = 64 << 20
 MOST_JOBS = 1000
-SHORTEST = 3  # letters of a piece of a word
+SHORTEST = 3  # letters of a searched part of a word
 ROLES = ("rank", "node", "pod", "container")
 _PIECE = re.compile(r"[a-z]{3,}|[0-9]{3,}")
 _RUN = re.compile(r"[a-z0-9]+")
 
 
 class ElasticStore:
-    """The lines of one job as connectors.log_stores.query_plan asks for them. `kinds`: field → its kind, once it is learnt."""
+    """The lines of one job, for the query plan. `kinds`: field → its type, after `learn`."""
 
     def __init__(self, settings: ElasticsearchSettings, client: HttpClient, deadline: Deadline) -> None:
         self.page = min(LARGEST_PAGE, max(LEAST_PAGE, settings.page))
@@ -58,15 +58,15 @@ class ElasticStore:
         self._one_piece = False
 
     def choose(self, values: Mapping[str, Sequence[str]]) -> None:
-        """Which documents are asked for: field → one of these values."""
+        """Select documents: field → allowed values."""
         self._chosen = values
 
     def gaps(self) -> Iterable[Gap]:
-        """What could not be had."""
+        """Return what could not be fetched."""
         return tuple(self._gaps.values())
 
     def close(self) -> None:
-        """Delete the point in time; one that stays is deleted by the server soon."""
+        """Delete the point in time. If that fails, the server deletes it soon."""
         with self._lock:
             pit, self._pit = self._pit, None
         if pit is None:
@@ -77,7 +77,7 @@ class ElasticStore:
     # -- fields ------------------------------------------------------------------------------------------------------
 
     def capabilities(self) -> HttpRequest:
-        """The question for the kinds of the fields; it needs no more than the right to read."""
+        """Return the request for the types of the fields. It only needs read permission."""
         named = (*self._settings.fields.values(), *self._settings.also, self._settings.message, self._settings.time)
         more = [item for item in (self._settings.order, self._settings.search_in) if item]
         names = dict.fromkeys(text for name in (*named, *more) if name for text in (name, f"{name}.keyword"))
@@ -85,10 +85,10 @@ class ElasticStore:
         return HttpRequest(url_path(self._settings.index, "_field_caps"), params=params)
 
     def learn(self) -> None:
-        """Learn the kinds of the fields, once.
+        """Fetch the types of the fields once.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         with self._lock:
             if self.kinds:
@@ -103,7 +103,7 @@ class ElasticStore:
                     self.kinds[name] = told[0] if len(told) == 1 else " and ".join(told)
 
     def how(self) -> str:
-        """How words are looked for, for people."""
+        """Describe how words are searched."""
         name = self._search_in()
         kind = self.kinds.get(name, "unknown")
         if kind in _TEXTS:
@@ -119,10 +119,10 @@ class ElasticStore:
         return self._settings.search_in or self._settings.message
 
     def _exact(self, name: str) -> str:
-        """The field whose values are whole: itself, or its sub-field .keyword.
+        """The field for comparing whole values: itself, or its sub-field .keyword.
 
         Raises:
-            SourceFailed: it has none.
+            SourceFailed: There is none.
         """
         kind = self.kinds.get(name)
         if kind in _TEXTS:
@@ -138,7 +138,7 @@ class ElasticStore:
     # -- counts ------------------------------------------------------------------------------------------------------
 
     def tally(self, start: int, end: int, bucket: int) -> Tally:
-        """Lines by speaker and time."""
+        """Count lines by origin and time."""
         self.learn()
         step = max(1, bucket // 1_000_000)
         roles = self._roles()
@@ -172,7 +172,7 @@ class ElasticStore:
         return Tally(step * 1_000_000, counts)
 
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
-        """Lines with words by time."""
+        """Count lines with these words by time."""
         self.learn()
         aggs = {
             "at": {
@@ -184,7 +184,7 @@ class ElasticStore:
         return {int(item["key"]) * 1_000_000: int(item["doc_count"]) for item in found}
 
     def jobs(self, name: str, start: int, end: int) -> Iterator[JobSummary]:
-        """The values of a field, the latest first."""
+        """Return the values of a field, latest first."""
         self.learn()
         times = {"first": {"min": {"field": self._settings.time}}, "last": {"max": {"field": self._settings.time}}}
         terms = {"field": self._exact(name), "size": MOST_JOBS, "order": {"last": "desc"}}
@@ -199,13 +199,13 @@ class ElasticStore:
             yield JobSummary(str(bucket.get("key")), str(bucket.get("key")), start=ends[0], end=ends[1])
 
     def _roles(self) -> dict[str, str]:
-        """Who speaks: the fields that there are."""
+        """The existing fields that identify the origin of a line."""
         return {role: name for role in ROLES if (name := self._settings.fields.get(role)) and name in self.kinds}
 
     # -- lines -------------------------------------------------------------------------------------------------------
 
     def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:
-        """Page after page, each from where the one before ended."""
+        """Yield pages, each starting where the last one ended."""
         self.learn()
         left, after = ask.limit, None
         while left is None or left > 0:
@@ -235,7 +235,7 @@ class ElasticStore:
                 raise SourceFailed("bad_answer", "the response has hits without sort values")
 
     def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
-        """One line in each so many nanoseconds: the first of each bucket of a histogram."""
+        """Return one line per `every` nanoseconds: the first of each bucket of a histogram."""
         self.learn()
         top = {"top_hits": {"size": 1, "sort": self._sort(backward=False, alone=True), **self._source()}}
         histogram = {
@@ -266,10 +266,10 @@ class ElasticStore:
         return found
 
     def _words(self, words: Sequence[str]) -> list[dict[str, Any]]:
-        """Words as queries of the field: parts of whole values, or of the terms that an analyser made.
+        """Queries for words: substrings of whole values, or of the terms that an analyser produced.
 
         Raises:
-            SourceFailed: the field cannot be searched by parts.
+            SourceFailed: The field cannot be searched for words.
         """
         name = self._search_in()
         kind = self.kinds.get(name)
@@ -289,12 +289,12 @@ class ElasticStore:
         ]
 
     def _sort(self, backward: bool, *, alone: bool = False) -> list[dict[str, Any]]:
-        """By time in nanoseconds, then by the field of order, then by what parts any two documents."""
+        """Sort by time in nanoseconds, then by the order field, then by a unique tie-breaker."""
         order = "desc" if backward else "asc"
         found: list[dict[str, Any]] = [{self._settings.time: {"order": order, "numeric_type": "date_nanos"}}]
         if self._settings.order:
             found.append({self._settings.order: {"order": order, "unmapped_type": "long"}})
-        if not alone:  # without it the server's own tie-breaker goes forward even where time goes backward
+        if not alone:  # otherwise the server's own tie-breaker goes forward even if time goes backward
             tie = self._settings.tie if self._settings.flavour == "opensearch" else "_shard_doc"
             found.append({tie: {"order": order}})
         return found
@@ -312,10 +312,10 @@ class ElasticStore:
         )
 
     def _lessen(self, failed: SourceFailed) -> None:
-        """Ask for less where that may help.
+        """Reduce the size of the query if that may help.
 
         Raises:
-            SourceFailed: it does not.
+            SourceFailed: It would not help.
         """
         if failed.kind == "too_large" and self.page > LEAST_PAGE:
             self.page = max(LEAST_PAGE, self.page // 4)
@@ -327,7 +327,7 @@ class ElasticStore:
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def _search(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """An answer of the job's documents at one point in time; what of it is partial is noted."""
+        """Search the job's documents at one point in time. Partial responses are recorded as gaps."""
         pit = {"id": self._open(), "keep_alive": KEEP_ALIVE}
         seconds = max(1.0, min(QUERY_SECONDS, self._deadline.left()) - 1)
         full = {"track_total_hits": False, "timeout": f"{seconds:.0f}s", **body, "pit": pit}

@@ -1,4 +1,4 @@
-"""Reads the answers of Elasticsearch and OpenSearch: parts of objects, hits, fields, shard failures."""
+"""Reads responses of Elasticsearch and OpenSearch: nested objects, hits, fields, shard failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wildcard(name: str, word: str) -> dict[str, Any]:
 
 
 def object_at(answer: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """A part of an answer that is an object itself."""
+    """Return a nested object of a response."""
     found: Any = answer
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
@@ -41,7 +41,7 @@ def hits_of(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def field_text(source: Mapping[str, Any], name: str) -> str:
-    """A field of a document, whether its name is written with dots or as objects within objects."""
+    """Return a field of a document, whether it is stored under a dotted name or in nested objects."""
     if not name:
         return ""
     found: Any = source.get(name)
@@ -63,10 +63,10 @@ def shard_failure(shards: Mapping[str, Any]) -> str:
 
 
 def window_bounds(window: Window) -> tuple[int, int]:
-    """Both ends of a window in nanoseconds.
+    """Return both ends of a window in nanoseconds.
 
     Raises:
-        SourceFailed: it lacks one.
+        SourceFailed: The window lacks one.
     """
     if window.start is None or window.end is None:
         raise SourceFailed("refused", "the window must have a start and an end")

@@ -16,34 +16,35 @@ Flavour = Literal["elasticsearch", "opensearch"]
 
 @dataclass(frozen=True, slots=True)
 class ElasticsearchSettings:
-    """The lines of a job in Elasticsearch or OpenSearch, by fields of their documents."""
+    """The lines of a job in Elasticsearch or OpenSearch, selected by document fields."""
 
     endpoint: Endpoint
     """The server."""
     index: str = "logs-*"
     """Indices, data streams or patterns, joined by commas."""
     flavour: Flavour = "elasticsearch"
-    """elasticsearch or opensearch, which open and close a point in time by other paths."""
+    """elasticsearch or opensearch; they differ in the paths of points in time."""
     api_key: Secret | None = None
     """An encoded API key, instead of a user."""
     message: str = "message"
     """The field that holds the line."""
     search_in: str | None = None
-    """The field that is searched for words, if it is not `message`: a subfield of type wildcard, for example."""
+    """The field that is searched for words, if it is not `message`: a sub-field of type wildcard, for example."""
     time: str = "@timestamp"
     """The field that holds the time."""
     order: str | None = None
-    """A field that orders lines with equal times, as log.offset."""
+    """A field that orders lines with equal times, such as log.offset."""
     tie: str = "_id"
     """OpenSearch only: a field that no two documents share."""
     fields: Mapping[str, str] = field(default_factory=usual_names)
-    """What other fields are called here: role → field. The role `job` names the job, `namespace` its namespace,
-    `rank`, `node`, `pod` and `container` who speaks."""
+    """The names of the other fields: role → field. The role `job` names the job, `namespace` its namespace,
+    `rank`, `node`, `pod` and `container` the origin of a line.
+    """
     job_is: tuple[str, ...] = ("id", "name")
-    """Which of the job's words the field holds, id or name."""
+    """Whether the field contains the job's id, its name, or either."""
     also: Mapping[str, str] = field(default_factory=dict)
-    """What every document must match besides, as {cluster: east}."""
+    """What every document must also match, such as {cluster: east}."""
     folder: str = "elasticsearch"
-    """The folder under logs/ of the bundle that its lines go to."""
+    """The folder under logs/ of the bundle for its lines."""
     page: int = PAGE
-    """The number of lines in one answer."""
+    """Lines per response."""

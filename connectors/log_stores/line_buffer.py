@@ -1,7 +1,7 @@
-"""Lines of logs as they come from a store, by who spoke and when: each once, in order, bounded; and written as logs.
+"""Collects log lines from a store by origin and time, deduplicated, ordered and bounded, and writes them as logs.
 
-Several questions overlap: a line that comes again is the same line where its key is. Of lines with one time the order is
-that of the fullest answer.
+Queries overlap. Lines with the same key are the same line. Lines with equal times keep the order of the most complete
+response.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from connectors.base.contract import safe_name
 from kb.model import Resource
 
 NS = 1_000_000_000
-LONGEST_LINE = 64 << 10  # characters; the rest of a line is cut
-BURST = 60 * NS  # telling lines so near to each other belong together
-MOST_BEFORE = 400  # telling lines of a burst, counted from its end
+LONGEST_LINE = 64 << 10  # characters; longer lines are cut
+BURST = 60 * NS  # matching lines this close together form a burst
+MOST_BEFORE = 400  # matching lines of a burst, counted from its end
 _SHAPE = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 _SHAPE_LENGTH = 120
 
 
 def usual_names() -> dict[str, str]:
-    """What the labels or fields that tell who spoke are called, unless a site calls them otherwise."""
+    """Return the default names of the labels or fields that identify the origin of a line."""
     return {name: name for name in ("job", "namespace", "rank", "node", "pod", "container")}
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogOrigin:
-    """Who speaks in a stream, as far as its labels tell; empty where they do not. `rank` as it is written there."""
+    """The origin of a line according to its labels; empty if they do not tell. `rank` as it is written there."""
 
     rank: str = ""
     node: str = ""
@@ -39,20 +39,20 @@ class LogOrigin:
     container: str = ""
 
     def name(self) -> str:
-        """A name for the file of its lines; other speakers have other names."""
+        """Return a unique file name for its lines."""
         rank = f"rank-{self.rank}" if self.rank.isascii() and self.rank.isdigit() and len(self.rank) <= 7 else self.rank
         parts = [rank, self.pod or self.node] if self.rank else [self.pod, self.node]
         told = [part for part in (*parts, self.container) if part]
         return safe_name("_".join(told)) if told else "all"
 
     def resource(self) -> Resource:
-        """The same for the description of a file."""
+        """Return the origin as the resource in a file's description."""
         number = int(self.rank) if self.rank.isascii() and self.rank.isdigit() and len(self.rank) <= 7 else None
         return Resource(node=self.node or None, rank=number, container=self.pod or self.container or None)
 
 
 class StoredLine(NamedTuple):
-    """One entry of a store. `at`: nanoseconds since the epoch; `key`: what tells it from others of its speaker and time."""
+    """One entry of a store. `at`: nanoseconds since the epoch; `key`: distinguishes entries of equal origin and time."""
 
     at: int
     who: LogOrigin
@@ -61,7 +61,7 @@ class StoredLine(NamedTuple):
 
 
 class LineBuffer:
-    """What came so far. Safe to share between threads."""
+    """The lines received so far. Thread-safe."""
 
     def __init__(self, most_bytes: int, most_lines: int) -> None:
         self.lines = 0
@@ -73,7 +73,7 @@ class LineBuffer:
         self._telling: dict[LogOrigin, dict[int, str]] = {}
 
     def add(self, page: Sequence[StoredLine], *, backward: bool = False, telling: bool = False) -> None:
-        """Take a page of lines. `telling`: the rulebook looks for them."""
+        """Add a page of lines. `telling`: the rules look for them."""
         groups: dict[tuple[LogOrigin, int], list[tuple[Hashable, str]]] = {}
         for line in reversed(page) if backward else page:
             groups.setdefault((line.who, line.at), []).append((line.key, line.text))
@@ -86,13 +86,13 @@ class LineBuffer:
                     self._telling.setdefault(who, {}).setdefault(at, group[0][1])
 
     def last(self, who: LogOrigin) -> int | None:
-        """The time of the latest line of a speaker."""
+        """Return the time of an origin's latest line."""
         return max(self._of.get(who, ()), default=None)
 
     def telling(self, most: int, rare: int) -> list[tuple[LogOrigin, int]]:
-        """Speakers to look at more closely, and when: first those that said what few others did, then who began first.
+        """Return origins to look at more closely, and when: first those with rare lines, then those that began first.
 
-        Of each only its last burst counts: what stands before the end, not what was said and lived with.
+        Only the last burst of each counts, because earlier ones did not end the run.
         """
         with self._lock:
             bursts = {who: _burst(times) for who, times in self._telling.items()}
@@ -108,7 +108,7 @@ class LineBuffer:
         return [(who, abs(at)) for _, at, who in sorted(chosen)[:most]]
 
     def logs(self) -> Iterator[tuple[LogOrigin, bytes, int]]:
-        """Of each speaker its lines as a log, and the time of the last."""
+        """Yield the lines of each origin as a log, and the time of its last line."""
         clock = _Clock()
         for who in sorted(self._of):
             times = self._of[who]
@@ -131,7 +131,7 @@ class LineBuffer:
 
 
 def _burst(times: dict[int, str]) -> dict[int, str]:
-    """The last telling lines of a speaker, back to a silence."""
+    """The last burst of matching lines of an origin."""
     kept: dict[int, str] = {}
     after: int | None = None
     for at in sorted(times, reverse=True)[:MOST_BEFORE]:
@@ -147,14 +147,14 @@ def _shape(text: str) -> str:
 
 
 class _Clock:
-    """Writes times; most of a log's lines share their second."""
+    """Formats times; most lines of a log share their second with the line before."""
 
     def __init__(self) -> None:
         self._second = -1
         self._text = ""
 
     def line(self, at: int, text: str) -> str:
-        """A line of a store as lines of a log, each with the store's time in front."""
+        """Format a line of a store as log lines with the store's time."""
         second, rest = divmod(at, NS)
         if second != self._second:
             self._second = second

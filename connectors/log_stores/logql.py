@@ -1,4 +1,4 @@
-"""LogQL that is safe to build from strangers' names: every value is a quoted string, every alternative a quoted literal."""
+"""Builds LogQL safely from untrusted names: values become quoted strings, alternatives become quoted literals."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Labels = Mapping[str, Sequence[str]]
 
 
 def quoted(text: str) -> str:
-    """A text as LogQL's string, which is Go's: no character of it ends the string or the line."""
+    """Return a text as a LogQL string. No character can end the string or the line."""
     plain = text.encode("utf-8", "replace").decode()
     return '"' + "".join(_ESCAPES.get(item) or (item if item >= " " else f"\\x{ord(item):02x}") for item in plain) + '"'
 
 
 def literal(text: str) -> str:
-    """A text as a regular expression of RE2 that matches it alone."""
+    """Return an RE2 regular expression that matches only this text."""
     return _META.sub(r"\\\1", text)
 
 
 def selector(labels: Labels) -> str:
-    """The streams whose labels each have one of these values.
+    """Return a selector for streams whose labels each have one of these values.
 
     Raises:
-        ValueError: a label's name is none, or has no value: that would select the streams of everybody.
+        ValueError: A label is invalid or has no value, which would select the streams of other users.
     """
     if not labels or not all(labels.values()):
         raise ValueError("a stream selector needs labels, and these need values")
@@ -35,14 +35,14 @@ def selector(labels: Labels) -> str:
 
 
 def with_labels(labels: Labels) -> str:
-    """A filter of lines by labels that may stand in structured metadata."""
+    """Return a line filter by labels that may be in structured metadata."""
     return "".join(f" | {_matcher(label, values)}" for label, values in sorted(labels.items()))
 
 
 def with_words(words: Iterable[str]) -> str:
-    """A filter of lines with one of these words, in any case; nothing where there are none.
+    """Return a filter for lines with any of these words, ignoring case; empty without words.
 
-    Loki takes an alternative of literals apart and looks for each as it is, which is much faster than its regular expressions.
+    Loki searches an alternation of literals directly, which is much faster than its regular expressions.
     """
     found = "|".join(literal(word) for word in words)
     return f" |~ {quoted(f'(?i)({found})')}" if found else ""

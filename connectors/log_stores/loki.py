@@ -1,4 +1,4 @@
-"""Loki: finds jobs by the labels of their streams, and fetches the lines of one by the plan of connectors.log_stores.query_plan."""
+"""Loki: finds jobs by a stream label, and fetches a job's lines according to the query plan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_JOBS = 2000
 
 
 class Loki:
-    """A Loki as a source of logs, and of jobs where a label names them."""
+    """Loki as a source of logs, and of jobs if a label names them."""
 
     def __init__(self, settings: LokiSettings, client: HttpClient | None = None) -> None:
         self._settings = settings
@@ -44,14 +44,14 @@ class Loki:
 
     @property
     def provides(self) -> frozenset[EvidenceKind]:
-        """Logs, and jobs where a label names them."""
+        """Logs, and jobs if a label names them."""
         return frozenset({"logs", "jobs"} if self._settings.labels.get("job") else {"logs"})
 
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        """Write the lines of the job as logs/<folder>/<who>.log.
+        """Write the lines of the job as logs/<folder>/<origin>.log.
 
         Raises:
-            SourceFailed: nothing could be asked.
+            SourceFailed: Nothing could be queried.
         """
         record = request.record
         store = LokiStore(
@@ -89,10 +89,10 @@ class Loki:
     # -- jobs --------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """The job whose label is exactly this, with who spoke for it.
+        """Return the job with exactly this label value, and the origins of its lines.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         label = self._settings.labels.get("job")
         if not label or not query.text:
@@ -116,10 +116,10 @@ class Loki:
         return (JobRecord(Job(id=query.text, name=query.text), "loki", namespace=space, members=members),)
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
-        """The values of the label that names jobs; Loki does not tell which is newest.
+        """Return the values of the label that names jobs. Loki does not tell which is newest.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         label = self._settings.labels.get("job")
         if not label:
@@ -134,7 +134,7 @@ class Loki:
         """The labels of a job's streams.
 
         Raises:
-            SourceFailed: nothing names the job here.
+            SourceFailed: No label identifies the job.
         """
         names = self._settings.labels
         found: dict[str, Sequence[str]] = fixed_labels(self._settings)

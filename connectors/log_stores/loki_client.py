@@ -1,7 +1,7 @@
-"""The streams of one job in Loki, as connectors.log_stores.query_plan asks for them: counts, pages, samples.
+"""The streams of one job in Loki: counts, pages and samples for the query plan.
 
-There is no cursor: a page that is full is followed by one that begins at its last time, and what stands on both is dropped.
-Where the server says that a question is too large (entries, series, length of time, bytes) it is asked in parts.
+Loki has no cursor. A full page is followed by one that starts at its last time, and lines on both are dropped. A query
+that the server finds too large (entries, series, time range, bytes) is split.
 """
 
 from __future__ import annotations
@@ -19,46 +19,50 @@ from connectors.log_stores.logql import Labels, selector, with_labels, with_word
 from connectors.log_stores.query_plan import NS, SIDE_BY_SIDE, LineQuery, QueryMeter, Tally
 from kb.model import Gap, Window
 
-PAGE = 5000  # max_entries_limit_per_query of a server that nobody changed
+PAGE = 5000  # max_entries_limit_per_query by default
 LEAST_PAGE = 50
-SERIES = 400  # values of a label in one count; max_query_series is 500
+SERIES = 400  # label values in one count; max_query_series is 500
 QUERY_SECONDS = 30.0
-LONGEST_URL = 4000  # characters of a query that is sent in the address; proxies refuse longer ones
+LONGEST_URL = 4000  # characters of a query sent in the URL; proxies refuse longer ones
 LARGEST = 64 << 20  # bytes of an answer
 MOST_JOBS = 2000
-MOST_HALVED = 8  # times in a row that a question is asked for half the time
-ROLES = ("rank", "node", "pod", "container")  # who speaks, in the order of how well it tells
+MOST_HALVED = 8  # how often in a row the time range of a query is halved
+ROLES = ("rank", "node", "pod", "container")  # labels that identify the origin of a line, most specific first
 _LIMIT = re.compile(r"limit > max_entries_limit(?:_per_query)? \((\d+) > (\d+)\)")
 _TOO_MUCH = re.compile(
     r"time range exceeds the limit|would read too many bytes|too large|timed out|larger than max|ResourceExhausted"
 )
 _SERIES = re.compile(r"maximum (?:number )?of series")
-_CATEGORIES = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}  # else metadata would make a stream of each line
+_CATEGORIES = {
+    "X-Loki-Response-Encoding-Flags": "categorize-labels"
+}  # otherwise metadata would turn each line into a stream
 
 
 @dataclass(frozen=True, slots=True)
 class LokiSettings:
-    """The lines of a job in Loki, by the labels of their streams."""
+    """The lines of a job in Loki, selected by stream labels."""
 
     endpoint: Endpoint
-    """The server, with the path before /loki/api/v1 if any; a tenant's X-Scope-OrgID stands under `login:
-    headers:`."""
+    """The server, including any path before /loki/api/v1. Set a tenant's X-Scope-OrgID under `login:
+    headers:`.
+    """
     labels: Mapping[str, str] = field(default_factory=usual_names)
-    """What the labels are called here: role → label. The role `job` names the job, `namespace` its namespace,
-    `rank`, `node`, `pod` and `container` who speaks. Without `job` the pods are asked for that the cluster knows
-    of."""
+    """The names of the labels: role → label. The role `job` names the job, `namespace` its namespace,
+    `rank`, `node`, `pod` and `container` the origin of a line. Without `job`, the pods known to the cluster are
+    used.
+    """
     job_is: tuple[str, ...] = ("id", "name")
-    """Which of the job's words the label holds, id or name; with both, whichever fits."""
+    """Whether the label contains the job's id, its name, or either."""
     also: Mapping[str, str] = field(default_factory=dict)
-    """What every stream must match besides, as {cluster: east}."""
+    """What every stream must also match, such as {cluster: east}."""
     folder: str = "loki"
-    """The folder under logs/ of the bundle that its lines go to."""
+    """The folder under logs/ of the bundle for its lines."""
     page: int = PAGE
-    """The number of lines in one answer."""
+    """Lines per response."""
 
 
 class LokiStore:
-    """The streams of one job as connectors.log_stores.query_plan asks for them. `speakers`: so many are known to be in it."""
+    """The streams of one job, for the query plan. `speakers`: the expected number of origins."""
 
     def __init__(
         self, settings: LokiSettings, client: HttpClient, streams: Labels, deadline: Deadline, *, speakers: int = 0
@@ -71,19 +75,19 @@ class LokiStore:
         self._deadline = deadline
         self._many = speakers > SERIES
         self._speakers: tuple[LogOrigin, ...] = ()
-        self._in_streams: set[str] = set()  # labels of who speaks that stand in streams, not in metadata
-        self._span: int | None = None  # nanoseconds that one question may cover
+        self._in_streams: set[str] = set()  # labels of origins that are in streams rather than in metadata
+        self._span: int | None = None  # nanoseconds that one query may cover
         self._halved = 0
         self._gaps: dict[str, Gap] = {}
 
     def gaps(self) -> Iterable[Gap]:
-        """What could not be had."""
+        """Return what could not be fetched."""
         return tuple(self._gaps.values())
 
     # -- counts ------------------------------------------------------------------------------------------------------
 
     def tally(self, start: int, end: int, bucket: int) -> Tally:
-        """Lines by speaker and time. Counts stand on whole multiples of the bucket, as Loki's own splitting makes them."""
+        """Count lines by origin and time. Counts are aligned to multiples of the bucket, like Loki's own splitting."""
         step = -(-bucket // NS)
         counts: dict[LogOrigin, dict[int, int]] = {}
         if not self._many:
@@ -104,7 +108,7 @@ class LokiStore:
         return Tally(step * NS, counts)
 
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
-        """Lines with words by time."""
+        """Count lines with these words by time."""
         step = -(-bucket // NS)
         query = f"sum(count_over_time({selector(self._streams)}{with_words(words)}[{step}s]))"
         result = self._result("query_range", {"query": query, **_steps(start, end, step)}, "matrix")
@@ -123,7 +127,7 @@ class LokiStore:
         return counts
 
     def _parts(self, start: int, end: int) -> Iterator[Labels]:
-        """The values of the label that tells speakers apart best, in groups that one count may name."""
+        """The values of the most specific label, in groups that fit into one query."""
         for role in ROLES:
             label = self._settings.labels.get(role)
             if not label:
@@ -139,7 +143,7 @@ class LokiStore:
     # -- lines -------------------------------------------------------------------------------------------------------
 
     def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:
-        """Page after page. A full page is followed from its last time on, without what was on it."""
+        """Yield pages. A full page is continued from its last time, without the lines already returned."""
         low, high, left = ask.start, ask.end, ask.limit
         seen: set[Hashable] = set()
         while low < high and (left is None or left > 0):
@@ -169,18 +173,18 @@ class LokiStore:
             low, high = (low, border + 1) if ask.backward else (border, high)
 
     def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
-        """One line in each so many nanoseconds, by `interval`."""
+        """Return one line per `every` nanoseconds, by `interval`."""
         lines = self._lines(ask, min(self.page, ask.limit or self.page), {"interval": f"{every / NS:.9f}"})
         return lines or ()
 
     def _within(self, low: int, high: int, backward: bool) -> tuple[int, int]:
-        """The part of a stretch of time that one question may cover, from its start or its end."""
+        """The part of a time range that one query may cover, from its start or its end."""
         if self._span is None or high - low <= self._span:
             return low, high
         return (high - self._span, high) if backward else (low, low + self._span)
 
     def _lines(self, ask: LineQuery, limit: int, more: Mapping[str, str] | None = None) -> list[StoredLine] | None:
-        """The lines of one answer, in order of time; None where it must be asked again for less."""
+        """The lines of one response, ordered by time; None if the query must be repeated with a smaller size."""
         form = {
             "query": self._query(ask),
             "start": str(ask.start),
@@ -200,10 +204,10 @@ class LokiStore:
         return lines
 
     def _lessen(self, failed: SourceFailed, ask: LineQuery) -> None:
-        """Take the limit that the server names, or half the time.
+        """Apply the limit that the server names, or halve the time range.
 
         Raises:
-            SourceFailed: that is no help.
+            SourceFailed: That would not help.
         """
         told = str(failed)
         named = _LIMIT.search(told)
@@ -218,7 +222,7 @@ class LokiStore:
             raise failed
 
     def _one_time(self, ask: LineQuery, at: int, seen: set[Hashable]) -> Iterator[Sequence[StoredLine]]:
-        """All lines of one time that fill more than a page: by speakers, since time does not part them."""
+        """All lines with one timestamp that fill more than a page, divided by origin because time cannot divide them."""
         groups = [ask.of or self._speakers]
         while groups:
             group = groups.pop()
@@ -249,7 +253,7 @@ class LokiStore:
         return f"{selector(streams)}{with_labels(metadata)}{with_words(ask.words)}"
 
     def _told_by(self, speakers: Sequence[LogOrigin]) -> Labels:
-        """The labels that pick these speakers, and maybe some others."""
+        """The labels that select these origins, and possibly some others."""
         if not speakers:
             return {}
         found: dict[str, Sequence[str]] = {}
@@ -275,10 +279,10 @@ class LokiStore:
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def _result(self, how: str, form: Mapping[str, str], kind: str) -> list[Mapping[str, Any]]:
-        """The streams or series of an answer.
+        """The streams or series of a response.
 
         Raises:
-            SourceFailed: no answer, a refusal, or another shape than documented.
+            SourceFailed: No response, a refusal, or an undocumented structure.
         """
         path = url_path("loki", "api", "v1", how)
         long = len(form["query"]) > LONGEST_URL
@@ -306,21 +310,21 @@ class LokiStore:
 
 
 def _steps(start: int, end: int, step: int) -> dict[str, str]:
-    """Whole multiples of a step around a stretch of time, as Loki's own splitting makes them."""
+    """Multiples of a step around a time range, like Loki's own splitting."""
     first, last = start // NS // step * step + step, -(-end // NS // step) * step
     return {"start": str(first * NS), "end": str(max(first, last) * NS), "step": str(step)}
 
 
 def fixed_labels(settings: LokiSettings) -> dict[str, Sequence[str]]:
-    """What every stream must have."""
+    """Return what every stream must match."""
     return {label: (value,) for label, value in settings.also.items()}
 
 
 def speaker_of(settings: LokiSettings, labels: object) -> LogOrigin:
-    """Who speaks, by labels.
+    """Return the origin that labels identify.
 
     Raises:
-        SourceFailed: they are none.
+        SourceFailed: There are no labels.
     """
     if not isinstance(labels, Mapping):
         raise SourceFailed("bad_answer", "the response has a stream without labels")
@@ -328,7 +332,7 @@ def speaker_of(settings: LokiSettings, labels: object) -> LogOrigin:
 
 
 def _pairs(mapping: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """The values of a stream or a series: time, then a text."""
+    """The values of a stream or a series: time and text."""
     values = mapping.get("values")
     if not isinstance(values, list):
         raise SourceFailed("bad_answer", "the response has a stream without values")
@@ -343,10 +347,10 @@ def _pairs(mapping: Mapping[str, Any]) -> Iterator[list[Any]]:
 
 
 def data_of(answer: Any, call: HttpRequest) -> Any:
-    """What an answer holds.
+    """Return the data of a response.
 
     Raises:
-        SourceFailed: it does not say that it went well.
+        SourceFailed: Its status is not success.
     """
     if not isinstance(answer, dict) or answer.get("status") != "success":
         raise unexpected_answer(call, "status: success")
@@ -354,12 +358,12 @@ def data_of(answer: Any, call: HttpRequest) -> Any:
 
 
 def strings_of(data: Any, call: HttpRequest) -> list[str]:
-    """A list of texts, which may be null.
+    """Return a list of strings, which may be null.
 
     Raises:
-        SourceFailed: it is another thing.
+        SourceFailed: It is something else.
     """
-    if data is None:  # Loki's way of saying that there are none
+    if data is None:  # Loki returns null for an empty list
         return []
     if not isinstance(data, list) or not all(isinstance(datum, str) for datum in data):
         raise unexpected_answer(call, "a list of strings")
@@ -367,13 +371,13 @@ def strings_of(data: Any, call: HttpRequest) -> list[str]:
 
 
 def unexpected_answer(call: HttpRequest, wanted: str) -> SourceFailed:
-    """The failure that an answer has not what the documentation promises."""
+    """Return the failure for a response that is not as documented."""
     return SourceFailed(
         "bad_answer", f"the response has no {wanted}", asked=call.summary(), hint="is this address a Loki?"
     )
 
 
 def window_params(window: Window) -> dict[str, str]:
-    """A window as parameters."""
+    """Return a window as request parameters."""
     told = {"start": window.start, "end": window.end}
     return {name: str(round(value * NS)) for name, value in told.items() if value is not None}

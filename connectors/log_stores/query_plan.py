@@ -1,8 +1,8 @@
-"""The one plan by which a log store is asked for the lines of a job: little of much, and what decides first.
+"""The plan of queries that fetches the lines of a job from a log store within limits, most relevant lines first.
 
-Counts by speaker and time come first. Where all lines are few they are all fetched. Else: the last lines of every speaker,
-the lines that the rulebook looks for, the surroundings of the most telling of them, and a sample of the iteration lines.
-A store gives the primitives (`Store`); how it pages, and what its language is, is its own affair.
+Counts by origin and time come first. If there are few lines, all are fetched. Otherwise: the last lines of every origin,
+the lines that rules look for, the context of the most informative ones, and a sample of the iteration lines. A store
+provides the primitives (`LogStore`) in its own query language.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from kb.model import Gap
 from kb.parsers.logs.progress.formats import read_line
 
 NS = 1_000_000_000
-QUERIES = 60  # of one collection
-ALL_LINES = 40_000  # so many lines of a job are fetched whole
-BUCKETS = 60  # of the window, in which lines are counted
+QUERIES = 60  # per collection
+ALL_LINES = 40_000  # jobs with fewer lines are fetched completely
+BUCKETS = 60  # parts of the window in which lines are counted
 SIDE_BY_SIDE = 6
 FIRST_PAGES, ONSET_PAGES, LAST_PAGES = (
     2,
     5,
     4,
-)  # of lines that rules want: from the start, from where they surge, from the end
+)  # of lines that rules look for: from the start, from their largest increase, from the end
 TAIL_PAGES = 3  # of all lines, from the end
-STOPPED_GROUPS = 5  # times at which speakers fell silent before the end
-SUSPICIOUS = 8  # speakers whose surroundings are fetched
-AROUND = 200  # lines before and after a telling line
-RARE = 3  # so many speakers at most say what is rare
-HEAD = 2000  # of the very first lines
+STOPPED_GROUPS = 5  # times at which origins went silent before the end
+SUSPICIOUS = 8  # origins whose context is fetched
+AROUND = 200  # lines before and after a matching line
+RARE = 3  # at most this many origins print a rare line
+HEAD = 2000  # of the first lines
 PROGRESS_PROBE, PROGRESS_LAST, PROGRESS_SAMPLE = 1000, 500, 1500  # iteration lines
-PRINTERS = 2  # speakers whose iteration lines are sampled
+PRINTERS = 2  # origins whose iteration lines are sampled
 _NOT_SEEN = "anything shown only by lines that no rule looks for, and how often lines came between those fetched"
 
 
 class LineQuery(NamedTuple):
-    """Lines with times (nanoseconds since the epoch) in [start, end). `of`: whose, all where it is empty.
+    """A query for lines with times (nanoseconds since the epoch) in [start, end). `of`: their origins, empty for all.
 
-    `words`: only lines with one of these, in any case. `limit`: lines wanted in all; pages stop there.
+    `words`: only lines with any of these, ignoring case. `limit`: the number of lines wanted.
     """
 
     start: int
@@ -55,49 +55,49 @@ class LineQuery(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Lines by speaker and by bucket of time: the bucket's start in nanoseconds → count. `bucket`: its length."""
+    """Counts of lines by origin and time bucket: the bucket's start in nanoseconds → count. `bucket`: its length."""
 
     bucket: int
     counts: Mapping[LogOrigin, Mapping[int, int]]
 
     def total(self) -> int:
-        """All lines."""
+        """Return the number of all lines."""
         return sum(sum(count.values()) for count in self.counts.values())
 
 
 class LogStore(Protocol):
-    """What the plan asks of a log store. Each may raise SourceFailed; all may be called side by side."""
+    """What the plan needs from a log store. Every method may raise SourceFailed and may be called concurrently."""
 
-    page: int  # lines of a full page
+    page: int  # lines per full page
 
     def tally(self, start: int, end: int, bucket: int) -> Tally:
         """Count the lines of the job."""
 
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
-        """Count the lines of all speakers with one of these words: the bucket's start in nanoseconds → count."""
+        """Count the lines with any of these words: the bucket's start in nanoseconds → count."""
 
     def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:
-        """The lines in order of time, page by page, none twice and none left out; what cannot be had is noted as a gap."""
+        """Yield the lines ordered by time in pages, each once. What is unavailable is recorded as a gap."""
 
     def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
-        """One line in each so many nanoseconds."""
+        """Return one line per `every` nanoseconds."""
 
     def gaps(self) -> Iterable[Gap]:
-        """What it could not give, so far."""
+        """Return what could not be fetched so far."""
 
 
 @dataclass(slots=True)
 class QueryMeter:
-    """Counts the queries of one collection; stores call `spend` before each."""
+    """Counts the queries of one collection. Stores call `spend` before each."""
 
     left: int = QUERIES
     used: int = 0
 
     def spend(self, asked: str = "") -> None:
-        """One query.
+        """Count one query.
 
         Raises:
-            SourceFailed: there were too many.
+            SourceFailed: The limit was reached.
         """
         if self.left <= 0:
             raise SourceFailed(
@@ -110,10 +110,10 @@ class QueryMeter:
 def fetch_lines(
     store: LogStore, request: CollectionRequest, spool: Spool, folder: str, *, source: str, all_lines: int = ALL_LINES
 ) -> tuple[Gap, ...]:
-    """Fetch what a diagnosis needs and write it as logs/<folder>/<who>.log; what is missing.
+    """Fetch what a diagnosis needs, write it as logs/<folder>/<origin>.log, and return the gaps.
 
     Raises:
-        SourceFailed: nothing could be fetched at all.
+        SourceFailed: Nothing could be fetched.
     """
     return _LineFetcher(store, request, spool, folder, source, all_lines).run()
 
@@ -143,7 +143,7 @@ class _LineFetcher:
         bucket = max(1, -(-(self.end - self.start) // (BUCKETS * NS))) * NS
         tally = self.store.tally(self.start, self.end, bucket)
         total = tally.total()
-        if not total:  # a count may leave out what lies on its very first nanosecond
+        if not total:  # a count may exclude the very first nanosecond
             self._take("any lines", LineQuery(self.start, self.end, limit=1), 1)
         if not total and not self.heard.lines:
             gap = Gap(
@@ -160,7 +160,7 @@ class _LineFetcher:
     # -- all ---------------------------------------------------------------------------------------------------------
 
     def _everything(self, total: int) -> None:
-        """Page after page, from the start."""
+        """Fetch all pages from the start."""
         pages = self.request.bounds.pages if self.request.deep else None
         self._take("all lines", LineQuery(self.start, self.end), pages)
         held = self.heard.lines
@@ -170,7 +170,7 @@ class _LineFetcher:
     # -- some --------------------------------------------------------------------------------------------------------
 
     def _selection(self, tally: Tally, total: int) -> None:
-        """What decides, side by side where one does not need the other."""
+        """Fetch the relevant lines, in parallel where possible."""
         words = self.request.prefilter.words
         last = max(max(buckets) for buckets in tally.counts.values()) + tally.bucket
         end = min(self.end, last)
@@ -206,7 +206,7 @@ class _LineFetcher:
             )
 
     def _hits(self, words: tuple[str, ...], end: int) -> None:
-        """Lines that rules want: the first ones; where there are more, those where they begin to surge, and the last ones."""
+        """Fetch lines that rules look for: the first ones and, if there are more, those at their largest increase and the last ones."""
         if not words:
             return
         reached = self._take("lines that rules look for", LineQuery(self.start, end, words=words), FIRST_PAGES)
@@ -223,7 +223,9 @@ class _LineFetcher:
             nonlocal behind
             behind = self._take("last of them", LineQuery(met, end, backward=True, words=words), LAST_PAGES) or end
 
-        if many > (ONSET_PAGES + LAST_PAGES) * self.store.page:  # they cannot meet: side by side
+        if (
+            many > (ONSET_PAGES + LAST_PAGES) * self.store.page
+        ):  # the two ranges cannot meet, so they are fetched in parallel
             self._together([forward, backward])
         else:
             forward()
@@ -243,7 +245,7 @@ class _LineFetcher:
             )
 
     def _onset(self, start: int, end: int, words: tuple[str, ...]) -> tuple[int, int]:
-        """Where lines with these words become many, and how many come then: the steepest rise, looked at twice."""
+        """Where lines with these words increase most, and how many follow, refined once."""
         many = 0
         for closer in (False, True):
             bucket = max(1, -(-(end - start) // (BUCKETS * NS))) * NS
@@ -264,7 +266,7 @@ class _LineFetcher:
         return found
 
     def _probe(self, end: int) -> None:
-        """The last iteration lines of all: they tell who prints any."""
+        """Fetch the last iteration lines, which tell who prints any."""
         for page in self.store.pages(
             LineQuery(self.start, end, backward=True, words=PROGRESS_WORDS, limit=PROGRESS_PROBE)
         ):
@@ -272,7 +274,7 @@ class _LineFetcher:
             self.probed.extend(page)
 
     def _stopped(self, tally: Tally) -> Iterator[LineQuery]:
-        """The last lines of those who fell silent before the end and of whom nothing is there yet."""
+        """Queries for the last lines of origins that went silent early and were not fetched yet."""
         groups: dict[int, list[LogOrigin]] = {}
         last = {who: max(buckets) for who, buckets in tally.counts.items()}
         for who, bucket in last.items():
@@ -293,7 +295,7 @@ class _LineFetcher:
         return lambda: self._take("last lines of those that stopped", limited, 1)
 
     def _printers(self) -> list[LogOrigin]:
-        """Who prints iteration lines, those with most first."""
+        """The origins that print iteration lines, most frequent first."""
         found: Counter[LogOrigin] = Counter()
         for line in self.probed:
             found[line.who] += read_line(line.text.encode("utf-8", "replace")[:4096]) is not None
@@ -321,7 +323,7 @@ class _LineFetcher:
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _take(self, what: str, ask: LineQuery, pages: int | None) -> int | None:
-        """Fetch pages of an ask; the time up to (backward: down to) which all is there, or None where it failed."""
+        """Fetch pages of a query. Return the time up to which (backward: down to which) all lines are there, None on failure."""
         reached: int | None = None
 
         def fetch() -> None:
@@ -341,7 +343,7 @@ class _LineFetcher:
         return reached
 
     def _try(self, what: str, fetch: Callable[[], object]) -> None:
-        """A part of the whole that may fail by itself, unless nothing came so far."""
+        """Run one part of the plan, which may fail on its own unless nothing was fetched yet."""
         try:
             fetch()
         except SourceFailed as failed:
@@ -363,12 +365,12 @@ class _LineFetcher:
         self.missed.extend(failed.gap(self.source) for failed in failures)
 
     def _write(self, tally: Tally) -> None:
-        """All that was heard, a file for each speaker, and when each was heard last."""
+        """Write all lines, one file per origin, and when each was last active."""
         try:
             for who, text, last in self.heard.logs():
                 path = f"logs/{self.folder}/{who.name()}.log"
                 self.spool.append(path, text)
-                # a count tells of lines that were not fetched: then the start of its bucket is the least that is known
+                # counts include lines that were not fetched; then the start of their bucket is the best known time
                 latest = max([last, *(tally.counts.get(who) or {})])
                 self.spool.describe(path, resource=who.resource(), written=latest / NS)
         except SourceFailed as failed:

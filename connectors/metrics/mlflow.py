@@ -1,4 +1,4 @@
-"""MLflow: loss, gradient norm, learning rate and throughput of a job's runs, by the documented REST API."""
+"""MLflow: loss, gradient norm, learning rate and throughput of a job's runs, through the documented REST API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kb.model import Gap, JobRecord, Window
 from kb.parsers.schedulers.jsondocs import integer, mapping, objects, string
 
 API = "/api/2.0/mlflow"
-PAGE = 20_000  # points of an answer; a server gives 25,000 at most
+PAGE = 20_000  # points per response; a server returns at most 25,000
 SEARCH_PAGE = 1000
 LARGEST = 32 << 20
 SOURCE = "mlflow"
@@ -37,15 +37,17 @@ class MlflowSettings:
     endpoint: Endpoint
     """The tracking server."""
     experiments: tuple[str, ...] = ()
-    """Names of the experiments to look in; empty: the first thousand that there are."""
+    """Names of the experiments to search; empty: the first thousand."""
     tags: Mapping[str, str] = field(
         default_factory=lambda: {"mlflow.runName": "name", "job_id": "id", "slurm_job_id": "id", "job_name": "name"}
     )
-    """Tag of a run -> what of the job it holds: id, name, namespace or owner; a run that has one of them is the
-    job's."""
+    """Run tag -> what it contains of the job: id, name, namespace or owner. A run that matches any of them belongs to the
+    job.
+    """
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is
-    unusual."""
+    """loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the metric's name, if it is
+    unusual.
+    """
 
 
 class Mlflow:
@@ -64,7 +66,7 @@ class Mlflow:
         """Write logs/mlflow/<run>.log for each run of the job.
 
         Raises:
-            SourceFailed: the server cannot be asked, or knows no run of the job.
+            SourceFailed: The server cannot be queried, or has no run of the job.
         """
         runs = [item for item in self._runs(request.record, request.deadline) if _within(item, request.window)]
         if not runs:
@@ -142,7 +144,7 @@ class Mlflow:
     def _history(
         self, run_id: str, key: str, request: CollectionRequest, pages: Iterator[int]
     ) -> Iterator[MetricPoint]:
-        """The points of a metric within the window, as the server orders them: by time."""
+        """The points of a metric within the window, ordered by time."""
         token: str | None = None
         start, end = request.window.start or 0.0, request.window.end or float("inf")
         while True:
@@ -171,7 +173,7 @@ class Mlflow:
         return answer
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """Ask for the experiments."""
+        """List the experiments."""
         sent = f"POST {API}/experiments/search"
         try:
             found = self._experiments(deadline)
@@ -198,7 +200,7 @@ def _within(run: Mapping[str, Any], window: Window) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """A value as JSON has it: a number, or a word for what JSON has no number for."""
+    """A JSON value as a number, including the words for NaN and infinity."""
     if isinstance(value, str):
         return {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.get(value)
     if isinstance(value, bool) or not isinstance(value, int | float):

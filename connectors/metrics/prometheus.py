@@ -1,8 +1,8 @@
-"""Metrics of a job from Prometheus, Thanos, Mimir or VictoriaMetrics: what its GPUs, links and nodes did, as bundle parts.
+"""Metrics of a job's GPUs, links and nodes from Prometheus, Thanos, Mimir or VictoriaMetrics, as bundle parts.
 
-First one query tells which metrics there are and how many series each has; then each is asked for, its answer kept as it
-came with query and unit beside it (kb.parsers.artefacts.promql.answer reads it). Where a metric has too many series for one answer the
-server works out the medians by node, and only the GPUs furthest up and down come one by one.
+One query finds out which metrics exist and how many series each has. Then each metric is queried, and its response stored
+unchanged with query and unit (kb.parsers.artefacts.promql.answer reads it). For metrics with too many series, the server
+computes medians by node, and only the most extreme GPUs are fetched individually.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kb.model import Gap, JobRecord, Window
 from kb.parsers.artefacts.promql.answer import read_prometheus
 from kb.parsers.artefacts.promql.known_metrics import KNOWN_METRICS
 
-MOST_SERIES = 2000  # of one metric, one by one
+MOST_SERIES = 2000  # series of one metric that are fetched individually
 LARGEST = 32 << 20  # bytes of an answer
 QUERY_SECONDS = 30.0
 SIDE_BY_SIDE = 4
-EXTREMES = 8  # series at either end that come one by one where the rest is medians
+EXTREMES = 8  # extreme series at either end, fetched if the rest is medians
 RATE_OVER = "5m"
 BY = "cluster," + ",".join(NODE_LABELS)
 
@@ -93,7 +93,7 @@ SPIN_GPU = (
     "DCGM_FI_DEV_POWER_USAGE",
 )
 SPIN_NODE = NODE[:2]
-_MISSED: Mapping[tuple[str, ...], str] = {  # one of these must be there, else this cannot be told
+_MISSED: Mapping[tuple[str, ...], str] = {  # without any of these metrics, this cannot be told
     ("DCGM_FI_DEV_GPU_UTIL",): "whether the GPUs are busy",
     ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"): "whether busy GPUs make progress",
     SPIN_NODE: "whether the network carries traffic",
@@ -105,25 +105,25 @@ class PrometheusSettings:
     """Prometheus, Thanos, Mimir or VictoriaMetrics: metrics of GPUs, links and nodes."""
 
     endpoint: Endpoint
-    """The server, with the path before /api/v1 if any; a tenant's X-Scope-OrgID stands under `login: headers:`."""
+    """The server, including any path before /api/v1. Set a tenant's X-Scope-OrgID under `login: headers:`."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What every query must match besides, as {cluster: east}."""
+    """What every query must also match, such as {cluster: east}."""
     job_labels: Mapping[str, str] = field(default_factory=dict)
-    """How series name the job here, in place of the usual labels: label → id, name, namespace or owner."""
+    """How series identify the job, instead of the usual labels: label → id, name, namespace or owner."""
 
 
 def from_settings(settings: PrometheusSettings) -> Prometheus:
-    """The connector with these settings."""
+    """Return the connector with these settings."""
     return Prometheus(HttpClient(settings.endpoint), settings.labels, settings.job_labels)
 
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """One server. `labels`: what every query must match besides (`{"cluster": "east"}`), so that one of many is read.
+    """One server. `labels`: what every query must also match (`{"cluster": "east"}`).
 
-    `job_labels`: the series of a job by labels of this site, in place of the usual ones: label → `id`, `name`, `namespace`
-    or `owner` of the job; `series`: its series by labels with their values, whatever it is called. `gpu` and `node`: the
-    metrics that are asked for, at most `side_by_side` at a time.
+    `job_labels`: how series identify the job, instead of the usual labels: label → `id`, `name`, `namespace` or `owner`.
+    `series`: the job's series by label values, regardless of its name. `gpu` and `node`: the metrics to query, at most
+    `side_by_side` at a time.
     """
 
     client: HttpClient
@@ -143,17 +143,17 @@ class Prometheus:
     # -- one query -------------------------------------------------------------------------------------------------
 
     def query_range(self, query: str, window: Window, step: float, deadline: Deadline) -> Iterator[bytes]:
-        """The answers to a query over a window: as many as the server's limit of points makes needed.
+        """Yield the responses to a query over a window, as many as the server's limit of points requires.
 
         Raises:
-            SourceFailed: no answer, or a refusal.
+            SourceFailed: No response, or a refusal.
         """
         for part in split_window(window, step):
             span = {"start": f"{part.start:.3f}", "end": f"{part.end:.3f}", "step": f"{step:g}"}
             yield self._asked("query_range", {"query": query, **span}, deadline)
 
     def _asked(self, how: str, form: Mapping[str, str], deadline: Deadline) -> bytes:
-        """The body of an answer, whole."""
+        """The complete body of a response."""
         seconds = min(QUERY_SECONDS, deadline.left())
         call = HttpRequest(f"/api/v1/{how}", form={**form, "timeout": f"{max(1.0, seconds):.0f}s"})
         answer = self.client.get(call, deadline.sooner(QUERY_SECONDS + 5), largest=LARGEST)
@@ -164,10 +164,10 @@ class Prometheus:
     # -- one job ---------------------------------------------------------------------------------------------------
 
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        """Write metrics/<metric>.json for what there is of the job.
+        """Write metrics/<metric>.json for each available metric of the job.
 
         Raises:
-            SourceFailed: nothing could be asked at all.
+            SourceFailed: Nothing could be queried.
         """
         gaps: list[Gap] = []
         known = nodes_of(request.record)
@@ -182,7 +182,7 @@ class Prometheus:
         return gaps
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """Count the series of a metric of GPUs and of one of nodes."""
+        """Count the series of one GPU metric and of one node metric."""
         names = "DCGM_FI_DEV_GPU_UTIL|node_load1"
         chosen = Selection((self._also(),)).each(names) if self.labels else f'{{__name__=~"{names}"}}'
         query = f"count by (__name__) ({chosen})"
@@ -199,7 +199,7 @@ class Prometheus:
     def _gpus(
         self, request: CollectionRequest, nodes: Sequence[str], gaps: list[Gap]
     ) -> tuple[Selection, Mapping[str, int]]:
-        """What selects the job's GPUs, with the number of series of each metric: by its own labels, else by its nodes."""
+        """The selection of the job's GPUs, by its own labels or by its nodes, with the number of series of each metric."""
         for chosen in (self._of_job(request.record), node_selection(nodes, self._also())):
             counts = self._counts(chosen, self.gpu, request)
             if counts:
@@ -232,7 +232,7 @@ class Prometheus:
                 gaps.append(Gap("metric_not_collected", "metrics", f"no series of {', '.join(wanted)}", rules_out=what))
 
     def _counts(self, chosen: Selection, names: Sequence[str], request: CollectionRequest) -> dict[str, int]:
-        """How many series each metric has: the most at five times of the window."""
+        """The number of series of each metric: the maximum at five times in the window."""
         if not (chosen and names):
             return {}
         query = f"count by (__name__) ({chosen.each('|'.join(names))})"
@@ -245,7 +245,7 @@ class Prometheus:
         return counts
 
     def _nodes(self, chosen: Selection, counts: Mapping[str, int], request: CollectionRequest) -> tuple[str, ...]:
-        """The nodes that the series of the job's GPUs name, at five times of the window."""
+        """The nodes that the job's GPU series name at five times in the window."""
         if not counts:
             return ()
         query = f"group by ({BY}) ({chosen.each(max(counts, key=lambda name: counts[name]))})"
@@ -258,7 +258,7 @@ class Prometheus:
     def _write(
         self, request: CollectionRequest, spool: Spool, chosen: Selection, counts: Mapping[str, int], gaps: list[Gap]
     ) -> None:
-        """Ask for each metric that there is, side by side."""
+        """Query each available metric in parallel."""
 
         def fetch(name: str) -> list[Gap]:
             try:
@@ -293,7 +293,7 @@ class Prometheus:
 
 
 def _reduced(name: str, chosen: Selection, end: float) -> dict[str, str]:
-    """The queries for a metric with too many series: medians by node, and the series with the extreme values lately."""
+    """Queries for a metric with too many series: medians by node, and the series with recent extreme values."""
     known = KNOWN_METRICS.get(name)
     counter = known.counter if known else name.endswith("_total")
     value = f"rate({{}}[{RATE_OVER}])" if counter else "{}"
@@ -305,7 +305,7 @@ def _reduced(name: str, chosen: Selection, end: float) -> dict[str, str]:
 
 
 def _wrapped(body: bytes, query: str, unit: str) -> bytes:
-    """The answer with query and unit beside it; one that is no object is left to the reader to refuse."""
+    """The response with query and unit. A response that is not an object is left for the reader to reject."""
     head = b'{"query":' + msgspec.json.encode(query) + b',"unit":' + msgspec.json.encode(unit) + b","
     text = body.lstrip()
     return head + text[1:] if text.startswith(b"{") and text[1:].lstrip()[:1] not in (b"}", b"") else body
@@ -326,10 +326,10 @@ class _Body(msgspec.Struct):
 
 
 def _counted(body: bytes, query: str) -> Iterator[tuple[str, int]]:
-    """Metric and largest count, from the answer to a `count by (__name__)`.
+    """Metric and largest count, from the response to a `count by (__name__)`.
 
     Raises:
-        SourceFailed: it is not what is documented.
+        SourceFailed: The response is not as documented.
     """
     try:
         for result in msgspec.json.decode(body, type=_Body).data.result:

@@ -1,7 +1,6 @@
-"""PromQL that is safe to build from strangers' names: label matchers quoted, alternatives of spelling, steps and pieces.
+"""Builds PromQL safely from untrusted names: quoted label matchers, alternative spellings, steps and windows.
 
-A matcher without a value would match every series of everybody, so there is none: a selection of nothing is empty, and
-who asks with an empty selection asks nothing.
+A matcher without a value would match the series of everybody, so it is never built: an empty selection queries nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from dataclasses import dataclass
 
 from kb.model import JobRecord, Window
 
-MOST_POINTS = 10_000  # of a series in one answer; the server refuses more than 11,000
-LEAST_STEP = 15.0  # seconds; scrapes are seldom closer
-POINTS = 1000  # so many of a series are enough
-CELLS = 200_000  # points of all series of an answer: some 5 MB
+MOST_POINTS = 10_000  # of a series in one response; the server refuses more than 11,000
+LEAST_STEP = 15.0  # seconds; shorter scrape intervals are rare
+POINTS = 1000  # enough points for a series
+CELLS = 200_000  # points of all series in a response: about 5 MB
 LEAST_POINTS = 60
 NODE_LABELS = ("Hostname", "hostname", "node", "nodename", "kubernetes_node", "exported_node", "instance")
 POD_LABELS = (("namespace", "pod"), ("exported_namespace", "exported_pod"), ("pod_namespace", "pod_name"))
-SLURM_LABEL = "hpc_job"  # dcgm-exporter's, from the scheduler's prolog
+SLURM_LABEL = "hpc_job"  # set by dcgm-exporter from the scheduler's prolog
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _META = re.compile(r"([\\.+*?()|\[\]{}^$])")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -30,31 +29,31 @@ Labels = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The series that satisfy one of some alternatives: for each label one of the values. Falsy where there are none."""
+    """Series that match any of several alternatives, each a set of labels with allowed values. Falsy if empty."""
 
     alternatives: tuple[Labels, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything is selected."""
+        """Return whether anything is selected."""
         return bool(self.alternatives)
 
     def selectors(self, name: str) -> tuple[str, ...]:
-        """One instant selector for each alternative. `name`: of a metric, or several joined by `|`.
+        """Return one instant selector per alternative. `name`: of a metric, or several joined by `|`.
 
         Raises:
-            ValueError: a label's or a metric's name is none.
+            ValueError: A label or metric name is invalid.
         """
         return tuple(_selector(name, labels) for labels in self.alternatives)
 
     def each(self, name: str, form: str = "{}") -> str:
-        """A vector of all of them; `form` is put around each selector, as `rate({}[5m])`."""
+        """Return a vector of all alternatives; `form` wraps each selector, such as `rate({}[5m])`."""
         return " or ".join(form.replace("{}", selector) for selector in self.selectors(name))
 
 
 def selection(
     alternatives: Iterable[Mapping[str, str | Sequence[str] | None]], also: Labels | None = None
 ) -> Selection:
-    """Alternatives without those that lack a value. `also`: labels that all of them must have besides."""
+    """Return the alternatives that have all values. `also`: labels that all of them must also have."""
     found: list[Labels] = []
     for alternative in alternatives:
         labels = {name: _values(value) for name, value in alternative.items()}
@@ -64,7 +63,7 @@ def selection(
 
 
 def job_selection(record: JobRecord, also: Labels | None = None) -> Selection:
-    """The series that carry the job's own name: its pods within their namespace, or its number at Slurm."""
+    """Return the series with the job's own labels: its pods within their namespace, or its Slurm job id."""
     pods = tuple(dict.fromkeys(member.name for member in record.members if record.namespace))
     by_pod = [{space: record.namespace, pod: pods} for space, pod in POD_LABELS]
     number = record.job.id if not record.namespace else None
@@ -72,13 +71,13 @@ def job_selection(record: JobRecord, also: Labels | None = None) -> Selection:
 
 
 def node_selection(nodes: Iterable[str], also: Labels | None = None) -> Selection:
-    """The series of these nodes, however their exporters spell it; of an `instance` with any port."""
+    """Return the series of these nodes, whatever label their exporters use; an `instance` may have any port."""
     names = tuple(dict.fromkeys(nodes))
     return selection([{label: names} for label in NODE_LABELS], also)
 
 
 def nodes_of(record: JobRecord) -> tuple[str, ...]:
-    """The nodes of a job as far as its record tells them."""
+    """Return the nodes of a job that its record names."""
     last = record.attempts[-1].nodes if record.attempts else ()
     members = (member.node for member in record.members if member.node)
     return tuple(dict.fromkeys((*record.job.nodes, *last, *members)))
@@ -107,24 +106,24 @@ def _matcher(label: str, values: Sequence[str]) -> str:
 
 
 def _either(values: Sequence[str]) -> str:
-    """A regular expression of RE2 that matches these texts alone; the server anchors it."""
+    """An RE2 regular expression that matches only these texts; the server anchors it."""
     return "|".join(_META.sub(r"\\\1", value) for value in values)
 
 
 def quoted(text: str) -> str:
-    """A text as PromQL's string."""
+    """Return a text as a PromQL string."""
     return '"' + "".join(_ESCAPES.get(item, item) for item in text) + '"'
 
 
 def step_of(window: Window, series: int, least: float = LEAST_STEP) -> float:
-    """Seconds between the points of a series, so that an answer stays small: whole ones, wider for many series."""
+    """Return the step in whole seconds that keeps a response small; larger for many series."""
     span = _span(window)
     points = max(LEAST_POINTS, min(POINTS, CELLS // max(1, series)))
     return float(max(least, math.ceil(span / points)))
 
 
 def split_window(window: Window, step: float) -> Iterator[Window]:
-    """The window in parts that a server answers, each beginning where the one before ended, on multiples of the step."""
+    """Yield the window in parts that a server accepts, aligned to the step, each starting where the last one ended."""
     start, end = window.start or 0.0, window.end or 0.0
     start = math.floor(start / step) * step
     while start <= end:
@@ -136,10 +135,10 @@ def split_window(window: Window, step: float) -> Iterator[Window]:
 
 
 def _span(window: Window) -> float:
-    """Seconds of a window that has both ends.
+    """The length of a window in seconds.
 
     Raises:
-        ValueError: it has not, or they are the wrong way round.
+        ValueError: It lacks an end, or its ends are reversed.
     """
     if window.start is None or window.end is None or not 0 <= window.start <= window.end < 1e11:
         raise ValueError("a query needs a window with a start and an end, in order")

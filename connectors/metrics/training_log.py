@@ -1,6 +1,6 @@
-"""Run metrics of experiment trackers as lines of a structured training log, which the readers of logs understand.
+"""Converts metrics of experiment trackers into a structured training log, which the log readers understand.
 
-One line for each step: `{"step": 120, "loss": 2.31, "learning_rate": 0.0003, …}` with the tracker's time in front.
+Each step is one line: `{"step": 120, "loss": 2.31, "learning_rate": 0.0003, …}` with the tracker's time in front.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kb.model import JobRecord
 
 MOST_POINTS = 20_000  # of a metric; the newest
 MOST_RUNS = 8
-MEASURES: Mapping[str, tuple[str, ...]] = {  # what it is called in the lines → what trainers call it
+MEASURES: Mapping[str, tuple[str, ...]] = {  # name in the lines → names that trainers use
     "loss": (
         "loss",
         "train/loss",
@@ -56,7 +56,7 @@ _SAFE = re.compile(r"[^'\"`\\%\x00-\x1f\x7f-\x9f\u2028-\u202e]{1,250}")
 
 @dataclass(frozen=True, slots=True)
 class MetricPoint:
-    """One value of a metric: seconds since the epoch, the step, the value (nan and inf are values)."""
+    """One value of a metric: seconds since the epoch, the step, the value (may be nan or inf)."""
 
     time: float
     step: int
@@ -64,7 +64,7 @@ class MetricPoint:
 
 
 def choose_metrics(known: Iterable[str], own: Mapping[str, str]) -> Mapping[str, str]:
-    """Which of a run's metrics are the measures that matter: measure → metric. `own`: as the site calls them."""
+    """Return which of a run's metrics are the relevant measures: measure → metric. `own`: names configured by the site."""
     names = list(known)
     by_lower = {name.lower(): name for name in reversed(names)}
     found = {}
@@ -77,10 +77,10 @@ def choose_metrics(known: Iterable[str], own: Mapping[str, str]) -> Mapping[str,
 
 
 def tag_value(record: JobRecord, what: str) -> str | None:
-    """What a tag is compared with: `id`, `name`, `namespace` or `owner` of the job; None where it is not known.
+    """Return what a tag is compared with: `id`, `name`, `namespace` or `owner` of the job; None if unknown.
 
     Raises:
-        SourceFailed: it holds what no filter can quote.
+        SourceFailed: It contains characters that no filter can quote.
     """
     job = record.job
     value = {"id": job.id, "name": job.name, "namespace": record.namespace, "owner": job.owner}.get(what)
@@ -92,7 +92,7 @@ def tag_value(record: JobRecord, what: str) -> str | None:
 
 
 def log_lines(series: Mapping[str, Sequence[MetricPoint]]) -> bytes:
-    """Log lines in order of time, one for each step; a step that came again, after a restart, is another line."""
+    """Return log lines ordered by time, one per step. A step repeated after a restart gets another line."""
     rows: list[tuple[float, int, dict[str, float]]] = []
     current: dict[int, dict[str, float]] = {}
     points = sorted(

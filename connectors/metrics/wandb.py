@@ -1,9 +1,9 @@
-"""Weights & Biases: loss, gradient norm, learning rate and throughput of a job's runs, through its own Python library.
+"""Weights & Biases: loss, gradient norm, learning rate and throughput of a job's runs, through its Python library.
 
-Its only documented way to histories is that library, so it is an optional extra (`pip install signalbox[wandb]`). Each metric
-is scanned by itself (the library's scan gives only steps that have all that is asked for), from so many steps before the last
-one that the bound on points is kept. The library sends the requests: our client's bounds do not hold for it, so it runs with
-its own timeout, and the deadline is looked at after each row.
+That library is the only documented way to read histories, so it is an optional extra (`pip install signalbox[wandb]`). Each
+metric is scanned separately, because the library only returns steps that have all requested metrics, and only over the last
+steps within the limit. The library sends the requests itself, so the limits of our HTTP client do not apply. It runs with
+its own timeout, and the deadline is checked after each row.
 """
 
 from __future__ import annotations
@@ -45,21 +45,23 @@ class WandbSettings:
     fields: Mapping[str, str] = field(
         default_factory=lambda: {"displayName": "name", "config.job_id": "id", "config.slurm_job_id": "id"}
     )
-    """Field of a run -> what of the job it holds: id, name, namespace or owner; a run that has one of them is the
-    job's."""
+    """Run field -> what it contains of the job: id, name, namespace or owner. A run that matches any of them belongs to the
+    job.
+    """
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is
-    unusual."""
+    """loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the metric's name, if it is
+    unusual.
+    """
 
 
 ApiOpener = Callable[[WandbSettings, float], Any]
 
 
 def open_api(settings: WandbSettings, seconds: float) -> Any:
-    """The library's own door to the server.
+    """Return the library's API object for the server.
 
     Raises:
-        SourceFailed: the library is not installed, or the key is not there.
+        SourceFailed: The library is not installed, or the key is missing.
     """
     key = settings.api_key.value() if settings.api_key else None
     try:
@@ -74,7 +76,7 @@ def open_api(settings: WandbSettings, seconds: float) -> Any:
 
 
 class Wandb:
-    """A project, as a source of metrics. `door`: how the library is opened."""
+    """A project, as a source of metrics. `door`: opens the library."""
 
     def __init__(self, settings: WandbSettings, door: ApiOpener = open_api) -> None:
         self.settings = settings
@@ -89,7 +91,7 @@ class Wandb:
         """Write logs/wandb/<run>.log for each run of the job.
 
         Raises:
-            SourceFailed: the server cannot be asked, or knows no run of the job.
+            SourceFailed: The server cannot be queried, or has no run of the job.
         """
         api = self._door(self.settings, request.deadline.left())
         runs = list(self._runs(api, request.record, request.deadline))
@@ -127,7 +129,7 @@ class Wandb:
     def _runs(self, api: Any, record: JobRecord, deadline: Deadline) -> Iterator[Any]:
         """The runs, newest first, each once, at most one more than are read.
 
-        A filter is a value, not text; `$eq` keeps what stands in a name from being an operator.
+        Filters are values rather than text; `$eq` keeps names from being interpreted as operators.
         """
         seen: set[str] = set()
         for where, what in self.settings.fields.items():
@@ -155,7 +157,7 @@ class Wandb:
                 yield MetricPoint(float(time), step, float(value))
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """Ask for one run of the project."""
+        """Query one run of the project."""
         sent = f"runs of {self.settings.project} at {self.settings.url}"
         try:
             some = next(
@@ -177,7 +179,7 @@ def _first_step(run: Any) -> int:
 
 
 def _guarded_scan(ask: Callable[[], Iterable[Any]], deadline: Deadline) -> Iterator[Any]:
-    """What the library gives, one by one; whatever it raises becomes a failure of this source."""
+    """The library's results one by one; anything that it raises becomes a failure of this source."""
     try:
         for pair in ask():
             deadline.check("a scan by the wandb library")

@@ -1,1 +1,1 @@
-"""What is read from the nodes of a job over a remote shell, and from collected journals."""
+"""Evidence from the nodes of a job, over a remote shell and from collected journals."""

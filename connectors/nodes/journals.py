@@ -1,8 +1,7 @@
-"""Logs and checks of a job's nodes that lie in files: exported journals, kernel logs, results of hardware checks.
+"""Reads files about a job's nodes: exported journals, kernel logs, results of hardware checks.
 
-A site that ships these to shared storage names the files by node. Of each only the job's time is taken, with ten minutes
-on either side, and of a journal only what the kernel said, what has the priority of a warning or worse, and what holds a
-word that a rule looks for.
+A site that ships these to shared storage names the files by node. Only lines within ten minutes of the job's time are
+read. From a journal, only kernel messages, warnings or worse, and lines with words that rules look for are kept.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 @dataclass(frozen=True, slots=True)
 class JournalsSettings:
-    """Files by node; `{node}` stands for the node's name, `*` in the last part of a path for anything."""
+    """Files by node. `{node}` is replaced by the node's name; `*` in the last component matches anything."""
 
     journals: tuple[str, ...] = ()
-    """What `journalctl -o export` or `-o json` printed, as `/logs/{node}/journal*.json`."""
+    """Output of `journalctl -o export` or `-o json`, such as `/logs/{node}/journal*.json`."""
     kernel: tuple[str, ...] = ()
-    """Kernel logs as text with times, as `/logs/{node}/kern.log`."""
+    """Kernel logs as text with timestamps, such as `/logs/{node}/kern.log`."""
     checks: tuple[str, ...] = ()
-    """Results of hardware checks (dcgmi diag, nccl-tests, gpud, ibstat, nvidia-smi -q), as `/health/{node}/*`."""
+    """Results of hardware checks (dcgmi diag, nccl-tests, gpud, ibstat, nvidia-smi -q), such as `/health/{node}/*`."""
 
 
 @dataclass(slots=True)
@@ -61,7 +60,7 @@ class Journals:
     provides: frozenset[EvidenceKind] = field(default=frozenset({"events", "hardware"}), init=False)
 
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        """Take of each node's files what concerns the job."""
+        """Copy what concerns the job from each node's files."""
         nodes = tuple(
             dict.fromkeys(
                 (*request.record.job.nodes, *(member.node for member in request.record.members if member.node))
@@ -94,7 +93,7 @@ class Journals:
         return tuple(gaps)
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """Look whether the folders above the first place can be read."""
+        """Test whether the folders before the first placeholder are readable."""
         deadline.check()
         patterns = (*self.settings.journals, *self.settings.kernel, *self.settings.checks)
         if not patterns:
@@ -115,7 +114,7 @@ class Journals:
     # -- how -----------------------------------------------------------------------------------------------------------
 
     def _node(self, node: str, request: CollectionRequest, spool: Spool, gaps: list[Gap]) -> bool:
-        """Take a node's files; whether there were any."""
+        """Copy a node's files, and return whether there were any."""
         journals = _files(self.settings.journals, node, gaps)
         kernels = _files(self.settings.kernel, node, gaps)
         checks = _files(self.settings.checks, node, gaps)
@@ -162,7 +161,7 @@ def _of_journal(data: bytes, request: CollectionRequest, start: float, end: floa
 
 
 def _of_kernel(data: bytes, start: float, end: float) -> Iterator[bytes]:
-    """The lines of a time; one without a stamp belongs to the one before. Without any stamp nothing is known of when."""
+    """The lines within a time range. A line without a timestamp belongs to the line before it."""
     inside = False
     for line in data.split(b"\n"):
         when = find_time(line[:128])
@@ -190,7 +189,7 @@ def _files(patterns: Sequence[str], node: str, gaps: list[Gap]) -> list[Path]:
 
 
 def _tail(path: Path, most: int, gaps: list[Gap]) -> tuple[bytes, bool]:
-    """The last bytes of a file, from the start of a line on, and whether more stood before them."""
+    """The last bytes of a file from the start of a line, and whether anything precedes them."""
     try:
         with path.open("rb") as handle:
             size = os.fstat(handle.fileno()).st_size

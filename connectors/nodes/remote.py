@@ -1,8 +1,8 @@
-"""What only the nodes of a job can tell: stacks by py-spy, Flight Recorder dumps, RAS answers, kernel logs.
+"""Fetches what only the nodes of a job know: stacks by py-spy, Flight Recorder dumps, RAS answers, kernel logs.
 
-Asked by commands that the site configures (`srun --overlap …`, `ssh {node} …`, `kubectl exec …`): lists of words with
-places to fill in, run without a shell, side by side over all nodes with a bounded number of processes. A node that does not
-answer in its time is a gap, and holds nobody up.
+The site configures the commands (`srun --overlap …`, `ssh {node} …`, `kubectl exec …`) as lists of words with placeholders.
+They run without a shell, in parallel over all nodes with a limit on processes. A node that does not respond in time is a
+gap and delays nobody.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kb.model import Gap, Member, Resource
 
 MOST_NODES = 20_000
 MOST_SIDE_BY_SIDE = 256
-MOST_DUMP = 4 << 20  # bytes of one answer
+MOST_DUMP = 4 << 20  # bytes of one response
 MOST_LOG = 8 << 20  # of one node's kernel log
-GRACE = 1.0  # seconds before the deadline by which nothing more is started
+GRACE = 1.0  # seconds before the deadline after which no command is started
 _PLACE = re.compile(r"\{(\w{1,20})\}")
-_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")  # nothing that is an option, a path that climbs, or a shell's
+_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")  # excludes options, paths that climb, and shell syntax
 _FOLLOWING = re.compile(rb"===signalbox (\d{1,7})===\n")
 
 Kind = str  # "stacks", "dumps", "ras", "kernel"
@@ -43,22 +43,23 @@ Kind = str  # "stacks", "dumps", "ras", "kernel"
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """Commands that reach the nodes of a job, each a list of words; none is set, none is run.
+    """Commands that reach the nodes of a job, each a list of words. By default none is set.
 
-    Places in them: node, pod, namespace, job (the scheduler's id), rank and local_rank, each in braces. A command
-    with a place that is not known for a job is left out, as a gap.
+    Placeholders: node, pod, namespace, job (the scheduler's id), rank and local_rank, each in braces. A command
+    with a placeholder that is unknown for a job is skipped and reported as a gap.
     """
 
     stacks: tuple[str, ...] = ()
-    """Prints py-spy's JSON, as `[srun, --overlap, "--jobid={job}", "--nodelist={node}", signalbox-stacks]`; run for
-    each rank where it has the place rank, local_rank or pod, else for each node, and then `===signalbox RANK===`
-    stands on a line before each rank's."""
+    """Prints py-spy's JSON, for example `[srun, --overlap, "--jobid={job}", "--nodelist={node}", signalbox-stacks]`. Runs
+    once per rank if it has the placeholder rank, local_rank or pod, otherwise once per node; then a line
+    `===signalbox RANK===` precedes the output of each rank.
+    """
     dumps: tuple[str, ...] = ()
-    """Prints the Flight Recorder dump of one rank, per rank or per node as for `stacks`."""
+    """Prints the Flight Recorder dump of one rank; runs per rank or per node as for `stacks`."""
     ras: tuple[str, ...] = ()
-    """Prints `ncclras -f json`; run on one node of the job."""
+    """Prints `ncclras -f json`; runs on one node of the job."""
     kernel: tuple[str, ...] = ()
-    """Prints the kernel log of a node, as `[ssh, "{node}", dmesg, --time-format=iso]`."""
+    """Prints the kernel log of a node, for example `[ssh, "{node}", dmesg, --time-format=iso]`."""
     side_by_side: int = 64
     """How many commands run at a time."""
     seconds: float = 15.0
@@ -67,7 +68,7 @@ class RemoteSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One command: what it is for, whom it asks, its words."""
+    """One command: its purpose, its target, its words."""
 
     kind: Kind
     who: Resource
@@ -76,19 +77,19 @@ class _Task:
 
 @dataclass(slots=True)
 class RemoteNodes:
-    """The nodes of jobs, reached by commands."""
+    """Reaches the nodes of jobs by commands."""
 
     settings: RemoteSettings
     client: None = None
     provides: frozenset[EvidenceKind] = field(default=frozenset({"stacks", "collectives", "events"}), init=False)
 
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        """Ask every node or rank once; write what they print, and say who was not reached."""
+        """Run the commands once per node or rank, write their output, and report who was not reached."""
         gaps: list[Gap] = []
         tasks = list(_tasks(self.settings, request, gaps))
         sample = datetime.fromtimestamp(time(), UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
         lost: dict[tuple[str, str], list[str]] = {}
-        taken: dict[str, object] = {}  # each part of the bundle, by who came first
+        taken: dict[str, object] = {}  # who wrote each part of the bundle first
 
         def one(task: _Task) -> None:
             reason = _run_task(
@@ -108,7 +109,7 @@ class RemoteNodes:
         return tuple(gaps)
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """Look whether the programs are there; to reach a node takes a job."""
+        """Test whether the programs exist. Reaching a node requires a job."""
         deadline.check()
         named = {name: getattr(self.settings, name) for name in ("stacks", "dumps", "ras", "kernel")}
         set_ = {name: words for name, words in named.items() if words}
@@ -173,7 +174,7 @@ def _values(member: Member, request: CollectionRequest) -> Mapping[str, str]:
 
 
 def _filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The words with their places filled in; None where one is not known or its value is more than a plain name."""
+    """The words with their placeholders filled in; None if a value is unknown or not a plain name."""
     wanted = _PLACE.findall("\0".join(words))
     if not all(_VALUE.fullmatch(values.get(name, "")) for name in wanted):
         return None
@@ -181,7 +182,7 @@ def _filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...] 
 
 
 def _run_task(task: _Task, deadline: Deadline, seconds: float, keep: Callable[[CommandResult], str]) -> str:
-    """Run a command and keep what it prints; in words why there is nothing, "" where there is."""
+    """Run a command and keep its output. Return why there is none, "" if there is."""
     left = deadline.left() - GRACE
     if left <= 0:
         return "out of time"
@@ -195,7 +196,7 @@ def _run_task(task: _Task, deadline: Deadline, seconds: float, keep: Callable[[C
 
 
 def _write_output(task: _Task, ran: CommandResult, sample: str, spool: Spool, taken: dict[str, object]) -> str:
-    """Write what a command printed; in words what is wrong with it, "" where nothing is."""
+    """Write the output of a command. Return what is wrong with it, "" if nothing is."""
     if not ran.output.strip():
         return "it printed nothing"
     where = " ".join(task.words)[:300]
@@ -241,7 +242,7 @@ def _whole(data: bytes) -> bool:
 
 
 def _unreached_gaps(lost: Mapping[tuple[str, str], Sequence[str]], tasks: int) -> Iterator[Gap]:
-    """One gap for each kind and reason, with the names of a few."""
+    """One gap for each kind and reason, with some of the names."""
     for (kind, reason), names in sorted(lost.items()):
         few = ", ".join(sorted(names)[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         rules_out = {"stacks": "what these ranks are doing", "dumps": "the collectives of these ranks"}.get(kind, "")

@@ -1,7 +1,7 @@
-"""Slurm asked by its commands: sacct, scontrol and sinfo, run without a shell, bounded in time and output.
+"""Queries Slurm through sacct, scontrol and sinfo, without a shell, with limits on time and output.
 
-What comes from a person reaches a command only as the value of an option written with `=`, and only where it is made of
-plain letters: sacct takes commas for lists and quotes for more. Other names are looked for among all jobs of the window.
+Input from a person reaches a command only as the value of an option written with `=`, and only if it consists of plain
+characters, because sacct interprets commas and quotes. Other names are compared with all jobs of the window.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from connectors.base.commands import run_bounded
 from connectors.base.contract import Deadline, Failure, SourceFailed
 from kb.parsers.schedulers.sacct import FIELDS, LAST, NEWER, read_sacct
 
-LARGEST = 16 << 20  # bytes of one answer
+LARGEST = 16 << 20  # bytes of one response
 MOST_SHOWN = 300
-MOST_NODES = 2000  # that are asked for by name
+MOST_NODES = 2000  # that are queried by name
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:@+=/~-][A-Za-z0-9_.:@+=/~ -]{0,199}")
 JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,10}|\+\d{1,5})?")
 _KINDS: tuple[tuple[str, Failure, str], ...] = (
@@ -43,7 +43,7 @@ _KINDS: tuple[tuple[str, Failure, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class JobSelection:
-    """Which jobs are wanted of the accounting: of one id, or of one name (and user, states) in a span of time."""
+    """Selects jobs of the accounting: by id, or by name (and user, state) in a time range."""
 
     job_id: str = ""
     name: str = ""
@@ -56,7 +56,7 @@ class JobSelection:
 
 @dataclass(slots=True)
 class SlurmCommands:
-    """Slurm's commands here, or at another host. `via`: words before each command; `shell`: what they start is a shell."""
+    """Slurm's commands on this host or another one. `via`: words before each command; `shell`: they start a shell."""
 
     via: tuple[str, ...] = ()
     shell: bool = False
@@ -66,7 +66,7 @@ class SlurmCommands:
     _fields: tuple[str, ...] = field(default=())
 
     def jobs(self, wanted: JobSelection, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]:
-        """The jobs as `sacct --json` would give them, and the request in words."""
+        """Return the jobs in the form of `sacct --json`, and the command line."""
         separator = f"|{secrets.token_hex(8)}|"
         columns = (*self._known_fields(deadline), LAST)
         words = ["sacct", "--noheader", "--parsable2", f"--delimiter={separator}", f"--format={','.join(columns)}"]
@@ -76,11 +76,11 @@ class SlurmCommands:
         except SourceFailed as failed:
             if failed.kind != "refused" or not wanted.user:
                 raise
-            data = b""  # there is no such user here
+            data = b""  # there is no such user
         return read_sacct(data, separator, columns), shlex.join(["sacct", *options])[:MOST_SHOWN]
 
     def shown(self, job_id: str, deadline: Deadline) -> Mapping[str, Any]:
-        """What the controller still knows of a job, named as its JSON names it; nothing where it has forgotten it."""
+        """Return what the controller still knows about a job, with the keys of its JSON; empty if it has forgotten the job."""
         if JOB_ID.fullmatch(job_id) is None:
             return {}
         try:
@@ -89,7 +89,7 @@ class SlurmCommands:
             if failed.kind != "refused":
                 raise
             return {}
-        # a name may hold line breaks and what looks like more keys; what Slurm writes itself stands behind it
+        # a name may contain line breaks and text that looks like keys; Slurm's own keys follow it
         found = _SHOWN.findall(data.decode("utf-8", "replace"))
         told = {key or other: value or word for key, value, other, word in found}
         code, _, signal = told.get("ExitCode", "").partition(":")
@@ -105,11 +105,11 @@ class SlurmCommands:
         }
 
     def topology(self, deadline: Deadline) -> str:
-        """The switches as `scontrol show topology` prints them; "" where there are none."""
+        """Return the switches as `scontrol show topology` prints them, "" if there are none."""
         return self._run(["scontrol", *self._cluster(), "show", "topology"], deadline).decode("utf-8", "replace")
 
     def nodes(self, names: Sequence[str], deadline: Deadline) -> tuple[Mapping[str, Any], ...]:
-        """State and reason of nodes, named as the controller's JSON names them."""
+        """Return the state and reason of nodes, with the keys of the controller's JSON."""
         plain = [name for name in names if _NODE.fullmatch(name)][:MOST_NODES]
         if not plain:
             return ()
@@ -118,7 +118,7 @@ class SlurmCommands:
         return tuple(_node(block) for block in blocks if block.startswith("NodeName="))
 
     def version_text(self, deadline: Deadline) -> str:
-        """What sacct says that it is."""
+        """Return the version that sacct reports."""
         return self._run(["sacct", "--version"], deadline).decode("utf-8", "replace").strip()[:80]
 
     # -- how ---------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class SlurmCommands:
         return [f"--clusters={self.cluster}"] if self.cluster else []
 
     def _known_fields(self, deadline: Deadline) -> tuple[str, ...]:
-        """The columns that this version of sacct has."""
+        """The columns that this version of sacct supports."""
         if not self._fields:
             known = set(self._run(["sacct", "--helpformat"], deadline).decode("utf-8", "replace").lower().split())
             self._fields = tuple(name for name in (*FIELDS, *NEWER) if name in FIELDS or name.lower() in known)
@@ -150,7 +150,7 @@ class SlurmCommands:
 
 
 def failure_of(said: str, asked: str) -> SourceFailed:
-    """The failure that a command's words mean."""
+    """Return the failure that a command's message means."""
     if re.search(r"No such file or directory|command not found", said):
         said = f"{said} (it cannot be run)"
     kind, hint = next(((kind, hint) for means, kind, hint in _KINDS if re.search(means, said)), ("server_error", ""))
@@ -164,7 +164,7 @@ _REASON = re.compile(r"(?m)^ {3}Reason=(.*?)(?: \[(\S{1,40})@(\d{1,12})\])?$")
 
 
 def _node(block: str) -> dict[str, Any]:
-    told = dict(reversed(_NODE_KEYS.findall(block)))  # the first of each: comments stand behind
+    told = dict(reversed(_NODE_KEYS.findall(block)))  # the first of each, because comments follow
     reason = _REASON.search(block)
     return {
         "name": told.get("NodeName", ""),
@@ -180,7 +180,7 @@ def _whole(text: str) -> int | None:
 
 
 def _selection(wanted: JobSelection) -> Iterator[str]:
-    """The options that say which jobs."""
+    """The options that select the jobs."""
     yield "--duplicates"
     if wanted.job_id:
         yield f"--jobs={wanted.job_id}"
@@ -198,5 +198,5 @@ def _selection(wanted: JobSelection) -> Iterator[str]:
 
 
 def _stamp(time: float) -> str:
-    """A time as sacct takes it, in UTC (TZ is set so)."""
+    """A time in the format of sacct, in UTC (TZ is set accordingly)."""
     return datetime.fromtimestamp(min(max(time, 0.0), 2**33), UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,6 +1,6 @@
-"""Slurm: finds a job by its id or name, with its runs, times, nodes and ranks, and gives what the scheduler saw of it.
+"""Slurm: finds jobs by id or name with their runs, times, nodes and ranks, and collects what the scheduler recorded.
 
-By Slurm's own commands, here or at another host (`via`), or through slurmrestd (`rest`). Everything is read only.
+Uses Slurm's commands on this host or another one (`via`), or slurmrestd (`rest`). Everything is read-only.
 """
 
 from __future__ import annotations
@@ -32,44 +32,44 @@ from connectors.slurm.rest import SlurmRest
 from kb.model import Gap, JobRecord, Window
 from kb.parsers.schedulers.slurmjson import MAX_JOBS, SlurmRun, read_slurm
 
-MOST_FOUND = 20  # jobs of one name that are told of
-ENRICHED = 3  # of them, the newest, with output files and the last good run
+MOST_FOUND = 20  # jobs of one name that are returned
+ENRICHED = 3  # newest jobs that get output files and the last good run
 MOST_RECENT = 2000
 DAY = 86_400.0
-FORGOTTEN = 6 * 3600.0  # seconds after a job's end in which the controller may still know it (MinJobAge, 300 s mostly)
-SHORTEST = 600.0  # seconds: a window is not cut shorter where there are too many jobs in it
+FORGOTTEN = 6 * 3600.0  # seconds after a job's end in which the controller may still know it (MinJobAge, usually 300 s)
+SHORTEST = 600.0  # seconds: the shortest window when there are too many jobs in it
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmSettings:
-    """A Slurm cluster. With nothing set its commands are run here, with the rights of who runs Signalbox."""
+    """A Slurm cluster. By default its commands run on this host, as the user who runs Signalbox."""
 
     via: tuple[str, ...] = ()
-    """Words put before each command, as `[ssh, login1]`."""
+    """Words put before each command, such as `[ssh, login1]`."""
     shell: bool = False
     """Whether `via` passes its words to a shell, as ssh does; the command is then quoted into one word."""
     conf: str | None = None
-    """The path of slurm.conf, where it is not the usual one."""
+    """The path of slurm.conf, if it is not the default."""
     cluster: str | None = None
-    """The cluster's name, where the accounting has several."""
+    """The cluster's name, if the accounting has several."""
     rest: Endpoint | None = None
     """slurmrestd, used instead of the commands."""
     rest_user: str | None = None
-    """The user whose token it is."""
+    """The user that the token belongs to."""
     rest_token: Secret | None = None
     """The token for slurmrestd."""
     rest_version: str | None = None
-    """The version of its API, as `v0.0.40`; detected by default."""
+    """The API version, such as `v0.0.40`; detected by default."""
     outputs: tuple[str, ...] = ()
-    """The folders in which output files of jobs may be read; without any they are not read."""
+    """The folders from which output files of jobs may be read; without any they are not read."""
     lookback_days: float = 30.0
-    """How far back the last good run of the same name and user is looked for."""
+    """How far back to search for the last good run of the same name and user."""
     seconds: float = 20.0
     """The time limit of one command."""
 
 
 class _SlurmClient(Protocol):
-    """Either way of asking Slurm."""
+    """A way to query Slurm."""
 
     def jobs(self, wanted: JobSelection, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]: ...
 
@@ -84,7 +84,7 @@ class _SlurmClient(Protocol):
 
 @dataclass(slots=True)
 class Slurm:
-    """One cluster of Slurm: a Finder and a Source."""
+    """One Slurm cluster, as a finder of jobs and as a source of evidence."""
 
     settings: SlurmSettings
     client: HttpClient | None = None
@@ -101,8 +101,8 @@ class Slurm:
     # -- Finder --------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """The job of this id (whenever it ran), else the jobs of this name in the window, newest first, at most 20."""
-        job_id = query.text.strip().partition(".")[0]  # of a step its job
+        """Return the job with this id (whenever it ran), else the jobs with this name in the window, newest first, at most 20."""
+        job_id = query.text.strip().partition(".")[0]  # the job of a step
         if JOB_ID.fullmatch(job_id):
             found = [
                 item
@@ -122,7 +122,7 @@ class Slurm:
         return self._records(runs, deadline)
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
-        """The jobs of the window, newest first, at most 2,000."""
+        """Return the jobs of the window, newest first, at most 2,000."""
         runs = self._window(JobSelection(steps=False), window, deadline)
         jobs: dict[str, list[SlurmRun]] = {}
         for run in sorted(runs, key=_when):
@@ -133,7 +133,7 @@ class Slurm:
     # -- Source --------------------------------------------------------------------------------------------------------
 
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        """Write slurm.json: all runs of the job with their steps, and the state of its nodes with the reasons given."""
+        """Write slurm.json: all runs of the job with their steps, and the state of its nodes with the recorded reasons."""
         job_id = request.record.job.id or ""
         if JOB_ID.fullmatch(job_id) is None:
             return (Gap("slurm-no-job", "slurm", f"{job_id[:80]!r} is not a Slurm job id", scope="job"),)
@@ -158,7 +158,7 @@ class Slurm:
         return tuple(gaps)
 
     def check(self, deadline: Deadline) -> CheckResult:
-        """Ask for the jobs of the last minutes."""
+        """Query the jobs of the last minutes."""
         now = time.time()
         try:
             version = self._client.version_text(deadline)
@@ -181,7 +181,7 @@ class Slurm:
         return answer.runs if answer else ()
 
     def _window(self, wanted: JobSelection, window: Window, deadline: Deadline) -> tuple[SlurmRun, ...]:
-        """The jobs of a window; where they are too many for one answer, of the newer part of it."""
+        """The jobs of a window, or of its newer part if there are too many for one response."""
         end = window.end if window.end is not None else time.time()
         start = window.start if window.start is not None else end - self.settings.lookback_days * DAY
         while True:
@@ -193,7 +193,7 @@ class Slurm:
             start = end - (end - start) / 4
 
     def _records(self, runs: Sequence[SlurmRun], deadline: Deadline, whole: str = "") -> tuple[JobRecord, ...]:
-        """The records of runs: those of one id are attempts of one job; parts of a job of several are one where it is meant."""
+        """The records of runs. Runs of one id are attempts of one job; a heterogeneous job is one record if its id was requested."""
         jobs: dict[str, list[SlurmRun]] = {}
         for run in runs:
             together = run.het is not None and whole == str(run.het[0])
@@ -213,7 +213,7 @@ class Slurm:
             return {}  # most sites have no topology plugin
 
     def _enriched(self, record: JobRecord, runs: Sequence[SlurmRun], deadline: Deadline) -> JobRecord:
-        """The record with what the controller and earlier jobs tell; where they do not, it is as good as before."""
+        """The record with what the controller and earlier jobs add; unchanged if they add nothing."""
         last = runs[-1]
         shown: Mapping[str, Any] = {}
         if last.job.end is None or time.time() - last.job.end < FORGOTTEN:
@@ -230,7 +230,7 @@ class Slurm:
         return replace(record, job=job, attempts=attempts, paths=paths, last_good=self._last_good(last, deadline))
 
     def _last_good(self, run: SlurmRun, deadline: Deadline) -> str | None:
-        """The id of the last job of the same name and user that completed before this one was submitted."""
+        """The id of the last job with the same name and user that completed before this one was submitted."""
         before = run.submitted or run.job.start
         if before is None or not run.job.name or not run.job.owner:
             return None
@@ -256,13 +256,13 @@ def _document(jobs: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _same_name(name: str | None, wanted: str) -> bool:
-    """Whether names are the same as far as the accounting tells: it keeps every quote as a backtick."""
+    """Whether names are equal for the accounting, which stores every quote as a backtick."""
     quotes = str.maketrans("\"'", "``")
     return (name or "").translate(quotes) == wanted.translate(quotes)
 
 
 def _when(run: SlurmRun) -> tuple[float, float, tuple[int, ...]]:
-    """What orders jobs by time: Slurm counts whole seconds, so within one the numbers of the jobs decide."""
+    """Sort key by time. Slurm counts whole seconds, so job numbers decide within a second."""
     numbers = tuple(int(item) for item in re.findall(r"[0-9]{1,12}", run.shown_id))
     return run.job.start or run.submitted or 0.0, run.submitted or 0.0, numbers
 

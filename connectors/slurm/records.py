@@ -1,4 +1,4 @@
-"""From Slurm's runs to a job's record: attempts, ranks by node, switches, and where its output lies."""
+"""Converts Slurm's runs into a job's record: attempts, ranks by node, switches, output files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MOST_PATHS = 4096
 MOST_SWITCHES = 20_000
 _PATTERN = re.compile(r"%(\d{0,2})([%AaJjNnstux])")
 _SWITCH = re.compile(r"(?m)^SwitchName=(\S{1,200}) Level=(\d{1,3})(.*)$")
-_UNSET = 4_294_967_294  # what Slurm prints for an array's task where there is no array
+_UNSET = 4_294_967_294  # what Slurm prints for an array task if there is no array
 
 
 def record_of(name: str, runs: Sequence[SlurmRun], places: Mapping[str, Mapping[str, str]]) -> JobRecord:
-    """The record of a job called `name` from its runs, oldest first, or from the parts of a job of several."""
+    """Return the record of the job `name` from its runs, oldest first, or from the components of a heterogeneous job."""
     last = runs[-1]
     parts = (
         [run for run in runs if run.job.start == last.job.start] if last.het and name == str(last.het[0]) else [last]
@@ -48,7 +48,7 @@ def record_of(name: str, runs: Sequence[SlurmRun], places: Mapping[str, Mapping[
 
 
 def summary_of(runs: Sequence[SlurmRun]) -> JobSummary:
-    """A job as it is listed, from its runs in the window, oldest first."""
+    """Return the summary of a job from its runs in the window, oldest first."""
     last = runs[-1]
     job, restarts = last.job, last.job.attempt if last.job.attempt is not None else (len(runs) - 1 or None)
     return JobSummary(
@@ -66,7 +66,7 @@ def summary_of(runs: Sequence[SlurmRun]) -> JobSummary:
 
 
 def _ranks(parts: Sequence[SlurmRun]) -> dict[str, tuple[int, ...]]:
-    """Ranks by node where each task is a rank: one task a node with several GPUs is a launcher, which numbers itself."""
+    """Ranks by node if each task is a rank. One task per node with several GPUs is a launcher that assigns ranks itself."""
     ranks: dict[str, tuple[int, ...]] = {}
     before = 0
     for part in parts:
@@ -108,7 +108,7 @@ def _members(name: str, nodes: Mapping[str, tuple[int, ...]]) -> Iterator[Member
 
 
 def switches(text: str) -> Mapping[str, Mapping[str, str]]:
-    """Node → the switch that it hangs on (`leaf`) and the one above (`spine`), of `scontrol show topology`.
+    """Return node → its switch (`leaf`) and the switch above (`spine`), from `scontrol show topology`.
 
     With the block plugin, node → its block as `nvlink_domain`.
     """
@@ -132,9 +132,9 @@ def switches(text: str) -> Mapping[str, Mapping[str, str]]:
 
 
 def outputs(run: SlurmRun, shown: SlurmRun, folders: Sequence[str]) -> tuple[str, ...]:
-    """The files that a job's output went to, as far as they lie in folders that may be read.
+    """Return the output files of a job that lie in readable folders.
 
-    Without a word of Slurm's on it, its default in the folder in which the job was submitted.
+    If Slurm does not name them, the default in the submission folder is used.
     """
     told = shown.outputs or run.outputs or ("slurm-%A_%a.out" if run.array else "slurm-%j.out",)
     home = shown.folder or run.folder
@@ -149,9 +149,9 @@ def outputs(run: SlurmRun, shown: SlurmRun, folders: Sequence[str]) -> tuple[str
 
 
 def expanded(pattern: str, run: SlurmRun) -> tuple[str, ...]:
-    """A pattern of sbatch's file names filled in; one for each task where it asks for the task's number."""
+    """Fill in a file name pattern of sbatch; one name per task if it contains the task number."""
     if "\\" in pattern:
-        return (pattern.replace("\\", ""),)  # so it is written where nothing is to be filled in
+        return (pattern.replace("\\", ""),)  # a backslash disables the pattern
     tasks = [(node, at, task) for at, node in enumerate(run.nodes) for task in run.tasks.get(node, ())]
     first = (run.nodes[0] if run.nodes else "", 0, 0)
     wanted = tasks[:MOST_PATHS] if re.search(r"%\d{0,2}t", pattern) and tasks else [first]

@@ -1,7 +1,7 @@
-"""Slurm asked through slurmrestd, where no command of Slurm's can be run: `/slurm` for what runs, `/slurmdb` for what ran.
+"""Queries Slurm through slurmrestd: `/slurm` for running jobs, `/slurmdb` for past jobs.
 
-Needs a token (`scontrol token`) and its user's name in headers. The version is that of the settings, or the newest of
-those known here at which the server answers a ping.
+Needs a token (`scontrol token`) and its user's name in headers. The API version comes from the settings; otherwise it is
+the newest known one at which the server answers a ping.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from connectors.base.http import HttpClient, HttpRequest, url_path
 from connectors.slurm.commands import JOB_ID, PLAIN_NAME, JobSelection
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(44, 35, -1))
-OLDER = frozenset({"v0.0.36", "v0.0.37", "v0.0.38"})  # of Slurm 22.05 and before
+OLDER = frozenset({"v0.0.36", "v0.0.37", "v0.0.38"})  # of Slurm 22.05 and earlier
 LARGEST = 32 << 20
-MOST_NODES = 64  # that are asked for one by one
+MOST_NODES = 64  # that are queried individually
 _NOTHING_FOUND = 9003
 
 
@@ -32,12 +32,12 @@ class SlurmRest:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def jobs(self, wanted: JobSelection, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]:
-        """The jobs of the accounting as `sacct --json` has them, and the request in words."""
+        """Return the jobs of the accounting in the form of `sacct --json`, and the request."""
         call = self._call(wanted, deadline)
         return _listed(self._json(call, deadline), "jobs", call), call.summary()
 
     def shown(self, job_id: str, deadline: Deadline) -> Mapping[str, Any]:
-        """What the controller still knows of a job; nothing where it has forgotten it."""
+        """Return what the controller still knows about a job; empty if it has forgotten the job."""
         if JOB_ID.fullmatch(job_id) is None:
             return {}
         call = HttpRequest(url_path("slurm", self._version(deadline), "job", job_id))
@@ -45,11 +45,11 @@ class SlurmRest:
         return found[0] if found else {}
 
     def topology(self, _: Deadline) -> str:
-        """Nothing: slurmrestd does not tell of switches."""
+        """Return nothing: slurmrestd does not report switches."""
         return ""
 
     def nodes(self, names: Sequence[str], deadline: Deadline) -> tuple[Mapping[str, Any], ...]:
-        """The nodes as the controller has them: one by one, or where they are many all of the cluster's."""
+        """Return the nodes as the controller reports them, individually or, if there are many, from the list of all nodes."""
         version, wanted = self._version(deadline), set(names)
         if len(names) > MOST_NODES:
             calls = [HttpRequest(url_path("slurm", version, "nodes"))]
@@ -59,7 +59,7 @@ class SlurmRest:
         return tuple(entry for entry in found if entry.get("name") in wanted)
 
     def version_text(self, deadline: Deadline) -> str:
-        """What the server says that it is."""
+        """Return the version of the server."""
         call = HttpRequest(url_path("slurm", self._version(deadline), "ping"))
         told = self._json(call, deadline)
         _failures(told, call)
@@ -78,7 +78,7 @@ class SlurmRest:
             "end_time": None if wanted.end is None else f"uts{int(wanted.end)}",
             "skip_steps": None if wanted.steps else "true",
         }
-        if version not in OLDER:  # a parameter that it does not know is an error
+        if version not in OLDER:  # unknown parameters are errors
             plain = PLAIN_NAME.fullmatch(wanted.user)
             params |= {"users": wanted.user if plain else None, "show_duplicates": "true"}
         return HttpRequest(url_path("slurmdb", version, "jobs"), params)
@@ -112,10 +112,10 @@ class SlurmRest:
 
 
 def _listed(told: Any, key: str, call: HttpRequest) -> list[Mapping[str, Any]]:
-    """The objects of a list of the answer; none where it says that nothing was found.
+    """The objects of a list in a response; empty if it says that nothing was found.
 
     Raises:
-        SourceFailed: it tells of an error, or is of another shape.
+        SourceFailed: It reports an error, or has another structure.
     """
     found = told.get(key) if isinstance(told, dict) else None
     if not found:
