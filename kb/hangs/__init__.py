@@ -1,1 +1,1 @@
-"""Does a job hang, and where: probes and their vote, exonerations, pace, and late ranks."""
+"""Detects whether a job hangs and where: probes and their vote, phases that explain silence, the job's pace, and late ranks."""

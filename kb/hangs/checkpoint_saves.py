@@ -1,6 +1,6 @@
-"""A checkpoint that is still being written, beside how long the job's earlier ones took by its own logs.
+"""Compares a checkpoint that is still being written with how long the job's earlier ones took.
 
-What a save takes is told by the steps around it: a rank says which step it saves, and some log has the times of steps.
+The duration of a save comes from the steps around it: a rank logs which step it saves, and some log has the times of steps.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kb.facts.stream_facts import StreamFacts
 from kb.model import Resource, Structure
 
 LEAST = 60.0  # seconds
-TIMES = 20.0  # as long as the longest one before
-EARLIER = 2  # saves that tell how long one takes
-LEAST_USUAL = 1.0  # seconds: what was quicker may be buffered
+TIMES = 20.0  # times the longest save before
+EARLIER = 2  # minimum number of saves with a known duration
+LEAST_USUAL = 1.0  # seconds; anything shorter may be due to buffered output
 
 
 @dataclass(frozen=True, slots=True)
 class SlowSave:
-    """A save that has no end yet: of which step, for how many seconds, and the longest of the earlier ones."""
+    """A save that has not ended: its step, its age in seconds, and the longest of the earlier saves."""
 
     step: int
     seconds: float
@@ -34,7 +34,7 @@ class SlowSave:
 
     @property
     def text(self) -> str:
-        """One sentence for people."""
+        """Describe it in one sentence."""
         return (
             f"the checkpoint of step {self.step} has been writing for {self.seconds:.0f} s; "
             f"the {self.earlier} before it took at most {self.longest:.1f} s"
@@ -42,7 +42,7 @@ class SlowSave:
 
 
 def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
-    """The save that the run stands in since its last step, where it takes many times as long as those before it."""
+    """The save that the run has been in since its last step, if it takes many times as long as the earlier ones."""
     begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams)
     if now is None or not begun or len(times) < EARLIER:
@@ -61,7 +61,7 @@ def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
 
 
 def longest_save(facts: Facts) -> float | None:
-    """The longest of the job's saves that are over, whichever logs tell of them and of the steps; None for too few."""
+    """The longest of the job's finished saves, whichever logs mention the saves and the steps; None if there are too few."""
     begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams) if begun and ended else {}
     durations = _durations(begun, ended, times) if len(times) >= EARLIER else []
@@ -69,7 +69,7 @@ def longest_save(facts: Facts) -> float | None:
 
 
 def time_saving(evidence: Evidence) -> float | None:
-    """Seconds that the job spent writing checkpoints: what the steps after each waited; None where its logs do not tell."""
+    """The seconds that the job spent writing checkpoints, measured by the delay of the following steps; None if its logs do not show it."""
     facts = Facts(evidence)
     begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams) if begun and ended else {}
@@ -81,13 +81,13 @@ _SaveEvents = Mapping[int, Sequence[tuple[int, Structure]]]
 
 
 def _durations(begun: _SaveEvents, ended: _SaveEvents, times: dict[int, float]) -> list[float]:
-    """What each save took that has an end and steps behind it."""
+    """The duration of each save that ended and was followed by steps."""
     last = max(times, default=0)
     return [seconds for step in begun if step != last and step in ended and (seconds := _took(times, step)) is not None]
 
 
 def _save_events(facts: Facts, event: str) -> dict[int, list[tuple[int, Structure]]]:
-    """The lines of an event by the step that they name."""
+    """The lines of an event, keyed by the step that they name."""
     found: dict[int, list[tuple[int, Structure]]] = {}
     for stream, item in facts.structures("checkpoint"):
         step = str(item.fields.get("iteration") or "")
@@ -101,7 +101,7 @@ def _over(ends: Sequence[tuple[int, Structure]], stream: int) -> bool:
 
 
 def _times(streams: Sequence[StreamFacts]) -> dict[int, float]:
-    """When each step was first told of."""
+    """When each step was first logged."""
     times: dict[int, float] = {}
     for stream in streams:
         for point in stream.points if stream.summary.ref.kind == "job" else ():
@@ -111,7 +111,7 @@ def _times(streams: Sequence[StreamFacts]) -> dict[int, float]:
 
 
 def _took(times: dict[int, float], step: int) -> float | None:
-    """The seconds from the step that was saved to the next line, beyond what its steps take."""
+    """The seconds from the saved step to the next line, beyond what its steps normally take."""
     ordered = sorted(times)
     after = next((value for value in ordered if value > step), None)
     if step not in times or after is None:

@@ -1,7 +1,7 @@
-"""What explains that a run does not get on: a phase that its stacks show, a wait for data, a transport that sends again.
+"""Explains why a run may rightly make no progress: a phase that its stacks show, a wait for data, a transport that retries.
 
-Stacks and collectives are newer than the log's last word, so they are believed first. What is explained is not called for
-as long as its ceiling lasts (`kb.hangs.votes.Phase`). It counts from the newest progress that anything proves.
+Stacks and collectives are newer than the last log line, so they are believed first. While an explanation holds, no hang is called,
+up to the ceiling of its phase (`kb.hangs.votes.Phase`), which counts from the newest progress that anything proves.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ DATA = "waiting for data"
 
 @dataclass(frozen=True, slots=True)
 class HangContext:
-    """What is seen beside the logs at the time of a vote; times in seconds since the epoch.
+    """What is known at the time of a vote besides the logs. Times are in seconds since the epoch.
 
-    `missing`: whether a rank is known not to be in what the others wait in. `moved`: the newest progress that collectives
-    prove. `pauses`: the job's own longest pauses by phase (`kb.hangs.pace`). `span`: seconds from the first to the last round
-    of stacks. `step`: seconds of one of the job's slow steps, None where that is not known. `late`: by which its lines come late.
-    `traffic`: when the links were last seen as busy as they usually are.
-    `overdue`: whether a checkpoint takes many times as long as those before it (`kb.hangs.checkpoint_saves`).
+    `missing`: whether a rank is known to be absent from the operation that the others wait in. `moved`: the newest progress that
+    collectives prove. `pauses`: the job's own longest pauses by phase (`kb.hangs.pace`). `span`: seconds from the first to the last
+    round of stacks. `step`: seconds that a slow step of the job takes, None if unknown. `late`: seconds by which its lines arrive late.
+    `traffic`: when the links were last as busy as usual. `overdue`: whether a checkpoint takes many times as long as the earlier ones
+    (`kb.hangs.checkpoint_saves`).
     """
 
     now: float | None
@@ -46,16 +46,16 @@ class HangContext:
 
 
 def explain_phase(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase:
-    """The phase that the run is in, by the log's word (`phase`) and by what is seen."""
+    """The phase that the run is in, according to the log (`phase`) and to the other evidence."""
     aged = replace(phase, quiet=_quiet(phase, yes, scene))
     shown = _unsettled(aged, yes, scene, limits) or _by_stacks(aged, scene, limits)
     return shown if shown is not None else _unseen(aged, scene, limits)
 
 
 def launching(probe: Probe, polls: RasVote | None, scene: HangContext, limits: HangLimits) -> Probe:
-    """The collective's probe with what RAS cannot tell by itself: all ranks launched as many operations, and none since.
+    """Extend the vote of the collective's probe to a case that RAS alone cannot decide: all ranks launched equally many operations, and none since.
 
-    That is a vote where the stacks show every rank waiting, since launches went on before: then one does not end.
+    If the stacks show every rank waiting, this is a vote for a hang: launches went on until then, so an operation does not end.
     """
     if probe.vote == "yes" or polls is None or scene.now is None or scene.moved is None or not _all_wait(scene):
         return probe
@@ -69,7 +69,7 @@ def launching(probe: Probe, polls: RasVote | None, scene: HangContext, limits: H
 
 
 def _quiet(phase: Phase, yes: Sequence[Probe], scene: HangContext) -> float | None:
-    """Seconds since the newest progress: a log's line, or a collective that was queued or ended."""
+    """Seconds since the newest progress: a log line, or a collective that was queued or finished."""
     since = [probe.since for probe in yes if probe.since is not None and probe.name == "collective"]
     moved = scene.moved if scene.moved is not None or phase.quiet is not None else max(since, default=None)
     if scene.now is None or moved is None:
@@ -79,7 +79,7 @@ def _quiet(phase: Phase, yes: Sequence[Probe], scene: HangContext) -> float | No
 
 
 def _unsettled(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase | None:
-    """Collectives that go on, or stacks that moved while another probe saw nothing move: no vote stands yet."""
+    """Whether collectives go on, or stacks moved while another probe saw no movement: then no vote for a hang stands yet."""
     going_on = scene.moved is not None and scene.now is not None and scene.now - scene.moved <= limits.pending
     if going_on or _busy_links(scene, yes, limits) or _stacks_moved(scene, {probe.name for probe in yes}, limits):
         return replace(phase, name="moving", ceiling=float("inf"), quiet=0.0)
@@ -89,16 +89,16 @@ def _unsettled(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: H
 
 
 def _busy_links(scene: HangContext, yes: Sequence[Probe], limits: HangLimits) -> bool:
-    """Whether the links carry what they usually do: logs and stacks may stand by themselves, but data does not move so."""
+    """Whether the links are as busy as usual: a hang may show in logs and stacks alone, but then no data moves."""
     if scene.traffic is None or scene.now is None or any(probe.name == "collective" for probe in yes):
         return False
     return scene.now - scene.traffic <= limits.silence_least
 
 
 def _too_short(scene: HangContext, names: set[str], limits: HangLimits) -> bool:
-    """Whether the rounds that are alike lie within two of the job's own steps, and no collective shows that nothing moves.
+    """Whether the identical rounds span no more than two of the job's own steps, and no collective shows a standstill.
 
-    In so short a time all ranks of a healthy job may be seen at the same place of one step, mostly where they wait.
+    Within so short a time all ranks of a healthy job may be seen at the same place of one step, usually where they wait.
     """
     if scene.stacks is None or scene.stacks.vote != "yes" or "collective" in names:
         return False
@@ -108,25 +108,25 @@ def _too_short(scene: HangContext, names: set[str], limits: HangLimits) -> bool:
 
 
 def _stacks_moved(scene: HangContext, names: set[str], limits: HangLimits) -> bool:
-    """Whether stacks changed too lately to go with what the other probes of `names` see."""
+    """Whether stacks changed too recently to agree with what the other probes in `names` see."""
     stacks = scene.stacks
     if stacks is None or stacks.vote != "yes":
         return stacks is not None and stacks.vote == "no"
     wanted = limits.pending
-    if "silence" in names and "collective" not in names:  # after a line that came in time the rest was silent
+    if "silence" in names and "collective" not in names:  # silence followed a line that arrived in time
         wanted = limits.silence_least * (1.0 - 1.0 / max(1.0, limits.silence_gaps))
     still = _still_for(stacks)
     return still is not None and still < 0.9 * min(wanted, scene.span)
 
 
 def _still_for(stacks: StackVote) -> float | None:
-    """For how long the ranks that stand still did so, by the one that moved last."""
+    """How long the ranks that stand still have done so, measured by the one that moved last."""
     spans = [rank.seconds for rank in stacks.ranks if rank.vote == "yes" and rank.seconds is not None]
     return min(spans, default=None)
 
 
 def _by_stacks(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase | None:
-    """What the stacks show; None where there are none."""
+    """What the stacks show; None if there are none."""
     seen = scene.seen
     if seen is None or not seen.groups:
         return None
@@ -140,18 +140,20 @@ def _by_stacks(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase | 
         return phase
     unmoved = scene.stacks is not None and scene.stacks.vote == "yes" and not scene.stacks.moving
     if unmoved and _all_wait(scene) and {group.doing.activity for group in seen.groups} <= _IN_COLLECTIVE:
-        phase = replace(phase, name="", ceiling=0.0)  # nobody is at what the log told of
+        phase = replace(phase, name="", ceiling=0.0)  # no rank is at what the log mentioned
     if len(busy) == 1 and busy[0].activity == "user" and scene.stacks is not None and scene.stacks.moving:
-        return replace(phase, ceiling=max(phase.ceiling, limits.data_wait))  # one rank is at work, and the others wait
+        return replace(phase, ceiling=max(phase.ceiling, limits.data_wait))  # one rank works and the others wait for it
     elsewhere = scene.missing or (seen.outliers and not seen.shared and not _all_wait(scene))
     return phase if elsewhere else replace(phase, ceiling=max(phase.ceiling, _retry_allowance(scene, limits)))
 
 
 def _in_phase(phase: Phase, shown: str, scene: HangContext, limits: HangLimits) -> Phase:
-    """A phase that stacks show: as long as the job's own took, and longer where who is at it moves."""
+    """A phase that the stacks show: it may last as long as the job's own phases did, and longer if the rank at work moves."""
     longest = scene.pauses.get(shown)
     moving = _moved(scene)
-    if shown == "saving" and scene.overdue and not moving:  # who writes stands at one place, far beyond what saves take
+    if (
+        shown == "saving" and scene.overdue and not moving
+    ):  # the rank that writes stays at one place, far beyond what saves take
         return replace(phase, name=shown, ceiling=_capped(limits.silence_least, scene, limits), longest=longest)
     if moving or shown == "evaluating" or longest is not None:
         ceiling = ceiling_of(shown, None if moving else longest, limits, scene.timeout)
@@ -163,7 +165,7 @@ def _in_phase(phase: Phase, shown: str, scene: HangContext, limits: HangLimits) 
 
 
 def _moved(scene: HangContext) -> bool:
-    """Whether a rank that does something else than wait moved within the rounds at hand."""
+    """Whether a rank that does something other than waiting moved within the available rounds."""
     if scene.stacks is None or scene.seen is None:
         return False
     busy = {outlier.rank for outlier in scene.seen.outliers}
@@ -174,18 +176,18 @@ def _moved(scene: HangContext) -> bool:
 
 
 def _waits_for_data(doing: ProcessActivity) -> bool:
-    """Whether a rank waits for data, or reads some, and nothing shows that what it waits for is stuck."""
+    """Whether a rank waits for data or reads it, and nothing shows that what it waits for is stuck."""
     return doing.activity in {"loader", "storage", "network"} and not doing.stuck_worker
 
 
 def _all_wait(scene: HangContext) -> bool:
-    """Whether every rank was seen, and none of them at work."""
+    """Whether every rank was seen and none of them is at work."""
     seen = scene.seen
     return seen is not None and not seen.unseen_count and all(group.doing.waiting for group in seen.groups)
 
 
 def _unseen(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:
-    """Where no stack tells what the ranks do: one may save or read, and a pause that the job outlived may come again."""
+    """The phase to assume if no stack shows what the ranks do: one may save or read, and a pause that the job outlived may recur."""
     longest = scene.pauses.get("", 0.0)
     again = min(limits.silence_most, limits.phase_times * longest) if longest >= limits.pause_least else 0.0
     ceiling = max(
@@ -197,7 +199,7 @@ def _unseen(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:
 
 
 def _retry_allowance(scene: HangContext, limits: HangLimits) -> float:
-    """How long the transport may send again, on top of the step that lies between two operations."""
+    """How long the transport may retry, in addition to the step that lies between two operations."""
     return limits.retry + (scene.step or 0.0)
 
 

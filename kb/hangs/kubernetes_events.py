@@ -1,8 +1,8 @@
-"""Events of a Kubernetes cluster: which of them are about this job and still stand.
+"""Selects the events of a Kubernetes cluster that are about this job and still hold.
 
-A listing holds more than the reason of an end: pods of other jobs, nodes that the job is not on, waits that were over in a
-minute, what came long before the run or long after it, and what only follows from something else in the same listing.
-Events of other systems (Slurm, eBPF, checks) pass as they are.
+A listing contains more than the reason why a job ended: pods of other jobs, nodes that the job does not use, waits that were over
+within a minute, events long before or after the run, and consequences of other events in the same listing. Events of other
+sources (Slurm, eBPF, checks) pass through unchanged.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 
 from kb.model import Event, Job
 
-LONG: Final = 600.0  # seconds: an earlier attempt lies further back, and what comes later is no cause of the end
-BLINK: Final = 300.0  # seconds for which a node may be away without anybody missing it
+LONG: Final = 600.0  # seconds: earlier events belong to an earlier attempt, and later ones cannot have caused the end
+BLINK: Final = 300.0  # seconds for which a node may be away unnoticed
 _ENDS: Final = frozenset({"oom_kill", "eviction", "preemption", "node_failure", "time_limit", "exit", "kill"})
 _EXPLAINS: Final = _ENDS | {"backoff"}
-_WAITS: Final[Mapping[str, frozenset[str]]] = {  # kind of a wait -> reasons of events that say that it is over
+_WAITS: Final[Mapping[str, frozenset[str]]] = {  # kind of wait -> reasons of the events that end it
     "not_scheduled": frozenset({"Scheduled", "Pulled", "Started"}),
     "image_pull": frozenset({"Pulled", "Created", "Started"}),
     "mount_failed": frozenset({"SuccessfulMountVolume", "Pulling", "Pulled", "Created", "Started"}),
@@ -31,15 +31,15 @@ _FOLLOWS: Final = frozenset({"TaintManagerEviction", "DeletionByTaintManager", "
 _WELL: Final = frozenset({"COMPLETED", "SUCCEEDED", "COMPLETE"})
 _CONTROLLED: Final = re.compile(
     r"(?i)fail|restart|backoff|suspend|complete|succe|preempt|scal"
-)  # its controller's doing
+)  # done by its controller
 _STOPPING: Final = "Stopping container"
 
 
 @dataclass(frozen=True, slots=True)
 class _ClusterEvents:
-    """What a listing says of the job's pods, by their names. `hosts`: the nodes whose kubelets tell of a pod.
+    """What a listing says about the job's pods, by name. `hosts`: the nodes whose kubelets mention a pod.
 
-    `strangers`: pods of other jobs; `named`: the job's pods are called by its name.
+    `strangers`: pods of other jobs; `named`: whether the job's pods are named after it.
     """
 
     job: Job
@@ -50,7 +50,7 @@ class _ClusterEvents:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The nodes that the job is known to be on."""
+        """The nodes that the job is known to run on."""
         return frozenset(self.job.nodes) | {pod.resource.node for pod in self.pods.values() if pod.resource.node}
 
     @property
@@ -60,7 +60,7 @@ class _ClusterEvents:
         return (self.job.state or "").upper() in _WELL or phases == {"Succeeded"}
 
     def ours(self, event: Event) -> bool:
-        """Whether an event is about the job, as far as anybody can tell."""
+        """Whether an event is about the job, as far as the listing shows."""
         if event.fields.get("object") == "Node":
             return not self.nodes or event.resource.node in self.nodes
         pod = str(event.fields.get("pod") or "")
@@ -69,7 +69,7 @@ class _ClusterEvents:
         return pod not in self.strangers and (not self.named or pod.startswith(_plain(self.job)))
 
     def in_time(self, event: Event) -> bool:
-        """Whether it came neither long before the run nor long after it."""
+        """Whether it came neither long before nor long after the run."""
         if event.time is None:
             return True
         if self.job.end is not None and event.time > self.job.end + LONG:
@@ -86,9 +86,9 @@ def _plain(job: Job) -> str:
 
 
 def relevant_events(events: Sequence[Event], job: Job) -> tuple[Event, ...]:
-    """The events without those that tell nothing of the job's end, each with its node and rank where pods tell them.
+    """The events that say something about the job's end, each with its node and rank if pods show them.
 
-    One of kind `deleted` is added where pods were taken away while they ran and nothing of the cluster's own says why.
+    An event of kind `deleted` is added if pods were removed while they ran and no event of the cluster explains it.
     """
     known = _listing(events, job)
     cluster = [event for event in events if "object" in event.fields]
@@ -143,7 +143,7 @@ def _killed(other: Event, node: Event) -> bool:
 
 
 def _waits(event: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
-    """Whether what a pod waited for has not come; a pod's own state is what it is now."""
+    """Whether a pod still waits. The state of the pod itself is always current."""
     name = str(event.fields.get("pod") or "")
     if "index" in event.fields:
         return True
@@ -167,7 +167,7 @@ def _same(left: Event, right: Event) -> bool:
 
 
 def _came_back(event: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
-    """Whether a node was away for a moment only, and no pod of the job went with it."""
+    """Whether a node was away only for a moment, and no pod of the job was lost with it."""
     node = event.resource.node
     if event.time is None or event.reason == "Rebooted" or node is None:
         return False
@@ -183,7 +183,7 @@ def _came_back(event: Event, known: _ClusterEvents, events: Sequence[Event]) -> 
 
 
 def _follows(event: Event, known: _ClusterEvents, away: set[str | None]) -> bool:
-    """Whether it is only what Kubernetes does with the pods of a node that is away."""
+    """Whether the event is only Kubernetes dealing with the pods of a node that is away."""
     if event.reason not in _FOLLOWS or not away:
         return False
     pod = known.pods.get(str(event.fields.get("pod")))
@@ -201,7 +201,7 @@ def _placed(event: Event, known: _ClusterEvents) -> Event:
 
 
 def _rank(pod: Event | None, node: str | None, known: _ClusterEvents) -> int | None:
-    """The rank of a pod that holds one rank only: the one of its node, else its number among as many pods as ranks."""
+    """The rank of a pod that holds a single rank: the one of its node, or its index if there are as many pods as ranks."""
     ranks = known.job.nodes.get(node or "", ())
     if len(ranks) == 1:
         return ranks[0]
@@ -212,7 +212,7 @@ def _rank(pod: Event | None, node: str | None, known: _ClusterEvents) -> int | N
 
 
 def _deleted(events: Sequence[Event], known: _ClusterEvents) -> Iterator[Event]:
-    """That pods were deleted while they ran, where no other event explains it."""
+    """The event that pods were deleted while they ran, if no other event explains it."""
     if known.well or any(pod.reason == "Succeeded" for pod in known.pods.values()):
         return
     gone = [(time, pod) for pod in known.pods.values() if (time := _number(pod.fields.get("deleted"))) is not None]
@@ -240,7 +240,7 @@ def _before(event: Event, when: float) -> bool:
 
 
 def _controller(event: Event) -> bool:
-    """Whether the job's own controller tells of its end: then it took the pods away."""
+    """Whether the job's own controller reports the job's end: then the controller removed the pods."""
     return event.fields.get("object") not in {"Pod", "Node"} and _CONTROLLED.search(event.reason) is not None
 
 

@@ -1,8 +1,8 @@
-"""Who joins a collective last: from when each rank queued the same operation, by the recorders of all ranks.
+"""Finds the rank that joins collectives last, by comparing when each rank queued the same operation.
 
-In a synchronous step all ranks take the same time, and the others wait for the slow one: it is the one that comes last, again
-and again. Times are those of the hosts' clocks: a rank whose lag never goes away has another clock, or cannot be told from
-one, and is not called. Backends that queue ahead of the device (NCCL) show the host's lag alone.
+In a synchronous step all ranks take the same time because the others wait for the slow one; the slow one is the rank that comes last
+again and again. Times are those of the hosts' clocks. A rank whose lag never goes away has a skewed clock, or cannot be told from
+one that has, so it is not reported. Backends that queue ahead of the device (NCCL) show only the host's lag.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from statistics import median
 
 from kb.collectives.trace import Members, Ring, indices, queued_times, size, steps
 
-LEAST = 5  # operations of one kind that tell a habit
-SHARE = 0.2  # of the time between two of a kind: a smaller lag is jitter
+LEAST = 5  # operations of one kind that establish a habit
+SHARE = 0.2  # of the time between two operations of a kind: a smaller lag is jitter
 OFTEN = 0.8
-CLOCK = 0.5  # a lag of which so much is always there is a clock's
+CLOCK = 0.5  # a lag of which this share is always there comes from a clock
 MOST_ROUNDS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRound:
-    """One operation of a group: when each of its ranks queued it. `kind` is the same for operations of one name and size."""
+    """When each rank of a group queued one operation. `kind` is the same for operations with the same name and size."""
 
     members: Members
     name: str
@@ -39,14 +39,14 @@ class CollectiveRound:
 
     @property
     def lag(self) -> float:
-        """Seconds by which the last one came behind the middle one of the others."""
+        """Seconds by which the last rank came after the median of the others."""
         last = self.last
         return self.times[last] - median(time for rank, time in self.times.items() if rank != last)
 
 
 @dataclass(frozen=True, slots=True)
 class LateRank:
-    """A rank that comes last to a group's operations again and again: by how many seconds, of how many between two of them."""
+    """A rank that repeatedly comes last to a group's operations: by how many seconds, out of how many between two of them."""
 
     rank: int
     group: str
@@ -59,7 +59,7 @@ class LateRank:
 
 
 def rounds_of(rings: Sequence[Ring]) -> tuple[CollectiveRound, ...]:
-    """The operations that at least two ranks of one group have in their recorders, in the order of their numbers."""
+    """The operations that at least two ranks of a group have recorded, in the order of their numbers."""
     met: dict[tuple[Members, str, int], tuple[str, dict[int, float]]] = {}
     told = any(lane.members for ring in rings for lane in ring.lanes)
     for ring in rings:
@@ -84,7 +84,7 @@ def rounds_of(rings: Sequence[Ring]) -> tuple[CollectiveRound, ...]:
 
 
 def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
-    """The ranks that others wait for in step after step, the longest waits first."""
+    """The ranks that the others wait for in step after step, the longest waits first."""
     kinds: dict[tuple[Members, str, str], list[CollectiveRound]] = {}
     lags: dict[int, list[float]] = {}
     for item in rounds_of(rings):
@@ -97,15 +97,13 @@ def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
     for (members, name, _), rounds in kinds.items():
         ranks = size(members) or max(len(item.times) for item in rounds)
         whole = [item for item in rounds if len(item.times) == ranks]
-        if (
-            len({frozenset(item.times) for item in whole}) > 1
-        ):  # groups of one name: it is not known who belongs to which
+        if len({frozenset(item.times) for item in whole}) > 1:  # groups share a name, so their members are unknown
             continue
         late = _late(whole) if len(whole) >= LEAST else None
         if late is None:
             continue
         rank, lag, period, often = late
-        if min(lags[rank]) > CLOCK * lag:  # never in time: another clock, for all that is known
+        if min(lags[rank]) > CLOCK * lag:  # never in time: this may well be a skewed clock
             continue
         op = whole[0].kind.partition(" ")[0]
         found.append(LateRank(rank, name, op, lag, period, often, len(whole), sources.get(rank) or ""))
@@ -114,7 +112,7 @@ def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
 
 
 def _late(rounds: Sequence[CollectiveRound]) -> tuple[int, float, float, float] | None:
-    """Who is last in most rounds by a share of the time between them: rank, lag, that time, how often."""
+    """The rank that is last in most rounds by a share of the time between them: rank, lag, that time, number of rounds."""
     counts: dict[int, int] = {}
     for collective_round in rounds:
         counts[collective_round.last] = counts.get(collective_round.last, 0) + 1
@@ -131,16 +129,16 @@ def _late(rounds: Sequence[CollectiveRound]) -> tuple[int, float, float, float] 
 
 
 def _spread(collective_round: CollectiveRound) -> float:
-    """How far the others are apart."""
+    """The spread of the others."""
     others = [time for rank, time in collective_round.times.items() if rank != collective_round.last]
     return max(others) - min(others)
 
 
 def last_within(rings: Sequence[Ring], ranks: frozenset[int], excess: float) -> tuple[int, str] | None:
-    """Of ranks that are one group, the one that the others of it wait for, and the group's name; None where it is not clear.
+    """The rank that the other ranks of their common group wait for, and the group's name; None if that is unclear.
 
-    `excess`: the seconds by which all of them are slower than the rest. The rank comes last, by most of that, in the group's
-    operation with the longest wait: the others lose that time inside of the operation, the rank before it.
+    `excess`: the seconds by which all of them are slower than the rest. The late rank is last, by most of that time, in the operation
+    of the group with the longest wait: the others lose the time inside the operation, the late rank before it.
     """
     rounds = [
         item

@@ -1,4 +1,4 @@
-"""What a job's evidence holds besides its logs, as the hang probes take it."""
+"""Prepares a job's evidence other than logs for the hang probes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kb.parsers.nccl_ras.values import RasReport
 if TYPE_CHECKING:
     from kb.metrics.panel import Panel
 
-MOST_RANKS = 200_000  # a job that tells of more is not believed
+MOST_RANKS = 200_000  # a job that claims a larger size is not believed
 
 
 @dataclass(frozen=True, slots=True)
 class NonLogEvidence:
-    """What a bundle holds besides logs. `dumped`: when the recorders were dumped, where that is known.
+    """What a bundle holds besides logs. `dumped`: when the recorders were dumped, if known.
 
-    `late`: seconds by which the job's lines come late, where somebody watched them come (`kb.hangs.pace.Lateness`).
+    `late`: seconds by which the job's lines arrive late, if a watcher measured it (`kb.hangs.pace.Lateness`).
     """
 
     stacks: tuple[StackSample, ...] = ()
@@ -34,11 +34,11 @@ class NonLogEvidence:
     late: float = 0.0
 
     def __bool__(self) -> bool:
-        """Whether there is anything at all."""
+        """Whether there is any such evidence."""
         return bool(self.stacks or self.rings or self.ras or self.panels or self.events)
 
 
 def expected_ranks(facts: Facts) -> range:
-    """The ranks that there should be; none where the job does not tell, or tells nonsense."""
+    """The ranks that should exist; none if the job does not say, or says nonsense."""
     count = facts.evidence.job.world_size or 0
     return range(count) if 0 < count <= MOST_RANKS else range(0)

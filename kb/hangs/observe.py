@@ -1,7 +1,7 @@
-"""What stacks, collectives, metrics, RAS answers and events show, as votes of the hang probes and as structures for rules.
+"""Turns stacks, collectives, metrics, RAS answers and events into votes of the hang probes and structures for rules.
 
-A rule sees no stack and no recorder: it sees structures (kinds `hang`, `stack_outlier`, `collective_culprit`,
-`peer_outlier`, `platform_event` of docs/structures.md), each from a stream of its own that names the file it came from.
+A rule does not see stacks or recorders, only structures (kinds `hang`, `stack_outlier`, `collective_culprit`, `peer_outlier`,
+`platform_event` of docs/structures.md). Each is in a stream of its own that names the file it came from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kb.stacks.call_tree import branches, merged
 
 
 def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Evidence:
-    """The evidence with the probes' votes and with structures of what the other parts show."""
+    """The evidence with the probes' votes and with structures for its other parts."""
     facts = Facts(evidence)
     state = hang_state(facts, parts, limits_of(rulebook, evidence.job.params))
     found = structures(evidence, parts, state, facts)
@@ -46,7 +46,7 @@ def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Ev
 
 
 def hang_votes(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Hang:
-    """The probes' votes alone, for who looks at a running job every few seconds."""
+    """Only the probes' votes, for callers that check a running job every few seconds."""
     return hang_state(Facts(evidence), parts, limits_of(rulebook, evidence.job.params)).hang
 
 
@@ -60,7 +60,7 @@ _SEEN_IN = {"stacks": "stacks", "rings": "Flight Recorder dumps"}
 
 
 def _ranks_apart(facts: Facts, parts: NonLogEvidence) -> Iterator[Gap]:
-    """Ranks that one source shows and another one does not, and ranks that the job should not have."""
+    """Ranks that are in one source but not in another, and ranks that the job should not have."""
     told = {
         "stacks": {stack.resource.rank for stack in parts.stacks if stack.resource.rank is not None},
         "rings": {ring.rank for ring in parts.rings if ring.rank is not None},
@@ -74,6 +74,6 @@ def _ranks_apart(facts: Facts, parts: NonLogEvidence) -> Iterator[Gap]:
             yield Gap("ranks_unknown", name, reason, scope="job")
         expected = set(world) or set().union(*told.values())
         missing = expected - ranks
-        if ranks and missing and source == "stacks":  # of dumps the collectives' own gap tells
+        if ranks and missing and source == "stacks":  # missing dumps are reported by the gap of the collectives
             reason = f"nothing from {len(missing)} ranks: {short_ranges(missing)}"
             yield Gap("ranks_missing", name, reason, scope="job", rules_out="what these ranks are doing")

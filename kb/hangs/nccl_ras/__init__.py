@@ -1,1 +1,1 @@
-"""What several answers of NCCL RAS tell together."""
+"""Compares several answers of NCCL RAS with each other."""

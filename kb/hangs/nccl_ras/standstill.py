@@ -1,4 +1,4 @@
-"""Communicators that stand still although they should not, over several answers of NCCL RAS."""
+"""Finds communicators that stand still although they should not, over several answers of NCCL RAS."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kb.parsers.nccl_ras.values import Counts, Process, RasCommunicator, RasRank
 from kb.report import Ballot
 
 THRESHOLD: Final = 30.0  # seconds
-INIT_THRESHOLD: Final = 120.0  # a communicator of ten thousand ranks may take a minute to come up
-_STEADY: Final = 16  # answers in which the last launch is looked for
-SHOWN: Final = 256  # communicators and suspects told one by one
+INIT_THRESHOLD: Final = 120.0  # a communicator of ten thousand ranks may take a minute to initialize
+_STEADY: Final = 16  # number of answers searched for the last launch
+SHOWN: Final = 256  # number of communicators and suspects listed individually
 
 PendingKind = Literal["behind", "disagree", "missing", "init"]
 
@@ -25,9 +25,9 @@ _LEAVING: Final = ("finalizing", "aborted")
 
 @dataclass(frozen=True, slots=True)
 class RasPlace:
-    """A rank of a pending communicator. `world_rank`: None where it could not be worked out. `lag`: operations behind.
+    """A rank of a pending communicator. `world_rank`: None if it could not be worked out. `lag`: operations behind.
 
-    `moves`: its process still launches operations in another communicator.
+    `moves`: whether its process still launches operations in another communicator.
     """
 
     rank: int
@@ -43,9 +43,9 @@ class RasPlace:
 class PendingCommunicator:
     """A communicator that stands still although it should not.
 
-    `kind`: "behind" some ranks launched fewer operations, "disagree" as many but others, "missing" the others wait for
-    ranks that do not answer, "init" it does not come up. `age`: seconds for which nothing moved, at least. `odd`: the
-    fewer of those behind and those ahead; `ahead` tells that they are ahead. `certain`: the missing are known to lack an
+    `kind`: "behind" if some ranks launched fewer operations, "disagree" if as many but different ones, "missing" if the others wait
+    for ranks that do not answer, "init" if it does not finish initializing. `age`: seconds without progress, at least. `odd`: the
+    smaller of the two sets of ranks, those behind or those ahead; `ahead` says which. `certain`: the missing ranks are known to lack an
     operation that others launched.
     """
 
@@ -67,8 +67,8 @@ class PendingCommunicator:
 class RasSuspect:
     """A process that others wait for. `state`: "dead", "missing" or "behind".
 
-    `lacks`, `waits`: in how many pending communicators others wait for it, and it for others; one that never waits is a
-    source.
+    `lacks`, `waits`: the number of pending communicators in which others wait for it, and in which it waits for others. A process
+    that never waits is a source.
     """
 
     place: RasPlace
@@ -97,11 +97,11 @@ def ras_vote(
     ranks: Mapping[Process, int] | None = None,
     world_size: int | None = None,
 ) -> RasVote:
-    """Tell whether a collective has been pending for `threshold` seconds, over two or more answers, and for whom.
+    """Decide whether a collective has been pending for `threshold` seconds, over two or more answers, and for which ranks.
 
-    A communicator counts whose ranks have launched different operations, or which lacks ranks, and whose counts stood
-    still for that long; one that comes up may take `init_threshold`; one that is being torn down never counts. `ranks`
-    and `world_size` give global ranks (see `world_ranks`).
+    A communicator counts if its ranks have launched different operations or it lacks ranks, and its counts have not changed for that
+    long. One that is initializing may take `init_threshold`; one that is being torn down never counts. `ranks` and `world_size` give
+    the global ranks (see `world_ranks`).
     """
     timed = sorted((poll for poll in polls if poll.time is not None), key=lambda poll: (poll.time or 0.0, poll.source))[
         -MAX_POLLS:
@@ -134,7 +134,7 @@ def ras_vote(
 
 
 def last_launch(polls: Sequence[RasReport]) -> float | None:
-    """The time of the newest answer in which some rank had launched more than in the one before; None for none of the newest 16."""
+    """The time of the newest answer in which a rank had launched more than in the one before; None if that is none of the newest 16."""
     timed = sorted((poll for poll in polls if poll.time is not None), key=lambda poll: (poll.time or 0.0, poll.source))
     newest = [(poll.time, _launched(poll)) for poll in timed[-_STEADY:]]
     for (_, before), (time, after) in reversed(list(pairwise(newest))):
@@ -161,7 +161,7 @@ def _name(place: RasPlace) -> str:
 
 
 class _Polls:
-    """The answers under comparison, oldest first, with each communicator's place in them."""
+    """The answers under comparison, oldest first, with the position of each communicator in them."""
 
     def __init__(self, polls: Sequence[RasReport], world: Mapping[Process, int], world_size: int | None) -> None:
         self._polls = polls
@@ -186,7 +186,7 @@ class _Polls:
         return moving
 
     def judge(self, comm: RasCommunicator, threshold: float, init_threshold: float) -> PendingCommunicator | None:
-        """Tell whether one communicator of the newest answer is pending."""
+        """Decide whether one communicator of the newest answer is pending."""
         states = {rank.state for rank in comm.ranks}
         if states & set(_LEAVING):
             return None
@@ -209,7 +209,7 @@ class _Polls:
         return None
 
     def _since(self, comm: RasCommunicator) -> float:
-        """The time of the earliest answer from which on the communicator did not change."""
+        """The time of the earliest answer since which the communicator has not changed."""
         now = {rank.rank: rank.counts for rank in comm.ranks}
         since = self._polls[-1].time or 0.0
         for poll, index in zip(reversed(self._polls[:-1]), reversed(self._index[:-1]), strict=True):
@@ -220,7 +220,7 @@ class _Polls:
         return since
 
     def _lacks(self, comm: RasCommunicator) -> bool:
-        """Tell whether a missing rank, when it was last seen, had launched less than the others have now."""
+        """Whether a missing rank, when last seen, had launched less than the others have now."""
         most = max((_total(rank) for rank in comm.ranks if rank.counts), default=0)
         gone = {rank.rank for rank in comm.ranks if rank.state in _GONE}
         for index in reversed(self._index[:-1]):
@@ -272,7 +272,7 @@ class _Polls:
         return RasPlace(rank.rank, world, rank.host, rank.pid, rank.gpu, lag, key in self._moving)
 
     def suspects(self, found: Sequence[PendingCommunicator]) -> tuple[RasSuspect, ...]:
-        """Give whom the others wait for: those who never wait first, then the dead, then in most communicators."""
+        """The processes that the others wait for: those that never wait first, then the dead, then those in most communicators."""
         held: dict[Process | tuple[str, str, int], RasSuspect] = {}
         for pending_communicator in found:
             for state, places in (
@@ -310,7 +310,7 @@ def _worse(entry: str, other: str) -> str:
 
 
 def _same(old: RasCommunicator, new: RasCommunicator, now: Mapping[int, Counts]) -> bool:
-    """Tell whether no rank that both answers count launched anything between them."""
+    """Whether no rank that is counted in both answers launched anything between them."""
     if new.partial:
         return old.levels == new.levels and {item.rank for item in old.ranks} == {item.rank for item in new.ranks}
     return all(not rank.counts or not now.get(rank.rank) or now[rank.rank] == rank.counts for rank in old.ranks)
@@ -321,7 +321,7 @@ def _total(rank: RasRank) -> int:
 
 
 def _apart(comm: RasCommunicator, present: Sequence[RasRank]) -> tuple[PendingKind, str, list[RasRank], bool] | None:
-    """Give how the ranks differ in what they launched: the kind, the operation, the odd ones, whether these are ahead."""
+    """How the ranks differ in what they launched: the kind, the operation, the odd ones, and whether these are ahead."""
     if comm.partial:
         return _apart_text(comm, present)
     vectors = Counter(rank.counts for rank in present)
@@ -335,7 +335,7 @@ def _apart(comm: RasCommunicator, present: Sequence[RasRank]) -> tuple[PendingKi
     most = max(totals)
     behind = [rank for rank in present if _total(rank) < most]
     front = [rank for rank in present if _total(rank) == most]
-    # one rank that launched what nobody else did is the odd one, not the thousands that did not
+    # a rank that launched what nobody else did is the odd one, not the thousands that did not
     return ("behind", op, behind, False) if len(behind) <= len(front) else _fewer(op, behind, front)
 
 
@@ -358,7 +358,7 @@ def _apart_text(
 
 
 def _differing(vectors: Mapping[Counts, int]) -> str:
-    """Give the operation whose counts are furthest apart."""
+    """The operation whose counts differ most."""
     spread: dict[str, tuple[int, int]] = {}
     for counts in vectors:
         for op, count in counts:

@@ -1,4 +1,4 @@
-"""Which global rank a process is that NCCL RAS names by host and pid."""
+"""Maps the processes that NCCL RAS names by host and pid to global ranks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 
 from kb.parsers.nccl_ras.values import Process, RasReport
 
-MAX_POLLS: Final = 64  # the newest ones are compared
+MAX_POLLS: Final = 64  # only the newest are compared
 
 
 def world_ranks(
     reports: Sequence[RasReport], world_size: int | None, known: Mapping[Process, int] | None = None
 ) -> Mapping[Process, int]:
-    """Give the global rank of each (host, pid) that RAS names.
+    """The global rank of each (host, pid) that RAS names.
 
-    From a communicator as large as the world, and from `known`. RAS names hosts by address where logs
-    use names: a pid that stands once on both sides decides then. What is told two ways is left out.
+    Derived from a communicator as large as the world, and from `known`. RAS names hosts by address where logs use names: there, a pid
+    that occurs once on both sides decides. Contradictory results are left out.
     """
     processes: dict[Process, int | None] = {}
     for report in reports[-MAX_POLLS:]:
@@ -30,7 +30,7 @@ def world_ranks(
 
 
 def _settle(processes: dict[Process, int | None], key: Process, rank: int | None) -> None:
-    """Note a process's rank; -1 where two answers contradict each other."""
+    """Record a process's rank; -1 if two answers contradict each other."""
     old = processes.get(key)
     if old is None:
         processes[key] = rank

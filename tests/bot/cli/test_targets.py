@@ -132,7 +132,7 @@ def test_of_several_paths_the_missing_one_is_named(here, capsys):
     """Nothing is diagnosed without it."""
     (here / "a.log").write_bytes(FULL)
 
-    assert "b.log: no such file or folder" in refusal(capsys, "a.log", "b.log")
+    assert "b.log: there is no such file or folder" in refusal(capsys, "a.log", "b.log")
 
 
 def test_bundles_are_not_mixed_with_logs(here, capsys):

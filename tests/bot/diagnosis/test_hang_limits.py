@@ -95,7 +95,7 @@ def test_one_probe_alone_is_suspicion_and_says_what_to_switch_on(signalbox, tmp_
         ("silence_most=9", "write RULE.NAME=NUMBER, as in hang-called.silence_most=900"),
         ("hang-called.silence_most=-9", "write RULE.NAME=NUMBER, as in hang-called.silence_most=900"),
         ("hang-called.silence_mots=9", "hang-called has no such parameter; did you mean 'silence_most'?"),
-        ("disk-full.a=9", "of the rules only hang-called takes numbers of a job"),
+        ("disk-full.a=9", "only rule hang-called takes parameters from a job"),
     ],
 )
 def test_watch_refuses_numbers_that_nothing_takes(signalbox, tmp_path: Path, given: str, told: str) -> None:

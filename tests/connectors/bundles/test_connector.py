@@ -401,7 +401,7 @@ def test_check_counts(kept: Bundles, tmp_path: Path) -> None:
     itself = Bundles(BundlesSettings(str(tmp_path / "monday"))).check(Deadline.within(5))
     assert (itself.works, itself.change) == (False, "name its parent folder")
     gone = Bundles(BundlesSettings(str(tmp_path / "gone")))
-    assert (gone.check(Deadline.within(5)).works, gone.check(Deadline.within(5)).change) == (False, "see `folder`")
+    assert (gone.check(Deadline.within(5)).works, gone.check(Deadline.within(5)).change) == (False, "check `folder`")
     with pytest.raises(SourceFailed, match="no such folder"):
         gone.find(JobQuery("x", NOBODY), Deadline.within(5))
     (tmp_path / "empty").mkdir()

@@ -603,12 +603,12 @@ def test_a_plugin_is_run_only_where_it_is_allowed(tmp_path):
     ("user", "cluster", "words"),
     [
         ({"exec": {"command": "/bin/login", "env": [{"name": "LD_PRELOAD", "value": "x"}]}}, {}, "LD_PRELOAD"),
-        ({"exec": {"command": ["x"]}}, {}, "not as it should be"),
-        ({"token": "x"}, {"insecure-skip-tls-verify": True}, "unchecked"),
-        ({"username": "me", "password": "secret"}, {}, "by password"),
+        ({"exec": {"command": ["x"]}}, {}, "malformed"),
+        ({"token": "x"}, {"insecure-skip-tls-verify": True}, "disables the TLS verification"),
+        ({"username": "me", "password": "secret"}, {}, "uses a password"),
         ({"auth-provider": {"name": "gcp"}}, {}, "auth-provider"),
         ({"client-certificate-data": "%"}, {}, "not base64"),
-        ({"token": "x"}, {"server": "file:///etc/passwd"}, "no address"),
+        ({"token": "x"}, {"server": "file:///etc/passwd"}, "not a server address"),
     ],
 )
 def test_kubeconfigs_that_are_refused(tmp_path, user, cluster, words):

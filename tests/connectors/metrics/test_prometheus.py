@@ -142,7 +142,7 @@ def test_where_no_series_has_the_job_s_name_its_nodes_stand_for_it(address):
     """And that is said, for on a shared node it may be another's work."""
     shelf, gaps = collected(address, JobRecord(Job(id="9", nodes={"gpu-n5": (0,)}), "slurm"))
     assert series(shelf, "gpu_util") == {("gpu-n5", "0"): (77.0, 121)}
-    assert "whoever used them" in gaps["metrics_by_node"].reason
+    assert "whichever job they belong to" in gaps["metrics_by_node"].reason
 
 
 def test_a_site_names_its_own_labels(address):
@@ -209,7 +209,7 @@ def test_check_says_what_there_is(address):
     good = Prometheus(HttpClient(Endpoint(address))).check(deadline)
     assert (good.works, good.words) == (True, "1 series of node_load1")
     none = Prometheus(HttpClient(Endpoint(address)), labels={"cluster": "nowhere"}).check(deadline)
-    assert (none.works, "mend `labels`" in none.change) == (False, True)
+    assert (none.works, "correct `labels`" in none.change) == (False, True)
     dead = Prometheus(HttpClient(Endpoint("http://127.0.0.1:9"), sleep=lambda _: None)).check(deadline)
     assert (dead.works, dead.sent != "") == (False, True)
     assert dataclasses.asdict(dead)["change"]

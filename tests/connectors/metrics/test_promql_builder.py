@@ -64,9 +64,9 @@ def test_a_name_in_a_regular_expression_means_itself():
 @pytest.mark.parametrize("name", ["", "up{}", "up or vector(1)", "up|", "9up"])
 def test_what_is_no_name_of_a_metric_is_refused(name):
     """Names of metrics and labels come from us or the configuration, and are checked all the same."""
-    with pytest.raises(ValueError, match="not a name"):
+    with pytest.raises(ValueError, match="not a metric or label name"):
         selection([{"pod": "a"}]).selectors(name)
-    with pytest.raises(ValueError, match="not a name"):
+    with pytest.raises(ValueError, match="not a metric or label name"):
         selection([{f"{name} ": "a"}]).selectors("up")
 
 
@@ -105,5 +105,5 @@ def test_pieces_cover_the_window_and_touch():
 @pytest.mark.parametrize("window", [Window(), Window(5, None), Window(9, 5), Window(-1, 5), Window(0, 1e12)])
 def test_a_window_needs_two_ends_in_order(window):
     """What is none is a mistake of ours."""
-    with pytest.raises(ValueError, match="both ends"):
+    with pytest.raises(ValueError, match="a start and an end"):
         step_of(window, 1)

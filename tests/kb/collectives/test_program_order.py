@@ -100,7 +100,7 @@ def test_of_two_alike_the_rounds_before_tell():
     verdict = judge(stuck(*grid(2, 1, without(2), [1]), names=NAMES), NOW)
 
     assert [(culprit.rank, culprit.score) for culprit in verdict.culprits] == [(1, 0.75)]
-    assert "as all did in the rounds before" in verdict.culprits[0].reasons[0]
+    assert "as all ranks did in earlier iterations" in verdict.culprits[0].reasons[0]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -110,7 +110,7 @@ def test_of_two_alike_without_rounds_both_are_one_of_them(rank):
 
     assert named(verdict) == [0, 1]
     assert {culprit.score for culprit in verdict.culprits} == {0.45}
-    assert all("do not tell which" in " ".join(culprit.reasons) for culprit in verdict.culprits)
+    assert all("do not show which" in " ".join(culprit.reasons) for culprit in verdict.culprits)
 
 
 def test_a_circle_of_which_nothing_tells_the_source_names_nobody():

@@ -169,7 +169,7 @@ def shown(what: Evidence, parts: NonLogEvidence, kind: str) -> list[Structure]:
         (NonLogEvidence(stacks=stacks(*[WAITS] * 4)), "yes", "4 of 4 ranks unchanged over 3 rounds"),
         (NonLogEvidence(stacks=stacks(*[moves] * 4)), "no", "0 of 4 ranks unchanged"),
         (NonLogEvidence(stacks=stacks(*[WAITS] * 4, rounds=2)), "not_observable", "there are 2"),
-        (NonLogEvidence(stacks=stacks(*[WAITS] * 4, apart=3.0)), "not_observable", "3 rounds of stacks are needed"),
+        (NonLogEvidence(stacks=stacks(*[WAITS] * 4, apart=3.0)), "not_observable", "needs 3 rounds of stacks"),
         (NonLogEvidence(), "not_observable", "no stacks"),
     ],
 )
@@ -217,8 +217,8 @@ def test_empty_panels_are_no_metrics() -> None:
             "nothing is pending on 4 ranks",
         ),
         (NonLogEvidence(ras=(poll(NOW - 40, 9, 9, 8, 9), poll(NOW, 9, 9, 8, 9))), "yes", "stalled for at least 40 s"),
-        (NonLogEvidence(ras=(poll(NOW - 40, 7, 7, 7, 7), poll(NOW, 9, 9, 8, 9))), "no", "no communicator stands still"),
-        (NonLogEvidence(ras=(poll(NOW, 9, 9, 8, 9),)), "not_observable", "two answers"),
+        (NonLogEvidence(ras=(poll(NOW - 40, 7, 7, 7, 7), poll(NOW, 9, 9, 8, 9))), "no", "no communicator is stalled"),
+        (NonLogEvidence(ras=(poll(NOW, 9, 9, 8, 9),)), "not_observable", "two RAS answers"),
         (NonLogEvidence(), "not_observable", "neither Flight Recorder"),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_phase_of_unknown_age_only_suspects() -> None:
     """Who cannot tell for how long it has been saving calls nothing, and asks for times in the logs."""
     hang = count_votes([probe("stacks"), probe("spin")], LIMITS, Phase("saving", 300.0))
     assert (hang.called, hang.suspected) == (False, True)
-    assert "time stamp" in hang.advice[0]
+    assert "timestamp" in hang.advice[0]
 
 
 # -- silence ---------------------------------------------------------------------------------------------------------------

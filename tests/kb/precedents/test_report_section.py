@@ -154,9 +154,9 @@ def tries(*reached: int | None, shards: Sequence[tuple[str, ...]] = ()) -> Prece
 @pytest.mark.parametrize(
     ("before", "kind"),
     [
-        ((120,), "it ended at step 120, as the try before did"),
-        ((120, 120), "it ended at step 120, as the 2 tries before did"),
-        ((50, 128), "it ended at step 120, as the try before did"),
+        ((120,), "it ended at step 120, like the try before did"),
+        ((120, 120), "it ended at step 120, like the 2 tries before did"),
+        ((50, 128), "it ended at step 120, like the try before did"),
         ((50,), ""),
         ((None,), ""),
         ((50, 300), "each try ended at another step (50, 300, 120)"),
@@ -174,7 +174,7 @@ def test_the_same_part_of_the_data_at_each_end() -> None:
     run = ended(None, tail="opening shard-1.tar\nopening shard-7.tar\n")
     same = tries(None, None, None, shards=[("shard-9.tar",), ("shard-7.tar", "x-1.tar"), ("shard-7.tar",)])
     assert remembered_sentences(*run, same) == [
-        "The same part of the data was being read at the last 3 ends: shard-7.tar; look at it first (incidents 3, 2)."
+        "The same part of the data was being read at the last 3 failures: shard-7.tar; check it first (incidents 3, 2)."
     ]
     assert remembered_sentences(*run, tries(None, shards=[("shard-8.tar",)])) == []
 
@@ -186,7 +186,7 @@ def test_with_many_readers_some_part_is_always_the_same() -> None:
     assert remembered_sentences(BARE, Evidence(streams=tuple(logs)), same) == []
     named = report("ValueError: cannot decode shard 12", verdict="fault")
     assert remembered_sentences(named, Evidence(streams=tuple(logs)), same) == [
-        "The same part of the data is named at the last 2 ends: shard 12; look at it first (incident 1)."
+        "The same part of the data is named at the last 2 failures: shard 12; check it first (incident 1)."
     ]
 
 

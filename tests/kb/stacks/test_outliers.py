@@ -165,7 +165,7 @@ def test_a_rank_that_does_not_move_is_no_straggler():
     assert (found.fault, found.outlier_ranks, found.alternatives) == ("deadlock", "2", ("straggler", "code_bug"))
     assert found.outliers[0].doing.reason == (
         "is in the run's own code, idle: it sleeps, or waits for a lock, a file or the device in wait_for_list (fit.py:93), "
-        "unmoved for 3 rounds and 40 s"
+        "unchanged for 3 rounds and 40 s"
     )
     asleep = f"clock_nanosleep (libc.so.6)\ntime_sleep (python3.11)\n{wait}"
     assert (compare(still(2, asleep)).fault, compare(still(2, asleep)).outliers[0].doing.activity) == (
