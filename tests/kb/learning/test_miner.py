@@ -108,7 +108,7 @@ def test_one_close_out_against_a_rule_is_not_enough():
     """The rule that speaks of the same line and names another fault is told; several incidents outweigh it."""
     result = mine(leases(1), others(OTHER), _known("gpu_memory_ecc"))
     assert isinstance(result, Refusal)
-    assert (result.code, "rule lease" in result.reasons[0]) == ("explained", True)
+    assert (result.code, "Rule lease" in result.reasons[0]) == ("explained", True)
     several = mine(leases(1, 2, 3), others(OTHER), _known("gpu_memory_ecc"))
     assert several.remarks == ("Rule lease looks for the same line and names gpu_memory_ecc.",)
     assert isinstance(mine(leases(1), others(OTHER), _known("storage_io")), Candidate)
