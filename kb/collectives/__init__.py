@@ -1,1 +1,1 @@
-"""What the recorders of a job's ranks say together: who never joined, who is behind, who disagrees, who only waits."""
+"""Compares the recorders of a job's ranks: which ranks never joined, are behind, disagree, or only wait."""

@@ -1,12 +1,11 @@
-"""Where a job hangs, by what its ranks' recorders say: who never joined, who is behind, who disagrees, who only waits.
+"""Finds where a job hangs from its ranks' recorders: which ranks never joined, are behind, disagree, or only wait.
 
-Ranks wait for each other across process groups, so each group is judged first and then all of them together as a graph of
-who waits for whom. An unfinished operation that a rank has not queued is an edge to that rank; the source is who is waited
-for and waits for nobody. Where ranks wait in a circle, the order in which each queued its operations tells who left the
-program that its peers run (kb.collectives.program_order).
+Ranks wait for each other across process groups, so each group is judged first, and then all of them together as a graph of who waits
+for whom. An unfinished operation that a rank has not queued is an edge to that rank; the source is the rank that is waited for and
+waits for nobody. If ranks wait in a circle, the order in which each queued its operations shows which one left the program that its
+peers run (kb.collectives.program_order).
 
-What the recorder calls "enqueued" is counted after the call of the library returned: a rank that stands inside the call
-looks as if it had not made it.
+What the recorder calls "enqueued" is counted after the library call returned: a rank inside the call looks as if it had not made it.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from kb.collectives.wait_graph import WaitGraph
 from kb.collectives.waiting import judge_group, wait_for_left
 from kb.model import CollectiveTrace
 
-GROUPS = 256  # verdicts on communicators that are kept, the ones with most waiting ranks first
+GROUPS = 256  # number of communicators whose verdicts are kept, those with the most waiting ranks first
 PENDING = 256
 
 
 def judge(traces: Iterable[CollectiveTrace], now: float | None = None) -> CollectiveVerdict:
-    """The verdict over traces. `now`: when they were taken (seconds since the epoch); without it, the latest stamp in them."""
+    """The verdict over traces. `now`: when they were taken (seconds since the epoch); without it, the latest timestamp in them."""
     return judge_rings((digest(trace) for trace in traces), now)
 
 
@@ -63,7 +62,7 @@ def judge_rings(rings: Iterable[Ring], now: float | None = None) -> CollectiveVe
 
 
 def _pending(job: JobTraces, now: float | None) -> tuple[Pending, ...]:
-    """The first unfinished operation of each lane and pair, ranks in the same one together; the oldest first."""
+    """The first unfinished operation of each lane and pair, with the ranks in the same one together; the oldest first."""
     found: dict[tuple[int, int, str], list[tuple[int, float | None, float | None, int]]] = defaultdict(list)
     for index, comm in enumerate(job.comms):
         for rank, lane in comm.lanes.items():

@@ -1,4 +1,4 @@
-"""Ranks whose clocks are apart: all see a collective end at one moment, so what each wrote then tells by how much."""
+"""Finds ranks with skewed clocks: all ranks see a collective end at the same moment, so their recorded end times show the skew."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from statistics import median_low
 
 from kb.collectives.trace import Members, PendingOp, Ring
 
-APART = 60.0  # seconds; recorders see an end late by seconds
+APART = 60.0  # seconds; recorders may see an end seconds late
 
 
 def offsets(rings: Mapping[int, Ring]) -> dict[int, float]:
-    """Seconds by which the clocks of some ranks are ahead of most, where that is over a minute.
+    """Seconds by which the clocks of some ranks are ahead of most, if that is over a minute.
 
-    From the largest groups of ranks that finished the same number down; of two it cannot be told which one is wrong. Where
-    half of the ranks differ from the other half, the earlier ones are believed.
+    Computed from the largest groups of ranks downwards, for ranks that finished the same number. Of two ranks it is unknown which one is
+    wrong. If half of the ranks differ from the other half, the earlier ones are believed.
     """
     ends: dict[tuple[str, Members, int], dict[int, float]] = defaultdict(dict)
     for rank, ring in rings.items():
@@ -37,7 +37,7 @@ def offsets(rings: Mapping[int, Ring]) -> dict[int, float]:
 
 
 def corrected(ring: Ring, ahead: float) -> Ring:
-    """A ring with its stamps as by the clocks of the others."""
+    """A ring with its timestamps converted to the clocks of the others."""
     lanes = tuple(
         replace(
             lane,

@@ -1,4 +1,4 @@
-"""All rings of a job by communicator, and how far each rank is in each of them."""
+"""All rings of a job by communicator, and how far each rank got in each of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kb.report import short_ranges
 
 @dataclass(slots=True)
 class GroupTraces:
-    """A communicator: its lanes by global rank. `members` empty: not known."""
+    """A communicator: its lanes by global rank. `members` empty: unknown."""
 
     pg: str
     name: str
@@ -25,7 +25,7 @@ class GroupTraces:
 
     @property
     def title(self) -> str:
-        """What people know it by."""
+        """The name that people know it by."""
         return title(self.pg, self.name)
 
 
@@ -50,12 +50,12 @@ class JobTraces:
         return self._homes[rank, self.rings[rank].lanes[lane].pg]
 
     def gap(self, code: str, reason: str, *, got: str = "", rules_out: str = "") -> None:
-        """Note what the dumps together do not tell."""
+        """Record what the dumps together do not say."""
         self.gaps.append(Gap(code, "flight_recorder", reason, scope="job", got=got, rules_out=rules_out))
 
 
 def gather_traces(rings: Iterable[Ring]) -> JobTraces:
-    """The rings of a job, one a rank, by communicator."""
+    """The rings of a job, one per rank, by communicator."""
     job = JobTraces()
     nameless = twice = 0
     for ring in sorted(rings, key=lambda item: (item.source, item.time or 0.0)):
@@ -82,7 +82,7 @@ def gather_traces(rings: Iterable[Ring]) -> JobTraces:
 
 
 def _set_right(job: JobTraces) -> None:
-    """Stamps by clocks that are apart, as by the others'."""
+    """The rings with timestamps of skewed clocks converted to the clocks of the others."""
     apart = offsets(job.rings)
     if apart:
         for rank, ahead in apart.items():
@@ -125,7 +125,7 @@ def _placed(
     known: Sequence[GroupTraces],
     told: dict[tuple[str, Members], GroupTraces],
 ) -> None:
-    """Lanes whose dump does not tell the members: into a group of that name that others tell, else a group of their own."""
+    """Assign lanes whose dump does not list the members: to a group of that name in other dumps, else to a group of their own."""
     alone: list[tuple[int, GroupLane]] = []
     for rank, lane in lanes:
         home = next((comm for comm in known[:64] if contains(comm.members, rank)), None)
@@ -167,7 +167,7 @@ def _world(job: JobTraces) -> None:
 
 
 def _shared_shapes(job: JobTraces) -> None:
-    """For every ring, its shape indices in the numbers that all ranks share."""
+    """For every ring, its shape indices in the numbering that all ranks share."""
     cache: dict[tuple[OpShape, ...], list[int]] = {}
     job.kinds[OpShape("")] = 0
     for rank, ring in job.rings.items():
@@ -181,14 +181,14 @@ def _shared_shapes(job: JobTraces) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RankProgress:
-    """How far one rank is in a group: number last queued, number last finished."""
+    """How far one rank got in a group: number last queued, number last finished."""
 
     queued: int
     done: int
 
 
 def counts_of(comm: GroupTraces, job: JobTraces, *, p2p: bool) -> dict[int, RankProgress]:
-    """How far each rank is that this can be told of. A rank that counts all its groups and not this one never used it."""
+    """How far each rank got, if that is known. A rank that counts all its groups but not this one never used it."""
     out: dict[int, RankProgress] = {}
     for rank, lane in comm.lanes.items():
         status = None if p2p else lane.status
@@ -206,7 +206,7 @@ def counts_of(comm: GroupTraces, job: JobTraces, *, p2p: bool) -> dict[int, Rank
 
 
 def op_of(comm: GroupTraces, job: JobTraces, seq: int) -> str:
-    """The operation under a number, as some rank recorded it."""
+    """The operation under a number, as one of the ranks recorded it."""
     for rank, lane in comm.lanes.items():
         if index := shape_at(lane, seq):
             return job.rings[rank].shapes[index].op

@@ -1,4 +1,4 @@
-"""All communicators together: who is waited for (or at odds) and depends on nobody else who is."""
+"""Combines all communicators: which ranks are waited for (or disagree) and depend on no other such rank."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SCORE: Mapping[Kind, float] = {
     "not_finished": 0.5,
     "not_started": 0.4,
 }
-_INFERRED = 0.9  # times that, where the members of groups are not told
-_TIED = 0.5  # of a disagreement without a majority
-_FEW_PEERS = 0.75  # of an order that differs from that of two others, or of the rounds before
+_INFERRED = 0.9  # number of times, if the members of groups are unknown
+_TIED = 0.5  # score of a disagreement without a majority
+_FEW_PEERS = 0.75  # score of an order that differs from that of two others, or of earlier iterations
 
 
 def is_origin(communicator: Communicator, graph: WaitGraph) -> bool:
-    """Whether it is stuck, and nothing that its ranks queued before holds them."""
+    """Whether it is stuck, and nothing that its ranks queued before holds them up."""
     if communicator.state != "stuck":
         return False
     ends = (-1, -1)
@@ -44,12 +44,12 @@ def _ends(op: str) -> tuple[int, int]:
 def culprits_of(
     job: JobTraces, graph: WaitGraph, found: Sequence[Communicator]
 ) -> tuple[tuple[Culprit, ...], tuple[int, ...]]:
-    """Who is waited for (or at odds) and depends on nobody else who is; and the ranks without a dump of which that may hold."""
+    """The ranks that are waited for (or disagree) and depend on no other such rank; and the ranks without a dump that may be such."""
     parts = components(graph.edges, [*graph.wanted, *graph.odd, *graph.unseen])
     of = {node: index for index, part in enumerate(parts) for node in part}
     asked = set(graph.wanted) | set(graph.odd)
-    leads: list[bool] = []  # a component leads on to another one that has somebody to blame; sinks come first
-    blames: list[bool] = []  # the same without those who gave no dump
+    leads: list[bool] = []  # a component leads on to another one with somebody to blame; sinks come first
+    blames: list[bool] = []  # the same, ignoring ranks that gave no dump
     hot: list[bool] = []
     for index, part in enumerate(parts):
         onward = {of[to] for node in part for to in graph.edges.get(node, ())} - {index}
@@ -61,10 +61,12 @@ def culprits_of(
     if not any(
         lane.done > 0 or (lane.status and lane.status[2] > 0) for comm in job.comms for lane in comm.lanes.values()
     ):
-        graph.held.clear()  # recorders that never tell what finished
+        graph.held.clear()  # recorders that never record what finished
         origins.clear()
     for index, part in enumerate(parts):
-        odd = not blames[index] and not graph.odd.keys().isdisjoint(part)  # whoever gave no dump, these disagree
+        odd = not blames[index] and not graph.odd.keys().isdisjoint(
+            part
+        )  # whatever the ranks without a dump did, these disagree
         if hot[index] and (odd or not leads[index]):
             stuck = any(node in origins for node in part)
             culprits += _blamed(job, graph, [node for node in part if node in asked], stuck=stuck)
@@ -76,11 +78,11 @@ def culprits_of(
 
 
 def _blamed(job: JobTraces, graph: WaitGraph, ranks: Sequence[int], *, stuck: bool) -> list[Culprit]:
-    """Of ranks that depend on each other: those at odds; else those that wait for nobody; else who left the order in a circle.
+    """Of ranks that depend on each other: those that disagree; else those that wait for nobody; else those that left the order in a circle.
 
-    A rank that merely stopped gets all finished that it queued before, for the others come so far. One that stands in
-    something that nobody finished is therefore no source, unless what it stands in first is finished by the others.
-    `stuck`: these ranks hang in an operation that all of them joined, and no order of operations explains it.
+    A rank that merely stopped gets everything finished that it queued before, because the others come that far. A rank in an operation
+    that nobody finished is therefore not a source, unless the operation it is in first is finished by the others. `stuck`: these
+    ranks hang in an operation that all of them joined, and no order of operations explains it.
     """
     odd = [rank for rank in ranks if rank in graph.odd]
     if odd:
@@ -91,14 +93,14 @@ def _blamed(job: JobTraces, graph: WaitGraph, ranks: Sequence[int], *, stuck: bo
     ranks = [rank for rank in ranks if rank in graph.blocked]
     firsts = [(rank, graph.first.get(rank)) for rank in ranks]
     if any(first is not None and first.where not in graph.blocked[rank] for rank, first in firsts):
-        return []  # somebody stands first in something that all joined: it is no matter of order
+        return []  # a rank is first of all in something that all joined: order does not explain it
     return _circle(job, graph, ranks)
 
 
 def _circle(job: JobTraces, graph: WaitGraph, ranks: Sequence[int]) -> list[Culprit]:
     """Of ranks that wait for each other in a circle: those that left the order of their peers.
 
-    Where nothing tells who did, both of two are named as one of them, and of more nobody is.
+    If nothing shows which did, both of two ranks are named as candidates, and of more ranks none.
     """
     left = [rank for rank in ranks if rank in graph.left]
     sure = [rank for rank in left if graph.left[rank].by != "none"]
@@ -190,7 +192,7 @@ def _culprit(
     score: float | None = None,
     about: Sequence[tuple[str, str, int]] = (),
 ) -> Culprit:
-    """A culprit. `about`: the groups, operations and numbers that it is about, where those are not what others miss it in."""
+    """A culprit. `about`: the groups, operations and numbers it concerns, if these are not the ones in which others miss it."""
     ring = job.rings[rank]
     told = [*about, *((title, op, seq) for title, op, seq, _ in _most_waited(graph, rank))]
     _, op, seq = told[0] if told else ("", "", None)
@@ -212,7 +214,7 @@ def _most_waited(graph: WaitGraph, rank: int) -> list[tuple[str, str, int, int]]
 
 
 def _by_state(job: JobTraces, found: Sequence[Communicator]) -> list[Culprit]:
-    """Everybody joined and nobody gets on: the few whose device did not start, or not finish, what the others did."""
+    """For a group that everybody joined and nobody leaves: the few ranks whose device did not start or finish what the others did."""
     out: dict[int, Culprit] = {}
     comms = {(comm.pg, comm.members): comm for comm in job.comms}
     for communicator in found:

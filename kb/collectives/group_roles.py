@@ -1,8 +1,8 @@
-"""What a process group is to a rank: its tensor group, its data group, whatever the number that this one of them has.
+"""Determines what a process group is to a rank: its tensor group, its data group, whatever the number of the particular group.
 
-Ranks of one job make their groups by the same code, so groups of one role have one description but for numbers in it
-("data_parallel_0", "data_parallel_1"). Groups without a description are told apart by their size and by their place among
-the rank's own, for all ranks make them in one order.
+Ranks of one job create their groups with the same code, so groups of one role have the same description except for numbers in it
+("data_parallel_0", "data_parallel_1"). Groups without a description are told apart by their size and by their position among the
+rank's own, since all ranks create them in the same order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from kb.collectives.communicators import GroupTraces, JobTraces
 from kb.collectives.trace import GroupLane, shape_at, size
 
-_ASKED = 64  # numbers that are looked up over all groups of a role
+_ASKED = 64  # maximum of numbers looked up over all groups of a role
 _NUMBER = re.compile(r"\d+")
 
 
@@ -36,7 +36,7 @@ class GroupRoles:
         return self._of[rank]
 
     def ran(self, comm: GroupTraces, seq: int) -> Mapping[int, int]:
-        """What ranks of the other groups of a communicator's role ran under a number: shape (as in `Job.kinds`) → ranks."""
+        """What ranks of other groups in a communicator's role ran under a number: shape (as in `Job.kinds`) → ranks."""
         role = self._role(comm)
         if (role, seq) not in self._ran:
             if len(self._ran) >= _ASKED:
@@ -73,10 +73,10 @@ def _ran(job: JobTraces, comm: GroupTraces, seq: int) -> Counter[int]:
 
 @lru_cache(maxsize=4096)
 def _common(name: str) -> str:
-    """A description without its numbers; none where it tells nothing."""
+    """A description without its numbers; empty if it says nothing."""
     return "" if name == "undefined" else _NUMBER.sub("#", name)
 
 
 def _place(pg: str) -> tuple[int, str]:
-    """Groups in the order in which they were made, where their names count."""
+    """Groups in the order in which they were created, if their names contain numbers."""
     return (int(pg) if pg.isdecimal() and len(pg) < 18 else 1 << 62, pg)

@@ -1,4 +1,4 @@
-"""Ranks that ran different operations, sizes or types under one number of one process group."""
+"""Finds ranks that ran different operations, sizes or types under one number of one process group."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kb.collectives.group_roles import GroupRoles
 from kb.collectives.result import Mismatch
 from kb.collectives.trace import OpShape, indices
 
-_BACKERS = 2  # ranks of other groups that settle a disagreement without a majority
+_BACKERS = 2  # number of ranks of other groups that settle a disagreement without a majority
 
 
 @dataclass(frozen=True, slots=True)
 class _GroupContext:
-    """The communicator that is looked at, and all others."""
+    """The communicator in question, and all others."""
 
     comm: GroupTraces
     job: JobTraces
@@ -28,9 +28,9 @@ class _GroupContext:
 def mismatch_of(
     comm: GroupTraces, job: JobTraces, roles: GroupRoles, counts: Mapping[int, RankProgress], last: int | None = None
 ) -> Mismatch | None:
-    """The first number under which ranks ran different things, where the group got stuck there or behind it.
+    """The first number under which ranks ran different things, if the group got stuck there or later.
 
-    `last`: the number with which all recorders of the group end that do not tell whether it worked.
+    `last`: the last number in all recorders of the group that do not say whether it worked.
     """
     ours = _GroupContext(comm, job, roles)
     lanes = {rank: lane for rank, lane in comm.lanes.items() if lane.first >= 0}
@@ -75,7 +75,7 @@ def _mismatch_at(
     tied = len(here[order[0]]) == len(here[order[1]])
     what = _difference(shapes[order[0]], shapes[order[1]])
     if what != "op" and worked:
-        return None  # so it is how this job is written
+        return None  # so the job is written this way
     because = ""
     if tied and len(order) == 2 and (backed := _backed(ours, seq, order)):
         kind, ranks = backed
@@ -98,9 +98,9 @@ def _mismatch_at(
 
 
 def _backed(ours: _GroupContext, seq: int, sides: Sequence[int]) -> tuple[int, int] | None:
-    """Of two sides alike the one that groups of the same role ran under that number, and how many ranks of them did.
+    """Of two equally large sides, the one that groups of the same role ran under that number, and how many ranks of them did.
 
-    Only where they side with one of the two alone: sizes rightly differ from pipeline stage to pipeline stage.
+    Only if they agree with just one of the two: sizes rightly differ between pipeline stages.
     """
     votes = ours.roles.ran(ours.comm, seq)
     backed = [(kind, votes[kind]) for kind in sides if votes[kind]]
@@ -118,7 +118,7 @@ def _difference(a: OpShape, b: OpShape) -> Literal["op", "size", "dtype"]:
 
 
 def _shift(main: Sequence[int], other: Sequence[int], place: int) -> int:
-    """-1 where from here on `other` runs what `main` runs one later, 1 where one earlier, else 0."""
+    """-1 if from here on `other` runs what `main` runs one later, 1 if one earlier, else 0."""
     length = min(16, len(main) - place - 1)
     if length < 2:
         return 0
@@ -130,6 +130,6 @@ def _shift(main: Sequence[int], other: Sequence[int], place: int) -> int:
 
 
 def op_text(shape: OpShape) -> str:
-    """An operation with its sizes and types, cut."""
+    """An operation with its sizes and types, shortened."""
     sizes = " -> ".join(str([list(number) for number in part]) for part in (shape.inputs, shape.outputs) if part)
     return " ".join(part for part in (shape.op, sizes[:120], ",".join(shape.dtypes)[:60]) if part)

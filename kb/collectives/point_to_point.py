@@ -1,4 +1,4 @@
-"""Sends and receives: for every one that pends, whether the other side has its half."""
+"""Sends and receives: for every pending one, whether the other side has its half."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kb.collectives.wait_graph import FirstPending, WaitGraph
 
 
 def judge_pairs(comm: GroupTraces, job: JobTraces, graph: WaitGraph, now: float | None) -> Iterator[Communicator]:
-    """Sends and receives: for every one that pends, whether the other side has its half."""
+    """Check for every pending send or receive whether the other side has its half."""
     halves = {
         (rank, pair.source, pair.destination, pair.receives): pair
         for rank, lane in comm.lanes.items()
@@ -56,7 +56,7 @@ def judge_pairs(comm: GroupTraces, job: JobTraces, graph: WaitGraph, now: float 
 def _half(
     comm: GroupTraces, job: JobTraces, graph: WaitGraph, own: tuple[int, int, PeerTraffic], theirs: PeerTraffic | None
 ) -> tuple[tuple[int, ...], tuple[int, ...], Mismatch | None] | None:
-    """Who is missing, unseen, or at odds in one pending send or receive; None where the other side tells it already."""
+    """Who is missing, unseen, or in disagreement in one pending send or receive; None if the other side reports it already."""
     rank, other, one = own
     if other not in job.rings:
         graph.edges[rank].append(other)
@@ -64,7 +64,7 @@ def _half(
         return (), (other,), None
     have = theirs.pending if theirs else 0
     told = theirs is not None and one.whole and theirs.whole and one.total <= theirs.total
-    lacks = not have and not told  # where they have one pending, it is the other half of our first
+    lacks = not have and not told  # if they have one pending, it is the other half of our first
     if lacks:
         graph.edges[rank].append(other)
         graph.blocked[rank].add((comm.pg, comm.members, one.source, one.destination))

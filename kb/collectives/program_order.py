@@ -1,13 +1,12 @@
-"""Ranks that do the same work queue the same operations in the same order: who left that order, and where.
+"""Ranks that do the same work queue the same operations in the same order; finds who left that order, and where.
 
-A job's program is written once. Ranks placed alike (members of groups of the same roles) therefore record one sequence of
-(role, number), of which some have a longer part than others. Where sequences part, the few have left what the many do: they
-skipped an operation, made one too many, or took two in another order. Where two sides are equally many, the rounds before
-may tell (a training step repeats itself): the side that does what always came next is right. Else nothing is said but that
-it is one of them.
+A job's program is written once. Ranks in the same position (members of groups of the same roles) therefore record one sequence of
+(role, number), of which some have a longer part than others. Where sequences diverge, the few have left what the many do: they
+skipped an operation, made one too many, or swapped two. If both sides are equally large, earlier iterations may decide (training
+steps repeat): the side that does what always came next is right. Otherwise the verdict only says that it is one of them.
 
-Sequences that part and both come to the same operations later are different programs (two pipeline stages), and nobody's
-fault. All is linear in the operations: ranks with the same sequence are compared as one.
+Sequences that diverge and later reach the same operations belong to different programs (two pipeline stages), and nobody is at
+fault. The work is linear in the operations: ranks with the same sequence are compared as one.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from kb.collectives.communicators import JobTraces
 from kb.collectives.group_roles import GroupRoles
 from kb.collectives.trace import QueuedOp, position, steps
 
-_CONTEXT = 6  # operations before a parting that are looked for in earlier rounds
-_FEW = 3  # times as many must do otherwise than the ones that left
-_PLACES = 256  # at which sequences of ranks placed alike may part
-_ROUNDS = 2  # so often at least
+_CONTEXT = 6  # operations before a divergence that are looked for in earlier iterations
+_FEW = 3  # how many times more ranks must do otherwise than those that left
+_PLACES = 256  # number of places at which sequences of ranks in the same position may diverge
+_ROUNDS = 2  # minimum number of occurrences
 
 Settled = Literal["peers", "rounds", "none"]
 
 
 class RoleOp(NamedTuple):
-    """An operation as ranks in other groups of the same roles know it."""
+    """An operation in terms that hold for ranks in other groups of the same roles."""
 
     role: int
     seq: int
@@ -39,10 +38,10 @@ class RoleOp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where a rank's order parts from that of its peers.
+    """Where a rank's order diverges from that of its peers.
 
-    `did`: what it queued, `instead` what they did, as steps of this rank's own lanes (`instead`: None where it has no such
-    lane). `peers`, `alike`: how many queued the one and the other. `by`: what tells that this rank is the odd one.
+    `did`: what it queued, `instead` what they did, as steps of this rank's own lanes (`instead`: None if it has no such lane). `peers`,
+    `alike`: how many queued the one and the other. `by`: the evidence that this rank is the odd one.
     """
 
     did: QueuedOp
@@ -61,7 +60,7 @@ class _OpSequence:
 
 
 def divergences(job: JobTraces, roles: GroupRoles) -> Mapping[int, Divergence]:
-    """The first parting of every rank that left the order of its peers."""
+    """The first divergence of every rank that left the order of its peers."""
     found: dict[int, Divergence] = {}
     for runs in _placed_alike(job, roles):
         for rank, did, instead, counts, by in _walk(_aligned(runs)):
@@ -79,9 +78,9 @@ def divergences(job: JobTraces, roles: GroupRoles) -> Mapping[int, Divergence]:
 
 
 def _placed_alike(job: JobTraces, roles: GroupRoles) -> Iterator[list[_OpSequence]]:
-    """Ranks by the roles of all their groups, and of these with the same sequence together.
+    """Ranks by the roles of all their groups, with those of the same sequence together.
 
-    In a group with sends and receives (a pipeline) what a rank does besides hangs on its place in the group.
+    In a group with sends and receives (a pipeline), what else a rank does depends on its position in the group.
     """
     ranks: dict[tuple[tuple[int, ...], bytes], list[int]] = defaultdict(list)
     for rank, ring in job.rings.items():
@@ -124,7 +123,7 @@ _Left = tuple[int, RoleOp, RoleOp, tuple[int, int], Settled]
 
 
 def _walk(runs: list[_OpSequence]) -> Iterator[_Left]:
-    """Down the sequences together; where they part, each side goes on alone."""
+    """Follow the sequences together; where they diverge, each side is followed alone."""
     work = [(runs, 0)]
     places = 0
     while work and places < _PLACES:
@@ -146,7 +145,7 @@ def _walk(runs: list[_OpSequence]) -> Iterator[_Left]:
 
 
 def _divergences_at(sides: Mapping[RoleOp, Sequence[_OpSequence]], at: int) -> Iterator[_Left]:
-    """Who left, of those that part at one place."""
+    """Who left, of those that diverge at one place."""
     size = {deed: sum(len(run.ranks) for run in runs) for deed, runs in sides.items()}
     order = sorted(sides, key=lambda deed: (-size[deed], deed))
     main, by = order[0], _settled(sides, order, size, at)
@@ -169,7 +168,7 @@ def _divergences_at(sides: Mapping[RoleOp, Sequence[_OpSequence]], at: int) -> I
 def _settled(
     sides: Mapping[RoleOp, Sequence[_OpSequence]], order: Sequence[RoleOp], size: Mapping[RoleOp, int], at: int
 ) -> Settled | None:
-    """What tells which side left: that it is a few of many, the rounds before, or of two ranks nothing; else None."""
+    """The evidence of which side left: its ranks are few of many, or earlier iterations; for two ranks there may be none; else None."""
     many = size[order[0]]
     few = sum(size.values()) - many
     if many > few and few <= max(1, many // _FEW):
@@ -183,7 +182,7 @@ def _settled(
 
 
 def _usual(before: Sequence[RoleOp]) -> int | None:
-    """The role of what came next in all earlier rounds, each known by the longest context that was met often enough."""
+    """The role of the operation that came next in all earlier iterations, for each by the longest context that occurred often enough."""
     roles = [deed.role * 2 + deed.p2p for deed in before]
     for length in range(min(_CONTEXT, len(roles) - 1), 0, -1):
         context = roles[-length:]

@@ -1,4 +1,4 @@
-"""What is said of a job's collectives: its communicators, who is to blame, what is pending."""
+"""The verdict on a job's collectives: its communicators, the culprits, and what is pending."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CommState = Literal["missing", "stuck", "mismatch", "unseen"]
 
 
 def title(pg: str, name: str) -> str:
-    """What people know a process group by."""
+    """The name that people know a process group by."""
     return f"{name} ({pg})" if name and name not in {"undefined", pg} else f"group {pg}"
 
 
@@ -22,9 +22,9 @@ def title(pg: str, name: str) -> str:
 class Mismatch:
     """Ranks that ran different operations under one number. `what`: "op", "size" or "dtype".
 
-    `odd`: what they ran and who, those that differ from `expected`, which most ran; where no side is larger (`tied`) all.
-    `shift`: -1 where the odd ones look as if they had skipped an operation, 1 as if they had made one too many. `elements`:
-    how many the operation of each of `odd` moves. `because`: what settled a disagreement without a majority.
+    `odd`: the ranks that differ from `expected`, which most ran, and what they ran; all ranks if no side is larger (`tied`). `shift`:
+    -1 if the odd ones seem to have skipped an operation, 1 if they seem to have made one too many. `elements`: how many elements the
+    operation of each of `odd` moves. `because`: what settled a disagreement without a majority.
     """
 
     seq: int
@@ -39,11 +39,11 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Communicator:
-    """What became of one process group that has unfinished operations.
+    """The verdict on one process group that has unfinished operations.
 
-    `state`: "mismatch", "missing" (somebody has not queued number `seq`, others wait in it), "unseen" (only ranks without a
-    dump may be missing) or "stuck" (all queued it, nobody gets on). `age` in seconds. `p2p`: sends and receives. `origin`: it
-    is stuck, and nothing that its ranks queued before holds them: the fault is one of theirs, or of what links them.
+    `state`: "mismatch", "missing" (some rank has not queued number `seq`, others wait in it), "unseen" (only ranks without a dump may be
+    missing) or "stuck" (all queued it, none finishes). `age` in seconds. `p2p`: sends and receives. `origin`: it is stuck, and nothing
+    that its ranks queued before holds them up: the fault is one of theirs, or of what links them.
     """
 
     pg: str
@@ -67,7 +67,7 @@ class Communicator:
 class Culprit:
     """A rank that others wait for while it waits for nobody, or that differs. `score` from 0 to 1, `groups` by name.
 
-    `op` and `seq`: the operation of the first group that it has not queued, or did otherwise.
+    `op` and `seq`: the operation of the first group that it has not queued, or queued differently.
     """
 
     rank: int
@@ -83,7 +83,7 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An unfinished operation and the ranks that stand in it. `age` and `timeout` in seconds."""
+    """An unfinished operation and the ranks that are in it. `age` and `timeout` in seconds."""
 
     pg: str
     name: str
@@ -99,8 +99,8 @@ class Pending:
 class CollectiveVerdict:
     """What the recorders of a job say together.
 
-    `possible`: ranks without a dump (or whose dump does not tell) that others may wait for; they are no culprits. `waiting`:
-    ranks with unfinished operations that are none either. `groups` counts the communicators with unfinished operations, of which
+    `possible`: ranks without a dump (or with an inconclusive one) that others may wait for; they are not culprits. `waiting`: ranks with
+    unfinished operations that are not culprits either. `groups` counts the communicators with unfinished operations, of which
     `communicators` keeps at most 256.
     """
 

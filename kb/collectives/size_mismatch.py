@@ -1,7 +1,7 @@
-"""Which side of a disagreement in sizes is wrong, by what those wrote who received more than they had room for.
+"""Decides which side of a disagreement in sizes is wrong, from the messages of ranks that received more than they had room for.
 
-gloo and NCCL end a rank that gets a longer message than its own operation takes, with both lengths in the message. Such a
-rank is on the side of the smaller size, and often has no dump; with it one of two sides alike may be the larger.
+gloo and NCCL abort a rank that gets a longer message than its own operation takes, and print both lengths. Such a rank is on the side
+of the smaller size, and often has no dump; counting it may make one of two equal sides the larger.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCORE = 0.85
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """A rank that got more bytes than its operation takes."""
+    """A rank that received more bytes than its operation takes."""
 
     rank: int
     got: int
@@ -30,7 +30,7 @@ class Overrun:
 
 
 def overrun_in(rank: int, text: str) -> Overrun | None:
-    """What a rank's message says of lengths; None where it says nothing, or not that it got too much."""
+    """The lengths in a rank's message; None if it contains none, or does not say that the rank received too much."""
     found = _SAID.search(text)
     if found is None:
         return None
@@ -39,7 +39,7 @@ def overrun_in(rank: int, text: str) -> Overrun | None:
 
 
 def settle_sizes(verdict: CollectiveVerdict, told: Iterable[Overrun]) -> CollectiveVerdict:
-    """The verdict, in which two sides alike are told apart where what was received tells."""
+    """The verdict, in which two equal sides are told apart if the received lengths decide."""
     told = tuple({overrun.rank: overrun for overrun in told}.values())
     for place, comm in enumerate(verdict.communicators if told else ()):
         found = comm.mismatch and _settled(comm.mismatch, told)
@@ -75,7 +75,7 @@ def _settled(mismatch: Mismatch, told: Sequence[Overrun]) -> Mismatch | None:
 
 
 def _culprits(before: Iterable[Culprit], comm: Communicator, found: Mismatch) -> Iterable[Culprit]:
-    """The culprits without the side that is right now."""
+    """The culprits without the side that is now known to be right."""
     ranks = found.odd[0][1]
     sides = {rank for _, side in comm.mismatch.odd for rank in side} if comm.mismatch else set()
     for culprit in before:

@@ -1,6 +1,6 @@
-"""One rank's collective trace, boiled down to what comparing ranks needs: a few kilobytes where a trace takes megabytes.
+"""Digests one rank's collective trace to what comparing ranks needs: a few kilobytes instead of megabytes.
 
-Of each process group a lane: which operation had which number (as an index into the shapes met), what became of it, the
+There is one lane per process group: which operation had which number (as an index into the shapes met), what became of it, the
 unfinished ones with their times, and the counts of sends and receives by pair. Pure, bounded, made where the dump is read.
 """
 
@@ -19,16 +19,16 @@ ABSENT: Final = 0
 SCHEDULED: Final = 1
 STARTED: Final = 2
 DONE: Final = 3
-SPARSE = 8  # a lane keeps at most that many numbers an operation, and 64 more: its last ones
-ORDER = 128  # last operations of a rank whose order over all its groups is kept
-_WAITS = 4  # first unfinished operations of a lane that are kept with their times
-_MERGED = 32  # operations under one number (coalesced) whose sizes are kept
+SPARSE = 8  # a lane keeps at most this many numbers per operation, and 64 more: its last ones
+ORDER = 128  # number of last operations of a rank whose order across all its groups is kept
+_WAITS = 4  # number of first unfinished operations of a lane that are kept with their times
+_MERGED = 32  # number of operations under one number (coalesced) whose sizes are kept
 _WHOLE = frozenset({
     "all_reduce", "allreduce", "_all_gather_base", "_allgather_base", "all_gather_into_tensor", "_reduce_scatter_base",
     "reduce_scatter_tensor", "broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "barrier", "all_reduce_barrier",
     "allreduce_coalesced", "all_gather_into_tensor_coalesced", "reduce_scatter_tensor_coalesced",
 })  # fmt: skip
-_ONLY_IN = frozenset({"gather", "reduce_scatter"})  # what comes out may rightly differ by rank
+_ONLY_IN = frozenset({"gather", "reduce_scatter"})  # the output may rightly differ by rank
 _ONLY_OUT = frozenset({"all_gather", "allgather", "scatter"})
 _STATE = {"started": STARTED, "completed": DONE}
 
@@ -58,15 +58,15 @@ class PendingOp:
 
 @dataclass(frozen=True, slots=True)
 class PeerTraffic:
-    """Sends, or receives, of this rank with one other (ranks within the group): how many the ring has, how many pend."""
+    """Sends, or receives, of this rank with one other (ranks within the group): how many the ring has, how many are pending."""
 
     source: int
     destination: int
     receives: bool
     total: int
     pending: int
-    whole: bool  # the ring goes back to the group's first
-    first: PendingOp | None = None  # the first that pends
+    whole: bool  # the ring goes back to the group's first operation
+    first: PendingOp | None = None  # the first pending one
     shape: int = 0  # its index into the shapes
 
 
@@ -74,10 +74,10 @@ class PeerTraffic:
 class GroupLane:
     """What one rank's recorder has of one process group.
 
-    `first` is the number of the first operation in `shapes` (indices, native 32 bit, one a number) and `states` (one byte a
-    number); -1 where the ring has none. `last` and `done` are the highest number in the ring, and the highest finished.
-    `status` is the recorder's own count: enqueued, started, completed. In a group with sends and receives it counts either.
-    `ended`: when number `done` was seen to be finished, by this rank's clock.
+    `first` is the number of the first operation in `shapes` (indices, native 32 bit, one per number) and `states` (one byte per
+    number); -1 if the ring has none. `last` and `done` are the highest number in the ring, and the highest finished. `status` is the
+    recorder's own count: enqueued, started, completed. In a group with sends and receives it counts either. `ended`: when number `done`
+    was seen to be finished, by this rank's clock.
     """
 
     pg: str
@@ -98,9 +98,9 @@ class GroupLane:
 class Ring:
     """One rank's recorder. `shapes[0]` stands for no operation. `oldest`: its first unfinished operation, with its stack.
 
-    `counts_all`: the recorder counts every group, so a group of its that it has no count of was never used. `states_told`: it
-    says what became of an operation; else (gloo) "done" only means that it ended, well or not. `order`: see `steps`;
-    `moments`: when each of these was queued (64 bit floats, seconds since the epoch, NaN where it is not told).
+    `counts_all`: the recorder counts every group, so a group of the rank without a count was never used. `states_told`: it records what
+    became of an operation; otherwise (gloo) "done" only means that it ended, successfully or not. `order`: see `steps`; `moments`: when
+    each of these was queued (64 bit floats, seconds since the epoch, NaN if unknown).
     """
 
     source: str
@@ -118,7 +118,7 @@ class Ring:
 
 
 class QueuedOp(NamedTuple):
-    """An operation as one of many in the order of a rank: the index of its lane, its number there, send or receive or not."""
+    """An operation in the order of a rank: the index of its lane, its number there, whether it is a send or receive."""
 
     lane: int
     seq: int
@@ -137,7 +137,7 @@ class _LaneBuilder:
 
 
 def digest(trace: CollectiveTrace) -> Ring:
-    """A trace boiled down. Linear in its entries."""
+    """Digest a trace. Linear in its entries."""
     has_states = any(entry.state in _STATE for entry in trace.entries)
     lanes: dict[str, _LaneBuilder] = {}
     shapes: dict[OpShape, int] = {OpShape(""): 0}
@@ -185,7 +185,7 @@ def steps(ring: Ring) -> tuple[QueuedOp, ...]:
 
 
 def queued_times(ring: Ring) -> Sequence[float]:
-    """When each of `steps` was queued, NaN where that is not told; empty where nothing is told at all."""
+    """When each of `steps` was queued, NaN if unknown; empty if no time is known at all."""
     return array("d", ring.moments)
 
 
@@ -197,7 +197,7 @@ def last_step(ring: Ring) -> QueuedOp | None:
 
 @lru_cache(maxsize=4096)  # all ranks of a job belong to the same groups
 def as_ranges(ranks: tuple[int, ...]) -> Members:
-    """Ranks in their order, as few ranges: what groups are made of, and what 10,000 of them take no room in."""
+    """Ranks in their order, as few ranges: groups consist of them, and 10,000 ranks take hardly any memory."""
     out: list[range] = []
     start = 0
     while start < len(ranks):
@@ -211,7 +211,7 @@ def as_ranges(ranks: tuple[int, ...]) -> Members:
 
 
 def size(members: Members) -> int:
-    """How many ranks."""
+    """The number of ranks."""
     return sum(map(len, members))
 
 
@@ -232,7 +232,7 @@ def rank_at(members: Members, index: int) -> int | None:
 
 
 def position(members: Members, rank: int) -> int:
-    """A rank within the group, by its global rank; -1 where it does not belong to it."""
+    """The rank within the group of a global rank; -1 if it does not belong to it."""
     before = 0
     for part in members:
         if rank in part:
@@ -242,7 +242,7 @@ def position(members: Members, rank: int) -> int:
 
 
 def _state(one: Collective, *, has_states: bool) -> int:
-    """What became of it. A recorder that tells no states (gloo) retires what is finished; others retire what failed too."""
+    """What became of it. A recorder without states (gloo) retires what is finished; others retire what failed, too."""
     if one.retired and not has_states:
         return DONE
     return _STATE.get(one.state, SCHEDULED)
@@ -284,9 +284,9 @@ def _merged(a: OpShape, b: OpShape) -> OpShape:
 
 
 def _order(entries: Sequence[Collective], lanes: Mapping[str, int]) -> tuple[bytes, bytes]:
-    """Pairs of 64 bit: the lane's index twice, and one more for a send or receive; the number. Parts of one number are one.
+    """Pairs of 64 bit: twice the lane's index, plus one for a send or receive; and the number. Parts of one number are one.
 
-    Beside them when each was queued; of several parts the last one counts.
+    With them, when each was queued; of several parts the last one counts.
     """
     out: list[int] = []
     moments: list[float] = []
@@ -365,11 +365,11 @@ def _pair(
 
 
 def indices(lane: GroupLane) -> Sequence[int]:
-    """The shape indices of a lane, one a number from `first` on."""
+    """The shape indices of a lane, one per number from `first` on."""
     return array("I", lane.shapes)
 
 
 def shape_at(lane: GroupLane, seq: int) -> int:
-    """The shape index under one number; 0 where the lane has none."""
+    """The shape index under one number; 0 if the lane has none."""
     place = seq - lane.first
     return array("I", lane.shapes[4 * place : 4 * place + 4])[0] if 0 <= lane.first <= seq <= lane.last else 0

@@ -1,4 +1,4 @@
-"""Who waits for whom, as a graph over all process groups. Nothing in it is quadratic in ranks: groups stand in it as nodes."""
+"""The graph of who waits for whom over all process groups. Groups are nodes, so nothing is quadratic in ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kb.collectives.program_order import Divergence
 from kb.collectives.result import Mismatch
 from kb.collectives.trace import Members, as_ranges
 
-Where = tuple[str, Members, int, int]  # a group, and of a send or receive its ends
+Where = tuple[str, Members, int, int]  # a group, and for a send or receive its ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class FirstPending:
 
 @dataclass(slots=True)
 class WaitGraph:
-    """Who waits for whom. Ranks are nodes from 0, groups' nodes count down from -1."""
+    """The graph of waits. Ranks are nodes from 0, groups' nodes count down from -1."""
 
     edges: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     blocked: dict[int, set[Where]] = field(
         default_factory=lambda: defaultdict(set)
-    )  # who waits for whom has not joined, in what
+    )  # who waits for whom and in what, because they have not joined
     wanted: dict[int, list[tuple[str, str, int, int]]] = field(default_factory=lambda: defaultdict(list))
     odd: dict[int, list[tuple[GroupTraces, Mismatch]]] = field(default_factory=lambda: defaultdict(list))
-    held: set[int] = field(default_factory=set)  # ranks that stand in something which nobody finished
-    first: dict[int, FirstPending] = field(default_factory=dict)  # of each rank what it stands in first
+    held: set[int] = field(default_factory=set)  # ranks in an operation that nobody finished
+    first: dict[int, FirstPending] = field(default_factory=dict)  # for each rank what it is in first
     left: dict[int, Divergence] = field(default_factory=dict)  # ranks that left the order of their peers
     pending: set[int] = field(default_factory=set)
     unseen: set[int] = field(default_factory=set)
@@ -42,13 +42,13 @@ class WaitGraph:
     made: int = 0
 
     def stands(self, rank: int, first: FirstPending) -> None:
-        """A rank has an unfinished operation; of several the one that it queued first counts."""
+        """Record an unfinished operation of a rank; of several the one that it queued first counts."""
         known = self.first.get(rank)
         if known is None or first.created < known.created:
             self.first[rank] = first
 
     def node(self) -> int:
-        """A new node that stands for a group."""
+        """Add a node that stands for a group."""
         self.made += 1
         return -self.made
 
@@ -63,7 +63,7 @@ class WaitGraph:
 
 
 def components(edges: Mapping[int, Sequence[int]], roots: Iterable[int]) -> list[list[int]]:
-    """Strongly connected components of what can be reached from roots, those that lead nowhere first (Tarjan, no recursion)."""
+    """Strongly connected components of what is reachable from the roots, those that lead nowhere first (Tarjan, without recursion)."""
     number: dict[int, int] = {}
     low: dict[int, int] = {}
     on: set[int] = set()

@@ -1,4 +1,4 @@
-"""One communicator: who stands in what, who has not queued what others wait in."""
+"""Judges one communicator: which rank is in which operation, and which has not queued what others wait in."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kb.collectives.wait_graph import FirstPending, WaitGraph
 
 _ONE_SIDED = frozenset(
     {"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter"}
-)  # one may finish alone
+)  # an operation that a rank may finish alone
 
 
 def judge_group(
     comm: GroupTraces, job: JobTraces, roles: GroupRoles, graph: WaitGraph, now: float | None
 ) -> Iterator[Communicator]:
-    """The verdicts on one communicator; what it says of who waits for whom goes into the graph."""
+    """The verdicts on one communicator; its waits are added to the graph."""
     p2p = any(lane.pairs for lane in comm.lanes.values())
     if p2p:
         yield from judge_pairs(comm, job, graph, now)
@@ -64,10 +64,10 @@ def judge_group(
 
 
 def wait_for_left(job: JobTraces, graph: WaitGraph) -> None:
-    """Who waits for a rank that left its peers' order, where its recorder does not say that it waits.
+    """The ranks that wait for a rank that left its peers' order, if its recorder does not say that it waits.
 
-    gloo's is known to retire an operation that another rank never queued. It cannot have finished; so a rank that queued
-    nothing behind it stands in it.
+    gloo's recorder retires an operation that another rank never queued, although it cannot have finished. So a rank that queued nothing
+    after it is still in it.
     """
     left: dict[tuple[str, Members, int], list[int]] = defaultdict(list)
     homes: dict[tuple[str, Members], GroupTraces] = {}
@@ -90,7 +90,7 @@ def wait_for_left(job: JobTraces, graph: WaitGraph) -> None:
 
 
 def _last_of_all(comm: GroupTraces, job: JobTraces) -> int | None:
-    """The number behind which no rank of the group queued anything, where recorders do not tell how it ended (gloo)."""
+    """The number after which no rank of the group queued anything, if recorders do not record how it ended (gloo)."""
     last = {None if job.rings[rank].states_told else _last(job.rings[rank]) for rank in comm.lanes}
     one = last.pop() if len(last) == 1 else None
     return one[1] if one is not None and one[0] == comm.pg else None
@@ -105,7 +105,7 @@ def _last(ring: Ring) -> tuple[str, int] | None:
 def _note_pending(
     comm: GroupTraces, counts: Mapping[int, RankProgress], inside: Collection[int], graph: WaitGraph
 ) -> None:
-    """Note what the ranks stand in, and for whom it is something that nobody finished."""
+    """Record what the ranks are in, and for which of them nobody finished it."""
     top = max(count.done for count in counts.values())
     where = (comm.pg, comm.members, -1, -1)
     for rank, item in counts.items():
@@ -120,14 +120,14 @@ def _note_pending(
 
 
 def _ranks_without_data(comm: GroupTraces, job: JobTraces, counts: Mapping[int, RankProgress]) -> Sequence[int]:
-    """Members whose dump is missing or tells nothing of the group; where members were worked out, anybody without a dump."""
+    """Members whose dump is missing or says nothing of the group; if members were inferred, any rank without a dump."""
     if comm.inferred:
         return job.absent
     return [rank for part in comm.members for rank in part if rank not in counts]
 
 
 def _inside(comm: GroupTraces, counts: Mapping[int, RankProgress]) -> set[int]:
-    """Ranks that stand in an operation which nobody finished: that they queued no later one says nothing."""
+    """Ranks in an operation that nobody finished: that they queued no later one means nothing."""
     finished = sorted(count.done for count in counts.values())
     top = finished[-1]
     middle = finished[len(finished) // 2]
@@ -147,7 +147,7 @@ def _inside(comm: GroupTraces, counts: Mapping[int, RankProgress]) -> set[int]:
 def _levels(
     comm: GroupTraces, counts: Mapping[int, RankProgress], inside: Collection[int], graph: WaitGraph
 ) -> tuple[int, list[int]]:
-    """Edges from who waits to who has not queued; the first number that is not queued by all, and who has not."""
+    """Edges from who waits to who has not queued; the first number that is not queued by all, and who has not queued it."""
     by_queued: dict[int, list[int]] = defaultdict(list)
     for rank, item in counts.items():
         by_queued[item.queued].append(rank)
@@ -177,7 +177,7 @@ def _levels(
 def _note_missing(
     comm: GroupTraces, counts: Mapping[int, RankProgress], late: tuple[int, list[int]], graph: WaitGraph
 ) -> list[int]:
-    """Note who of the late ones somebody waits for."""
+    """Record which of the late ranks somebody waits for."""
     seq, ranks = late
     ahead = [rank for rank, item in counts.items() if item.queued >= seq and item.done < item.queued]
     top = max(counts[rank].queued for rank in ahead)
@@ -189,7 +189,7 @@ def _note_missing(
 
 
 def _clustered(counts: Mapping[int, RankProgress], absent: Sequence[int], graph: WaitGraph) -> None:
-    """All who stand in one operation that nobody gets out of depend on each other, and on who gave no dump."""
+    """All ranks in one operation that nobody finishes depend on each other, and on those that gave no dump."""
     stuck = [rank for rank, item in counts.items() if item.done < item.queued]
     first = min(counts[rank].done for rank in stuck) + 1
     node = graph.node()
@@ -202,7 +202,7 @@ def _clustered(counts: Mapping[int, RankProgress], absent: Sequence[int], graph:
 
 
 def op_name(comm: GroupTraces, seq: int) -> str:
-    """The operation that some rank recorded under a number; of the first waits, which every lane keeps."""
+    """The operation that a rank recorded under a number; of the first waits, which every lane keeps."""
     for lane in comm.lanes.values():
         for wait in lane.waits:
             if wait.seq == seq:

@@ -1,4 +1,4 @@
-"""What each figure of the digest means, in words that stand beside it wherever it is shown."""
+"""The definition of each figure of the digest, in the words shown beside it everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The digest of a week as a value: every figure with the number of cases behind it. See `kb.digest.definitions` for their meaning."""
+"""The digest of a week as a value: every figure with the number of cases behind it. `kb.digest.definitions` defines the figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = "signalbox.digest/1"
 
 @dataclass(frozen=True, slots=True)
 class FaultTitle:
-    """A class of faults by its title, and who acts on it (hardware, network, platform, software, training, none)."""
+    """A class of faults by its title, with its domain (hardware, network, platform, software, training, none)."""
 
     title: str
     domain: str = "none"
@@ -33,7 +33,7 @@ class ClassLine:
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """One week of the trend; times in seconds since the epoch, `hours` as many as the week has had."""
+    """One week of the trend; times in seconds since the epoch, `hours` as many as the week had."""
 
     week: str
     start: float
@@ -61,7 +61,7 @@ class Ineffective:
     """Hours of job time. `recovery`: mean hours of the failures whose recovery time is known; `saving`: writing checkpoints.
 
     `wall`: hours from the first start to the last stop of the interrupted jobs, within the week; `jobs`: how many these are.
-    `value` and `effective` are None where fewer than five recovery times are known.
+    `value` and `effective` are None if fewer than five recovery times are known.
     """
 
     interruptions: int
@@ -76,7 +76,7 @@ class Ineffective:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyRecord:
-    """The bot's own record over `weeks` weeks, by close-outs: of its answers, and of the failures that it had none for."""
+    """The bot's own record over `weeks` weeks, by close-outs: its answers, and the failures for which it had none."""
 
     weeks: int
     closed: Share
@@ -87,7 +87,7 @@ class AccuracyRecord:
 
 @dataclass(frozen=True, slots=True)
 class RuleLine:
-    """A rule: how often it was first this week, and of its answers of the last weeks that people judged, how many were wrong."""
+    """A rule: how often it came first this week, and how many of its recent answers that people judged were wrong."""
 
     rule: str
     fired: int
@@ -108,7 +108,7 @@ class OpenFailure:
 
 @dataclass(frozen=True, slots=True)
 class NewThisWeek:
-    """What this week had and the weeks before had not. `compared`: how many of the weeks before had any report."""
+    """What is new this week. `compared`: how many of the weeks before had any report."""
 
     compared: int
     classes: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class NewThisWeek:
 
 @dataclass(frozen=True, slots=True)
 class BreakdownLine:
-    """Failures with one value of a cut."""
+    """Failures with one value of a breakdown."""
 
     value: str
     failures: int
@@ -127,7 +127,7 @@ class BreakdownLine:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Failures by something that is known of their jobs; `unknown`: those of which it is not; `rest`: in lines left out."""
+    """Failures by a property of their jobs; `unknown`: those without it; `rest`: in lines left out."""
 
     name: str
     lines: tuple[BreakdownLine, ...]
@@ -137,9 +137,9 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """All figures of one week. Times are seconds since the epoch; `until`: what came later is not in here.
+    """All figures of one week. Times are seconds since the epoch; `until`: later reports are not included.
 
-    `late`: it was given later than it was due. `classes`: by count, the most first.
+    `late`: it was sent later than it was due. `classes`: by count, the largest first.
     """
 
     tenant: str

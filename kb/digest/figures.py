@@ -1,6 +1,6 @@
-"""The digest of a week, worked out from rows. Pure: the same rows give the same digest, whoever asks and when.
+"""Computes the digest of a week from rows. Pure: the same rows give the same digest, whoever asks and when.
 
-What each figure means stands in `kb.digest.definitions`, by its name here.
+`kb.digest.definitions` defines each figure under its name here.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from kb.digest.rows import JUDGED, UNKNOWN, DigestRow, counted
 from kb.digest.statistics import LEAST, Share, Sum, rate, share, spread, total
 from kb.digest.weeks import Week
 
-WEEKS = 8  # in the trend, the last one is the digest's own
+WEEKS = 8  # in the trend, of which the last is the digest's own
 MOST = 10  # lines of a list
-SIZES = (8, 64, 512, 4096)  # GPUs: the largest of each class of sizes but the last
+SIZES = (8, 64, 512, 4096)  # GPUs: the largest of each size class but the last
 CUTS: Mapping[str, Callable[[DigestRow], str | None]] = {
     "cluster": lambda row: row.cluster,
     "partition": lambda row: row.partition,
@@ -56,7 +56,7 @@ class _Failure(NamedTuple):
 
 @dataclass(slots=True)
 class _Week:
-    """One week on its way."""
+    """One week under construction."""
 
     week: Week
     start: float
@@ -75,7 +75,7 @@ class _Week:
 
 
 def first_of(week: Week) -> Week:
-    """The first week that the digest of a week needs rows of."""
+    """The first week whose rows the digest of a week needs."""
     return week.shifted(1 - WEEKS)
 
 
@@ -89,16 +89,16 @@ def figures(
     tenant: str = "default",
     late: bool = False,
 ) -> Digest:
-    """The digest of a week.
+    """Compute the digest of a week.
 
     Args:
-        rows: The reports whose time (`Row.at`) lies in the week or the seven before; others are left out.
+        rows: The reports whose time (`Row.at`) lies in the week or the seven before; others are ignored.
         week: By the calendar of the zone.
         zone: The team's.
-        until: Seconds since the epoch; reports that were made later are left out, as is what people said of them.
+        until: Seconds since the epoch; later reports are left out, as is what people said of them.
         classes: Fault → its title and domain.
-        tenant: Whose they are.
-        late: Whether it is given later than it was due.
+        tenant: The tenant that the reports belong to.
+        late: Whether it is sent later than it was due.
     """
     known = classes or {}
     every = [row for row in rows if row.made <= until]
@@ -270,7 +270,7 @@ def _sizes(this: _Week, rows: Sequence[DigestRow], whole: JobRuns) -> tuple[Size
 
 
 def _ineffective(week: _Week, whole: JobRuns) -> Ineffective:
-    """Baidu's: interruptions x recovery time + time for writing checkpoints."""
+    """Baidu's formula: interruptions x recovery time + time for writing checkpoints."""
     again = [failure for failure in week.failures if failure.recovery.again]
     known = [value for failure in again if (value := failure.recovery.whole) is not None]
     saving = total(None if failure.row.saving is None else failure.row.saving / 3600.0 for failure in again)
@@ -310,7 +310,7 @@ def _record(rows: Sequence[DigestRow], weeks: int) -> AccuracyRecord:
 
 
 def _standing(rows: Sequence[DigestRow]) -> dict[str, Share]:
-    """Of each rule that people judged: how often it was not right at the first place."""
+    """For each rule that people judged: how often it came first and was wrong."""
     judged: dict[str, list[bool]] = {}
     for row in rows:
         if row.rule is not None and not row.unanswered and row.judged in JUDGED:
@@ -331,7 +331,7 @@ def _most(counts: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _open(failures: Iterable[_Failure], known: Mapping[str, FaultTitle]) -> tuple[OpenFailure, ...]:
-    """The dearest first."""
+    """The most expensive first."""
     ordered = sorted(failures, key=lambda failure: (-(failure.gpu_hours or 0.0), -failure.row.at, -failure.row.id))
     return tuple(
         OpenFailure(

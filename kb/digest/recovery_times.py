@@ -1,4 +1,4 @@
-"""How long it took until a job trained again: detection, scheduling, initialisation, recomputation, from its attempts' times."""
+"""Measures how long it took until a job trained again: detection, scheduling, initialization, recomputation, from its attempts' times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Key = tuple[str | None, str, int]  # cluster, job, number of the attempt
 
 
 class Recovery(NamedTuple):
-    """The terms of one failure, seconds; None where the times that it needs are not known. `again`: the job ran again."""
+    """The terms of one failure in seconds; None if the times that a term needs are unknown. `again`: the job ran again."""
 
     again: bool = False
     detection: float | None = None
@@ -31,7 +31,7 @@ class Recovery(NamedTuple):
 
     @property
     def whole(self) -> float | None:
-        """The recovery time, where the job ran again and all four terms are known."""
+        """The recovery time, if the job ran again and all four terms are known."""
         known = [item for item in self[1:] if item is not None]
         return math.fsum(known) if self.again and len(known) == len(TERMS) else None
 
@@ -44,7 +44,7 @@ class Recovery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recoveries:
-    """Time to recover, of `interruptions`: failures whose job ran again."""
+    """Time to recover, over `interruptions`: failures whose job ran again."""
 
     interruptions: int
     detection: Spread
@@ -64,7 +64,7 @@ class JobRuns:
 
 
 def jobs(rows: Iterable[DigestRow]) -> JobRuns:
-    """Lay the attempts of all reports together: a later report's word counts, an earlier one fills what that leaves open."""
+    """Merge the attempts of all reports: a later report takes precedence, an earlier one fills what it leaves open."""
     runs: dict[Key, AttemptTimes] = {}
     of_job: dict[str, dict[Key, None]] = {}
     for row in sorted(rows, key=lambda digest_row: (digest_row.made, digest_row.id)):
@@ -118,7 +118,7 @@ def _joined(newer: AttemptTimes, older: AttemptTimes) -> AttemptTimes:
 
 
 def _order(key: Key, run: AttemptTimes) -> tuple[float, str, int]:
-    """By when it began; an attempt of which no time is known comes first."""
+    """Sort key: when it began; an attempt without any known time comes first."""
     if run.scheduled is not None:
         return run.scheduled, key[1], key[2]
     times = (run.initialised, run.first_iterated, run.last_iterated, run.stopped, run.queued)
@@ -126,7 +126,7 @@ def _order(key: Key, run: AttemptTimes) -> tuple[float, str, int]:
 
 
 def _between(start: float | None, end: float | None) -> float | None:
-    """Seconds from one time to another; None where one is not known, or the clocks disagree."""
+    """Seconds from one time to another; None if one is unknown, or the clocks disagree."""
     return None if start is None or end is None else _length(end - start)
 
 

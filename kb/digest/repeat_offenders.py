@@ -1,4 +1,4 @@
-"""Nodes that are named again and again, week by week, with a score that says how unlikely that is by chance."""
+"""Finds nodes that are named repeatedly, week by week, with a score for how unlikely that is by chance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 15  # nodes in the heat map
 
 @dataclass(frozen=True, slots=True)
 class OffenderNode:
-    """A node. `weeks`: the jobs that failed with it named, in each week, the oldest first; `jobs`: of all weeks together.
+    """A node. `weeks`: the number of jobs that failed with it named, per week, the oldest first; `jobs`: over all weeks.
 
     A job counts once however often it was tried. `score`: see `lemon_score`.
     """
@@ -31,7 +31,7 @@ class OffenderNode:
 
 @dataclass(frozen=True, slots=True)
 class Offenders:
-    """The nodes with the most jobs. `named`: how many were named at all; `fleet`: how many there are at least.
+    """The nodes with the most jobs. `named`: how many were named at all; `fleet`: the minimum number of nodes that exist.
 
     `namings`: pairs of a job and a node that was named in its failures.
     """
@@ -66,18 +66,17 @@ def offenders(weeks: Sequence[Sequence[DigestRow]], domains: Mapping[str, str]) 
 
 
 def lemon_score(jobs: int, namings: int, fleet: int) -> float:
-    """-log10 of how many nodes of a fleet would be named by so many jobs or more, were all namings spread by chance.
+    """-log10 of how many nodes of a fleet would be named by at least so many jobs if all namings were spread by chance.
 
-    `namings` and `fleet` are without the nodes that were named by more jobs: one bad node must not hide the next. The count of
-    a node is taken as Poisson with mean namings / fleet. 0 where chance gives one such node or more; at 2 it gives one in a
-    hundred such periods.
+    `namings` and `fleet` exclude the nodes that were named by more jobs: one bad node must not hide the next. The count of a node is
+    taken as Poisson with mean namings / fleet. 0 if chance gives one such node or more; at 2 it gives one in a hundred such periods.
     """
     if jobs <= 0 or fleet <= 0:
         return 0.0
     mean = namings / fleet
-    log_first = jobs * math.log(mean) - mean - math.lgamma(jobs + 1)  # of exactly so many
+    log_first = jobs * math.log(mean) - mean - math.lgamma(jobs + 1)  # of exactly that many
     rest, term, count = 1.0, 1.0, jobs
-    while term > 1e-12 * rest:  # what is left of the tail, as a multiple of its first term
+    while term > 1e-12 * rest:  # the rest of the tail, as a multiple of its first term
         count += 1
         term *= mean / count
         rest += term

@@ -1,4 +1,4 @@
-"""What the digest counts: one row for each report, as it was kept, and what people said of it since."""
+"""The input of the digest: one row per report as it was stored, with what people said of it since."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ class AttemptTimes(NamedTuple):
 class DigestRow(NamedTuple):
     """A report. `at`: when the job ended, else when it was reported; seconds since the epoch.
 
-    `nodes`: those that the first diagnosis suspects; `width`: on how many the job ran; `runs`: the job's attempts as this
-    report knows them; `redone`: GPU-hours of steps that were lost with it; `saving`: seconds that the attempt spent writing
-    checkpoints. What people said: `closed`, whether somebody named a cause; `cause` and `said_fault`, the last one named;
-    `said_nodes`; `judged`, the last word on whether the bot was right, of `JUDGED` or abstained_rightly; `lost`, hours of wall
-    time. `part_of`: the report as a part of which it counts; `quiet`: nobody is asked what it was: it is snoozed, or was found in
-    the past. (A tuple, as there may be a hundred thousand of them.)
+    `nodes`: those that the first diagnosis suspects; `width`: on how many the job ran; `runs`: the job's attempts as this report knows
+    them; `redone`: GPU-hours of steps that were lost with it; `saving`: seconds that the attempt spent writing checkpoints.
+
+    What people said: `closed`, whether somebody named a cause; `cause` and `said_fault`, the last one named; `said_nodes`; `judged`, the
+    last judgement of whether the bot was right, of `JUDGED` or abstained_rightly; `lost`, hours of wall time. `part_of`: the report
+    as a part of which it counts; `quiet`: nobody is asked about it, because it is snoozed or was found in the past.
+
+    It is a tuple because there may be a hundred thousand of them.
     """
 
     id: int
@@ -71,12 +73,12 @@ class DigestRow(NamedTuple):
 
     @property
     def unanswered(self) -> bool:
-        """Whether the bot had no diagnosis of it."""
+        """Whether the bot had no diagnosis for it."""
         return self.verdict != "fault"
 
     @property
     def known(self) -> str:
-        """Its class: what people closed it as, else the first diagnosis, else unknown."""
+        """Its class: the one that people closed it with, else the first diagnosis, else unknown."""
         if self.cause in ("shown", "fault"):
             return self.said_fault or UNKNOWN
         if self.cause is not None or self.unanswered:
@@ -97,7 +99,7 @@ class DigestRow(NamedTuple):
 
     @property
     def one_end(self) -> tuple[str | None, str, float] | int:
-        """The same for all reports on one end of a job: it may be diagnosed again and again."""
+        """The same for all reports on one end of a job, since it may be diagnosed repeatedly."""
         if self.job is None:
             return self.id
         return (self.cluster, self.job, float(self.attempt) if self.attempt is not None else self.at)
@@ -118,7 +120,7 @@ def ends(rows: Sequence[DigestRow]) -> list[DigestRow]:
 def counted(rows: Sequence[DigestRow]) -> list[JobEnd]:
     """One row for each end of a job: the latest report of those that people closed, else the latest; in order of time.
 
-    An end of which that row was merged into a report on another end counts with that one, which may not be among the rows.
+    An end whose row was merged into a report on another end counts with that one, which may not be among the rows.
     """
     best: dict[object, DigestRow] = {}
     merged = False
@@ -133,7 +135,7 @@ def counted(rows: Sequence[DigestRow]) -> list[JobEnd]:
 
 
 def _joined(rows: Sequence[DigestRow], ordered: Sequence[DigestRow]) -> list[JobEnd]:
-    """The ends without those that count with others, which have them as parts."""
+    """The ends without those that count as parts of others."""
     end_of = {row.id: row.one_end for row in rows}
     parts: dict[object, list[DigestRow]] = {}
     alone: list[DigestRow] = []

@@ -1,4 +1,4 @@
-"""Numbers that say over how many cases they were taken, and are left out where these are too few."""
+"""Statistics that carry the number of cases behind them and are left out if these are too few."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, median
 
-LEAST = 5  # cases under which no share, mean or median is given
+LEAST = 5  # minimum number of cases for a share, mean or median
 _Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`hits` of `n`; `value`, `low` and `high` (Wilson, 95 %) are None where n is under five."""
+    """`hits` of `n`; `value`, `low` and `high` (Wilson, 95 %) are None if n is below five."""
 
     hits: int
     n: int
@@ -24,7 +24,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median, nine-tenths mark and mean of `n` values; None where n is under five."""
+    """Median, 90th percentile and mean of `n` values; None if n is below five."""
 
     n: int
     median: float | None = None
@@ -34,7 +34,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A sum over the `n` of `of` cases whose value is known: a lower bound where n is less."""
+    """A sum over the `n` of `of` cases whose value is known: a lower bound if n is less."""
 
     value: float
     n: int
@@ -43,7 +43,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """`total` (hours) per case of `n`; None where n is under five."""
+    """`total` (hours) per case of `n`; None if n is below five."""
 
     total: float
     n: int
@@ -56,7 +56,7 @@ def share(hits: int, n: int) -> Share:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """The nine-tenths mark is the least value that nine tenths of all do not exceed."""
+    """The 90th percentile is the smallest value that nine tenths of all do not exceed."""
     ordered = sorted(values)
     n = len(ordered)
     if n < LEAST:
@@ -77,7 +77,7 @@ def rate(hours: float, n: int) -> Rate:
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
-    """Wilson's interval of 95 % for a share (E. B. Wilson 1927); 0 to 1 where nothing is known."""
+    """Wilson's 95 % interval for a share (E. B. Wilson 1927); 0 to 1 if there are no cases."""
     if n <= 0:
         return 0.0, 1.0
     found, z = hits / n, _Z

@@ -1,4 +1,4 @@
-"""ISO weeks in a team's time zone, and when the digest of one is due. A week across a change of clocks has 167 or 169 hours."""
+"""ISO weeks in a team's time zone, and when their digest is due. A week across a clock change has 167 or 169 hours."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from kb.errors import UnreadableInput
 
-LATE = timedelta(days=3)  # so long after its time a digest is still worth giving
+LATE = timedelta(days=3)  # how long after its time a digest is still sent
 ON_TIME = timedelta(hours=1)
 _NAME = re.compile(r"([0-9]{4})-?[Ww]([0-9]{1,2})\Z")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Week:
-    """A week by ISO 8601: it begins on Monday, and week 1 has the year's first Thursday."""
+    """A week by ISO 8601: it begins on Monday, and week 1 contains the year's first Thursday."""
 
     year: int
     number: int
@@ -41,11 +41,11 @@ class Week:
         return datetime(monday.year, monday.month, monday.day, tzinfo=zone).timestamp()
 
     def end(self, zone: tzinfo) -> float:
-        """The next Monday 00:00, which belongs to the week after."""
+        """The next Monday 00:00, which belongs to the following week."""
         return self.shifted(1).start(zone)
 
     def shifted(self, weeks: int) -> Week:
-        """So many weeks later. Raises UnreadableInput at the ends of the calendar."""
+        """The week that many weeks later. Raises UnreadableInput at the ends of the calendar."""
         try:
             return _of(self.monday + timedelta(weeks=weeks))
         except OverflowError as error:
@@ -54,7 +54,7 @@ class Week:
 
 @dataclass(frozen=True, slots=True)
 class DueDigest:
-    """A digest that is due: of which week, since when, and whether it comes late."""
+    """A digest that is due: of which week, since when, and whether it is late."""
 
     week: Week
     due: datetime
@@ -67,10 +67,10 @@ def week_of(at: datetime, zone: tzinfo) -> Week:
 
 
 def week_named(name: str) -> Week:
-    """The week of a name like 2026-W47.
+    """The week with a name like 2026-W47.
 
     Raises:
-        UnreadableInput: it is no such name, or the year has no such week.
+        UnreadableInput: it is not such a name, or the year has no such week.
     """
     found = _NAME.match(name.strip()[:20])
     if found is None or not 1 < int(found[1]) < 9999:
@@ -79,13 +79,13 @@ def week_named(name: str) -> Week:
 
 
 def due(now: datetime, zone: tzinfo, weekday: int = 1, hour: int = 9) -> DueDigest | None:
-    """The digest that is to be given now: of the last whole week, from its day and hour on, up to three days late.
+    """The digest that is due now: of the last whole week, from its day and hour on, up to three days late.
 
     Args:
         now: A time with a zone.
         zone: The team's.
         weekday: 1 for Monday to 7 for Sunday.
-        hour: 0 to 23 by the clock on the wall. An hour that a change of clocks leaves out is the one after; of two the first.
+        hour: 0 to 23 in local time. An hour that a clock change skips means the next one; of a repeated hour, the first.
     """
     today = now.astimezone(zone).date()
     for back in (0, 1):

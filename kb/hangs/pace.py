@@ -1,4 +1,4 @@
-"""What a job's own logs teach of its pace: the seconds of a step, the usual gap between two lines, how long its phases took."""
+"""Learns a job's pace from its own logs: seconds per step, usual gap between two lines, duration of its phases."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from statistics import median
 from kb.facts.stream_facts import StreamFacts
 from kb.model import ProgressPoint, Stage
 
-LOGS = 32  # from so many logs the job's own pace and pauses are taken
-_FEW = 8  # gaps: of fewer nothing is learned
-_LATE = 64  # arrivals of lines
+LOGS = 32  # number of logs used to learn the job's pace and pauses
+_FEW = 8  # minimum number of gaps; nothing is learned from fewer
+_LATE = 64  # number of arrivals of lines
 
 PHASES: Mapping[Stage | None, str] = {
     "evaluating": "evaluating",
@@ -30,7 +30,7 @@ PHASES: Mapping[Stage | None, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """What lies between two iteration lines of one log. `inside`: the phases that a line between them tells of."""
+    """The time between two iteration lines of one log. `inside`: the phases that a line between them mentions."""
 
     steps: int
     seconds: float
@@ -38,13 +38,13 @@ class _Gap:
 
 
 def most_informative(streams: Sequence[StreamFacts]) -> list[StreamFacts]:
-    """The job's logs that tell most of steps: all ranks take the same ones, so a few logs of ten thousand will do."""
+    """The job's logs with the most step lines. All ranks take the same steps, so a few logs out of ten thousand are enough."""
     some = [stream for stream in streams if stream.points and stream.summary.ref.kind == "job"]
     return nsmallest(LOGS, some, key=lambda log: (-len(log.summary.marks), -len(log.points), log.summary.ref.uri))
 
 
 def pace_of(streams: Sequence[StreamFacts]) -> float | None:
-    """Seconds that a step took lately, from the log that tells most; of the first few the longest; None for none."""
+    """Seconds that a recent step took, from the log with the most step lines; the longest of the first few; None if there are none."""
     for stream_facts in most_informative(streams)[:1]:
         paces = [gap.seconds / gap.steps for gap in _gaps(stream_facts.points[-64:], ())]
         if paces:
@@ -53,12 +53,12 @@ def pace_of(streams: Sequence[StreamFacts]) -> float | None:
 
 
 def has_begun(streams: Sequence[StreamFacts]) -> bool:
-    """Whether a log tells of so many steps that the job is under way, with times or without."""
+    """Whether a log shows so many steps that the job is under way, with times or without."""
     return any(len(stream_facts.points) >= _FEW // 2 for stream_facts in most_informative(streams))
 
 
 def long_step(streams: Sequence[StreamFacts]) -> float | None:
-    """Seconds that one of ten steps exceeded lately, by the log that tells most; None for too few lines."""
+    """The seconds that one recent step in ten exceeded, by the log with the most step lines; None if there are too few lines."""
     for stream_facts in most_informative(streams)[:1]:
         paces = sorted(
             gap.seconds / gap.steps for gap in _gaps(stream_facts.points[-64:], _marks(stream_facts)) if not gap.inside
@@ -69,10 +69,10 @@ def long_step(streams: Sequence[StreamFacts]) -> float | None:
 
 
 def usual_gap(streams: Sequence[StreamFacts]) -> float | None:
-    """The 99th percentile of the seconds between two neighbouring iteration lines, of the log that speaks most often.
+    """The 99th percentile of the seconds between two neighbouring iteration lines, of the log that is written to most often.
 
-    What lies between two of them while the run evaluated, saved or loaded, by its own word, is no gap between steps. None
-    for too few lines.
+    Pairs of lines between which the run evaluated, saved or loaded, according to its own log, do not count. None if there are too
+    few lines.
     """
     found = [
         _quantile(list(_gaps(stream_facts.points, _marks(stream_facts)))) for stream_facts in most_informative(streams)
@@ -81,10 +81,10 @@ def usual_gap(streams: Sequence[StreamFacts]) -> float | None:
 
 
 def pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
-    """The longest time that each phase took between two steps of one log, beyond what the steps took; "" for no phase.
+    """The longest time that each phase took between two steps of one log, beyond the steps themselves; "" for no phase.
 
-    Where two phases lie in one pause nobody knows which took how long: that counts for those alone that were never seen by
-    themselves.
+    If two phases fall into one pause, it is unknown how long each took: the pause then counts only for phases that were never seen
+    alone.
     """
     alone: dict[str, float] = {}
     shared: dict[str, float] = {}
@@ -102,9 +102,9 @@ def pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Lateness:
-    """How late a running job's lines are seen: block buffers and log shippers keep them back for minutes.
+    """Measures how late a running job's lines become visible: block buffers and log shippers can hold them back for minutes.
 
-    Who looks at the job tells each time what it sees; the last `_LATE` arrivals are kept.
+    The watcher reports what it sees at every look; the last `_LATE` arrivals are kept.
     """
 
     newest: dict[str, float] = field(default_factory=dict)
@@ -112,9 +112,9 @@ class Lateness:
     late: deque[float] = field(default_factory=lambda: deque(maxlen=_LATE))
 
     def seen(self, streams: Sequence[StreamFacts], now: float) -> float:
-        """Note the iteration lines that are new since the last look; give the seconds by which lines were late, at most.
+        """Record the iteration lines that are new since the last look, and return the largest delay of lines in seconds.
 
-        A line that was not there at the last look was late by then for as long as its own time lies before it.
+        A line that was not visible at the last look was late by the time from its own timestamp to that look.
         """
         for stream_facts in most_informative(streams):
             uri, stamps = stream_facts.summary.ref.uri, [p.time for p in stream_facts.points if p.time is not None]
@@ -133,7 +133,7 @@ def _marks(stream: StreamFacts) -> tuple[tuple[int, str], ...]:
 
 
 def _gaps(points: Sequence[ProgressPoint], marks: Sequence[tuple[int, str]]) -> Iterator[_Gap]:
-    """The gaps between the lines of one log, where steps and time go on."""
+    """The gaps between the lines of one log, where both steps and time advance."""
     timed = [
         (p.offset, p.step, p.time) for p in points if p.step is not None and p.time is not None and not p.validation
     ]
@@ -146,7 +146,7 @@ def _gaps(points: Sequence[ProgressPoint], marks: Sequence[tuple[int, str]]) -> 
 
 
 def _quantile(gaps: Sequence[_Gap]) -> float | None:
-    """The 99th percentile of the gaps in which nothing but steps lies, between lines that are neighbours."""
+    """The 99th percentile of the gaps between neighbouring lines that contain nothing but steps."""
     plain = [gap for gap in gaps if not gap.inside]
     if len(plain) < _FEW:
         return None

@@ -1,8 +1,8 @@
-"""What each rank's own lines tell beside those of the others: whose work takes longer, who waits longer for data.
+"""Compares what each rank's own lines report with the other ranks: whose work takes longer, who waits longer for data.
 
-In a synchronous job all ranks' steps take the same time, but a rank that measures its own part of the step (what it does
-before it joins the others) shows who is slow. All ranks do the same work; where they do not by design (stages of a
-pipeline), a rank counts only against its own past.
+In a synchronous job all ranks' steps take the same time, but a rank that measures its own part of the step (before it joins the
+others) shows which rank is slow. All ranks do the same work; if they do not by design (stages of a pipeline), a rank is compared
+only with its own past.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from kb.scanning.summary import StreamSummary
 
 LEAST_RANKS = 4
 LEAST_STEPS = 5
-STEPS = 200  # last steps that are compared
-SHARE = 0.3  # longer than the middle rank by so much
-STANDING = 0.5  # the same, where it was so from the first step on
+STEPS = 200  # number of last steps compared
+SHARE = 0.3  # factor over the median rank
+STANDING = 0.5  # the same factor for ranks that were slow from the first step on
 OFTEN = 0.8
 SPREADS = 5.0
-HEAVY = 0.1  # a wait for data counts from such a share of a step's work on
+HEAVY = 0.1  # a wait for data counts from this share of a step's work on
 MOST_RANKS = 20_000
 FIELDS = {"compute_time": "compute", "data_wait": "data"}
 
 
 @dataclass(frozen=True, slots=True)
 class SlowRank:
-    """A rank whose own part of the step takes longer: seconds and those of the middle rank, over how many steps, since which."""
+    """A rank whose own part of the step takes longer: its seconds and those of the median rank, over how many steps, since which step."""
 
     metric: str
     rank: int
@@ -42,14 +42,14 @@ class SlowRank:
 
     @property
     def text(self) -> str:
-        """One sentence for people."""
+        """Describe it in one sentence."""
         what = "works" if self.metric == "compute_time" else "waits for data"
         return f"rank {self.rank} {what} {self.value:.4g} s a step, the median rank {self.usual:.4g} s, since step {self.since}"
 
 
 @dataclass(frozen=True, slots=True)
 class SlowGroup:
-    """Up to half of the ranks that all take longer than the others, and by how many seconds."""
+    """Up to half of the ranks if they all take longer than the others, and by how many seconds."""
 
     metric: str
     ranks: frozenset[int]
@@ -62,7 +62,7 @@ class SlowGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Rank → step → seconds, and where each rank's lines stand."""
+    """Rank → step → seconds, and the place of each rank's lines."""
 
     rows: dict[int, dict[int, float]]
     sources: dict[int, str]
@@ -83,7 +83,7 @@ def slow_ranks(streams: Iterable[StreamSummary], *, uneven: bool = False) -> tup
 
 
 def slow_group(streams: Iterable[StreamSummary]) -> SlowGroup | None:
-    """Ranks that are clearly slower than at least as many others, where they are too many to be odd ones."""
+    """Ranks that are clearly slower than at least as many others, when they are too many to be outliers."""
     table = _table(tuple(streams), "compute")
     ratios = _ratios(table, low=True)
     if len(ratios) < LEAST_RANKS:
@@ -105,7 +105,7 @@ def slow_group(streams: Iterable[StreamSummary]) -> SlowGroup | None:
 
 
 def _table(summaries: Sequence[StreamSummary], field: str) -> _Table:
-    """The last values of each rank by step; of several of a step the last one counts, and what is no time is left out."""
+    """The last values of each rank by step. If a step has several, the last one counts; values that are not durations are left out."""
     rows: dict[int, dict[int, float]] = {}
     sources: dict[int, str] = {}
     for summary in summaries:
@@ -128,9 +128,9 @@ def _level(table: _Table) -> float:
 
 
 def _ratios(table: _Table, *, low: bool = False) -> dict[int, dict[int, float]]:
-    """Rank → step → logarithm of its value over the middle one, at steps that most ranks tell of, behind the first of them.
+    """Rank → step → logarithm of its value over the median, at steps that most ranks report, after the first of them.
 
-    `low`: over the middle one of the quicker half, where half of the ranks may be slow.
+    `low`: over the median of the quicker half, for cases in which half of the ranks may be slow.
     """
     steps: dict[int, list[float]] = {}
     for row in table.rows.values():
@@ -138,7 +138,7 @@ def _ratios(table: _Table, *, low: bool = False) -> dict[int, dict[int, float]]:
             steps.setdefault(step, []).append(value)
     wanted = max(LEAST_RANKS, 0.6 * len(table.rows))
     usual = {}
-    for step in islice(sorted(steps), 1, None):  # the first one warms up
+    for step in islice(sorted(steps), 1, None):  # the first step is a warm-up
         values = sorted(steps[step])
         if len(values) >= wanted:
             usual[step] = median(values[: (len(values) + 1) // 2] if low else values)
@@ -184,7 +184,7 @@ def _spread(levels: dict[int, float], rank: int) -> float:
 
 
 def _since(row: dict[int, float], level: float) -> tuple[int, bool]:
-    """The step from which on a rank is slow, and whether that is its first one: behind the last spell in which it was not."""
+    """The step since which a rank is slow, and whether that is its first one: after the last period in which it was not."""
     steps = sorted(row)
     late = median([row[step] for step in steps[-LEAST_STEPS:]])
     top = max(level, late)

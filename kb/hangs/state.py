@@ -1,4 +1,4 @@
-"""Whether a job hangs: the votes of the hang probes over its logs, stacks, collectives, RAS answers and metrics."""
+"""Decides whether a job hangs: the votes of the hang probes over its logs, stacks, collectives, RAS answers and metrics."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _ENDS = ("elastic_failure", "elastic_exit", "launcher_exit", "slurm_end")
 
 @dataclass(frozen=True, slots=True)
 class HangState:
-    """What the parts say together. `phase` explains the votes where it is held; `ended`: the processes are gone.
+    """What the probes say together. `phase` explains the votes where it is held; `ended`: the processes are gone.
 
-    `overdue`: a checkpoint takes many times as long as those before it.
+    `overdue`: a checkpoint takes many times as long as the earlier ones.
     """
 
     now: float | None
@@ -50,11 +50,11 @@ class HangState:
 
 
 def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangState:
-    """Let the probes vote on a job, and work out the phase that may explain its silence."""
+    """Let the probes vote on a job, and find the phase that may explain its silence."""
     world = facts.evidence.job.world_size
     now = _now(facts.evidence, parts)
     limits = replace(limits, pending=_pending(facts, limits))
-    dumped = parts.dumped if parts.dumped is not None else now  # what pended then may have ended since
+    dumped = parts.dumped if parts.dumped is not None else now  # what was pending then may have ended since
     collectives = settle_sizes(judge_rings(_own(parts.rings, facts), dumped), _received(facts)) if parts.rings else None
     polls = ras_vote(parts.ras, limits.pending, world_size=world) if parts.ras else None
     if _ended(facts):
@@ -89,20 +89,20 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
 
 
 def _pending(facts: Facts, limits: HangLimits) -> float:
-    """For how long a collective may pend, beside the job's own steps; the first ones may take long and nobody knows how long."""
+    """How long a collective may be pending, given the job's own steps; the first steps may take arbitrarily long."""
     pace = max((pace_of(facts.streams) or 0.0), (long_step(facts.streams) or 0.0))
     known = pace > 0.0 or has_begun(facts.streams) or not any(stream.points for stream in facts.streams)
     return max(limits.pending if known else limits.data_wait, limits.pending_steps * pace)
 
 
 def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
-    """The stacks of ranks that could be asked in one of the two newest rounds: of the others nothing is known now."""
+    """The stacks of ranks that answered in one of the two newest rounds; nothing is known now about the others."""
     newest: dict[str, float] = {}
     for stack in stacks:
         newest[stack.sample] = max(
             newest.get(stack.sample, -math.inf), stack.time if stack.time is not None else -math.inf
         )
-    if len(newest) < 3 or -math.inf in newest.values():  # without times nobody knows which rounds are the newest
+    if len(newest) < 3 or -math.inf in newest.values():  # without times it is unknown which rounds are the newest
         return stacks
     late = set(sorted(newest, key=newest.__getitem__)[-2:])
     there = {stack.resource.rank for stack in stacks if stack.sample in late}
@@ -110,7 +110,7 @@ def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
 
 
 def _gone(parts: NonLogEvidence, answering: Sequence[StackSample]) -> bool:
-    """Whether a rank answers no more, neither with stacks nor with a dump."""
+    """Whether a rank no longer answers, neither with stacks nor with a dump."""
     there = {stack_sample.resource.rank for stack_sample in answering} | {ring.rank for ring in parts.rings}
     return bool(parts.rings) and any(stack.resource.rank not in there for stack in parts.stacks)
 
@@ -121,14 +121,14 @@ def _span(stacks: Sequence[StackSample]) -> float:
 
 
 def _moved(parts: NonLogEvidence, now: float | None) -> float | None:
-    """The newest progress that collectives prove: an operation that was queued or ended, a launch that RAS counted."""
+    """The newest progress that collectives prove: an operation that was queued or finished, or a launch that RAS counted."""
     stamps = [ring.time for ring in parts.rings if ring.time is not None and (now is None or ring.time <= now + SKEW)]
     counted = last_launch(parts.ras)
     return max((*stamps, *((counted,) if counted is not None else ())), default=None)
 
 
 def _traffic(parts: NonLogEvidence) -> float | None:
-    """When the links of most ranks last carried half of what they usually do, or more; None where nobody looked."""
+    """When the links of most ranks last carried at least half of their usual traffic; None if nobody measured it."""
     panel = parts.panels.get("rdma_tx")
     if panel is None or not panel.times.size:
         return None
@@ -138,7 +138,7 @@ def _traffic(parts: NonLogEvidence) -> float | None:
 
 
 def _lacking(verdict: CollectiveVerdict | None, polls: RasVote | None) -> bool:
-    """Whether somebody is known not to be in what the others wait in: then they do not wait for the transport."""
+    """Whether a rank is known to be absent from what the others wait in: then they do not wait for the transport."""
     apart = verdict is not None and any(culprit.kind in _APART for culprit in verdict.culprits)
     return apart or (polls is not None and any(item.kind != "init" for item in polls.pending))
 
@@ -146,7 +146,7 @@ def _lacking(verdict: CollectiveVerdict | None, polls: RasVote | None) -> bool:
 def _now(evidence: Evidence, parts: NonLogEvidence) -> float | None:
     """When the evidence was taken: as the job says, else the newest time of its stacks or RAS answers.
 
-    Dumps do not say when they were written: the newest stamp in them is that of the last operation.
+    Dumps do not contain the time they were written: their newest timestamp is that of the last operation.
     """
     if evidence.job.collected_at is not None:
         return evidence.job.collected_at
@@ -193,7 +193,7 @@ def _spin(parts: NonLogEvidence, now: float | None) -> Probe:
 def _collective(
     facts: Facts, recorded: Probe | None, polls: RasVote | None, now: float | None, limits: HangLimits
 ) -> Probe:
-    """Probe (d): from the recorders, from RAS, else from what the watchdogs wrote; who sees one pending is believed."""
+    """Probe (d): from the recorders, from RAS, else from what the watchdogs wrote; any source that sees a pending collective is believed."""
     if recorded is not None and recorded.vote == "yes":
         return recorded
     if polls is not None and (recorded is None or polls.vote == "yes"):
@@ -210,7 +210,7 @@ def _collective(
 
 
 def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: HangLimits) -> Probe | None:
-    """What the Flight Recorder says; without the time at which it was dumped only what is old by its own stamps."""
+    """What the Flight Recorder says; if the time of the dump is unknown, only what is old by its own timestamps."""
     if verdict is None or not verdict.seen:
         return None
     oldest = max(verdict.pending, key=lambda item: -1.0 if item.age is None else item.age, default=None)
@@ -235,12 +235,12 @@ def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: Hang
 
 
 def _stopped(facts: Facts, stream: int, structure: Structure) -> bool:
-    """Whether the run did not go on behind what stands in a log."""
+    """Whether the run did not continue after what a log contains."""
     return not facts.streams[stream].went_on(structure.offset)
 
 
 def _number(value: Scalar) -> float:
-    """A field as a finite number; 0 where it is none."""
+    """A field as a finite number; 0 if it is not one."""
     try:
         number = float(value or 0)
     except (TypeError, ValueError, OverflowError):
@@ -249,14 +249,14 @@ def _number(value: Scalar) -> float:
 
 
 def _own(rings: Sequence[Ring], facts: Facts) -> Sequence[Ring]:
-    """The dumps without those of ranks that the job does not have (a gap tells of them), unless they are most."""
+    """The dumps without those of ranks that the job does not have (reported by a gap), unless these are the majority."""
     world = expected_ranks(facts)
     kept = [ring for ring in rings if ring.rank is None or not world or ring.rank in world]
     return kept if 2 * len(kept) > len(rings) else rings
 
 
 def _received(facts: Facts) -> Iterator[Overrun]:
-    """Ranks whose own last words are that they got more than they had room for."""
+    """Ranks whose own last message is that they received more than they had room for."""
     for kind in ("native_crash", "exception", "nccl_warn"):
         for at, item in facts.structures(kind):
             rank = item.resource.rank if item.resource.rank is not None else facts.streams[at].summary.ref.resource.rank

@@ -1,6 +1,6 @@
-"""What stacks, collectives, metrics, RAS answers and events show, as structures that rules match.
+"""Turns stacks, collectives, metrics, RAS answers and events into structures that rules match.
 
-A rule sees no stack and no recorder, only structures (kinds `hang`, `stack_outlier`, `collective_culprit`, `peer_outlier`,
+A rule does not see stacks or recorders, only structures (kinds `hang`, `stack_outlier`, `collective_culprit`, `peer_outlier`,
 `platform_event` of docs/structures.md). Each source gets a stream of its own that names the file it came from.
 """
 
@@ -27,13 +27,13 @@ from kb.scanning.summary import StreamSummary
 from kb.stacks.activity import ProcessActivity
 from kb.stacks.outliers import Outlier, compare
 
-MOST = 16  # structures of one kind
-EVENTS = 64  # newest events of one kind
+MOST = 16  # maximum number of structures of one kind
+EVENTS = 64  # number of newest events of one kind
 
 
 @dataclass(frozen=True, slots=True)
 class SourcedStructure:
-    """A structure and where it comes from."""
+    """A structure and the source it comes from."""
 
     source: str
     kind: SourceKind
@@ -60,7 +60,7 @@ def _made(source: str, group: str, line: str, fields: Mapping[str, Scalar], who:
 
 
 def structures(evidence: Evidence, parts: NonLogEvidence, state: HangState, facts: Facts) -> list[SourcedStructure]:
-    """Return the structures of everything that the evidence shows besides its logs."""
+    """Return the structures of all evidence besides the logs."""
     return [
         *_of_hang(state.hang, evidence),
         *_of_stacks(parts, state, facts),
@@ -85,13 +85,13 @@ def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[SourcedStructure]:
 
 
 def has_stalled(parts: NonLogEvidence, state: HangState, facts: Facts) -> bool:
-    """Whether there are stacks of a run that does not get on, or that was ended because it did not."""
+    """Whether there are stacks of a run that makes no progress, or that was ended for that reason."""
     died = state.ended and bool(facts.structures("watchdog"))
     return bool(parts.stacks) and (state.hang.called or state.hang.suspected or died)
 
 
 def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterator[SourcedStructure]:
-    """Who stands elsewhere than the others; only where something says that the run does not get on, or that it had not."""
+    """Ranks that stand elsewhere than the others; only if something says that the run makes no progress, or made none."""
     if not has_stalled(parts, state, facts):
         return
     seen = state.seen or compare(parts.stacks, expected_ranks(facts), stillness_limits(state.limits))
@@ -112,7 +112,7 @@ def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterato
 
 
 def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> SourcedStructure:
-    """Whose save was quick before, and is far beyond that now, is held by what it writes to."""
+    """A rank whose saves used to be quick and whose current save takes far longer is held up by the storage it writes to."""
     fault = outlier.doing.fault or fault
     held = overdue and fault == "checkpoint_save"
     fields: dict[str, Scalar] = {
@@ -130,7 +130,7 @@ def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: 
 
 
 def _frame(doing: ProcessActivity) -> str:
-    """The frame that tells, or where that is one of the C side the nearest of the run's own code."""
+    """The telling frame, or, if that is a native one, the nearest frame of the run's own code."""
     frame = doing.frame if doing.frame is not None and doing.frame.line else doing.caller or doing.frame
     if frame is None:
         return ""
@@ -139,7 +139,7 @@ def _frame(doing: ProcessActivity) -> str:
 
 
 def _of_collectives(state: HangState) -> Iterator[SourcedStructure]:
-    """Ranks that others wait for; only where something is pending for long (or nobody knows how long), or ranks disagree."""
+    """Ranks that others wait for; only if something has been pending for long (or for an unknown time), or ranks disagree."""
     verdict = state.collectives
     if verdict is None:
         return
@@ -206,7 +206,7 @@ def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[SourcedStructure]:
 
 
 def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> Iterator[SourcedStructure]:
-    """Who is slow by the ranks' own lines, and by the order in which they join; nobody is where the run stands still."""
+    """Ranks that are slow, by their own lines and by the order in which they join; none while the run stands still."""
     if state.hang.called or state.hang.suspected:
         return
     odd = slow_ranks(evidence.streams, uneven=any(lane.pairs for ring in parts.rings for lane in ring.lanes))
@@ -238,7 +238,7 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
 
 
 def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
-    """A checkpoint that takes many times as long as the job's own before; where a hang is called, its stacks say more."""
+    """A checkpoint that takes many times as long as the job's earlier ones; if a hang is called, its stacks say more."""
     found = None if state.ended or state.hang.called else slow_save(facts, state.now)
     if found is not None:
         fields: dict[str, Scalar] = {
@@ -251,7 +251,7 @@ def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
 
 
 def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
-    """A learning rate that does not do what the job's command line asks for."""
+    """A learning rate that does not follow what the job's command line asks for."""
     planned = warm_up_of(facts.evidence.job.args)
     for stream in facts.streams if planned else ():
         stuck = stuck_warm_up(stream.points, planned) if stream.summary.ref.kind == "job" else None
@@ -267,9 +267,10 @@ def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
 
 
 def _of_compound(parts: NonLogEvidence, facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
-    """A GPU that spins with no progress, a queue pair that completes nothing and a process in D state, all on one node.
+    """A GPU that spins without progress, a queue pair that completes nothing and a process in D state, all on one node.
 
-    Nothing in a phase that explains it: who waits for another rank's checkpoint spins too, and who writes it sits in D state.
+    Nothing in a phase that explains it: a rank that waits for another rank's checkpoint also spins, and the one that writes it is in
+    D state.
     """
     stalled = [event for event in parts.events if event.kind == "cq_stall"]
     blocked = [event for event in parts.events if event.kind == "d_state" and not event.fields.get("ended")]
@@ -298,7 +299,7 @@ def _of_compound(parts: NonLogEvidence, facts: Facts, state: HangState) -> Itera
 
 
 def _of_events(events: Sequence[Event]) -> Iterator[SourcedStructure]:
-    """The newest events of each kind; the number of an Xid that a node's condition tells is one more structure."""
+    """The newest events of each kind; an Xid number in a node's condition becomes an additional structure."""
     kept: dict[str, int] = {}
     newest = sorted(enumerate(events), key=lambda event: (event[1].time is not None, event[1].time or 0.0, event[0]))
     found = []
@@ -320,7 +321,7 @@ def _of_events(events: Sequence[Event]) -> Iterator[SourcedStructure]:
 
 
 def streams_of(found: Iterable[SourcedStructure]) -> Iterator[StreamSummary]:
-    """One stream a source; its structures one after another."""
+    """One stream per source, with its structures in order."""
     sources: dict[tuple[str, SourceKind, str], list[Structure]] = {}
     for sourced_structure in found:
         sources.setdefault((sourced_structure.source, sourced_structure.kind, sourced_structure.group), []).append(

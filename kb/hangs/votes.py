@@ -1,8 +1,8 @@
-"""Does the job hang? Four probes vote, each with its numbers; two or more in one window of five minutes make a hang.
+"""Decides by vote whether a job hangs: four probes vote, each with its numbers; two or more within five minutes make a hang.
 
-After Baidu Baige's stability system: all ranks' logs silent; stacks unchanged; RDMA still while GPUs spin; a collective that
-does not end. A probe that could not look says so and counts for neither side; where only one can look nothing is called,
-and what to switch on is said. Limits are parameters of the rule `hang-called`, so a site sets its own in its overlay.
+Modelled on Baidu Baige's stability system: all ranks' logs silent; stacks unchanged; RDMA idle while GPUs spin; a collective that
+does not end. A probe that could not look says so and counts for neither side. If only one can look, nothing is called, and the
+report says what to switch on. The limits are parameters of the rule `hang-called`, so a site can set its own in its overlay.
 """
 
 from __future__ import annotations
@@ -31,17 +31,21 @@ _SWITCH_ON: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class HangLimits:
-    """Seconds, but for the shares, `silence_gaps`, `stack_samples`, `stack_steps`, `pending_steps`, `phase_times`, `save_times`.
+    """The limits of the vote.
 
-    `silence_gaps` counts the job's own 99th-percentile gap between steps, `stack_samples` rounds, `stack_share` is of the
-    ranks, `stack_steps` of the job's own steps must lie within rounds that are alike: in less of it ranks look alike by chance;
-    lines that come `late_least` late or more are buffered; `timeout_share` of the collective time-out, below which silence must be told. `evaluating`, `saving`, `loading`,
-    `starting` are how long these phases last where the job has not shown it; where it has, `phase_times` the longest that it
-    took before (of a checkpoint `save_times`: others use the storage too), and `phase_least` at least, which is also for a phase that stacks alone tell of. A collective may pend for
-    `pending`, and for `pending_steps` of the job's own steps where these are long; where no rank is missing in it, and
-    where nobody knows, for `retry`, for so long the transport may send again. A rank that waits for its data, which no stuck worker
-    explains, may wait for `data_wait`: storage stalls and heals. Where no stack tells what the ranks do, a pause of
-    `pause_least` or more that the job outlived may come again, `phase_times` as long, `silence_most` at most.
+    All are seconds, except the shares and `silence_gaps`, `stack_samples`, `stack_steps`, `pending_steps`, `phase_times`, `save_times`.
+    `silence_gaps` counts the job's own 99th-percentile gap between steps, `stack_samples` rounds; `stack_share` is a share of the
+    ranks; `stack_steps` is how many of the job's own steps identical rounds must span, since ranks look alike by chance within less.
+    Lines that come `late_least` late or more are buffered. Silence must be reported within `timeout_share` of the collective timeout.
+
+    `evaluating`, `saving`, `loading` and `starting` are how long these phases last if the job has not shown it; if it has, a phase may
+    last `phase_times` the longest that it took before (`save_times` for a checkpoint, since others use the storage too), and at least
+    `phase_least`, which also holds for a phase that only stacks show.
+
+    A collective may be pending for `pending`, and for `pending_steps` of the job's own steps if these are long. If no rank is missing
+    in it, or that is unknown, it may be pending for `retry`, since the transport may retry that long. A rank that waits for its data
+    without a stuck worker may wait for `data_wait`: storage stalls and recovers. If no stack shows what the ranks do, a pause of
+    `pause_least` or more that the job outlived may recur, `phase_times` as long, `silence_most` at most.
     """
 
     silence_least: float = 120.0
@@ -74,11 +78,10 @@ Params = Mapping[str, Mapping[str, float]]  # rule → parameter → number
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a run was doing when it was last heard, and how long that is nothing special.
+    """What a run was last known to be doing, and how long that is normal.
 
-    `name`: "evaluating", "saving", "loading", "starting", or "" for none of them. `longest`: the seconds that it took at
-    most, where the job was seen to do it before; of no phase, the longest pause that it outlived. `quiet`: seconds since the
-    last progress, None where that is not known.
+    `name`: "evaluating", "saving", "loading", "starting", or "" for none of them. `longest`: the longest that the job was seen to take
+    for it before; for no phase, the longest pause that it outlived. `quiet`: seconds since the last progress, None if unknown.
     """
 
     name: str = ""
@@ -88,18 +91,18 @@ class Phase:
 
     @property
     def held(self) -> bool:
-        """Whether what the run does explains that it does not get on."""
+        """Whether what the run does explains that it makes no progress."""
         return self.quiet is not None and self.ceiling > 0.0 and self.quiet <= self.ceiling
 
     @property
     def known(self) -> bool:
-        """Whether it is held by a phase that logs or stacks tell of, and not by patience alone."""
+        """Whether the votes are held by a phase that logs or stacks show, rather than by patience alone."""
         return self.held and bool(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One probe's vote as it is counted: `since` when what it sees began, `at` when it looked (seconds since the epoch)."""
+    """One probe's vote as it is counted: `since` when its finding began, `at` when it looked (seconds since the epoch)."""
 
     name: str
     vote: Ballot
@@ -111,7 +114,7 @@ class Probe:
 def limits_of(rulebook: Rulebook, params: Params | None = None) -> HangLimits:
     """The limits of this rulebook: the parameters of its rule `hang-called`, which a site's overlay may set.
 
-    `params`: numbers of the job's own (`Job.params`), which come before both.
+    `params`: the job's own numbers (`Job.params`), which take precedence over both.
     """
     rule = next((item for item in rulebook.rules if item.id == RULE), None)
     given = {**(rule.params if rule else {}), **(params or {}).get(RULE, {})}
@@ -119,7 +122,7 @@ def limits_of(rulebook: Rulebook, params: Params | None = None) -> HangLimits:
 
 
 def unknown_params(params: Params) -> Iterator[str]:
-    """What of a job's own numbers nothing takes, in words with what was perhaps meant."""
+    """Errors for the job's own numbers that no parameter takes, with the name that was probably meant."""
     for rule, numbers in params.items():
         if rule != RULE:
             yield f"params.{rule}: only rule {RULE} takes parameters from a job; for other rules use site.yaml"
@@ -130,12 +133,12 @@ def unknown_params(params: Params) -> Iterator[str]:
 
 
 def count_votes(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None = None) -> Hang:
-    """Count the votes. In a `phase` that explains why nothing gets on they are shown, and nothing is called or suspected."""
+    """Count the votes. In a `phase` that explains the lack of progress they are shown, and nothing is called or suspected."""
     votes = tuple(Vote(probe.name, probe.vote, probe.detail, probe.since) for probe in probes)
     yes = [probe for probe in probes if probe.vote == "yes"]
     if phase is not None and phase.held:
         return Hang(False, votes)
-    if phase is not None and phase.name and phase.quiet is None:  # who knows how long it has been at it
+    if phase is not None and phase.name and phase.quiet is None:  # it is unknown how long the phase has lasted
         return Hang(False, votes, bool(yes), (_SWITCH_ON["silence"],) if yes else ())
     together = max((_within(probe, yes, limits.window) for probe in yes), default=0)
     blind = [probe.name for probe in probes if probe.vote == "not_observable"]
@@ -145,7 +148,7 @@ def count_votes(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None
 
 
 def _within(probe: Probe, others: Sequence[Probe], window: float) -> int:
-    """How many probes voted yes within a window of this one; where a time is not known it is taken to be the same."""
+    """How many probes voted yes within one window; an unknown time counts as the same."""
     return sum(probe.at is None or other.at is None or abs(probe.at - other.at) <= window for other in others)
 
 
@@ -158,10 +161,10 @@ def silence(
     *,
     late: float = 0.0,
 ) -> Probe:
-    """Probe (a): no rank's log has said anything for longer than this job's steps and its phase explain.
+    """Probe (a): all ranks' logs have been silent for longer than the job's steps and phase explain.
 
-    `timeout`: seconds of the collectives' time-out where it is known; silence must be told before it strikes. `late`: seconds
-    by which this job's lines come late (`kb.hangs.pace.Lateness`): a block of them may be on its way, whatever the time-out.
+    `timeout`: seconds of the collectives' timeout if known; silence must be reported before it strikes. `late`: seconds by which this
+    job's lines arrive late (`kb.hangs.pace.Lateness`): a block of them may be on its way, whatever the timeout.
     """
     streams = [stream.summary for stream in facts.streams if stream.summary.ref.kind == "job"]
     last = [stream.last_time for stream in streams if stream.last_time is not None]
@@ -180,7 +183,7 @@ def silence(
     age = now - newest
     told = f"{len(sound)} of {len(streams)} logs have timestamps; the last line is {max(0.0, age):.0f} s old"
     if age <= min(limits.silence_least, limits.timeout_share * (timeout or math.inf)):
-        return Probe("silence", "no", told, newest, now)  # no job's own history is needed to tell
+        return Probe("silence", "no", told, newest, now)  # this needs no history of the job
     gap = usual_gap(facts.streams)
     phase = phase or phase_of(facts, now, limits, timeout)
     slow = late if late >= limits.late_least else 0.0
@@ -196,7 +199,7 @@ def silence(
 
 
 def _sound(times: Sequence[float], now: float, limits: HangLimits) -> list[float]:
-    """The times that may be: not those of a clock ahead of the collector's, where others are not."""
+    """The plausible times: not those of a clock ahead of the collector's, if others are not."""
     return [time for time in times if time <= now + SKEW] or [time for time in times if time <= now + limits.window]
 
 
@@ -205,13 +208,13 @@ def phase_of(facts: Facts, now: float | None, limits: HangLimits, timeout: float
     streams = [stream for stream in facts.streams if stream.summary.ref.kind == "job"]
     name = _phase(facts, streams)
     longest = pauses(streams).get(name)
-    if longest is None and name == "saving":  # one log may tell of saves and another one of steps
+    if longest is None and name == "saving":  # one log may mention saves and another one steps
         longest = longest_save(facts)
     return Phase(name, ceiling_of(name, longest, limits, timeout), longest, _quiet(streams, now, limits))
 
 
 def ceiling_of(name: str, longest: float | None, limits: HangLimits, timeout: float | None = None) -> float:
-    """How long a phase may last that took `longest` before (None: it was not seen), below the collectives' time-out."""
+    """How long a phase may last that took `longest` before (None if it was not seen), below the collectives' timeout."""
     if not name:
         return 0.0
     times = limits.save_times if name == "saving" else limits.phase_times
@@ -220,7 +223,7 @@ def ceiling_of(name: str, longest: float | None, limits: HangLimits, timeout: fl
 
 
 def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits) -> float | None:
-    """Seconds since the last line; where lines come on and steps do not, since the next step was due."""
+    """Seconds since the last line; if lines continue but steps do not, since the next step was due."""
     ends = [p.time for stream in streams for p in stream.points[-1:] if p.time is not None]
     steps = _sound(ends, now, limits) if now is not None else []
     lines = [stream.summary.last_time for stream in streams if stream.summary.last_time is not None]
@@ -232,12 +235,12 @@ def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits
 
 
 def _phase(facts: Facts, streams: Sequence[StreamFacts]) -> str:
-    """What the run was doing when it was last heard: a phase with a ceiling of its own, or nothing special."""
+    """What the run was last known to be doing: a phase with a ceiling of its own, or none."""
     if facts.end is not None:
         name = PHASES.get(facts.end[0], "")
         return "" if name and any(_over(stream, name) for stream in streams) else name
     stages = [stream.stage(stream.summary.size) for stream in streams]
-    # before its first step a run compiles, reads, meets: all of that is its start
+    # before its first step a run compiles, reads and meets: all of that is its start
     return next((PHASES[stage] for stage in stages if stage in PHASES), "starting" if streams else "")
 
 
@@ -245,7 +248,7 @@ _OVER = {"saving": "save_end", "loading": "load_end"}
 
 
 def _over(stream: StreamFacts, name: str) -> bool:
-    """Whether a log tells of the end of a phase, and of no begin of it after that."""
+    """Whether a log reports the end of a phase, and no later start of it."""
     ends = [
         structure.offset
         for structure in stream.summary.structures

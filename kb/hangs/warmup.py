@@ -1,4 +1,4 @@
-"""What a job's command line plans of its learning rate, and a run that does not do it."""
+"""Compares the learning rate that a job's command line plans with what the run does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST = 65_536
 
 @dataclass(frozen=True, slots=True)
 class StuckWarmup:
-    """A warm-up that stops rising long before its planned end: the point from which on it stays, its rate, the steps planned."""
+    """A warm-up that stops rising long before its planned end: the point from which on the rate stays, the rate, the planned steps."""
 
     point: ProgressPoint
     rate: float
@@ -27,7 +27,7 @@ class StuckWarmup:
 
     @property
     def text(self) -> str:
-        """One sentence for people."""
+        """Describe it in one sentence."""
         step = self.point.step
         return (
             f"the learning rate stays at {self.rate:.4g} from step {step} on, during a warm-up of {self.planned} steps"
@@ -35,13 +35,13 @@ class StuckWarmup:
 
 
 def warm_up_of(args: str | None) -> int | None:
-    """The steps of warm-up that a command line asks for; None where it does not say, or says it twice and differently."""
+    """The warm-up steps that a command line asks for; None if it does not say, or gives two different numbers."""
     found = {int(item) for item in _WARM_UP.findall((args or "")[:LONGEST])}
     return found.pop() if len(found) == 1 else None
 
 
 def stuck_warm_up(points: Sequence[ProgressPoint], planned: int | None) -> StuckWarmup | None:
-    """The place at which a rate that rose with every line no longer does, though the warm-up is far from over."""
+    """The place at which a rate that rose with every line stops rising, though the warm-up is far from over."""
     rated = [
         (p, p.step, p.learning_rate)
         for p in points
@@ -54,7 +54,7 @@ def stuck_warm_up(points: Sequence[ProgressPoint], planned: int | None) -> Stuck
         or any(b <= a for a, b in pairwise(steps))
         or steps[0] > planned / 4
     ):
-        return None  # it may count its warm-up from where it went on
+        return None  # it may count its warm-up from where it resumed
     rates = [rate for _, _, rate in rated]
     begin = next(at for at in range(len(rates)) if rates[at] == rates[-1] and set(rates[at:]) == {rates[-1]})
     within = [at for at in range(begin, len(rates)) if steps[at] <= planned]

@@ -1,1 +1,1 @@
-"""What is learned from incidents whose cause people named: pure parts. Text and counts in, proposals out."""
+"""Learns rules from incidents whose cause people named. Pure: text and counts in, proposals out."""

@@ -1,4 +1,4 @@
-"""Resolved incidents as the miner sees them, and what it makes of them. Values only."""
+"""Resolved incidents as the rule miner sees them, and its results. Values only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINER = "1"  # raised whenever the same incidents give another rule
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What no line of a log says: a structure that a comparison of ranks gave, or a change of a series.
+    """Something that no log line says: a structure from a comparison of ranks, or a change in a series.
 
     `kind` is one of docs/structures.md with its fields as text, or "series" with `metric` and `change`.
     """
@@ -26,10 +26,10 @@ class Observation:
 class Case:
     """One past incident and what people said of it.
 
-    `fault`: the class that it was closed as, None where nobody named one; `against`: classes that others named. `said`: the
-    words of the close-out. `texts`: source → the lines kept of it, secrets masked; none where the logs are gone. `names`:
-    hosts, people, jobs and the like that go into no rule. `told`: lines that a comparison or a person pointed at. `usual`:
-    the words of each event of a good run of the job (kb.anomalies.core.severity_words.skeleton). `when`: seconds since the epoch.
+    `fault`: the class that it was closed with, None if nobody named one; `against`: classes that others named. `said`: the words of
+    the close-out. `texts`: source → the lines kept of it, secrets masked; none if the logs are gone. `names`: hosts, people, jobs and
+    the like that must not appear in rules. `told`: lines that a comparison or a person pointed at. `usual`: the words of each event of
+    a good run of the job (kb.anomalies.core.severity_words.skeleton). `when`: seconds since the epoch.
     """
 
     id: int
@@ -55,11 +55,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule that incidents support. `match` and `when` are the values of rule.yaml; `alone`: one incident is all there is.
+    """A rule that incidents support. `match` and `when` are the values of rule.yaml; `alone`: it rests on a single incident.
 
-    `support`: the incidents that it finds, `asked` those that it was to find, `counter` those of other faults in which it
-    speaks all the same, of `tried`. `lines`: incident → the lines that decide there, by source. `near`: lines like them that
-    it must leave alone. `remarks`: what a reviewer should know, each a sentence.
+    `support`: the incidents that it finds, `asked` those that it should find, `counter` those of other faults in which it fires
+    nevertheless, out of `tried`. `lines`: incident → its deciding lines, by source. `near`: similar lines that it must not match.
+    `remarks`: what a reviewer should know, each a sentence.
     """
 
     id: str

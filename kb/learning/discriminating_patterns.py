@@ -1,4 +1,4 @@
-"""Which events tell some incidents from all others, and by which pattern; conditions where single lines do not."""
+"""Finds events that tell some incidents from all others, and the pattern for each; conditions if single lines do not suffice."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kb.learning.tokenizer import WordWeights
 from kb.parsers.logs.prefixes import peel
 from kb.rulebase.patterns import check
 
-TRIED = 32  # events that are looked at
+TRIED = 32  # number of events examined
 TOLD_WORDS = 3  # of an exception that says what is wrong
-MOST_LINES = 200  # of others, in which a word that tells them is looked for
-WIDE = 3  # sources in which a line of all ranks stands
+MOST_LINES = 200  # number of others in which a distinguishing word is looked for
+WIDE = 3  # number of sources in which a line of all ranks occurs
 # errors of Python code itself, whose words name nothing but the code; of the bare ones only without a message of their own
 PLAIN = frozenset(
     """
@@ -40,9 +40,9 @@ _LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
 class MinedPattern:
     """A pattern that some cases support. `values`: its values in rule.yaml; `search`: a regex that finds its lines in a text.
 
-    `counter`: texts of other faults in which it speaks, by index, with the first line of each source; `when`: a condition over
-    the names "line" and "beside" where the pattern alone does not tell apart, `beside` the second pattern then. `numbers`: it
-    keeps numbers of the lines.
+    `counter`: texts of other faults in which it matches, by index, with the first line of each source; `when`: a condition over the
+    names "line" and "beside" if the pattern alone does not discriminate, with `beside` the second pattern. `numbers`: it keeps
+    numbers of the lines.
     """
 
     event: CaseEvent
@@ -58,7 +58,7 @@ class MinedPattern:
 
 
 def plain_bug(event: CaseEvent, cases: Mapping[int, Case]) -> bool:
-    """Whether an event is an error of the run's own code: a plain type of Python, and no library raised it."""
+    """Whether an event is an error of the run's own code: a plain Python type that no library raised."""
     if not event.raised:
         return False
     for number, lines in event.lines.items():
@@ -73,7 +73,7 @@ def plain_bug(event: CaseEvent, cases: Mapping[int, Case]) -> bool:
 def ranked(
     events: Sequence[CaseEvent], cases: Collection[int], background: Background
 ) -> list[tuple[float, CaseEvent]]:
-    """The events that may tell, the best first: many of the cases have them, few others, and their words tell of harm."""
+    """The candidate events, the best first: many of the cases have them, few others do, and their words indicate harm."""
     found = []
     for event in events:
         share = len(event.support) / max(1, len(cases))
@@ -101,7 +101,7 @@ def discriminate(
     *,
     names: Collection[str],
 ) -> MinedPattern | None:
-    """The most general pattern of an event that speaks in no incident of another fault; the least bad where each does."""
+    """The most general pattern of an event that matches no incident of another fault; the least bad if each does."""
     best: MinedPattern | None = None
     for pattern in _patterns(event, score, names, background.weights):
         found = replace(pattern, counter=background.spoken(pattern.search, pattern.words, besides))
@@ -163,7 +163,7 @@ def _typed(event: CaseEvent, score: float, types: Sequence[str]) -> MinedPattern
 
 
 def _conditioned(found: MinedPattern, cases: Mapping[int, Case], background: Background) -> MinedPattern:
-    """The pattern with what tells it apart after all: a word of the others' lines, the stage, how many ranks say it."""
+    """The pattern with something that discriminates after all: a word of the others' lines, the stage, how many ranks say it."""
     own = [cases[number] for number in found.support]
     against = [background.others[index] for index in found.counter]
     stages = {case.stage for case in own}
@@ -209,18 +209,20 @@ def _own_frame(found: MinedPattern, own: Sequence[Case], against: Sequence[Negat
 
 
 def _others_word(found: MinedPattern, background: Background) -> str | None:
-    """A word that stands on all the lines of others that the pattern finds, and on none of the cases' own."""
+    """A word on all the lines of others that the pattern finds, and on none of the cases' own."""
     lines = [line for each in found.counter.values() for line in each]
     if len(found.counter) < 2 or len(lines) > MOST_LINES:
         return None
     own = {word for each in found.event.lines.values() for line in each for word in _WORD.findall(line.whole)}
     shared = frozenset.intersection(*(frozenset(_WORD.findall(line)) for line in lines)) - own
-    known = [word for word in shared if background.weights.counts.get(lowered(word), 0) > 2]  # no name of one machine
+    known = [
+        word for word in shared if background.weights.counts.get(lowered(word), 0) > 2
+    ]  # not the name of a machine
     return max(known, key=lambda item: (len(item), item), default=None)
 
 
 def together(first: MinedPattern, second: MinedPattern) -> MinedPattern | None:
-    """Two patterns that only together are never in another's incident: both, or one behind the other in all cases."""
+    """Two patterns that occur together only in these cases: both, or one after the other."""
     support = first.support & second.support
     if len(support) < len(first.support):
         return None
@@ -233,7 +235,7 @@ def together(first: MinedPattern, second: MinedPattern) -> MinedPattern | None:
 def in_order(
     first: MinedPattern, second: MinedPattern, background: Background, cases: Mapping[int, Case]
 ) -> MinedPattern | None:
-    """Two patterns whose order tells: first, then second, in one source of every case, and the other way round elsewhere."""
+    """Two patterns whose order discriminates: first, then second, in one source of every case, and the other way round elsewhere."""
     support = first.support & second.support
     if len(support) < len(first.support) or len(support) < 2:
         return None
@@ -258,7 +260,7 @@ def _is_before(first: MinedPattern, second: MinedPattern, texts: Sequence[str]) 
 
 
 def _time(found: MinedPattern, text: str) -> float | None:
-    """When a pattern is first seen in a text; kept lines stand in no order, so only their own times tell."""
+    """When a pattern is first seen in a text; kept lines are in no order, so only their own times count."""
     hits = (line_at(text, hit.start()) for hit in compiled(found.search).finditer(text))
     times = [time for line in hits if (time := peel(line.encode("utf-8", "replace")).time) is not None]
     return min(times, default=None)

@@ -1,4 +1,4 @@
-"""What happened in an incident, line by line: kept lines become events, alike where they say the same in other numbers."""
+"""What happened in an incident, line by line: kept lines become events, grouped if they say the same with other numbers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kb.templates.masking import LineKind, fold, shape_of
 
 MOST_LINES = 20_000  # of a case
 LONGEST = 600  # characters of a line
-MOST_NEAR = 200  # events that one word leads to
-HEAD = 12 * 1024  # characters; of a stream that is longer not all is kept
+MOST_NEAR = 200  # number of events that one word leads to
+HEAD = 12 * 1024  # characters; a longer stream is not kept completely
 _RAISED = re.compile(
     r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Timeout|Expired|Failure|Warning)"
     r"|(?:[A-Za-z_]\w{0,60}\.){1,8}[A-Z]\w{2,60})(?:: (?P<message>.{1,500})|:?\s*$)"
@@ -27,7 +27,7 @@ _FRAME = re.compile(r"File \"([^\"\n]{1,400})\", line \d+")
 
 @dataclass(frozen=True, slots=True)
 class CaseLine:
-    """A kept line: its source and place there, all of it, and the message behind its prefixes. `voice`: which rank spoke."""
+    """A kept line: its source and place there, its full text, and the message after its prefixes. `voice`: which rank wrote it."""
 
     source: str
     number: int
@@ -38,9 +38,9 @@ class CaseLine:
 
 @dataclass(frozen=True, slots=True)
 class CaseEvent:
-    """Lines that say the same, by case. `key`: their words; `raised`: they are an exception's last line, as type and message.
+    """Lines that say the same, by case. `key`: their words; `raised`: if they end an exception, its type and message.
 
-    `harm` 0 to 1; `after`: they tell what another's failure did; `told`: a comparison or a person pointed at one of them.
+    `harm` 0 to 1; `after`: they report consequences of another's failure; `told`: a comparison or a person pointed at one of them.
     """
 
     key: tuple[str, ...]
@@ -66,7 +66,7 @@ class _EventBuilder:
 
 
 def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
-    """The events of some cases. Those of a case's good run are left out, and parts of tracebacks."""
+    """The events of some cases, without those of a case's good run and parts of tracebacks."""
     found: dict[tuple[str, ...], _EventBuilder] = {}
     for case in cases:
         pointed = {_key_of(line) for line in case.told}
@@ -83,7 +83,7 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
 
 
 def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEvent]:
-    """Events whose words are nearly the same are one."""
+    """Merge events whose words are nearly the same."""
     groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     holding: dict[str, list[tuple[str, ...]]] = {}
     for key in sorted(found, key=lambda event_builder: (-len(found[event_builder].lines), event_builder)):
@@ -115,7 +115,7 @@ def _alike(key: tuple[str, ...], holding: Mapping[str, list[tuple[str, ...]]]) -
     words = frozenset(key)
     if len(words) <= SPARSE:
         return []
-    # a near one shares all but a few of the words, so one of the rarest few is among what they share
+    # a near key shares all but a few of the words, so at least one of the rarest few
     rare = sorted(words, key=lambda word: (len(holding.get(word, ())), word))
     few = rare[: int(len(words) * (1 - ALIKE)) + 2]
     shares = {
@@ -157,7 +157,7 @@ def _whole_lines(text: str) -> list[str]:
 
 @lru_cache(1 << 16)
 def _line(whole: str) -> tuple[LineKind, str, tuple[str, ...], str | None] | None:
-    """What kind of line it is, its message, its words, its level; None for one without text, and for iteration lines."""
+    """A line's kind, message, words and level; None for one without text, and for iteration lines."""
     data = whole.encode("utf-8", "replace")
     shape = shape_of(fold(data))
     if shape.template is None or shape.step is not None:
@@ -175,13 +175,13 @@ def _key_of(line: str) -> tuple[str, ...]:
 
 
 def voice_of(whole: str) -> str:
-    """The rank that speaks, as its prefix says it; empty where it has none."""
+    """The rank that wrote it, according to its prefix; empty if it has none."""
     hit = _VOICE.search(whole[:200])
     return "" if hit is None else hit[1] or hit[2]
 
 
 def raised(message: str) -> tuple[str, str] | None:
-    """Type (without its module) and message, where a line is the last one of an exception."""
+    """Type (without its module) and message, if a line is the last one of an exception."""
     hit = _RAISED.match(message)
     if hit is None or hit["type"].endswith("Warning"):
         return None
@@ -189,7 +189,7 @@ def raised(message: str) -> tuple[str, str] | None:
 
 
 def innermost(case: Case, line: CaseLine) -> str | None:
-    """The file of the last frame that the same voice has in the source of an exception's line; None where none is kept."""
+    """The file of the last frame that the same rank printed in the source of an exception's line; None if none is kept."""
     found = None
     for whole in case.texts.get(line.source, "").split("\n"):
         frame = _FRAME.search(whole)

@@ -1,4 +1,4 @@
-"""Whether the base has a rule for a line already, and another fault's: then a close-out may be wrong, or that rule is."""
+"""Finds an existing rule that explains a line by another fault: then either a close-out or that rule may be wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kb.scanning.plan import active
 
 
 def explained(lines: Iterable[str], rulebook: Rulebook, besides: Collection[str]) -> Rule | None:
-    """The first rule that finds one of these messages and names a cause that is none of `besides`.
+    """The first rule that finds one of these messages and names a cause outside `besides`.
 
     Rules of last resort, symptoms and catalogues name no cause by a line alone.
     """

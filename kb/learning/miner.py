@@ -1,7 +1,7 @@
-"""From resolved incidents to the rule that finds them: what they share and others lack, as patterns; or why there is none.
+"""Proposes a rule for resolved incidents: what they share and others lack, as patterns; or the reasons why there is none.
 
-The first case is the one that a rule is asked for; the others were closed as the same fault and sharpen it where they look
-alike. A close-out may be wrong: where nothing tells the incidents from those of other faults, no rule is proposed.
+The first case is the one that a rule is asked for; the others were closed with the same fault and sharpen it where they look alike. A
+close-out may be wrong: if nothing tells the incidents from those of other faults, no rule is proposed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kb.learning.structural_conditions import SharedObservation, shared_observat
 from kb.rulebase.rule import Rule, Rulebook
 
 MOST_PATTERNS = 4
-ENOUGH_HARM = 0.35  # of a line that is more than a beginning; an incident alone needs one
+ENOUGH_HARM = 0.35  # of a line that is more than a beginning; a single incident needs one
 CODE_BUG = "code_bug"
 SHOWN = 3  # incidents that a reason names
 
@@ -41,9 +41,9 @@ class _Chosen:
 
 
 def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> Candidate | Refusal:
-    """The rule that the cases support, or why there is none. `rulebook`: the base, for its words and ids.
+    """The rule that the cases support, or why there is none. `rulebook`: the existing rules, for their words and ids.
 
-    `background` holds other incidents and good runs; incidents of the cases' own fault in it count neither way.
+    `background` holds other incidents and good runs; incidents of the cases' own fault in it are ignored.
     """
     refusal = _unfit(cases, rulebook)
     if refusal is not None:
@@ -124,7 +124,7 @@ def _unfit(cases: Sequence[Case], rulebook: Rulebook) -> Refusal | None:
 
 
 def _only_plain_bugs(best: Sequence[tuple[float, CaseEvent]], cases: Mapping[int, Case]) -> bool:
-    """Whether the event that tells most is a plain error of the run's own code."""
+    """Whether the most telling event is a plain error of the run's own code."""
     telling = [event for _, event in best if event.harm >= ENOUGH_HARM and not event.after]
     return bool(telling) and plain_bug(telling[0], cases) and not any(not item.raised and item.told for item in telling)
 
@@ -137,9 +137,9 @@ def _chosen(
     *,
     harmless: bool = False,
 ) -> _Chosen | None:
-    """The patterns of the rule: the best one that the first case has, then what finds the other cases, then what also tells.
+    """The patterns of the rule: the best one of the first case, then those that find the other cases, then further telling ones.
 
-    `harmless`: the best one need not tell of harm.
+    `harmless`: the best one need not indicate harm.
     """
     least = min(2, len(cases))
     clean = [
@@ -174,18 +174,18 @@ def _chosen(
 
 
 def _tells(found: MinedPattern, cases: int) -> bool:
-    """Whether an event is enough to go by: one incident alone has many lines that no other has."""
+    """Whether an event is sufficient: a single incident has many lines that no other has."""
     event = found.event
     return event.told or event.raised or event.harm >= ENOUGH_HARM or 2 < cases == len(event.support)
 
 
 def _is_cause(found: MinedPattern) -> bool:
-    """Whether a line tells of harm, and not of what another's failure did."""
+    """Whether a line indicates harm, and not the consequence of another's failure."""
     return (found.event.harm >= ENOUGH_HARM or found.event.raised) and not found.event.after
 
 
 def _paired(tried: Sequence[MinedPattern], cases: Mapping[int, Case], background: Background) -> MinedPattern | None:
-    """Two patterns that tell together what neither tells alone."""
+    """Two patterns that discriminate together although neither does alone."""
     able = [
         mined_pattern
         for mined_pattern in tried
@@ -202,7 +202,7 @@ def _paired(tried: Sequence[MinedPattern], cases: Mapping[int, Case], background
 
 
 def _stood(cases: Sequence[Case], background: Background, besides: Collection[str], first: int) -> _Chosen | None:
-    """A condition on stacks, recorders or series, where the incidents have any that others lack."""
+    """A condition on stacks, recorders or series, if the incidents have any that others lack."""
     able = [
         shared_observation
         for shared_observation in shared_observations(cases, background, besides)
@@ -218,7 +218,7 @@ def _stood(cases: Sequence[Case], background: Background, besides: Collection[st
 
 
 def _no_support(tried: Sequence[MinedPattern], background: Background) -> Refusal:
-    """What stands out stands in incidents of other faults too: the close-out may be wrong, or the lines that tell were not kept."""
+    """The refusal for lines that also occur in incidents of other faults: the close-out may be wrong, or the telling lines were not kept."""
     reasons = [
         "Nothing in the stored lines distinguishes these incidents from those of other faults; the close-out may be wrong."
     ]
@@ -277,7 +277,7 @@ def _candidate(
 
 
 def _match(chosen: _Chosen) -> tuple[dict[str, Mapping[str, Any]], Any]:
-    """The patterns by name, and the condition over them where it is not any of them."""
+    """The patterns by name, and the condition over them unless it is any of them."""
     if chosen.stood:
         return {
             ("seen" if index == 0 else f"seen_{index + 1}"): item.values for index, item in enumerate(chosen.stood)
@@ -291,7 +291,7 @@ def _match(chosen: _Chosen) -> tuple[dict[str, Mapping[str, Any]], Any]:
 
 
 def _lines(chosen: _Chosen, case: Case) -> dict[str, tuple[str, ...]]:
-    """The lines of a case that decide, by source, a few of each pattern."""
+    """The deciding lines of a case, by source, a few of each pattern."""
     searches = [item.search for found in chosen.found for item in (found, found.beside) if item is not None]
     told = {}
     for source, text in case.texts.items():

@@ -1,4 +1,4 @@
-"""Near misses: lines of other incidents and good runs with the words of a pattern and another meaning."""
+"""Near misses: lines of other incidents and good runs with the words of a pattern but another meaning."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LONGEST = 400
 def near_misses(
     patterns: Sequence[tuple[str, Sequence[str]]], background: Background, besides: Collection[str]
 ) -> tuple[str, ...]:
-    """A few unlike lines that share words with a pattern that does not find them, the nearest first.
+    """A few different lines that share words with a pattern that does not find them, the nearest first.
 
-    None is of an incident that was closed as one of `besides`, or not at all: it may be another wording of the same fault.
+    None is from an incident that was closed as one of `besides`, or not at all: it may be another wording of the same fault.
     """
     found: dict[tuple[str, ...], tuple[float, str]] = {}
     for _, words in patterns:

@@ -1,4 +1,4 @@
-"""What a candidate is held against: incidents of other faults, good runs, noise. Which of them a regex speaks on."""
+"""The texts that a candidate is tested against: incidents of other faults, good runs, noise; and on which of them a regex matches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORD = re.compile(r"[A-Za-z_]{2,}(?:\d+_?[A-Za-z_]+)*")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NegativeText:
-    """A text to hold a candidate against. `fault`: as it was closed, "healthy" for a good run, None where nobody said.
+    """A text to test a candidate against. `fault`: as it was closed, "healthy" for a good run, None if nobody said.
 
     `sections`: its text by source; `words`: all words of it, in lower case.
     """
@@ -35,7 +35,7 @@ class NegativeText:
 
 
 def negative_case(case: Case) -> NegativeText:
-    """An incident as the miner holds candidates against it."""
+    """An incident as the miner tests candidates against it."""
     return negative_text(case.id, case.fault, case.texts, stage=case.stage, observed=case.observed)
 
 
@@ -47,7 +47,7 @@ def negative_text(
     stage: str | None = None,
     observed: tuple[Observation, ...] = (),
 ) -> NegativeText:
-    """A text as the miner holds candidates against it."""
+    """A text as the miner tests candidates against it."""
     words = {lowered(word) for text in texts.values() for word in set(_WORD.findall(text))}
     return NegativeText(number, fault, tuple(texts.values()), frozenset(words), stage, observed)
 
@@ -60,15 +60,15 @@ def lowered(word: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Background:
-    """All texts that a candidate is held against."""
+    """All texts that a candidate is tested against."""
 
     others: tuple[NegativeText, ...] = ()
     weights: WordWeights = field(default_factory=WordWeights)
 
     def spoken(self, regex: str, needles: Iterable[str], besides: Collection[str]) -> dict[int, tuple[str, ...]]:
-        """Index of each text that the regex finds → the first line of each source. `needles`: words that every hit has.
+        """Index of each text that the regex finds → the first line of each source. `needles`: words that every match has.
 
-        Texts closed as one of `besides` are not asked, nor those of which nobody said what they were.
+        Texts closed as one of `besides` are skipped, and so are those that nobody has classified.
         """
         wanted = frozenset(lowered(word) for word in needles if _WORD.fullmatch(word))
         search = compiled(regex).search
@@ -83,7 +83,7 @@ class Background:
 
 
 def background(others: Iterable[NegativeText]) -> Background:
-    """The texts together with how many of them each word stands in."""
+    """The texts together with how many of them contain each word."""
     kept = tuple(others)
     counts: Counter[str] = Counter()
     for text in kept:

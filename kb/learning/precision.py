@@ -1,4 +1,4 @@
-"""How often a rule was right, with the interval that small numbers deserve, and what that makes of the confidence shipped."""
+"""How often a rule was right, with the interval for small numbers, and the confidence that results from the one shipped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kb.digest.statistics import wilson
 from kb.report import Diagnosis, Report
 from kb.rulebase.rule import Rulebook
 
-PRIOR = 10.0  # close-outs that the confidence shipped is worth
-LEAST = 8  # close-outs of a rule under which its confidence stays as it is
+PRIOR = 10.0  # number of close-outs that the shipped confidence is worth
+LEAST = 8  # number of close-outs of a rule below which its confidence is unchanged
 LOWEST, HIGHEST = 0.02, 0.98
 
 
 @dataclass(frozen=True, slots=True)
 class HitRate:
-    """`hits` of `n`, with the ends of Wilson's interval of 95 %: 0 to 1 where n is 0."""
+    """`hits` of `n`, with the ends of the 95 % Wilson interval: 0 to 1 if n is 0."""
 
     hits: int
     n: int
@@ -42,7 +42,7 @@ class HitRate:
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
-    """How the first answers of a rule fared. `unseen`: of those nobody has said whether they were right.
+    """How the first answers of a rule worked out. `unseen`: those that nobody has judged.
 
     `missed`: incidents of the causes that it names, as people closed them, in which another answer, or none, came first.
     """
@@ -65,15 +65,15 @@ class RuleOutcome:
 
 
 def fits(book: Rulebook, truth: str, fault: str) -> bool:
-    """Whether it is right to name a fault where people named another as the cause: the cause itself, or a symptom of it."""
+    """Whether naming a fault is right if people named another as the cause: it is the cause itself, or a symptom of it."""
     known, cause = book.faults.get(fault), book.faults.get(truth)
     return fault == truth or (known is not None and known.symptom and cause is not None and fault in cause.explains)
 
 
 def shrunk(shipped: float, seen: HitRate) -> float:
-    """The confidence that close-outs make of the one shipped: the mean of a Beta distribution whose prior is centred on it.
+    """The confidence after close-outs: the mean of a Beta distribution whose prior is centred on the shipped confidence.
 
-    With fewer than `LEAST` of them it stays.
+    With fewer than `LEAST` close-outs it is unchanged.
     """
     if seen.n < LEAST:
         return shipped
@@ -81,10 +81,10 @@ def shrunk(shipped: float, seen: HitRate) -> float:
 
 
 def calibrated(report: Report, seen: Mapping[str, HitRate]) -> Report:
-    """A report whose first answer is as sure as its rule was right here; the reasons say so. `seen`: rule → how it fared.
+    """A report whose first answer has the confidence that its rule earned here; the reasons say so. `seen`: rule → its record.
 
-    Only the first: of those behind it nobody says whether they were right. The report keeps its id, which is that of the evidence
-    as the rules judge it: the same logs asked about after another close-out are no other incident.
+    Only the first answer: nobody judges those after it. The report keeps its id, which is that of the evidence as the rules judge it: the
+    same logs diagnosed after another close-out are not a new incident.
     """
     if not report.diagnoses:
         return report

@@ -1,4 +1,4 @@
-"""What would have kept a rule silent where it was wrong, what kept it silent where it was wanted, and which faults come together."""
+"""Suggests what would have kept a rule silent where it was wrong, why it was silent where it was wanted, and which faults co-occur."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kb.scanning.prefilter import ways_of
 
 LEAST_WRONG = 2  # incidents that must have what is to be excluded
 LEAST_RIGHT = 2  # incidents that must not
-MOST_CASES = 12  # that are compared
-NEAR = 60.0  # of 100: how alike a line and the words of a pattern must be
+MOST_CASES = 12  # number compared
+NEAR = 60.0  # out of 100: how similar a line and the words of a pattern must be
 MOST_LINES = 4_000
 LEAST_PAIRS = 5
 SAME_ORDER = 0.9
@@ -27,7 +27,7 @@ _RIGHT = "right"
 
 @dataclass(frozen=True, slots=True)
 class NearestLine:
-    """The line that comes nearest to a pattern that does not find it. `score`: of 100; `lacks`: words of the pattern that it lacks."""
+    """The line nearest to a pattern that does not find it. `score`: out of 100; `lacks`: words of the pattern that it lacks."""
 
     pattern: str
     line: str
@@ -37,7 +37,7 @@ class NearestLine:
 
 @dataclass(frozen=True, slots=True)
 class FaultPair:
-    """Two faults that come together: in how many incidents `cause` came before `effect`, of all that have both."""
+    """Two faults that co-occur: in how many incidents `cause` came before `effect`, of all that have both."""
 
     cause: str
     effect: str
@@ -48,7 +48,7 @@ class FaultPair:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Incidents without an answer that look alike. `head`: the text that the others are like."""
+    """Similar incidents without an answer. `head`: the text that the others are similar to."""
 
     head: str
     incidents: tuple[int, ...]
@@ -62,7 +62,7 @@ def _any(_: MinedPattern) -> bool:
 
 
 def exclusion(wrong: Sequence[Case], right: Sequence[Case], able: Able = _any) -> MinedPattern | None:
-    """A pattern that all incidents have in which a rule was wrong and none in which it was right; None where there is none.
+    """A pattern in all incidents in which a rule was wrong and in none in which it was right; None if there is none.
 
     Too few of either prove nothing. `able`: whether a pattern may go into a rule.
     """
@@ -76,7 +76,7 @@ def exclusion(wrong: Sequence[Case], right: Sequence[Case], able: Able = _any) -
 def widening(
     missed: Sequence[Case], near: str, others: Background, fault: str, able: Able = _any
 ) -> MinedPattern | None:
-    """A pattern for lines like `near` in the incidents that a rule missed, silent in those of other faults; None where none is."""
+    """A pattern for lines like `near` in the incidents that a rule missed, silent in those of other faults; None if there is none."""
     by_id = {case.id: case for case in missed[:MOST_CASES]}
     for item in _apart(by_id, others, fault, all_of_them=False):
         lines = [line.message for own in item.event.lines.values() for line in own]
@@ -88,7 +88,7 @@ def widening(
 def _apart(
     cases: Mapping[int, Case], against: Background, fault: str, *, all_of_them: bool = True
 ) -> Iterator[MinedPattern]:
-    """Patterns of what the cases share, each told from the texts against it as well as can be, without a condition."""
+    """Patterns of what the cases share, each as discriminating against the other texts as possible, without a condition."""
     names = frozenset().union(*(case.names for case in cases.values()))
     events = [
         case_event
@@ -105,7 +105,7 @@ def _apart(
 
 
 def nearest(rule: Rule, texts: Iterable[str]) -> NearestLine | None:
-    """The line of some texts that comes nearest to a pattern of a rule; None where none is near, or one is found by it."""
+    """The line of some texts that comes nearest to a pattern of a rule; None if none is near, or one is found by it."""
     lines = list(dict.fromkeys(_messages(texts)))[:MOST_LINES]
     best: NearestLine | None = None
     for pattern in rule.patterns:
@@ -135,7 +135,7 @@ def _messages(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _words(pattern: Pattern) -> tuple[str, ...]:
-    """The literal words that a pattern asks for, of its way with most of them."""
+    """The literal words that a pattern asks for, in the alternative with most of them."""
     told = [pattern.literal] if pattern.literal else []
     if pattern.exception is not None:
         regexes = [item for item in (pattern.exception.type, pattern.exception.message) if item]
@@ -151,9 +151,9 @@ def _words(pattern: Pattern) -> tuple[str, ...]:
 
 
 def pairs(orders: Mapping[int, Sequence[str]]) -> tuple[FaultPair, ...]:
-    """Faults that keep coming together in one order. `orders`: incident → its faults in the order in which they were first seen.
+    """Faults that repeatedly occur together in one order. `orders`: incident → its faults in the order in which they were first seen.
 
-    At least `LEAST_PAIRS` times, and nine of ten times the same first.
+    At least `LEAST_PAIRS` times, and nine times out of ten the same one first.
     """
     seen: dict[tuple[str, str], list[int]] = {}
     for incident, faults in sorted(orders.items()):
@@ -170,7 +170,7 @@ def pairs(orders: Mapping[int, Sequence[str]]) -> tuple[FaultPair, ...]:
 
 
 def clusters(texts: Mapping[int, str], alike: float = 80.0) -> tuple[Cluster, ...]:
-    """Incidents grouped by how alike their texts are, each to the first group that it fits; the largest group first.
+    """Incidents grouped by how similar their texts are, each in the first group that it fits; the largest group first.
 
     `texts`: incident → the lines that stand out in it, masked, in a few hundred characters.
     """

@@ -1,4 +1,4 @@
-"""Messages that say the same become regexes, from the most general that keeps rare words to the whole message."""
+"""Turns messages that say the same into regexes, from the most general that keeps rare words to the whole message."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kb.anomalies.core.severity_words import is_bad
 from kb.learning.tokenizer import Token, WordWeights, captured, gap, tokens
 from kb.rulebase.patterns import check
 
-MOST_MESSAGES = 12  # that are laid side by side
-ENOUGH = 2.4  # weight of the words of a regex that may stand for the message
+MOST_MESSAGES = 12  # number of messages aligned
+ENOUGH = 2.4  # weight of the words of a regex that may represent the message
 LETTERS = 10  # of its words together
-LATE = 0.1  # words that a beginning further on must spare, for each word before it
-HARMLESS = 3  # words that a run must spare where it says nothing of harm
+LATE = 0.1  # words that a later start must save, for each word before it
+HARMLESS = 3  # words that a run must save if it does not indicate harm
 SHORT = 1.0  # weight that the words of a whole short message must have
 MOST_WORDS = 14
 LONGEST = 900  # characters of a regex
@@ -31,13 +31,13 @@ class Piece:
 
     @property
     def word(self) -> str:
-        """The word that it is; empty for anything else."""
+        """Its word; empty for anything else."""
         return self.token.text if self.token is not None and self.token.kind == "word" else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A regex and the words that each of its matches has. `weight`: how much these tell."""
+    """A regex and the words that each of its matches has. `weight`: how telling these are."""
 
     text: str
     words: tuple[str, ...]
@@ -67,7 +67,7 @@ def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
                 )
         elif not found or found[-1].token is not None:
             found.append(Piece(None))
-    # two stretches are one, also with only a blank or a sign between them
+    # two stretches become one, also with only a blank or a sign between them
     merged: list[Piece] = []
     for index, piece in enumerate(found):
         small = piece.token is not None and piece.token.kind in ("space", "sign")
@@ -107,7 +107,7 @@ def regexes(pieces: Sequence[Piece], weights: WordWeights, *, numbers: bool = Fa
 
 
 def _shortest(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]) -> tuple[int, int] | None:
-    """The shortest run of words that tells enough, rather one that says what is wrong; of equals the one that tells most."""
+    """The shortest run of words that is telling enough, preferably one that says what is wrong; of equals the most telling one."""
     words = [pieces[place].word for place in places]
     bad = [is_bad(word) for word in words]
     best: tuple[float, float, int, int] | None = None
@@ -129,13 +129,13 @@ def _shortest(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[flo
 
 
 def _weight(words: Sequence[str], told: Sequence[float]) -> tuple[float, int]:
-    """How much words tell together, and their letters; a word twice tells no more. None long enough tells nothing."""
+    """How telling words are together, and their letters; a repeated word adds nothing. None without a long enough word."""
     each = dict(zip((word.lower() for word in words), told, strict=True))
     return (sum(each.values()), sum(map(len, each))) if max(map(len, each)) > 3 else (0.0, 0)
 
 
 def _whole(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]) -> tuple[int, int] | None:
-    """All words of a message too short to choose from, where they tell anything."""
+    """All words of a message too short to choose from, if they are telling at all."""
     letters = [len(pieces[index].word) for index in places]
     if not places or len(places) > MOST_WORDS or sum(told) < SHORT or sum(letters) < LETTERS or max(letters) < 4:
         return None
@@ -143,7 +143,7 @@ def _whole(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]
 
 
 def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeights, *, numbers: bool) -> Regex:
-    """The regex of the pieces from a word to a word, with what varies right behind it where it has a name."""
+    """The regex of the pieces from a word to a word, with the variable right after it if it has a name."""
     stop = _with_value(pieces, stop, numbers=numbers)
     parts: list[str] = []
     names: set[str] = set()
@@ -168,7 +168,7 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
 
 
 def _with_value(pieces: Sequence[Piece], stop: int, *, numbers: bool) -> int:
-    """The end moved to a value right behind the last word: one that has a name, or a number that is to be kept."""
+    """Move the end to a value right after the last word: one that has a name, or a number that is to be kept."""
     index = stop + 1
     while index < len(pieces) and index <= stop + 4:
         token = pieces[index].token
@@ -182,7 +182,7 @@ def _with_value(pieces: Sequence[Piece], stop: int, *, numbers: bool) -> int:
 
 
 def escaped(text: str) -> str:
-    """Text as a part of a regex; what is no printable ASCII may be anything."""
+    """Text as a part of a regex; characters outside printable ASCII match anything."""
     return "".join(
         re.escape(item) if item in r"\.^$*+?{}[]|()" else item if " " <= item <= "~" else r".{1,4}" for item in text
     )

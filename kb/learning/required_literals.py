@@ -1,8 +1,8 @@
-"""What a text must hold for a rule to speak on it at all: cheap to look for, so that most texts need not be judged.
+"""What a text must contain for a rule to fire on it at all: cheap to search, so that most texts need not be judged.
 
-A rule speaks only through its patterns, and each kind of pattern through something that stands in the text: a line's own
-regex, words of an exception, the trigger of a reader. A text without any of it has no finding of the rule, and a rule without
-a finding changes no answer: every rule is judged for itself (`kb.diagnosis.findings.evaluate_rules`).
+A rule fires only through its patterns, and each kind of pattern through something that the text contains: a line's own regex, words
+of an exception, the trigger of a reader. A text without any of it gives no finding of the rule, and a rule without a finding changes
+no answer, because every rule is judged by itself (`kb.diagnosis.findings.evaluate_rules`).
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from kb.rulebase.rule import Pattern, Rule
 from kb.scanning.matcher import ScanPattern
 from kb.scanning.prefilter import ways_of
 
-SHORTEST = 3  # characters of a word that is looked for by itself
+SHORTEST = 3  # characters of a word that is searched for by itself
 # kinds of structures that are made of dumps, metrics and platforms' records, never of the text of a log
 ELSEWHERE = frozenset(
     {"hang", "stack_outlier", "collective_culprit", "peer_outlier", "slow_phase", "off_plan", "platform_event"}
 )
 
-Group = frozenset[ScanPattern]  # at least one of which a text has
+Group = frozenset[ScanPattern]  # at least one of which a text contains
 
 
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """A text may make some rule speak where it has one of each group; without groups any text may."""
+    """A text may make some rule fire if it has one needle of each group; without groups any text may."""
 
     groups: tuple[Group, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """All needles of some rules. `patterns`: what the engine looks for; hits are told as indices into it.
+    """All needles of some rules. `patterns`: what the engine searches for; hits are indices into it.
 
-    `lines`: the indices that are a rule's own line patterns: what the engine hits there the scanner has to ask about.
+    `lines`: the indices that are a rule's own line patterns: the scanner has to check what the engine hits there.
     """
 
     patterns: tuple[ScanPattern, ...]
@@ -69,7 +69,7 @@ def sieve(rules: Iterable[Rule]) -> Sieve:
 
 
 def needles_of(pattern: Pattern) -> Iterator[Needle]:
-    """What a text must have for a pattern to be seen in it; nothing where no text alone can show it."""
+    """What a text must contain for a pattern to be seen in it; nothing if text alone cannot show it."""
     if pattern.literal or pattern.regex:
         yield Needle((frozenset({_line(pattern)}),))
     elif pattern.exception is not None:
@@ -95,9 +95,9 @@ def _line(pattern: Pattern) -> ScanPattern:
 
 
 def _words(regex: str) -> Group | None:
-    """A word for each way in which the regex may match; None where some way has none.
+    """A word for each way in which the regex may match; None if some way has none.
 
-    Whitespace parts words: newlines of a message are kept as spaces.
+    Whitespace separates words: newlines of a message are kept as spaces.
     """
     found = set()
     for way in ways_of(regex):

@@ -28,7 +28,7 @@ _SPARE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RulePlace:
-    """Where a rule goes. `taken`: the rule of nearly the same name that the base has."""
+    """Where a rule goes. `taken`: the existing rule with nearly the same name."""
 
     id: str
     family: str
@@ -37,7 +37,7 @@ class RulePlace:
 
 
 def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook) -> RulePlace:
-    """A free id, the family in which most rules of the fault are, and a title."""
+    """A free id, the family that has most rules of the fault, and a title."""
     told = telling(words)
     wanted = "-".join([*fault.split("_"), *told[:2]])[:LONGEST_ID].strip("-")
     taken = {rule.id for rule in rulebook.rules}
@@ -53,7 +53,7 @@ def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook) -> RulePlac
 
 
 def telling(words: Sequence[str]) -> list[str]:
-    """Words for a name, in their order: plain letters in lower case, the rare before all."""
+    """Words for a name, in their order: plain letters in lower case, rare words preferred."""
     found = list(dict.fromkeys(part.lower() for word in words for part in _LETTERS.findall(word)))
     rare = [word for word in found if word not in COMMON and word not in _SPARE]
     return rare or [word for word in found if word not in _SPARE]

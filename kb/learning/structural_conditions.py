@@ -10,7 +10,7 @@ from typing import Any
 from kb.learning.cases import Case, Observation
 from kb.learning.negative_corpus import Background
 
-# what a rule may ask of each kind, the most general first: the fields that name no run
+# what a rule may ask of each kind, the most general first: the fields that are independent of a run
 ASKED: Mapping[str, tuple[str, ...]] = {
     "stack_outlier": ("class", "shared", "activity", "context", "frame"),
     "collective_culprit": ("why", "op", "state"),
@@ -20,7 +20,7 @@ ASKED: Mapping[str, tuple[str, ...]] = {
     "hang": ("state", "blocked_on"),
     "series": ("metric", "change"),
 }
-WEAK = frozenset({"hang"})  # true of any hang: only where nothing says more
+WEAK = frozenset({"hang"})  # true of any hang: only if nothing says more
 _LINE = re.compile(r":\d{1,6}(?=\)|$)|:\d{1,6}\b")
 
 
@@ -81,7 +81,7 @@ def _more_and_more(observation: Observation) -> list[tuple[tuple[str, str], ...]
 
 
 def _plain(value: str) -> str:
-    """A field without the numbers of lines of code."""
+    """A field without line numbers of code."""
     return _LINE.sub(":", value)
 
 

@@ -1,4 +1,4 @@
-"""Cuts a message into words, numbers and what varies from run to run, and says how much each word tells."""
+"""Splits a message into words, numbers and variables, and weighs how telling each word is."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Literal
 
 from kb.scanning.prefilter import COMMON
 
-LONGEST = 600  # characters of a message that are looked at
-FEW = 24  # texts; of fewer the counts say little, and common words are known beforehand
+LONGEST = 600  # characters of a message that are examined
+FEW = 24  # texts; with fewer, counts mean little, and a list of common words is used
 
 Kind = Literal["word", "number", "space", "sign", "varying"]
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of a message. `form` names the kind of what varies, and the name under which rules capture it."""
+    """A piece of a message. `form` names the kind of variable, and the name under which rules capture it."""
 
     kind: Kind
     text: str
@@ -27,7 +27,7 @@ class Token:
 
     @property
     def same(self) -> tuple[str, str]:
-        """What makes two tokens alike: words and signs by their text, what varies by its form."""
+        """What makes two tokens equal: words and signs by their text, variables by their form."""
         return (
             self.kind,
             self.form if self.kind == "varying" else "" if self.kind in ("number", "space") else self.text,
@@ -62,7 +62,7 @@ _NAMED_BY = frozenset(
     """.split()  # noqa: SIM905 - a list would take a page
 )
 _GIVEN_BY = frozenset({"from", "by", "for", "to", "at", "on", "with", "asked", "ask", "thanks"})
-# the word before what varies → the name under which rules capture it
+# the word before a variable → the name under which rules capture it
 _CAPTURED: Mapping[str, str] = {
     **dict.fromkeys(("rank", "ranks"), "rank"),
     **dict.fromkeys(("node", "host", "hostname", "machine"), "node"),
@@ -79,7 +79,7 @@ _GAPS: Mapping[str, str] = {
 
 
 def tokens(message: str, names: Collection[str] = ()) -> tuple[Token, ...]:
-    """The pieces of a message in order. `names`: what names a place or a person of the incident, in lower case."""
+    """The pieces of a message in order. `names`: names of places and persons in the incident, in lower case."""
     return tuple(_named(_cut(message[:LONGEST]), names))
 
 
@@ -108,7 +108,7 @@ def _kind(piece: str) -> Kind:
 
 
 def _named(found: Sequence[Token], names: Collection[str]) -> list[Token]:
-    """Words that are names become what varies: those known, and what stands behind `host=`, `user ` and the like."""
+    """Turn words that are names into variables: those known, and what follows `host=`, `user ` and the like."""
     told = []
     before = ""
     for index, token in enumerate(found):
@@ -130,7 +130,7 @@ def _is_named(before: str, word: str, after: Sequence[Token]) -> bool:
 
 
 def _may_be_name(word: str) -> bool:
-    """Whether a word behind `user ` or `on host ` may be a name: plain speech goes on with words that are common."""
+    """Whether a word after `user ` or `on host ` may be a name: prose continues with common words."""
     return word.lower() not in COMMON and word.lower() not in _PLAIN and len(word) > 1
 
 
@@ -147,24 +147,24 @@ _PLAIN = frozenset(
 
 
 def gap(token: Token) -> str:
-    """The regex of what varies here."""
+    """The regex of this variable."""
     return _GAPS[token.form if token.kind == "varying" else "number"]
 
 
 def captured(token: Token, before: str) -> str | None:
-    """The name under which rules capture what varies, told by its form and by the word before it."""
+    """The name under which rules capture a variable, by its form and the word before it."""
     return _CAPTURED.get(before.lower().strip("_")) or _FORMS.get(token.form)
 
 
 @dataclass(frozen=True, slots=True)
 class WordWeights:
-    """How much words tell: in how many of so many texts each stands. `plain`: words that rules must not lean on."""
+    """How telling words are: how many of how many texts contain each. `plain`: words that rules must not lean on."""
 
     texts: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, word: str) -> float:
-        """0 to about 1.5: rare words and long names of programs tell most; what few texts could not show is known beforehand."""
+        """0 to about 1.5: rare words and long program names are the most telling; for too few texts a list of common words is used."""
         low = word.lower().strip("_")
         letters = sum(item.isalpha() for item in low)
         if letters < 2:

@@ -1,4 +1,4 @@
-"""Changes of a rule file's text that leave the rest of it as its author wrote it: comments, order, quotes."""
+"""Edits a rule file's text and leaves the rest of it as its author wrote it: comments, order, quotes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDE = 10_000
 
 
 def with_value(text: str, key: str, value: object) -> str:
-    """The text with another value of a top-level key, which is added at the end where it is missing.
+    """The text with another value of a top-level key, which is added at the end if it is missing.
 
     Raises:
         RuleError: the text is not YAML as rules may use it.
@@ -46,7 +46,7 @@ def with_pattern(text: str, name: str, values: Mapping[str, Any]) -> str:
 
 
 def value_of(text: str, key: str) -> Any:
-    """The value of a top-level key as plain Python; None where it is missing.
+    """The value of a top-level key as plain Python; None if it is missing.
 
     Raises:
         RuleError: the text is not YAML as rules may use it.

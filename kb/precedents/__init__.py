@@ -1,1 +1,1 @@
-"""What earlier incidents teach of a new one: those that looked alike, the same node, data or step again, how advice fared."""
+"""Relates a new incident to earlier ones: those that looked alike, a recurring node, shard or step, and how advice worked out."""

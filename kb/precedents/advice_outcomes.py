@@ -1,4 +1,4 @@
-"""How advice fared: of the tries that came after a fault, how many got past the point at which the one before failed."""
+"""How advice worked out: of the tries after a fault, how many got past the point at which the one before failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ADVICE: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", 
 
 @dataclass(frozen=True, slots=True)
 class AdviceStep:
-    """A failure and what came next. `ran_on`, `reached`, `fault`: of the failure; those with `next_`, of the next try.
+    """A failure and what came next. `ran_on`, `reached`, `fault`: of the failure; those with `next_`: of the next try.
 
     `over`: the next try ended well. `tried`: there was a next try, or the job ended well.
     """
@@ -29,7 +29,7 @@ class AdviceStep:
 
     @property
     def done(self) -> str:
-        """What was done: told by the nodes of both where they are known, else what was advised."""
+        """What was done: inferred from the nodes of both if they are known, else what was advised."""
         if self.ran_on and self.next_ran_on:
             if self.ran_on == self.next_ran_on:
                 return "restart_in_place"
@@ -38,7 +38,7 @@ class AdviceStep:
 
     @property
     def helped(self) -> bool | None:
-        """Whether the next try came past the point of failure; None where that is not known."""
+        """Whether the next try got past the point of failure; None if unknown."""
         if self.over:
             return True
         if self.reached is not None and self.next_reached is not None:
@@ -49,7 +49,7 @@ class AdviceStep:
 
 
 def outcomes(steps: Iterable[AdviceStep], fault: str) -> tuple[Outcomes, ...]:
-    """How each advice fared for a fault, the one tried most first; those that were never tried are left out."""
+    """How each advice worked out for a fault, the most frequently tried first; advice that was never tried is left out."""
     found: dict[Advice, list[bool | None]] = {}
     for step in steps:
         if step.fault == fault and step.tried:

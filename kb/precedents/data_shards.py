@@ -1,4 +1,4 @@
-"""Which parts of the data a run was at when it ended, by the names of files that its lines tell."""
+"""Finds which parts of the data a run was reading when it ended, by the file names in its lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 def shards_of(report: Report, evidence: Evidence) -> tuple[str, ...]:
-    """The parts of the data that the lines which decide name, and those at which logs that walk through the data stopped."""
+    """The parts of the data named by the deciding lines, and those at which logs that walk through the data stopped."""
     found = dict.fromkeys(decisive(report))
     for stream in evidence.streams[:MOST_LOGS]:
         if stream.ref.kind == "job":
@@ -41,7 +41,7 @@ def shards_of(report: Report, evidence: Evidence) -> tuple[str, ...]:
 
 
 def decisive(report: Report) -> tuple[str, ...]:
-    """The parts of the data that the lines which decide, or stand out, name."""
+    """The parts of the data named by the lines that decide or stand out."""
     texts = [item.text for diagnosis in report.diagnoses[:2] for item in diagnosis.evidence]
     texts += [sign.evidence.text if sign.evidence is not None else sign.what for sign in report.indicators.events]
     return tuple(dict.fromkeys(name for text in texts for name in named(text)))[:MOST]
@@ -56,7 +56,7 @@ def named(text: str) -> list[str]:
 
 
 def _last(lines: Sequence[str]) -> list[str]:
-    """The last part that lines name, of parts of which they name several in turn: a file named once may be any."""
+    """The last part named, if the lines name several in turn: a file named once may be any file."""
     names = [item for line in lines for item in named(line)]
     kinds: dict[str, set[str]] = {}
     for name in names:

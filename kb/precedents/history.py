@@ -1,4 +1,4 @@
-"""Earlier incidents, as far as a new one is told of them: which are the job's own tries, and what rules may ask of the rest."""
+"""The earlier incidents known for a new one: which are the job's own tries, and what rules may ask of the rest."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_PAST = 2000
 
 @dataclass(frozen=True, slots=True)
 class EarlierIncident:
-    """An incident of the same tenant and cluster that ended before. `own`: it is a try of this very job.
+    """An earlier incident of the same tenant and cluster. `own`: it is a try of this very job.
 
-    `reached`: its last iteration; `advice`: what was said to do then.
+    `reached`: its last iteration; `advice`: what was advised then.
     """
 
     row: DigestRow
@@ -34,7 +34,7 @@ class EarlierIncident:
 
     @property
     def places(self) -> tuple[FaultPlace, ...]:
-        """What was found, and where: what people say of it goes before the first diagnosis."""
+        """What was found, and where: what people said takes precedence over the first diagnosis."""
         row = self.row
         if row.cause is None:
             return self.trace.found or _of_row(row)
@@ -48,7 +48,7 @@ class EarlierIncident:
 
 
 def history_of(earlier: Sequence[EarlierIncident], at: float, barred: Sequence[ExcludedNode] = ()) -> History:
-    """What rules and the decision are told. `at`: when this job ended, seconds since the epoch."""
+    """The input of rules and the decision. `at`: when this job ended, seconds since the epoch."""
     failed = [earlier_incident for earlier_incident in earlier if earlier_incident.failed]
     past = {
         PastIncident(
@@ -69,7 +69,7 @@ def history_of(earlier: Sequence[EarlierIncident], at: float, barred: Sequence[E
 
 
 def with_attempts(history: History, attempts: History) -> History:
-    """The history with the attempts that lie in the bundle, of which no incident is known."""
+    """The history with those attempts of the bundle for which no incident is known."""
     if not attempts.past and not attempts.tries:
         return history
     past = tuple(dict.fromkeys((*attempts.past, *history.past)))
@@ -92,7 +92,7 @@ def _try(earlier_incident: EarlierIncident) -> EarlierAttempt:
 
 
 def _of_row(row: DigestRow) -> tuple[FaultPlace, ...]:
-    """What a row alone tells: the first diagnosis with the nodes that it suspects."""
+    """What a row alone contains: the first diagnosis with the nodes that it suspects."""
     if row.fault is None or row.unanswered:
         return ()
     return tuple(FaultPlace(row.rule or "", row.fault, node) for node in row.nodes) or (

@@ -1,4 +1,4 @@
-"""What an incident leaves behind for those that come after it, besides what its row says: all that was found, and where."""
+"""What an incident leaves for later ones besides its row: all that was found, and where."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INSTALLED = re.compile(r"(?i)version|driver|firmware|fw_ver|kernel|image")
 
 @dataclass(frozen=True, slots=True)
 class FaultPlace:
-    """Something that was found: its rule and fault, and the node and the GPU's PCI address where they are known."""
+    """A finding: its rule and fault, and the node and the GPU's PCI address if known."""
 
     rule: str
     fault: str
@@ -30,9 +30,9 @@ class FaultPlace:
 
 @dataclass(frozen=True, slots=True)
 class IncidentTrace:
-    """All faults found with their places, the data that the run was at, a digest of its nodes, and the nodes to be left out.
+    """All faults found with their places, the data that the run was reading, a digest of its nodes, and the nodes to leave out.
 
-    `installed`: by node, name and value of what its first lines say that it runs on: driver, firmware, kernel, libraries, image.
+    `installed`: by node, name and value of the software that its first lines report: driver, firmware, kernel, libraries, image.
     """
 
     found: tuple[FaultPlace, ...] = ()
@@ -54,7 +54,7 @@ def trace_of(report: Report, evidence: Evidence) -> IncidentTrace:
 
 
 def installed_on(evidence: Evidence) -> dict[str, dict[str, str]]:
-    """What each node says that it runs on, in the first lines of its logs; of the first nodes, where there are many."""
+    """The software that each node reports in the first lines of its logs; for the first nodes, if there are many."""
     found: dict[str, dict[str, str]] = {}
     for stream in evidence.streams:
         node = stream.ref.resource.node
@@ -81,7 +81,7 @@ def places(report: Report) -> tuple[FaultPlace, ...]:
 
 
 def nodes_of(evidence: Evidence) -> tuple[str, ...]:
-    """The nodes of a run: those that its description names, else those that its logs are of."""
+    """The nodes of a run: those that its description names, else those that its logs are from."""
     named = tuple(evidence.job.nodes)
     if not named:
         named = tuple(

@@ -1,4 +1,4 @@
-"""What is remembered, as parts of sentences: the same on a terminal, in chat and on a page."""
+"""Remembered facts as parts of sentences: the same on a terminal, in chat and on a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from kb.report import Alike, Memory, Outcomes
 
-EXACT = 0.999  # similarity from which two look the same
+EXACT = 0.999  # similarity from which two count as identical
 _ADVICE: Mapping[str, str] = {
     "requeue": "requeueing",
     "requeue_without": "leaving the node out",
@@ -16,7 +16,7 @@ _ADVICE: Mapping[str, str] = {
 
 
 def likeness(item: Alike) -> str:
-    """A likeness: `looks like incident 42 (87% alike), closed as: …; what helped: …`."""
+    """A similar incident: `looks like incident 42 (87% alike), closed as: …; what helped: …`."""
     how = "looks the same as" if item.similarity >= EXACT else "looks like"
     helped = f"; what helped: {item.helped}" if item.helped else ""
     alike = "" if item.similarity >= EXACT else f" ({item.similarity:.0%} alike)"
@@ -24,14 +24,14 @@ def likeness(item: Alike) -> str:
 
 
 def advice_outcome(outcomes: Outcomes) -> str:
-    """How advice fared: `restarting in place helped 7 of 9 times for this fault here`."""
+    """How advice worked out: `restarting in place helped 7 of 9 times for this fault here`."""
     more = f" ({outcomes.open} more with unknown outcome)" if outcomes.open else ""
     times = "time" if outcomes.tried == 1 else "times"
     return f"{_ADVICE.get(outcomes.advice, outcomes.advice)} helped {outcomes.helped} of {outcomes.tried} {times} for this fault here{more}"
 
 
 def sentences(memory: Memory) -> Iterator[str]:
-    """All of it, a sentence each, the nearest likeness first."""
+    """All of it, one sentence each, the most similar incident first."""
     yield from (_sentence(f"it {likeness(alike)}") for alike in memory.alike)
     for recalled in memory.recalled:
         numbers = ", ".join(str(number) for number in recalled.incidents)

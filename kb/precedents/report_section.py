@@ -1,6 +1,6 @@
-"""What is said of the past in a report: incidents that looked alike, the same node, data or step again, how advice fared.
+"""Writes the report's section on the past: similar incidents, a recurring node, shard or step, how advice worked out.
 
-Hints beside the diagnoses: nothing here changes which rule stands first. Every sentence names the incidents that it is made of.
+These are hints beside the diagnoses: nothing here changes which rule comes first. Every sentence names the incidents behind it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kb.precedents.signature import FaultLibrary, SimilarIncident, Words, signat
 from kb.report import Alike, Memory, Recalled, Report
 
 WEEK = 7.0  # days
-MOST_NODES = 5  # of which anything is said
+MOST_NODES = 5  # maximum number reported
 MOST_NUMBERS = 8  # incidents named in a sentence
 MOST_SHARED = 4
 FEW_PARTS = 2  # of the data
-MOST_FLEET = 3  # settings told
+MOST_FLEET = 3  # settings listed
 FEW_FAILED = 3  # nodes that share one
-FEW_TRIES = 3  # of fewer that ended at unlike steps nothing is said
+FEW_TRIES = 3  # minimum number that ended at different steps
 SHOWN = 160
 DOMAINS = ("hardware", "network")
 
@@ -39,7 +39,7 @@ DOMAINS = ("hardware", "network")
 class Precedents:
     """All that is remembered for one job. `at`: when it ended; `faults`: classes of faults with their titles and domains.
 
-    `history` is what rules and the decision were told, made of `earlier` and the bundle's attempts.
+    `history` is the input of rules and the decision, made of `earlier` and the bundle's attempts.
     """
 
     at: float = 0.0
@@ -52,7 +52,7 @@ class Precedents:
 
 
 def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
-    """The report with what is remembered of other runs, and then with another id: that of both together."""
+    """The report with what is remembered of other runs, under another id: that of both together."""
     if report.verdict in ("no_fault", "insufficient_evidence"):
         return report
     alike = tuple(_alike(similar_incident, past) for similar_incident in past.library.alike(signature_of(report)))
@@ -72,7 +72,7 @@ def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
 
 
 def _summary(report: Report, alike: Sequence[Alike]) -> str:
-    """Where no rule knows it, an incident that looked alike is the first lead."""
+    """If no rule applies, a similar incident becomes the first lead."""
     if report.verdict != "no_match" or not alike:
         return report.summary
     return f"{report.summary} It {likeness(alike[0])}."
@@ -115,7 +115,7 @@ def _nodes(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Rec
 
 
 def _fleet(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Recalled]:
-    """What the nodes that fail run on and the others do not, over this job and those of the last weeks: a driver since a date."""
+    """Settings that the failing nodes have and the others lack, over this job and those of the last weeks: a driver since a date."""
     suspected = frozenset(node for diagnosis in report.diagnoses[:2] for node in diagnosis.nodes)
     suspected = suspected or frozenset(item.what for item in report.indicators.nodes)
     here = installed_on(evidence)
@@ -176,10 +176,10 @@ def _barred(history: History) -> Iterator[Recalled]:
 
 
 def _same_data(report: Report, evidence: Evidence, tries: Sequence[EarlierAttempt]) -> Iterator[Recalled]:
-    """The same part of the data at this end and at those before, the last ones in a row.
+    """The same part of the data at this end and at the ones before, for the last ones in a row.
 
-    What the deciding lines name counts by itself; what was only being read, where it is one or two parts: with as many readers
-    as ranks some part is always the same.
+    What the deciding lines name counts by itself; what was only being read counts if it is one or two parts: with as many readers as
+    ranks some part is always the same.
     """
     told = decisive(report)
     for names, most in ((told, MOST_NUMBERS), (shards_of(report, evidence), FEW_PARTS)):
@@ -197,7 +197,7 @@ def _same_data(report: Report, evidence: Evidence, tries: Sequence[EarlierAttemp
 
 
 def _same_step(report: Report, evidence: Evidence, tries: Sequence[EarlierAttempt]) -> Iterator[Recalled]:
-    """The same step at each end: the program or its data; never the same: rather the machines."""
+    """The same step at each end points to the program or its data; never the same step points to the machines."""
     here = report.progress.last_iteration
     if not tries or here is None:
         return
@@ -222,7 +222,7 @@ def _same_step(report: Report, evidence: Evidence, tries: Sequence[EarlierAttemp
 
 
 def _interval(evidence: Evidence) -> int:
-    """Steps between two iteration lines: the last step that is told is the last one to so many."""
+    """Steps between two iteration lines: the last reported step may be up to that many steps old."""
     best = max((stream.series.points for stream in evidence.streams), key=len, default=())
     steps = [item.step for item in best if item.step is not None and not item.validation]
     gaps = [after - before for before, after in pairwise(steps) if after > before]

@@ -1,8 +1,8 @@
-"""What a failure looked like, small enough to be kept, and how alike two of them are.
+"""A compact signature of what a failure looked like, and how similar two signatures are.
 
-A pattern is made of the report alone: the words of the lines that decided or stood out, without what varies from run to run, each
-with the weight that it has in telling one failure from another. So the same failure gives the same pattern, whichever machine
-and whatever the rank, the step and the path.
+A signature is made of the report alone: the words of the lines that decided or stood out, without what varies from run to run, each
+with its weight in telling one failure from another. So the same failure gives the same signature, whatever the machine, the rank,
+the step and the path.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kb.templates.masking import LOOKED_AT, fold, shape_of
 MOST_EVENTS = 24
 MOST_WORDS = 40  # of one event
 NEAR = 0.6  # similarity from which an incident is worth a look
-FEWEST = 0.6  # weight that two patterns must share: a word or two in common, or what peers heard, say nothing
-CLOSE = 85.0  # rapidfuzz's ratio from which two events are one
+FEWEST = 0.6  # weight that two signatures must share: a word or two in common, or what peers reported, means nothing
+CLOSE = 85.0  # rapidfuzz's ratio from which two events are the same
 SPARSE = 3  # words; fewer must be equal
 MOST_ALIKE = 3
 
@@ -47,7 +47,7 @@ class SignatureEvent:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A failure by its events, each once, the heaviest first; with the stage and the verdict that it had."""
+    """A failure by its events, each once, the heaviest first; with its stage and verdict."""
 
     events: tuple[SignatureEvent, ...] = ()
     stage: str | None = None
@@ -73,7 +73,7 @@ class KnownIncident:
 
 @dataclass(frozen=True, slots=True)
 class SimilarIncident:
-    """How alike an entry is: 0 to 1, and the events in common, the heaviest first."""
+    """How similar an entry is: 0 to 1, and the events in common, the heaviest first."""
 
     known: KnownIncident
     similarity: float
@@ -81,7 +81,7 @@ class SimilarIncident:
 
 
 def signature_of(report: Report) -> Signature:
-    """The pattern of a report; without events where nothing failed or nothing tells."""
+    """The signature of a report; without events if nothing failed or no line says anything."""
     if report.verdict in ("no_fault", "insufficient_evidence"):
         return Signature(verdict=report.verdict)
     best: dict[Words, float] = {}
@@ -99,7 +99,7 @@ def signature_of(report: Report) -> Signature:
 
 
 def _lines(report: Report) -> Iterator[tuple[str, float]]:
-    """The texts that tell a failure, each with how much it counts. What a cause brought about counts for less."""
+    """The texts that describe a failure, each with its weight. Consequences of a cause weigh less."""
     found = report.diagnoses if report.verdict == "fault" else ()
     for place, entry in enumerate(found[:4]):
         share = 1.0 if place == 0 else 0.4
@@ -110,7 +110,7 @@ def _lines(report: Report) -> Iterator[tuple[str, float]]:
 
 
 def _texts(item: EvidenceItem, of: Diagnosis) -> Iterator[str]:
-    """The lines of one thing that shows it; figures and stacks speak by their rule, as no two are worded alike."""
+    """The lines of one finding; figures and stacks are represented by their rule, as no two are worded alike."""
     if item.kind == "line":
         yield from item.text.splitlines()[-3:]
     else:
@@ -118,7 +118,7 @@ def _texts(item: EvidenceItem, of: Diagnosis) -> Iterator[str]:
 
 
 def _event(text: str) -> SignatureEvent | None:
-    """A line as an event; None where it has no words of its own."""
+    """A line as an event; None if it has no words of its own."""
     if not text.strip() or is_body(text):
         return None
     data = text.encode("utf-8", "replace")[:LOOKED_AT]
@@ -138,8 +138,8 @@ def _event(text: str) -> SignatureEvent | None:
 def words_of(text: str) -> Words:
     """The words of a message that stay the same from run to run, in order and lower case.
 
-    Names stay (the key that is missing, the file without its folders), and numbers that are codes: of an Xid, a signal, an exit.
-    Other numbers, ids, addresses and folders go.
+    Names stay (the missing key, the file without its folders), and so do numbers that are codes: of an Xid, a signal, an exit. Other
+    numbers, ids, addresses and folders are dropped.
     """
     found: list[str] = []
     for token in _TOKEN.findall(text):
@@ -151,7 +151,7 @@ def words_of(text: str) -> Words:
 
 
 class FaultLibrary:
-    """Patterns to compare with. An event is looked for among those that share one of its rarer words."""
+    """Signatures to compare with. An event is looked up among those that share one of its rarer words."""
 
     def __init__(self, known: Iterable[KnownIncident]) -> None:
         self.entries: Sequence[KnownIncident] = tuple(
@@ -165,7 +165,7 @@ class FaultLibrary:
     def alike(
         self, pattern: Signature, *, but: frozenset[int] = frozenset(), most: int = MOST_ALIKE
     ) -> list[SimilarIncident]:
-        """The entries that look like a pattern, the most alike first, of one cause the best alone. `but`: left out."""
+        """The entries most similar to a signature, the most similar first, only the best of each cause. `but`: left out."""
         if not pattern.events:
             return []
         mine = self._telling(pattern)
@@ -181,7 +181,7 @@ class FaultLibrary:
         return list(best.values())[:most]
 
     def _telling(self, pattern: Signature) -> frozenset[str]:
-        """For each event its two rarest words: an entry that has none of them shares no event worth the name."""
+        """For each event its two rarest words: an entry that has none of them shares no relevant event."""
         return frozenset(
             word
             for event in pattern.events
@@ -199,9 +199,9 @@ class FaultLibrary:
 
 
 def similarity(signature: Signature, other: Signature) -> tuple[float, tuple[Words, ...], float]:
-    """How alike two patterns are, 0 to 1; the events that both have, the heaviest first; and the weight of those.
+    """How similar two signatures are, 0 to 1; the events that both have, the heaviest first; and the weight of those.
 
-    Weighted overlap: what both have, by what either has. Events of other words may still be one: the closest pairs first.
+    Weighted overlap: what both have over what either has. Events in different words may still match: the closest pairs first.
     """
     if not signature.events or not other.events:
         return 0.0, (), 0.0
@@ -230,7 +230,7 @@ def similarity(signature: Signature, other: Signature) -> tuple[float, tuple[Wor
 
 
 def _close(record: Words, other: Words) -> float:
-    """How alike the words of two events are, 0 to 1; 0 for no event in common."""
+    """How similar the words of two events are, 0 to 1; 0 for no match."""
     if len(record) <= SPARSE or len(other) <= SPARSE:
         return 0.0
     mine, theirs = frozenset(record), frozenset(other)

@@ -1,1 +1,1 @@
-"""What the stacks of a job's ranks say together: whether they stand still, who is not where the others are, and at what."""
+"""Compares the stacks of a job's ranks: whether they stand still, which rank is not where the others are, and what it does."""

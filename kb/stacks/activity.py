@@ -1,4 +1,4 @@
-"""What one process does, by its stacks: its main thread, or the thread or child process that this waits for."""
+"""Determines what a process does from its stacks: its main thread, or the thread or child process that this waits for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WATCHED_THREADS = re.compile(
 )
 _HOST_LOOPS = re.compile(r"/ray/_private/workers?|/ray/worker\.py|/ray/workers/")
 
-# Activity → the fault class that it speaks for, the classes that it may be besides, and the words for it.
+# Activity → the fault class that it indicates, the classes that it may be as well, and the words for it.
 VERDICTS: Mapping[Activity, tuple[str, tuple[str, ...], str]] = {
     "collective": ("collective_timeout", ("collective_desync",), "waits inside a collective"),
     "p2p": ("collective_timeout", ("collective_desync",), "waits for a send or receive"),
@@ -50,7 +50,7 @@ VERDICTS: Mapping[Activity, tuple[str, tuple[str, ...], str]] = {
     "user": ("straggler", ("deadlock", "code_bug"), "is in the run's own code"),
     "unknown": ("", (), "has no main-thread stack"),
 }
-# Of several who stand outside the crowd, whose activity tells most.
+# Of several ranks outside the crowd, the one whose activity says most.
 TELLING: tuple[Activity, ...] = (
     *("gil", "lock", "fork", "imports", "saving", "storage", "loading", "loader", "network", "compile", "subprocess", "queue"),
     *("thread", "sleep", "teardown", "events", "user", "rendezvous", "collective", "p2p", "backward", "device", "filelock"),
@@ -60,10 +60,10 @@ TELLING: tuple[Activity, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessActivity:
-    """What a process does, by its stack. `frame`: the frame that tells; `caller`: the nearest frame of the run's own code.
+    """What a process does, by its stack. `frame`: the telling frame; `caller`: the nearest frame of the run's own code.
 
-    `fault`: the class that it would be, were it what holds the job up; empty for none. `waiting`: others are waited for.
-    `stuck_worker`: a worker of its loader stands in code of the run.
+    `fault`: the fault class if this holds the job up; empty for none. `waiting`: it waits for others. `stuck_worker`: a worker of its
+    loader is stuck in the run's code.
     """
 
     activity: Activity
@@ -83,14 +83,14 @@ class ProcessActivity:
 
 @dataclass(frozen=True, slots=True)
 class StackReading:
-    """What one stack says by itself. `place`: it without native frames and without the waiting machinery further in."""
+    """What a single stack says. `place`: the stack without native frames and without the waiting machinery further in."""
 
     activity: Activity
     frame: Frame | None
-    inner: Frame | None  # the innermost that is neither native nor Python's own waiting
+    inner: Frame | None  # the innermost frame that is neither native nor Python's own waiting
     caller: Frame | None
     context: Context
-    leaf: Activity | None  # what its innermost frames do, where a library's frame further out decides
+    leaf: Activity | None  # what its innermost frames do, when a library's frame further out decides
     place: StackPlace
     loading_data: bool
     idle_worker: bool
@@ -98,7 +98,7 @@ class StackReading:
 
 @lru_cache(maxsize=16_384)
 def read_stack(frames: tuple[Frame, ...], child: bool) -> StackReading:
-    """What a stack says by itself; `child`: of a forked process, whose stack goes on into its parent's."""
+    """What a single stack says; `child`: of a forked process, whose stack continues into its parent's."""
     frames = _own_part(frames) if child else frames
     leaf, leaf_frame = _leaf(frames)
     at = next((index for index, frame in enumerate(frames) if traits_of(frame).strong), None)
@@ -127,7 +127,7 @@ def read_stack(frames: tuple[Frame, ...], child: bool) -> StackReading:
 
 
 def _hands_over_data(frames: Sequence[Frame]) -> bool:
-    """Whether the nearest frames that are not Python's own are about data, by their names and their files'."""
+    """Whether the nearest frames outside Python's own library are about data, by the names of functions and files."""
     near = [frame for frame in frames if not (traits_of(frame).weak or is_native(frame))][:3]
     return any(
         _LOADING_NAMES.search(f"{bare(frame.function)[:80]} {frame.file.rpartition('/')[2][:80]}") for frame in near
@@ -135,7 +135,7 @@ def _hands_over_data(frames: Sequence[Frame]) -> bool:
 
 
 def _own_part(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """A forked child's stack goes on into its parent's: only what is further in than the start of the process is its own."""
+    """The part of a forked child's stack that is its own: what is further in than the start of the process."""
     for index, frame in enumerate(frames):
         if bare(frame.function) == "_bootstrap" and path_of(frame.file).endswith("/multiprocessing/process.py"):
             return frames[: index + 1]
@@ -143,7 +143,7 @@ def _own_part(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
 
 
 def _leaf(frames: tuple[Frame, ...]) -> tuple[Activity | None, Frame | None]:
-    """What the innermost frames do, as far as they are native or Python's own: the outermost of them names it best."""
+    """What the innermost frames do, as far as they are native or Python's own; the outermost of them names it best."""
     found: tuple[Activity | None, Frame | None] = (None, None)
     python = False
     for frame in frames:
@@ -164,7 +164,7 @@ def _leaf(frames: tuple[Frame, ...]) -> tuple[Activity | None, Frame | None]:
 
 
 def place_of(frames: tuple[Frame, ...]) -> StackPlace:
-    """Where a thread stands: no native frames, and none of a loop that polls, whose lines differ from look to look."""
+    """Where a thread stands, without native frames and frames of polling loops, whose lines differ at every look."""
     own = [frame for frame in frames if not is_native(frame)]
     start = next((index for index, frame in enumerate(own) if traits_of(frame).weak is None), 0)
     return tuple((bare(frame.function), frame.file.rpartition("/")[2], frame.line) for frame in own[start:])
@@ -184,7 +184,7 @@ def _idle_worker(frames: tuple[Frame, ...]) -> bool:
 
 
 def doing(sample: StackSample, children: Sequence[StackSample] = ()) -> ProcessActivity:
-    """What a process does: its main thread, or the thread or child process that this waits for, by their stacks."""
+    """What a process does, by the stacks of its main thread and of the thread or child process that this waits for."""
     main = principal(sample)
     if main is None:
         return _doing("unknown", None, "it has no main-thread stack")
@@ -197,7 +197,7 @@ def doing(sample: StackSample, children: Sequence[StackSample] = ()) -> ProcessA
 
 
 def principal(sample: StackSample) -> ThreadStack | None:
-    """The thread that trains: the main one, unless a host's loop sits there and the run's code is in another."""
+    """The thread that trains: the main one, unless that runs a host's loop and the run's code is in another."""
     main = next((thread for thread in sample.threads if thread.thread == MAIN and thread.frames), None)
     if main is None:
         named = [thread for thread in sample.threads if thread.frames]
@@ -214,14 +214,14 @@ def _depth(thread: ThreadStack) -> tuple[bool, int, str]:
 
 
 def is_helper(thread: ThreadStack) -> bool:
-    """Whether the thread is one that always waits beside the training, by its name."""
+    """Whether the thread always waits beside the training, by its name."""
     return bool(_HELPER_THREADS.search(thread.thread))
 
 
 def _behind(
     sample: StackSample, main: ThreadStack, read: StackReading, children: Sequence[StackSample]
 ) -> ProcessActivity | None:
-    """What stands behind a main thread that waits: a stuck child of its loader, or another thread of the process."""
+    """What a waiting main thread depends on: a stuck child of its loader, or another thread of the process."""
     if read.activity in {"loader", "queue", "thread"}:
         for each in children:
             worker = principal(each)
@@ -239,7 +239,7 @@ def _behind(
     ]
     if read.activity == "loader":
         found = [(other, activity) for other, activity in found if other.activity in {"storage", "network", "filelock"}]
-    if read.activity == "backward":  # the engine's own threads run what backward does
+    if read.activity == "backward":  # the engine's own threads run backward
         found = [
             (other, activity)
             for other, activity in found
@@ -267,7 +267,7 @@ def _of_worker(own: StackReading, worker: ThreadStack, sample: StackSample, main
 
 
 def _locked_out(sample: StackSample, main: ThreadStack, read: StackReading) -> ProcessActivity | None:
-    """A main thread that gets no further because another thread keeps the interpreter's lock and does not run."""
+    """A main thread that makes no progress because another thread holds the interpreter's lock and does not run."""
     holder = next(
         (thread for thread in sample.threads if thread is not main and thread.state == "gil_idle" and thread.frames),
         None,
@@ -284,7 +284,7 @@ _KEEPS_GIL = "holds that lock but does not run"
 
 
 def _crossed(sample: StackSample, main: ThreadStack, read: StackReading) -> ProcessActivity | None:
-    """Two threads of the run's own code that both stand idle: likelier a deadlock than a sleep."""
+    """Two threads of the run's own code that are both idle: rather a deadlock than a sleep."""
     if main.state != "idle" or read.caller is None:
         return None
     for thread in sample.threads:
@@ -299,7 +299,7 @@ def _crossed(sample: StackSample, main: ThreadStack, read: StackReading) -> Proc
 
 
 def at_frame(frame: Frame | None) -> str:
-    """The words for a frame behind a verb: ` in f (fit.py:7)`; nothing for none."""
+    """The words for a frame after a verb: ` in f (fit.py:7)`; empty for none."""
     if frame is None:
         return ""
     line = f":{frame.line}" if frame.line else ""
@@ -308,7 +308,7 @@ def at_frame(frame: Frame | None) -> str:
 
 
 def at_peer(frame: Frame | None) -> bool:
-    """Whether the frame is a plain receive at a socket, by no library that talks to services: a peer may be behind it."""
+    """Whether the frame is a plain receive on a socket, not by a library that talks to services: the other end may be a peer."""
     if frame is None or not (is_native(frame) or path_of(frame.file).endswith("/socket.py")):
         return False
     return bool(re.search(r"recv|readinto|accept", bare(frame.function)))
@@ -352,7 +352,7 @@ def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None 
         others = ("code_bug", "deadlock")
     where = read.caller if activity in {"user", "sleep", "lock", "gil"} and read.caller else read.frame
     if where is not None and read.caller is not None and is_native(where):
-        where = read.caller  # a name of the C side says little to a reader
+        where = read.caller  # the name of a native function says little to a reader
     if activity in {"loader", "saving", "loading"} and read.inner and not traits_of(read.inner).library:
         where = read.inner
     return ProcessActivity(

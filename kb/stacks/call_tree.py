@@ -1,4 +1,4 @@
-"""The merged view: the main threads of all ranks as one tree of frames, each with the ranks inside and outside it."""
+"""Merges the main threads of all ranks into one tree of frames, each with the ranks inside and outside it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from kb.stacks.sampling_rounds import rounds_of
 
 @dataclass(frozen=True, slots=True)
 class MergedFrame:
-    """One line of the merged view. `depth` from 0; `inside` and `outside` are ranks as ranges, cut after some."""
+    """One line of the merged view. `depth` from 0; `inside` and `outside` are ranges of ranks, cut after some."""
 
     depth: int
     frame: Frame
     count: int
     inside: str
     outside: str
-    folded: int = 0  # frames further in that the bound left out
+    folded: int = 0  # frames further in, left out because of the bound
 
 
 MOST_BRANCHES = 24
-BRANCH_FRAMES = 16  # shown of one branch: its outermost and its innermost ones
+BRANCH_FRAMES = 16  # frames shown of one branch: its outermost and its innermost ones
 
 
 def branches(lines: Sequence[MergedFrame], most: int = MOST_BRANCHES) -> tuple[StackBranch, ...]:
-    """The merged view with frames that the same ranks are in put together; at most `most`, those of most ranks."""
+    """The merged view with frames of the same ranks put together; at most `most`, those of most ranks."""
     runs: list[list[MergedFrame]] = []
     for line in lines:
         before = runs[-1][-1] if runs else None
@@ -70,7 +70,7 @@ def _frame_text(frame: Frame) -> str:
 
 @dataclass(slots=True)
 class _Node:
-    """A frame of the tree while it grows. `paths`: the stacks (their numbers) that go through it."""
+    """A frame of the tree while it grows. `paths`: the numbers of the stacks that go through it."""
 
     frame: Frame
     depth: int
@@ -84,7 +84,7 @@ class _Node:
 def merged(samples: Iterable[StackSample], most: int = 200) -> tuple[MergedFrame, ...]:
     """The main threads of all ranks as one tree, outermost frame first, at most `most` lines, largest branches first.
 
-    Each line says which ranks are inside the frame and which are outside, of those with a stack.
+    Each line says which ranks are inside and outside the frame, of those with a stack.
     """
     ranks, stacks = _unique(samples)
     every = sorted(rank for each in ranks for rank in each)
@@ -122,7 +122,7 @@ def _key(frame: Frame) -> tuple[str, str, int | None]:
 
 
 def _grow(root: _Node, ranks: list[list[int]], stacks: list[tuple[Frame, ...]], most: int) -> None:
-    """Take the frame with most ranks next until the tree has `most`; what is left over is counted where it hangs."""
+    """Repeatedly take the frame with the most ranks until the tree has `most`; the rest is counted at the frame it hangs from."""
     heap: list[tuple[int, tuple[int, ...], _Node, _Node]] = []
     _offer(root, ranks, stacks, heap)
     for _ in range(most):
@@ -140,7 +140,7 @@ def _offer(
     stacks: list[tuple[Frame, ...]],
     heap: list[tuple[int, tuple[int, ...], _Node, _Node]],
 ) -> None:
-    """Put the frames further in than this one among those that may be taken next."""
+    """Add the frames one level further in to those that may be taken next."""
     branches: dict[object, list[int]] = {}
     for path in node.paths:
         if node.depth + 1 < len(stacks[path]):

@@ -1,7 +1,7 @@
-"""What a frame says: tables of functions and files over frameworks and their versions, and how a frame is looked up in them.
+"""Classifies frames: tables of functions and files across frameworks and their versions, and the lookup of a frame in them.
 
-Names are compared bare: `Queue.get` is `get`, and `f.<locals>.g` is `g`. Files are compared by their end, so that a full
-path and a short one agree. Native frames help to tell what a thread does and are left out where ranks are compared:
+Names are compared without qualifiers: `Queue.get` is `get`, and `f.<locals>.g` is `g`. Files are compared by their end, so that a
+full path and a short one agree. Native frames help to tell what a thread does and are left out where ranks are compared, because
 addresses differ.
 """
 
@@ -55,7 +55,7 @@ _COLLECTIVES = (
     "broadcast broadcast_object_list broadcast_multigpu gather gather_object scatter scatter_object_list all_to_all "
     "all_to_all_single barrier monitored_barrier wait _coalescing_manager all_reduce_multigpu all_gather_multigpu"
 )
-# What stands in a library's own function: the innermost frame that one of these knows decides.
+# Frames of a library's own functions: the innermost frame that one of these rows knows decides.
 STRONG: tuple[_Row, ...] = (
     ("debugger", "/pdb.py /bdb.py /ipdb/ /IPython/core/debugger.py /IPython/terminal/debugger.py /debugpy/ /pudb/ /rpdb", ""),
     ("debugger", "/code.py", "interact raw_input"),
@@ -111,7 +111,7 @@ STRONG: tuple[_Row, ...] = (
     ("teardown", "/multiprocessing/util.py", "_exit_function"),
     ("teardown", "/concurrent/futures/thread.py /concurrent/futures/process.py", "_python_exit"),
 )  # fmt: skip
-# What stands in Python's own library, and counts only where nothing but such frames is further in.
+# Frames of Python's own library, which count only if nothing but such frames is further in.
 WEAK: tuple[_Row, ...] = (
     ("thread", "/threading.py", "join _wait_for_tstate_lock _join_os_thread"),
     ("thread", "/multiprocessing/process.py /multiprocessing/popen_fork.py /multiprocessing/pool.py /multiprocessing/spawn.py", "join poll wait get"),
@@ -125,7 +125,7 @@ WEAK: tuple[_Row, ...] = (
     ("storage", "/pathlib.py /pathlib/ /genericpath.py /posixpath.py /shutil.py /tempfile.py /glob.py /fnmatch.py /gzip.py /bz2.py /lzma.py /zipfile.py /zipfile/ /tarfile.py /mmap.py /fileinput.py /_pyio.py /codecs.py /linecache.py <frozen genericpath> <frozen posixpath>", ""),
     ("storage", "/os.py <frozen os>", "walk makedirs fwalk _walk removedirs scandir"),
 )  # fmt: skip
-# Native functions, where frames of the C side were taken too.
+# Native functions, if native frames were taken too.
 NATIVE: tuple[tuple[Activity, re.Pattern[str]], ...] = (
     ("gil", re.compile(r"\b(?:take_gil|PyEval_RestoreThread|PyEval_AcquireThread|PyGILState_Ensure)\b")),
     ("rendezvous", re.compile(r"ncclCommInit|ncclGetUniqueId|c10d::(?:TCPStore|FileStore|PrefixStore|Store)\b|TCPClient::|gloo::rendezvous|bootstrap(?:Init|AllGather|Barrier)|hcclCommInit|HcclCommInit")),
@@ -166,13 +166,13 @@ def bare(function: str) -> str:
 
 
 def path_of(file: str) -> str:
-    """The file as a path to look parts of the tables up in."""
+    """The file as a path in which parts of the tables are looked up."""
     return file if file.startswith(("/", "<")) else "/" + file
 
 
 @lru_cache(maxsize=65_536)
 def is_native(frame: Frame) -> bool:
-    """Whether the frame is one of the C side: of a shared library, of the interpreter itself, or a bare address."""
+    """Whether the frame is native: of a shared library, of the interpreter itself, or a bare address."""
     return bool(_NATIVE_FILE.search(frame.file) or _ADDRESS.match(frame.function)) or (
         not frame.file and frame.function == "take_gil"
     )
@@ -191,7 +191,7 @@ class FrameTraits:
 
 @lru_cache(maxsize=65_536)
 def traits_of(frame: Frame) -> FrameTraits:
-    """The frame looked up in the tables."""
+    """Look the frame up in the tables."""
     if is_native(frame):
         return FrameTraits(strong=_native(frame, strong=True), weak=_native(frame, strong=False), native=True)
     name, path = bare(frame.function), path_of(frame.file)
@@ -233,7 +233,7 @@ _FileRows = tuple[tuple[Activity, frozenset[str]], ...]
 
 @lru_cache(maxsize=16_384)
 def _of_file(file: str) -> tuple[_FileRows, _FileRows, bool]:
-    """The rows of both tables that are about this file, and whether it is a library's."""
+    """The rows of both tables that concern this file, and whether it is a library's."""
     path = path_of(file[-1000:])
     strong, weak = (
         tuple((activity, functions) for activity, files, functions in rows if any(part in path for part in files))

@@ -1,4 +1,4 @@
-"""Ranks beside each other by their stacks: who is not where the others are, and at what; with a fault class and its reason."""
+"""Compares ranks by their stacks: which rank is not where the others are, what it does, with a fault class and its reason."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kb.stacks.frames import Activity, StackPlace, is_native
 from kb.stacks.sampling_rounds import children_of, rounds_of
 from kb.stacks.stall_vote import Memo, RankStillness, Stillness, rank_stillness, watched
 
-MOST_GROUPS = 32  # shown
-MOST_OUTLIERS = 64  # shown
-GROUP_FRAMES = 48  # shown of a group's stack
-ALL_ALIKE = 0.8  # of the ranks stand outside the crowd, alike: it is the job's, not theirs
+MOST_GROUPS = 32  # maximum shown
+MOST_OUTLIERS = 64  # maximum shown
+GROUP_FRAMES = 48  # frames shown of a group's stack
+ALL_ALIKE = 0.8  # share of the ranks that stand outside the crowd alike: then it is the job's doing, not theirs
 
 
 @dataclass(frozen=True, slots=True)
 class StackGroup:
-    """Ranks whose main threads stand alike. `ranks` as ranges; `frames` innermost first, native ones left out."""
+    """Ranks whose main threads stand alike. `ranks` as ranges; `frames` innermost first, without native ones."""
 
     ranks: str
     count: int
@@ -32,7 +32,7 @@ class StackGroup:
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A rank that is not where the crowd is. `sure` is false where it may be there for a good reason."""
+    """A rank that is not where the crowd is. `sure` is false if it may be there for a good reason."""
 
     rank: int
     resource: Resource
@@ -45,10 +45,10 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ranks beside each other. `crowd` is the index in `groups` of the largest that waits; None where nobody does.
+    """The ranks in comparison. `crowd` is the index in `groups` of the largest group that waits; None if no group does.
 
-    `outliers` are shown up to a bound, the likeliest first; `outlier_ranks` (ranges) and `outlier_count` are of all.
-    `unseen`: expected ranks of which there is no stack. `shared`: most ranks stand outside alike, so no rank is at fault.
+    `outliers` are shown up to a bound, the likeliest first; `outlier_ranks` (ranges) and `outlier_count` cover all. `unseen`: expected
+    ranks without a stack. `shared`: most ranks stand outside alike, so no rank is at fault.
     """
 
     seen: int
@@ -78,12 +78,12 @@ class _RankStack:
 def compare(
     samples: Iterable[StackSample], expected: Iterable[int] = (), limits: Stillness | None = None
 ) -> Comparison:
-    """Group ranks by where their main threads stand in their newest round, and tell who is not where the crowd is.
+    """Group ranks by where their main threads stand in their newest round, and find those that are not where the crowd is.
 
-    Ranks that wait for others (collectives, device, backward) are the crowd; a rank that does something else is the
-    suspect. Where all wait, those that wait at another place than most may be: they ran another collective. Where none
-    waits, the job as a whole does one thing, and that is the answer. `limits` say when a suspect's stacks count as unchanged:
-    who stands idle at one place for so long is no straggler, since a slow rank moves on.
+    Ranks that wait for others (collectives, device, backward) are the crowd; a rank that does something else is the suspect. If all
+    wait, those that wait at another place than most may be suspects: they ran another collective. If none waits, the job as a whole
+    does one thing, and that is the answer. `limits` say when a suspect's stacks count as unchanged: a rank that stands idle at one
+    place for that long is not a straggler, since a slow rank moves on.
     """
     samples = list(samples)
     by_rank = rounds_of(samples)
@@ -108,7 +108,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _RankGroups:
-    """The groups, largest first, with the rounds of every rank and when these count as unchanged."""
+    """The groups, largest first, with the rounds of every rank and the limits for unchanged stacks."""
 
     members: list[list[_RankStack]]
     rounds: Mapping[int, list[StackSample]]
@@ -130,7 +130,7 @@ def _stands(by_rank: Mapping[int, list[StackSample]], children: Mapping[int, lis
 
 
 def _grouped(stands: Iterable[_RankStack]) -> list[list[_RankStack]]:
-    """Ranks that do the same at the same place, the largest group first."""
+    """Groups of ranks that do the same at the same place, the largest first."""
     groups: dict[object, list[_RankStack]] = {}
     for each in stands:
         groups.setdefault((each.place, each.doing.activity, each.doing.fault), []).append(each)
@@ -145,11 +145,11 @@ def _group(members: list[_RankStack]) -> StackGroup:
 
 
 def _crowd(members: list[list[_RankStack]], seen: int) -> int | None:
-    """The largest group that waits, by its index.
+    """The index of the largest group that waits.
 
-    Where most ranks stand at one place of the run's code they wait there: a call that ends on the device (`loss.item()`)
-    shows nothing of it. Where no rank is in an operation with others, most ranks that only wait (at a socket, on a queue,
-    for a thread, asleep) are the crowd if another rank's stack tells more: it is what they wait for.
+    If most ranks stand at one place of the run's code, they wait there: a call that ends on the device (`loss.item()`) does not show
+    it. If no rank is in an operation with others, most ranks that only wait (at a socket, on a queue, for a thread, asleep) are the
+    crowd if another rank's stack says more: that rank is what they wait for.
     """
     best = next((index for index, each in enumerate(members) if each[0].doing.waiting), None)
     most = members[0][0].doing
@@ -184,7 +184,7 @@ def _alike(outside: Sequence[int], told: _RankGroups) -> bool:
 
 
 def _shared(base: Comparison, told: _RankGroups, indices: Sequence[int]) -> Comparison:
-    """What most ranks do is the job's matter."""
+    """The finding that most ranks do the same: it concerns the job."""
     kinds = Counter[tuple[Activity, str]]()
     for index in indices:
         one = told.members[index][0].doing
@@ -233,10 +233,9 @@ def _outlier(told: _RankGroups, index: int, rank_stack: _RankStack, words: str, 
 
 
 def _stuck(process_activity: ProcessActivity, rounds: Sequence[StackSample], still: RankStillness) -> ProcessActivity:
-    """What a rank does that would be slow, were it not idle at the same place in every round: it is stuck there.
+    """The fault of a rank that would be slow, if it were not idle at the same place in every round: it is stuck there.
 
-    A slow rank moves on, or is at work in native code. Which of sleep, lock, file and a stopped process it is does not show
-    in frames of Python.
+    A slow rank moves on, or is at work in native code. Python frames do not show which of sleep, lock, file and a stopped process it is.
     """
     if still.vote != "yes" or any(_at_work(each) for each in rounds[-still.rounds :]):
         return process_activity
@@ -270,7 +269,7 @@ def _outlying(
 
 
 def _all_waiting(base: Comparison, told: _RankGroups, crowd: int | None) -> Comparison:
-    """All wait, but perhaps not for the same."""
+    """The findings if all wait, but perhaps not for the same."""
     crowd = crowd or 0
     main = told.members[crowd][0]
     words = f"{len(told.members[crowd])} of {told.seen} ranks are elsewhere (rank {main.rank} {main.doing.reason})"
@@ -305,7 +304,7 @@ def _all_waiting(base: Comparison, told: _RankGroups, crowd: int | None) -> Comp
 
 
 def _odd(group: list[_RankStack], told: _RankGroups, crowd: int) -> bool | None:
-    """Whether a group that waits is out of step with the crowd: surely, perhaps, or (None) not.
+    """Whether a waiting group is out of step with the crowd: certainly, perhaps, or (None) not.
 
     Stages of a pipeline wait at different places by design; a wait inside backward or for the device says little.
     """

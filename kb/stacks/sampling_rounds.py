@@ -1,4 +1,4 @@
-"""Samples sorted by rank and round: what the comparison, the merged view and the probe all start from."""
+"""Sorts samples by rank and round, for the comparison, the merged view and the probe."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from kb.model import StackSample
 
 
 def rounds_of(samples: Iterable[StackSample]) -> dict[int, list[StackSample]]:
-    """Each rank's main processes, oldest first. A stack whose rank is not known can be set beside no other."""
+    """Each rank's main processes, oldest first. A stack whose rank is unknown cannot be compared with others."""
     found: dict[int, dict[str, StackSample]] = {}
     for each in samples:
         if not each.child and each.resource.rank is not None and each.threads:
             rounds = found.setdefault(each.resource.rank, {})
             known = rounds.get(each.sample)
-            if known is None or (each.time, each.source) > (known.time, known.source):  # a round told twice
+            if known is None or (each.time, each.source) > (known.time, known.source):  # the round occurs twice
                 rounds[each.sample] = each
     return {rank: sorted(rounds.values(), key=_when) for rank, rounds in found.items()}
 
 
 def _when(sample: StackSample) -> tuple[bool, float, tuple[tuple[int, str], ...]]:
-    """By time where it is known, then by the round's name, numbers in it as numbers."""
+    """Sort key: by time if known, then by the round's name, with numbers in it compared as numbers."""
     parts = re.findall(r"\d{1,18}|\D+", sample.sample[:120])
     name = tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts)
     return sample.time is not None, sample.time or 0.0, name

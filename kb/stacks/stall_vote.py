@@ -1,4 +1,4 @@
-"""Do the stacks stand still? The probe's vote, for each rank and for the job."""
+"""The probe's vote on whether the stacks stand still, for each rank and for the job."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kb.stacks.sampling_rounds import rounds_of
 
 _WATCHED_FRAMES = re.compile(r"/torch/utils/data/|/torch/autograd/|/prefetch|/data_?loader")
 
-_JUDGED = 0.75  # of the ranks that answer stand still, for sure, before they speak for the job
+_JUDGED = 0.75  # share of the answering ranks that must certainly stand still before they speak for the job
 
 
 @dataclass(frozen=True, slots=True)
 class Stillness:
-    """When stacks count as unchanged: over how many rounds, how far apart (seconds), by what share of the ranks."""
+    """When stacks count as unchanged: over how many rounds, how far apart (seconds), for what share of the ranks."""
 
     samples: int = 3
     apart: float = 20.0
@@ -29,7 +29,7 @@ class Stillness:
 
 @dataclass(frozen=True, slots=True)
 class RankStillness:
-    """One rank's vote. `rounds`: rounds in a row with the same stacks; `seconds`: the span of them, where times are known."""
+    """One rank's vote. `rounds`: consecutive rounds with the same stacks; `seconds`: their span, if times are known."""
 
     rank: int
     vote: Ballot
@@ -40,7 +40,7 @@ class RankStillness:
 
 @dataclass(frozen=True, slots=True)
 class StackVote:
-    """The job's vote, with its numbers. `moving` and `unseen` are ranks as ranges; `since`: still at least since then."""
+    """The job's vote, with its numbers. `moving` and `unseen` are ranges of ranks; `since`: still at least since then."""
 
     vote: Ballot
     detail: str
@@ -57,11 +57,10 @@ def probe_stillness(
 ) -> StackVote:
     """Vote on "stacks unchanged over n rounds", for each rank and for the job.
 
-    Only main threads and the threads of loaders and autograd are compared; ids, addresses, states and the lines of loops
-    that poll are not. A rank is still when its last n rounds, each at least `apart` seconds after the one before (0.8 of
-    that will do; times that are not known count as far enough), are alike. The job is still when the share of ranks is,
-    or when all but a few are and these few are what the others wait for. It is not known where a quarter or more of the
-    ranks that answer could not be judged.
+    Only main threads and the threads of loaders and autograd are compared; ids, addresses, states and the lines of polling loops are
+    ignored. A rank is still if its last n rounds, each at least `apart` seconds after the previous one (0.8 of that suffices; unknown
+    times count as far enough), are alike. The job is still if the required share of ranks is, or if all but a few are and these few are
+    what the others wait for. The vote is undecided if a quarter or more of the ranks that answer could not be judged.
     """
     limits = limits or Stillness()
     by_rank = rounds_of(samples)
@@ -89,7 +88,7 @@ def probe_stillness(
 
 
 def _all_wait(by_rank: Mapping[int, list[StackSample]], moving: Sequence[int]) -> bool:
-    """Whether all but those that move wait for others."""
+    """Whether all ranks except the moving ones wait for others."""
     out = set(moving)
     return all(doing(rounds[-1]).waiting for rank, rounds in by_rank.items() if rank not in out)
 
@@ -110,7 +109,7 @@ def _blind(by_rank: Mapping[int, Sequence[StackSample]], ranks: Sequence[RankSti
 
 
 def rank_stillness(rank: int, rounds: Sequence[StackSample], limits: Stillness, memo: Memo) -> RankStillness:
-    """One rank's vote: walk back from the newest round for as long as the stacks are those of the newest."""
+    """One rank's vote: walk back from the newest round for as long as the stacks equal those of the newest."""
     places = [watched(each, memo) for each in rounds]
     if not places[-1]:
         return RankStillness(rank, "not_observable", 0, None, "no main thread in its stacks")
@@ -127,14 +126,14 @@ def rank_stillness(rank: int, rounds: Sequence[StackSample], limits: Stillness, 
 
 
 def _long_ago(changed: StackSample, newest: StackSample, limits: Stillness) -> bool:
-    """Whether the last other stack is older than the rounds that are asked for: one between was lost, and nobody moved lately."""
+    """Whether the last different stack is older than the required rounds: one round between was lost, and the rank did not move lately."""
     if changed.time is None or newest.time is None:
         return False
     return newest.time - changed.time > 1.2 * limits.apart * (limits.samples - 1)
 
 
 def _spaced(alike: Sequence[StackSample], apart: float) -> tuple[int, float | None]:
-    """How many of the rounds are far enough from the one counted before, and the seconds between the first and last."""
+    """How many rounds are far enough from the one counted before, and the seconds between the first and last."""
     counted, last = 0, None
     for each in alike:
         if last is None or each.time is None or each.time - last >= 0.8 * apart:
@@ -146,11 +145,11 @@ def _spaced(alike: Sequence[StackSample], apart: float) -> tuple[int, float | No
 
 Memo = dict[
     int, tuple[bool, StackPlace]
-]  # by the identity of frames that are kept alive; equal stacks are mostly one value
+]  # by the identity of frames that are kept alive; equal stacks are mostly the same object
 
 
 def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, StackPlace], int]]:
-    """Where the threads that matter stand; empty where the main one is not among them."""
+    """Where the relevant threads stand; empty if the main one is not among them."""
     main = principal(sample)
     if main is None:
         return frozenset()
@@ -161,7 +160,7 @@ def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, Stack
         loads, place = _looked_at(thread.frames, memo)
         if loads or WATCHED_THREADS.search(thread.thread):
             found.append(("" if thread.thread[:1].isdigit() else thread.thread, place))
-    return frozenset(Counter(found).items())  # tools list threads in no order that holds
+    return frozenset(Counter(found).items())  # tools list threads in no stable order
 
 
 def _looked_at(frames: tuple[Frame, ...], memo: Memo) -> tuple[bool, StackPlace]:

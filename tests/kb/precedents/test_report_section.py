@@ -154,9 +154,9 @@ def tries(*reached: int | None, shards: Sequence[tuple[str, ...]] = ()) -> Prece
 @pytest.mark.parametrize(
     ("before", "kind"),
     [
-        ((120,), "it ended at step 120, like the try before did"),
-        ((120, 120), "it ended at step 120, like the 2 tries before did"),
-        ((50, 128), "it ended at step 120, like the try before did"),
+        ((120,), "it ended at step 120, like the try before"),
+        ((120, 120), "it ended at step 120, like the 2 tries before"),
+        ((50, 128), "it ended at step 120, like the try before"),
         ((50,), ""),
         ((None,), ""),
         ((50, 300), "each try ended at another step (50, 300, 120)"),
