@@ -1,1 +1,1 @@
-"""Log templates: lines with their variables masked, counted in tables that are bounded and merge in any order."""
+"""Log templates: lines with their variables masked, counted in bounded tables that can be merged in any order."""

@@ -1,4 +1,4 @@
-"""Counts of a part of a stream, taken as arrays block by block and summed when the part is closed."""
+"""Counts over a part of a stream, collected as arrays block by block and summed when the part is closed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _RANKS = 10**9  # more than a rank has digits
 
 
 class OriginCounts:
-    """Counts by template and by who speaks while a part is read."""
+    """Counts by template and speaker while a part is read."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[Ints, Ints, Ints]] = []
         self.size = 0
 
     def count(self, templates: Ints, voices: Ints, counts: Ints) -> None:
-        """Take the templates' numbers, the voices, and counts."""
+        """Add the templates' numbers, the speakers, and counts."""
         if len(templates):
             self._parts.append((templates, voices, counts))
             self.size += len(templates)
 
     def counts(self) -> Iterator[tuple[int, int, int]]:
-        """Each template and voice, and the sum of its counts."""
+        """Each template and speaker with the sum of its counts."""
         if not self._parts:
             return
         templates, voices, counts = (np.concatenate(column) for column in zip(*self._parts, strict=True))
@@ -42,7 +42,7 @@ class OriginCounts:
 
 
 class WindowCounts:
-    """Counts by windows while a part is read."""
+    """Counts by window while a part is read."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -50,7 +50,7 @@ class WindowCounts:
         self.size = 0
 
     def count(self, part: tuple[Ints, Ints, Ints], numbers: Ints) -> None:
-        """Take windows, templates as places in `numbers`, which has their own, and counts."""
+        """Add windows, templates as positions in `numbers`, which has their numbers, and counts."""
         windows, places, counts = part
         self._parts.append((windows, numbers[places], counts))
         self.size += len(windows)

@@ -1,4 +1,4 @@
-"""A block of lines as arrays: which shape each has, which step and time hold there. Nothing here looks at lines one by one."""
+"""A block of lines as arrays: the shape of each, and the step and time that hold there. Nothing here handles lines one by one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Spans = NDArray[np.int32]
 
-_RANK, _NODE, _STEP, _STAMP = range(0, 8, 2)  # columns of where they begin; beside each how wide they are
-_HEAD = 160  # bytes in which a container's runtime says whose line it is
+_RANK, _NODE, _STEP, _STAMP = range(0, 8, 2)  # columns of where they begin; next to each, how wide they are
+_HEAD = 160  # bytes in which a container runtime marks the stream of a line
 _DENSE = 1 << 20  # counters that may be laid out side by side
 _U = np.uint64
 _ODD = _U(0x9E3779B97F4A7C15)
@@ -33,7 +33,7 @@ _TENS = 10 ** np.arange(9, dtype=np.int64)
 
 
 def cut_shape(shape: LineShape, size: int) -> LineShape:
-    """The shape without what does not stand in so many bytes."""
+    """The shape without ranges that lie beyond so many bytes."""
     rank, node, step, stamp = (
         None if span is None or span[1] > size else span for span in (shape.rank, shape.node, shape.step, shape.stamp)
     )
@@ -41,11 +41,10 @@ def cut_shape(shape: LineShape, size: int) -> LineShape:
 
 
 class LineBlock:
-    """Lines of which the first starts at `start`. What a carriage return parts are lines of their own.
+    """Lines of which the first starts at `start`. Text after a carriage return is a line of its own.
 
-    `step` and `stamped`: the last step, and the last line with a time, that are known where it starts. `loose`: of the stream,
-    where lines count as what they are, and no traceback is under way.
-    `looks`: that the stream has left.
+    `step` and `stamped`: the last step, and the last line with a time, known where it starts. `loose`: of the stream, for blocks in
+    which lines count as what they are and no traceback is under way. `looks`: full looks that the stream has left.
     """
 
     def __init__(
@@ -92,26 +91,26 @@ class LineBlock:
         return shape
 
     def reshape(self, index: int, shape: LineShape) -> None:
-        """Let a line count as another shape; before `settle`."""
+        """Let a line count as another shape; only before `settle`."""
         self.numbers[index] = self._shapes.number_of(shape)
 
     def part(self, index: int) -> bytes:
-        """Whose part of a line this is; see kb.templates.wrapped_lines."""
+        """Which line this is a part of; see kb.templates.wrapped_lines."""
         start = int(self._starts[index])
         return part_of(self._text[start : min(start + _HEAD, int(self._ends[index]))])[0]
 
     def may_be_rest(self, index: int) -> bool:
-        """Whether nothing says that a line begins here."""
+        """Whether nothing indicates that a line begins here."""
         shape = self.shape(index)
         begins = shape.kind in (LineKind.HEAD, LineKind.FRAME, LineKind.EXCEPTION)
         return not (begins or shape.start or (shape.template is not None and shape.template.level))
 
     def is_narrow(self, index: int) -> bool:
-        """Whether less of a line stands here than is looked at, so that its rest counts."""
+        """Whether less of a line is here than is examined, so that its rest counts."""
         return bool(self._ends[index] - self._starts[index] < LOOKED_AT)
 
     def rejoin(self, index: int, rest: Sequence[int]) -> None:
-        """Let the lines that are the rest of one count with it; before `settle`."""
+        """Let lines that are the rest of another count with it; only before `settle`."""
         if not rest:
             return
         for number in rest:
@@ -122,7 +121,7 @@ class LineBlock:
         self.reshape(index, cut_shape(self._shapes.shape(text, self._looks), size))
 
     def goes_on(self, width: int | None) -> list[int]:
-        """The lines that look as if they were cut, in order; `width`: at which all lines of the stream were."""
+        """The lines that look cut, in order; `width`: at which all lines of the stream were cut."""
         sizes = self._ends - self._starts
         cut = self._shapes.partial[self.numbers]
         if width is not None:
@@ -132,7 +131,7 @@ class LineBlock:
         return np.flatnonzero(cut).tolist() if cut.any() else []
 
     def line(self, index: int) -> bytes:
-        """A line without its end, whole where it was cut."""
+        """A line without its end, unchanged if it was cut."""
         if index in self._joined:
             return self._joined[index]
         return self._text[self._starts[index] : self._ends[index]]
@@ -142,7 +141,7 @@ class LineBlock:
         return self.start + int(self._starts[index])
 
     def line_number(self, index: int) -> int:
-        """Its number from 1, as line feeds count."""
+        """Its number from 1, counted by line feeds."""
         return self._before + 1 + self._feeds_in(index)
 
     def feeds_before(self, size: int) -> int:
@@ -161,7 +160,7 @@ class LineBlock:
         return np.flatnonzero(are[self.numbers]).tolist() if are.any() else []
 
     def settle(self) -> None:
-        """Work out templates, steps and stamps, from the shapes that lines have now."""
+        """Compute templates, steps and timestamps from the shapes that lines have now."""
         shapes = self._shapes
         names = shapes.names[self.numbers]
         sizes = np.bincount(names, minlength=1)
@@ -174,7 +173,7 @@ class LineBlock:
         ]
         places = np.full(len(sizes), -1, np.int64)
         places[present] = np.arange(len(present))
-        self._places: Ints = places[names]  # of each line's template among `templates`
+        self._places: Ints = places[names]  # each line's template as a position in `templates`
         self._spans = shapes.spans
         stepping = self._having(_STEP)
         self.steps = self._filled(stepping, self._digits(stepping, _STEP))
@@ -186,11 +185,9 @@ class LineBlock:
         return np.flatnonzero(have[self.numbers]) if have.any() else np.zeros(0, np.int64)
 
     def _digits(self, indexes: Ints, column: int) -> Ints:
-        """The numbers that stand in a range of lines."""
+        """The numbers in a range of each line."""
         read = list(self._words(indexes, column))
-        differ = np.zeros(
-            max(len(indexes) - 1, 0), np.bool_
-        )  # from the line before: the lines of a step stand together
+        differ = np.zeros(max(len(indexes) - 1, 0), np.bool_)  # from the line before: the lines of a step are adjacent
         for word, width in read:
             differ |= (word[1:] != word[:-1]) | (width[1:] != width[:-1])
         edges = np.concatenate(([0], np.flatnonzero(differ) + 1, [len(indexes)]))
@@ -205,7 +202,7 @@ class LineBlock:
         return np.repeat(values, np.diff(edges)) if read else values[:0]
 
     def _hashes(self, indexes: Ints, column: int) -> NDArray[np.uint64]:
-        """A number for the bytes that stand in a range of lines, the same where they are."""
+        """A number for the bytes in a range of each line, equal for equal bytes."""
         values = np.zeros(len(indexes), _U)
         for word, _ in self._words(indexes, column):
             values ^= word
@@ -214,7 +211,7 @@ class LineBlock:
         return values
 
     def _words(self, indexes: Ints, column: int) -> Iterator[tuple[NDArray[np.uint64], Ints]]:
-        """The next eight bytes of a range of lines, and how many of them count: from one to eight, none where it is over."""
+        """The next eight bytes of a range of each line, and how many of them count: one to eight, none past its end."""
         if not len(indexes):
             return
         numbers = self.numbers[indexes]
@@ -225,7 +222,7 @@ class LineBlock:
             yield self._eight(at + done) & _MASKS[width], width
 
     def _eight(self, at: Ints) -> NDArray[np.uint64]:
-        """The eight bytes from each place on, the first one lowest."""
+        """The eight bytes from each position on, the first one lowest."""
         whole = len(self._data) >> 3
         words = self._data[: 8 * whole].view("<u8") if whole else np.zeros(1, _U)
         first = np.minimum(at >> 3, max(whole - 2, 0))
@@ -237,24 +234,24 @@ class LineBlock:
         return found
 
     def _filled(self, indexes: Ints, values: Ints) -> Ints:
-        """For each line the value last given at or before it, -1 where there is none."""
+        """For each line the last value at or before it, -1 if there is none."""
         edges = np.concatenate(([0], indexes, [len(self)]))
         return np.repeat(np.concatenate(([-1], values)), np.diff(edges))
 
     def stamped_at(self, index: int) -> Iterator[int]:
-        """The lines with a time from this one on backwards."""
+        """The lines with a time, from this one backwards."""
         for at in range(bisect_right(self._stamps, index) - 1, -1, -1):
             yield int(self._stamps[at])
 
     def stamps(self) -> Iterator[int]:
-        """The lines with a time at which it differs from that of the line before that has one."""
+        """The lines whose time differs from that of the previous line that has one."""
         keys = self._hashes(self._stamps, _STAMP)
         changed = np.flatnonzero(keys[1:] != keys[:-1]) + 1
         yield from self._stamps[:1].tolist()
         yield from self._stamps[changed].tolist()
 
     def ranks(self) -> tuple[Ints, Ints, Ints]:
-        """How often each template came from each rank: places among `templates`, ranks, counts."""
+        """How often each template came from each rank: positions in `templates`, ranks, counts."""
         indexes = self._having(_RANK)
         indexes = indexes[self._places[indexes] >= 0]
         ranks, which = np.unique(self._digits(indexes, _RANK), return_inverse=True)
@@ -262,7 +259,7 @@ class LineBlock:
         return templates, ranks[others], counts
 
     def nodes(self) -> tuple[Ints, Ints, Ints, list[str]]:
-        """How often each template came from each node: places among `templates`, places among the names, counts, names."""
+        """How often each template came from each node: positions in `templates`, positions in the names, counts, names."""
         indexes = self._having(_NODE)
         indexes = indexes[self._places[indexes] >= 0]
         keys, one, which = np.unique(self._hashes(indexes, _NODE), return_index=True, return_inverse=True)
@@ -274,7 +271,7 @@ class LineBlock:
         return self.line(index)[begin : begin + width].decode("utf-8", "replace")
 
     def counts(self, windows: Ints) -> tuple[Ints, Ints, Ints]:
-        """How often each template came in each window: windows, templates by their place among `templates`, counts."""
+        """How often each template came in each window: windows, templates by position in `templates`, counts."""
         edges = np.flatnonzero(windows[1:] != windows[:-1]) + 1
         starts = np.concatenate(([0], edges))
         distinct, which = np.unique(windows[starts], return_inverse=True)
@@ -285,14 +282,14 @@ class LineBlock:
 
 
 def _paired(templates: Ints, others: Ints, many: int) -> tuple[Ints, Ints, Ints]:
-    """The pairs of a template and another number below `many`, and how often each."""
+    """The pairs of a template and another number below `many`, and the count of each."""
     many = max(many, 1)
     pairs, counts = _counted(templates * many + others, (int(templates.max(initial=0)) + 1) * many)
     return pairs // many, pairs % many, counts
 
 
 def _counted(keys: Ints, below: int) -> tuple[Ints, Ints]:
-    """The keys that there are, all smaller than `below`, and how often each."""
+    """The keys that occur, all smaller than `below`, and the count of each."""
     if below > _DENSE:
         return np.unique(keys, return_counts=True)
     counts = np.bincount(keys)

@@ -1,8 +1,8 @@
-"""Keys of lines: a number for each line of a block that tells it from lines of other shapes, worked out for all lines at once.
+"""Keys of lines: a number for each line of a block that tells it from lines of other shapes, computed for all lines at once.
 
-Digits are folded to zeros first. Two lines that fold alike have the same key wherever they stand at the same place within eight
-bytes; so a line has up to eight keys, and whoever keeps keys looks at the line itself when he meets one for the first time.
-Two lines that differ share a key once in 2**64.
+Digits are first folded to zeros. Two lines that fold to the same bytes have the same key if they start at the same position modulo
+eight bytes; so a line has up to eight keys, and code that stores keys examines the line itself when it meets a key for the first time.
+Two different lines share a key once in 2**64.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Keys = NDArray[np.uint64]
 
-PIECE = 1 << 18  # bytes looked at together: what fits into a core's own cache with all that is made of it
-_SLACK = 32  # zeros behind a piece, so that a word may be read at its end
+PIECE = 1 << 18  # bytes handled together: what fits into a core's own cache with everything derived from it
+_SLACK = 32  # zeros after a piece, so that a word may be read at its end
 
 _U = np.uint64
 _ODD, _MIX, _POWER = _U(0x9E3779B97F4A7C15), _U(0xBF58476D1CE4E5B9), 0xD6E8FEB86659FD93
@@ -28,7 +28,7 @@ _MASKS = np.array([(1 << 8 * held) - 1 for held in range(9)], _U)  # of the firs
 
 
 class LineKeys:
-    """Folds lines and gives their keys. Its memory is used again."""
+    """Folds lines and computes their keys. Its memory is reused."""
 
     def __init__(self) -> None:
         self._grow(PIECE)
@@ -59,7 +59,7 @@ class LineKeys:
             self._grow(len(data))
         self._fold(data)
         self._mix((len(data) >> 3) + 2)
-        first, last = (starts + 7) >> 3, ends >> 3  # the words that a line has for itself
+        first, last = (starts + 7) >> 3, ends >> 3  # the words that belong to one line alone
         edges = np.empty(2 * len(first), np.int64)
         edges[::2] = first
         np.maximum(first, last, out=edges[1::2])
@@ -79,7 +79,7 @@ class LineKeys:
         return found
 
     def _fold(self, data: Bytes) -> None:
-        """Digits become zeros."""
+        """Turn digits into zeros."""
         size = len(data)
         digit, is_digit = self._low[:size], self._small[:size]
         np.subtract(data, ord("0"), out=digit)
@@ -89,7 +89,7 @@ class LineKeys:
         self._room[size : size + _SLACK] = 0
 
     def _mix(self, count: int) -> None:
-        """Each word mixed, times the power of its place."""
+        """Each word mixed, times the power of its position."""
         products, high = self._products[:count], self._high[:count]
         np.multiply(self._words[:count], _ODD, out=products)
         np.right_shift(products, _U(32), out=high)
@@ -104,13 +104,13 @@ def _powers(base: int, count: int) -> Keys:
 
 
 class KeyTable:
-    """Numbers by key. Grows as it must; whoever fills it says when it is to be emptied."""
+    """Numbers by key. Grows as needed; its user decides when to empty it."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget everything."""
         self._bits = 12
         self._keys = np.zeros(1 << self._bits, _U)
         self._numbers = np.zeros(1 << self._bits, np.int32)
@@ -120,7 +120,7 @@ class KeyTable:
         return self._count
 
     def find(self, keys: Keys) -> NDArray[np.int32]:
-        """The number of each key, -1 where there is none."""
+        """The number of each key, -1 for unknown keys."""
         slots = self._slots(keys)
         held = self._keys[slots]
         found = np.where(held == keys, self._numbers[slots], np.int32(-1))
@@ -134,7 +134,7 @@ class KeyTable:
         return found
 
     def add(self, keys: Keys, numbers: NDArray[np.int32]) -> None:
-        """Take keys that are not known, with their numbers; of a key that is given twice one is taken."""
+        """Add unknown keys with their numbers; of a repeated key one is kept."""
         keys, where = np.unique(keys, return_index=True)
         if (self._count + len(keys)) * 3 > len(self._keys):
             self._widen(self._count + len(keys))

@@ -1,7 +1,7 @@
-"""How many lines of a stream may be looked at in full, so that a stream of lines that are all unlike ends soon.
+"""Limits how many lines of a stream are examined in full, so that a stream in which no two lines are alike ends soon.
 
-A full look costs a hundred times what a line costs that folds like one before. Training logs need some hundred looks; lines of
-random words need one each. What counts is looks and never time, so that the same stream always gives the same table.
+A full examination costs a hundred times as much as a line that folds to a known one. Training logs need a few hundred; lines of random
+words need one each. The budget counts examinations, never time, so that the same stream always gives the same table.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import re
 from kb.templates.masking import LineKind, LineShape, level_of
 from kb.templates.template import OTHER, OTHER_TROUBLE
 
-LOOKS = 50_000  # of a stream, if nothing else is said: some ten seconds
+LOOKS = 50_000  # of a stream by default: some ten seconds
 FEWEST_LOOKS = 8192  # of a part of a stream, however small its share: more than a table has templates
-GLANCES = 1  # lines compared with known ones in vain, for each look, once no more looks are left
-REMEMBERED = 1 << 16  # unlike lines, to know one that comes again
-_SPOKEN = 200  # bytes in which prefixes stand
+GLANCES = 1  # lines compared with known ones in vain, per examination, once none is left
+REMEMBERED = 1 << 16  # different lines needed to recognize one that recurs
+_SPOKEN = 200  # bytes that prefixes take up
 
 UNLIKE = LineShape(OTHER)
 UNLIKE_INDENTED = LineShape(OTHER, LineKind.INDENTED)
@@ -29,7 +29,7 @@ _RAISED = re.compile(
 
 
 class LookupBudget:
-    """The full looks that are left of `most`, with as many again for lines of trouble, and some for lines that come again."""
+    """The full examinations left of `most`, with as many again for lines of trouble, and some for lines that recur."""
 
     def __init__(self, most: int = LOOKS) -> None:
         self._left = self._for_trouble = most
@@ -40,7 +40,7 @@ class LookupBudget:
 
     @property
     def spent(self) -> bool:
-        """Whether none is left for lines that tell of no trouble."""
+        """Whether none is left for lines without trouble."""
         return self._left <= 0
 
     def may_glance(self, folded: bytes) -> bool:
@@ -51,13 +51,13 @@ class LookupBudget:
         return False
 
     def remember(self, folded: bytes) -> None:
-        """Take a folded line for one that was met before."""
+        """Treat a folded line as one that was met before."""
         if len(self._once) >= REMEMBERED:
             self._once.clear()
         self._once.add(hash(folded))
 
     def take(self, folded: bytes) -> bool:
-        """Whether a folded line may be looked at in full, which counts then."""
+        """Whether a folded line may be examined in full; if so, this counts."""
         allowed = self._taken(folded)
         self.made += allowed
         return allowed
@@ -78,7 +78,7 @@ class LookupBudget:
 
 
 def unlike_shape(folded: bytes) -> LineShape:
-    """The shape of a folded line that is not looked at."""
+    """The shape of a folded line that is not examined."""
     if _tells(folded):
         return UNLIKE_TROUBLE
     return UNLIKE_INDENTED if folded[:1] in (b" ", b"\t") else UNLIKE

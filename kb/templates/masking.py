@@ -1,8 +1,7 @@
-"""Makes a template of a line: prefixes are taken off, and what varies from run to run becomes `<*>`.
+"""Turns a line into a template: prefixes are removed, and what varies from run to run becomes `<*>`.
 
-Everything here is a function of the *folded* line, in which each digit is a zero, so that the many lines that differ by
-digits alone are masked once. Folding keeps lengths: where a folded line has its rank, step or time, all lines that fold to it
-have theirs.
+Everything here is a function of the *folded* line, in which each digit is a zero, so that the many lines that differ only in digits are
+masked once. Folding preserves lengths: the rank, step or time is at the same position in all lines that fold to the same one.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from kb.templates.template import VARIABLE, VERSION, WIDEST, Template
 from kb.templates.variables import ZEROS, masked
 from kb.templates.wrapped_lines import part_of
 
-LOOKED_AT = 1024  # bytes of a line; more never tells kinds of lines apart
+LOOKED_AT = 1024  # bytes of a line; more never distinguishes kinds of lines
 
 _FOLD = bytes.maketrans(b"0123456789", b"0" * 10)
 _DATE = 24  # bytes; no date with its hour is longer
-_HEAD = 160  # bytes in which a stamp, a rank or a level is looked for
+_HEAD = 160  # bytes in which a timestamp, a rank or a level is looked for
 
 
 class LineKind(IntEnum):
@@ -36,7 +35,7 @@ class LineKind(IntEnum):
     HEAD = 2
     FRAME = 3
     INDENTED = 4
-    EXCEPTION = 5  # a last line, as exceptions are named
+    EXCEPTION = 5  # a last line, by the form of exception names
     WEAK = 6  # may be one
 
 
@@ -47,10 +46,9 @@ Range = tuple[int, int]
 class LineShape:
     """What all lines that fold alike have in common.
 
-    `template` is None for a blank line. `voice`, `rank`, `node`, `step` and `stamp` are byte ranges of the line: what tells
-    who speaks, the digits of the rank, the host, the digits of the step that an iteration line names, and the time stamp to
-    its minutes; `start` is where the message begins behind the prefixes. `partial`: the container's runtime says that the line
-    goes on in a later one.
+    `template` is None for a blank line. `voice`, `rank`, `node`, `step` and `stamp` are byte ranges of the line: what identifies the
+    speaker, the digits of the rank, the host, the digits of the step in an iteration line, and the timestamp down to its minutes; `start`
+    is where the message begins after the prefixes. `partial`: the container runtime marks the line as continued in a later one.
     """
 
     template: Template | None
@@ -67,7 +65,7 @@ BLANK = LineShape(None, LineKind.BLANK)
 
 
 def fold(text: bytes) -> bytes:
-    """The text with each digit a zero, as long as before."""
+    """The text with each digit replaced by a zero, of the same length."""
     return text.translate(_FOLD)
 
 
@@ -80,7 +78,7 @@ _LETTERS = bytes.maketrans(b"abcdef", b"0" * 6)
 
 
 def mask_ids(folded: bytes) -> bytes:
-    """The folded line with all hexadecimal ids of one length the same, as long as before."""
+    """The folded line with all hexadecimal ids of one length made equal, of the same length."""
     return _IDS.sub(_same_id, folded)
 
 
@@ -90,7 +88,7 @@ def _same_id(match: re.Match[bytes]) -> bytes:
 
 
 def shape_of(folded: bytes, *, dated: bool = False) -> LineShape:
-    """The shape of a folded line, of which the first `LOOKED_AT` bytes count. `dated`: stamps without a year give times, too."""
+    """The shape of a folded line, of which the first `LOOKED_AT` bytes count. `dated`: timestamps without a year give times, too."""
     folded = mask_ids(folded[:LOOKED_AT])
     if not folded.strip(_EMPTY):
         return BLANK
@@ -116,7 +114,7 @@ def shape_of(folded: bytes, *, dated: bool = False) -> LineShape:
 
 @lru_cache(8192)
 def template_of(text: str, level: str | None) -> Template:
-    """The template of a masked text, with its group (as many words, the first and last and the short ones) and its family."""
+    """The template of a masked text, with its group (same number of words, same first, last and short words) and its family."""
     words = text.split(" ", WIDEST - 1)
     short = " ".join(word if len(word) <= 3 and word.isalpha() else "." for word in words)
     low = text.lower()
@@ -174,7 +172,7 @@ TROUBLE = (
 
 # Prefixes
 
-# A folded date is none; in the same bytes a day that exists.
+# A folded date is invalid; in the same bytes a day that exists.
 _DATES = (
     (re.compile(rb"(?<!\d)0000(?=[-/]00[-/]00[T _-]00:00)"), b"2000"),
     (re.compile(rb"(?<!\d)00000000(?=[-T_ ]00:00:00)"), b"20000101"),
@@ -227,7 +225,7 @@ def _behind_nccl(line: bytes, start: int) -> int:
 
 
 def _structured(line: bytes, start: int) -> bytes | None:
-    """The message of a line in JSON or logfmt, behind the name of the part that speaks."""
+    """The message of a line in JSON or logfmt, after the name of the component that wrote it."""
     if line.startswith(b"{", start):
         message, speaker = _JSON.search(line, start), _JSON_OF
     elif b" msg=" in line:
@@ -242,7 +240,7 @@ def _structured(line: bytes, start: int) -> bytes | None:
 
 
 def level_of(line: bytes, start: int) -> str | None:
-    """The level that the line tells within its first bytes or those of its message."""
+    """The level named within the first bytes of the line or of its message."""
     head = line[: start + 200]
     letter, word = _LEVEL_LETTER.search(head), _LEVEL_WORD.search(head)
     found = letter if letter is not None and (word is None or letter.start() < word.start()) else word
@@ -265,7 +263,7 @@ def _node(line: bytes, start: int, node: str | None) -> Range | None:
 
 
 def _stamp(line: bytes, *, dated: bool) -> Range | None:
-    """Where the line's time stands, down to its minutes, if it names a year or one is known."""
+    """The position of the line's time, down to its minutes, if it names a year or one is known."""
     clock = line.find(b":00:00", 0, _HEAD)
     match = _STAMPED.search(line, max(0, clock - _DATE), _HEAD) if clock >= 0 else None
     if match is None or not (dated or any(match[f"{form}_y"] for form in ("iso", "compact", "us", "name"))):
@@ -283,7 +281,7 @@ MAY_STEP = re.compile(r"(?i)iter|step|batch|num_updates|it/s|s/it")
 
 
 def _step(text: str, line: bytes) -> Range | None:
-    """Where an iteration line of training names its step; None for other lines."""
+    """The position of the step in an iteration line of training; None for other lines."""
     if MAY_STEP.search(text) is None:
         return None
     match = _STEPPED.search(fold(line))
@@ -292,7 +290,7 @@ def _step(text: str, line: bytes) -> Range | None:
 
 @lru_cache(4096)
 def is_iteration(text: str) -> bool:
-    """Whether a template is that of an iteration line, judged by one that it could have been made of."""
+    """Whether a template is that of an iteration line, judged by a line that it could have been made of."""
     line = text.replace("%|<*>|", "%|#|").replace("[<*><<*>, ", "[00:01<00:01, ").replace(VARIABLE, "1")
     point = read_line(line.encode())
     return point is not None and point.step is not None and (point.format == OWN or not point.validation)
@@ -309,7 +307,7 @@ _INNERMOST = re.compile(rb"File \"(?:[^\"\n]{0,400}/)?([^\"/\n]{1,200})\", line 
 
 
 def kind_of(message: bytes) -> LineKind:
-    """The kind of what stands behind a line's prefixes."""
+    """The kind of the text after a line's prefixes."""
     if message.startswith(b"Traceback (most recent call last)"):
         return LineKind.HEAD
     if message[:1] in b" \t":
@@ -320,7 +318,7 @@ def kind_of(message: bytes) -> LineKind:
 
 
 def frame_of(line: bytes) -> str:
-    """File and function that a frame of a traceback names, as `function (file)`; digits are kept out."""
+    """File and function that a frame of a traceback names, as `function (file)`, without digits."""
     match = _INNERMOST.search(line)
     if match is None:
         return ""

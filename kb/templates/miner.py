@@ -1,8 +1,8 @@
-"""Counts the templates of a stream: `feed(bytes)` as often as you like, then `finish()`.
+"""Counts the templates of a stream: call `feed(bytes)` as often as needed, then `finish()`.
 
-Lines are folded before anything slow sees them: digits become zeros for a whole block at a time, and what folds alike is
-masked once. A miner may be given a shard of a stream: it counts the lines that start in its range and wants to be fed from
-`WARM` bytes before it on, to know whether a traceback is under way there, and `AFTER` bytes more than it.
+Lines are folded before anything slow sees them: digits become zeros for a whole block at a time, and lines that fold alike are masked
+once. A miner may be given a shard of a stream: it counts the lines that start in its range and must be fed from `WARM` bytes before the
+range, to know whether a traceback is under way there, to `AFTER` bytes after it.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 WARM = 64 * 1024
 AFTER = 4 * 1024
-LONGEST_LINE = 256 * 1024  # that is waited for
+LONGEST_LINE = 256 * 1024  # to wait for
 SHOWN = 512
-STAMPED = 160  # bytes in which a time stands
+STAMPED = 160  # bytes that contain a time
 MOST_COUNTED = 4_000_000  # counts kept of a part
-PART = 1 << 28  # bytes between two joinings with the table
+PART = 1 << 28  # bytes between two merges into the table
 FEWEST, MOST_BYTES = 1 << 16, 1 << 22  # bytes counted at once
-NEW = 128  # templates that are new among them: then fewer
+NEW = 128  # number of new templates among them: then fewer
 
 
 class _Sighting(NamedTuple):
@@ -80,7 +80,7 @@ class _Record:
     count: int = 0
     first: list[_Sighting] = field(default_factory=list)
     last: list[_Sighting] = field(default_factory=list)
-    late: list[tuple[LineBlock, int]] = field(default_factory=list)  # behind `last`; read if nothing comes behind them
+    late: list[tuple[LineBlock, int]] = field(default_factory=list)  # after `last`; read if nothing follows them
     ranks: Counter[int] = field(default_factory=Counter)
     nodes: Counter[str] = field(default_factory=Counter)
 
@@ -88,9 +88,9 @@ class _Record:
 class Miner:
     """Mines one stream, or the shard [own_start, own_stop) of it whose first fed byte lies at `origin`.
 
-    `width`: at which a terminal cut the stream's lines (kb.templates.wrapped_lines); such a stream is mined whole, not in shards.
-    `year`: of stamps that name none. `shapes`: what earlier miners of the same process have learned, for streams alike.
-    `looks`: so many lines are looked at in full; those unlike all others behind them are only counted (kb.templates.lookup_budget).
+    `width`: at which a terminal cut the stream's lines (kb.templates.wrapped_lines); such a stream is mined whole, not in shards. `year`:
+    of timestamps without one. `shapes`: what earlier miners of the same process have learned, for similar streams. `looks`: the number of
+    lines examined in full; later lines that resemble no other are only counted (kb.templates.lookup_budget).
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Miner:
         self._cut, self._tracebacks = CutLines(width), Tracebacks()
         self._minutes: dict[bytes, int | None] = {}
         self._table = TemplateTable(ref)
-        self._stepped = False  # whether any line named a step: then minutes are not asked for
+        self._stepped = False  # whether any line named a step: then minutes are not counted
         self._begin(own_start)
 
     def _begin(self, start: int) -> None:
@@ -154,7 +154,7 @@ class Miner:
             self._shorten()
 
     def finish(self) -> TemplateTable:
-        """The table of what was fed; the miner is done then."""
+        """Return the table of everything fed; the miner is finished then."""
         rest, start = self._carry, self._base
         self._carry, self._base = b"", start + len(rest)
         if rest:
@@ -176,7 +176,7 @@ class Miner:
         return block[behind + 1 :]
 
     def _uncut(self, text: bytes) -> int:
-        """Behind the last line after which none goes on that a terminal cut."""
+        """The end of the last line that is not continued after a cut by a terminal."""
         end = text.rfind(b"\n") + 1
         while end:
             begin = text.rfind(b"\n", 0, end - 1) + 1
@@ -186,7 +186,7 @@ class Miner:
         return end
 
     def _shorten(self) -> None:
-        """Take the start of a line that is too long for the whole of it, and skip the rest."""
+        """Treat the start of a line that is too long as the whole line, and skip the rest."""
         whole, start = self._carry, self._base
         self._carry, self._base, self._skipping = b"", start + len(whole), True
         self._take(whole[:LOOKED_AT], start)
@@ -200,7 +200,7 @@ class Miner:
     # A block of whole lines
 
     def _take(self, block: bytes, start: int) -> None:
-        """Take lines of which the first starts at `start`: those before the range for their tracebacks alone."""
+        """Take lines of which the first starts at `start`: those before the range only for their tracebacks."""
         split = self._own_start - start
         if split > 0:
             ahead = block[:split]
@@ -229,7 +229,7 @@ class Miner:
             self._tracebacks.fold(block)
 
     def _count(self, text: bytes, start: int) -> None:
-        """Count lines, few at a time as long as many of them are new, so that what is learned of them helps with the next."""
+        """Count lines, few at a time while many of them are new, so that what is learned from them helps with the next."""
         at = 0
         while at < len(text):
             stop = len(text)
@@ -244,7 +244,7 @@ class Miner:
 
     @staticmethod
     def _behind(text: bytes, at: int) -> int:
-        """Behind the end of the line that reaches over a place."""
+        """The position after the end of the line that spans a place."""
         ends = [end + 1 for end in (text.find(b"\n", at), text.find(b"\r", at)) if end >= 0]
         return min(ends) if ends else len(text)
 
@@ -275,7 +275,7 @@ class Miner:
             self._close(self._end)
 
     def _note(self, block: LineBlock) -> _Ints:
-        """Count the templates, and keep their first and last places; their records' numbers as the block orders them."""
+        """Count the templates and keep their first and last places; the numbers of their records are in the block's order."""
         records: list[_Record] = []
         for template, indexes in block.templates:
             record = self._records.get(template.id)
@@ -322,7 +322,7 @@ class Miner:
         )
 
     def _dated(self, block: LineBlock, index: int) -> bytes | None:
-        """The line itself, or else the last before it, whose time can be read; None where the part has none."""
+        """The line itself, or else the last one before it, whose time can be read; None if the part has none."""
         for at in block.stamped_at(index):
             line = block.line(at)
             if self._minute_of(line, block.shape(at).stamp) is not None:
@@ -363,7 +363,7 @@ class Miner:
         return minutes
 
     def _close(self, end: int) -> None:
-        """Join what was counted with the table, and begin anew at `end`."""
+        """Merge the counts into the table, and start over at `end`."""
         time = None if self._stamped is None else find_time(self._stamped, self._year)
         order = list(self._records)
         for record in self._late:
@@ -389,7 +389,7 @@ class Miner:
         self._begin(end)
 
     def _folded(self, names: Mapping[str, str | None]) -> dict[str, _Record]:
-        """The records, those of templates that fold as one: before places are made of what they saw."""
+        """The records of templates that fold into one, merged before places are made of what they saw."""
         found: dict[str, _Record] = {}
         for key, record in self._records.items():
             name = names.get(key, key)

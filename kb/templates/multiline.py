@@ -1,4 +1,4 @@
-"""Lines that count with others: the rest of one that was cut, and the body of a traceback with the exception that ends it."""
+"""Lines that count with others: the rest of a cut line, and the body of a traceback with the exception that ends it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from kb.templates.line_blocks import LineBlock
 from kb.templates.masking import LineKind, LineShape, frame_of, with_frame
 from kb.templates.shape_index import FOLDED, SHAPES
 
-LONGEST_TRACEBACK = 32 * 1024  # bytes from its head on, those of others in between included
-FAR = 64  # lines that may stand between a line's start and its rest
+LONGEST_TRACEBACK = 32 * 1024  # bytes from its head on, including lines of others in between
+FAR = 64  # lines that may come between a line's start and its rest
 
 
 class CutLines:
-    """Finds the rest of lines that were cut. `width`: at which a terminal cut all lines of the stream."""
+    """Finds the rest of cut lines. `width`: at which a terminal cut all lines of the stream."""
 
     def __init__(self, width: int | None) -> None:
         self.width = width
-        self._open: dict[bytes, int] = {}  # whose line goes on, and how many lines ago it was
+        self._open: dict[bytes, int] = {}  # whose line continues, and how many lines ago it was
 
     def __bool__(self) -> bool:
         """Whether the next line may be the rest of one."""
         return bool(self._open) or self.width is not None
 
     def join(self, block: LineBlock) -> None:
-        """Let the rest of a line that was cut count with its start."""
+        """Let the rest of a cut line count with its start."""
         marks = block.goes_on(self.width)
         index, narrow, rest = 0, -1, []  # of a line that a terminal cut, whose rest is in the block
         while index < len(block):
@@ -53,7 +53,7 @@ class CutLines:
 
 @dataclass(slots=True)
 class _OpenTraceback:
-    """A speaker whose traceback is under way, or just over."""
+    """A speaker whose traceback is under way, or has just ended."""
 
     until: int
     frame: str = ""
@@ -63,7 +63,7 @@ class _OpenTraceback:
 
 
 class Tracebacks:
-    """Takes tracebacks together, those of several speakers at once."""
+    """Collects the lines of tracebacks, those of several speakers at once."""
 
     def __init__(self) -> None:
         self._raised: dict[tuple[object, ...], LineShape] = {}
@@ -74,7 +74,7 @@ class Tracebacks:
         return bool(self._voices)
 
     def fold(self, block: LineBlock) -> None:
-        """Take the bodies of tracebacks out, and name the innermost frame with the exceptions that end them."""
+        """Remove the bodies of tracebacks, and add the innermost frame to the exceptions that end them."""
         heads = block.of_kind(LineKind.HEAD)
         index = 0
         while index < len(block):
@@ -94,7 +94,7 @@ class Tracebacks:
             del self._voices[speaker]
 
     def _heard(self, shape: LineShape, line: bytes, offset: int) -> LineShape:  # noqa: PLR0911 - one for each way it may go
-        """What a line counts as beside the tracebacks that are under way."""
+        """What a line counts as, given the tracebacks that are under way."""
         span = shape.rank or shape.node
         speaker = b"" if span is None else line[: shape.start][span[0] : span[1]]
         if shape.kind is LineKind.HEAD:

@@ -1,4 +1,4 @@
-"""The shapes of lines that a miner has seen, by number, found for all lines of a block at once."""
+"""The shapes of lines that a miner has seen, by number, looked up for all lines of a block at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNSURE = (b"Traceback (most", b" P ")
 
 
 class ShapeIndex:
-    """The shapes that were met, by number. A miner's memory, that may be lost at any time between blocks."""
+    """The known shapes by number. It is a cache that may be dropped at any time between blocks."""
 
     def __init__(self, *, dated: bool) -> None:
         self._dated = dated
@@ -34,13 +34,13 @@ class ShapeIndex:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget everything."""
         self.known: list[LineShape] = []
         self.templates: list[Template] = []
         self.spans: Spans = np.zeros((256, 8), np.int32)
         self.kinds = np.zeros(256, np.int8)
         self.partial = np.zeros(256, np.bool_)
-        self.names = np.zeros(256, np.int32)  # the number of a shape's template from 1; 0 where it has none
+        self.names = np.zeros(256, np.int32)  # the number of a shape's template from 1; 0 if it has none
         self._named: dict[str, int] = {}
         self._of_shape: dict[LineShape, int] = {}
         self._numbers: dict[int, int] = {}  # by the hash of a folded line
@@ -51,7 +51,7 @@ class ShapeIndex:
 
     @property
     def looked(self) -> int:
-        """How many lines were looked at in full for what is known."""
+        """How many lines were examined in full to learn the known shapes."""
         return self._likeness.looked
 
     def numbered(
@@ -82,7 +82,7 @@ class ShapeIndex:
             if looks.spent:
                 for item in chosen[times > 1].tolist():
                     looks.remember(fold(text[starts[item] : ends[item]]))
-            order = np.argsort(chosen)  # as they came, so that the same is learned in each run
+            order = np.argsort(chosen)  # in the order of arrival, so that every run learns the same
             spans = zip(starts[chosen[order]].tolist(), ends[chosen[order]].tolist(), strict=True)
             met = np.array([self._met(fold(text[start:end]), loose, looks) for start, end in spans], np.int32)
             found = np.empty_like(met)
@@ -93,7 +93,7 @@ class ShapeIndex:
         return numbers
 
     def _met(self, folded: bytes, loose: FoldedGroups | None, looks: LookupBudget) -> int:
-        """The number of a folded line's shape; -1 - number where it is so in this stream alone."""
+        """The number of a folded line's shape; -1 - number if it holds for this stream only."""
         key = hash(folded)
         number = self._numbers.get(key)
         if number is None:
@@ -111,12 +111,12 @@ class ShapeIndex:
         return number
 
     def shape(self, text: bytes, looks: LookupBudget) -> LineShape:
-        """The shape of a line that stands in no block."""
+        """The shape of a line that is in no block."""
         number = self._met(fold(text[:LOOKED_AT]), None, looks)
         return self.known[number if number >= 0 else -1 - number]
 
     def number_of(self, shape: LineShape) -> int:
-        """The number of a shape, a new one if need be."""
+        """The number of a shape, a new one if needed."""
         number = self._of_shape.get(shape)
         if number is None:
             number = self._of_shape[shape] = len(self.known)

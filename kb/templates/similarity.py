@@ -1,8 +1,8 @@
-"""Shapes of lines that are not known yet, but like known ones: whatever a full look at each would cost is paid once for all.
+"""Recognizes unknown lines that resemble known ones, so that the cost of a full examination is paid once for all of them.
 
-`Likeness` finds a line that differs from a known one by variables alone, in what stands behind its prefixes. `Loose` is for the
-table of one stream: once so many templates of a group were met that they fold into one, lines that would be but one more of
-them are given the group. Both give what a full look would have given.
+`Likeness` finds a line that differs from a known one only in variables, in the text after its prefixes. `Loose` is for the table of one
+stream: once so many templates of a group were met that they fold into one, further lines of the kind are assigned to the group. Both
+give the result of a full examination.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from kb.templates.variables import SHOWN, is_simple, words_masked
 
 HEADS = 1024  # prefixes remembered
 LIKES = 50_000
-STAMPED = 160  # bytes in which a time, which would have to be found, stands
+STAMPED = 160  # bytes that contain a time, which would have to be found
 _NOT_LIKE = (b"{", b" ", b"\t", b"Traceback")
 
 Key = tuple[bytes, str | None, LineKind, bytes]
 
 
 class ShapeCache:
-    """Shapes by what stands in front, the level, the kind, and the masked rest."""
+    """Shapes by their prefix, level, kind, and masked rest."""
 
     def __init__(self, *, dated: bool) -> None:
         self._dated = dated
         self._heads: dict[int, set[bytes]] = {}
         self._shapes: dict[Key, LineShape] = {}
-        self.looked = 0  # at lines in full
+        self.looked = 0  # lines in full
 
     def shape(self, folded: bytes, loose: FoldedGroups | None, looks: LookupBudget) -> tuple[LineShape, bool]:
-        """The shape of a folded line, and whether it is so in all streams. `loose`, `looks`: of the stream that it is of."""
+        """The shape of a folded line, and whether it holds in all streams. `loose`, `looks`: of the stream that it comes from."""
         key = self._key(folded)
         known = self._shapes.get(key) if key else None
         if known is not None:
@@ -70,7 +70,7 @@ class ShapeCache:
         self._heads = dict(sorted(self._heads.items(), reverse=True))
 
     def _key(self, folded: bytes) -> Key | None:
-        """What tells the line's shape; None where only a full look does. The head is the longest that is known."""
+        """What decides the line's shape; None if only a full examination does. The head is the longest that is known."""
         for size, heads in self._heads.items():
             if folded[:size] in heads:
                 break
@@ -85,7 +85,7 @@ class ShapeCache:
 
 
 def _is_alike(shape: LineShape, template: Template) -> bool:
-    """Whether all that is known of the shape's lines beside their template stands in their prefixes."""
+    """Whether everything known of the shape's lines besides their template is in their prefixes."""
     ends = [span[1] for span in (shape.rank, shape.node, shape.stamp) if span is not None]
     steps = shape.step is not None or (MAY_STEP.search(template.text) and is_iteration(template.text))
     return not steps and max(ends, default=0) <= shape.start
@@ -93,7 +93,7 @@ def _is_alike(shape: LineShape, template: Template) -> bool:
 
 @dataclass(slots=True)
 class _SimilarLines:
-    """Lines that are the same but for words of small letters: those of one of them, and which have differed."""
+    """Lines that are equal except for words of small letters: the words of one of them, and those that have differed."""
 
     words: list[bytes]
     shape: LineShape
@@ -101,7 +101,7 @@ class _SimilarLines:
     group: LineShape | None = None
 
     def edges_differ(self) -> bool:
-        """Whether they differ in the first word or in the last, and so are not of one group."""
+        """Whether they differ in the first word or in the last, and so do not belong to one group."""
         text = "" if self.shape.template is None else f" {self.shape.template.text} "
         first, last = (f" {self.words[at].decode()} " for at in (0, -1))
         return (0 in self.differed and text.startswith(first)) or (
@@ -116,7 +116,7 @@ _TELLING = re.compile(
 
 
 class FoldedGroups:
-    """Which groups and families of a stream's templates have too many to be told apart, and lines like theirs."""
+    """Which groups and families of a stream's templates have too many members to keep apart, and lines that belong to them."""
 
     def __init__(self) -> None:
         self._groups: dict[str, int] = {}
@@ -124,7 +124,7 @@ class FoldedGroups:
         self._likes: dict[Key, _SimilarLines] = {}
 
     def count(self, template: Template) -> None:
-        """Take a template that the stream did not have so far."""
+        """Add a template that is new in the stream."""
         seen = self._groups.get(template.group, 0)
         now = KEEP + 1 if template.folded else min(seen + 1, KEEP + 1)
         if now > seen:
@@ -132,7 +132,7 @@ class FoldedGroups:
             self._families[template.family] = self._families.get(template.family, 0) + now - seen
 
     def learn(self, key: Key, shape: LineShape) -> None:
-        """Take a line that was looked at and counts as what it is."""
+        """Add a line that was examined and counts as what it is."""
         template = shape.template
         if template is None or template.width >= WIDEST or len(key[3]) >= SHOWN or MAY_STEP.search(template.text):
             return
@@ -147,7 +147,7 @@ class FoldedGroups:
             self._likes[bare] = _SimilarLines(words, shape)
 
     def fitting(self, key: Key) -> LineShape | None:
-        """The shape of the group that the line is one more of; None where that is not known."""
+        """The shape of the group that the line belongs to; None if unknown."""
         if not self._likes:
             return None
         bare, words = _parted(key)
@@ -181,5 +181,5 @@ def _differing(words: list[bytes], others: list[bytes]) -> list[int]:
 
 
 def _tells(*words: bytes) -> bool:
-    """Whether a word decides on a level, a rank, or what the line is about."""
+    """Whether a word decides on a level, a rank, or the subject of the line."""
     return _TELLING.search(b" ".join(words)) is not None

@@ -1,9 +1,9 @@
 """The templates of a stream: how often each came, where, from whom and when, in a table that stays small.
 
-`merge` is associative and does not depend on order: however a stream was cut, the tables of its parts give the same table
-as one pass. That holds although the table is bounded, because whatever makes it coarser only ever grows: a group of alike
-templates folds into one once more than `keep` different ones were seen, `keep` halves once the whole weighs too much, and
-in the end whole families are left out by a fixed order, those that tell of trouble last.
+`merge` is associative and independent of order: however a stream was cut, the tables of its parts give the same table as one pass. This
+holds although the table is bounded, because everything that makes it coarser only grows: a group of similar templates folds into one
+once more than `keep` different ones were seen, `keep` halves once the whole weighs too much, and finally whole families are left out
+in a fixed order, those that indicate trouble last.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class TableSpan:
 
 @dataclass(frozen=True, slots=True)
 class TemplateTable:
-    """What templates a stream has.
+    """The templates of a stream.
 
-    `minutes` is empty where the stream names steps. `events`: lines that were made templates of; blank ones and the frames of tracebacks are not, and what one carriage
-    return parts counts as several. `keep` and `limit` say how much the table was made coarser: groups of more than `keep`
-    templates are folded, families from `limit` on left out.
+    `minutes` is empty if the stream names steps. `events`: lines that became templates; blank lines and the frames of tracebacks do not, and
+    text separated by carriage returns counts as several. `keep` and `limit` say how much the table was coarsened: groups of more than
+    `keep` templates are folded, families from `limit` on left out.
     """
 
     ref: StreamRef
@@ -59,7 +59,7 @@ class TemplateTable:
 
     @property
     def lines(self) -> int:
-        """Lines that were read, as a line feed ends them."""
+        """Lines that were read, counted by line feeds."""
         return sum(span.lines for span in self.spans)
 
     @property
@@ -84,17 +84,17 @@ class TemplateTable:
 
     @property
     def windows(self) -> Windows:
-        """The windows to compare: by steps where the stream names any, by minutes otherwise."""
+        """The windows to compare: by steps if the stream names any, by minutes otherwise."""
         return self.steps if self.steps.coarse else self.minutes
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The templates' ids in the order in which they first came."""
+        """The templates' ids in the order of their first occurrence."""
         return tuple(sorted(self.templates, key=lambda key: self.templates[key].first[0].offset))
 
 
 def merge(left: TemplateTable, right: TemplateTable) -> TemplateTable:
-    """Join the tables of two parts of one stream that do not overlap.
+    """Merge the tables of two parts of one stream that do not overlap.
 
     Raises:
         ValueError: the tables were made by different versions.
@@ -121,7 +121,7 @@ def merge(left: TemplateTable, right: TemplateTable) -> TemplateTable:
 
 
 def bounded(table: TemplateTable) -> TemplateTable:
-    """The table, folded as far as it must be."""
+    """The table, folded as far as necessary."""
     keep, limit, names = folding({key: item.template for key, item in table.templates.items()}, table.keep, table.limit)
     if table.steps.coarse:
         table = replace(table, minutes=Windows(SECONDS))
@@ -130,7 +130,7 @@ def bounded(table: TemplateTable) -> TemplateTable:
 
 
 def fold_alike(tables: Iterable[TemplateTable]) -> tuple[TemplateTable, ...]:
-    """The tables, with all groups folded and left out in each that are so in any: their ids can be compared then."""
+    """The tables, each with all groups folded and left out that are so in any of them: then their ids can be compared."""
     given = tuple(tables)
     templates = [occurrence.template for table in given for occurrence in table.templates.values()]
     folded = {occurrence.id for occurrence in templates if occurrence.folded}
@@ -155,7 +155,7 @@ def fold_alike(tables: Iterable[TemplateTable]) -> tuple[TemplateTable, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What stands before a span in the spans that it continues: where those start, their lines, step and time."""
+    """What precedes a span in the spans that it continues: where those start, their lines, step and time."""
 
     root: int
     lines: int
@@ -164,9 +164,9 @@ class _Before:
 
 
 def _chained(spans: Iterable[TableSpan]) -> tuple[tuple[TableSpan, ...], dict[int, _Before]]:
-    """The spans with those joined that touch, and for each given span, by its start, what stands before it.
+    """The spans with adjacent ones joined, and for each given span, by its start, what precedes it.
 
-    A span of no bytes says nothing and is left out, unless it is all there is.
+    A span of no bytes is left out, unless it is the only one.
     """
     ordered = sorted({span for span in spans if span.stop > span.start}, key=lambda span: span.start)
     joined: list[TableSpan] = []
@@ -188,7 +188,7 @@ def _chained(spans: Iterable[TableSpan]) -> tuple[tuple[TableSpan, ...], dict[in
 
 
 def _settled(table: TemplateTable, before: Mapping[int, _Before]) -> TemplateTable:
-    """The table with what is known now of what stands before its spans."""
+    """The table, updated with what is now known to precede its spans."""
     if not any(span.start in before for span in table.spans):
         return table
     starts = sorted(span.start for span in table.spans)
@@ -216,7 +216,7 @@ def _settled(table: TemplateTable, before: Mapping[int, _Before]) -> TemplateTab
 
 
 def _headed(windows: Windows, before: Mapping[int, _Before], last: Callable[[_Before], float | None]) -> Windows:
-    """The windows with their heads put where they belong, as far as it is known."""
+    """The windows with their heads put where they belong, as far as known."""
     found = replace(windows, heads={})
     for start, counts in windows.heads.items():
         behind = before.get(start)
@@ -237,7 +237,7 @@ def _headed(windows: Windows, before: Mapping[int, _Before], last: Callable[[_Be
 
 
 def renamed(table: TemplateTable, names: Mapping[str, str | None]) -> TemplateTable:
-    """The table with templates under new ids, joined where those are the same; left out where the new id is None."""
+    """The table with templates under new ids, merged if those are the same; left out if the new id is None."""
     if not names:
         return table
     templates: dict[str, Occurrence] = {}

@@ -7,23 +7,23 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TypeVar
 
-VERSION = 2  # of masking and folding; tables of different versions do not compare
+VERSION = 2  # of masking and folding; tables of different versions cannot be compared
 VARIABLE = "<*>"
-MOST = 4096  # templates of a table, nearly: what `_weight` may come to
+MOST = 4096  # templates of a table, roughly: the maximum of `_weight`
 KEEP = 64  # different templates of a group before it folds; a family folds at FAMILY times as many
 FAMILY = 16
-FIRST, LAST = 4, 4  # places kept of a template
-MOST_VOICES = 1024  # ranks, and nodes, counted of a template
-WIDEST = 32  # words that are told apart; the rest of a text is one more
+FIRST, LAST = 4, 4  # places kept per template
+MOST_VOICES = 1024  # ranks, and nodes, counted per template
+WIDEST = 32  # words that are told apart; the rest of a text counts as one more
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
     """A line with its variables masked as `<*>`.
 
-    `id` is the same in all runs: a digest of level and text. `level` is "debug", "info", "warning", "error" or "critical" as
-    the line told it, else None. `width` is the number of words. Alike templates share `group`, alike groups `family`; a
-    template whose `id` is its group or family stands for all of it, and its text has what all of them have in common.
+    `id` is the same in all runs: a digest of level and text. `level` is "debug", "info", "warning", "error" or "critical" as stated in the
+    line, else None. `width` is the number of words. Similar templates share `group`, similar groups `family`; a template whose `id` is its
+    group or family stands for all of it, and its text has what all of them have in common.
     """
 
     id: str
@@ -35,16 +35,16 @@ class Template:
 
     @property
     def folded(self) -> bool:
-        """Whether this stands for a whole group or family, too many to be told apart."""
+        """Whether this stands for a whole group or family with too many members to keep apart."""
         return self.id in (self.group, self.family)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplatePlace:
-    """Where a template stood: byte offset of the line, its number from 1, and its text of at most 512 characters.
+    """Where a template occurred: byte offset of the line, its number from 1, and its text of at most 512 characters.
 
-    `number` counts from the start of the part that was read (see `TemplateTable.numbered`). `step` is the last that a line
-    of the stream named up to here; `time` the line's own or else the last before it. None where none is known.
+    `number` counts from the start of the part that was read (see `TemplateTable.numbered`). `step` is the last one that a line of the stream
+    named up to here; `time` the line's own or else the last one before it. None if unknown.
     """
 
     offset: int
@@ -58,7 +58,7 @@ class TemplatePlace:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """How often a template came, the first and last few places, and how often by rank and node where lines name them."""
+    """How often a template occurred, its first and last few places, and its counts by rank and node if lines name them."""
 
     template: Template
     count: int
@@ -69,17 +69,17 @@ class Occurrence:
 
     @property
     def places(self) -> tuple[TemplatePlace, ...]:
-        """The places kept, by offset, none twice."""
+        """The places kept, by offset, without duplicates."""
         return by_offset((*self.first, *self.last))
 
 
-# Lines that were counted and not looked at (kb.templates.lookup_budget): their family comes first, so that it is never left out.
+# Lines that were counted but not examined (kb.templates.lookup_budget): their family sorts first, so that it is never left out.
 OTHER = Template("other", "<lines unlike all others>", None, 4, "gother", "f0" + 16 * "0")
 OTHER_TROUBLE = Template("othertrouble", "<errors unlike all others>", "error", 4, "gothertrouble", "f0" + 16 * "0")
 
 
 def add_occurrences(left: Occurrence, right: Occurrence) -> Occurrence:
-    """Return two occurrences of one template as one."""
+    """Merge two occurrences of one template."""
     template = left.template
     if template.text != right.template.text:  # of what is folded, since everything else is its text
         template = replace(template, text=common(template.text, right.template.text))
@@ -103,7 +103,7 @@ _Voice = TypeVar("_Voice", int, str)
 
 
 def voices(left: Mapping[_Voice, int], right: Mapping[_Voice, int]) -> Mapping[_Voice, int]:
-    """Counts by rank or node, of the smallest where there are too many."""
+    """Counts by rank or node, of the smallest if there are too many."""
     if not right:
         return left
     counts = dict(left)
@@ -139,7 +139,7 @@ def folding(
 
 
 def _weights(templates: Iterable[Template], keep: int) -> tuple[dict[str, int], dict[str, int]]:
-    """What each group and each family counts: a folded one as much as it takes to fold, so that weights only grow."""
+    """The weight of each group and each family: a folded one weighs as much as it takes to fold, so that weights only grow."""
     groups: dict[str, int] = {}
     family_of: dict[str, str] = {}
     families: dict[str, int] = {}
@@ -157,12 +157,12 @@ def _weights(templates: Iterable[Template], keep: int) -> tuple[dict[str, int], 
 
 
 def standing_for(template: Template, name: str) -> Template:
-    """The template that stands for this one's group or family, which `name` is."""
+    """The template that stands for this one's group or family, which is `name`."""
     return replace(template, id=name, group=template.group if name == template.group else name)
 
 
 def common(left: str, right: str) -> str:
-    """What two texts of as many words have in common, word by word; the rest is variable."""
+    """What two texts of equally many words have in common, word by word; the rest is variable."""
     if left == right:
         return left
     pairs = zip(left.split(" ", WIDEST - 1), right.split(" ", WIDEST - 1), strict=False)

@@ -12,7 +12,9 @@ _PORTS = re.compile(
     rb"\[0{1,3}\][A-Za-z]\w{1,40}:0{1,3}/[A-Za-z]{2,6}(?: \[0{1,3}\]\w{2,40}:0{1,3}/[A-Za-z]{2,6}){0,64}"
 )
 _BUS = re.compile(rb"(?<=busId )[0a-f]{1,8}(?!\w)")
-_SUSPECT = re.compile(rb"(?<!\S)[^\s0/'\"\xe2]{0,400}[0/'\"\xe2]\S{0,1024}")  # a word that may be, or have, a variable
+_SUSPECT = re.compile(
+    rb"(?<!\S)[^\s0/'\"\xe2]{0,400}[0/'\"\xe2]\S{0,1024}"
+)  # a word that may be, or contain, a variable
 _MASKS = re.compile(
     rb"(?P<url>[A-Za-z][A-Za-z0+.-]{1,9}://[^\s'\"<>)\],;]{1,400})"
     # a file of a program keeps its name, other paths keep nothing
@@ -41,7 +43,7 @@ _ANSI = re.compile(rb"\x1b\[[0-9;?]{0,16}[A-Za-z]|\[[0-9;]{1,9}m|[\x01-\x08\x0b-
 
 
 def masked(folded: bytes) -> str:
-    """The text with its variables masked, of folded bytes; spaces are one each. Sixty bytes in a hundred broken is `<binary>`."""
+    """The folded bytes as text with its variables masked and single spaces. With 60 % undecodable bytes it is `<binary>`."""
     plain = _ANSI.sub(b"", folded)
     if _is_noise(plain):
         return "<binary>"
@@ -61,7 +63,7 @@ def words_masked(plain: bytes) -> bytes:
 
 
 def is_simple(folded: bytes) -> bool:
-    """Whether its words are all that there is to mask in a text: it is ASCII, and nothing in it goes over several words."""
+    """Whether masking single words suffices for a text: it is ASCII, and no variable in it spans several words."""
     if folded.translate(None, _SIMPLE) or b"%|" in folded or b"busId " in folded:
         return False
     if b"]" in folded and b"/" in folded and _PORTS.search(folded) is not None:
@@ -99,7 +101,7 @@ _PRINTED = bytes(range(0x20, 0x7F)) + b"\t\r\n\x1b"
 
 
 def _is_noise(text: bytes) -> bool:
-    """Whether most bytes are no text: neither ASCII nor whole UTF-8 characters."""
+    """Whether most bytes are not text: neither ASCII nor complete UTF-8 characters."""
     if not text.translate(None, _PRINTED):
         return False
     broken = text.decode("utf-8", "replace")

@@ -16,8 +16,8 @@ Counts = Mapping[str, int]  # by template id
 class Windows:
     """Counts by template in windows of `width` steps or seconds; the key of a window is its number: step // width.
 
-    `last`: the last windows, each whole. `coarse`: all of them, `2 ** level` together, keyed by number >> level. `heads`: what
-    came before the first step (or time) that is known, by the offset at which that part of the stream starts.
+    `last`: the last windows, each by itself. `coarse`: all of them, `2 ** level` together, keyed by number >> level. `heads`: what came
+    before the first known step (or time), by the offset at which that part of the stream starts.
     """
 
     width: int

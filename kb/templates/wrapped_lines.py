@@ -1,7 +1,7 @@
-"""Lines that a terminal, a runtime or a shipper of logs cut: where their rest stands.
+"""Finds the rest of lines that a terminal, a container runtime or a log shipper cut.
 
-Cut lines are known by what cut them: the runtime of Kubernetes' containers marks all parts but the last with a P; shippers cut at
-round sizes; a terminal at its width, of which every line is told by the stream's first lines.
+Each leaves its own mark: the container runtime of Kubernetes marks all parts but the last with a P; shippers cut at round sizes; a
+terminal cuts at its width, which the first lines of the stream reveal.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PART = re.compile(rb"[^\n]{0,80}? (std(?:out|err)) ([FP]) ")
 
 
 def width_of(head: bytes) -> int | None:
-    """The width of the terminal that cut a stream's lines, judged by the first of them; None where none did.
+    """The width of the terminal that cut a stream's lines, judged by the first of them; None if none did.
 
-    No line is wider, many are as wide, and those behind them, but hardly any others, come without the prefix that lines have.
+    No line is wider, many are as wide, and the lines after those, but hardly any others, lack the prefix that lines have.
     """
     lines = head[:HEAD].replace(b"\r\n", b"\n").split(b"\n")[:-1]
     if len(lines) < FEWEST or b"\r" in head[:HEAD]:
@@ -45,6 +45,6 @@ def _share(told: Iterable[bool]) -> float:
 
 
 def part_of(line: bytes) -> tuple[bytes, bool]:
-    """Whose part of a line this is (`stdout`, `stderr`; empty where the runtime names none), and whether it says that it goes on."""
+    """Which stream a line is a part of (`stdout`, `stderr`; empty if the runtime names none), and whether it is marked as continued."""
     match = _PART.match(line)
     return (match[1], match[2] == b"P") if match is not None else (b"", False)
