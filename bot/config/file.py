@@ -208,9 +208,9 @@ class WebhookFile(Part):
     """A webhook for Alertmanager or Grafana: POST /webhooks/<its name>."""
 
     tenant: str = Field(default=DEFAULT_TENANT, pattern=NAME, description="The tenant whose jobs the alerts concern.")
-    secret: model_of(Secret) = Field(
+    secret: model_of(Secret) = Field(  # type: ignore[valid-type]
         description="The secret of the caller, sent as bearer token, password or signature."
-    )  # type: ignore[valid-type]
+    )
     cluster: str | None = Field(default=None, description="Search for jobs in this cluster only.")
     job_labels: list[str] = Field(default=[], max_length=50, description="Labels that name a job.")
     fold: SECONDS = Field(
