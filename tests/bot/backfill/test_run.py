@@ -1,4 +1,4 @@
-"""Past jobs looked at again: what would have been said, resumed after a kill, and nothing said to anybody."""
+"""Backfills: the summary of past jobs, resumed after a kill, without posting anything."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ def site(tmp_path: Path) -> Path:
 
 
 def question(**more: object) -> Question:
-    """All jobs there ever were."""
+    """A question about all past jobs."""
     now = time.time()
     return Question("default", now - YEARS, now, "*", 100, **more)  # type: ignore[arg-type]
 
 
 def plain(noted: tuple[JobNote, ...]) -> list[JobNote]:
-    """Without what is another on each run."""
+    """The summary without values that differ between runs."""
     return [msgspec.structs.replace(job_note, seconds=0.0, incident=None) for job_note in noted]
 
 
 def test_what_it_would_have_said(known, site: Path) -> None:
-    """Each job that failed with its fault; those that ended well are told apart; no bundle stays."""
+    """Each failed job has its fault, completed jobs are counted apart, and no bundle remains."""
     told: list[tuple[int, int]] = []
     notes = site.parent / "notes.jsonl"
     found = Backfill(known, read(site), notes).run(question(), lambda done, of, _: told.append((done, of)))
@@ -80,7 +80,7 @@ def test_what_it_would_have_said(known, site: Path) -> None:
 
 
 def test_only_the_jobs_that_are_meant(known, site: Path) -> None:
-    """By a pattern of name or id, the newest so many; the others are told of."""
+    """A name pattern and a limit select jobs; skipped ones are reported."""
     filling = Backfill(known, read(site), site.parent / "notes.jsonl")
     every = past_jobs(read(site).clusters, 0.0, time.time())
     one = every.jobs[0].job
@@ -91,7 +91,7 @@ def test_only_the_jobs_that_are_meant(known, site: Path) -> None:
 
 
 def test_kept_they_are_marked_and_told_to_nobody(known, site: Path, url: str) -> None:
-    """At the time at which their jobs ended; a second backfill knows them; nothing waits to be sent."""
+    """Incidents get the time at which their jobs ended, a second backfill recognizes them, and nothing is queued for sending."""
     with Ledger(url) as ledger:
         filling = Backfill(known, read(site), site.parent / "notes.jsonl", ledger)
         first = filling.run(question(), lambda *_: None)
@@ -111,7 +111,7 @@ def test_kept_they_are_marked_and_told_to_nobody(known, site: Path, url: str) ->
 
 
 def test_stopped_it_goes_on_where_it_was(known, site: Path) -> None:
-    """What was noted is not looked at again; a line that a kill has cut is; the figures are those of one run."""
+    """Noted jobs are not diagnosed again, a line cut by a kill is, and the figures equal those of a single run."""
     config, notes = read(site), site.parent / "notes.jsonl"
     asked = question()
     whole = Backfill(known, config, site.parent / "other.jsonl").run(asked, lambda *_: None)
@@ -132,7 +132,7 @@ def test_stopped_it_goes_on_where_it_was(known, site: Path) -> None:
 
 
 def test_killed_it_goes_on_where_it_was(signalbox, site: Path) -> None:
-    """A real process, killed after its first job; --resume looks at the others, and both together say what one would have."""
+    """A real process is killed after its first job; --resume diagnoses the others, with the result of a single run."""
     words = ("backfill", "--config", site, "--last", "365d", "--keep")
     notes = notes_of(signalbox.state, "default", "*")
     running = subprocess.Popen(
@@ -159,7 +159,7 @@ def test_killed_it_goes_on_where_it_was(signalbox, site: Path) -> None:
 )
 @pytest.mark.usefixtures("known")
 def test_nobody_to_ask_is_said(tmp_path: Path, monkeypatch, last: str, configured: bool, why: str) -> None:
-    """No configuration, no such span, nothing in it that knows jobs: what to do."""
+    """A missing configuration, invalid span, or configuration without job sources gives an error that says what to do."""
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path))
     monkeypatch.setattr("bot.cli.backfill.config_path", lambda: None)
     (tmp_path / "signalbox.yaml").write_text("version: 1\n")
@@ -174,7 +174,7 @@ def test_nobody_to_ask_is_said(tmp_path: Path, monkeypatch, last: str, configure
 def noted(
     number: int, at: float, *, job: str = "", name: str = "llm", fingerprint: str = "f", **more: object
 ) -> JobNote:
-    """A failure."""
+    """Return the note of a failure."""
     told = {"verdict": "fault", "phase": "failed", "fault": "cuda_oom", "link_job": job or f"job {number}", **more}
     return JobNote(
         key=str(number), cluster="main", job=job or str(number), name=name, ended=at, how="FAILED", seconds=1.0,
@@ -183,7 +183,7 @@ def noted(
 
 
 def test_the_noise_rules_are_played_over_the_past() -> None:
-    """A repeat within its pause is counted, a burst beyond the cap held back, another job's failure posted."""
+    """A repeat is counted, a burst above the limit is held back, and the failure of another job is posted."""
     hour = 3600.0
     burst = [noted(number, 1e9 + number, job=f"b{number}") for number in range(4)]
     repeats = [noted(10 + number, 1e9 + 90_000 + number * hour / 4, job="same") for number in range(3)]
@@ -201,14 +201,14 @@ def test_the_noise_rules_are_played_over_the_past() -> None:
 
 
 def test_figures_of_nothing_divide_by_nothing() -> None:
-    """No job, no failure: the words stand all the same."""
+    """The summary also works without jobs or failures."""
     made = summarise(Backfilled(question(), past_jobs((), 0.0, 1.0), (), 0, 0), str)
     assert (made.failed, made.median_seconds, made.messages) == (0, None, MessageCounts())
     assert text(made).startswith("Past jobs from")
 
 
 def test_what_could_not_be_looked_at_is_counted_by_its_reason() -> None:
-    """Hostile words of jobs and logs are shown harmless and short; secrets are masked."""
+    """Hostile text from jobs and logs is escaped and cut, and secrets are masked."""
     bad = "\x1b[31mred\u202e" + "x" * 999
     broken = [noted(number, 1e9, error="no job is known\n" + bad, name=bad) for number in range(3)]
     silent = noted(9, 1e9, verdict="no_match", summary=bad, stands_out="password=hunter2secret", name=bad)

@@ -1,4 +1,4 @@
-"""Runs that ended well: noted once, one of a family a day kept, none that failed by its own lines."""
+"""Successful runs: recorded once, one per family and day kept, none whose own logs show a failure."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def ledger(database: str) -> Iterator[Ledger]:
 
 
 def end(job: str = "1", name: str = "llm-run7", at: datetime = NOW) -> SuccessfulRun:
-    """A run that completed."""
+    """Return a completed run."""
     return SuccessfulRun(JobFacts("default", "c1", job, name, "ana"), at.timestamp())
 
 
 def note(ledger: Ledger, successful_run: SuccessfulRun, now: datetime = NOW) -> bool:
-    """Note it; whether it was news."""
+    """Record it; whether it was new."""
     return ledger.database.write(lambda session: record_successful_run(session, successful_run, now))
 
 
 def orders(ledger: Ledger) -> list[KeepBaselinePayload]:
-    """The runs that are asked for."""
+    """Return the requested baselines."""
     found = []
     while (work := ledger.tasks.claim("w", NOW)) is not None:
         assert work.kind == GOOD_RUN
@@ -67,7 +67,7 @@ def orders(ledger: Ledger) -> list[KeepBaselinePayload]:
 
 
 def test_of_a_family_one_run_a_day_is_asked_for(ledger: Ledger) -> None:
-    """However many end, and whoever tells of them twice."""
+    """However many runs end, and whoever reports them twice."""
     assert note(ledger, end("1"))
     assert not note(ledger, end("1"))
     assert note(ledger, end("2", "llm-run8"))
@@ -83,7 +83,7 @@ def test_of_a_family_one_run_a_day_is_asked_for(ledger: Ledger) -> None:
 
 
 def test_a_clock_that_is_ahead_and_none_at_all(ledger: Ledger) -> None:
-    """An end lies neither in the future nor before all times."""
+    """An end is neither in the future nor before the epoch."""
     note(ledger, end("1", at=NOW + timedelta(days=9)))
     note(ledger, SuccessfulRun(end("2").facts, -1e18))
     with ledger.database.session() as session:
@@ -94,7 +94,7 @@ def test_a_clock_that_is_ahead_and_none_at_all(ledger: Ledger) -> None:
 
 
 def test_the_noter_writes_through_what_it_is_given(ledger: Ledger) -> None:
-    """As the watcher of endings has it."""
+    """The recorder works as the job watcher uses it."""
     successful_run_recorder(lambda: nullcontext(ledger.database))(end("1"))
     assert not note(ledger, end("1"))
 
@@ -114,12 +114,12 @@ DONE = replace(HEALTHY, job=JobView(state="COMPLETED"))
     ],
 )
 def test_which_runs_others_may_be_measured_by(report: Report, words: str | None) -> None:
-    """Both must say that it ended well: the scheduler and the run's own lines."""
+    """Both the scheduler and the logs must show success."""
     assert unsuitable_reason(report) == words
 
 
 def test_a_good_run_is_kept_and_found_by_its_like(ledger: Ledger, known: Knowledge) -> None:
-    """By the next failed run of its name; what it was not is no line of it."""
+    """The next failed run with this name finds the baseline."""
     told = keep_bundle(ledger.database, known, GOOD, tenant="default", label="healthy")
     assert told.startswith("kept as the good run of lm-tiny: ")
     assert [(item.family, item.label) for item in listed(ledger.database, "default")] == [(FAMILY, "healthy")]
@@ -133,7 +133,7 @@ def test_a_good_run_is_kept_and_found_by_its_like(ledger: Ledger, known: Knowled
 
 
 def changed(folder: Path, source: Path, **told: str) -> Path:
-    """A copy of a bundle whose job.yaml says something else."""
+    """Return a copy of a bundle with a changed job.yaml."""
     shutil.copytree(source, folder)
     job = folder / "job.yaml"
     text = job.read_text()
@@ -145,7 +145,7 @@ def changed(folder: Path, source: Path, **told: str) -> Path:
 
 
 def test_a_run_that_failed_is_never_kept(ledger: Ledger, known: Knowledge, tmp_path: Path) -> None:
-    """Whatever its scheduler says, and whatever it is called; the good one before it stays."""
+    """Whatever its scheduler or name says; the previous baseline stays."""
     lies = changed(tmp_path / "lies", BAD, state="COMPLETED")
     assert keep_bundle(ledger.database, known, lies, tenant="default", label="x").startswith(
         "not kept: it did not end well"
@@ -158,7 +158,7 @@ def test_a_run_that_failed_is_never_kept(ledger: Ledger, known: Knowledge, tmp_p
 
 
 def test_a_run_that_is_too_large_is_not_read(ledger: Ledger, known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is work beside the diagnoses."""
+    """A large run is skipped."""
     monkeypatch.setattr("bot.handlers.keep_baseline.MOST_BYTES", 1000)
     assert keep_bundle(ledger.database, known, GOOD, tenant="default", label="x").startswith("not kept: its logs have")
 
@@ -166,7 +166,7 @@ def test_a_run_that_is_too_large_is_not_read(ledger: Ledger, known: Knowledge, m
 def test_the_worker_collects_and_keeps_it(
     ledger: Ledger, known: Knowledge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole way; a job that nobody knows any more is no failure of the work."""
+    """End to end; a job that is no longer known does not fail the task."""
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
     shutil.copytree(GOOD, tmp_path / "runs" / "fine")
     config = Config((Cluster("c1", "default", (Connector("b", "bundles", BundlesSettings(str(tmp_path / "runs"))),)),))

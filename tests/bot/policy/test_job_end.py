@@ -1,4 +1,4 @@
-"""Which ends are bad, and what a scheduler's hook sends of one."""
+"""Which job ends are failures, and what a scheduler hook sends."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ from kb.model import Attempt, Job, JobRecord, Member
     ],
 )
 def test_which_ends_are_bad(state, code, signal, verdict):
-    """By the scheduler's word, and without one by exit code and signal."""
+    """By scheduler state, and without one by exit code and signal."""
     assert classify_end(state, code, signal) == verdict
 
 
 def test_time_limits_are_a_matter_of_taste():
-    """Some jobs are meant to run into theirs."""
+    """Running into the time limit is a failure only if configured."""
     assert classify_end("TIMEOUT", 0, 15, timeouts=False) == "fine"
     assert classify_end("DEADLINE", 0, 15, timeouts=False) == "bad"
 
@@ -72,12 +72,12 @@ def test_time_limits_are_a_matter_of_taste():
     ],
 )
 def test_ends_in_words(state, code, signal, told):
-    """As people read them."""
+    """Ends are described for people."""
     assert describe_end(state, code, signal) == told
 
 
 def test_what_counts_as_done():
-    """A diagnosis since the end, as far back as is allowed; not one from before it, whatever the clocks say."""
+    """A diagnosis since the end counts, up to the limit; one from before does not, despite clock skew."""
     assert [fold_window(ended, 1000.0, 600.0) for ended in (900.0, 100.0, 1000.0, 1200.0)] == [100.0, 600.0, 0.0, 0.0]
 
 
@@ -95,7 +95,7 @@ NOW_RUNS = JobRecord(
 
 
 def test_a_job_that_runs_again_as_it_was() -> None:
-    """State, times, nodes and attempts are those of the run that ended; ranks only where they are still known."""
+    """State, times, nodes and attempts are those of the run that ended; ranks only if still known."""
     was = as_of(NOW_RUNS, 402.0)
     assert was.job == Job(
         id="7", name="llm", state="FAILED", start=300.0, end=400.0, attempt=1, nodes={"n2": (), "n3": (0, 1)}
@@ -106,7 +106,7 @@ def test_a_job_that_runs_again_as_it_was() -> None:
 
 @pytest.mark.parametrize("ended", [0.0, 100.0])
 def test_a_run_that_nobody_remembers(ended: float) -> None:
-    """Then the job is taken as it is; so it is where its last run is meant."""
+    """The job is used unchanged, as it is if its last run is meant."""
     assert as_of(NOW_RUNS, ended) == NOW_RUNS
     over = replace(NOW_RUNS, attempts=RUNS[:2])
     assert as_of(over, 1e9) == over
@@ -139,7 +139,7 @@ FORM = "application/x-www-form-urlencoded"
     ],
 )
 def test_what_hooks_send(body, kind, told):
-    """JSON and forms alike; what is not known is passed over."""
+    """JSON and forms are equivalent; unknown keys are ignored."""
     assert read_ended(body, kind) == told
 
 
@@ -167,7 +167,7 @@ def test_what_hooks_send(body, kind, told):
     ],
 )
 def test_what_is_refused(body, kind, says):
-    """In words, each fault."""
+    """Each error has its message."""
     with pytest.raises(HookRefused, match=says):
         read_ended(body, kind)
 
@@ -175,7 +175,7 @@ def test_what_is_refused(body, kind, says):
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(["", FORM]))
 def test_nothing_else_is_raised(body, kind):
-    """Whatever comes is an end, or is refused."""
+    """Any input is an end or is rejected."""
     try:
         told = read_ended(body, kind)
     except HookRefused:
@@ -185,6 +185,6 @@ def test_nothing_else_is_raised(body, kind):
 
 @pytest.mark.parametrize("make", [lambda: JobWatcherSettings(every=0), lambda: JobWatcherSettings(most=0)])
 def test_settings_that_cannot_be(make):
-    """They are refused in words."""
+    """Invalid settings are rejected with a message."""
     with pytest.raises(ValueError, match=r"every|most"):
         make()

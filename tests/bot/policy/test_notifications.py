@@ -1,4 +1,4 @@
-"""What may be said unasked: properties that hold for any stream of failures, and each decision by itself."""
+"""Notification limits: properties for any stream of failures, and each decision by itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ streams = st.lists(
 
 
 def told(stream, cap, mutes=()):
-    """What becomes of a stream of failures (seconds since the one before, fingerprint, chain) in one channel."""
+    """Return the decisions for a stream of failures (seconds since the previous one, fingerprint, chain) in one channel."""
     at, posted, flaps, found = NOW, [], {}, []
     for pause, fingerprint, chain in stream:
         at += pause
@@ -53,7 +53,7 @@ def told(stream, cap, mutes=()):
 @settings(max_examples=60, deadline=None)
 @given(streams, st.integers(1, 4))
 def test_no_stream_gets_past_the_cap(stream, most):
-    """In any hour there are at most so many messages, and nothing vanishes: each failure is told, counted or listed."""
+    """The hourly limit holds, and nothing vanishes: each failure is posted, counted or listed."""
     found = told(stream, Cap(most))
     posts = [at for at, _, item in found if item.do == "post"]
     assert all(sum(start <= at < start + HOUR for at in posts) <= most for start in posts)
@@ -63,7 +63,7 @@ def test_no_stream_gets_past_the_cap(stream, most):
 @settings(max_examples=60, deadline=None)
 @given(streams)
 def test_the_same_again_is_counted_and_its_pauses_grow(stream):
-    """Between two messages on the same failure lies at least the pause, which never shrinks; the count is how often it came."""
+    """At least the pause lies between two messages about the same failure, it never shrinks, and every repeat is counted."""
     last: dict = {}
     counts: dict = {}
     for at, key, item in told(stream, Cap(1000)):
@@ -82,7 +82,7 @@ def test_the_same_again_is_counted_and_its_pauses_grow(stream):
 @settings(max_examples=30, deadline=None)
 @given(streams)
 def test_what_is_muted_is_never_said(stream):
-    """Until the mute ends there is no message, and the count goes on; what the mute does not name is untouched."""
+    """Nothing is posted until the mute ends, counting continues, and other failures are unaffected."""
     mute = Mute("rule", "gpu/xid-79", NOW + 5 * HOUR, "red")
     for at, _, item in told(stream, Cap(1000), (mute,)):
         assert (item.do == "drop") == (at < mute.until)
@@ -91,7 +91,7 @@ def test_what_is_muted_is_never_said(stream):
 
 
 def test_a_failure_that_flaps():
-    """Said, counted, said again after one hour and then after two, new again after a week without it."""
+    """Posted, counted, posted again after one hour and then two, new after a week without it."""
     first = decide(XID, "C1", NOW)
     assert first == Decision("post", "the first of its kind", Flap(1, NOW, HOUR, NOW))
     second = decide(XID, "C1", NOW + 60, before=first.flap)
@@ -107,7 +107,7 @@ def test_a_failure_that_flaps():
 
 
 def test_what_was_held_back_is_news_later():
-    """A failure that was listed only was not said, so the next time it is."""
+    """A failure that was only listed is posted the next time."""
     held = decide(XID, "C1", NOW, posted=[NOW - 1], cap=Cap(1))
     assert (held.do, held.flap) == ("hold", Flap(1, NOW, 0.0, NOW))
     assert decide(XID, "C1", NOW + 60, before=held.flap).do == "post"
@@ -129,12 +129,12 @@ def test_what_was_held_back_is_news_later():
     ],
 )
 def test_mutes(mute, holds):
-    """A mute holds for its rule, job or nodes, in its channel or everywhere, for its tenant, until its time."""
+    """A mute applies to its rule, job or nodes, in its channel or everywhere, for its tenant, until its end."""
     assert matching_mute([mute], XID, "C1", NOW) == (mute if holds else None)
 
 
 def test_all_nodes_must_be_muted():
-    """Where another node is suspected too, it is said; without a suspected node no mute of nodes holds."""
+    """A node mute applies only if all suspected nodes are muted."""
     mutes = [Mute("node", node, NOW + 1, "red") for node in ("n1", "n2")]
     assert matching_mute(mutes, XID, "C1", NOW) == mutes[0]
     assert matching_mute(mutes, replace(XID, nodes=("n1", "n3")), "C1", NOW) is None
@@ -149,7 +149,7 @@ def test_a_name_is_itself():
 
 
 def test_room():
-    """Messages of the last hour count, older ones and others' clocks do not."""
+    """Messages of the last hour count; older and future ones do not."""
     assert not room([NOW - 10, NOW - 3599], NOW, Cap(2))
     assert room([NOW - 10, NOW - 3600], NOW, Cap(2))
     assert room([NOW + 10, NOW - 10], NOW, Cap(2))
@@ -160,12 +160,12 @@ def test_room():
     [(0, 0, 0.0, 1.0), (0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0), (81, 263, 0.2553, 0.3662)],
 )
 def test_wilson(right, n, low, high):
-    """The interval of the textbooks (Newcombe 1998 has 81 of 263)."""
+    """The interval matches the literature (Newcombe 1998 has 81 of 263)."""
     assert wilson(right, n) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
 
 
 def test_weak_rules():
-    """A rule is weak where its precision cannot reach the bar, and until somebody has looked at it."""
+    """A rule is weak if it cannot reach the precision, until somebody reviews it."""
     verdicts = [Verdict("a", right=at < 2, at=NOW + at) for at in range(8)]  # 2 of 8
     verdicts += [Verdict("b", right=at < 9, at=NOW) for at in range(10)]
     verdicts += [Verdict("c", right=False, at=NOW)]
@@ -185,7 +185,7 @@ def test_weak_rules():
 
 
 def test_a_quiet_start():
-    """It ends when enough close-outs bear the precision out, and not by numbers alone."""
+    """The rollout ends when enough close-outs confirm the precision, not by their number alone."""
     start = RolloutChannel("C9", 20, 0.7)
     assert rollout_channels(None, 0, 0) is None
     assert [rollout_channels(start, right, n) for right, n in ((0, 0), (19, 19), (16, 20), (19, 20), (80, 100))] == [
@@ -201,12 +201,12 @@ def test_a_quiet_start():
     "make", [lambda: RolloutChannel("C", precision=1.0), lambda: RolloutChannel("C", close_outs=0), lambda: Cap(0)]
 )
 def test_settings_that_cannot_be(make):
-    """They are refused in words."""
+    """Invalid settings are rejected with a message."""
     with pytest.raises(ValueError, match=r"\w+: "):
         make()
 
 
 def test_the_longest_pause():
-    """Pauses grow to a bound."""
+    """Pauses grow up to a limit."""
     flap = Flap(9, NOW, 20 * HOUR, NOW)
     assert decide(XID, "C1", NOW + 21 * HOUR, before=flap, flapping=Flapping()).flap.pause == DAY

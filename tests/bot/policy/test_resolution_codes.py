@@ -1,4 +1,4 @@
-"""What a cause says of the answer, and the words of what people say."""
+"""What a cause implies for the answer, and the words for close-outs."""
 
 import pytest
 
@@ -19,13 +19,13 @@ from bot.policy.resolution_codes import VERDICTS, implied, nameless
     ],
 )
 def test_a_cause_says_whether_the_bot_was_right(cause, fault, found, verdict):
-    """By the place that the named fault has among those found; saying nothing was right where no rule fits."""
+    """By the rank of the named fault; giving no cause is right if no rule fits."""
     assert implied(cause, fault, found) == verdict
     assert verdict in VERDICTS
 
 
 def test_causes_without_a_fault_have_words():
-    """A cause with a fault is told by the fault."""
+    """A cause with a fault is named by the fault."""
     assert [nameless(text) for text in ("no_rule", "unknown", "fault", "shown", None)] == [
         "no rule fits", "still unknown", None, None, None,
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where answers go that nobody asked for: subscriptions, owners, people, and which tries are one chain."""
+"""Where automatic answers go: subscriptions, owners, people, and which attempts form a chain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PEOPLE = People({"ada": "UADA1"}, {"hardware": "SHARD1"})
 
 
 def report(fault="xid_79", owner="hardware", band="likely", verdict="fault"):
-    """An answer with one diagnosis, or none."""
+    """Return a report with one diagnosis, or none."""
     first = Diagnosis(1, fault, "gpu/xid", 1, "", "", 0.9, band, "root_cause", owner=owner)
     return Report(
         *("id", "print", verdict, "failed", ""),
@@ -63,12 +63,12 @@ def report(fault="xid_79", owner="hardware", band="likely", verdict="fault"):
     ],
 )
 def test_what_a_subscription_wants(more, why):
-    """All that is set must hold; of several values one is enough."""
+    """All set fields must match; of several values one is enough."""
     assert wanted(Subscription("C11", **{"tenant": "red", **more}), report(), JOB) == why
 
 
 def test_what_is_not_known_is_not_matched():
-    """A job of nobody, of no size and without a diagnosis is wanted only by who wants all."""
+    """A job without user, size and diagnosis matches only subscriptions to everything."""
     bare = JobFacts("red", "west", "1")
     asks = [{}, {"users": ("*",)}, {"min_gpus": 1}, {"faults": ("*",)}, {"partitions": ("*",)}]
     found = [wanted(Subscription("C11", "red", **ask), report(fault=""), bare) for ask in asks]
@@ -77,7 +77,7 @@ def test_what_is_not_known_is_not_matched():
 
 
 def test_each_place_once_with_all_reasons():
-    """A channel gets the call, a direct message needs none."""
+    """A channel gets the mention; a direct message needs none."""
     subscriptions = [
         Subscription("C11", "red", users=("ada",)),
         Subscription("UADA1", "red", users=("ada",)),
@@ -94,7 +94,7 @@ def test_each_place_once_with_all_reasons():
 
 
 def test_what_nobody_subscribed():
-    """It goes to the tenant's channel; without one nowhere. There are at most so many places."""
+    """It goes to the tenant's channel, or nowhere; the number of places is limited."""
     assert [destination.to for destination in destinations(report(), JOB, (), announce="C99")] == ["C99"]
     assert destinations(report(), JOB, ()) == ()
     many = [Subscription(f"C{number:04}", "red") for number in range(100)]
@@ -102,7 +102,7 @@ def test_what_nobody_subscribed():
 
 
 def test_a_quiet_start_goes_to_one_place():
-    """Whoever subscribed, and without calling anybody."""
+    """During the rollout everything goes to one channel without mentions."""
     [one] = destinations(report(), JOB, [Subscription("C11", "red")], PEOPLE, announce="C99", only="C55")
     assert (one.to, one.mentions) == ("C55", ())
 
@@ -120,7 +120,7 @@ def test_a_quiet_start_goes_to_one_place():
     ],
 )
 def test_who_is_called(answer, user, called):
-    """The group that owns the fault, else the user; no group for a guess; nobody where nobody is known."""
+    """The group that owns the fault, else the user; no group for a weak diagnosis; nobody if unknown."""
     [one] = destinations(answer, replace(JOB, user=user), (), PEOPLE, announce="C99")
     assert [mention.id for mention in one.mentions] == called
 
@@ -144,12 +144,12 @@ def test_who_is_called(answer, user, called):
     ],
 )
 def test_tries_of_one_job(job, at, other, same):
-    """The same job whenever, and the same name and user within a day; names that everybody uses tie nothing."""
+    """The same job at any time, and the same name and user within a day; common names link nothing."""
     assert continues(link_of(job), at, link_of(other), 0.0) is same
 
 
 def test_facts_of_a_record():
-    """What was found tells what is needed."""
+    """The record has the facts that routing needs."""
     job = Job(id="4711", name="llm-7b", owner="ada", gpus=64)
     assert facts_of("red", "west", JobRecord(job, "slurm", partition="train")) == JOB
 
@@ -166,6 +166,6 @@ def test_facts_of_a_record():
     ],
 )
 def test_ids_that_are_none(make):
-    """A name in place of an id is refused, in words."""
+    """A name in place of an id is rejected with a message."""
     with pytest.raises(ValueError, match=r"\w"):
         make()

@@ -1,4 +1,4 @@
-"""Work that is written down: asked for once, claimed once, taken up again; on SQLite and on a real PostgreSQL."""
+"""The task queue: tasks requested once, claimed once, retried; on SQLite and a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def after(seconds: float) -> datetime:
 
 
 def wanted(key: str = "a") -> TaskRequest:
-    """A piece of work."""
+    """Return a task request."""
     return TaskRequest("diagnose", key, "default", "{}")
 
 
 @pytest.fixture
 def works(database: str) -> Iterator[TaskQueue]:
-    """An empty list."""
+    """An empty queue."""
     with TaskQueue(database) as one:
         yield one
 
 
 def test_the_same_is_asked_for_once(works: TaskQueue) -> None:
-    """While it is open, and for a time after it was done, who asks again gets the same work."""
+    """Requests for an open or recently completed task join it."""
     first, new = works.enqueue(wanted(), NOW)
     assert new
     again, new = works.enqueue(wanted(), after(1))
@@ -50,7 +50,7 @@ def test_the_same_is_asked_for_once(works: TaskQueue) -> None:
 
 
 def test_what_failed_is_tried_anew_when_asked(works: TaskQueue) -> None:
-    """A failure is not folded into."""
+    """Requests do not join a failed task."""
     first, _ = works.enqueue(wanted(), NOW)
     works.claim("w", NOW)
     assert works.fail(first.id, "w", NOW, "no such job")
@@ -60,7 +60,7 @@ def test_what_failed_is_tried_anew_when_asked(works: TaskQueue) -> None:
 
 
 def test_work_is_claimed_once_and_in_order(works: TaskQueue) -> None:
-    """Many workers at once: each piece goes to one of them, the oldest first."""
+    """With many workers each task goes to one of them, the oldest first."""
     ids = [works.enqueue(wanted(str(number)), NOW)[0].id for number in range(20)]
     claimed: list[int] = []
 
@@ -78,7 +78,7 @@ def test_work_is_claimed_once_and_in_order(works: TaskQueue) -> None:
 
 
 def test_many_ask_at_once(works: TaskQueue) -> None:
-    """Of one key at most one piece is open, whoever asks at the same time."""
+    """A key has at most one open task under concurrent requests."""
     found: list[tuple[int, bool]] = []
 
     def ask() -> None:
@@ -96,7 +96,7 @@ def test_many_ask_at_once(works: TaskQueue) -> None:
 
 
 def test_lost_work_is_taken_up_again(works: TaskQueue) -> None:
-    """A worker without a sign of life loses its work; what it says afterwards counts no more."""
+    """A worker without heartbeats loses its task, and its late result is ignored."""
     one, _ = works.enqueue(wanted(), NOW)
     works.claim("dead", NOW)
     works.heartbeat(one.id, "dead", after(30))
@@ -111,7 +111,7 @@ def test_lost_work_is_taken_up_again(works: TaskQueue) -> None:
 
 
 def test_what_kills_its_workers_is_given_up(works: TaskQueue) -> None:
-    """After some tries it has failed, and says why."""
+    """After some tries the task fails with a reason."""
     one, _ = works.enqueue(wanted(), NOW)
     for number in range(MOST_TRIES):
         assert works.claim(f"w{number}", after(number * 100)) is not None
@@ -122,7 +122,7 @@ def test_what_kills_its_workers_is_given_up(works: TaskQueue) -> None:
 
 
 def test_a_worker_does_what_there_is(works: TaskQueue) -> None:
-    """Results are kept; errors, ours or not, end the piece and not the worker."""
+    """Results are stored; an error ends the task, not the worker."""
 
     def does(work: object) -> TaskResult:
         if work.key == "person":
@@ -147,7 +147,7 @@ def test_a_worker_does_what_there_is(works: TaskQueue) -> None:
 
 
 def test_a_list_that_cannot_be_used_says_so(tmp_path: Path) -> None:
-    """One line that names the store."""
+    """The error is one line that names the store."""
     (tmp_path / "x").write_text("")
     with pytest.raises(SignalboxError, match="cannot be used"):
         TaskQueue(f"sqlite:///{tmp_path}/x/y.db")

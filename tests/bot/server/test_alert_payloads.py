@@ -1,4 +1,4 @@
-"""Webhook payloads of Alertmanager and Grafana, and what else may arrive at such an address."""
+"""Webhook payloads of Alertmanager and Grafana, and invalid requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.server.alert_payloads import LARGEST, MOST_JOBS, AlertedJob, WebhookRef
 
 
 def alert(status: str = "firing", **labels: str) -> dict[str, Any]:
-    """An alert as Alertmanager sends it."""
+    """Return an alert as Alertmanager sends it."""
     return {
         "status": status,
         "labels": {"alertname": "GPUHang", **labels},
@@ -28,7 +28,7 @@ def alert(status: str = "firing", **labels: str) -> dict[str, Any]:
 
 
 def payload(*alerts: dict[str, Any], **more: Any) -> bytes:
-    """A whole request."""
+    """Return a whole request."""
     body = {"version": "4", "groupKey": "{}:{}", "truncatedAlerts": 0, "status": "firing", "receiver": "signalbox"}
     return json.dumps({**body, "groupLabels": {}, "commonLabels": {}, "alerts": list(alerts), **more}).encode()
 
@@ -37,7 +37,7 @@ STARTED = datetime(2026, 3, 4, 5, 6, 7, 123457, tzinfo=UTC)
 
 
 def test_alerts_are_grouped_by_job() -> None:
-    """Of each job one entry, in order, with the names of its alerts; resolved alerts name nothing."""
+    """Each job has one entry, in order, with its alert names; resolved alerts are ignored."""
     body = payload(
         alert(slurm_job_id="4711", job="dcgm"),
         alert(slurm_job_id="4711", alertname="XidErrors"),
@@ -52,14 +52,14 @@ def test_alerts_are_grouped_by_job() -> None:
 
 
 def test_labels_of_the_site_come_first() -> None:
-    """And labels that all alerts share count too."""
+    """Labels shared by all alerts count, too."""
     body = payload(alert(run="r1", job_id="2"), commonLabels={"exported_namespace": "ml"})
     [job], _ = read_webhook(body, ("run",))
     assert (job.job, job.namespace) == ("r1", "ml")
 
 
 def test_an_alert_that_names_no_job_is_told() -> None:
-    """Prometheus' own label `job` is the scrape job; nothing is guessed from it."""
+    """The Prometheus label `job` is the scrape job; no job is guessed from it."""
     jobs, left_out = read_webhook(
         payload(alert(job="node"), alert(job="node"), alert(job_id="a\nb"), truncatedAlerts=3)
     )
@@ -71,13 +71,13 @@ def test_an_alert_that_names_no_job_is_told() -> None:
 
 
 def test_grafana_sends_more() -> None:
-    """Its further keys are not looked at."""
+    """Extra keys are ignored."""
     body = payload(alert(job_id="1", grafana_folder="x"), title="[FIRING:1]", state="alerting", orgId=1, message="m")
     assert [job.job for job in read_webhook(body)[0]] == ["1"]
 
 
 def test_storms_are_bounded() -> None:
-    """Of a thousand jobs the first are taken and the rest told."""
+    """Of a thousand jobs the first are used and the rest are reported."""
     jobs, left_out = read_webhook(payload(*(alert(job_id=str(number)) for number in range(1100))))
     assert [job.job for job in jobs] == [str(number) for number in range(MOST_JOBS)]
     assert left_out == ("100 alerts beyond the first 1000", "950 jobs beyond the first 50")
@@ -100,7 +100,7 @@ def test_storms_are_bounded() -> None:
     ],
 )
 def test_what_is_no_payload_is_refused(body: bytes) -> None:
-    """In words, without what was sent."""
+    """The error does not echo the request."""
     with pytest.raises(WebhookRefused) as caught:
         read_webhook(body)
     assert str(caught.value)

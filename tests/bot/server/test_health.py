@@ -1,4 +1,4 @@
-"""What an operator asks the service: lives, ready, figures; asked of the application, and of the whole service as it runs."""
+"""Liveness, readiness and metrics, of the application and of the whole running service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECRET = "s3cret-of-the-scraper"  # noqa: S105 - of the test
 
 
 def client(ledger, checks=None, settings=None):
-    """A client of the application with the operator's routes."""
+    """Return a client of the application with the operator routes."""
     web = Flask("test")
     watched(web)
     web.register_blueprint(
@@ -38,7 +38,7 @@ def client(ledger, checks=None, settings=None):
 
 
 def figures(text):
-    """Name and labels → value."""
+    """Return the metrics: name and labels → value."""
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -47,7 +47,7 @@ def figures(text):
 
 
 def test_it_is_ready_when_all_is_well(url):
-    """Each part is told in words."""
+    """Each component is reported."""
     with Ledger(url) as ledger:
         told = client(ledger, {"processes": lambda: None}).get("/readyz")
     assert (told.status_code, told.get_json()) == (
@@ -57,12 +57,12 @@ def test_it_is_ready_when_all_is_well(url):
 
 
 def broken():
-    """A check that cannot be made."""
+    """A check that raises."""
     raise RuntimeError("secret-word")
 
 
 def test_it_is_not_ready_while_a_part_is_not(url):
-    """With what is wrong; a check that fails itself is no answer that all is well, and tells nothing of its inside."""
+    """The problem is reported; a check that fails itself is not ready and leaks no details."""
     with Ledger(url) as ledger:
         told = client(ledger, {"slack": lambda: "the connection is down", "rules": broken}).get("/readyz")
     assert (told.status_code, told.get_json()) == (
@@ -79,7 +79,7 @@ def test_it_is_not_ready_while_a_part_is_not(url):
 
 
 def test_without_its_store_it_lives_and_is_not_ready(url):
-    """So that nobody restarts what waits for its database."""
+    """Nobody should restart a service that waits for its database."""
     with Ledger(url) as ledger:
         web = client(ledger)
         with ledger.database.session(write=True) as session:
@@ -90,7 +90,7 @@ def test_without_its_store_it_lives_and_is_not_ready(url):
 
 
 def test_the_figures_say_what_waits(url):
-    """By kind and state, and since when."""
+    """By kind, state and age."""
     with Ledger(url) as ledger:
         for job in ("a", "b"):
             ledger.enqueue(
@@ -105,7 +105,7 @@ def test_the_figures_say_what_waits(url):
 
 
 def test_figures_can_be_behind_a_secret(url, monkeypatch):
-    """Wrong, missing and not configured: nothing is told."""
+    """A wrong, missing or unconfigured secret gives no metrics."""
     monkeypatch.setenv("SCRAPER", SECRET)
     with Ledger(url) as ledger:
         web = client(ledger, settings=Metrics(secret=Secret(env="SCRAPER")))
@@ -118,7 +118,7 @@ def test_figures_can_be_behind_a_secret(url, monkeypatch):
 
 
 def test_every_answer_bears_an_id(url):
-    """The caller's, where it can stand in a log."""
+    """The caller's id is used if it is safe to log."""
     with Ledger(url) as ledger:
         web = client(ledger)
         assert web.get("/livez", headers={REQUEST_ID: "trace-0815-4711"}).headers[REQUEST_ID] == "trace-0815-4711"
@@ -126,7 +126,7 @@ def test_every_answer_bears_an_id(url):
 
 
 def test_requests_that_fail_are_logged_with_their_id(url, caplog):
-    """So that the line behind an answer is found."""
+    """The log line behind a response can be found."""
 
     def lost():
         raise OSError("no more")
@@ -160,7 +160,7 @@ def service(tmp_path, cache, known):
 
 
 def test_the_whole_service_tells_how_it_stands(service):
-    """What other processes count is seen; who dies is told and replaced; the log is JSON; SIGTERM leaves no folder."""
+    """Metrics cover all processes; dead ones are reported and restarted; the log is JSON; SIGTERM leaves no folder."""
     port, running, log = service
     until(lambda: get(port, "/readyz")[0] == 200, 60)
     request = urllib.request.Request(

@@ -1,4 +1,4 @@
-"""POST /hooks/ended/NAME: what a scheduler's hook tells becomes work where a job ended badly."""
+"""POST /hooks/ended/NAME: a scheduler hook queues a diagnosis for a failed job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEARER = {"Authorization": f"Bearer {SECRET}"}
 
 @pytest.fixture
 def web(url: str, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
-    """A client of the application with a hook of one cluster, and one of a tenant with two."""
+    """Return a client of the application with a hook for one cluster, and one for a tenant with two."""
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     secret = Secret(env="HOOK_SECRET")
     hooks = {"slurm": Webhook("research", secret, cluster="west"), "both": Webhook("research", secret)}
@@ -31,14 +31,14 @@ def web(url: str, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
 
 
 def orders(url: str) -> list[dict]:
-    """The payloads in the work list."""
+    """Return the queued payloads."""
     with TaskQueue(url) as works:
         found = [works.work(number) for number in range(1, 1 + sum(works.counts().values()))]
     return [json.loads(item.payload) for item in found]
 
 
 def test_a_bad_end_becomes_work(web: FlaskClient, url: str) -> None:
-    """As JSON and as a form; the second word on the same end folds into the first."""
+    """As JSON and as a form; a second report of the same end joins the first."""
     told = web.post("/hooks/ended/slurm", json={"job": "12_3", "exit_code": "3:0", "cluster": "x"}, headers=BEARER)
     assert (told.status_code, told.get_json()) == (
         202,
@@ -60,7 +60,7 @@ def test_a_bad_end_becomes_work(web: FlaskClient, url: str) -> None:
 
 @pytest.mark.parametrize(("sent", "cluster"), [("east", "east"), ("south", None), ("nowhere", None), ("", None)])
 def test_the_cluster_that_is_named(web: FlaskClient, url: str, sent: str, cluster: str | None) -> None:
-    """It counts where the tenant has one of that name; another tenant's is none."""
+    """It counts if the tenant has a cluster of that name; other tenants' clusters do not."""
     body = {"job": "12", "state": "NODE_FAIL", "cluster": sent, "namespace": "ml"}
     assert web.post("/hooks/ended/both", json=body, headers=BEARER).status_code == 202
     assert [(order["cluster"], order["namespace"]) for order in orders(url)] == [(cluster, "ml")]
@@ -76,14 +76,14 @@ def test_the_cluster_that_is_named(web: FlaskClient, url: str, sent: str, cluste
     ],
 )
 def test_other_ends_are_no_work(web: FlaskClient, url: str, body: dict, why: str) -> None:
-    """They are answered with the reason, and are no error."""
+    """The response gives the reason and is no error."""
     told = web.post("/hooks/ended/slurm", json=body, headers=BEARER)
     assert (told.status_code, told.get_json()) == (200, {"asked": [], "left_out": [why]})
     assert orders(url) == []
 
 
 def test_time_limits_as_configured(web: FlaskClient, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same setting as for the looks at the accounting."""
+    """The same setting as for the job watcher."""
     body = {"job": "1", "state": "TIMEOUT", "exit_code": "0:15"}
     assert web.post("/hooks/ended/slurm", json=body, headers=BEARER).status_code == 202
     monkeypatch.setenv("HOOK_SECRET", SECRET)
@@ -117,7 +117,7 @@ def test_the_next_run_is_new_work(web: FlaskClient, url: str) -> None:
     ],
 )
 def test_what_is_refused(web, url, path, body, headers, status) -> None:  # noqa: PLR0917 - a table
-    """Who does not know the secret, and what tells of no end; nothing is written down."""
+    """A wrong secret, or a request without a job end, queues nothing."""
     told = web.post(f"/hooks/ended/{path}", data=body, headers=headers)
     assert (told.status_code, bool(told.get_json()["error"])) == (status, True)
     assert orders(url) == []

@@ -1,4 +1,4 @@
-"""Endings that nobody told of: seen once across restarts and replicas, not before the start, all after an outage."""
+"""Job ends from schedulers: handled once across restarts and replicas, none from before the start, all after an outage."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ NOW = 1_763_000_000.0
 
 @dataclass
 class Shelf:
-    """What was seen, for all who look at it; it can be out of order."""
+    """A store of seen keys, which can fail."""
 
     keys: set[str] = field(default_factory=set)
     broken: bool = False
 
     def known(self, keys):
-        """Those that are there."""
+        """Return the stored keys."""
         self._check(keys)
         return self.keys & set(keys)
 
     def add(self, keys):
-        """Put them there."""
+        """Store keys."""
         self._check(keys)
         self.keys |= set(keys)
 
@@ -65,7 +65,7 @@ class Shelf:
 
 @dataclass
 class Scheduler:
-    """A scheduler of the tests: gives the jobs that ran in the window, or fails."""
+    """A fake scheduler: returns the jobs of a window, or fails."""
 
     jobs: list[JobSummary] = field(default_factory=list)
     fails: SourceFailed | None = None
@@ -73,7 +73,7 @@ class Scheduler:
     provides: frozenset[str] = frozenset({"jobs"})
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
-        """The jobs that had not ended before the window."""
+        """Return the jobs that had not ended before the window."""
         assert deadline.left() > 0
         self.windows.append(window)
         if self.fails is not None:
@@ -83,7 +83,7 @@ class Scheduler:
 
 @dataclass
 class Bench:
-    """One who looks, at one scheduler, with what it asks for and says."""
+    """A job watcher with one scheduler, and what it requested and logged."""
 
     scheduler: Scheduler = field(default_factory=Scheduler)
     shelf: Shelf = field(default_factory=Shelf)
@@ -93,7 +93,7 @@ class Bench:
     good: list[SuccessfulRun] = field(default_factory=list)
 
     def watch(self) -> JobWatcher:
-        """One that starts now, as after a restart."""
+        """Return a watcher that starts now, as after a restart."""
 
         def ask(order: DiagnosePayload, ended: float) -> None:
             self.asked.append((order, ended))
@@ -103,17 +103,17 @@ class Bench:
 
     @property
     def jobs(self) -> list[str]:
-        """The jobs that were asked for."""
+        """Return the requested jobs."""
         return [order.job for order, _ in self.asked]
 
 
 def failed(job: str, end: float = NOW, state: str = "FAILED") -> JobSummary:
-    """A job that ended."""
+    """Return a failed job."""
     return JobSummary(job, "llm", state, end - 100, end, "ada")
 
 
 def test_each_end_is_asked_for_once() -> None:
-    """Not those before the start; then each new bad one, whoever looks and how often."""
+    """Not those before the start; then each new failure, whoever checks and how often."""
     bench = Bench(Scheduler([failed("1", NOW - 50)]))
     watch = bench.watch()
     watch.look(NOW)
@@ -132,7 +132,7 @@ def test_each_end_is_asked_for_once() -> None:
 
 
 def test_each_good_end_is_noted_once() -> None:
-    """Those since the start that completed; the newest where there are very many."""
+    """Completed runs since the start; only the newest if there are very many."""
     bench = Bench(Scheduler([failed("1", NOW - 50, "COMPLETED")]))
     watch = bench.watch()
     watch.look(NOW)
@@ -162,7 +162,7 @@ def test_each_good_end_is_noted_once() -> None:
 
 
 def test_looks_are_a_minute_apart_and_reach_back_half_an_hour() -> None:
-    """The first as far as an outage is caught up with; the accounting may be late."""
+    """The first check covers an outage; accounting can be late."""
     bench = Bench()
     watch = bench.watch()
     for at in (0, 10, 59, 60, 90, 120):
@@ -183,7 +183,7 @@ def test_no_end_is_asked_for_whose_key_may_be_forgotten() -> None:
 
 
 def test_an_outage_is_caught_up_with() -> None:
-    """After hours without a look all ends in between come, the oldest first and so many a minute; none is lost."""
+    """After hours all ends in between are handled, oldest first, so many a minute; none is lost."""
     bench = Bench(Scheduler([failed("old", NOW - 100)]), watching=JobWatcherSettings(most=10))
     bench.watch().look(NOW)
     bench.scheduler.jobs += [failed(str(number), NOW + 100 * number) for number in range(1, 36)]
@@ -195,7 +195,7 @@ def test_an_outage_is_caught_up_with() -> None:
 
 
 def test_what_is_too_old_is_left() -> None:
-    """An end before the span that is caught up with is no news, though its job is listed."""
+    """An end before the catch-up span is ignored, even if its job is listed."""
     bench = Bench()
     bench.watch().look(NOW)
     bench.scheduler.jobs = [JobSummary("1", "llm", "RUNNING", NOW, runs=(Attempt(0, "FAILED", stopped=NOW + 1),))]
@@ -204,7 +204,7 @@ def test_what_is_too_old_is_left() -> None:
 
 
 def test_runs_of_a_job_that_was_requeued() -> None:
-    """Each run that ended badly is one, also while the next one runs; one that somebody requeued is none."""
+    """Each failed run counts, even while the next one runs; a requeue by a person does not."""
     bench = Bench()
     watch = bench.watch()
     watch.look(NOW)
@@ -221,7 +221,7 @@ def test_runs_of_a_job_that_was_requeued() -> None:
 
 
 def test_parts_and_arrays() -> None:
-    """The parts of a job are one job; of an array's tasks the first few are diagnosed, ever."""
+    """The components of a job are one job; of an array's tasks only the first few are diagnosed."""
     bench = Bench()
     watch = bench.watch()
     watch.look(NOW)
@@ -239,7 +239,7 @@ def test_parts_and_arrays() -> None:
 
 
 def test_a_scheduler_that_fails_is_told_once() -> None:
-    """Tried again with longer and longer pauses, up to a quarter of an hour; what ended meanwhile comes then."""
+    """Retried with growing pauses up to a quarter of an hour; later ends are then handled."""
     bench = Bench()
     watch = bench.watch()
     watch.look(NOW)
@@ -260,7 +260,7 @@ def test_a_scheduler_that_fails_is_told_once() -> None:
 
 
 def test_a_store_that_fails_loses_nothing() -> None:
-    """What could not be noted is asked for again, which the work list folds."""
+    """Ends that could not be recorded are requested again, and the queue folds them."""
     bench = Bench()
     watch = bench.watch()
     watch.look(NOW)
@@ -274,7 +274,7 @@ def test_a_store_that_fails_loses_nothing() -> None:
 
 
 def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look has its time."""
+    """Each check has its own time limit."""
     monkeypatch.setattr("bot.server.job_watcher.PATIENCE", 0.3)
     bench, over = Bench(), threading.Event()
 
@@ -303,7 +303,7 @@ def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_ends_of_one_job(known: JobSummary, found: list[tuple[str, str, float]]) -> None:
-    """One whose time is not told ended now; what its controller began anew had ended badly."""
+    """Without an end time it ended now; a restart by its controller means that it had failed."""
     told = job_ends_of("red", "west", known, NOW)
     assert [(job_end.job, job_end.mark, job_end.ended) for job_end in told] == found
 
@@ -317,7 +317,7 @@ def test_time_limits_can_be_left_out() -> None:
 
 
 def test_orders_fold_into_what_was_done_since_the_end(database: str) -> None:
-    """A hook came first: nothing new. The next run's end is new work, though the last diagnosis is a minute old."""
+    """A hook came first: nothing new. The end of the next run is a new task, even a minute after the last diagnosis."""
     ask = ask_of(lambda: TaskQueue(database))
     order = DiagnosePayload("7", "red", "west", None, "job ended: FAILED", "scheduler")
     ended = 1_763_000_000.0
@@ -335,7 +335,7 @@ def test_orders_fold_into_what_was_done_since_the_end(database: str) -> None:
 
 
 def test_the_store_keeps_what_was_seen(database: str) -> None:
-    """Hundreds of ends at the first look, and then one: asked for once by two that look."""
+    """Hundreds of ends at the first check, then one: two replicas request it once."""
     bench = Bench(Scheduler([failed(str(number)) for number in range(600)]))
     with IdempotencyKeys(database) as bench.shelf:
         bench.watch().look(NOW)
@@ -346,7 +346,7 @@ def test_the_store_keeps_what_was_seen(database: str) -> None:
 
 
 def test_kubernetes_with_the_documented_rights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The roles that are needed anyway are enough: failed jobs and restarts come, each once, and with their namespace."""
+    """The documented roles are enough: failed jobs and restarts arrive once each, with their namespace."""
     monkeypatch.setenv("KUBE_TOKEN", TOKEN)
     api = Api()
     api.allow(DEPLOY / "namespaced.yaml")
@@ -372,7 +372,7 @@ def test_kubernetes_with_the_documented_rights(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_only_schedulers_are_asked_and_stopping_is_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A log store lists jobs too but not their ends; without any scheduler it waits to be stopped."""
+    """A log store lists jobs but not their ends; without a scheduler the watcher waits until stopped."""
     monkeypatch.setenv("PATH", str(tmp_path))
     slurm = Connector("slurm", "slurm", SlurmSettings())
     logs = FoldersSettings(pattern=f"{tmp_path}/{{id}}/*.log")

@@ -1,4 +1,4 @@
-"""`signalbox serve`: webhooks with their secrets, the whole service as a process, and a real Alertmanager that calls it."""
+"""`signalbox serve`: webhooks with secrets, the whole service as a process, and a real Alertmanager."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test
 
 @pytest.fixture
 def web(url: str, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
-    """A client of the application with one webhook."""
+    """Return a client of the application with one webhook."""
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     hooks = {
         "alerts": Webhook("research", Secret(env="HOOK_SECRET"), job_labels=("run",)),
@@ -44,12 +44,12 @@ def web(url: str, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
 
 
 def bearer(secret: str = SECRET) -> dict[str, str]:
-    """The header of a caller that knows the secret."""
+    """Return the header with the secret."""
     return {"Authorization": f"Bearer {secret}"}
 
 
 def test_alerts_become_work(web: FlaskClient, url: str) -> None:
-    """One piece of work a job; the same alerts again fold into it."""
+    """One task per job; repeated alerts join it."""
     body = payload(alert(run="llm-7b", namespace="ml"), alert(job_id="4711"))
     told = web.post("/webhooks/alerts", data=body, headers=bearer())
     assert (told.status_code, [item["new"] for item in told.get_json()["asked"]]) == (202, [True, True])
@@ -75,7 +75,7 @@ def test_alerts_become_work(web: FlaskClient, url: str) -> None:
 
 
 def test_what_names_no_job_is_answered(web: FlaskClient) -> None:
-    """Nothing to do is no error: the sender must not send it again."""
+    """Nothing to do is no error: the sender must not retry."""
     told = web.post("/webhooks/alerts", data=payload(alert()), headers=bearer())
     assert (told.status_code, told.get_json()["asked"]) == (200, [])
 
@@ -97,7 +97,7 @@ def test_what_names_no_job_is_answered(web: FlaskClient) -> None:
 def test_who_does_not_know_the_secret_is_refused(
     web: FlaskClient, url: str, path: str, headers: dict[str, str]
 ) -> None:
-    """With the same answer whether there is such a webhook or not; nothing is written down."""
+    """The response does not reveal whether the webhook exists; nothing is queued."""
     told = web.post(path, data=payload(alert(job_id="1")), headers=headers)
     assert (told.status_code, told.get_json()) == (401, {"error": "unknown webhook or wrong secret"})
     with TaskQueue(url) as works:
@@ -105,7 +105,7 @@ def test_who_does_not_know_the_secret_is_refused(
 
 
 def test_other_ways_to_show_the_secret(web: FlaskClient) -> None:
-    """A password, whoever's, and Grafana's signature of the body."""
+    """As a password with any user name, and as Grafana's signature of the body."""
     body = payload(alert(job_id="1"))
     told = web.post("/webhooks/alerts", data=body, auth=("anybody", SECRET))
     assert told.status_code == 202
@@ -118,13 +118,13 @@ def test_other_ways_to_show_the_secret(web: FlaskClient) -> None:
 
 @pytest.mark.parametrize(("body", "status"), [(b"{}", 400), (b"x" * (LARGEST + 1), 413), (b"", 400)])
 def test_bodies_that_are_none(web: FlaskClient, body: bytes, status: int) -> None:
-    """Refused with words."""
+    """Invalid bodies are rejected with a message."""
     told = web.post("/webhooks/alerts", data=body, headers=bearer())
     assert (told.status_code, bool(told.get_json()["error"])) == (status, True)
 
 
 def test_other_requests(web: FlaskClient) -> None:
-    """Wrong paths and methods are answered in JSON too; healthz needs no secret and tells nothing."""
+    """Wrong paths and methods get JSON, too; healthz needs no secret and reveals nothing."""
     assert web.get("/webhooks/alerts").status_code == 405
     assert web.get("/x").get_json() == {"error": "Not Found"}
     assert web.get("/healthz").get_json() == {"status": "ok"}
@@ -134,14 +134,14 @@ def test_other_requests(web: FlaskClient) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def until(what: Callable[[], object], seconds: float = 90.0) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not happen in time"
@@ -150,7 +150,7 @@ def until(what: Callable[[], object], seconds: float = 90.0) -> None:
 
 @contextmanager
 def served(folder: Path, cache: Path, port: int, more: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """The service as a process. `more`: lines of its part `serve`."""
+    """Run the service as a process. `more`: lines of its `serve` section."""
     path = folder / "signalbox.yaml"
     path.write_text(
         f"version: 1\nserve:\n  listen: 127.0.0.1:{port}\n  workers: 1\n{more}"
@@ -169,7 +169,7 @@ def served(folder: Path, cache: Path, port: int, more: str = "") -> Iterator[sub
 
 
 def ok(port: int) -> bool:
-    """Whether the service answers."""
+    """Whether the service responds."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1) as answer:
             return answer.status == 200
@@ -179,7 +179,7 @@ def ok(port: int) -> bool:
 
 @pytest.mark.skipif(shutil.which("prometheus-alertmanager") is None, reason="needs Debian's prometheus-alertmanager")
 def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path, known: object) -> None:
-    """An alert raised in a real Alertmanager becomes work that a worker does; a killed worker is replaced; SIGTERM ends all."""
+    """An alert in a real Alertmanager becomes a task that a worker runs; a killed worker is restarted; SIGTERM stops everything."""
     del known  # fills the cache
     port, own, cluster = free_port(), free_port(), free_port()
     config = tmp_path / "alertmanager.yml"
@@ -228,7 +228,7 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
 
 
 def test_nobody_is_left_when_the_service_is_killed(tmp_path: Path, cache: Path, known: object) -> None:
-    """Workers and the others end with a parent that could not tell them to."""
+    """Workers and other processes exit with a killed parent."""
     del known
     port = free_port()
     with served(tmp_path, cache, port) as service:
@@ -241,7 +241,7 @@ def test_nobody_is_left_when_the_service_is_killed(tmp_path: Path, cache: Path, 
 
 
 def begun(pid: int) -> bool:
-    """Whether a process runs, and has begun to ignore SIGTERM as those of the crew do."""
+    """Whether a process runs and ignores SIGTERM, as child processes of the service do."""
     try:
         told = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -251,7 +251,7 @@ def begun(pid: int) -> bool:
 
 
 def worker_of(pid: int) -> int:
-    """A process of the crew: a child that is not multiprocessing's own tracker."""
+    """Return a child process that is not multiprocessing's tracker."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     [worker, *_] = [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
     return int(worker)

@@ -1,4 +1,4 @@
-"""The stage on which the whole of Slack's part is played."""
+"""The stage for tests of the whole Slack app."""
 
 import pytest
 
@@ -7,6 +7,6 @@ from tests.support.slack_stage import stage
 
 @pytest.fixture
 def play(tmp_path, known, monkeypatch):
-    """A stage on SQLite with what ships."""
+    """A stage on SQLite with the built-in rules."""
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv) as one:
         yield one

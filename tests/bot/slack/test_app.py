@@ -1,4 +1,4 @@
-"""The app as people use it: commands, mentions, menus, buttons and forms, from the delivery to what stands in the channel."""
+"""The app as people use it: commands, mentions, menus, buttons and forms, from the delivery to the channel."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from tests.support.slack_stage import ADA, CHANNEL, EVE, FOREIGN, GRACE, ONCALL,
 
 
 def press(play, ts, action, user=ADA, value=None):
-    """Press a button, and let everything come of it."""
+    """Press a button and run everything that follows."""
     delivery = play.workspace.click(user, CHANNEL, ts, action, value)
     play.settle()
     return delivery
 
 
 def form(play, user=ADA):
-    """The form that opens: after the acknowledgement, so it takes a moment."""
+    """Return the form that opens, shortly after the acknowledgement."""
     return play.workspace.until(lambda: play.workspace.modal(user))
 
 
 def only(items):
-    """The one that there is."""
+    """Return the only item."""
     [one] = items
     return one
 
 
 def option(message, verb):
-    """The value of a choice of the overflow menu."""
+    """Return the value of an overflow option."""
     menus = [element for block in message.blocks if block["type"] == "actions" for element in block["elements"]]
     menu = only([item for item in menus if item["type"] == "overflow"])
     return only([item["value"] for item in menu["options"] if item["value"].startswith(verb)])
 
 
 def text_of(message):
-    """All that a message's blocks say."""
+    """Return the text of a message's blocks."""
     return json.dumps(message.blocks, ensure_ascii=False)
 
 
 def test_a_diagnosis(play):
-    """It is acknowledged at once, answered by one message that was edited, and its thread has the file and the picture."""
+    """It is acknowledged at once, answered by one edited message, and the thread has the file and the image."""
     delivery = play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
     assert delivery.acknowledged
     assert play.told() == ["Diagnosing demo. I'll post the result here."]
@@ -62,7 +62,7 @@ def test_a_diagnosis(play):
 
 
 def test_an_unknown_job_gives_candidates(play):
-    """Nothing is posted for all; the person gets buttons, and one press asks for the job."""
+    """Nothing is posted in the channel; the requester gets buttons, and one press diagnoses the job."""
     play.diagnose("lm-tny")
     assert play.answers() == []
     offered = play.workspace.ephemerals(CHANNEL, ADA)[-1]
@@ -72,7 +72,7 @@ def test_an_unknown_job_gives_candidates(play):
 
 
 def test_an_unknown_job_is_looked_for_again(play):
-    """That it was not known a minute ago is no answer."""
+    """An unknown job is no cached answer."""
     play.diagnose("nightly")
     assert "No job" in play.told()[-1]
     play.workspace.command(GRACE, CHANNEL, "/diagnose", "nightly")
@@ -81,7 +81,7 @@ def test_an_unknown_job_is_looked_for_again(play):
 
 
 def test_the_same_job_is_linked_and_not_looked_at_twice(play):
-    """A second wish within minutes points to the answer; "Run again" makes a new one."""
+    """A second request within minutes links to the answer; "Run again" makes a new one."""
     play.diagnose("demo")
     play.diagnose("demo", user=GRACE)
     answer = only(play.answers())
@@ -93,7 +93,7 @@ def test_the_same_job_is_linked_and_not_looked_at_twice(play):
 
 
 def test_the_same_job_in_another_channel_is_answered_there_at_once(play):
-    """What is known is not collected again."""
+    """Nothing is collected again."""
     play.diagnose("demo")
     play.workspace.command(GRACE, OTHER, "/diagnose", "demo")
     assert not play.work()
@@ -115,14 +115,14 @@ def test_private_goes_to_the_person(play):
     [("demo last long", "no job"), ("demo last 0h", "not a time span"), ("x" * 300, "at most 256 characters")],
 )
 def test_what_cannot_be_read_is_explained(play, text, told):
-    """To the person alone."""
+    """Only to the requester."""
     play.diagnose(text)
     assert told in play.told()[-1].lower()
     assert play.answers() == []
 
 
 def test_right_closes_with_one_press(play):
-    """The message says so, for all; pressed twice it says it once."""
+    """The message shows it to everyone; a second press changes nothing."""
     play.diagnose()
     answer = only(play.answers())
     press(play, answer.ts, "right")
@@ -135,7 +135,7 @@ def test_right_closes_with_one_press(play):
 
 
 def test_wrong_and_another_cause(play):
-    """Wrong is kept at once; the form asks what it was, with a search among all faults; the message changes."""
+    """Wrong is recorded at once; the form asks for the cause and searches all faults; the message changes."""
     play.diagnose()
     answer = only(play.answers())
     press(play, answer.ts, "wrong")
@@ -164,7 +164,7 @@ def test_wrong_and_another_cause(play):
 
 
 def test_disagreement_is_shown(play):
-    """The last word counts, the other one stands beside it."""
+    """The last close-out counts, and the other one is shown."""
     play.diagnose()
     answer = only(play.answers())
     press(play, answer.ts, "right")
@@ -178,7 +178,7 @@ def test_disagreement_is_shown(play):
 
 
 def test_a_form_with_faults_says_so_beside_the_fields(play):
-    """And stays open."""
+    """The form stays open."""
     play.diagnose()
     answer = only(play.answers())
     press(play, answer.ts, "close_out")
@@ -189,7 +189,7 @@ def test_a_form_with_faults_says_so_beside_the_fields(play):
 
 
 def test_mute(play):
-    """A rule is muted in this channel for a day; the message says it."""
+    """A rule is muted in this channel for a day; the message says so."""
     play.diagnose()
     answer = only(play.answers())
     press(play, answer.ts, "more", value=option(answer, "mute_rule"))
@@ -201,14 +201,14 @@ def test_mute(play):
 
 
 def test_evidence_comes_once_more(play):
-    """The files are uploaded into the thread again."""
+    """The files are uploaded to the thread again."""
     play.diagnose()
     press(play, only(play.answers()).ts, "evidence")
     assert len(play.workspace.files) == 4
 
 
 def test_lists(play):
-    """Help, incidents with a button that opens one, rules found by words, what is configured."""
+    """Help, incidents with an open button, rule search, configuration."""
     play.diagnose()
     for text, told in (
         ("", "/diagnose JOB"),
@@ -229,7 +229,7 @@ def test_lists(play):
 
 
 def test_mentions_work_in_threads(play):
-    """The answer comes into the thread; help to the person alone."""
+    """The answer goes to the thread; help only to the requester."""
     head, _ = play.workspace.say(ADA, CHANNEL, "what is with demo?")
     play.workspace.mention(ADA, CHANNEL, "diagnose `demo`", head.ts)
     play.settle()
@@ -243,7 +243,7 @@ def test_mentions_work_in_threads(play):
 
 
 def test_the_shortcut_finds_the_job_in_a_message(play):
-    """One name: at once; none: a form asks."""
+    """One name: at once. None: a form asks."""
     alert, _ = play.workspace.say(GRACE, CHANNEL, "GPUHang: job_name=demo is silent")
     play.workspace.shortcut(ADA, CHANNEL, alert.ts, "diagnose_message")
     play.settle()
@@ -258,7 +258,7 @@ def test_the_shortcut_finds_the_job_in_a_message(play):
 
 
 def test_home(play):
-    """It shows the latest incidents and what the bot sees, and is drawn anew on demand."""
+    """It shows recent incidents and sources, and refreshes on demand."""
     play.workspace.open_home(ADA)
     play.send()
     assert "No incidents yet" in json.dumps(play.workspace.home(ADA).source)
@@ -271,20 +271,20 @@ def test_home(play):
 
 
 def test_no_job_named(play):
-    """Those of the person that failed of late are offered."""
+    """The person's recent failed jobs are offered."""
     play.diagnose("")
     assert play.told()[-1].startswith(("Your recent failed jobs", "None of your jobs"))
 
 
 def test_nothing_failed(play):
-    """A healthy run has its own form, and no files that nobody asked for."""
+    """A healthy run has its own message, and no files unless requested."""
     play.diagnose("fine")
     assert "no failure found" in only(play.answers()).text
     assert play.workspace.files == []
 
 
 def test_where_the_bot_is_not_the_answer_goes_to_who_asked(play):
-    """A channel that it was not invited to."""
+    """In a channel that the bot was not invited to."""
     play.workspace.add_channel(OTHER, "second", [ADA], app=False)
     play.diagnose("demo", channel=OTHER)
     assert play.answers(OTHER) == []
@@ -296,7 +296,7 @@ VERBS = f"    verbs: {{annotate: [{ONCALL}], mute: [{ADA}]}}"
 
 
 def test_rights(tmp_path, known, monkeypatch):
-    """Who may not is told so alone, with whom to ask; both stand in the audit; other channels are refused."""
+    """A refusal goes only to the requester, with whom to ask; the audit log has both; other channels are refused."""
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=VERBS) as play:
         from bot.slack.groups import groups_of, refresh
 
@@ -329,7 +329,7 @@ def test_rights(tmp_path, known, monkeypatch):
 
 
 def test_a_reminder(play):
-    """Who asked is asked once, the next working day at ten, what it was; later and not needed work; a closed one needs none."""
+    """The requester is asked once, the next working day at ten. The reminder can be postponed, dismissed, or made moot by a close-out."""
     from datetime import timedelta
 
     play.diagnose()
@@ -357,5 +357,5 @@ def test_a_reminder(play):
     ],
 )
 def test_the_next_working_day(now, zone, at):
-    """At ten in the team's zone, across weekends and daylight saving."""
+    """At ten in the team's time zone, across weekends and daylight saving."""
     assert next_working_day(datetime.fromisoformat(now), zone) == datetime.fromisoformat(at)

@@ -1,4 +1,4 @@
-"""Answers that nobody asked for: where they go, in which thread, and what is not said."""
+"""Automatic answers: where they go, in which thread, and what is not posted."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TENANT = f"""\
 
 @pytest.fixture
 def play(tmp_path, known, monkeypatch):
-    """A stage on which failures are told unasked."""
+    """A stage that posts failures automatically."""
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=TENANT) as one:
         yield one
 
 
 def ended(play, name, job=None, *, source="demo", why="job ended: FAILED", who="ada"):
-    """A job fails, and the scheduler tells it."""
+    """Let a job fail as its scheduler reports it."""
     folder = play.runs / f"{name}-{job or 1}"
     shutil.copytree(BUNDLES[source], folder)
     told = folder / "job.yaml"
@@ -44,7 +44,7 @@ def ended(play, name, job=None, *, source="demo", why="job ended: FAILED", who="
 
 
 def test_a_failure_is_told_in_the_channel(play):
-    """With the words that made it known, its files, and a call to whoever owns the fault, in the first words."""
+    """With its trigger, its files, and a mention of the owner in the first post."""
     ended(play, "llm-70b")
     answer = only(play.answers())
     assert "llm-70b" in answer.text
@@ -55,14 +55,14 @@ def test_a_failure_is_told_in_the_channel(play):
 
 
 def test_nothing_is_told_of_a_run_that_is_well(play):
-    """It is kept among the incidents, that is all."""
+    """It is only stored as an incident."""
     ended(play, "fine-run", source="fine")
     assert play.answers() == []
     assert [incident.verdict for incident in play.ledger.incidents.list()] == ["no_fault"]
 
 
 def test_subscriptions(play):
-    """Who subscribed hears of it where they want; the channel for the rest does not."""
+    """Subscribers get it where they want; the default channel does not."""
     ended(play, "other-7b")
     ended(play, "page-me")
     assert play.answers() == []
@@ -72,7 +72,7 @@ def test_subscriptions(play):
 
 
 def test_attempts_are_one_thread_with_a_count(play):
-    """The second failure of a job stands in the first one's thread; both say how many there were."""
+    """The second failure of a job is in the first one's thread; both show the number of failures."""
     ended(play, "llm-70b", "101")
     with play.ledger.database.session(write=True) as session:
         from sqlalchemy import delete
@@ -102,7 +102,7 @@ def test_the_same_failure_again_is_counted_in_place(play):
 
 
 def test_a_channel_gets_no_more_than_its_share(play):
-    """What is more is listed in one message, which grows."""
+    """Further failures are listed in one message, which grows."""
     for number in range(6):
         ended(play, f"run-{number}", who=f"user{number}")
     answers = play.answers()
@@ -113,7 +113,7 @@ def test_a_channel_gets_no_more_than_its_share(play):
 
 
 def test_what_is_muted_is_not_told_and_asking_still_answers(play):
-    """A rule is muted from its message; the next failure of another job by it stays silent."""
+    """A rule is muted from its message; the next failure of another job with that rule is not posted."""
     ended(play, "llm-70b")
     answer = only(play.answers())
     press(play, answer.ts, "more", value=option(answer, "mute_rule"))
@@ -129,7 +129,7 @@ def test_what_is_muted_is_not_told_and_asking_still_answers(play):
 
 
 def test_one_who_asks_meanwhile_and_the_channel_both_have_it(play):
-    """An order of the scheduler and a wish fold into one piece of work; each is answered."""
+    """The scheduler's and a person's request share a task; each is answered."""
     shutil.copytree(BUNDLES["demo"], play.runs / "twice")
     order = DiagnosePayload("twice", "default", None, None, "job ended: FAILED", "scheduler")
     play.ledger.enqueue(order.request(), datetime.now(UTC), 0.0)
@@ -141,7 +141,7 @@ def test_one_who_asks_meanwhile_and_the_channel_both_have_it(play):
 
 
 def test_quiet_start(tmp_path, known, monkeypatch):
-    """Until it has shown how good it is, everything unasked goes to one channel, and nobody is called."""
+    """During the rollout everything goes to one channel, and nobody is mentioned."""
     quiet = TENANT + f"    quiet: {{channel: {OTHER}, close_outs: 1, precision: 0.1}}\n"
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=quiet) as play:
         ended(play, "llm-70b")
@@ -156,7 +156,7 @@ def test_quiet_start(tmp_path, known, monkeypatch):
 
 
 def test_a_rule_that_is_often_wrong_is_marked_until_it_was_looked_at(tmp_path, known, monkeypatch):
-    """After three wrong answers; an admin who looked at it takes the mark off."""
+    """After three wrong answers; the review of an admin removes the mark."""
     tenant = f"    verbs: {{admin: [{GRACE}]}}\n    bar: {{precision: 0.7, close_outs: 3}}\n"
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=tenant) as play:
         for number in range(5):

@@ -1,4 +1,4 @@
-"""Nodes to be left out, in Slack: proposed under the answer, confirmed or refused by a pair of buttons."""
+"""Node exclusions in Slack: proposed under the answer, confirmed or refused with two buttons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ XID = "[ 1234.567890] NVRM: Xid (PCI:0000:5d:00): 79, pid=4242, name=python3, GP
 
 @pytest.fixture(scope="module")
 def fallen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of which the kernel of node-b says that a GPU fell off the bus."""
+    """A run whose kernel log on node-b says that a GPU fell off the bus."""
     folder = tmp_path_factory.mktemp("fallen") / "fallen"
     shutil.copytree(BUNDLE_FOLDERS / "rank-killed", folder)
     (folder / "logs" / "dmesg-node-b.log").write_text(XID)
@@ -26,7 +26,7 @@ def fallen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def play(tmp_path, known, fallen, monkeypatch) -> Iterator[Stage]:
-    """A service that knows such a run; two replicas, each delivery comes twice."""
+    """A service with such a run; two replicas, each delivery arrives twice."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with stage(
         tmp_path, known, url, monkeypatch.setenv, bundles={**BUNDLES, "fallen": fallen}, replicas=2, duplicate=True
@@ -35,7 +35,7 @@ def play(tmp_path, known, fallen, monkeypatch) -> Iterator[Stage]:
 
 
 def buttons(message) -> dict[str, dict]:
-    """The pair, by what each does."""
+    """Return the two buttons by action."""
     return {
         element["action_id"]: element
         for block in message.blocks
@@ -46,7 +46,7 @@ def buttons(message) -> dict[str, dict]:
 
 
 def press(play, what, user=ADA):
-    """Press one of the pair."""
+    """Press one of the buttons."""
     message = only(play.answers())
     delivery = play.workspace.click(user, CHANNEL, message.ts, what, None)
     play.settle()
@@ -54,7 +54,7 @@ def press(play, what, user=ADA):
 
 
 def test_proposed_and_confirmed(play):
-    """The button asks once more; then the message says who barred it, and who pressed is told the command that drains."""
+    """The button asks for confirmation; then the message says who barred the node, and that person gets the drain command."""
     play.diagnose("fallen")
     message = only(play.answers())
     assert "node-b: proposed to be barred for the cluster" in text_of(message)
@@ -75,7 +75,7 @@ def test_proposed_and_confirmed(play):
 
 
 def test_refused_and_not_proposed_again_by_the_same_end(play):
-    """Looked at once more, it is the same incident and stays refused."""
+    """Run again, it is the same incident and stays refused."""
     play.diagnose("fallen")
     press(play, "bar_refuse", GRACE)
     assert "node-b: not barred: refused on" in text_of(only(play.answers()))
@@ -86,7 +86,7 @@ def test_refused_and_not_proposed_again_by_the_same_end(play):
 
 
 def test_two_people_press_at_once(play):
-    """The second is told what the first did."""
+    """The second person learns what the first one did."""
     play.diagnose("fallen")
     message = only(play.answers())
     play.workspace.click(ADA, CHANNEL, message.ts, "bar_refuse", None)
@@ -97,7 +97,7 @@ def test_two_people_press_at_once(play):
 
 
 def test_who_may_not_is_told_so(tmp_path, known, fallen, monkeypatch):
-    """By a verb of its own; the proposal stays."""
+    """The permission has its own verb; the proposal stays."""
     url, only_ada = f"sqlite:///{tmp_path / 'signalbox.db'}", "    verbs: {bar: [U0ADA]}"
     with stage(tmp_path, known, url, monkeypatch.setenv, tenant=only_ada, bundles={"fallen": fallen}) as play:
         play.diagnose("fallen")
@@ -114,7 +114,7 @@ def test_an_answer_that_leaves_out_no_node_has_no_buttons(play):
 
 
 def test_the_next_end_of_the_job_says_that_the_barred_node_was_used_again(play):
-    """And what people closed the one before as."""
+    """And the cause of the previous close-out."""
     play.diagnose("fallen")
     press(play, "bar_confirm")
     play.workspace.click(ADA, CHANNEL, only(play.answers()).ts, "right", None)

@@ -1,4 +1,4 @@
-"""An incident's life in Slack: the menu of its message, the forms, the message edited in place."""
+"""The incident lifecycle in Slack: the menu of a message, the forms, the edited message."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def take(play, verb, user=ADA, number=-1):
 
 
 def state(play):
-    """Of the newest incident."""
+    """Return the state of the newest incident."""
     return state_of(play.ledger.incidents.list()[0], datetime.now(UTC))
 
 
 def test_acknowledged_with_one_choice(play):
-    """The same message says who has it; nothing new is posted, and the choice is gone from the menu."""
+    """The same message says who has it, nothing new is posted, and the option disappears."""
     play.diagnose()
     assert take(play, "ack").acknowledged
     told = text_of(only(play.answers()))
@@ -40,7 +40,7 @@ def test_acknowledged_with_one_choice(play):
 
 
 def test_given_to_somebody(play):
-    """By a form with the people of the workspace."""
+    """Through a form with the people of the workspace."""
     play.diagnose()
     take(play, "assign")
     form(play)
@@ -51,7 +51,7 @@ def test_given_to_somebody(play):
 
 
 def test_put_off(play):
-    """It leaves the lists until then, and can be woken."""
+    """It leaves the lists until then, and can be unsnoozed."""
     play.diagnose()
     take(play, "snooze")
     form(play)
@@ -67,7 +67,7 @@ def test_put_off(play):
 
 
 def test_merged_and_both_sides_say_so(play):
-    """The likely one stands in the form; a wrong number is told beside the field, and the form stays open."""
+    """The likely incident is on offer; a wrong number is reported beside the field, and the form stays open."""
     play.diagnose("demo")
     play.diagnose("fine")
     first, second = play.ledger.incidents.list()[1].id, play.ledger.incidents.list()[0].id
@@ -87,7 +87,7 @@ def test_merged_and_both_sides_say_so(play):
 
 
 def test_reopened(play):
-    """The close-out does not show any more, and the answer is whole again."""
+    """The close-out disappears, and the full answer is back."""
     play.diagnose()
     play.workspace.click(ADA, CHANNEL, only(play.answers()).ts, "right", None)
     play.settle()
@@ -100,7 +100,7 @@ def test_reopened(play):
 
 
 def test_who_may_not_is_told_so(tmp_path, known, monkeypatch):
-    """Alone; the message stays as it is."""
+    """Only to that person; the message stays unchanged."""
     url, only_ada = f"sqlite:///{tmp_path / 'signalbox.db'}", "    verbs: {annotate: [U0ADA]}"
     with stage(tmp_path, known, url, monkeypatch.setenv, tenant=only_ada) as play:
         play.diagnose()
@@ -110,7 +110,7 @@ def test_who_may_not_is_told_so(tmp_path, known, monkeypatch):
 
 
 def test_delivered_twice_to_two_replicas_it_is_one_step(tmp_path, known, monkeypatch):
-    """Menus and forms alike: Slack sends again what it thinks was not heard."""
+    """Menus and forms alike: Slack redelivers what it believes was lost."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with stage(tmp_path, known, url, monkeypatch.setenv, replicas=2, duplicate=True) as play:
         play.diagnose()

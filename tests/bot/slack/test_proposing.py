@@ -1,4 +1,4 @@
-"""A rule from the close-out to the pull request, as people see it in Slack: the form at once, then filled; a reply that is edited."""
+"""A rule from the close-out to the pull request in Slack: the form opens at once and is filled later; one reply is edited."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ NEEDLE = "fabricd: partition key table of hca"
 
 
 def fields(view):
-    """block_id → the element of each field of a form."""
+    """Return the element of each field of a form by block_id."""
     return {block["block_id"]: block["element"] for block in view.source["blocks"] if block["type"] == "input"}
 
 
 def words(view):
-    """All that a view says."""
+    """Return the text of a view."""
     return str(view.source["blocks"])
 
 
 def made(folder, number):
-    """A run that no rule knows: one rank's fabric loses its partition, the others stop."""
+    """A run that no rule knows: the fabric of one rank loses its partition, the others stop."""
     chance = random.Random(number)
     logs = folder / f"fabric-{number}" / "logs"
     logs.mkdir(parents=True)
@@ -57,14 +57,14 @@ def made(folder, number):
 
 
 def git(folder, *words_):
-    """What git says."""
+    """Run git; return its output."""
     done = subprocess.run(["git", "-C", str(folder), *words_], capture_output=True, text=True, check=True)
     return done.stdout
 
 
 @pytest.fixture
 def clone(tmp_path):
-    """A repository of rules with one commit."""
+    """A rules repository with one commit."""
     folder = tmp_path / "rules-repository"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
@@ -78,14 +78,14 @@ def clone(tmp_path):
 
 @pytest.fixture(scope="module")
 def past(tmp_path_factory, known):
-    """The rules, and what was told of three runs of a failure that they do not know."""
+    """The rules, and the reports of three runs with an unknown failure."""
     folder = tmp_path_factory.mktemp("past")
     return known, [diagnose_bundle(known, made(folder, number), workers=1) for number in range(RUNS - 1)]
 
 
 @pytest.fixture
 def play(tmp_path, url, monkeypatch, clone, past):
-    """A stage on which these three are closed, and a fourth was just asked about."""
+    """A stage with these three closed and a fourth just diagnosed."""
     known, answers = past
     bundles = {"fabric": made(tmp_path / "made", RUNS - 1)}
     more = f"rules:\n  pull_requests: {{backend: local, repository: {clone}}}\n"
@@ -100,7 +100,7 @@ def play(tmp_path, url, monkeypatch, clone, past):
 
 
 def asked(play, user=ADA):
-    """The last incident is closed with the wish for a rule; the form that follows."""
+    """Close the last incident and ask for a rule; return the form that follows."""
     answer = play.answers()[-1]
     play.workspace.click(user, CHANNEL, answer.ts, "close_out")
     form(play, user)
@@ -120,14 +120,14 @@ def asked(play, user=ADA):
 
 
 def closed(play, fault):
-    """Somebody has said what the last incident was."""
+    """Close the last incident."""
     incident = max(item.id for item in play.ledger.incidents.list())
     play.ledger.closings.annotate(incident, "default", "said", Closing(ADA, "slack", "wrong", "fault", fault), NOW)
     play.settle()
 
 
 def pressed(play):
-    """The message's menu: propose a rule."""
+    """Choose "Propose a rule" from the menu."""
     [answer] = play.answers()
     elements = [element for block in answer.blocks if block["type"] == "actions" for element in block["elements"]]
     [wanted] = [option["value"] for element in elements if element["type"] == "overflow" for option in element["options"]
@@ -136,7 +136,7 @@ def pressed(play):
 
 
 def test_from_the_close_out_to_the_branch(play, clone):
-    """The form is there at once and says that it waits; then it is filled; what it proposes is a branch of the repository."""
+    """The form opens at once and is filled later; the proposal becomes a branch of the repository."""
     answer = asked(play)
     assert "Looking for a pattern that only" in words(form(play))
     assert "submit" not in form(play).source
@@ -178,7 +178,7 @@ def test_from_the_close_out_to_the_branch(play, clone):
 
 
 def test_the_draft_is_tried_again_as_it_was_mended(play):
-    """The button replays what stands in the form; what was typed stays."""
+    """The button replays the edited form; typed text stays."""
     asked(play)
     play.settle()
     play.workspace.fill(ADA, {"patterns": "iteration \\d+/ 5000", "title": "Every step"})
@@ -191,7 +191,7 @@ def test_the_draft_is_tried_again_as_it_was_mended(play):
 
 
 def test_pressed_on_a_closed_incident_the_form_comes_at_once(play):
-    """What it was is known already: nobody is asked again."""
+    """The cause is known, so nobody is asked again."""
     closed(play, "rdma_link")
     pressed(play)
     assert "Looking for a pattern that only" in words(form(play))
@@ -200,7 +200,7 @@ def test_pressed_on_a_closed_incident_the_form_comes_at_once(play):
 
 
 def test_who_may_not_is_told_whom_to_ask(play):
-    """The close-out is kept; the rule is not drafted."""
+    """The close-out is stored; no rule is drafted."""
     asked(play, EVE)
     assert "The incident is closed. You don't have permission to propose rules here" in words(form(play, EVE))
     play.settle()
@@ -209,7 +209,7 @@ def test_who_may_not_is_told_whom_to_ask(play):
 
 
 def test_another_person_of_the_group_may_go_on(play):
-    """What is shared in a channel is not one person's."""
+    """A form shared in a channel belongs to everyone there."""
     refresh(play.ledger.database, play.senders[0].client, [ONCALL])
     asked(play, GRACE)
     play.settle()
@@ -217,7 +217,7 @@ def test_another_person_of_the_group_may_go_on(play):
 
 
 def test_an_incident_that_nothing_tells_apart_gives_no_rule(play):
-    """The form says why, and has no button to propose."""
+    """The form says why, and cannot be submitted."""
     closed(play, "code_bug")
     pressed(play)
     play.settle()

@@ -17,7 +17,7 @@ from tests.support.slack_stage import ADA, CHANNEL, stage
 
 @contextmanager
 def linked(tmp_path, known, monkeypatch, *, replicas=1, duplicate=False):
-    """A stage whose deliveries come over Socket Mode; gives it and the server's end."""
+    """A stage with deliveries over Socket Mode, and the server's end."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with stage(tmp_path, known, url, monkeypatch.setenv, duplicate=duplicate) as play:
         monkeypatch.setenv("STAGE_APP", play.workspace.app.app_token)
@@ -38,12 +38,12 @@ def linked(tmp_path, known, monkeypatch, *, replicas=1, duplicate=False):
 
 
 def opened(play):
-    """How many connections were asked for."""
+    """Return how many connections were requested."""
     return [call.method for call in play.workspace.traffic].count("apps.connections.open")
 
 
 def test_from_a_command_to_a_closed_incident(tmp_path, known, monkeypatch):
-    """A command, its answer, a press, a form with a search: as over HTTP."""
+    """A command, its answer, a button, a form with a search: as over HTTP."""
     with linked(tmp_path, known, monkeypatch) as (play, _):
         assert play.diagnose().acknowledged
         assert play.told() == ["Diagnosing demo. I'll post the result here."]
@@ -59,7 +59,7 @@ def test_from_a_command_to_a_closed_incident(tmp_path, known, monkeypatch):
 
 
 def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
-    """Each replica gets one of the two; one of them has the effect."""
+    """Each replica gets one delivery; one of them has the effect."""
     with linked(tmp_path, known, monkeypatch, replicas=2, duplicate=True) as (play, _):
         delivery = play.diagnose()
         assert [item.error for item in delivery.answers] == [None, None]
@@ -75,7 +75,7 @@ def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
 
 @pytest.mark.parametrize("end", [lambda mode: mode.disconnect(grace=0.5), SocketMode.drop], ids=["disconnect", "drop"])
 def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, end):
-    """Slack ends the connection, with a message or without: the client comes again, and what came before is answered."""
+    """Slack ends the connection, with or without a message: the client reconnects, and earlier deliveries are answered."""
     with linked(tmp_path, known, monkeypatch) as (play, mode):
         play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
         end(mode)
@@ -104,7 +104,7 @@ def test_a_command_during_a_refresh_is_answered_in_time(tmp_path, known, monkeyp
 
 
 def test_a_refused_connection_leaves_the_old_one(tmp_path, known, monkeypatch):
-    """Slack cannot open another connection now: the old one delivers on."""
+    """Slack cannot open another connection: the old one keeps delivering."""
     with linked(tmp_path, known, monkeypatch) as (play, mode):
         play.workspace.trouble("apps.connections.open", "error", error="internal_error")
         mode.disconnect()

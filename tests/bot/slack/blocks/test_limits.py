@@ -1,4 +1,4 @@
-"""Messages and views made to fit into Slack: texts are cut aloud, names never."""
+"""Messages and views fitted into Slack limits: texts are cut with a note, ids never."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.block_limits import faults_of_message, faults_of_view, units
 
 @given(st.text(), st.integers(60, 400), st.integers(0, 3))
 def test_a_cut_text_keeps_its_limit_and_tells_what_is_left_out(text: str, limit: int, beyond: int):
-    """The head and the count of what was left out make up the whole; whole texts stay as they are."""
+    """The kept part and the reported count add up to the whole; short texts stay unchanged."""
     short = cut(text * 20, limit, beyond)
     head, mark, rest = short.rpartition(" … (")
     assert units(short) <= limit
@@ -35,7 +35,7 @@ def test_a_cut_text_keeps_its_limit_and_tells_what_is_left_out(text: str, limit:
     ],
 )
 def test_short_limits_end_in_an_ellipsis_and_split_nothing(text: str, limit: int, expected: str):
-    """No half of a character beyond the basic plane, no half of an entity."""
+    """No surrogate pair and no entity is split."""
     assert cut(text, limit) == expected
 
 
@@ -45,7 +45,7 @@ def test_lengths_are_utf_16_units():
 
 
 def test_too_many_blocks_leave_the_buttons_and_say_how_many_are_gone():
-    """The last note and row stay; what is in between goes from its end."""
+    """The last note and row stay; the middle is dropped from its end."""
     blocks = (*(section(f"row {number}") for number in range(80)), note("foot"), actions(button("right", "Right", "h")))
     fitted = fit(Message("text", blocks))
     assert len(fitted.blocks) == 50
@@ -55,7 +55,7 @@ def test_too_many_blocks_leave_the_buttons_and_say_how_many_are_gone():
 
 
 def test_the_sum_of_a_message_is_kept():
-    """Slack refuses a message as a whole that is too long, however short its blocks."""
+    """Slack rejects a message whose total is too long, however short its blocks."""
     fitted = fit(Message("text", tuple(section("z" * 2900) for _ in range(9))))
     assert weight(fitted.blocks) <= WHOLE
     assert [block["type"] for block in fitted.blocks] == ["section"] * 3 + ["context"]
@@ -94,13 +94,13 @@ def test_texts_are_cut_wherever_they_stand():
     ],
 )
 def test_what_machines_read_is_never_cut(block: dict, words: str):
-    """An id, value or menu that is too long is a mistake of ours, told with its place."""
+    """An id, value or menu that is too long is a bug, reported with its place."""
     with pytest.raises(DoesNotFit, match=words):
         fit(Message("text", (block,)))
 
 
 def test_an_empty_fallback_is_filled():
-    """Slack wants one, and screen readers read it."""
+    """Slack requires one, and screen readers read it."""
     assert fit(Message(" ", (header("x"),))).text == "Signalbox"
 
 

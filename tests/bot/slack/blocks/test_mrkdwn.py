@@ -1,4 +1,4 @@
-"""Text of others in Slack: seen as it is, no markup, no mention, no secret."""
+"""Untrusted text in Slack: shown literally, without markup, mentions or secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.hostile_reports import SECRETS, text
 
 @given(st.text(st.characters(exclude_categories=())), st.integers(60, 300))
 def test_no_text_is_markup_or_longer_than_asked(told: str, limit: int):
-    """Entities count in full, and none is cut in two."""
+    """Entities count in full, and none is split."""
     line = escaped(told, limit)
     assert (MARKUP.search(line), INVISIBLE.search(line), "\n" in line) == (None, None, False)
     assert units(line) <= limit
@@ -34,14 +34,14 @@ def test_no_text_is_markup_or_longer_than_asked(told: str, limit: int):
     ],
 )
 def test_hostile_characters_are_seen(told: str, expected: str):
-    """Invisible ones as escapes, markup as entities."""
+    """Invisible characters appear as escapes, markup as entities."""
     assert escaped(told, 300) == expected
 
 
 @pytest.mark.parametrize("secret", SECRETS[:-1])
 @pytest.mark.parametrize("hidden", ["{}", "\x1b[1m{}", "a={} b", "\n{}\n"])
 def test_secrets_are_masked(secret: str, hidden: str):
-    """Also where a colour sequence stands in the middle of one."""
+    """Even with a colour sequence in the middle."""
     middle = len(secret) // 2
     for word in (secret, f"{secret[:middle]}\x1b[0m{secret[middle:]}"):
         told = hidden.format(word)
@@ -49,7 +49,7 @@ def test_secrets_are_masked(secret: str, hidden: str):
 
 
 def test_a_secret_at_the_place_of_the_cut_is_masked_first():
-    """Half a secret is half of one too many."""
+    """Not even half of a secret is shown."""
     told = "x" * 200 + " " + SECRETS[0]
     assert SECRETS[0][:10] not in safe(told, 235)
 
@@ -61,12 +61,12 @@ def test_a_line_of_a_megabyte_is_cut_with_its_length():
 
 
 def test_quoted_lines_keep_their_indents_and_say_how_many_are_left_out():
-    """Blank lines go."""
+    """Blank lines are dropped."""
     assert quoted("a\n\n    b\nc\nd", 2, 80) == "a\n    b\n… 2 more lines"
 
 
 def test_a_list_says_how_many_are_left_out():
-    """And nothing where all are there."""
+    """Only if some are left out."""
     assert (listed(["a", "b", "c"], 2), listed(["a"], 2)) == (["a", "b", "… and 1 more"], ["a"])
 
 
@@ -80,7 +80,7 @@ def test_a_list_says_how_many_are_left_out():
     ],
 )
 def test_only_ids_of_slack_are_mentions(name: str, expected: list):
-    """A scheduler's login is text."""
+    """A scheduler's login is plain text."""
     assert mention(name) == expected
 
 
@@ -88,18 +88,18 @@ def test_only_ids_of_slack_are_mentions(name: str, expected: list):
     "url", ["javascript:alert(1)", "https://x y", "https://x>|evil", None, "", "https://" + "a" * 3000, "http:///x"]
 )
 def test_what_is_no_address_of_the_web_is_no_link(url: str | None):
-    """Nothing is linked then."""
+    """Other addresses stay plain text."""
     assert link(url, "page") == []
 
 
 def test_empty_parts_make_no_block():
-    """Slack refuses empty texts and lists."""
+    """Slack rejects empty texts and lists."""
     assert rich(paragraph(words("")), bullets([], 10), preformatted("\n \n", 3, 80)) == []
     assert plain("\n")["text"] == "-"
 
 
 def test_hostile_lines_in_a_box_are_as_they_are():
-    """Rich text reads no markup; back-ticks and asterisks stand."""
+    """Rich text has no markup: backticks and asterisks stay."""
     chance = Random(3)
     for _ in range(200):
         for part in preformatted(text(chance), 4, 200):

@@ -1,4 +1,4 @@
-"""Worker and sender killed with SIGKILL at many points of a diagnosis: nothing is lost, and no answer comes twice."""
+"""Worker and sender killed with SIGKILL at many points of a diagnosis: nothing is lost, and no answer is posted twice."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def lives(cache, known):
 
 @contextmanager
 def played(folder, known, url, monkeypatch):
-    """A stage whose worker and sender live elsewhere."""
+    """A stage whose worker and sender run in other processes."""
     with stage(folder, known, url, monkeypatch.setenv, bundles={}) as play:
         yield play
 
 
 def test_killed_anywhere(tmp_path, known, lives, monkeypatch):
-    """Each time there is one incident and one answer; besides, at the most opening words that Slack had and we did not know."""
+    """There is always one incident and one answer, and at most an opening text that Slack had and we did not record."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with played(tmp_path, known, url, monkeypatch) as play:
         assert killed(play, lives, url, tmp_path, "whole", []) == ("", WHOLE)
@@ -46,7 +46,7 @@ def test_killed_anywhere(tmp_path, known, lives, monkeypatch):
 
 
 def test_killed_again_and_again(tmp_path, known, lives, monkeypatch):
-    """Whoever asked is told when it was taken up three times for nothing."""
+    """The requester is notified after three failed tries."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with played(tmp_path, known, url, monkeypatch) as play:
         _, left = killed(play, lives, url, tmp_path, "deadly", [2, 4, 4])  # each after it took the work
@@ -56,7 +56,7 @@ def test_killed_again_and_again(tmp_path, known, lives, monkeypatch):
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_killed_on_postgresql(tmp_path, known, lives, monkeypatch, database):
-    """The same where rows are locked and not the file."""
+    """The same with row locks instead of a file lock."""
     with played(tmp_path, known, database, monkeypatch) as play:
         assert killed(play, lives, database, tmp_path, "whole", []) == ("", WHOLE)
         for number in chosen(lives.last.points, 24)[::6]:

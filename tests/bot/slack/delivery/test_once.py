@@ -1,4 +1,4 @@
-"""Everything is delivered twice, to two replicas at the same moment, on a real PostgreSQL: each thing has its effect once."""
+"""Every delivery twice, to two replicas at once, on a real PostgreSQL: each has its effect once."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ pytestmark = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
 @pytest.fixture
 def play(tmp_path, known, monkeypatch, database):
-    """Two replicas that hear of everything twice."""
+    """Two replicas that receive everything twice."""
     with stage(tmp_path, known, database, monkeypatch.setenv, replicas=2, duplicate=True) as one:
         yield one
 
 
 def counts(ledger, *tables):
-    """How many rows each table has."""
+    """Return the number of rows per table."""
     with ledger.database.session() as session:
         return {table.__tablename__: session.exec(select(func.count()).select_from(table)).one() for table in tables}
 
 
 def left(play):
-    """What is not sent yet, for the report of a test that fails."""
+    """Return what is unsent, for the report of a failing test."""
     with play.ledger.database.session() as session:
         return [
             (row.method, row.state, row.tries, row.error, str(row.lease_until))
@@ -51,12 +51,12 @@ def left(play):
 
 
 def answered_by_both(delivery):
-    """Whether both replicas heard of it and took it."""
+    """Whether both replicas received and acknowledged it."""
     return [answer.error for answer in delivery.answers] == [None, None]
 
 
 def test_every_gesture_once(play, tmp_path):
-    """A command, a press, a form, a mute, a mention, a shortcut: one row each, one message where there is one."""
+    """A command, button, form, mute, mention and shortcut: one row each, and at most one message."""
     assert answered_by_both(play.diagnose())
     answer = only(play.answers())
     tables = (IncidentRow, WorkRow, RequestRow, PostingRow)
@@ -111,7 +111,7 @@ def test_every_gesture_once(play, tmp_path):
 
 
 def test_at_the_same_moment(play, tmp_path, known):
-    """Many people press and ask at once, all of it twice, while two workers and two senders are at work."""
+    """Many people act at once, everything twice, with two workers and two senders."""
     jobs = [f"job-{number}" for number in range(4)]
     for job in jobs:
         prepare(tmp_path, job)
@@ -154,7 +154,7 @@ def test_at_the_same_moment(play, tmp_path, known):
 
 
 def test_a_worker_that_was_only_slow(play):
-    """Another one took its work up; when it comes back, what it found counts no more."""
+    """Another worker retried its task; its late result is ignored."""
     play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
     now = datetime.now(UTC)
     slow = play.ledger.tasks.claim("slow", now)
@@ -168,7 +168,7 @@ def test_a_worker_that_was_only_slow(play):
 
 
 def test_a_sender_that_was_only_slow(play):
-    """Another one has posted meanwhile; its own opening words are taken back, and the answer stands once."""
+    """Another sender posted meanwhile; the late opening text is deleted, and one answer remains."""
     play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
     play.work()
     slow, other = play.senders
@@ -184,13 +184,13 @@ def test_a_sender_that_was_only_slow(play):
 
 
 def test_a_database_that_gives_up(play):
-    """One of two transactions that wait for each other is begun again, and nobody hears of it."""
+    """One of two deadlocked transactions is retried, and nobody notices."""
     play.diagnose()
     play.diagnose("fine")
     both = threading.Barrier(2, timeout=60)
 
     def crossing(first, second, waits):
-        """Lock two rows, in an order of its own; the first time, when the other has its first."""
+        """Lock two rows in this order; the first time after the other thread has its first lock."""
 
         def do(session):
             session.get(IncidentRow, first, with_for_update=True)

@@ -1,4 +1,4 @@
-"""Forms in Slack, and what comes back from them."""
+"""Slack forms, and how submissions are read."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ KNOWN = CloseOut("shown", "gpu_fell_off_bus", "xid-catalogue", "right", ("gpu-01
 
 
 def chosen(name: str, value: str) -> dict[str, Any]:
-    """A field in which an option was chosen, as Slack sends it."""
+    """Return a select state as Slack sends it."""
     return {name: {name: {"type": "static_select", "selected_option": {"value": value, "text": {}}}}}
 
 
 def typed(name: str, value: str | None) -> dict[str, Any]:
-    """A field of text, as Slack sends it."""
+    """Return a text state as Slack sends it."""
     return {name: {name: {"type": "plain_text_input", "value": value}}}
 
 
 def test_the_close_out_form_asks_five_things_and_fills_in_what_is_known():
-    """Cause, verdict, nodes, what was done, lost time; and a box."""
+    """Cause, verdict, nodes, action, lost time, and a check box."""
     view = close_out(CloseOutForm("h-7", "llm-70b failed", SHOWN, KNOWN))
     assert read(view["blocks"]) == CLOSE_OUT
     assert (view["callback_id"], view["private_metadata"]) == ("close_out", "h-7")
@@ -75,7 +75,7 @@ def test_another_fault_has_a_field_and_a_note_stands_where_no_time_is_known():
 
 
 def test_forms_of_hostile_texts_fit():
-    """Whatever jobs, faults and nodes are called."""
+    """Whatever the names of jobs, faults and nodes."""
     chance = Random(5)
     faults = []
     for _ in range(150):
@@ -106,7 +106,7 @@ def test_forms_of_hostile_texts_fit():
 
 
 def test_what_was_filled_in_is_read():
-    """A diagnosis that was shown gives its fault and rule."""
+    """A diagnosis from the report gives its fault and rule."""
     state = (
         chosen("cause", "shown:1")
         | chosen("verdict", "right_not_first")
@@ -146,7 +146,7 @@ def test_what_was_filled_in_is_read():
     ],
 )
 def test_errors_stand_beside_their_fields(state: dict, expected: dict):
-    """An empty form is right: nothing is a must."""
+    """An empty form is valid: nothing is required."""
     assert read_close_out(state, SHOWN)[1] == expected
 
 
@@ -168,7 +168,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_comes_back_is_read_without_a_crash(state: Any):
-    """A client may send anything."""
+    """A client can send anything."""
     said, _ = read_close_out(state, SHOWN)
     assert said.cause in (None, "shown", "fault", "no_rule", "unknown")
     assert isinstance(read_mute(state)[1], dict)
@@ -176,14 +176,14 @@ def test_whatever_comes_back_is_read_without_a_crash(state: Any):
 
 
 def test_a_mute_is_read():
-    """For how long, where, and why."""
+    """Duration, scope and reason."""
     state = chosen("until", "7d") | chosen("where", "everywhere") | typed("why", "known flake")
     assert read_mute({"values": state}) == (MuteForm(604_800, True, "known flake"), {})
     assert read_mute({})[1] == {"until": "Choose a duration", "where": "Choose a scope"}
 
 
 def test_the_job_of_a_message_is_picked_or_typed():
-    """What was typed counts first."""
+    """Typed text wins."""
     assert read_which_job(chosen("job", "h2")) == (JobChoice("h2"), {})
     assert read_which_job(chosen("job", "h2") | typed("name", "llm-7b")) == (JobChoice(None, "llm-7b"), {})
     assert read_which_job(typed("name", None)) == (JobChoice(), {"name": "Enter a job"})

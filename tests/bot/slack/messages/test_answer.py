@@ -1,4 +1,4 @@
-"""Answers in Slack: the decision first, within all limits whatever the logs hold, and nothing in them is read as markup."""
+"""Answers in Slack: the decision first, within all limits, and nothing from logs is read as markup."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ Automatic: alerts JobFailed
 
 
 def test_hostile_reports_break_no_limit_mention_nobody_and_keep_their_secrets():
-    """Two thousand reports and cards of hostile texts, each as a message, checked by Slack's own rules."""
+    """Two thousand hostile reports and cards are valid by Slack's own rules."""
     chance = Random(20261122)
     broken, leaked = [], []
     for number in range(2000):
@@ -120,7 +120,7 @@ def test_an_unknown_failure_shows_what_stands_out_and_offers_to_propose_a_rule()
 
 
 def test_too_little_evidence_says_what_would_help():
-    """The whole message where nothing could be told; an alert asked."""
+    """The whole message without enough evidence, for an alert."""
     assert read(answer_message(TOO_LITTLE, Card("h-7", why="alerts JobFailed")).blocks) == TOO_LITTLE_TEXT
 
 
@@ -155,7 +155,7 @@ def test_every_verdict_can_be_closed_looked_into_and_run_again(report: Report):
 
 
 def test_right_and_wrong_are_asked_where_something_was_claimed():
-    """An answer that abstains is neither right nor wrong."""
+    """An answer without a cause is neither right nor wrong."""
     asked = ["right" in _actions(answer_message(item, CARD)) for item in EVERY]
     assert asked == [True, False, True, False]
 
@@ -169,7 +169,7 @@ def test_a_mute_of_a_rule_or_node_is_offered_where_there_is_one():
 
 
 def test_a_running_job_shows_its_progress_and_the_votes():
-    """The votes of the hang probes stand in the answer even where nothing hangs."""
+    """Hang votes are shown even if nothing hangs."""
     votes = (Vote("silence", "no", ""), Vote("stacks", "not_observable", ""))
     going = replace(HEALTHY, phase="running", hang=Hang(votes=votes), progress=Progress(182, total_iterations=400))
     told = read(answer_message(going, CARD).blocks).splitlines()
@@ -178,7 +178,7 @@ def test_a_running_job_shows_its_progress_and_the_votes():
 
 
 def test_a_suspected_hang_says_how_to_be_sure():
-    """One probe alone: look closer, stop nothing, and what to switch on."""
+    """With a single probe: look closer, stop nothing, and what to enable."""
     hang = Hang(votes=(Vote("silence", "yes", ""),), suspected=True, advice=("switch on the flight recorder",))
     told = read(answer_message(replace(HEALTHY, phase="running", hang=hang), CARD).blocks)
     assert told.startswith(
@@ -188,7 +188,7 @@ def test_a_suspected_hang_says_how_to_be_sure():
 
 
 def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
-    """The word that counts, then other people's; those who say the same are not listed."""
+    """The decisive close-out, then those that disagree."""
     said = (
         Opinion("U1", "ECC error", ("n12",), "right", "swapped the board"),
         Opinion("U2", "GPU fell off", ("n12",), "right_not_first"),
@@ -206,7 +206,7 @@ def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
 
 
 def test_what_is_muted_or_private_is_said():
-    """Who asks gets an answer though its like is muted, and is told that."""
+    """A requester gets an answer despite a mute, and the mute is mentioned."""
     told = read(
         answer_message(HEALTHY, replace(CARD, private=True, muted="this rule until noon", muted_by="U9")).blocks
     )
@@ -214,7 +214,7 @@ def test_what_is_muted_or_private_is_said():
 
 
 def test_long_lists_say_how_much_is_left_out():
-    """Evidence, diagnoses, gaps, excluded nodes, lines and characters: each cut says by how much."""
+    """Evidence, diagnoses, gaps, excluded nodes, lines and characters: each cut gives a count."""
     first = FALLEN_GPU.diagnoses[0]
     quote = replace(KERNEL_LINE, text="\n".join(["y" * 1000] * 9))
     report = replace(
@@ -240,7 +240,7 @@ def test_long_lists_say_how_much_is_left_out():
 
 @pytest.mark.parametrize("bundle", ["lab-order", "lab-disk-full", "lab-well-paused", "lab-slow-rank", "healthy"])
 def test_real_incidents_read_well(known, bundle: str):
-    """Recorded runs: within the limits, the decision second, and not longer than two screens."""
+    """Recorded runs: within the limits, the decision second, at most two screens."""
     report = diagnose_bundle(known, BUNDLES / bundle).report
     message = answer_message(report, CARD)
     rows = read(message.blocks).splitlines()
@@ -250,7 +250,7 @@ def test_real_incidents_read_well(known, bundle: str):
 
 
 def test_a_handle_that_is_none_is_refused():
-    """A button carries what the store made and nothing else."""
+    """A button carries only handles from the store."""
     with pytest.raises(ValueError, match="is no handle"):
         answer_message(HEALTHY, Card("job 7; rm -rf"))
 

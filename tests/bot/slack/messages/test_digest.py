@@ -1,4 +1,4 @@
-"""The weekly digest in its channel: one message with its files in the thread, whoever ticks how often."""
+"""The weekly digest in its channel: one message with files in the thread, whoever ticks and how often."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TENANT = f"    digest: {{channel: {CHANNEL}}}\n    zone: Europe/Berlin\n"
 
 
 def monday():
-    """The next Monday at ten in Berlin, or the one that is now."""
+    """Return the current or next Monday at ten in Berlin."""
     now = datetime.now(UTC)
     return (now + timedelta(days=(7 - now.weekday()) % 7 or 7)).replace(hour=10, minute=0)
 
 
 def test_a_digest_is_posted_once_with_its_files(tmp_path, known, monkeypatch):
-    """Two replicas tick again and again; the button lists what nobody has closed."""
+    """Two replicas tick repeatedly; the button lists open incidents."""
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=TENANT) as play:
         play.diagnose()
         faults = play.known.rulebook.faults
@@ -41,7 +41,7 @@ def test_a_digest_is_posted_once_with_its_files(tmp_path, known, monkeypatch):
 
 
 def test_a_week_without_failures_says_so(tmp_path, known, monkeypatch):
-    """Never silent."""
+    """A digest is always posted."""
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=TENANT) as play:
         tick(play.ledger.database, play.config, play.known.rulebook.faults, monday(), "one")
         play.senders[0].clock = monday

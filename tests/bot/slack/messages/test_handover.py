@@ -1,4 +1,4 @@
-"""`/signalbox handover` and `/signalbox digest`: to whoever asked, within Slack's limits."""
+"""`/signalbox handover` and `/signalbox digest`: visible to the requester, within the limits of Slack."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NONE = HandoverSection()
 
 
 def line(number: int, told: str = "GPU 3 fell off the bus", **more: object) -> HandoverIncident:
-    """An incident in a list."""
+    """Return an incident in a list."""
     return HandoverIncident(number, "llm-70b", "gpu_fell_off_bus", told, NOW - timedelta(hours=number), **more)  # type: ignore[arg-type]
 
 
@@ -35,7 +35,7 @@ QUIET = Handover("default", NOW - timedelta(hours=12), NOW, NONE, NONE, (), 0, N
 
 
 def test_a_quiet_shift_is_short():
-    """The head, what there is none of, and where longer lists are."""
+    """The headline, what there is none of, and where longer lists are."""
     assert read(message_of(QUIET).blocks) == (
         "# Handover, last 12 h\n"
         "*nothing open, 0 nodes barred, 0 new, 0 closed*\n"
@@ -44,7 +44,7 @@ def test_a_quiet_shift_is_short():
 
 
 def test_a_busy_shift_says_all_of_it():
-    """Lists have an end and say how much is left out; people are named."""
+    """Lists are limited and give the number of further items; people are named."""
     bar = HandoverNode("gpu-017", "main", "barred", "GPU 3 left the bus twice", NOW, NOW + timedelta(days=2))
     found = Handover(
         "default",
@@ -84,7 +84,7 @@ def test_a_busy_shift_says_all_of_it():
 
 
 def test_whatever_is_in_it_slack_takes_it():
-    """Twenty-five lines of everything, hostile and long."""
+    """Twenty-five long, hostile lines of everything."""
     bad = "<!channel> *bold* `" + "é" * 300
     lines = HandoverSection(5000, tuple(line(n, bad, by="<@U1>", assignee=bad) for n in range(25)))
     nodes = tuple(HandoverNode(bad, bad, "barred", bad, NOW) for _ in range(25))
@@ -97,7 +97,7 @@ def test_whatever_is_in_it_slack_takes_it():
 
 
 def test_the_span_of_a_shift():
-    """Twelve hours unless said; what is none is explained."""
+    """Twelve hours by default; an invalid span is explained."""
     assert [read_shift(text) for text in ("", "8h", "since 2d here", "HERE", "30 min")] == [
         43_200.0,
         28_800.0,
@@ -110,7 +110,7 @@ def test_the_span_of_a_shift():
 
 
 def test_the_handover_in_slack(play):
-    """To the person alone, at once; with `here` for all to see."""
+    """Shown only to the requester, at once; with `here` to everyone."""
     play.diagnose()
     assert play.workspace.command(ADA, CHANNEL, "/signalbox", "handover 8h").acknowledged
     assert play.told()[-1].startswith("Handover, last 8 h: 1 incident open")
@@ -121,7 +121,7 @@ def test_the_handover_in_slack(play):
 
 
 def test_the_digest_in_slack(play):
-    """A worker makes it, and the person alone gets it; a week that is none is told at once."""
+    """A worker computes it, and only the requester gets it; an invalid week is reported at once."""
     play.diagnose()
     play.workspace.command(ADA, CHANNEL, "/signalbox", "digest now")
     assert play.told()[-1].startswith("Preparing the digest for")

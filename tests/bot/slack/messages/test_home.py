@@ -1,4 +1,4 @@
-"""The home tab: how to use it, what was said, what it sees."""
+"""The home tab: usage, recent incidents, connected sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.slack_reading import read
 
 
 def test_the_home_tab_lists_the_latest_and_what_it_sees():
-    """Ten incidents at most, and how many more there are."""
+    """Ten incidents at most, and the number of further ones."""
     view = home(FOUND[:1], CLUSTERS, now=NOON, total=40)
     told = read(view["blocks"])
     assert (
@@ -53,7 +53,7 @@ def test_home_tabs_of_hostile_texts_fit():
 
 
 def test_the_page_with_all_incidents_is_linked():
-    """Where pages are served; nothing else leads there."""
+    """If pages are served; nothing else links to it."""
     view = home([], [], now=NOON, overview="https://signalbox.example/pages/abc")
     assert "https://signalbox.example/pages/abc" in str(view)
     assert "All of them" not in str(home([], [], now=NOON))

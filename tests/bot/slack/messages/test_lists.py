@@ -1,4 +1,4 @@
-"""Lists for one person: five a page, and how to get at the rest."""
+"""Lists for one person: five items a page, and how to see more."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ llm-1: A GPU fell off the bus (2026-03-01 12:00:00Z, ECC error) [Open]
 
 
 def test_a_page_holds_five():
-    """More than five given are more than five left out."""
+    """Further items are counted."""
     told = read(incidents([*FOUND, *FOUND], 1, 10).blocks)
     assert (told.count("[Open]"), told.splitlines()[-1]) == (5, "(… 5 more: /signalbox incidents page 2)")
 
 
 @pytest.mark.parametrize("page", [1, 0, -3])
 def test_nothing_found_is_said(page: int):
-    """Not an empty message."""
+    """The message is never empty."""
     assert read(incidents([], page, 0).blocks) == "*Incidents: none*\n"
 
 
 def test_rules_with_their_record():
-    """A weak one is marked; one without a record says so."""
+    """A weak rule is marked; a rule without a record says so."""
     found = [
         ListedRule("xid", 3, "Xid in the kernel log", "gpu_fault", "right in 4 of 11", True),
         ListedRule("oom", 1, "Out of memory", "oom"),
@@ -79,7 +79,7 @@ oom@1: Out of memory (oom); no record yet
 
 
 def test_clusters_with_what_their_sources_said():
-    """One that failed stands out."""
+    """A failed source is marked."""
     assert (
         read(config(CLUSTERS).blocks)
         == """\
@@ -93,7 +93,7 @@ def test_clusters_with_what_their_sources_said():
 
 
 def test_lists_of_hostile_texts_fit():
-    """Whatever jobs, rules and sources are called and say."""
+    """Whatever the names and messages of jobs, rules and sources."""
     chance = Random(11)
     for _ in range(150):
         many = chance.choice((0, 1, 7, 200))

@@ -1,4 +1,4 @@
-"""What Slack shows besides answers."""
+"""Slack messages other than answers."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ llm-7b (4711, failed 2 h ago) [Diagnose]
     ],
 )
 def test_each_notice_as_text(message: Message, told: str):
-    """The whole of it."""
+    """The whole message."""
     assert read(message.blocks) == told
     assert faults_of_message(message.text, message.blocks) == []
 
@@ -136,7 +136,7 @@ def test_long_lists_say_how_many_are_left_out():
 
 
 def test_notices_of_hostile_texts_fit():
-    """Whatever jobs, sources and errors are called and say."""
+    """Whatever the names and messages of jobs, sources and errors."""
     chance = Random(17)
     for _ in range(150):
         many = chance.choice((0, 1, 6, 120))
