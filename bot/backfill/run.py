@@ -156,7 +156,7 @@ class Backfill:
                 found = self._answered(question, job, Path(folder) / "bundle")
         except SignalboxError as error:
             found = _note(job, error=str(error)[:_REASON])
-        except Exception as error:  # noqa: BLE001 - the outer door: one job must not end the others
+        except Exception as error:  # noqa: BLE001 - top-level handler: one job must not stop the others
             found = _note(job, error=f"internal error: {type(error).__name__}: {error}"[:_REASON])
         return msgspec.structs.replace(found, seconds=round(time.monotonic() - begun, 2))
 

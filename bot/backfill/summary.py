@@ -156,7 +156,7 @@ def _unanswered(job_note: JobNote) -> UndiagnosedJob:
     )
 
 
-# --- how much it would have said -------------------------------------------------------------------------------------
+# --- message counts --------------------------------------------------------------------------------------------------
 
 
 def messages(failed: Sequence[JobNote], span: float, settings: Tenant) -> MessageCounts:
@@ -213,7 +213,7 @@ def _chains(failed: Sequence[JobNote]) -> dict[str, str]:
     return found
 
 
-# --- in words --------------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def dumps(found: BackfillSummary) -> bytes:

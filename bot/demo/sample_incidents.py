@@ -154,7 +154,7 @@ def _job(play: _Generator, number: str, start: float) -> Iterator[SampleIncident
             return
         yield _failed(play, kind, (number, cluster), runs, (ill, redone))
         if chance.random() < 0.12:
-            return  # given up
+            return  # no further attempts
         now = run.stopped + chance.uniform(20, 240)
         if ill.node and chance.random() < 0.75:
             nodes = _without_bad_node(chance, nodes)

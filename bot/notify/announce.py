@@ -112,7 +112,7 @@ def _notify(
     why: str,
     now: datetime,
 ) -> list[int]:
-    assert incident.id is not None  # noqa: S101 - it is kept
+    assert incident.id is not None  # noqa: S101 - it is stored
     if decision.do == "post":
         facts: dict[str, Any] = {
             "why": why,

@@ -150,7 +150,7 @@ class Messages(Repository):
         )
 
 
-# --- in a transaction of somebody else -------------------------------------------------------------------------------
+# --- within the caller's transaction ---------------------------------------------------------------------------------
 
 
 def add_notification(

@@ -73,7 +73,7 @@ def step(worklist: TaskQueue, does: Mapping[str, TaskHandler], name: str) -> boo
             done = do(work)
         except SignalboxError as error:
             worklist.fail(work.id, name, datetime.now(UTC), str(error))
-        except Exception as error:  # noqa: BLE001 - the outer door of a worker: one piece of work must not end it
+        except Exception as error:  # noqa: BLE001 - top-level handler: one task must not stop the worker
             _log.exception("task %d (%s) failed with an internal error", work.id, work.kind)
             outcome = "error"
             told = f"internal error ({type(error).__name__}); see work {work.id} in the log"

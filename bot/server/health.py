@@ -102,7 +102,7 @@ def _checked(check: Check) -> str | None:
         return check()
     except SignalboxError as error:
         return type(error).__name__
-    except Exception as error:  # noqa: BLE001 - a check that fails says that it is not well, whatever it ran into
+    except Exception as error:  # noqa: BLE001 - a check that raises counts as failed, whatever the error
         return f"the check itself failed: {type(error).__name__}"
 
 

@@ -225,7 +225,7 @@ class JobWatcher:
         return lambda: place.finder.recent(window, deadline)
 
     def _start(self, place: WatchedScheduler, now: float) -> float:
-        known = KEPT_DAYS * 86400.0  # of what ended earlier nobody knows whether it was diagnosed
+        known = KEPT_DAYS * 86400.0  # whether earlier ends were diagnosed is unknown
         oldest = now - min(self.watching.catch_up, known)
         return oldest if place.looked is None else max(oldest, place.looked - OVERLAP)
 

@@ -116,7 +116,7 @@ class Supervisor:
         return one
 
 
-# --- what they do: each in a process of its own ----------------------------------------------------------------------
+# --- what the processes do -------------------------------------------------------------------------------------------
 
 
 def work(url: str, path: Path | None, stop: Stop) -> None:

@@ -30,7 +30,7 @@ class ApiError(Exception):
         return told
 
 
-class NotPossible(Exception):  # noqa: N818 - what a user is told
+class NotPossible(Exception):  # noqa: N818 - shown to users
     """Something that Slack's client would not let a user do, in words. `block`: the block of a modal that it is about."""
 
     def __init__(self, words: str, block: str = "") -> None:
@@ -49,7 +49,7 @@ class App:
     name: str = "signalbox"
     user: str = "U0SIGNALBOX"
     bot: str = "B0SIGNALBOX"
-    bot_token: str = "xoxb-local-double"  # noqa: S105 - opens nothing but the double
+    bot_token: str = "xoxb-local-double"  # noqa: S105 - only valid for the double
     app_token: str = "xapp-local-double"  # noqa: S105
     signing_secret: str = "signs what the local double sends"  # noqa: S105
     token: str = "local-verification"  # noqa: S105 - the old verification token, still in every payload

@@ -170,7 +170,7 @@ def _ending(blocks: Sequence[Json]) -> int:
     return count
 
 
-# --- one block after another -----------------------------------------------------------------------------------------
+# --- block by block --------------------------------------------------------------------------------------------------
 
 
 def _fitted_all(blocks: Iterable[Json]) -> list[Json]:

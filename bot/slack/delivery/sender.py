@@ -114,7 +114,7 @@ class Sender:
             self._not_posted(posting, problem, now)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - the outer door: one message must not end the others
+        except Exception as error:  # noqa: BLE001 - top-level handler: one failure must not stop the others
             _log.exception("failed to compose message %d", posting.id)
             self.ledger.messages.retry_later(
                 posting, now + self._pause(posting.tries), f"{type(error).__name__}: {error}"
@@ -182,7 +182,7 @@ class Sender:
             _log.warning("giving up on message %d in %s: %s", posting.id, posting.channel, problem)
             self.ledger.messages.mark_gone(posting, str(problem))
 
-    # -- the rest ------------------------------------------------------------------------------------------------------
+    # -- outbox items --------------------------------------------------------------------------------------------------
 
     def _send_item(self, item: OutboxItem, now: datetime) -> None:
         send = {
@@ -211,7 +211,7 @@ class Sender:
                 self.ledger.outbox.set_item_state(item, OutboxState.FAILED, str(problem))
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - as above; what another system refuses (SourceFailed) is tried again
+        except Exception as error:  # noqa: BLE001 - as above; errors of other systems (SourceFailed) are retried
             _log.exception("failed to prepare %s %d", item.method, item.id)
             if item.tries >= 5:
                 self.ledger.outbox.set_item_state(item, OutboxState.FAILED, f"{type(error).__name__}: {error}")
@@ -301,7 +301,7 @@ class Sender:
             raise _NotSent("later", f"the upload of {file.name}: {told.status_code}")
         return {"id": str(given["file_id"]), "title": file.title}
 
-    # -- one call ------------------------------------------------------------------------------------------------------
+    # -- API calls -----------------------------------------------------------------------------------------------------
 
     def _call(self, method: str, body: dict[str, Any]) -> Any:
         """Call a method of the Slack API.

@@ -261,7 +261,7 @@ def _hours(values: Mapping[str, Any], errors: Errors) -> float | None:
     return hours
 
 
-# --- mute, and which job ---------------------------------------------------------------------------------------------
+# --- mute and job choice ---------------------------------------------------------------------------------------------
 
 
 def mute_view(handle: str, subject: str) -> Json:
@@ -314,7 +314,7 @@ def read_which_job(state: object) -> tuple[JobChoice, Errors]:
     return JobChoice(), errors
 
 
-# --- while it loads, and when it fails -------------------------------------------------------------------------------
+# --- other views -----------------------------------------------------------------------------------------------------
 
 
 def error_view(title: str, problem: str, error: str = "") -> Json:

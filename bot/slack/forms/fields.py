@@ -63,7 +63,7 @@ def box(name: str, label: str, *, ticked: bool) -> Json:
     return element | {"initial_options": options} if ticked else element
 
 
-# --- what comes back -------------------------------------------------------------------------------------------------
+# --- reading submissions ---------------------------------------------------------------------------------------------
 
 
 def state_values(state: object) -> Mapping[str, Any]:

@@ -141,7 +141,7 @@ def _force_field() -> Json:
     return entry("all_the_same", "Replay", box("all_the_same", "Propose it anyway", ticked=False))
 
 
-# --- the message that tells of it ------------------------------------------------------------------------------------
+# --- the status message ----------------------------------------------------------------------------------------------
 
 
 def proposed(proposal: Proposal) -> Message:
@@ -167,7 +167,7 @@ _STATES: Mapping[str, tuple[str, str]] = {
 }
 
 
-# --- what comes back -------------------------------------------------------------------------------------------------
+# --- reading submissions ---------------------------------------------------------------------------------------------
 
 
 def read_form(state: object) -> tuple[DraftEdits, Errors]:

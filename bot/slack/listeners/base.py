@@ -90,7 +90,7 @@ class ListenerBase:
             ack(response_action="update", view=done_view(title, told.text))
         except SignalboxError as error:
             ack(response_action="update", view=error_view(title, str(error)))
-        except Exception:  # noqa: BLE001 - it is logged, and told to whoever asked
+        except Exception:  # noqa: BLE001 - logged, and reported to the requester
             number = log_error("failed to save a form")
             ack(
                 response_action="update",
@@ -109,7 +109,7 @@ class ListenerBase:
             return self._composer.refused(refused.refused.verb, refused.refused.ask)
         except SignalboxError as error:
             return replies.text_reply(str(error))
-        except Exception:  # noqa: BLE001 - it is logged, and told to whoever asked
+        except Exception:  # noqa: BLE001 - logged, and reported to the requester
             return replies.internal_error(log_error(f"failed to handle a request of {person.id}"))
 
 

@@ -21,7 +21,7 @@ _OPINIONS = 3
 
 def merged_message(report: Report, card: Card) -> Message:
     """Return a merged incident, in two lines."""
-    assert card.life.whole is not None  # noqa: S101 - whoever calls has looked
+    assert card.life.whole is not None  # noqa: S101 - checked by the caller
     number, job, page = card.life.whole
     body = f"Merged into incident {number} ({phrases.cut(job, NAME)})"
     blocks = [

@@ -126,7 +126,7 @@ def guide() -> Message:
     )
 
 
-# --- rows, here and in the home tab ----------------------------------------------------------------------------------
+# --- rows, also for the home tab -------------------------------------------------------------------------------------
 
 
 def incident(listed_incident: ListedIncident) -> Json:

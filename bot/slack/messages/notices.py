@@ -68,7 +68,7 @@ class Held:
     link: str | None = None
 
 
-# --- while it works --------------------------------------------------------------------------------------------------
+# --- progress --------------------------------------------------------------------------------------------------------
 
 
 def collecting(
@@ -127,7 +127,7 @@ def not_done(problem: str, error: str = "") -> Message:
     return fit(Message(escaped(f"{problem} {where}", _FALLBACK), tuple(blocks)))
 
 
-# --- what somebody typed (ephemeral) ---------------------------------------------------------------------------------
+# --- replies to commands (ephemeral) ---------------------------------------------------------------------------------
 
 
 def unknown_job(text: str, candidates: Sequence[Candidate], gaps: Sequence[Gap] = ()) -> Message:
@@ -178,7 +178,7 @@ def refused(verb: str, group: str | None, here: str = "") -> Message:
     return fit(Message(escaped(head, _FALLBACK), tuple(rich(paragraph(words(head, _SAID), ask)))))
 
 
-# --- what comes unasked ----------------------------------------------------------------------------------------------
+# --- automatic messages ----------------------------------------------------------------------------------------------
 
 
 def held_back(held: Sequence[Held], span: str = "this hour") -> Message:

@@ -84,7 +84,7 @@ def serving(
 class _Quiet(WSGIRequestHandler):
     """Logs no requests: the workspace records them itself."""
 
-    def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 - the name that werkzeug gives it
+    def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 - the parameter name in werkzeug
         """Do nothing."""
 
 
