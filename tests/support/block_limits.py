@@ -1,7 +1,7 @@
-"""What Slack would say to a message or view, written from its documentation and not from our own table of limits.
+"""What Slack would say about a message or view, from its documentation, independent of our own table of limits.
 
-https://docs.slack.dev/reference/block-kit and the pages under it; the sum of a message from slackapi/bolt-js issue 2509.
-`faults_of_message` and `faults_of_view` give a sentence for each thing that Slack refuses or that could be read as markup.
+https://docs.slack.dev/reference/block-kit and its subpages; the total of a message from slackapi/bolt-js issue 2509.
+`faults_of_message` and `faults_of_view` return a sentence for each thing that Slack rejects or that could be read as markup.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ INVISIBLE = re.compile(
 
 
 def units(text: str) -> int:
-    """UTF-16 code units."""
+    """Return the number of UTF-16 code units."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def faults_of_message(text: Any, blocks: Any) -> list[str]:
-    """What is wrong with the arguments of chat.postMessage."""
+    """Return the problems of chat.postMessage arguments."""
     found = list(_blocks(blocks, IN_MESSAGE, 50))
     if not isinstance(text, str) or not text.strip():
         found.append("no fallback text")
@@ -37,7 +37,7 @@ def faults_of_message(text: Any, blocks: Any) -> list[str]:
 
 
 def faults_of_view(view: Any) -> list[str]:
-    """What is wrong with the view of views.open or views.publish."""
+    """Return the problems of a view for views.open or views.publish."""
     found = list(_blocks(view.get("blocks"), IN_VIEW, 100))
     allowed = {"type", "callback_id", "title", "close", "submit", "blocks", "private_metadata"}
     found += [f"view: {key} is not known" for key in view.keys() - allowed]
@@ -59,7 +59,7 @@ def faults_of_view(view: Any) -> list[str]:
 
 
 def texts(node: Any) -> Iterator[str]:
-    """Every string in it."""
+    """Return every string in it."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""Apps for the double to talk to: a tiny real Bolt app, and a listener that notes what comes and answers as told."""
+"""Apps for the double: a tiny real Bolt app, and a listener that records requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALERTS, OPS, RANDOM = "C0ALERTS", "C0OPS", "C0RANDOM"
 
 @dataclass
 class Clock:
-    """A clock that moves when told."""
+    """A manual clock."""
 
     time: float = 1_780_000_000.0
 
@@ -46,7 +46,7 @@ def workspace(**more):
 
 @contextmanager
 def listening(web: Flask) -> Iterator[str]:
-    """Serve a WSGI app; gives the address."""
+    """Serve a WSGI app; yield the address."""
     server = make_server("127.0.0.1", 0, web, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
@@ -60,7 +60,7 @@ def listening(web: Flask) -> Iterator[str]:
 
 @dataclass
 class Listener:
-    """A request URL that notes requests, and answers with what `answer` gives."""
+    """A request URL that records requests and responds with the result of `answer`."""
 
     answer: Callable[[Request], Response] = lambda _: Response("")
     seen: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Listener:
 
 @contextmanager
 def heard(made: Workspace, *listeners: Listener) -> Iterator[str]:
-    """Serve a workspace and lead it to listeners; gives the workspace's address."""
+    """Serve a workspace with listeners; yield its address."""
     with serving(made, pages=False) as address:
         urls = []
         stack = [listening(one.web()) for one in listeners]
@@ -166,7 +166,7 @@ def bolt_app(made: Workspace, address: str) -> App:  # noqa: C901 - a list of li
 
 @contextmanager
 def running(made: Workspace, *, pages: bool = False) -> Iterator[str]:
-    """Serve a workspace with a Bolt app in it, over HTTP; gives the workspace's address."""
+    """Serve a workspace with a Bolt app over HTTP; yield its address."""
     with serving(made, pages=pages) as address:
         handler = SlackRequestHandler(bolt_app(made, address))
         web = Flask("bolt")
@@ -180,22 +180,22 @@ def running(made: Workspace, *, pages: bool = False) -> Iterator[str]:
 
 
 def plain(text):
-    """A plain_text object."""
+    """Return a plain_text object."""
     return {"type": "plain_text", "text": text}
 
 
 def section(text):
-    """A section in mrkdwn."""
+    """Return a mrkdwn section."""
     return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
 def pressed(text, action_id, value):
-    """A button."""
+    """Return a button."""
     return {"type": "button", "text": plain(text), "action_id": action_id, "value": value}
 
 
 def answer(job):
-    """The blocks of an answer."""
+    """Return the blocks of an answer."""
     menu = {"type": "overflow", "action_id": "more", "options": [{"text": plain("Run again"), "value": "again:h1"}]}
     return [
         {"type": "header", "text": plain(f"{job} failed")},
@@ -209,7 +209,7 @@ def answer(job):
 
 
 def modal(handle):
-    """A close-out modal."""
+    """Return a close-out modal."""
     causes = [{"text": plain("ECC error"), "value": "d1"}, {"text": plain("Another fault"), "value": "other"}]
     return {
         "type": "modal",
@@ -227,7 +227,7 @@ def modal(handle):
 
 
 def asked(name, label, element, **more):
-    """An input whose block_id is its action_id."""
+    """Return an input whose block_id is its action_id."""
     return {
         "type": "input",
         "block_id": name,

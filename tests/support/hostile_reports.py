@@ -1,4 +1,4 @@
-"""Reports and cards whose every text is hostile: markup, mentions, invisible and broken characters, secrets, endless lines."""
+"""Reports and cards full of hostile text: markup, mentions, invisible and broken characters, secrets, endless lines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OPTIONAL = 0.2
 
 
 def text(chance: Random) -> str:
-    """A hostile text; at times a secret in it, at times a line without end."""
+    """Return a hostile text, at times with a secret or an endless line."""
     return chance.choice(_texts())
 
 
@@ -64,12 +64,12 @@ def _text(chance: Random) -> str:
 
 
 def report(chance: Random) -> Report:
-    """A report with every field at random."""
+    """Return a report with random fields."""
     return _made(Report, chance, most=chance.choice((0, 1, 2, 2, 3, 3, 12)))
 
 
 def card(chance: Random) -> Card:
-    """What goes with it, at random; people's and groups' ids are Slack's own at times only."""
+    """Return a random card; only some ids of people and groups are valid Slack ids."""
     people = ("U012ABC", "W9", "S0GROUP", "<!channel>", text(chance))
     said = tuple(
         Opinion(
@@ -101,7 +101,7 @@ def card(chance: Random) -> Card:
 
 
 def life(chance: Random) -> IncidentStatus:
-    """How far an incident is, at random: nothing of it in most."""
+    """Return a random incident status, mostly empty."""
     if chance.random() < 0.5:
         return IncidentStatus()
     link = chance.choice((None, "https://signalbox.example/i/7", "javascript:alert(1)", "https://x/" + "y" * 4000))
@@ -127,7 +127,7 @@ def _fields(kind: type) -> dict[str, Any]:
 
 
 def _made(kind: Any, chance: Random, most: int) -> Any:
-    """A value of a type, by its annotations."""
+    """Return a value of a type, by its annotations."""
     origin, inside = _shape(kind)
     if origin is Literal:
         return chance.choice(inside)

@@ -1,4 +1,4 @@
-"""What is left after a kill: one job, one kill at a point, one more life that ends well, and all that then stands."""
+"""What remains after a kill: one job, one kill at a point, one more run that succeeds."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MUST = ("after call: ", "before commit: update work", "after commit: update work
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What stands after a kill and one life more.
+    """What remains after a kill and one more run.
 
-    `opened`: messages that only say that somebody looks; `pictures`, `texts`: files in the thread; `undone`: rows with
-    something left to do.
+    `opened`: messages with only their opening text; `pictures`, `texts`: files in the thread; `undone`: rows with
+    unfinished work.
     """
 
     incidents: int
@@ -38,7 +38,7 @@ WHOLE = Left(incidents=1, answers=1, opened=0, pictures=1, texts=1, undone=0)
 
 
 def prepare(folder: Path, job: str) -> None:
-    """A recorded failure under a name of its own: its report, and its incident, are not those of another job."""
+    """Copy a recorded failure under a unique name, so that its report and incident are its own."""
     shutil.copytree(BUNDLES["demo"], folder / "runs" / job)
     told = folder / "runs" / job / "job.yaml"
     told.write_text(told.read_text().replace("name: lm-tiny\n", f"name: {job}\n"))
@@ -47,7 +47,7 @@ def prepare(folder: Path, job: str) -> None:
 def killed(  # noqa: PLR0917 - all of them are what a kill is about
     play: Stage, lives: Lives, url: str, folder: Path, job: str, points: Sequence[int]
 ) -> tuple[str, Left]:
-    """Ask for a job, be killed at each point in turn, then live on; where it was killed last, and what is left."""
+    """Request a job, kill at each point in turn, then run on; return the last kill point and what remains."""
     prepare(folder, job)
     before = {one.ts for one in play.answers()}
     files = len(play.workspace.files)
@@ -78,7 +78,7 @@ def killed(  # noqa: PLR0917 - all of them are what a kill is about
 
 
 def is_answer(message: Message, job: str) -> bool:
-    """Whether it says the answer about this job: then it can be judged."""
+    """Whether it is the answer about this job, with feedback buttons."""
     buttons = {
         one.get("action_id") for block in message.blocks if block["type"] == "actions" for one in block["elements"]
     }
@@ -86,7 +86,7 @@ def is_answer(message: Message, job: str) -> bool:
 
 
 def chosen(points: Sequence[str], count: int) -> list[int]:
-    """Numbers of points (from 1): those that matter most, and others evenly spread, about `count` in all."""
+    """Return about `count` kill points (from 1): the important ones, and others evenly spread."""
     must = [number for number, name in enumerate(points, 1) if name.startswith(MUST)]
     others = [number for number in range(1, len(points) + 1) if number not in must]
     more = max(0, count - len(must))
@@ -94,7 +94,7 @@ def chosen(points: Sequence[str], count: int) -> list[int]:
 
 
 def expected(point: str) -> tuple[Left, ...]:
-    """What may be left by a kill at a point."""
+    """Return what a kill at a point can leave behind."""
     if point in ("after call: chat.postMessage", "before commit: update posting"):
         # Slack has the opening words and we do not know it: they are posted again
         return (WHOLE, Left(1, 1, 1, 1, 1, 0))

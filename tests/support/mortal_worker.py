@@ -1,7 +1,7 @@
-"""A worker and a sender that kill themselves: `python -m tests.support.mortal_worker` starts lives, each in a forked process.
+"""A worker and a sender that kill themselves: `python -m tests.support.mortal_worker` starts runs in forked processes.
 
-It reads one order a line (JSON, `Order`) and writes one line for each life (JSON, `Ended`). The product has no hooks for this:
-points are found from outside, before and after each commit of a transaction that writes and each call over HTTP.
+It reads one order per line (JSON, `Order`) and writes one line per run (JSON, `Ended`). The product has no hooks for this: kill
+points are found from outside, before and after each commit of a write transaction and each HTTP call.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ APART = timedelta(minutes=2)  # by the clock of the sender, between two lives: a
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One life. `number`: which one, so that each is later than the one before; `die`: at which point, None for none.
+    """One run. `number`: its number, so that each is later than the previous one; `die`: the kill point, None for none.
 
-    `env`: more for the environment.
+    `env`: additional environment variables.
     """
 
     url: str
@@ -41,7 +41,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a life ended. `points`: those that it came to, the one at which it was killed last."""
+    """How a run ended. `points`: the points it reached; the last one is where it was killed."""
 
     killed: bool
     points: tuple[str, ...]
@@ -49,7 +49,7 @@ class Ended:
 
 
 class Lives:
-    """Starts lives, from a process in which all that is slow has been done once. `last`: how the last one ended."""
+    """Starts runs from a process that has already done everything slow. `last`: how the last one ended."""
 
     def __init__(self, cache: Path) -> None:
         self._process = subprocess.Popen(
@@ -64,7 +64,7 @@ class Lives:
         self.last = Ended(False, ())
 
     def live(self, url: str, config: Path, die: int | None = None) -> Ended:
-        """One life: work and send until nothing is left, or until the point at which to die."""
+        """Run once: work and send until nothing is left, or until the kill point."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._number += 1
@@ -76,7 +76,7 @@ class Lives:
         return self.last
 
     def close(self) -> None:
-        """No more lives."""
+        """Stop."""
         with self._process:  # closes the pipes, which ends it
             pass
 
@@ -85,7 +85,7 @@ class Lives:
 
 
 def main() -> None:
-    """Read orders, fork, tell."""
+    """Read orders, fork, report."""
     from bot.rulebase.loader import knowledge, prefilter_of
 
     known = knowledge()
@@ -119,7 +119,7 @@ def main() -> None:
 
 
 def _rehearse(known: Any) -> None:
-    """Import and compile what every life needs."""
+    """Import and compile what every run needs."""
     import gc
 
     import bot.slack.service  # noqa: F401
@@ -176,7 +176,7 @@ def _live(order: Order, known: Any, writing: int) -> None:
 
 
 def _clock(number: int) -> Callable[[], datetime]:
-    """Some seconds pass between two looks, so that nothing has to be waited for."""
+    """Return a clock that advances by seconds, so that nothing has to wait."""
     ticks = 0
 
     def clock() -> datetime:
@@ -189,7 +189,7 @@ def _clock(number: int) -> Callable[[], datetime]:
 
 @contextmanager
 def _sent_between(sender: Any) -> Iterator[None]:
-    """Whenever messages should say how far collecting is, they are sent before it goes on."""
+    """Send every progress update before work continues."""
     from bot.notify.messages import Messages
 
     noted = Messages.show_progress
@@ -208,7 +208,7 @@ def _sent_between(sender: Any) -> Iterator[None]:
 
 @contextmanager
 def _watched(point: Callable[[str], None]) -> Iterator[None]:  # noqa: C901 - six small hooks
-    """`point` hears of each place before and after a commit that writes, and of each call."""
+    """Call `point` before and after each write commit and each HTTP call."""
     import httpx
     from sqlalchemy import Engine, event
     from sqlmodel import Session

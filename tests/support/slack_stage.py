@@ -1,4 +1,4 @@
-"""A whole service in one process: the double of Slack, the real Bolt app, a worker and a sender that are stepped by hand."""
+"""A whole service in one process: the Slack double, the real Bolt app, and a worker and sender that tests step manually."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ tenants:
 
 @dataclass(slots=True)
 class Stage:
-    """What a test plays on. `replicas`: the apps that listen, in turn."""
+    """What a test uses. `replicas`: the listening apps, in turn."""
 
     workspace: Workspace
     ledger: Ledger
@@ -82,7 +82,7 @@ class Stage:
         self.drafter = DraftService(self.url, self.config)
 
     def work(self, name: str = "worker") -> bool:
-        """Do one piece of work; whether there was one."""
+        """Run one task; whether there was one."""
         does = {
             DIAGNOSE: self.answering.do,
             GOOD_RUN: KeepBaselineHandler(self.ledger.database, self.known, self.config).do,
@@ -108,21 +108,21 @@ class Stage:
         self.send()
 
     def diagnose(self, text: str = "demo", user: str = ADA, channel: str = CHANNEL) -> Any:
-        """Type /diagnose, and wait for all that comes of it."""
+        """Type /diagnose, and run everything that follows."""
         delivery = self.workspace.command(user, channel, "/diagnose", text)
         self.settle()
         return delivery
 
     def answers(self, channel: str = CHANNEL) -> list[Message]:
-        """The app's messages in a channel, those in threads left out."""
+        """Return the app's messages in a channel, without threads."""
         return [one for one in self.workspace.messages(channel) if one.by_app and one.thread_ts in (None, one.ts)]
 
     def told(self, user: str = ADA, channel: str = CHANNEL) -> list[str]:
-        """What only this person was told."""
+        """Return the messages that only this person sees."""
         return [one.text for one in self.workspace.ephemerals(channel, user)]
 
     def tell(self, wanted: Callable[[], Any]) -> Any:
-        """Send, then look."""
+        """Send, then return the messages."""
         self.send()
         return wanted()
 
@@ -141,7 +141,7 @@ def stage(
     duplicate: bool = False,
     rates: RateLimits | None = None,
 ) -> Iterator[Stage]:
-    """Everything, until the block ends. `tenant`: more lines for the tenant of the configuration; `more`: other parts of it."""
+    """Run everything until the block ends. `tenant`: further lines for the configuration's tenant; `more`: other sections."""
     workspace = Workspace(ChatApp(scopes=SCOPES), duplicate=duplicate, rates=rates or unlimited())
     for user, name in ((ADA, "ada"), (GRACE, "grace"), (EVE, "eve")):
         workspace.add_user(user, name)
@@ -180,11 +180,11 @@ def stage(
 
 
 class _Replicas(httpx.BaseTransport):
-    """Requests go straight into the app of the host that is named."""
+    """Passes requests directly to the app of the named host."""
 
     def __init__(self, apps: Mapping[str, Flask]) -> None:
         self._inner = {host: httpx.WSGITransport(app=app) for host, app in apps.items()}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Hand it in."""
+        """Pass a request."""
         return self._inner[request.url.host].handle_request(request)

@@ -1,4 +1,4 @@
-"""`signalbox demo --chat` as a person works it: the real service in its processes, the page in a real Chromium."""
+"""`signalbox demo --chat` as a person uses it: the real service in its processes, the page in a real Chromium."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOTS = os.environ.get("SIGNALBOX_SHOTS")  # a folder: what the page looked like
 
 @pytest.fixture
 def demo(signalbox):
-    """The command, as it is typed; gives its address."""
+    """Run the command; yield its address."""
     words = [sys.executable, "-m", "bot.cli.main", "demo", "--chat", "--port", "0"]
     running = subprocess.Popen(
         words,
@@ -44,14 +44,14 @@ def demo(signalbox):
 
 
 def shot(browser, name):
-    """Keep a picture, where somebody wants to look."""
+    """Save a screenshot if requested."""
     if SHOTS:
         Path(SHOTS).mkdir(exist_ok=True, parents=True)
         browser.save_screenshot(f"{SHOTS}/{name}.png")
 
 
 def test_from_the_question_to_the_closed_incident(demo, browser):
-    """Ask, read the answer with its evidence and picture, say that it was wrong, name another cause, see the message change."""
+    """Ask, read the answer with evidence and timeline, press "Wrong", name another cause, see the message change."""
     browser.get(demo)
     patient = WebDriverWait(browser, 120)
     browser.find_element(By.ID, "say").send_keys("/diagnose demo", Keys.ENTER)

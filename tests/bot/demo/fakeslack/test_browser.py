@@ -1,4 +1,4 @@
-"""The page in a real Chromium: worked like a person works it, with scripts and without, light and dark, wide and narrow."""
+"""The page in a real Chromium: used as a person would, with and without scripts, light and dark, wide and narrow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def page(browser):
 
 
 def test_a_job_is_diagnosed_and_closed_out(page):
-    """A command, its answer without a reload, the modal, a search as one types, the app's error, and the end."""
+    """A command, its answer without a reload, the modal, a search while typing, an error from the app, and the end."""
     made, browser, _ = page
     browser.find_element(By.ID, "say").send_keys("/diagnose job 7", Keys.ENTER)
     assert browser.find_element(By.CSS_SELECTOR, ".message.mine .t").text == "looking at job 7"
@@ -50,7 +50,7 @@ def test_a_job_is_diagnosed_and_closed_out(page):
 
 
 def test_news_come_without_a_reload_and_what_one_types_stays(page):
-    """Another's message appears while a text is half typed."""
+    """Another person's message appears while a text is half typed."""
     made, browser, _ = page
     field = browser.find_element(By.ID, "say")
     field.send_keys("half a sen")
@@ -60,7 +60,7 @@ def test_news_come_without_a_reload_and_what_one_types_stays(page):
 
 
 def test_threads_menus_shortcuts_and_the_home_tab_work(page):
-    """An overflow's option, a reply, a mention in a thread, a shortcut of a message, the Home tab's button."""
+    """An overflow option, a reply, a mention in a thread, a message shortcut, the button of the Home tab."""
     made, browser, _ = page
     browser.find_element(By.ID, "say").send_keys("/diagnose 7", Keys.ENTER)
     browser.find_element(By.CSS_SELECTOR, ".actions summary").click()
@@ -84,7 +84,7 @@ def test_threads_menus_shortcuts_and_the_home_tab_work(page):
 
 
 def test_one_can_be_another_user(page):
-    """The user is chosen below the channels; what is ephemeral to one is not seen by the other."""
+    """The user is selected below the channels; ephemeral messages of one user are invisible to the other."""
     made, browser, address = page
     made.command(ANN, ALERTS, "/diagnose", "7")
     Select(browser.find_element(By.ID, "who")).select_by_visible_text("Bo Ek")
@@ -96,7 +96,7 @@ def test_one_can_be_another_user(page):
 
 
 def test_it_works_with_scripts_off(page):
-    """The same by plain forms, with buttons for what scripts would do."""
+    """The same with plain forms, with buttons in place of scripts."""
     made, browser, address = page
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
@@ -119,7 +119,7 @@ def test_it_works_with_scripts_off(page):
 
 
 def test_hostile_words_do_nothing(page):
-    """No alert, no request to elsewhere, nothing that the browser's policy had to stop."""
+    """No alert, no remote request, nothing for the browser's policy to block."""
     made, browser, address = page
     everywhere(made)
     for path in (f"/at/{ANN}/{ALERTS}", f"/at/{ANN}/home"):
@@ -133,7 +133,7 @@ def test_hostile_words_do_nothing(page):
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_and_can_be_read(page, width, scheme):
-    """Nothing runs out of the window at the side, and words stand out from their ground by 4.5 to 1, as WCAG asks."""
+    """Nothing overflows horizontally, and text has a contrast of 4.5 to 1, as WCAG requires."""
     made, browser, address = page
     made.command(ANN, ALERTS, "/diagnose", "a-job-with-a-very-long-name-" * 4)
     made.say(BO, ALERTS, "x" * 300)

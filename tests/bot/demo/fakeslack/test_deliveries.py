@@ -1,4 +1,4 @@
-"""What the app is sent: signed, complete, in time; and what its answers do. Driven by a real Bolt app and by plain listeners."""
+"""Deliveries to the app: signed, complete, in time; and the effect of responses. Driven by a real Bolt app and plain listeners."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def slack():
 
 
 def answering(body, status=200):
-    """A listener that always answers this: JSON, or text."""
+    """Return a listener that always responds with this JSON or text."""
     kind = "text/plain" if isinstance(body, str) else "application/json"
     text = body if isinstance(body, str) else json.dumps(body)
     return Listener(lambda _: Response(text, status, content_type=kind))
 
 
 def posted(made, count=1):
-    """The app's messages in #alerts, once there are so many."""
+    """Return the app's messages in #alerts, once there are this many."""
     assert made.until(lambda: len([message for message in made.messages(ALERTS) if message.by_app]) >= count)
     return [message for message in made.messages(ALERTS) if message.by_app]
 
 
 def test_a_command_is_acknowledged_and_its_answer_seen_by_its_user_only(slack):
-    """The acknowledgement's text is ephemeral; the app posts on its own."""
+    """The acknowledgement's text is ephemeral; the app can also post."""
     told = slack.command(ANN, ALERTS, "/diagnose", "job 7")
     assert (told.status, told.acknowledged, told.trouble, told.body) == (200, True, None, b"looking at job 7")
     assert [text.text for text in posted(slack)] == ["job 7 failed"]
@@ -61,7 +61,7 @@ def test_a_command_is_acknowledged_and_its_answer_seen_by_its_user_only(slack):
 
 
 def test_commands_are_forms_signed_as_slack_signs():
-    """All fields of the documentation; the SDK's verifier takes the signature, and not that of another body."""
+    """All documented fields; the SDK's verifier accepts the signature, but not for another body."""
     made, listener = workspace(), Listener()
     with heard(made, listener):
         made.command(ANN, ALERTS, "/diagnose", "a b&c")
@@ -103,7 +103,7 @@ def test_commands_are_forms_signed_as_slack_signs():
     ],
 )
 def test_a_command_that_fails_says_so_to_its_user(listener, words):
-    """By a notice of Slack itself; nothing is tried again."""
+    """With a notice by Slack itself; nothing is retried."""
     made = workspace()
     with heard(made, listener):
         assert words == made.command(ANN, ALERTS, "/diagnose").trouble
@@ -112,7 +112,7 @@ def test_a_command_that_fails_says_so_to_its_user(listener, words):
 
 
 def test_an_acknowledgement_after_the_time_is_a_timeout():
-    """The user is told operation_timeout; the record has how long it took."""
+    """The user sees operation_timeout; the record has the duration."""
     over = threading.Event()
     listener = Listener(lambda _: Response(str(over.wait(5))))
     made = workspace(patience=0.2)
@@ -124,7 +124,7 @@ def test_an_acknowledgement_after_the_time_is_a_timeout():
 
 
 def test_nobody_listening_is_a_failed_dispatch():
-    """Where the app is down, and where it never was configured."""
+    """If the app is down, or was never configured."""
     made = workspace()
     assert made.command(ANN, ALERTS, "/diagnose").counted.error == "dispatch_failed"
     made.connect("http://127.0.0.1:1/slack/events")
@@ -181,7 +181,7 @@ def test_a_click_comes_with_the_message_and_a_trigger(slack):
 
 
 def test_an_overflow_menu_sends_its_option_and_the_message_can_be_replaced(slack):
-    """By the response_url of the click."""
+    """Through the response_url of the click."""
     slack.command(ANN, ALERTS, "/diagnose", "7")
     message = posted(slack)[0]
     with pytest.raises(NotPossible, match="no option has the value"):
@@ -191,7 +191,7 @@ def test_an_overflow_menu_sends_its_option_and_the_message_can_be_replaced(slack
 
 
 def test_a_click_on_an_ephemeral_message_comes_without_the_message():
-    """Only its place is told, as Slack does; others cannot click it."""
+    """It has only its place, as with Slack; others cannot click it."""
     button = {"type": "button", "action_id": "a", "text": {"type": "plain_text", "text": "x"}}
     made = workspace()
     blocks = [{"type": "actions", "elements": [button]}]
@@ -205,7 +205,7 @@ def test_a_click_on_an_ephemeral_message_comes_without_the_message():
 
 
 def opened(slack):
-    """A close-out modal of Ann's."""
+    """Ann's close-out modal."""
     slack.command(ANN, ALERTS, "/diagnose", "7")
     message = posted(slack)[-1]
     slack.click(ANN, ALERTS, message.ts, "close_out")
@@ -214,7 +214,7 @@ def opened(slack):
 
 
 def test_a_modal_is_filled_and_sent(slack):
-    """The app gets state.values in full; an empty answer closes the modal."""
+    """The app gets the full state.values; an empty response closes the modal."""
     opened(slack)
     told = slack.submit(ANN, {"cause": "d1", "note": "drained"}).payload
     option = {"text": {"type": "plain_text", "text": "ECC error"}, "value": "d1"}
@@ -232,7 +232,7 @@ def test_a_modal_is_filled_and_sent(slack):
 
 
 def test_errors_of_the_app_are_shown_in_the_modal(slack):
-    """response_action errors; the modal stays, with what was entered."""
+    """With response_action errors the modal stays open with its values."""
     opened(slack)
     assert slack.submit(ANN, {"cause": "other"}).acknowledged
     assert slack.modal(ANN).errors == {"note": "Say what it was"}
@@ -251,7 +251,7 @@ def test_errors_of_the_app_are_shown_in_the_modal(slack):
     ],
 )
 def test_a_modal_is_not_sent_with_what_does_not_fit(slack, given, words):
-    """Slack's client checks before it sends."""
+    """Slack's client validates before it submits."""
     opened(slack)
     before = len(slack.deliveries)
     with pytest.raises(NotPossible, match=words):
@@ -260,7 +260,7 @@ def test_a_modal_is_not_sent_with_what_does_not_fit(slack, given, words):
 
 
 def test_an_external_select_is_answered_by_the_app(slack):
-    """What it suggests can then be chosen."""
+    """Its suggestions can then be chosen."""
     opened(slack)
     told = slack.suggest(ANN, "other_fault", "t")
     assert [option["value"] for option in told.options] == ["nccl-timeout", "host-oom"]
@@ -276,7 +276,7 @@ def test_an_external_select_is_answered_by_the_app(slack):
 
 
 def test_the_app_hears_of_a_closed_modal_where_it_asked_to(slack):
-    """view_closed, after which the modal is gone."""
+    """view_closed, and then the modal is gone."""
     opened(slack)
     told = slack.close(ANN)
     assert (told.kind, told.payload["is_cleared"], told.acknowledged) == ("view_closed", False, True)
@@ -298,7 +298,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers_to_a_sent_modal_do_what_they_say(name):
-    """Sound ones are done; unsound ones leave the modal open, with Slack's words of trouble."""
+    """Valid responses are applied; invalid ones leave the modal open with Slack's error."""
     answer, trouble, shown = ANSWERS[name]
     made = workspace()
     listener = Listener(lambda _: answer) if isinstance(answer, Response) else answering(answer)
@@ -333,7 +333,7 @@ def test_a_shortcut_on_a_message_brings_the_message(slack):
 
 
 def test_a_mention_is_an_event_also_in_a_thread(slack):
-    """The app answers in the thread of the message."""
+    """The app responds in the thread of the message."""
     told = slack.mention(ANN, ALERTS, "diagnose 7")
     event = told.payload["event"]
     assert ("app_mention", f"<@{slack.app.user}> diagnose 7", ANN, ALERTS) == tuple(
@@ -346,7 +346,7 @@ def test_a_mention_is_an_event_also_in_a_thread(slack):
 
 
 def test_the_home_tab_is_opened_and_worked(slack):
-    """The event brings the view once there is one; buttons in it carry it."""
+    """The event contains the view once there is one; its buttons send it."""
     assert "view" not in slack.open_home(ANN).payload["event"]
     assert slack.until(lambda: slack.home(ANN))
     told = slack.act_at_home(ANN, "home_refresh").payload
@@ -374,7 +374,7 @@ def test_events_are_sent_again_at_once_after_a_minute_and_after_five():
 
 
 def test_an_event_acknowledged_at_the_second_try_is_not_sent_again():
-    """A retry that is well ends it."""
+    """A successful retry is the last."""
     answers = iter([500, 200])
     listener = Listener(lambda _: Response("", next(answers)))
     made = workspace()
@@ -383,7 +383,7 @@ def test_an_event_acknowledged_at_the_second_try_is_not_sent_again():
 
 
 def test_an_app_can_ask_for_no_retry():
-    """By a header of its answer."""
+    """With a header of its response."""
     listener = Listener(lambda _: Response("", 500, {"X-Slack-No-Retry": "1"}))
     made = workspace()
     with heard(made, listener):
@@ -401,7 +401,7 @@ def test_deliveries_go_to_replicas_in_turn():
 
 
 def test_everything_can_come_twice_at_the_same_time_to_two_replicas():
-    """Both have the same body at once: neither is answered before the other has it."""
+    """Both get the same body at once, before either responds."""
     both = threading.Barrier(2, timeout=60)
     first, second = (Listener(lambda _: Response(f"{both.wait() >= 0}")) for _ in range(2))
     made = workspace(duplicate=True)
@@ -415,7 +415,7 @@ def test_everything_can_come_twice_at_the_same_time_to_two_replicas():
 
 
 def test_requests_of_the_app_to_slack_may_come_while_it_is_called():
-    """No lock is held over a delivery."""
+    """No lock is held during a delivery."""
     made = workspace()
 
     def calls_back(_):

@@ -1,4 +1,4 @@
-"""The Web API over HTTP, called with Slack's own SDK: what it does, what it refuses, how often it may be called."""
+"""The Web API over HTTP, called with Slack's own SDK: what it does, what it rejects, and rate limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logging.getLogger("tests.sdk").setLevel(logging.CRITICAL)
 
 
 def client_of(made, address, **more):
-    """Slack's client for the app's token, which tries nothing twice."""
+    """Return Slack's client for the app's token, without retries."""
     return WebClient(
         made.app.bot_token,
         base_url=f"{address}/api/",
@@ -34,21 +34,21 @@ def client_of(made, address, **more):
 
 @pytest.fixture
 def slack():
-    """A workspace on a still clock, without limits on how often, and the SDK's client."""
+    """A workspace with a fixed clock and no rate limits, and the SDK's client."""
     made = workspace(clock=Clock(), rates=unlimited())
     with serving(made, pages=False) as address:
         yield made, client_of(made, address)
 
 
 def error_of(act):
-    """Slack's word for why a call was refused."""
+    """Return Slack's error code of a rejected call."""
     with pytest.raises(SlackApiError) as caught:
         act()
     return caught.value.response["error"]
 
 
 def test_a_message_is_posted_edited_and_deleted(slack):
-    """The three calls that a message's life is made of."""
+    """The three calls of a message."""
     made, client = slack
     ts = client.chat_postMessage(channel=ALERTS, text="one", blocks=[section("one")])["ts"]
     assert [(message.text, message.thread_ts) for message in made.messages(ALERTS)] == [("one", None)]
@@ -64,7 +64,7 @@ def test_a_message_is_posted_edited_and_deleted(slack):
 
 
 def test_the_answer_to_a_post_has_the_message_as_slack_gives_it(slack):
-    """Who, what app, and an id for each block that had none."""
+    """Author, app, and an id for each block that had none."""
     made, client = slack
     told = client.chat_postMessage(channel=ALERTS, text="x", blocks=[section("x")])
     block = told["message"]["blocks"][0]
@@ -75,7 +75,7 @@ def test_the_answer_to_a_post_has_the_message_as_slack_gives_it(slack):
 
 
 def test_replies_stay_in_their_thread(slack):
-    """A reply is listed under its parent only; a reply cannot begin a thread."""
+    """A reply is listed only under its parent, and cannot start a thread."""
     made, client = slack
     ts = client.chat_postMessage(channel=ALERTS, text="one")["ts"]
     reply = client.chat_postMessage(channel=ALERTS, text="reply", thread_ts=ts)["ts"]
@@ -164,7 +164,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_calls_are_refused_in_slacks_words(slack, name):
-    """Each error of the documentation that an app of ours can meet."""
+    """Each documented error that our app can meet."""
     made, client = slack
     made.add_user("U0CY", "cy")
     error, act = REFUSED[name]
@@ -173,7 +173,7 @@ def test_calls_are_refused_in_slacks_words(slack, name):
 
 
 def test_an_unsound_message_is_refused_with_the_reason(slack):
-    """The reason stands in `response_metadata`, as the SDK shows it."""
+    """The reason is in `response_metadata`, as the SDK shows it."""
     _, client = slack
     with pytest.raises(SlackApiError) as caught:
         client.chat_postMessage(channel=ALERTS, text="x", blocks=[section("x" * 3001)])
@@ -183,7 +183,7 @@ def test_an_unsound_message_is_refused_with_the_reason(slack):
 
 
 def test_messages_of_others_cannot_be_changed(slack):
-    """The app edits and deletes what it wrote itself."""
+    """The app edits and deletes only its own messages."""
     made, client = slack
     message, _ = made.say(ANN, ALERTS, "hello")
     assert error_of(lambda: client.chat_update(channel=ALERTS, ts=message.ts, text="x")) == "cant_update_message"
@@ -221,7 +221,7 @@ def test_a_message_to_a_user_goes_to_the_direct_conversation(slack):
 
 
 def test_a_permalink_names_the_message(slack):
-    """In a thread it names the thread too."""
+    """In a thread also the thread."""
     _, client = slack
     ts = client.chat_postMessage(channel=ALERTS, text="x")["ts"]
     reply = client.chat_postMessage(channel=ALERTS, text="y", thread_ts=ts)["ts"]
@@ -248,7 +248,7 @@ def test_forms_do_what_json_does(slack):
     ],
 )
 def test_tokens_and_bodies_are_looked_at_first(slack, headers, body, error):
-    """A wrong token, the app-level token for a bot's method, and broken JSON are told apart."""
+    """A wrong token, the app-level token for a bot method, and broken JSON give different errors."""
     _, client = slack
     sent = httpx.post(
         f"{client.base_url}auth.test", content=body, headers={**headers, "Content-Type": "application/json"}
@@ -257,7 +257,7 @@ def test_tokens_and_bodies_are_looked_at_first(slack, headers, body, error):
 
 
 def test_scopes_decide(slack):
-    """What the token lacks is named, with what it has; with the scope the call is done."""
+    """A missing scope is named, together with the granted ones; with the scope the call works."""
     _, client = slack
     with pytest.raises(SlackApiError) as caught:
         client.files_info(file="F1")
@@ -271,7 +271,7 @@ def test_scopes_decide(slack):
 
 
 def test_a_file_is_uploaded_into_a_thread(slack):
-    """The SDK's three steps; the answer tells the file, and not the message that came of it."""
+    """The SDK's three steps; the response names the file, but not its message."""
     made, client = slack
     ts = client.chat_postMessage(channel=ALERTS, text="x")["ts"]
     told = client.files_upload_v2(
@@ -284,7 +284,7 @@ def test_a_file_is_uploaded_into_a_thread(slack):
 
 
 def test_an_upload_of_another_length_is_refused(slack):
-    """What was announced must come; completing what did not come fails; completing twice too."""
+    """The length must match the announcement; completing a missing or completed upload fails."""
     _, client = slack
     told = client.files_getUploadURLExternal(filename="a.txt", length=3)
     files = [{"id": told["file_id"], "title": "a"}]
@@ -300,7 +300,7 @@ def test_an_upload_of_another_length_is_refused(slack):
 
 
 def test_where_a_file_was_shared_is_told_by_its_details():
-    """`shares` has the message's ts, which the completing call does not tell."""
+    """`shares` has the message's ts, which the completing call does not return."""
     made = workspace(app=App(scopes=(*SCOPES, "files:read")))
     with serving(made, pages=False) as address:
         client = client_of(made, address)
@@ -311,7 +311,7 @@ def test_where_a_file_was_shared_is_told_by_its_details():
 
 
 def test_a_modal_opens_once_within_three_seconds(slack):
-    """A trigger_id is good for one modal, and for three seconds."""
+    """A trigger_id is valid for one modal, and for three seconds."""
     made, client = slack
     trigger = made.state.trigger(ANN)
     view = client.views_open(trigger_id=trigger, view=modal("h"))["view"]
@@ -323,7 +323,7 @@ def test_a_modal_opens_once_within_three_seconds(slack):
 
 
 def test_three_modals_stand_upon_each_other_at_most(slack):
-    """views.push needs a trigger from a modal; the fourth is refused."""
+    """views.push needs a trigger from a modal; the fourth is rejected."""
     made, client = slack
     client.views_open(trigger_id=made.state.trigger(ANN), view=modal("1"))
     for text in ("2", "3"):
@@ -338,7 +338,7 @@ def test_three_modals_stand_upon_each_other_at_most(slack):
 
 
 def test_a_view_is_updated_only_as_it_was_seen(slack):
-    """The hash guards against a race; the external_id finds a view, and is no other's."""
+    """The hash prevents races; the external_id is unique."""
     made, client = slack
     view = client.views_open(trigger_id=made.state.trigger(ANN), view={**modal("1"), "external_id": "x"})["view"]
     client.views_update(external_id="x", hash=view["hash"], view={**modal("2"), "external_id": "x"})
@@ -353,7 +353,7 @@ def test_a_view_is_updated_only_as_it_was_seen(slack):
 
 
 def test_what_was_typed_stays_when_a_modal_is_updated(slack):
-    """Where block_id and action_id are the same."""
+    """If block_id and action_id are the same."""
     made, client = slack
     view = client.views_open(trigger_id=made.state.trigger(ANN), view=modal("1"))["view"]
     made.fill(ANN, {"note": "typed", "cause": "other"})
@@ -365,7 +365,7 @@ def test_what_was_typed_stays_when_a_modal_is_updated(slack):
 
 
 def test_the_home_tab_is_published_for_one(slack):
-    """Each user has an own one; a modal cannot be published."""
+    """Each user has one; a modal cannot be published."""
     made, client = slack
     client.views_publish(user_id=ANN, view={"type": "home", "blocks": [section("ann's")]})
     assert ([block["text"]["text"] for block in made.home(ANN).blocks], made.home(BO)) == (["ann's"], None)
@@ -373,7 +373,7 @@ def test_the_home_tab_is_published_for_one(slack):
 
 
 def test_a_response_url_is_good_for_five_answers_in_half_an_hour(slack):
-    """The sixth is refused as used_url; a late one as expired_url."""
+    """The sixth is rejected as used_url, a late one as expired_url."""
     made, _ = slack
     hook = WebhookClient(made.state.response_url(ANN, ALERTS), retry_handlers=[])
     assert [hook.send(text=f"{number}").status_code for number in range(6)] == [200] * 5 + [404]
@@ -385,7 +385,7 @@ def test_a_response_url_is_good_for_five_answers_in_half_an_hour(slack):
 
 
 def test_a_response_url_speaks_to_all_replaces_and_deletes(slack):
-    """In a channel that the app is not in, too."""
+    """Even in a channel that the app is not in."""
     made, client = slack
     WebhookClient(made.state.response_url(ANN, RANDOM)).send(text="all", response_type="in_channel")
     assert [message.text for message in made.messages(RANDOM)] == ["all"]
@@ -399,7 +399,7 @@ def test_a_response_url_speaks_to_all_replaces_and_deletes(slack):
 
 
 def test_a_channel_takes_a_small_burst_then_one_message_a_second():
-    """The sixth at once is refused with Retry-After, in this channel only."""
+    """The sixth at once is rejected with Retry-After, only in this channel."""
     made = workspace(clock=Clock())
     with serving(made, pages=False) as address:
         client = client_of(made, address)
@@ -415,7 +415,7 @@ def test_a_channel_takes_a_small_burst_then_one_message_a_second():
 
 
 def test_methods_are_limited_by_their_tier():
-    """chat.update is of tier 3: fifty a minute; limits can be set."""
+    """chat.update is tier 3, fifty a minute; limits are configurable."""
     rates = RateLimits({"views.open": 2})
     assert [rates.wait("chat.update", ALERTS, 0.0) for _ in range(51)] == [0] * 50 + [2]
     assert [rates.wait("views.open", "", 0.0) for _ in range(3)] == [0, 0, 30]
@@ -425,7 +425,7 @@ def test_methods_are_limited_by_their_tier():
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "timeout", "ratelimited", "error"])
 def test_ordered_trouble_hits_one_call_before_or_after_it_is_done(slack, kind, after):
-    """The caller sees the failure in both cases; the message is there only where it was done. The next call is well."""
+    """The caller sees the failure in both cases; the message exists only if the call took effect. The next call succeeds."""
     made, client = slack
     seconds = 0.3 if kind == "timeout" else 2.0
     made.trouble("chat.postMessage", kind, after=after, seconds=seconds)
@@ -440,7 +440,7 @@ def test_ordered_trouble_hits_one_call_before_or_after_it_is_done(slack, kind, a
 
 
 def test_the_traffic_is_written_down_without_the_token(slack):
-    """Method, arguments, status and answer of each call."""
+    """Method, arguments, status and response of each call."""
     made, client = slack
     client.chat_postMessage(channel=ALERTS, text="x")
     call = made.traffic[-1]

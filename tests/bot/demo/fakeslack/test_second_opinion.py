@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 @contextmanager
 def emulator(folder, made, url):
-    """local-slack with our app's configuration, that delivers to `url`; gives a client of it."""
+    """local-slack with the configuration of our app, delivering to `url`; yields a client."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     app = {
@@ -70,7 +70,7 @@ def emulator(folder, made, url):
 
 
 def until(true, seconds=90.0):
-    """Wait for something to be true; a connection refused is not."""
+    """Wait for a condition; a refused connection counts as false."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with suppress(httpx.HTTPError):
@@ -81,7 +81,7 @@ def until(true, seconds=90.0):
 
 
 def decoded(requests):
-    """The payloads that came, by kind."""
+    """Return the received payloads by kind."""
     found = {}
     for headers, body in requests:
         if "json" in headers["content-type"]:
@@ -95,7 +95,7 @@ def decoded(requests):
 
 
 def fields(value, path=""):
-    """The paths of all fields; blocks are not looked into."""
+    """Return the paths of all fields, except inside blocks."""
     if isinstance(value, dict):
         return {text for key, inner in value.items() for text in ({f"{path}/{key}"} | fields(inner, f"{path}/{key}"))}
     if isinstance(value, list) and not path.endswith("/blocks"):
@@ -104,7 +104,7 @@ def fields(value, path=""):
 
 
 def test_our_deliveries_have_every_field_of_the_others(tmp_path):
-    """A command, a mention, a click and an opened Home tab: what the other sends, ours sends too."""
+    """A command, a mention, a click and an opened Home tab have all fields that local-slack sends."""
     theirs, ours = Listener(), Listener()
     made = workspace(rates=unlimited())
     post = {"channel": ALERTS, "text": "x", "blocks": answer("7")}

@@ -1,4 +1,4 @@
-"""Socket Mode: the double's WebSocket server, to which Slack's own client connects."""
+"""Socket Mode: the double's WebSocket server, with Slack's own client."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ QUIET.setLevel(logging.CRITICAL + 1)
 
 @contextmanager
 def switched_on(**more):
-    """A workspace in Socket Mode; gives it, the server's end and the address."""
+    """A workspace in Socket Mode, the server and the address."""
     made = workspace(rates=unlimited(), **more)
     with serving(made, pages=False) as address, socket_mode(made) as mode:
         yield made, mode, address
 
 
 def opener(made, address):
-    """The client of the app-level token."""
+    """Return the client of the app-level token."""
     return WebClient(made.app.app_token, base_url=f"{address}/api/", logger=QUIET, retry_handlers=[])
 
 
 @contextmanager
 def connected(made, mode, address, hear, count=1):
-    """So many of Slack's clients, that give `hear` their requests; gives the last."""
+    """Connect this many Slack clients, which pass requests to `hear`; return the last."""
     clients = []
     try:
         for _ in range(count):
@@ -58,7 +58,7 @@ def connected(made, mode, address, hear, count=1):
 
 
 def ended(mode, *clients):
-    """Close clients: the server goes first, for which they would wait three seconds each."""
+    """Close clients. The server goes first, for which they would wait three seconds each."""
     for client in clients:
         client.auto_reconnect_enabled = client.default_auto_reconnect_enabled = False
     mode.drop()
@@ -67,7 +67,7 @@ def ended(mode, *clients):
 
 
 def test_a_bolt_app_works_over_socket_mode():
-    """Commands with an answer in the acknowledgement, clicks, modals, suggestions."""
+    """Commands with a response in the acknowledgement, clicks, modals, suggestions."""
     with switched_on() as (made, mode, address):
         app = bolt_app(made, address)
         handler = SocketModeHandler(
@@ -108,7 +108,7 @@ def test_each_envelope_goes_to_one_connection():
 
 
 def test_what_is_not_acknowledged_goes_to_another_connection():
-    """With the number of the retry on events; where nobody acknowledges, the user is told."""
+    """Events carry the number of the retry; if nobody acknowledges, the user is notified."""
     heard = []
 
     def hear(client, asked):
@@ -128,13 +128,13 @@ def test_what_is_not_acknowledged_goes_to_another_connection():
 
 
 def test_nobody_connected_is_a_failed_dispatch():
-    """As with a request URL where nobody listens."""
+    """As with a request URL without a listener."""
     with switched_on() as (made, _, _):
         assert made.command(ANN, ALERTS, "/diagnose").counted.error == "dispatch_failed"
 
 
 def test_the_client_comes_back_after_a_disconnect():
-    """Slack ends connections now and then; the SDK's client opens a new one."""
+    """Slack closes connections at times; the SDK's client opens a new one."""
     with switched_on() as (made, mode, address):
 
         def hear(client, asked):
@@ -151,7 +151,7 @@ def test_the_client_comes_back_after_a_disconnect():
 
 
 def test_the_eleventh_connection_is_turned_away():
-    """Ten at most; a ticket is good once."""
+    """Ten at most; a ticket is valid once."""
     with switched_on() as (made, mode, address):
         urls = [opener(made, address).apps_connections_open(app_token=made.app.app_token)["url"] for _ in range(11)]
         with ExitStack() as stack:
@@ -164,7 +164,7 @@ def test_the_eleventh_connection_is_turned_away():
 
 
 def test_socket_mode_is_asked_for_with_the_app_level_token_and_where_it_is_on():
-    """The bot's token is of the wrong type; a workspace without Socket Mode denies."""
+    """The bot token is of the wrong type; a workspace without Socket Mode denies."""
     made = workspace()
     with serving(made, pages=False) as address:
         for token, error in ((made.app.bot_token, "not_allowed_token_type"), (made.app.app_token, "access_denied")):

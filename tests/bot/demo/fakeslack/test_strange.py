@@ -1,4 +1,4 @@
-"""Whatever an app sends: it is refused in Slack's way or taken, and what is taken can be shown and worked."""
+"""Whatever an app sends is rejected as Slack does, or accepted and can be shown and used."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ VIEW["blocks"] = [{**item, "block_id": f"b{index}"} for index, item in enumerate
 
 
 def places(value):
-    """Each container in a structure, with each key in it."""
+    """Return each container in a structure, with each of its keys."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield value, key
@@ -103,7 +103,7 @@ def places(value):
 
 
 def bent(chance, sound):
-    """A copy with one to three places changed."""
+    """Return a copy with one to three changes."""
     copied = copy.deepcopy({"it": sound})
     for _ in range(chance.choice((0, 1, 1, 1, 2))):
         where, key = chance.choice(list(places(copied)))
@@ -121,7 +121,7 @@ def bent(chance, sound):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_bent_blocks_are_refused_or_can_be_shown_and_worked(seed):
-    """300 messages and views, some bent: no crash in checks, page or payloads."""
+    """300 messages and views, some invalid: validation, page and payloads never crash."""
     made = workspace(rates=unlimited())
     made.connect()
     client = create_app(made).test_client()
@@ -153,7 +153,7 @@ def test_bent_blocks_are_refused_or_can_be_shown_and_worked(seed):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_strange_arguments_are_refused_or_taken(seed):
-    """Any method, any arguments: a JSON answer with `ok`, over HTTP."""
+    """Any method with any arguments gives a JSON response with `ok`, over HTTP."""
     made = workspace(
         rates=unlimited(), app=App(scopes=(*SCOPES, "files:read", "im:write", "team:read", "reactions:write"))
     )

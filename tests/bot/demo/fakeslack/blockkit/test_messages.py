@@ -1,4 +1,4 @@
-"""The strict checks of Block Kit: each limit of Slack's documentation, one step to either side."""
+"""Block Kit validation: each limit of the Slack documentation, one step on either side."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.support.fakeslack_apps import answer, asked, modal, plain, pressed, s
 
 
 def option(text="a", value="v", **more):
-    """An option."""
+    """Return an option."""
     return {"text": plain(text), "value": value, **more}
 
 
 def options(count):
-    """So many options."""
+    """Return this many options."""
     return [option(value=f"v{number}") for number in range(count)]
 
 
@@ -30,7 +30,7 @@ def rich(*pieces):
 
 
 def pre(text):
-    """A preformatted piece."""
+    """Return a preformatted element."""
     return {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]}
 
 
@@ -70,7 +70,7 @@ SOUND = {
 
 @pytest.mark.parametrize("name", SOUND)
 def test_what_the_documentation_allows_passes(name):
-    """Blocks at their limits are taken."""
+    """Blocks at their limits are accepted."""
     message_blocks(SOUND[name])
 
 
@@ -234,7 +234,7 @@ UNSOUND = {
 
 @pytest.mark.parametrize("name", UNSOUND)
 def test_what_the_documentation_forbids_is_refused_with_its_place(name):
-    """Blocks one step over a limit are refused as invalid_blocks, with the reason and a JSON pointer."""
+    """Blocks one step over a limit are rejected as invalid_blocks, with the reason and a JSON pointer."""
     blocks, reason = UNSOUND[name]
     with pytest.raises(ApiError) as caught:
         message_blocks(blocks)
@@ -251,14 +251,14 @@ def test_all_faults_of_a_message_are_told_at_once():
 
 @pytest.mark.parametrize("blocks", ["text", {"type": "divider"}, [1], ["[]"]])
 def test_blocks_that_are_no_list_of_objects_have_a_bad_format(blocks):
-    """Twice-encoded and bare blocks are told apart from unsound ones."""
+    """Twice-encoded and bare blocks are distinguished from invalid ones."""
     with pytest.raises(ApiError, match="invalid_blocks_format"):
         message_blocks(blocks)
 
 
 @pytest.mark.parametrize(("last", "error"), [(1200, None), (1201, "msg_blocks_too_long")])
 def test_the_sum_of_text_is_limited(last, error):
-    """13,200 characters pass in all blocks together, one more does not."""
+    """13,200 characters in all blocks together pass, one more does not."""
     blocks = [section("x" * 3000)] * 4 + [section("x" * last)]
     if error is None:
         message_blocks(blocks)
@@ -326,7 +326,7 @@ BAD_VIEWS = {
 
 @pytest.mark.parametrize("name", BAD_VIEWS)
 def test_unsound_views_are_refused_with_their_place(name):
-    """Views are refused as invalid_arguments."""
+    """Views are rejected as invalid_arguments."""
     source, reason = BAD_VIEWS[name]
     with pytest.raises(ApiError) as caught:
         view(source)
@@ -334,6 +334,6 @@ def test_unsound_views_are_refused_with_their_place(name):
 
 
 def test_a_view_of_more_than_250_kilobytes_is_too_large():
-    """Slack's own limit on the whole of a view."""
+    """Slack's limit for a whole view."""
     with pytest.raises(ApiError, match="view_too_large"):
         view({"type": "home", "blocks": [section("x" * 3000)] * 90})

@@ -1,4 +1,4 @@
-"""Mark-up as HTML: what is shown as what, and that hostile words stay words."""
+"""Markup as HTML: correct rendering, and hostile text stays text."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ SHOWN = {
 
 @pytest.mark.parametrize("text", SHOWN)
 def test_mrkdwn_is_shown_as_slack_shows_it(text):
-    """What is marked up is marked up, all else is escaped."""
+    """Markup becomes HTML, everything else is escaped."""
     assert str(mrkdwn(text, NAMES)) == SHOWN[text]
 
 
 class Strict(HTMLParser):
-    """Takes only the tags and attributes that mark-up may become, each closed."""
+    """Accepts only the tags and attributes that markup can become, each closed."""
 
     def __init__(self):
         super().__init__()
@@ -91,7 +91,7 @@ PIECES = (
 
 
 def test_no_words_become_mark_up_of_their_own():
-    """3,000 strings of hostile pieces: whatever comes out is of the few tags we make, well nested, with harmless addresses."""
+    """3,000 hostile strings give only our few tags, well nested, with harmless addresses."""
     chance = random.Random(7)
     for _ in range(3000):
         text = "".join(chance.choices(PIECES, k=chance.randint(1, 25)))
@@ -102,7 +102,7 @@ def test_no_words_become_mark_up_of_their_own():
 
 
 def test_rich_text_parses_nothing():
-    """Words in it are words; styles nest; names are looked up."""
+    """Text stays text; styles nest; names are looked up."""
     leaf = {"type": "text", "text": "*x* <!channel> <b>", "style": {"bold": True, "code": True}}
     block = {
         "type": "rich_text",

@@ -1,4 +1,4 @@
-"""The page without a browser: forms alone do everything, other sites can do nothing, hostile words stay words."""
+"""The page without a browser: forms do everything, other sites can do nothing, hostile text stays text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Forms(HTMLParser):
 
 
 def form_of(page, action, **fields):
-    """The form that is sent to `action` and has these fields."""
+    """Return the form for `action` with these fields."""
     for form in Forms(page.text).forms:
         if form["action"].endswith(action) and all(form["fields"].get(key) == value for key, value in fields.items()):
             return form
@@ -62,7 +62,7 @@ def page():
 
 
 def test_a_channel_is_used_by_forms_alone(page):
-    """Command, answer, modal with a search, errors, and the close-out: no script runs here."""
+    """Command, answer, modal with a search, errors, and the close-out, without scripts."""
     made, client = page
     first = client.get("/")
     assert first.url.path == f"/at/{ANN}/{ALERTS}"
@@ -93,7 +93,7 @@ def test_a_channel_is_used_by_forms_alone(page):
 
 
 def test_threads_mentions_shortcuts_and_the_home_tab_are_used_by_forms(page):
-    """Each is a form too."""
+    """Each is a form, too."""
     made, client = page
     at = f"/at/{ANN}/{ALERTS}"
     client.post(f"{at}/say", data={"text": f"@{made.app.name} diagnose <7>"})
@@ -117,7 +117,7 @@ def test_threads_mentions_shortcuts_and_the_home_tab_are_used_by_forms(page):
 
 
 def test_what_is_not_possible_is_told_on_the_page(page):
-    """An unknown command, by a notice of Slack itself; an ephemeral message can be dismissed."""
+    """An unknown command gives a notice by Slack itself; an ephemeral message can be dismissed."""
     made, client = page
     shown = client.post(f"/at/{ANN}/{ALERTS}/say", data={"text": "/explode now"})
     assert "/explode is not a valid command" in shown.text
@@ -128,7 +128,7 @@ def test_what_is_not_possible_is_told_on_the_page(page):
 
 
 def test_each_user_sees_only_what_is_theirs(page):
-    """Channels one is not in, and ephemeral messages of others, are not there."""
+    """Other channels and other people's ephemeral messages are not shown."""
     made, client = page
     made.command(ANN, ALERTS, "/diagnose", "7")
     assert "Only visible to you" not in client.get(f"/at/{BO}/{ALERTS}").text
@@ -139,7 +139,7 @@ def test_each_user_sees_only_what_is_theirs(page):
 
 
 def test_a_permalink_leads_to_the_message(page):
-    """The page of its channel, in its thread."""
+    """To its channel and thread."""
     made, client = page
     message, _ = made.say(ANN, ALERTS, "hello")
     link = call(made.state, "chat.getPermalink", {"channel": ALERTS, "message_ts": message.ts})["permalink"]
@@ -148,7 +148,7 @@ def test_a_permalink_leads_to_the_message(page):
 
 
 def everywhere(made):
-    """Hostile words in every place that a page shows."""
+    """Hostile text in every place of a page."""
     made.say(BO, ALERTS, HOSTILE)
     text = {"type": "mrkdwn", "text": HOSTILE}
     option = {"text": plain(HOSTILE), "value": HOSTILE, "description": plain(HOSTILE)}
@@ -186,7 +186,7 @@ def everywhere(made):
 
 
 class Marks(HTMLParser):
-    """Whatever could run, or lead away."""
+    """Collects whatever could run or lead away."""
 
     def __init__(self, text):
         super().__init__()
@@ -210,7 +210,7 @@ class Marks(HTMLParser):
 
 
 def test_hostile_words_stay_words_everywhere():
-    """In blocks, modals, the Home tab and files: no script, no handler, nothing fetched from elsewhere."""
+    """In blocks, modals, the Home tab and files: no script, no handler, nothing loaded from elsewhere."""
     made = workspace(rates=unlimited())
     with serving(made) as address, httpx.Client(base_url=address) as client:
         file = everywhere(made)
@@ -239,7 +239,7 @@ def test_hostile_words_stay_words_everywhere():
     ],
 )
 def test_other_sites_cannot_post(headers):
-    """Neither by a form of theirs, nor by a name that they let point here."""
+    """Neither with a form nor with a host name that points here."""
     made = workspace()
     client = create_app(made).test_client()
     at = f"/at/{ANN}/{ALERTS}/say"
@@ -250,7 +250,7 @@ def test_other_sites_cannot_post(headers):
 
 @pytest.mark.parametrize("back", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:1"])
 def test_nobody_is_led_away(back):
-    """The address to go back to is on this page."""
+    """The return address is on this page."""
     made = workspace()
     call(made.state, "views.open", {"trigger_id": made.state.trigger(ANN), "view": modal("h")})
     answer = create_app(made).test_client().post(f"/at/{ANN}/modal", data={"back": back, "do": "close"})
@@ -258,7 +258,7 @@ def test_nobody_is_led_away(back):
 
 
 def test_a_modal_that_was_replaced_meanwhile_is_not_sent():
-    """The form names the view it was drawn from."""
+    """The form names its view."""
     made = workspace()
     call(made.state, "views.open", {"trigger_id": made.state.trigger(ANN), "view": modal("new")})
     create_app(made).test_client().post(f"/at/{ANN}/modal", data={"back": "/", "do": "close", "view": "V404"})
@@ -266,7 +266,7 @@ def test_a_modal_that_was_replaced_meanwhile_is_not_sent():
 
 
 def test_uploaded_pictures_are_shown_and_others_are_not_fetched():
-    """An image block of a file of the workspace, by id or address; for others the words alone."""
+    """An image block with a workspace file, by id or address, is shown; for others only the text."""
     made = workspace()
     client = create_app(made).test_client()
     file = call(made.state, "files.getUploadURLExternal", {"filename": "p.png", "length": 4})["file_id"]
