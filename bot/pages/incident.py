@@ -162,7 +162,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     found = (
         ("Job", phrases.joined([job.name or "", f"id {job.id}" if job.id else ""])),
         ("Of", job.owner or ""),
-        ("Size", phrases.joined([one for one in phrases.size_facts(job) if not one.startswith("of ")])),
+        ("Size", phrases.joined([one for one in phrases.size_facts(job) if not one.startswith("owner ")])),
         ("State", job.state or ""),
         ("Stage", reached.stage or ""),
         ("Last iteration", "" if reached.last_iteration is None else f"{reached.last_iteration:,}{total}"),

@@ -1,6 +1,6 @@
-"""A report in words: what the answers on a terminal and in chat say alike. Parts of sentences; no layout, no markup.
+"""The wording of a report, shared by terminal, chat and pages: parts of sentences, without layout or markup.
 
-What comes from logs and names passes through as it is: whoever shows it escapes it (`shown`) and masks secrets.
+Text from logs and names passes through unchanged: the caller escapes it (`shown`) and masks secrets.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,32}m")
 _ODD = re.compile("[^ -~]")
-_LEAST_HOURS = 0.05  # less is told in words
+_LEAST_HOURS = 0.05  # below this, no figure is shown
 
 
 def shown(text: str) -> str:
-    """The text with everything escaped that is not seen as it is: controls, bidi marks, zero-width characters.
+    """Escape all characters that would not show up as themselves: controls, bidi marks, zero-width characters.
 
-    Colour sequences are dropped; tabs, line ends and odd spaces become spaces.
+    Colour sequences are dropped; tabs, newlines and unusual spaces become spaces.
     """
     plain = uncoloured(text).rstrip("\r\n")
     return plain if plain.isprintable() else _ODD.sub(lambda hit: _visible(hit[0]), plain)
 
 
 def uncoloured(text: str) -> str:
-    """The text without colour sequences."""
+    """Strip colour sequences."""
     return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
@@ -62,61 +62,69 @@ def _visible(character: str) -> str:
 # --- what to do ------------------------------------------------------------------------------------------------------
 
 _ADVICE = {
-    "requeue": "Requeue as it is",
+    "requeue": "Requeue unchanged",
     "requeue_without": "Requeue",
     "restart_in_place": "Restart in place, on the same nodes",
-    "resubmit": "Submit anew with the change named below",
-    "fix_first": "Do not requeue: mend the cause first",
-    "wait": "Do not requeue yet: wait until the outside trouble is over",
+    "resubmit": "Resubmit with the change below",
+    "fix_first": "Don't requeue yet. Fix the cause",
+    "wait": "Don't requeue yet. Wait for the external problem to clear",
 }
 _NO_ADVICE = {
     "fault": "No advice",
-    "no_fault": "Nothing to do: nothing failed",
-    "no_match": "No advice: something failed, and no rule says what",
-    "insufficient_evidence": "No advice: not enough was seen to say what happened",
+    "no_fault": "Nothing to do: no failure found",
+    "no_match": "No advice: the run failed, and no rule explains why",
+    "insufficient_evidence": "No advice: not enough evidence to tell what happened",
 }
-_BARE = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # "... without node-3" reads on
+_RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # these start the job again right away
 
 
 def decided(report: Report) -> str:
-    """The decision as one sentence: what to do, without whom, from where, what it costs."""
+    """The decision in one to three sentences: what to do, without which nodes, from which checkpoint, at what cost."""
     decision = report.decision
     head = _ADVICE.get(decision.advice) or _NO_ADVICE.get(report.verdict, "No advice")
     if report.verdict == "no_fault" and report.hang.lone is not None:
-        head = "Look closer and stop nothing yet: it is suspected to hang, and that is not sure"
-    if decision.exclude:
-        names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
-        head += f" without {names}" if decision.advice in _BARE else f"; leave out {names}"
-    return f"{head}{_price(decision)}."
+        head = "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
+    names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
+    return f"{head}{_restart(decision, names)}.{_lost(decision)}"
 
 
-def _price(decision: Decision) -> str:
-    """From where, and what it costs."""
-    price = "" if decision.from_checkpoint is None else f", from checkpoint {decision.from_checkpoint}"
-    lost = [] if decision.steps_lost is None else [f"{many(decision.steps_lost, 'step')} lost"]
-    if decision.gpu_hours_lost is not None:
-        hours = decision.gpu_hours_lost
-        lost.append(f"{hours:.1f} GPU hours" if hours >= _LEAST_HOURS else "minutes of GPU time")
-    if lost:
-        price += f"; {lost[0]}" + (f" ({lost[1]})" if len(lost) > 1 else "")
-    return price
+def _restart(decision: Decision, excluded: str) -> str:
+    """How to start the job again: from which checkpoint, without which nodes."""
+    without = f" without {excluded}" if excluded else ""
+    checkpoint = "" if decision.from_checkpoint is None else f" from checkpoint {decision.from_checkpoint}"
+    if decision.advice in _RESTARTS:
+        return f"{without}{',' if checkpoint else ''}{checkpoint}"
+    if decision.advice == "none":
+        return f"{'; leave out ' if excluded else ''}{excluded}{',' if checkpoint else ''}{checkpoint}"
+    if checkpoint:
+        return f", then resume{checkpoint}{without}"
+    return f", then requeue{without}" if without else " first" if decision.advice == "fix_first" else ""
+
+
+def _lost(decision: Decision) -> str:
+    """Steps and GPU time lost; empty where neither is known."""
+    hours = decision.gpu_hours_lost
+    time = "" if hours is None else f"{hours:.1f} GPU-hours" if hours >= _LEAST_HOURS else "a few GPU-minutes"
+    if decision.steps_lost is None:
+        return f" Lost: {time}." if time else ""
+    return f" Lost: {many(decision.steps_lost, 'step')}{f' ({time})' if time else ''}."
 
 
 def owned(decision: Decision) -> str:
-    """Who should act: `Owner: hardware.`; nothing where nobody must."""
+    """Who should act, as `Owner: hardware.`; empty where nobody needs to."""
     return "" if decision.owner in ("none", "") else f"Owner: {decision.owner}."
 
 
 def excluded(decision: Decision) -> list[str]:
-    """Each node to leave out, for whom, and why."""
+    """Each node to leave out, with the scope and the reason."""
     return [
-        f"{item.node}, {'for the whole cluster' if item.scope == 'cluster' else 'for this job only'}{tail(item.why)}"
+        f"{item.node}, {'cluster-wide' if item.scope == 'cluster' else 'this job only'}{tail(item.why)}"
         for item in decision.exclude
     ]
 
 
 def remembered(report: Report) -> list[str]:
-    """What earlier runs teach of this one, a sentence each; nothing where nothing is remembered."""
+    """Hints from past runs, a sentence each; empty where there are none."""
     return list(sentences(report.memory))
 
 
@@ -137,21 +145,21 @@ def job_facts(job: JobView) -> str:
 
 
 def size_facts(job: JobView) -> Iterator[str]:
-    """How large it is, and whose."""
+    """Nodes, GPUs and owner."""
     if job.nodes is not None:
         yield many(job.nodes, "node")
     if job.gpus is not None:
         yield many(job.gpus, "GPU")
     if job.owner:
-        yield f"of {job.owner}"
+        yield f"owner {job.owner}"
 
 
 def attempts_before(job: JobView) -> str:
-    """How many attempts came before, and how they ended; nothing where there was none."""
+    """How many earlier attempts there were, and how they ended; empty where there were none."""
     before = job.attempts[:-1]
     if not before:
         return ""
-    ends = Counter((attempt.state or "of unknown end").lower() for attempt in before)
+    ends = Counter((attempt.state or "unknown").lower() for attempt in before)
     return f"{many(len(before), 'earlier attempt')}: {few([f'{count} {end}' for end, count in ends.items()])}"
 
 
@@ -173,13 +181,13 @@ VOTES = {"yes": "yes", "no": "no", "not_observable": "not observable"}
 
 
 def hang(report: Report) -> str:
-    """Whether a hang is called, with the votes; nothing where none is in question."""
+    """Whether a hang is called, with the votes; empty where no hang is in question."""
     lone = report.hang.lone is not None
     return voted(report.hang) if report.hang.called or lone or report.phase == "hung" else ""
 
 
 def voted(hang: Hang) -> str:
-    """The outcome and each probe's vote; nothing where no probe voted."""
+    """The outcome and each probe's vote; empty where no probe voted."""
     if not hang.votes:
         return ""
     head = "called" if hang.called else "suspected" if hang.lone is not None else "not called"
@@ -190,7 +198,7 @@ def voted(hang: Hang) -> str:
 
 
 def place(diagnosis: Diagnosis) -> Iterator[str]:
-    """Stage, iteration and time at which it first showed."""
+    """Stage, iteration and time of its first occurrence."""
     if diagnosis.stage:
         yield f"stage {diagnosis.stage}"
     if diagnosis.iteration is not None:
@@ -200,7 +208,7 @@ def place(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def source(item: EvidenceItem) -> str:
-    """Where a thing stands: source, line, and who wrote it."""
+    """Where evidence was found: source, line, and who wrote it."""
     line = f":{item.line}" if item.line is not None else ""
     byte = f" at byte {item.offset}" if item.line is None and item.offset is not None else ""
     who = joined([f"rank {item.rank}" if item.rank is not None else "", item.node or ""])
@@ -208,23 +216,56 @@ def source(item: EvidenceItem) -> str:
 
 
 def explains(diagnosis: Diagnosis, limit: int | None = 3) -> str:
-    """The symptoms that it accounts for."""
+    """The symptoms that the fault accounts for: `32 peer failures (ranks 0-4, 6-7)`."""
     folded = [
-        f"{item.fault} x{item.count}{f' on ranks {item.ranks}' if item.ranks else ''}" for item in diagnosis.explains
+        f"{_counted(item.count, item.fault)}{f' ({_on_ranks(item.ranks)})' if item.ranks else ''}"
+        for item in diagnosis.explains
     ]
     return few(folded, "; ", limit)
 
 
+_COUNT_NOUNS = (
+    "failure",
+    "fault",
+    "timeout",
+    "error",
+    "bug",
+    "spike",
+    "leak",
+    "deadlock",
+    "straggler",
+    "drop",
+    "segfault",
+)
+
+
+def _counted(count: int, fault: str) -> str:
+    """`32 peer failures`, or `killed x4` for a class whose name has no plural."""
+    name = fault.replace("_", " ")
+    return many(count, name) if name.endswith(_COUNT_NOUNS) else f"{name} x{count}"
+
+
+def _on_ranks(found: str) -> str:
+    """`0-4,6-7` as `ranks 0-4, 6-7`."""
+    return f"{'rank' if found.isdecimal() else 'ranks'} {found.replace(',', ', ')}"
+
+
+def confidence(diagnosis: Diagnosis, limit: int | None = None) -> str:
+    """The confidence as a sentence, then its first reasons: `likely. The kernel names the GPU; …`."""
+    reasons = "; ".join(diagnosis.reasons[:limit])
+    return f"{diagnosis.band}{f'. {reasons[:1].upper()}{reasons[1:]}' if reasons else ''}"
+
+
 _GRADES = {
-    "look": "changes nothing",
-    "safe": "touches this job only",
-    "disruptive": "others feel it",
+    "look": "read-only",
+    "safe": "safe: affects only this job",
+    "disruptive": "disruptive: affects other jobs",
 }
 
 
 def grade(step: RemedyStep) -> str:
-    """How far a step of the remedy reaches."""
-    return f"[{step.grade}: {_GRADES.get(step.grade, '')}]"
+    """How risky a step of the remedy is."""
+    return f"({_GRADES.get(step.grade, step.grade)})"
 
 
 # --- who -------------------------------------------------------------------------------------------------------------
@@ -242,7 +283,7 @@ def _group(group: Sequence[Suspect]) -> str:
     if kind == "rank":
         return _ranks(group)
     if kind == "job":
-        return "the job as a whole"
+        return "the whole job"
     return few(list(dict.fromkeys(f"{kind} {_thing(suspect)}".rstrip() for suspect in group)))
 
 
@@ -265,22 +306,23 @@ def _thing(suspect: Suspect) -> str:
     index = str(gpu.index) if gpu.index is not None else ""
     other = (f"({', '.join(names)})" if index else ", ".join(names)) if names else ""
     text = " ".join(part for part in (index, other) if part)
-    return f"{text}{f' of {suspect.node}' if suspect.node else ''}"
+    return f"{text}{f' on {suspect.node}' if suspect.node else ''}"
 
 
 def _reason(group: Sequence[Suspect]) -> str:
     return f" ({group[0].why})" if group[0].why else ""
 
 
-# --- what stands out, and what was not seen --------------------------------------------------------------------------
+# --- what stands out, and what is missing ----------------------------------------------------------------------------
 
 
-REMEMBERED = "What earlier runs teach (hints, no diagnoses):"
+REMEMBERED = "From past runs (hints only):"
+MISSING = "Missing evidence:"
 
 
 def standing_out(report: Report) -> str:
-    """The head of the list of what stands out."""
-    return "No rule says what failed; these stand out:" if report.verdict == "no_match" else "These stand out:"
+    """The heading of the list of what stands out."""
+    return "No rule explains this failure. What stands out:" if report.verdict == "no_match" else "What stands out:"
 
 
 def nothing_stands_out(found: Indicators) -> bool:
@@ -288,14 +330,8 @@ def nothing_stands_out(found: Indicators) -> bool:
     return not (found.events or found.nodes or found.stages or found.iterations)
 
 
-def not_seen(report: Report) -> str:
-    """The head of the list of gaps."""
-    needed = report.verdict in ("insufficient_evidence", "no_match")
-    return "Not seen, and would help:" if needed else "Not seen:"
-
-
 def folded(gaps: Sequence[Gap], sources: int = 4) -> list[str]:
-    """The gaps in their order, those that differ in their source alone as one line that names the first of them."""
+    """The gaps in order. Gaps that differ only in their source share a line, which names the first few sources."""
     alike: dict[Gap, list[str]] = {}
     for gap in gaps:
         alike.setdefault(replace(gap, source=""), []).append(gap.source)
@@ -303,7 +339,7 @@ def folded(gaps: Sequence[Gap], sources: int = 4) -> list[str]:
 
 
 def missing(gap: Gap) -> str:
-    """One gap: what gave less than asked, why, and what that keeps us from telling."""
+    """One gap: what is missing or incomplete, why, and what cannot be told without it."""
     scope = f" ({gap.scope})" if gap.scope else ""
     amount = f", {gap.got} of {gap.asked}" if gap.got and gap.asked else ""
     effect = f"; cannot tell: {gap.rules_out}" if gap.rules_out else ""
@@ -311,16 +347,16 @@ def missing(gap: Gap) -> str:
 
 
 def not_judged(rules: Sequence[NotEvaluated], limit: int | None) -> str:
-    """How many rules could not be judged, and for want of what; nothing where all were."""
+    """How many rules were skipped, and what they need; empty where none was."""
     if not rules:
         return ""
     needs = Counter(item.needs for item in rules).most_common()
     by_need = few([f"{need} ({count})" for need, count in needs], limit=limit)
-    return f"{many(len(rules), 'rule')} not judged, for want of: {by_need}"
+    return f"{many(len(rules), 'rule')} skipped; missing: {by_need}"
 
 
 def versions(report: Report) -> str:
-    """What gave this answer, and how much it read."""
+    """Report, rulebook, and how much was read."""
     read = f"{many(report.streams, 'source')}, {size(report.bytes_read)} read" if report.streams else ""
     return joined([f"Report {report.id[:12]}", f"rulebook {report.versions.rulebook}", read])
 
@@ -329,7 +365,7 @@ def versions(report: Report) -> str:
 
 
 def cut(text: str, limit: int | None) -> str:
-    """The text, or its head with how much was left out."""
+    """The text, cut to `limit` characters with a note of how many more there are."""
     if limit is None or len(text) <= limit:
         return text
     return f"{text[:limit]} ... ({len(text) - limit} more characters)"
@@ -343,12 +379,12 @@ def few(items: Sequence[str], glue: str = ", ", limit: int | None = 4) -> str:
 
 
 def joined(parts: Iterable[str]) -> str:
-    """What is not empty, with commas."""
+    """Join the parts that are not empty, with commas."""
     return ", ".join(part for part in parts if part)
 
 
 def tail(reason: str) -> str:
-    """A reason behind what it is for."""
+    """A reason, as `: reason`; empty for none."""
     return f": {reason}" if reason else ""
 
 
@@ -358,7 +394,7 @@ def many(count: int, thing: str, things: str = "") -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in a unit that reads well."""
+    """A size in bytes, in a readable unit."""
     for unit, amount in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= amount:
             return f"{count / amount:.1f} {unit}"
@@ -366,7 +402,7 @@ def size(count: int) -> str:
 
 
 def at(time: float | None) -> str:
-    """` at <time>`; nothing where it is not known."""
+    """` at <time>`; empty where the time is unknown."""
     return f" at {clock(time)}" if time is not None else ""
 
 

@@ -1,7 +1,7 @@
-"""A report as text for a terminal: what a tired person understands in ten seconds, the decision first.
+"""A report as text for a terminal, readable in ten seconds: the decision comes first.
 
-`plain` gives the text and needs no library; `render` prints the same lines with styles to a rich console. All text of
-a report goes through `shown`, so nothing in a log line can move the cursor, hide or reorder text. Own words are ASCII.
+`plain` returns the text and needs no library; `render` prints the same lines, styled, to a rich console. All text of a
+report goes through `shown`, so nothing in a log line can move the cursor, or hide or reorder text. Own wording is ASCII.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 WIDTH = 80
 _WIDEST = 100  # longer lines are hard to read
 _NARROWEST = 40
-_MARGIN = 14  # columns of the labels
+_MARGIN = 14  # columns for the labels
 _DIAGNOSES = 3
 _EXPLAINED = 3
-_QUOTES = (5, 2, 2)  # evidence items shown of the first, second and third diagnosis
-_QUOTED = 300  # characters shown of one line of evidence
-_QUOTED_LINES = 6  # lines shown of one item of evidence
+_QUOTES = (5, 2, 2)  # evidence items shown for the first, second and third diagnosis
+_QUOTED = 300  # characters shown per line of evidence
+_QUOTED_LINES = 6  # lines shown per evidence item
 _LISTED = 5  # gaps, indicators of one kind
 _BRANCHES = 8  # of merged stacks
 _BETWEEN = 3  # frames named between the first and the last of a branch
 _WRAPPERS = re.compile(
     r"(?:^|\.)(?:wrapper|wrapped|inner|_fn|<lambda>|decorate_context|_call_impl|_wrapped_call_impl|\.\.\.)$"
 )
-_WHO = _MARGIN - 4  # columns of the margin that name who is in a branch
-_DEEPEST = 6  # branches further in are not indented more
+_WHO = _MARGIN - 4  # columns of the margin for the ranks of a branch
+_DEEPEST = 6  # deeper branches are not indented further
 
 _STYLES = {"head": "bold", "title": "bold", "label": "dim", "quiet": "dim", "alarm": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """One line of output: a label in the margin, text, and how it is printed (a key of the styles, empty for plain)."""
+    """One line of output: a label in the margin, the text, and its style (a key of `_STYLES`, empty for plain)."""
 
     text: str
     label: str = ""
@@ -57,7 +57,7 @@ class OutputLine:
 
 
 def show(report: Report, verbose: bool = False) -> None:
-    """Print the report to stdout: with styles where that is a terminal, as plain text where it is not."""
+    """Print the report to stdout: styled on a terminal, plain otherwise."""
     if sys.stdout.isatty():
         from rich.console import Console  # noqa: PLC0415 - slow to import, and not needed in a pipe
 
@@ -67,7 +67,7 @@ def show(report: Report, verbose: bool = False) -> None:
 
 
 def render(report: Report, console: Console, verbose: bool = False) -> None:
-    """Print the report to the console, in its width and, where it has them, its styles."""
+    """Print the report to the console, at its width and with the styles it supports."""
     from rich.text import Text  # noqa: PLC0415 - slow to import, and not needed for `plain`
 
     for line in lines(report, console.width, verbose):
@@ -78,7 +78,7 @@ def render(report: Report, console: Console, verbose: bool = False) -> None:
 
 
 def plain(report: Report, width: int = WIDTH, verbose: bool = False, encoding: str = "utf-8") -> str:
-    """The report as text without styles, for pipes and files, each line ended; `encoding` is what the reader takes."""
+    """The report as plain text for pipes and files, each line ended by a newline; `encoding` is the reader's."""
     return "".join(f"{_encodable(str(line), encoding)}\n" for line in lines(report, width, verbose))
 
 
@@ -94,7 +94,7 @@ def _encodable(text: str, encoding: str) -> str:
 
 @dataclass(slots=True)
 class _Page:
-    """Lines as they come about, wrapped to the width. Everything added goes through `shown`."""
+    """The lines so far, wrapped to the width. All added text goes through `shown`."""
 
     width: int
     verbose: bool
@@ -105,12 +105,12 @@ class _Page:
             self.lines.append(OutputLine(""))
 
     def text(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
-        """A paragraph; `hang` is what the lines after the first are indented further."""
+        """Add a paragraph; `hang` is the extra indent of the lines after the first."""
         for number, part in enumerate(_wrapped(shown(text), self.width - indent - hang)):
             self.lines.append(OutputLine(" " * (indent + (hang if number else 0)) + part, style=style))
 
     def field(self, label: str, text: str, style: str = "", indent: int = 0) -> None:
-        """A labelled paragraph, its text indented further. Nothing where the text is empty."""
+        """Add a paragraph with a label in the margin. Adds nothing for an empty text."""
         if not text:
             return
         for number, part in enumerate(_wrapped(shown(text), self.width - _MARGIN - indent)):
@@ -118,12 +118,12 @@ class _Page:
             self.lines.append(OutputLine(" " * indent + part, f"{margin:<{_MARGIN}}", style))
 
     def command(self, command: str) -> None:
-        """A command to copy: never broken, as a broken one does something else."""
+        """Add a command to copy. It is never wrapped: a wrapped command does something else."""
         for part in command.splitlines():
             self.lines.append(OutputLine(f"{'':{_MARGIN}}$ {shown(part)}"))
 
     def quote(self, text: str, indent: int) -> None:
-        """Lines of a log, cut unless all is asked for."""
+        """Add log lines, cut unless verbose."""
         parts = [part for part in text.splitlines() if part.strip()]
         kept = parts if self.verbose else parts[:_QUOTED_LINES]
         for part in kept:
@@ -133,7 +133,7 @@ class _Page:
             self.text(f"... {many(len(parts) - len(kept), 'more line')}", "quiet", indent)
 
     def listed(self, items: Sequence[str], indent: int = 3) -> None:
-        """One item a line, the first few unless all is asked for."""
+        """Add one item per line, only the first few unless verbose."""
         kept = items if self.verbose else items[:_LISTED]
         for item in kept:
             self.text(f"- {item}", indent=indent, hang=2)
@@ -142,7 +142,7 @@ class _Page:
 
 
 def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[OutputLine]:
-    """The report as lines of at most `width` columns (40 to 100), but for commands, which are never broken."""
+    """The report as lines of at most `width` columns (40 to 100), except for commands, which are never wrapped."""
     page = _Page(min(max(width, _NARROWEST), _WIDEST), verbose)
     _decision(page, report)
     _about(page, report)
@@ -155,7 +155,7 @@ def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[Out
     _stacks(page, report.hang.stacks)
     if report.verdict == "fault" and (verbose or all(item.band == "weak" for item in report.diagnoses)):
         _indicators(page, report)
-    _not_seen(page, report)
+    _missing(page, report)
     _versions(page, report)
     return page.lines
 
@@ -187,7 +187,7 @@ def _about(page: _Page, report: Report) -> None:
     page.field("Phase", joined([report.phase, *phrases.progress(report)]))
     page.field("Hang", phrases.hang(report))
     if report.hang.lone is not None and report.hang.advice:
-        page.text("To be sure, one of these:", indent=_MARGIN)
+        page.text("To confirm, do one of these:", indent=_MARGIN)
         page.listed(report.hang.advice, _MARGIN)
     if page.verbose:
         page.listed(
@@ -196,7 +196,7 @@ def _about(page: _Page, report: Report) -> None:
 
 
 def _attempt(attempt: Attempt) -> str:
-    """A run with its times: how long it waited, how long it took to start, how long it ran."""
+    """An attempt with its state and the times of its stages."""
     steps = (
         ("queued", attempt.queued), ("scheduled", attempt.scheduled), ("initialised", attempt.initialised),
         ("first iteration", attempt.first_iterated), ("last iteration", attempt.last_iterated), ("stopped", attempt.stopped),
@@ -233,15 +233,15 @@ def _diagnoses(page: _Page, report: Report) -> None:
 def _diagnosis(page: _Page, diagnosis: Diagnosis, quotes: int) -> None:
     role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
     page.text(f"{diagnosis.rank}. {diagnosis.title} ({diagnosis.fault}{role})", "title", hang=3)
-    reasons = diagnosis.reasons if page.verbose else diagnosis.reasons[:3]
-    page.field("Confidence", f"{diagnosis.band}{tail('; '.join(reasons))}")
+    page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
     page.field("Suspects", phrases.suspected(diagnosis.suspects))
     page.field("Where", joined(phrases.place(diagnosis)))
     if page.verbose:
         page.field("Cause", diagnosis.cause)
         page.field("Impact", diagnosis.impact)
     _evidence(page, diagnosis.evidence, quotes)
-    page.field("Explains", phrases.explains(diagnosis, None if page.verbose else _EXPLAINED))
+    explained = phrases.explains(diagnosis, None if page.verbose else _EXPLAINED)
+    page.field("Also", f"explains {explained}" if explained else "")
     _remedy(page, diagnosis)
     if page.verbose:
         page.field("Rule", f"{diagnosis.rule}, version {diagnosis.rule_version}, confidence {diagnosis.confidence:.2f}")
@@ -264,21 +264,24 @@ def _remedy(page: _Page, diagnosis: Diagnosis) -> None:
         page.field("", f"Check: {step.verify}" if step.verify else "")
 
 
-# --- where the ranks stand -------------------------------------------------------------------------------------------
+# --- where the ranks are ---------------------------------------------------------------------------------------------
 
 
 def _stacks(page: _Page, branches: Sequence[StackBranch]) -> None:
-    """The merged stacks: a line a branch, who is in it at the left, its frames outermost first."""
+    """The merged stacks, a line per branch: its ranks on the left, then its frames, outermost first."""
     if not branches:
         return
     seen = sum(branch.ranks for branch in branches if branch.depth == 0)
     page.gap()
-    page.text(f"Where the {many(seen, 'rank')} stand (merged stacks, outermost frame first):", "title")
+    page.text(
+        f"Where the {many(seen, 'rank')} {'is' if seen == 1 else 'are'} (merged stacks, outermost frame first):",
+        "title",
+    )
     kept = branches if page.verbose else branches[:_BRANCHES]
     for branch in kept:
         who = _inside(branch)
         frames = _path(branch.frames, page.verbose)
-        more = f" ... and {many(branch.folded, 'branch', 'branches')} further in" if branch.folded else ""
+        more = f" ... and {many(branch.folded, 'nested branch', 'nested branches')}" if branch.folded else ""
         text = f"{branch.inside}: {frames}{more}" if len(who) > _WHO else f"{frames}{more}"
         page.field(
             who if len(who) <= _WHO else many(branch.ranks, "rank"), text, indent=2 * min(branch.depth, _DEEPEST)
@@ -288,7 +291,7 @@ def _stacks(page: _Page, branches: Sequence[StackBranch]) -> None:
 
 
 def _inside(branch: StackBranch) -> str:
-    """The ranks of a branch, by those that are not in it where these are fewer to name."""
+    """The ranks of a branch; the ranks outside it where that is shorter."""
     if not branch.outside:
         return f"all {branch.ranks}" if branch.ranks > 1 else f"rank {branch.inside}"
     if len(branch.outside) < len(branch.inside):
@@ -297,7 +300,7 @@ def _inside(branch: StackBranch) -> str:
 
 
 def _path(frames: Sequence[str], verbose: bool) -> str:
-    """The frames of a branch: where it begins, the names of the last ones before it ends, and where it ends."""
+    """The frames of a branch: the first, the names of the last few before the end, and the last."""
     if verbose or len(frames) < 3:
         return " > ".join(frames)
     names = [frame.partition(" (")[0] for frame in frames[1:-1]]
@@ -306,11 +309,11 @@ def _path(frames: Sequence[str], verbose: bool) -> str:
     return " > ".join([frames[0], *cut, *between[-_BETWEEN:], frames[-1]])
 
 
-# --- what stands out, and what was not seen --------------------------------------------------------------------------
+# --- what stands out, and what is missing ----------------------------------------------------------------------------
 
 
 def _memory(page: _Page, report: Report) -> None:
-    """What earlier runs teach: the first lead where no rule knows it, a hint where one does."""
+    """What past runs suggest: the first lead where no rule matches, a hint where one does."""
     found = phrases.remembered(report)
     if found:
         page.gap()
@@ -341,11 +344,11 @@ def _indicator(page: _Page, label: str, item: Indicator) -> None:
     page.quote(item.evidence.text or item.what, _MARGIN + 2)
 
 
-def _not_seen(page: _Page, report: Report) -> None:
+def _missing(page: _Page, report: Report) -> None:
     if not report.gaps and not report.not_evaluated:
         return
     page.gap()
-    page.text(phrases.not_seen(report), "title")
+    page.text(phrases.MISSING, "title")
     page.listed(phrases.folded(report.gaps))
     unjudged = phrases.not_judged(report.not_evaluated, None if page.verbose else _LISTED)
     if unjudged:
@@ -361,10 +364,10 @@ def _versions(page: _Page, report: Report) -> None:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """The text in lines of at most `width` columns, broken at spaces; a word that is too long is broken anywhere.
+    """Wrap the text to `width` columns at spaces; a word longer than that is broken anywhere.
 
-    A character counts as one column, as two where East Asian width says so. Marks that take no room count as one: a
-    pile of them is then a long line and not an endless one.
+    A character takes one column, or two by its East Asian width. Combining marks count as one, so that a pile of them
+    makes a long line, not an endless one.
     """
     line, used = "", 0
     for word in text.split():
@@ -377,7 +380,7 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
         while size > width:
             head = _head(word, width)
             yield head
-            word = word[len(head) :]  # noqa: PLW2901 - the rest of the word is the word now
+            word = word[len(head) :]  # noqa: PLW2901 - continue with the rest of the word
             size = _columns(word)
         line, used = word, size
     if line:

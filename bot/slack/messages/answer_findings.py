@@ -67,8 +67,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card) -> list[Json]:
     title = words(f"{diagnosis.rank}. {diagnosis.title}", SENTENCE, bold=True) + words(
         f" ({diagnosis.fault}{role})", NAME * 2
     )
-    reasons = "" if place else phrases.tail("; ".join(diagnosis.reasons[:_REASONS]))
-    sure = _labelled("Confidence", f"{diagnosis.band}{reasons}") + words(
+    sure = _labelled("Confidence", phrases.confidence(diagnosis, 0 if place else _REASONS)) + words(
         f" (rule {diagnosis.rule}@{diagnosis.rule_version})", NAME * 2
     )
     if weak is not None:
@@ -185,6 +184,6 @@ def missing_evidence(report: Report) -> list[Json]:
     if not points and not unjudged:
         return []
     return rich(
-        paragraph(words(phrases.not_seen(report), bold=True)),
+        paragraph(words(phrases.MISSING, bold=True)),
         bullets([*points, *([unjudged] if unjudged else [])], QUOTED_LINE if needed else BRIEF),
     )

@@ -15,7 +15,7 @@ def test_the_page_of_an_answer_and_of_the_incident_kept(signalbox, tmp_path):
     assert (shown.status, shown.out, shown.err) == (0, b"", "")
     answer, incident = (Read((tmp_path / name).read_text(encoding="utf-8")) for name in ("a.html", "b.html"))
     both = (
-        "Do not requeue",
+        "Don't requeue yet. Fix the cause",
         "Who wrote when",
         "mm = mmap.mmap(fid.fileno()",
         "ValueError: mmap length",

@@ -127,7 +127,7 @@ def test_diagnose_remembers_what_it_said_before_and_what_people_said(tmp_path: P
     job = bundle / "job.yaml"
     job.write_text(job.read_text().replace("shard-corrupt", "next").replace("T13:", "T15:"))
     told = run("diagnose", "--bundle", bundle, which=app)
-    assert "What earlier runs teach (hints, no diagnoses):" in told
+    assert "From past runs (hints only):" in told
     assert "It looks the same as incident 2, closed as:" in " ".join(told.split())
     assert "what helped: took the node out" in " ".join(told.split())
     bare = json.loads(run("diagnose", "--bundle", bundle, "--json", "--no-store", which=app))

@@ -59,7 +59,7 @@ def test_from_the_question_to_the_closed_incident(demo, browser):
     shot(browser, "1-asked")
     answer = "//main//article[.//*[contains(@class, 'header') and contains(., 'demo: failed')]]"
     told = patient.until(lambda item: item.find_element(By.XPATH, answer)).text
-    assert "Do not requeue: mend the cause first, from checkpoint 30" in told
+    assert "Don't requeue yet. Fix the cause, then resume from checkpoint 30" in told
     assert "rank 5 on node-b" in told
     assert "mmap length is greater than file size" in told
     shot(browser, "2-answered")

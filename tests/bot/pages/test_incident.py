@@ -28,8 +28,8 @@ def test_the_decision_comes_first_then_all_that_supports_it(known):
     wanted = (
         "Incident 12", "Requeue without gpu-017", "fell off the bus at iteration 1198", "Leave out gpu-017", "llm-70b",
         "1,198 of 5,000", "9.6", "Who wrote when", "end of the job 12:03:59", "A GPU fell off the bus", "Suspects",
-        "gpu 3 (0000:5d:00, GPU-1f0e) of gpu-017", "logs/dmesg-gpu-017.log:812", "before", "Xid (PCI:0000:5d:00): 79", "after",
-        "Drain gpu-017 and reboot it.", "disruptive", "scontrol update", "Check: `nvidia-smi -L`", "collective_timeout x63",
+        "gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017", "logs/dmesg-gpu-017.log:812", "before", "Xid (PCI:0000:5d:00): 79", "after",
+        "Drain gpu-017 and reboot it.", "disruptive", "scontrol update", "Check: `nvidia-smi -L`", "63 collective timeouts",
         "A power, link or board fault.", "dies, and all who wait", "xid-catalogue", "A collective timed out", "Does it hang?",
         "Curves", "step 390", "leaves the others", "Nobody has said yet", "rulebook 2026.3",
     )  # fmt: skip

@@ -20,22 +20,22 @@ from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, StackBran
 from tests.support.bot_samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
 FALLEN_GPU_TEXT = """\
-Requeue without gpu-017, from checkpoint 1150; 48 steps lost (9.6 GPU hours).
+Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).
 Owner: hardware.
-   gpu-017, for the whole cluster: its GPU 3 left the bus twice within an hour
+   gpu-017, cluster-wide: its GPU 3 left the bus twice within an hour
 
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited
 for rank 7 until they failed.
 
-   Job        llm-70b, job 47110, attempt 2, 8 nodes, 64 GPUs, of ana, state
+   Job        llm-70b, job 47110, attempt 2, 8 nodes, 64 GPUs, owner ana, state
               FAILED
    Phase      failed, stage iterating, last iteration 1198 of 5000 at 2026-03-01
               12:00:00Z, last checkpoint 1150
 
 1. A GPU fell off the bus (gpu_fell_off_bus)
-   Confidence likely: the kernel names the GPU; it comes 31 s before any other
+   Confidence likely. The kernel names the GPU; it comes 31 s before any other
               failure; rule right in 41 of 44
-   Suspects   gpu 3 (0000:5d:00, GPU-1f0e) of gpu-017; rank 7 (local rank 3) on
+   Suspects   gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on
               gpu-017 (its process drove that GPU)
    Where      stage iterating, iteration 1198, first seen 2026-03-01 12:00:13Z
    Evidence   logs/dmesg-gpu-017.log:812 (gpu-017)
@@ -44,9 +44,9 @@ for rank 7 until they failed.
               logs/rank-7.log:40213 (rank 7)
                 RuntimeError: CUDA error: unspecified launch failure
                     Compile with `TORCH_USE_CUDA_DSA` to see more.
-   Explains   collective_timeout x63 on ranks 0-6,8-63; peer_failure x8 on ranks
-              0,8,16,24,32,40,48,56
-   Do first   Drain gpu-017 and reboot it. [disruptive: others feel it]
+   Also       explains 63 collective timeouts (ranks 0-6, 8-63); 8 peer failures
+              (ranks 0, 8, 16, 24, 32, 40, 48, 56)
+   Do first   Drain gpu-017 and reboot it. (disruptive: affects other jobs)
               $ scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
               Check: `nvidia-smi -L` lists 8 GPUs
 
@@ -54,16 +54,16 @@ for rank 7 until they failed.
    Confidence weak
    Suspects   ranks 0-6,8-63
 
-Not seen:
+Missing evidence:
    - dmesg (gpu-018): permission denied, 7 nodes of 8 nodes; cannot tell: a
      second faulty GPU there
-   - 2 rules not judged, for want of: metrics (2)
+   - 2 rules skipped; missing: metrics (2)
 
 Report b7f3a91c02d8, rulebook 2026.3, 72 sources, 1.8 GB read
 """
 
 UNKNOWN_TEXT = """\
-No advice: something failed, and no rule says what.
+No advice: the run failed, and no rule explains why.
 
 The run stopped making steps after iteration 310 and no rule says why.
 
@@ -71,16 +71,16 @@ The run stopped making steps after iteration 310 and no rule says why.
    Phase      hung, last iteration 310
    Hang       called: silence yes, stacks not observable
 
-No rule says what failed; these stand out:
+No rule explains this failure. What stands out:
    Lines      logs/rank-12.log:5120 (rank 12): on rank 12 alone, in no earlier
               run
                 shard reader: lease 8841 revoked
    Nodes      node-b: last to write, 41 s after the rest
    Steps      iteration 310: nothing after it
 
-Not seen, and would help:
+Missing evidence:
    - stacks: none in the bundle; cannot tell: where each rank waits
-   - 1 rule not judged, for want of: stacks (1)
+   - 1 rule skipped; missing: stacks (1)
 
 Report 0d55e2, rulebook 2026.3
 """
@@ -130,15 +130,14 @@ STACKS = (
 def test_merged_stacks_say_who_is_where():
     """A line a branch: who is in it at the left, where it begins and ends, its frames without the wrappers."""
     text = plain(replace(UNKNOWN, hang=Hang(called=True, stacks=STACKS)))
-    start = text.index("Where the 64 ranks stand")
+    start = text.index("Where the 64 ranks are")
     assert (
         text[start:].split("\n\n")[0]
         == """\
-Where the 64 ranks stand (merged stacks, outermost frame first):
+Where the 64 ranks are (merged stacks, outermost frame first):
    all 64     <module> (fit.py:90) > main (fit.py:80)
    not 17       train (fit.py:40) > ... > g > h > i > all_reduce (c10d.py:3)
-   rank 17      train (fit.py:38) > take (cache.py:44) ... and 2 branches
-                further in"""
+   rank 17      train (fit.py:38) > take (cache.py:44) ... and 2 nested branches"""
     )
 
 
@@ -155,16 +154,17 @@ def test_many_branches_are_cut():
 @pytest.mark.parametrize(
     ("decision", "first"),
     [
-        (Decision("requeue"), "Requeue as it is."),
-        (Decision("requeue", from_checkpoint=0, steps_lost=1), "Requeue as it is, from checkpoint 0; 1 step lost."),
+        (Decision("requeue"), "Requeue unchanged."),
+        (Decision("requeue", from_checkpoint=0, steps_lost=1), "Requeue unchanged, from checkpoint 0. Lost: 1 step."),
         (Decision("restart_in_place", owner="user"), "Restart in place, on the same nodes. Owner: user."),
-        (Decision("resubmit", owner="user"), "Submit anew with the change named below. Owner: user."),
-        (Decision("fix_first", gpu_hours_lost=2.0), "Do not requeue: mend the cause first; 2.0 GPU hours."),
+        (Decision("resubmit", owner="user"), "Resubmit with the change below. Owner: user."),
+        (Decision("fix_first", gpu_hours_lost=2.0), "Don't requeue yet. Fix the cause first. Lost: 2.0 GPU-hours."),
         (
             Decision("wait", owner="storage"),
-            "Do not requeue yet: wait until the outside trouble is over. Owner: storage.",
+            "Don't requeue yet. Wait for the external problem to clear. Owner: storage.",
         ),
         (Decision("none"), "No advice."),
+        (Decision("none", steps_lost=6, gpu_hours_lost=0.01), "No advice. Lost: 6 steps (a few GPU-minutes)."),
         (Decision("requeue_without", (Exclusion("a", "job", ""), Exclusion("b", "job", ""))), "Requeue without a, b."),
         (
             Decision("requeue_without", tuple(Exclusion(f"n{number}", "job", "") for number in range(6))),
@@ -172,7 +172,11 @@ def test_many_branches_are_cut():
         ),
         (
             Decision("fix_first", (Exclusion("n1", "cluster", "bad"),)),
-            "Do not requeue: mend the cause first; leave out n1.",
+            "Don't requeue yet. Fix the cause, then requeue without n1.",
+        ),
+        (
+            Decision("fix_first", from_checkpoint=30),
+            "Don't requeue yet. Fix the cause, then resume from checkpoint 30.",
         ),
     ],
 )
@@ -186,9 +190,9 @@ def test_the_first_line_is_the_decision(decision, first):
 @pytest.mark.parametrize(
     ("report", "first"),
     [
-        (HEALTHY, "Nothing to do: nothing failed."),
-        (UNKNOWN, "No advice: something failed, and no rule says what."),
-        (TOO_LITTLE, "No advice: not enough was seen to say what happened."),
+        (HEALTHY, "Nothing to do: no failure found."),
+        (UNKNOWN, "No advice: the run failed, and no rule explains why."),
+        (TOO_LITTLE, "No advice: not enough evidence to tell what happened."),
     ],
 )
 def test_the_first_line_says_why_there_is_no_advice(report, first):
@@ -201,7 +205,7 @@ def test_missing_evidence_is_told_with_what_it_hides():
     text = plain(TOO_LITTLE)
 
     assert "   - rank logs (ranks 0-31): none found; cannot tell: which rank failed\n" in text
-    assert "   - 1 rule not judged, for want of: kernel log (1)\n" in text
+    assert "   - 1 rule skipped; missing: kernel log (1)\n" in text
 
 
 def test_verbose_adds_the_rest():

@@ -24,33 +24,33 @@ CARD = Card("h-7", asked_by="U012ABC")
 
 FALLEN_TEXT = """\
 # 🔴 llm-70b: failed
-*Requeue without gpu-017, from checkpoint 1150; 48 steps lost (9.6 GPU hours).* Owner: hardware. @S0GPU
-gpu-017, for the whole cluster: its GPU 3 left the bus twice within an hour
+*Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).* Owner: hardware. @S0GPU
+gpu-017, cluster-wide: its GPU 3 left the bus twice within an hour
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed.
-(job 47110, attempt 2, 8 nodes, 64 GPUs, of ana, state FAILED)
+(job 47110, attempt 2, 8 nodes, 64 GPUs, owner ana, state FAILED)
 (stage iterating, last iteration 1198 of 5000 at 2026-03-01 12:00:00Z, last checkpoint 1150)
 (Failed 3 times in a row; before: 2 x rdma_link)
 ---
 *1. A GPU fell off the bus* (gpu_fell_off_bus)
-*Confidence* likely: the kernel names the GPU; it comes 31 s before any other failure (rule xid-catalogue@3)
-*Suspects* gpu 3 (0000:5d:00, GPU-1f0e) of gpu-017; rank 7 (local rank 3) on gpu-017 (its process drove that GPU)
+*Confidence* likely. The kernel names the GPU; it comes 31 s before any other failure (rule xid-catalogue@3)
+*Suspects* gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on gpu-017 (its process drove that GPU)
 *Where* stage iterating, iteration 1198, first seen 2026-03-01 12:00:13Z
 logs/dmesg-gpu-017.log:812 (gpu-017) 2026-03-01 12:00:13Z
   | NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off the bus.
 logs/rank-7.log:40213 (rank 7)
   | RuntimeError: CUDA error: unspecified launch failure
   |     Compile with `TORCH_USE_CUDA_DSA` to see more.
-*Also explains* collective_timeout x63 on ranks 0-6,8-63; peer_failure x8 on ranks 0,8,16,24,32,40,48,56
-*Do first* Drain gpu-017 and reboot it.* [disruptive: others feel it]*
+*Also explains* 63 collective timeouts (ranks 0-6, 8-63); 8 peer failures (ranks 0, 8, 16, 24, 32, 40, 48, 56)
+*Do first* Drain gpu-017 and reboot it.* (disruptive: affects other jobs)*
   | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
 *Check* `nvidia-smi -L` lists 8 GPUs
 ---
 *2. A collective timed out* (collective_timeout, symptom)
 *Confidence* weak (rule nccl-watchdog@1)* ⚠ weak rule: right in 4 of 11*
 *Suspects* ranks 0-6,8-63
-*Not seen:*
+*Missing evidence:*
   • dmesg (gpu-018): permission denied, 7 nodes of 8 nodes; cannot tell: a second faulty GPU there
-  • 2 rules not judged, for want of: metrics (2)
+  • 2 rules skipped; missing: metrics (2)
 Asked by @U012ABC · Incident page <https://signalbox.example/incidents/7>
 (Report b7f3a91c02d8, rulebook 2026.3, 72 sources, 1.8 GB read)
 [👍 Right] [👎 Wrong] [Evidence] [Close out] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this rule… / Mute this job… / Mute this node… / Propose a rule…]
@@ -58,19 +58,19 @@ Asked by @U012ABC · Incident page <https://signalbox.example/incidents/7>
 
 UNKNOWN_TEXT = """\
 # 🟡 vision-pretrain: hangs, cause unknown
-*No advice: something failed, and no rule says what.*
+*No advice: the run failed, and no rule explains why.*
 The run stopped making steps after iteration 310 and no rule says why.
 (last iteration 310)
 (Hang called: silence yes, stacks not observable)
 ---
-*No rule says what failed; these stand out:*
+*No rule explains this failure. What stands out:*
 logs/rank-12.log:5120 (rank 12): on rank 12 alone, in no earlier run
   | shard reader: lease 8841 revoked
   • Node: node-b: last to write, 41 s after the rest
   • Step: iteration 310: nothing after it
-*Not seen, and would help:*
+*Missing evidence:*
   • stacks: none in the bundle; cannot tell: where each rank waits
-  • 1 rule not judged, for want of: stacks (1)
+  • 1 rule skipped; missing: stacks (1)
 Asked by @U012ABC
 (Report 0d55e2, rulebook 2026.3)
 [Evidence] [Close out] [Propose a rule] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this job…]
@@ -78,12 +78,12 @@ Asked by @U012ABC
 
 TOO_LITTLE_TEXT = """\
 # ❔ the job: not enough evidence
-*No advice: not enough was seen to say what happened.*
+*No advice: not enough evidence to tell what happened.*
 Only the launcher's output was there, and it ends before the first step.
-*Not seen, and would help:*
+*Missing evidence:*
   • rank logs (ranks 0-31): none found; cannot tell: which rank failed
   • kernel log: not collected
-  • 1 rule not judged, for want of: kernel log (1)
+  • 1 rule skipped; missing: kernel log (1)
 Automatic: alerts JobFailed
 (Report 31c4, rulebook 2026.3)
 [Evidence] [Close out] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this job… / Propose a rule…]
@@ -130,7 +130,7 @@ def test_too_little_evidence_says_what_would_help():
         (
             FALLEN_GPU,
             (
-                "🔴 llm-70b: failed. Requeue without gpu-017, from checkpoint 1150; 48 steps lost (9.6 GPU hours). Owner: hardware. "
+                "🔴 llm-70b: failed. Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours). Owner: hardware. "
                 "GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed."
             ),
         ),
@@ -182,7 +182,7 @@ def test_a_suspected_hang_says_how_to_be_sure():
     hang = Hang(votes=(Vote("silence", "yes", ""),), suspected=True, advice=("switch on the flight recorder",))
     told = read(answer_message(replace(HEALTHY, phase="running", hang=hang), CARD).blocks)
     assert told.startswith(
-        "# 🟠 the job: possible hang\n*Look closer and stop nothing yet: it is suspected to hang, and that is not sure.*\n"
+        "# 🟠 the job: possible hang\n*Look closer, and don't stop anything yet: a hang is suspected but not confirmed.*\n"
     )
     assert "*To confirm, do one of these:*\n  • switch on the flight recorder\n" in told
 
