@@ -1,4 +1,4 @@
-"""The command `signalbox`. Heavy modules are imported where they are needed: the answer must not wait for them."""
+"""The command `signalbox`. Heavy modules are imported only where they are needed, to keep the start fast."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from kb.errors import RuleError, SignalboxError
 
 app = typer.Typer(
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands below it too
+    context_settings={"help_option_names": ["-h", "--help"]},  # applies to all subcommands too
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain text: quick to import, an error is one line
+    rich_markup_mode=None,  # plain text: fast to import, and an error takes one line
 )
 
 
 def _show_version(wanted: bool) -> None:
-    """The versions of the program and of the rules that it came with."""
+    """Print the versions of the program and of its installed rules."""
     if not wanted:
         return
     from importlib.metadata import PackageNotFoundError, version
@@ -45,7 +45,7 @@ def _show_version(wanted: bool) -> None:
 
     try:
         program = version("signalbox")
-    except PackageNotFoundError:  # a checkout that was not installed
+    except PackageNotFoundError:  # a checkout that is not installed
         program = "(not installed)"
     rulebook = (default_folder() / "VERSION").read_text("utf-8").strip()
     typer.echo(f"signalbox {program}, rulebook {rulebook}")
@@ -58,30 +58,30 @@ def signalbox(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions and exit.")
     ] = False,
 ) -> None:
-    """Finds the first cause of failed and hung large-model training runs, from their logs."""
+    """Find the first cause of failed and hung large-model training runs, from their logs."""
 
 
 for command in (diagnose, watch, serve, logs, evaluate, backfill, digest, demo):
     app.command()(command)
-app.add_typer(rules, name="rules", help="The rule base: look at it, test it, change it.")
-app.add_typer(incidents, name="incidents", help="Past reports: list, show, close.")
-app.add_typer(nodes, name="nodes", help="Nodes that are barred, or fail again and again.")
-app.add_typer(baselines, name="baselines", help="Good runs that failed ones are compared with.")
-app.add_typer(store, name="store", help="What is kept, for how long: tidy it, pin, take a bundle out.")
-app.add_typer(config, name="config", help="signalbox.yaml: check it, see an example.")
+app.add_typer(rules, name="rules", help="Browse, test and change the rule base.")
+app.add_typer(incidents, name="incidents", help="Past reports: list, show, assign, close.")
+app.add_typer(nodes, name="nodes", help="Node exclusions, and nodes that fail repeatedly.")
+app.add_typer(baselines, name="baselines", help="Good runs that failed runs are compared with.")
+app.add_typer(store, name="store", help="Stored reports and evidence: usage, clean-up, pins.")
+app.add_typer(config, name="config", help="Check signalbox.yaml, or print an example.")
 
 
 def main() -> None:
-    """Run the command; errors that a person can mend are told in one line."""
+    """Run the command. Errors that the user can fix are printed as one line."""
     from bot.runtime.errors import exit_status
 
-    if sys.stdout is None or sys.stderr is None:  # closed by whoever started us
+    if sys.stdout is None or sys.stderr is None:  # closed by the parent process
         nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may hold anything
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names can contain any bytes
     try:
-        app(prog_name="signalbox", standalone_mode=True)  # also where it is started as a module
+        app(prog_name="signalbox", standalone_mode=True)  # also when started as a module
     except RuleError as error:
         for fault in error.faults[:FEW]:
             complain(str(fault))
@@ -89,7 +89,7 @@ def main() -> None:
     except SignalboxError as error:
         complain(str(error))
         sys.exit(exit_status(error))
-    except OSError as error:  # of the output, most likely: what a source lacks is a gap
+    except OSError as error:  # most likely from writing the output: trouble with a source is a gap, not an error
         complain(str(error))
         discard_output()
         sys.exit(2)

@@ -1,1 +1,1 @@
-"""What the command line declares: names, options and help of each command. Light, since every start imports all of it."""
+"""The declarations of the command line: name, options and help of each command. Every start imports all of it, so it is light."""

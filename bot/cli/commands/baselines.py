@@ -1,4 +1,4 @@
-"""`signalbox baselines`: the good runs that failed ones are compared with, one for each family of jobs."""
+"""`signalbox baselines`: the good runs that failed ones are compared with, one per job family."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("list")
 def list_baselines(tenant: Tenant = "default", as_json: AsJson = False) -> None:
-    """The good runs that are kept, the newest first; with --json one object a line."""
+    """List the stored good runs, newest first; with --json, one object per line."""
     import msgspec
 
     from bot.runtime.paths import database_url
@@ -30,10 +30,10 @@ def list_baselines(tenant: Tenant = "default", as_json: AsJson = False) -> None:
         return
     if not found:
         typer.echo(
-            "No good run is kept yet: jobs that complete are kept by themselves, or `signalbox baselines keep BUNDLE`."
+            "No baselines yet. Jobs that complete are added automatically; `signalbox baselines keep BUNDLE` adds one."
         )
     for item in found:
-        old = "" if item.readable else "  of another version: no use until a new run is kept"
+        old = "" if item.readable else "  written by another version; unusable until a new run is stored"
         _say(f"{item.at:%Y-%m-%d %H:%M}Z  {item.family}  {item.bytes / 1e3:.0f} kB  {item.label}{old}")
 
 
@@ -42,7 +42,7 @@ def keep(
     bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A folder with logs/ and job.yaml.")],
     tenant: Tenant = "default",
 ) -> None:
-    """Keep the run of a bundle as the good one of its family, in place of the one before; refused where it failed."""
+    """Store a bundle as the baseline of its job family, replacing the previous one. Refuses failed runs."""
     from bot.handlers.keep_baseline import keep_bundle
     from bot.rulebase.loader import knowledge
     from bot.runtime.paths import database_url
@@ -60,10 +60,10 @@ def keep(
 
 @app.command()
 def drop(
-    family: Annotated[str, typer.Argument(metavar="FAMILY", help="As `baselines list` names it.")],
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help="The family, as shown by `baselines list`.")],
     tenant: Tenant = "default",
 ) -> None:
-    """Forget the good run of a family."""
+    """Delete the baseline of a job family."""
     from bot.runtime.paths import database_url
     from bot.store.baselines import drop as forget
     from bot.store.database import Database
@@ -71,8 +71,8 @@ def drop(
 
     with Database(database_url()) as store:
         if not forget(store, family, tenant=tenant):
-            raise SignalboxError(f"no good run is kept of {family[:200]!r}; see `signalbox baselines list`")
-    _say(f"Forgotten: {family}")
+            raise SignalboxError(f"no baseline for {family[:200]!r}; see `signalbox baselines list`")
+    _say(f"Deleted: {family}")
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`signalbox config`: is signalbox.yaml right, does every connector work, what could stand in it."""
+"""`signalbox config`: check signalbox.yaml and its connectors, and show what it can contain."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 @app.command()
 def check(
     config: ConfigFile = None,
-    seconds: Annotated[float, typer.Option("--for", min=1, max=600, help="How long to wait for answers.")] = 20.0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a connector.")] = False,
+    seconds: Annotated[float, typer.Option("--for", min=1, max=600, help="How long to wait for replies.")] = 20.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per connector.")] = False,
 ) -> None:
-    """Read the file and try every connector: what works, the request that was sent, what to change. Exit 1: one does not."""
+    """Check the file and try every connector: what works, what was sent, what to change. Exits 1 if one fails."""
     from bot.config.file import read
     from bot.diagnosis.job import check as try_all
     from bot.render.phrases import shown
@@ -30,7 +30,9 @@ def check(
 
     known = read(config)
     if known.path is None:
-        typer.echo("There is no signalbox.yaml: files and bundles work. `signalbox config example` prints one.")
+        typer.echo(
+            "No signalbox.yaml found. Files and bundles work without one; `signalbox config example` prints an example."
+        )
         return
     found = [
         (cluster, item.name, item.type, told)
@@ -61,7 +63,7 @@ def check(
 
 
 def _rules(known: Config) -> list[tuple[str, str, str, CheckResult]]:
-    """The source of the rules and the forge that proposed ones go to, tried without writing anything there."""
+    """Check the source of the rules and the forge for proposed rules, without writing to either."""
     found = []
     if known.rules.source is not None:
         from bot.rulebase.reload import check as try_source
@@ -82,7 +84,7 @@ def _count(things: Sized, word: str) -> str:
 
 @app.command()
 def example() -> None:
-    """Print a commented signalbox.yaml with every type of connector."""
+    """Print a commented signalbox.yaml with every connector type."""
     from bot.config.docs import example_text
 
     typer.echo(example_text(), nl=False)

@@ -1,4 +1,4 @@
-"""`signalbox demo`: an incident, an app or a store to look at, with nothing to configure."""
+"""`signalbox demo`: an incident, the Slack app or a filled store to explore, without configuration."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ INCIDENT = Path(__file__).parents[2] / "demo" / "incidents" / "shard-corrupt"
 def demo(
     as_json: Annotated[bool, typer.Option("--json")] = False,
     fill: Annotated[
-        bool, typer.Option("--fill", help="Put made-up incidents into an empty store, to try the digest and the pages.")
+        bool,
+        typer.Option("--fill", help="Fill an empty store with made-up incidents, to try the digest and the pages."),
     ] = False,
-    days: Annotated[int, typer.Option("--days", min=1, max=730, help="With --fill: how many days of them.")] = 140,
-    seed: Annotated[int, typer.Option("--seed", help="With --fill: another number makes other incidents.")] = 7,
+    days: Annotated[int, typer.Option("--days", min=1, max=730, help="With --fill: how many days to fill.")] = 140,
+    seed: Annotated[int, typer.Option("--seed", help="With --fill: seed of the random incidents.")] = 7,
     chat: Annotated[
-        bool, typer.Option("--chat", help="Open a chat of your own in the browser, with the Slack app in it.")
+        bool, typer.Option("--chat", help="Start a local chat in the browser, with the Slack app in it.")
     ] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --chat: where it listens.")] = 8780,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --chat: port to listen on.")] = 8780,
 ) -> None:
-    """Diagnose an incident that ships with Signalbox: nothing to configure."""
+    """Diagnose an incident that ships with Signalbox. Needs no configuration."""
     if chat:
         from bot.cli.demo import run as run_chat
 

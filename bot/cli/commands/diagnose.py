@@ -1,4 +1,4 @@
-"""`signalbox diagnose`: what it takes from the command line."""
+"""The options of `signalbox diagnose`."""
 
 from __future__ import annotations
 
@@ -25,61 +25,72 @@ def diagnose(
     targets: JobOrPaths = None,
     bundle: BundleFolder = None,
     logs: AreLogs = False,
-    job: Annotated[bool, typer.Option("--job", help="It is a job's name, though a path has the same.")] = False,
+    job: Annotated[
+        bool, typer.Option("--job", help="Treat the argument as a job's name, even if a path has that name.")
+    ] = False,
     config: ConfigFile = None,
     cluster: OfCluster = None,
     tenant: OfTenant = "default",
     namespace: OfNamespace = None,
     window: Annotated[
-        str | None, typer.Option("--window", metavar="2h", help="With JOB: only so long before its end.")
+        str | None, typer.Option("--window", metavar="2h", help="With JOB: only this long before its end.")
     ] = None,
-    deadline: Annotated[str | None, typer.Option("--deadline", metavar="60s", help="With JOB: to collect by.")] = None,
+    deadline: Annotated[
+        str | None, typer.Option("--deadline", metavar="60s", help="With JOB: time limit for collecting evidence.")
+    ] = None,
     save: Annotated[
         Path | None,
-        typer.Option("--save-bundle", metavar="DIR", help="With JOB: keep its evidence here, a new folder."),
+        typer.Option("--save-bundle", metavar="DIR", help="With JOB: save its evidence to this new folder."),
     ] = None,
     deep: Annotated[
         bool,
-        typer.Option("--deep", help="Compare runs, nodes and steps in any case; with JOB: fetch all log lines for it."),
+        typer.Option("--deep", help="Always compare runs, nodes and steps; with JOB, fetch all log lines."),
     ] = False,
     baseline: Annotated[
         Path | None,
         typer.Option(
             "--baseline",
             metavar="PATH",
-            help="With --bundle and --logs: logs of a good run of the same job, to compare with.",
+            help="With --bundle and --logs: logs of a good run of the same job to compare with.",
         ),
     ] = None,
     engine: Annotated[
         Literal["local", "ray"],
-        typer.Option("--engine", help="Where lines are read to be compared: on this host, or on a cluster by Ray."),
+        typer.Option("--engine", help="Where to read lines for comparison: on this host, or on a Ray cluster."),
     ] = "local",
     each: Annotated[
-        Path | None, typer.Option("--each", help="Every subfolder is a bundle; one JSON report a line.")
+        Path | None, typer.Option("--each", help="Diagnose each subfolder as a bundle; print one JSON report per line.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON (signalbox.report/1).")] = False,
     fail_on: Annotated[
-        str | None, typer.Option("--fail-on", metavar="fault", help="Exit 1 where a fault is found.")
+        str | None, typer.Option("--fail-on", metavar="fault", help="Exit with 1 if a fault is found.")
     ] = None,
     exit_decision: Annotated[
-        bool, typer.Option("--exit-decision", help="Exit with the decision, for requeue wrappers; see the README.")
+        bool,
+        typer.Option(
+            "--exit-decision", help="Report the decision as the exit status, for requeue wrappers; see the README."
+        ),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More diagnoses, all reasons, all gaps.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show more diagnoses, all reasons, and all missing evidence.")
+    ] = False,
     picture: Annotated[
         Path | None,
         typer.Option(
-            "--picture", metavar="FILE.png", help="Draw all ranks over time: who stopped first. FILE.svg for SVG."
+            "--picture",
+            metavar="FILE.png",
+            help="Draw all ranks over time, showing which stopped first. PNG, or SVG for FILE.svg.",
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the whole report as one page for browsers.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the whole report as a single HTML page.")
     ] = None,
-    store: Annotated[bool, typer.Option("--store/--no-store", help="Keep the report among the incidents.")] = True,
+    store: Annotated[bool, typer.Option("--store/--no-store", help="Store the report as an incident.")] = True,
     rules: RulesFolder = None,
     site: SiteFolder = None,
     workers: Workers = None,
 ) -> None:
-    """Say why a job failed: the first cause, who is at fault, the lines that show it, what to do."""
+    """Find out why a job failed: the first cause, the suspects, the lines that prove it, and what to do."""
     from bot.cli.diagnose import run
     from bot.cli.diagnose_options import DiagnoseOptions
 

@@ -1,4 +1,4 @@
-"""`signalbox digest`: what it takes from the command line."""
+"""The options of `signalbox digest`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from bot.cli.console import until_closed
 
 def digest(
     week: Annotated[
-        str | None, typer.Option("--week", metavar="2026-W47", help="An ISO week; else the last whole one.")
+        str | None, typer.Option("--week", metavar="2026-W47", help="ISO week; by default, the last full week.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write one page that needs no other file.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a self-contained HTML page.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers (signalbox.digest/1).")] = False,
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose failures.")] = "default",
+    tenant: Annotated[str, typer.Option("--tenant", help="The tenant.")] = "default",
     zone: Annotated[
         str | None,
-        typer.Option("--zone", metavar="Europe/Berlin", help="Time zone of the week; else the tenant's, or UTC."),
+        typer.Option("--zone", metavar="Europe/Berlin", help="Time zone of the week; by default the tenant's, or UTC."),
     ] = None,
-    meanings: Annotated[bool, typer.Option("--meanings", help="Print what each figure means.")] = False,
+    meanings: Annotated[bool, typer.Option("--meanings", help="Print the definition of each figure.")] = False,
 ) -> None:
-    """The failures of a week in figures: by class, trend, time to recover, nodes, own record."""
+    """Summarise the failures of a week: by cause, trend, time to recover, nodes, and own accuracy."""
     from bot.cli.digest import run as run_digest
 
     with until_closed():

@@ -1,4 +1,4 @@
-"""`signalbox evaluate`: figures over cases with known causes."""
+"""The options of `signalbox evaluate`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bot.cli.options import RulesFolder, SiteFolder, Workers
 def evaluate(
     cases: Annotated[Path, typer.Argument(help="A folder of cases: <case>/case.yaml and <case>/logs/.")],
     as_json: Annotated[bool, typer.Option("--json")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also each case that was not right.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also list each case that was wrong.")] = False,
     rules: RulesFolder = None,
     site: SiteFolder = None,
     workers: Workers = None,
 ) -> None:
-    """Measure: top-1, top-3, false alarms, needles, over cases with known causes."""
+    """Measure accuracy on cases with known causes: top-1, top-3, false alarms, quoted needles."""
     from bot.authoring.accuracy import evaluate_cases, render, to_json
 
     must_be_folder(cases)

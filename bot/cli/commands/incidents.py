@@ -1,4 +1,4 @@
-"""`signalbox incidents`: the reports that were given before."""
+"""`signalbox incidents`: past reports and what became of them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SUMMARY = 72  # characters of a summary in a list
 
 @app.command("list")
 def list_incidents(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many, the latest first.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number, latest first.")] = 20,
     as_json: AsJson = False,
     state: Annotated[str | None, typer.Option("--state", metavar="open|acknowledged|snoozed|closed|merged")] = None,
-    assignee: Annotated[str | None, typer.Option("--assignee", metavar="WHO", help="Those that somebody has.")] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Whose; without it everybody's.")] = None,
+    assignee: Annotated[str | None, typer.Option("--assignee", metavar="WHO", help="Only incidents assigned to WHO.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's; by default, all.")] = None,
 ) -> None:
-    """The latest incidents; with --json one object a line."""
+    """List the latest incidents; with --json, one object per line."""
     from bot.store.incidents import IncidentFilter
 
     wanted = IncidentFilter(tenant, datetime.now(UTC), state=_known_state(state), assignee=assignee)
@@ -36,23 +36,27 @@ def list_incidents(
     if as_json:
         _write(b"".join(_json(incident) + b"\n" for incident in incidents))
     elif not incidents and (state or assignee or tenant):
-        typer.echo("No incident is as asked.")
+        typer.echo("No matching incidents.")
     elif not incidents:
-        typer.echo("No incidents yet: `signalbox diagnose` keeps its reports here.")
+        typer.echo("No incidents yet. `signalbox diagnose` stores its reports here.")
     else:
         typer.echo("\n".join(_row(incident) for incident in incidents))
 
 
 @app.command()
 def show(
-    incident_id: Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")],
+    incident_id: Annotated[
+        int, typer.Argument(metavar="ID", help="The incident number, as shown by `incidents list`.")
+    ],
     as_json: AsJson = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More diagnoses, all reasons, all gaps.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show more diagnoses, all reasons, and all missing evidence.")
+    ] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write it as one page for browsers instead.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write it to an HTML page instead.")
     ] = None,
 ) -> None:
-    """One incident with its report; with --json the report as it was given."""
+    """Show an incident with its report; with --json, the original report."""
     from bot.retention.evidence import evidence
 
     with _store() as store:
@@ -61,7 +65,7 @@ def show(
     if record is None or kept is None:
         why = f"there is no incident {incident_id}; see `signalbox incidents list`"
         if kept is not None:
-            why = f"the report of incident {incident_id} was removed, as its time was over (retention: reports)"
+            why = f"the report of incident {incident_id} has expired and was removed (retention: reports)"
         typer.echo(f"signalbox: {why}", err=True)
         raise typer.Exit(2)
     if html is not None:
@@ -92,39 +96,43 @@ def show(
 
 @app.command()
 def close(
-    incident_id: Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")],
+    incident_id: Annotated[
+        int, typer.Argument(metavar="ID", help="The incident number, as shown by `incidents list`.")
+    ],
     cause: Annotated[
         str,
         typer.Option(
             "--cause",
             metavar="right|FAULT|no-rule|unknown",
-            help="right: the first diagnosis was it; or the class of fault it was.",
+            help="right, if the first diagnosis was correct; else the actual fault class.",
         ),
     ],
-    nodes: Annotated[str, typer.Option("--nodes", help="Nodes at fault, with commas.")] = "",
-    action: Annotated[str, typer.Option("--action", help="What was done about it.")] = "",
+    nodes: Annotated[str, typer.Option("--nodes", help="Nodes at fault, separated by commas.")] = "",
+    action: Annotated[str, typer.Option("--action", help="What fixed it.")] = "",
     lost: Annotated[
         float | None, typer.Option("--lost", metavar="HOURS", min=0, max=100_000, help="Wall time.")
     ] = None,
-    note: Annotated[str, typer.Option("--note", help="For those who come after.")] = "",
-    propose: Annotated[bool, typer.Option("--propose-rule", help="A rule should be proposed for it.")] = False,
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose incident it is.")] = "default",
+    note: Annotated[str, typer.Option("--note", help="A note for others.")] = "",
+    propose: Annotated[
+        bool, typer.Option("--propose-rule", help="Mark that a rule should be proposed for it.")
+    ] = False,
+    tenant: Annotated[str, typer.Option("--tenant", help="The tenant of the incident.")] = "default",
 ) -> None:
-    """Say what an incident truly was. All words are kept; the last one counts."""
+    """Close an incident with its actual cause. Earlier answers are kept; the last one counts."""
     from bot.cli.incident_close import run
 
     words = tuple(text for text in nodes.replace(",", " ").split() if text)
     typer.echo(run(incident_id, tenant, cause, words, action, lost, note, propose=propose))
 
 
-Which = Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")]
-OfTenant = Annotated[str, typer.Option("--tenant", help="Whose incident it is.")]
-Note = Annotated[str, typer.Option("--note", help="For those who come after.")]
+Which = Annotated[int, typer.Argument(metavar="ID", help="The incident number, as shown by `incidents list`.")]
+OfTenant = Annotated[str, typer.Option("--tenant", help="The tenant of the incident.")]
+Note = Annotated[str, typer.Option("--note", help="A note for others.")]
 
 
 @app.command()
 def ack(incident_id: Which, note: Note = "", tenant: OfTenant = "default") -> None:
-    """Say that somebody is at it: you, where nobody has it yet."""
+    """Acknowledge an incident; it is assigned to you if nobody has it yet."""
     from bot.cli.incident_actions import take
 
     typer.echo(take(incident_id, tenant, "ack", note=note))
@@ -133,11 +141,11 @@ def ack(incident_id: Which, note: Note = "", tenant: OfTenant = "default") -> No
 @app.command()
 def assign(
     incident_id: Which,
-    who: Annotated[str, typer.Argument(metavar="WHO", help="A login, or a Slack user id; - for nobody.")],
+    who: Annotated[str, typer.Argument(metavar="WHO", help="A login, or a Slack user id; - to unassign.")],
     note: Note = "",
     tenant: OfTenant = "default",
 ) -> None:
-    """Give it to somebody."""
+    """Assign an incident to somebody."""
     from bot.cli.incident_actions import take
 
     typer.echo(take(incident_id, tenant, "assign", assignee=None if who == "-" else who, note=note))
@@ -147,11 +155,13 @@ def assign(
 def snooze(
     incident_id: Which,
     span: Annotated[str | None, typer.Option("--for", metavar="SPAN", help="As 8h or 2d.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="As 2026-11-24T10:00Z.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="A time such as 2026-11-24T10:00Z.")
+    ] = None,
     note: Note = "",
     tenant: OfTenant = "default",
 ) -> None:
-    """Put it off: no reminder, and in no list of what is to be done until then."""
+    """Snooze an incident: until then, it sends no reminders and leaves the to-do list."""
     from bot.cli.incident_actions import asleep_until, take
 
     typer.echo(take(incident_id, tenant, "snooze", until=asleep_until(until, span, datetime.now(UTC)), note=note))
@@ -160,11 +170,11 @@ def snooze(
 @app.command()
 def merge(
     incident_id: Which,
-    other: Annotated[int, typer.Argument(metavar="INTO", help="The incident as a part of which it counts.")],
+    other: Annotated[int, typer.Argument(metavar="INTO", help="The incident to merge it into.")],
     note: Note = "",
     tenant: OfTenant = "default",
 ) -> None:
-    """Make it a part of another one: one failure, which counts once."""
+    """Merge an incident into another one, so that both count as one failure."""
     from bot.cli.incident_actions import take
 
     typer.echo(take(incident_id, tenant, "merge", other=other, note=note))
@@ -172,7 +182,7 @@ def merge(
 
 @app.command()
 def reopen(incident_id: Which, note: Note = "", tenant: OfTenant = "default") -> None:
-    """Open it again: closed, merged or snoozed, it is to be looked at; what it was closed as holds no more."""
+    """Reopen a closed, merged or snoozed incident. Its confirmed cause no longer applies."""
     from bot.cli.incident_actions import take
 
     typer.echo(take(incident_id, tenant, "reopen", note=note))
@@ -180,11 +190,11 @@ def reopen(incident_id: Which, note: Note = "", tenant: OfTenant = "default") ->
 
 @app.command()
 def handover(
-    since: Annotated[str, typer.Option("--since", metavar="SPAN", help="How long the shift was, as 12h.")] = "12h",
+    since: Annotated[str, typer.Option("--since", metavar="SPAN", help="Length of the shift, such as 12h.")] = "12h",
     as_json: AsJson = False,
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose incidents.")] = "default",
+    tenant: Annotated[str, typer.Option("--tenant", help="The tenant.")] = "default",
 ) -> None:
-    """For the shift change: what is open, barred, to be watched, waiting, and what changed."""
+    """Print the shift handover: what is open, barred, to be watched, waiting, and what changed."""
     from bot.cli.incident_actions import handed_over
 
     typer.echo(handed_over(tenant, since, as_json=as_json))
@@ -196,7 +206,7 @@ def _known_state(state: str | None) -> State | None:
 
     found = next((item for item in STATES if item == state), None)
     if state is not None and found is None:
-        raise SignalboxError(f"--state: there is no {state[:40]!r}; they are {', '.join(STATES)}")
+        raise SignalboxError(f"--state: unknown state {state[:40]!r}; choose from {', '.join(STATES)}")
     return found
 
 
@@ -220,7 +230,7 @@ def _row(incident: Incident) -> str:
 
 
 def _lived(incident: Incident) -> str:
-    """How it stands, where it is not just open."""
+    """The state of an incident that is not simply open."""
     from bot.store.incident_state import state_of
 
     state = state_of(incident, datetime.now(UTC))
@@ -229,7 +239,11 @@ def _lived(incident: Incident) -> str:
         told = [f"merged into {incident.merged_into}"]
     elif state == "snoozed" and incident.snoozed_until is not None:
         told = [f"snoozed until {incident.snoozed_until:%Y-%m-%d %H:%M}Z"]
-    told += [f"of {incident.assignee}"] if incident.assignee and state in ("open", "acknowledged", "snoozed") else []
+    told += (
+        [f"assigned to {incident.assignee}"]
+        if incident.assignee and state in ("open", "acknowledged", "snoozed")
+        else []
+    )
     return ", ".join([*told, *(["backfilled"] if incident.backfilled else [])])
 
 

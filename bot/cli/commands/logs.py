@@ -1,4 +1,4 @@
-"""`signalbox logs`: what it takes from the command line."""
+"""The options of `signalbox logs`."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from bot.cli.options import AreLogs, BundleFolder, ConfigFile, OfCluster, OfName
 
 def logs(
     targets: Targets = None,
-    rank: Annotated[str | None, typer.Option("--rank", "-r", metavar="7 | 0-3,8", help="Of these ranks only.")] = None,
-    node: Annotated[str | None, typer.Option("--node", metavar="NAME", help="Of this node only.")] = None,
+    rank: Annotated[str | None, typer.Option("--rank", "-r", metavar="7 | 0-3,8", help="Only these ranks.")] = None,
+    node: Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only this node.")] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="10m | TIME", help="So long before the end of the logs, or from a time on."),
+        typer.Option("--since", metavar="10m | TIME", help="Start this long before the end of the logs, or at a time."),
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="5m | TIME", help="Likewise, up to there.")] = None,
-    grep: Annotated[str | None, typer.Option("--grep", "-g", metavar="REGEX", help="Lines that match (RE2).")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="5m | TIME", help="Likewise, the end.")] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", "-g", metavar="REGEX", help="Only lines that match this regular expression (RE2)."),
+    ] = None,
     ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="With --grep.")] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written; end it with Ctrl-C.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
     bundle: BundleFolder = None,
     paths: AreLogs = False,
     config: ConfigFile = None,
     cluster: OfCluster = None,
     tenant: OfTenant = "default",
     namespace: OfNamespace = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show a job's logs: all ranks' lines in order of time, with rank and time beside them, secrets masked."""
+    """Show a job's logs: the lines of all ranks merged by time, with rank and time, secrets masked."""
     from bot.cli.logs import LogsOptions, request_of
     from bot.cli.logs import run as show_logs
 
     if sum((bundle is not None, paths)) > 1 or (bundle is not None and targets):
-        refuse("give one of JOB, --bundle DIR and --logs PATH…")
+        refuse("give exactly one of JOB, --bundle DIR and --logs PATH…")
     if bundle is not None:
         must_be_folder(bundle)
     elif not targets:
-        refuse("say whose logs: a JOB, --bundle DIR, or --logs PATH…")
+        refuse("nothing to read; give a JOB, --bundle DIR, or --logs PATH…")
     elif not paths and len(targets) > 1:
-        refuse("name one JOB; with --logs all names are paths")
+        refuse("give a single JOB; several arguments are only valid with --logs")
     elif not paths:
         must_be_configured(targets[0], config, "logs")
     request = None if paths or not targets else request_of(targets[0], tenant, cluster, namespace, since)

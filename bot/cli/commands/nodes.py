@@ -1,4 +1,4 @@
-"""`signalbox nodes`: which nodes are barred or proposed to be, who decided so, and which fail again and again."""
+"""`signalbox nodes`: nodes that are barred or proposed for it, who decided, and nodes that fail repeatedly."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 Tenant = Annotated[str, typer.Option("--tenant", help="Whose nodes.")]
-Cluster = Annotated[str | None, typer.Option("--cluster", help="Of this cluster.")]
+Cluster = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Number = Annotated[int, typer.Argument(metavar="ID", help="The number that `nodes barred` gives.")]
-Until = Annotated[str | None, typer.Option("--for", metavar="7d", help="How long: 12h, 7d; until it is lifted else.")]
+Number = Annotated[int, typer.Argument(metavar="ID", help="The number, as shown by `nodes barred`.")]
+Until = Annotated[
+    str | None, typer.Option("--for", metavar="7d", help="How long, such as 12h or 7d; by default, until it is lifted.")
+]
 System = Annotated[
-    str, typer.Option("--system", metavar="slurm|kubernetes", help="For which the command that drains is shown.")
+    str, typer.Option("--system", metavar="slurm|kubernetes", help="The system whose drain command is shown.")
 ]
 _LONGEST = timedelta(days=3650)
 _SPAN = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-WEEKS = 8  # that the definition of a lemon speaks of
+WEEKS = 8  # in the definition of a lemon
 
 
 @app.command()
 def barred(
     tenant: Tenant = "default",
     cluster: Cluster = None,
-    node: Annotated[str | None, typer.Option("--node", help="This node only, with what was decided before.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many, the latest first.")] = 50,
+    node: Annotated[str | None, typer.Option("--node", help="Only this node, with past decisions.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number, latest first.")] = 50,
     commands: Annotated[
-        bool, typer.Option("--commands", help="With the command that drains; it is never run.")
+        bool, typer.Option("--commands", help="Also show the drain command. Signalbox never runs it.")
     ] = False,
     system: System = "slurm",
     as_json: AsJson = False,
 ) -> None:
-    """The bar list: what diagnoses propose, and what people confirmed. With --json one object a line."""
+    """List node exclusions, proposed and confirmed; with --json, one object per line."""
     _known_system(system)
     now = _now()
     states: tuple[State, ...] = ("proposed", "barred") if node is None else ("proposed", "barred", "refused", "lifted")
@@ -49,7 +51,7 @@ def barred(
         for item in found:
             typer.echo(_json(item, now))
     elif not found:
-        typer.echo("No node is barred or proposed to be.")
+        typer.echo("No nodes are barred or proposed.")
     for item in () if as_json else found:
         _say(_line(item, now))
         if commands and item.state != "refused":
@@ -61,15 +63,15 @@ def barred(
 @app.command()
 def bar(
     node: Annotated[str, typer.Argument(metavar="NODE")],
-    why: Annotated[str, typer.Option("--why", help="For those who come after.")] = "",
+    why: Annotated[str, typer.Option("--why", help="A note for others.")] = "",
     until: Until = None,
-    job: Annotated[str, typer.Option("--job", help="For the job of this name or id only.")] = "",
+    job: Annotated[str, typer.Option("--job", help="Only for the job with this name or id.")] = "",
     cluster: Cluster = None,
     tenant: Tenant = "default",
     system: System = "slurm",
     as_json: AsJson = False,
 ) -> None:
-    """Bar a node: for everybody, or for one job; a proposal that is there is confirmed. Nothing is changed on the cluster."""
+    """Bar a node, for all jobs or for one. Confirms a pending proposal. Changes nothing on the cluster."""
     from bot.cli.incident_close import login
     from bot.incidents.exclusions import ExclusionRequest
 
@@ -93,13 +95,13 @@ def confirm(
 
 @app.command()
 def refuse(number: Number, tenant: Tenant = "default", as_json: AsJson = False) -> None:
-    """Refuse a bar that a diagnosis proposed: this incident does not propose it again."""
+    """Refuse a bar that a diagnosis proposed; this incident does not propose it again."""
     _decide(number, "refused", tenant, as_json=as_json)
 
 
 @app.command()
 def lift(number: Number, tenant: Tenant = "default", as_json: AsJson = False) -> None:
-    """Lift a bar: the node may be used again."""
+    """Lift a bar, so that the node can be used again."""
     _decide(number, "lifted", tenant, as_json=as_json)
 
 
@@ -108,7 +110,7 @@ def lemons(
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Nodes that fail again and again in eight weeks, with a score of how unlikely that is by chance, and its definition."""
+    """List nodes that failed repeatedly in eight weeks, scored by how unlikely that is by chance."""
     from dataclasses import asdict
 
     import msgspec
@@ -125,9 +127,9 @@ def lemons(
         typer.echo(msgspec.json.encode({"weeks": WEEKS, "definition": DEFINITIONS["lemon"], **asdict(found)}).decode())
         return
     if not found.nodes:
-        typer.echo(f"No hardware or network failure of the last {WEEKS} weeks names a node.")
+        typer.echo(f"No hardware or network failures on a known node in the last {WEEKS} weeks.")
     else:
-        typer.echo(f"{'node':<40} {'jobs':>5} {'score':>6}  jobs by week, the oldest first")
+        typer.echo(f"{'node':<40} {'jobs':>5} {'score':>6}  jobs by week, oldest first")
     for node in found.nodes:
         counts = " ".join(str(count) for count in node.weeks)
         _say(f"{node.name:<40} {node.jobs:>5} {node.score:>6.1f}  {counts}{'  lemon' if node.lemon else ''}")
@@ -153,7 +155,7 @@ def _decided(told: NodeExclusion, now: datetime, system: str, *, as_json: bool) 
         return
     _say(f"{told.node}: {in_words(told, now)}.")
     if told.state == "barred" and told.scope == "cluster":
-        _say(f"Signalbox runs nothing on the cluster; this would take it out:\n  $ {command(told, system)}")
+        _say(f"Signalbox runs nothing on the cluster. To drain the node:\n  $ {command(told, system)}")
 
 
 def _line(node_exclusion: NodeExclusion, now: datetime) -> str:
@@ -181,7 +183,7 @@ def _end(until: str | None, now: datetime) -> datetime | None:
     found = _SPAN.fullmatch(until.strip())
     span = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else timedelta()
     if not timedelta() < span <= _LONGEST:
-        raise SignalboxError(f"--for {until[:40]}: write a time of at most ten years, as 12h or 7d")
+        raise SignalboxError(f"--for {until[:40]}: expected a duration of at most ten years, such as 12h or 7d")
     return now + span
 
 
@@ -189,7 +191,7 @@ def _known_system(system: str) -> None:
     from kb.errors import SignalboxError
 
     if system not in ("slurm", "kubernetes"):
-        raise SignalboxError(f"--system {system[:40]!r}: slurm or kubernetes")
+        raise SignalboxError(f"--system {system[:40]!r}: expected slurm or kubernetes")
 
 
 def _bars() -> ExclusionList:

@@ -1,4 +1,4 @@
-"""`signalbox rules`: look at the rule base, test it, and all that a change of it asks for."""
+"""`signalbox rules`: browse, test and change the rule base."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from kb.rulebase.rule import Rule, Rulebook
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-Site = Annotated[Path | None, typer.Option("--site", help="The overlay's folder in place of the one configured.")]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Its incidents alone; all by default.")]
+Site = Annotated[Path | None, typer.Option("--site", help="The overlay's folder; by default, the configured one.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's incidents; by default, all.")]
 Clean = Annotated[
-    list[Path] | None, typer.Option("--clean", help="A folder of logs of good runs, besides those configured.")
+    list[Path] | None, typer.Option("--clean", help="Another folder of logs of good runs, besides the configured ones.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
-Drafts = Annotated[bool, typer.Option("--drafts", help="Rules in status draft or shadow are tried as if they spoke.")]
-Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 and say what is not current.")]
+Drafts = Annotated[bool, typer.Option("--drafts", help="Treat draft and shadow rules as active.")]
+Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 1 and list what is out of date.")]
 
 
 @app.command("list")
@@ -34,7 +34,7 @@ def list_rules(
     rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
-    """All rules, one a line: id, fault, role, status, title."""
+    """List all rules, one per line: id, fault, role, status, title."""
     for rule in _load(rules, site).rulebook.rules:
         if fault in (None, rule.fault):
             typer.echo(f"{rule.id:44} {rule.fault:20} {rule.role:13} {rule.status:13} {rule.title}")
@@ -44,7 +44,7 @@ def list_rules(
 def show(
     rule: Annotated[str, typer.Argument(help="The rule's id.")], rules: RulesFolder = None, site: Site = None
 ) -> None:
-    """One rule in full, as it stands in its file."""
+    """Show the file of a rule."""
     from bot.rulebase.loader import default_folder
 
     found = _named(_load(rules, site), rule)
@@ -58,7 +58,7 @@ def lint(
     rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
-    """Everything that is wrong with the rule files and the site's overlay, each with file, line and column."""
+    """Report all errors in the rule files and the site's overlay, with file, line and column."""
     from bot.authoring.selftest import detector_faults, empty, names_of, tests_of
     from bot.rulebase.loader import default_folder, read_files, site_files, today
     from kb.plugin import wanted
@@ -70,7 +70,7 @@ def lint(
     overlay, more = site_files(site)
     try:
         loaded = load(files, overlay, today())
-    except RuleError as error:  # without its vocabulary no rule can be read
+    except RuleError as error:  # no rule can be read without the vocabulary
         typer.echo(str(error))
         raise typer.Exit(1) from error
     tests = tests_of(folder, loaded.rulebook.rules)
@@ -87,12 +87,12 @@ def lint(
 @app.command("test")
 def try_rules(
     ids: Annotated[list[str] | None, typer.Argument(help="Only these rules.")] = None,
-    on: Annotated[str | None, typer.Option("--on", help="Try the rules on this log; - reads standard input.")] = None,
+    on: Annotated[str | None, typer.Option("--on", help="Try the rules on this log; - for standard input.")] = None,
     drafts: Drafts = False,
     rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
-    """Run the logs beside the rules, or show what the rules say of a log of yours."""
+    """Run the tests of the rules, or show which rules match a log of yours."""
     from bot.authoring.selftest import run, spoken, tests_of
     from bot.cli.rules.run_tests import failure_text, match_log
     from bot.rulebase.loader import default_folder
@@ -118,7 +118,7 @@ def lock(
     check: Check = False,
     rules: RulesFolder = None,
 ) -> None:
-    """Write lock.json: a version of each rule, raised by one where its meaning changed."""
+    """Write lock.json: the version of each rule, raised by one where its meaning changed."""
     from bot.authoring.lock import NAME, locked_in, step, write
     from bot.rulebase.loader import default_folder, read_files
 
@@ -131,7 +131,7 @@ def lock(
         typer.echo(line)
     if after.gone or (check and stale):
         if not after.told():
-            typer.echo(f"{NAME}: not as `signalbox rules lock` writes it")
+            typer.echo(f"{NAME}: out of date; run `signalbox rules lock`")
         raise typer.Exit(1)
     if stale:
         write(folder, after.text)
@@ -143,17 +143,18 @@ def docs(
     *,
     check: Check = False,
     to: Annotated[
-        Path | None, typer.Option("--to", help="Where the pages go; left out: docs/rules beside the rules folder.")
+        Path | None,
+        typer.Option("--to", help="Where to write the pages; by default, docs/rules next to the rules folder."),
     ] = None,
     rules: RulesFolder = None,
 ) -> None:
-    """Write a page a rule, and an index of them."""
+    """Write a page per rule, and an index."""
     from bot.authoring.docs import differences, pages, write
     from bot.rulebase.loader import default_folder, read_files
 
     folder = (rules or default_folder()).absolute()
-    if to is None and folder.name == "_rules":  # installed: there is no docs/ beside it
-        _refuse("say where with --to")
+    if to is None and folder.name == "_rules":  # installed: there is no docs/ next to it
+        _refuse("give a folder with --to")
     target = to or folder.parent / "docs" / "rules"
     wanted = pages(_sound(*read_files(folder)), folder)
     found = differences(wanted, target)
@@ -161,24 +162,28 @@ def docs(
         typer.echo(f"{page_difference.path}: {page_difference.what}")
     if not check:
         write(wanted, target, found)
-    typer.echo(f"{len(wanted)} pages, {len(found)} {'not current' if check else 'written or removed'}", err=True)
+    typer.echo(f"{len(wanted)} pages, {len(found)} {'out of date' if check else 'written or removed'}", err=True)
     raise typer.Exit(1 if check and found else 0)
 
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(metavar="ID", help="Two to four lower-case words that name the fault found.")],
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="Two to four lower-case words, joined by -, that name the fault.")
+    ],
     *,
-    family: Annotated[str, typer.Option("--family", help="The folder that it goes into.")],
-    fault: Annotated[str, typer.Option("--fault", help="A class of faults.yaml.")],
-    title: Annotated[str, typer.Option("--title", help="Name of the fault found, not of the cure.")],
+    family: Annotated[str, typer.Option("--family", help="The folder to create it in.")],
+    fault: Annotated[str, typer.Option("--fault", help="A fault class from faults.yaml.")],
+    title: Annotated[str, typer.Option("--title", help="The name of the fault, not of the fix.")],
     role: Annotated[str, typer.Option("--role", help="root_cause, contributing, symptom or context.")] = "root_cause",
-    action: Annotated[str, typer.Option("--action", help="The first step: a word of actions.yaml.")] = "look_at_logs",
-    regex: Annotated[str | None, typer.Option("--regex", help="What its line looks like.")] = None,
+    action: Annotated[
+        str, typer.Option("--action", help="The first step: an action from actions.yaml.")
+    ] = "look_at_logs",
+    regex: Annotated[str | None, typer.Option("--regex", help="A regular expression for its log line.")] = None,
     log: Annotated[Path | None, typer.Option("--log", help="A log to test it on; secrets are masked.")] = None,
     rules: RulesFolder = None,
 ) -> None:
-    """Write the folder of a new rule: a draft that loads, and its first tests."""
+    """Create the folder of a new rule: a draft that loads, and its first tests."""
     from bot.authoring.scaffold import NewRule, made, refusals, write
     from bot.rulebase.loader import default_folder, read_files
 
@@ -199,13 +204,14 @@ def diff(
     old: Annotated[Path, typer.Argument(help="A rules folder.")],
     new_rules: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.")],
     *,
-    on: Annotated[Path, typer.Option("--on", metavar="CASES", help="A folder: every subfolder is a bundle.")],
+    on: Annotated[Path, typer.Option("--on", metavar="CASES", help="A folder whose subfolders are bundles.")],
     drafts: Drafts = False,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=512, help="Processes to read with; all cores by default.")
+        int | None,
+        typer.Option("--workers", min=1, max=512, help="Number of reader processes; by default, one per core."),
     ] = None,
 ) -> None:
-    """A Markdown table of the bundles whose first answer two rule bases give differently."""
+    """Compare two rule bases: print a Markdown table of bundles whose first answer differs."""
     from bot.authoring.diff import compare, render
     from bot.authoring.selftest import spoken
 
@@ -217,17 +223,18 @@ def diff(
 def stats(
     *,
     on: Annotated[
-        list[Path] | None, typer.Option("--on", help="Logs: also what each rule costs when they are read.")
+        list[Path] | None, typer.Option("--on", help="Also show what each rule costs to scan these logs.")
     ] = None,
     outcomes: Annotated[
-        bool, typer.Option("--outcomes", help="How each rule fared in the close-outs, and what shadows have earned.")
+        bool,
+        typer.Option("--outcomes", help="Show how each rule fared in close-outs, and how shadow rules would have."),
     ] = False,
     tenant: Tenant = None,
     as_json: Json = False,
     rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
-    """The rule base in numbers: families, states, roles, fault classes, tests; with --on, the dearest rules."""
+    """Summarise the rule base: families, states, roles, fault classes, tests; with --on, the most expensive rules."""
     if outcomes:
         from bot.cli.rules.advise import show_outcomes
 
@@ -235,7 +242,7 @@ def stats(
             show_outcomes(rules, site, tenant, as_json=as_json)
         return
     if as_json or tenant is not None:
-        _refuse("--json and --tenant go with --outcomes")
+        _refuse("--json and --tenant need --outcomes")
     from bot.authoring.selftest import names_of, tests_of
     from bot.authoring.stats import costs, render, render_costs
     from bot.rulebase.loader import default_folder
@@ -253,49 +260,55 @@ def advise(
     *,
     tenant: Tenant = None,
     clean: Clean = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Without trying each change on the stored incidents.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Skip trying each change on the stored incidents.")] = False,
     propose_: Annotated[
         int | None,
         typer.Option(
-            "--propose", metavar="N", help="Try advice N of the list and open a pull request; exit 1: not done."
+            "--propose",
+            metavar="N",
+            help="Try advice N of the list and open a pull request. Exits 1 if that is not possible.",
         ),
     ] = None,
     branch: Annotated[
         Path | None,
         typer.Option(
-            "--branch", metavar="CLONE", help="With --propose: as a branch of this clone, whatever is configured."
+            "--branch",
+            metavar="CLONE",
+            help="With --propose: create a branch in this clone, regardless of the configuration.",
         ),
     ] = None,
     as_json: Json = False,
     rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
-    """What the close-outs say should be done: rules to narrow, widen, link, promote or retire; unknown failures by cost."""
+    """Suggest changes from close-outs: rules to narrow, widen, link, promote or retire; unknown failures by cost."""
     from bot.cli.rules.advise import propose_advice, show_advice
 
     if propose_ is not None:
         if quick or as_json:
-            _refuse("--propose goes with neither --quick nor --json")
+            _refuse("--propose cannot be combined with --quick or --json")
         with _errors_told():
             status = propose_advice(propose_, rules, site, tenant, clean=clean or (), branch=branch)
         raise typer.Exit(status)
     if branch is not None:
-        _refuse("--branch goes with --propose")
+        _refuse("--branch needs --propose")
     with _errors_told():
         show_advice(rules, site, tenant, clean=clean or (), quick=quick, as_json=as_json)
 
 
 @app.command()
 def backtest(
-    new_rules: Annotated[Path, typer.Argument(metavar="NEW", help="A rules folder with what is to be tried.")],
+    new_rules: Annotated[Path, typer.Argument(metavar="NEW", help="The rules folder to try.")],
     *,
     tenant: Tenant = None,
     clean: Clean = None,
-    every: Annotated[bool, typer.Option("--every", help="Judge every incident that may change, however many.")] = False,
+    every: Annotated[
+        bool, typer.Option("--every", help="Evaluate every incident that could change, without a limit.")
+    ] = False,
     as_json: Json = False,
     rules: RulesFolder = None,
 ) -> None:
-    """Try changed rules on all stored incidents and on clean logs; exit 1 where they hurt."""
+    """Try changed rules on all stored incidents and on clean logs. Exits 1 if they make anything worse."""
     from bot.cli.rules.advise import try_rules
 
     with _errors_told():
@@ -305,25 +318,29 @@ def backtest(
 
 @app.command()
 def propose(
-    incident: Annotated[int, typer.Argument(metavar="INCIDENT", help="A resolved incident: its number.")],
+    incident: Annotated[int, typer.Argument(metavar="INCIDENT", help="The number of a resolved incident.")],
     *,
     tenant: Tenant = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rule and its replay; propose nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the rule and its replay without proposing it.")
+    ] = False,
     branch: Annotated[
         Path | None,
-        typer.Option("--branch", metavar="CLONE", help="As a branch of this clone, whatever is configured."),
+        typer.Option(
+            "--branch", metavar="CLONE", help="Create a branch in this clone, regardless of the configuration."
+        ),
     ] = None,
     into: Annotated[
-        Path | None, typer.Option("--into", metavar="DIR", help="Write its files there; propose nothing.")
+        Path | None, typer.Option("--into", metavar="DIR", help="Write its files there without proposing it.")
     ] = None,
-    alone: Annotated[bool, typer.Option("--alone", help="Learn from this incident alone.")] = False,
+    alone: Annotated[bool, typer.Option("--alone", help="Learn only from this incident.")] = False,
     all_the_same: Annotated[
-        bool, typer.Option("--all-the-same", help="Propose it though the replay speaks against it.")
+        bool, typer.Option("--all-the-same", help="Propose it even if the replay finds a regression.")
     ] = False,
     as_json: Json = False,
     rules: RulesFolder = None,
 ) -> None:
-    """Learn a rule from a resolved incident, try it on all past ones, and open a pull request; exit 1: there is none."""
+    """Learn a rule from a resolved incident, try it on all past ones, and open a pull request. Exits 1 if no rule is proposed."""
     from bot.cli.rules.propose import run
     from bot.runtime.paths import DEFAULT_TENANT
 
@@ -338,10 +355,10 @@ def propose(
 @app.command()
 def proposals(
     *,
-    live: Annotated[bool, typer.Option("--open", help="Those alone that nobody has decided on.")] = False,
+    live: Annotated[bool, typer.Option("--open", help="Only undecided proposals.")] = False,
     as_json: Json = False,
 ) -> None:
-    """The rules that were proposed, and where they stand."""
+    """List proposed rules and their state."""
     from bot.cli.rules.propose import listed
 
     with _errors_told():
@@ -357,7 +374,7 @@ def _errors_told() -> Iterator[None]:
 
 
 def _sound(files: Mapping[str, str], unread: Sequence[Fault]) -> Rulebook:
-    """The rules of a folder's files; where any has faults they are told and nothing is made of the rest."""
+    """Load the rules of a folder; if any file has errors, report them and exit."""
     from kb.rulebase.rulebook import load
 
     loaded = load(files)
@@ -379,7 +396,7 @@ def _load(folder: Path | None, site: Path | None = None) -> Knowledge:
 
     known = knowledge(folder, site)
     if known.faults:
-        typer.echo(f"signalbox: {len(known.faults)} faults in rule files; see `signalbox rules lint`", err=True)
+        typer.echo(f"signalbox: {len(known.faults)} errors in rule files; see `signalbox rules lint`", err=True)
     return known
 
 
@@ -390,5 +407,5 @@ def _named(known: Knowledge, name: str) -> Rule:
         if rule.id == name:
             return rule
     near = [match[0] for match in process.extract(name, [rule.id for rule in known.rulebook.rules], limit=3)]
-    typer.echo(f"signalbox: there is no rule {name!r}; near it: {', '.join(near)}", err=True)
+    typer.echo(f"signalbox: no rule {name!r}; closest: {', '.join(near)}", err=True)
     raise typer.Exit(2)

@@ -1,4 +1,4 @@
-"""`signalbox serve`: what it takes from the command line."""
+"""The options of `signalbox serve`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bot.cli.options import ConfigFile
 def serve(
     config: ConfigFile = None,
 ) -> None:
-    """Listen to alerts of Alertmanager and Grafana, and diagnose the jobs that they name, until stopped."""
+    """Run the service: receive alerts from Alertmanager and Grafana, and diagnose the jobs they name."""
     from bot.cli.serve import run
 
     run(config)

@@ -1,4 +1,4 @@
-"""`signalbox store`: what is kept of answers and evidence, for how long; tidy it, pin an incident, take a bundle out again."""
+"""`signalbox store`: stored reports and evidence: usage and retention, clean-up, pins, unpacking a bundle."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Incident = Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")]
+Incident = Annotated[int, typer.Argument(metavar="ID", help="The incident number, as shown by `incidents list`.")]
 
 
 @app.command()
 def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """What is kept, where, how much, and for how long."""
+    """Show what is stored, where, how much, and for how long."""
     from bot.collection.collect import marks, spool_of
     from bot.config.file import read
     from bot.retention.evidence import counts
@@ -68,7 +68,7 @@ def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def tidy(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Pack what is old, remove what is older, now; `signalbox serve` does it once a day. Exit 1: something could not be done."""
+    """Pack old evidence and remove expired data now, as `signalbox serve` does daily. Exits 1 if anything failed."""
     from bot.collection.collect import spool_of
     from bot.config.file import read
     from bot.retention.sweep import tidy as tidy_up
@@ -81,42 +81,44 @@ def tidy(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
         _json(asdict(told))
     else:
-        _say("\n".join(sentences(told)) or "There was nothing to do.")
+        _say("\n".join(sentences(told)) or "Nothing to do.")
     for words in told.trouble:
         _complain(words)
     raise typer.Exit(1 if told.trouble else 0)
 
 
 def sentences(told: SweepResult) -> list[str]:
-    """What a round did, for people."""
+    """What a clean-up did, in sentences."""
     lines = []
     if told.bundles:
         lines.append(
-            f"{_many(told.bundles, 'bundle')} packed: {_size(told.packed_from)} became {_size(told.packed_to)}."
+            f"{_many(told.bundles, 'bundle')} packed, from {_size(told.packed_from)} to {_size(told.packed_to)}."
         )
     if told.unwanted:
-        lines.append(f"{_many(told.unwanted, 'folder')} removed that no incident needs.")
+        lines.append(f"{_many(told.unwanted, 'folder')} removed that no incident refers to.")
     if told.packs:
-        lines.append(f"{_many(told.packs, 'pack')} removed, as their time was over.")
+        lines.append(f"{_many(told.packs, 'expired pack')} removed.")
     if told.evicted:
-        lines.append(f"{_many(told.evicted, 'bundle')} had made room for newer ones; their incidents say so now.")
+        lines.append(
+            f"{_many(told.evicted, 'bundle')} had been removed to make room for newer ones; their incidents now say so."
+        )
     if told.freed:
         lines.append(f"{_size(told.freed)} freed.")
     if told.reports:
-        lines.append(f"{_many(told.reports, 'report')} removed, as their time was over.")
+        lines.append(f"{_many(told.reports, 'expired report')} removed.")
     lines += [f"{_many(count, 'row')} of {name} removed." for name, count in told.rows.items() if name != "reply_to"]
     return lines
 
 
 @app.command()
 def pin(incident_id: Incident, as_json: AsJson = False) -> None:
-    """Keep everything of an incident, whatever its age."""
+    """Keep everything of an incident, regardless of age."""
     _pin(incident_id, pinned=True, as_json=as_json)
 
 
 @app.command()
 def unpin(incident_id: Incident, as_json: AsJson = False) -> None:
-    """Let an incident age as the others do."""
+    """Let the usual retention apply to an incident again."""
     _pin(incident_id, pinned=False, as_json=as_json)
 
 
@@ -133,7 +135,7 @@ def _pin(incident_id: int, *, pinned: bool, as_json: bool) -> None:
     if as_json:
         _json({"incident": incident_id, "pinned": pinned, "evidence": where.state, "where": where.where})
         return
-    verb = "is pinned: nothing of it is removed" if pinned else "ages as the others do"
+    verb = "is pinned: nothing of it is removed" if pinned else "is unpinned: the usual retention applies"
     _say(f"Incident {incident_id} {verb}; {where.words}.")
 
 
@@ -143,7 +145,7 @@ def unpack(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     as_json: AsJson = False,
 ) -> None:
-    """Take an incident's packed bundle out, to be diagnosed again: `signalbox diagnose --bundle DIR`."""
+    """Unpack an incident's bundle, to diagnose it again with `signalbox diagnose --bundle DIR`."""
     from bot.live.bundle_writer import fresh_folder
     from bot.retention.archive import unpack as take_out
     from bot.retention.evidence import evidence
@@ -160,7 +162,7 @@ def unpack(
     if as_json:
         _json({"incident": incident_id, "folder": str(folder), "files": count})
         return
-    _say(f"{_many(count, 'file')} unpacked. `signalbox diagnose --bundle {folder}` diagnoses them again.")
+    _say(f"{_many(count, 'file')} unpacked. To diagnose again: `signalbox diagnose --bundle {folder}`.")
 
 
 def _store() -> IncidentStore:

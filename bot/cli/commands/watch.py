@@ -1,4 +1,4 @@
-"""`signalbox watch`: what it takes from the command line."""
+"""The options of `signalbox watch`."""
 
 from __future__ import annotations
 
@@ -14,52 +14,65 @@ from bot.cli.options import RulesFolder, SiteFolder
 def watch(
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="The job's id, for the report.")] = None,
     logs: Annotated[
-        Path | None, typer.Option("--logs", help="The folder of the ranks' logs: torchrun --log-dir, or any.")
+        Path | None, typer.Option("--logs", help="The folder of the ranks' logs, such as torchrun's --log-dir.")
     ] = None,
-    pids: Annotated[str, typer.Option("--pids", help="Processes of the ranks on this host, as 12,13.")] = "",
-    pids_of: Annotated[str, typer.Option("--pids-of", metavar="REGEX", help="Likewise, by command line.")] = "",
-    py_spy: Annotated[str | None, typer.Option("--py-spy", metavar="PATH", help="The py-spy to use.")] = None,
-    native: Annotated[bool, typer.Option("--native/--no-native", help="Stacks with C frames too.")] = True,
+    pids: Annotated[str, typer.Option("--pids", help="Process ids of the ranks on this host, such as 12,13.")] = "",
+    pids_of: Annotated[
+        str, typer.Option("--pids-of", metavar="REGEX", help="Likewise, by a regular expression for the command line.")
+    ] = "",
+    py_spy: Annotated[
+        str | None, typer.Option("--py-spy", metavar="PATH", help="The py-spy executable to use.")
+    ] = None,
+    native: Annotated[bool, typer.Option("--native/--no-native", help="Include C frames in stacks.")] = True,
     ras: Annotated[
-        str | None, typer.Option("--ras", metavar="CMD|DIR", help="`ncclras -f json`, or a folder of its answers.")
+        str | None, typer.Option("--ras", metavar="CMD|DIR", help="`ncclras -f json`, or a folder with its output.")
     ] = None,
     dumps: Annotated[
         str | None,
         typer.Option(
             "--flight-recorder",
             metavar="PREFIX",
-            help="Where Flight Recorder dumps appear; else as the processes' environment says.",
+            help="Where Flight Recorder dumps appear; by default, read from the processes' environment.",
         ),
     ] = None,
     ask: Annotated[
         bool,
-        typer.Option("--dump-pipes", help="Ask silent ranks for dumps, by TORCH_NCCL_DEBUG_INFO_PIPE_FILE."),
+        typer.Option("--dump-pipes", help="Request dumps from silent ranks, through TORCH_NCCL_DEBUG_INFO_PIPE_FILE."),
     ] = False,
     prometheus: Annotated[
         str | None,
-        typer.Option("--prometheus", metavar="URL", help="GPU and RDMA metrics; $SIGNALBOX_PROMETHEUS_TOKEN is sent."),
+        typer.Option(
+            "--prometheus",
+            metavar="URL",
+            help="Prometheus with GPU and RDMA metrics; $SIGNALBOX_PROMETHEUS_TOKEN is sent if set.",
+        ),
     ] = None,
     series: Annotated[
         list[str] | None,
-        typer.Option("--series", metavar="LABEL=VALUE", help="The job's series there; else those of this host."),
+        typer.Option("--series", metavar="LABEL=VALUE", help="The job's series there; by default, those of this host."),
     ] = None,
-    every: Annotated[str, typer.Option("--every", help="Time between looks.")] = "20s",
+    every: Annotated[str, typer.Option("--every", help="Time between polls.")] = "20s",
     limit: Annotated[str, typer.Option("--for", help="How long to watch.")] = "10m",
     until_hang: Annotated[
-        bool, typer.Option("--until-hang", help="No limit: until something is called or the job ends.")
+        bool,
+        typer.Option("--until-hang", help="No time limit: watch until a hang or fault is called, or the job ends."),
     ] = False,
-    save: Annotated[Path | None, typer.Option("--save", help="A new folder for the evidence.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    save: Annotated[Path | None, typer.Option("--save", help="Save the evidence to this new folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     kernel: Annotated[bool, typer.Option("--kernel/--no-kernel", help="Read this host's kernel log.")] = True,
-    ebpf: Annotated[bool, typer.Option("--ebpf", help="Run the bpftrace programs too; needs root.")] = False,
+    ebpf: Annotated[bool, typer.Option("--ebpf", help="Also run the bpftrace programs; needs root.")] = False,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", metavar="RULE.NAME=NUMBER", help="For this job: hang-called.silence_most=900."),
+        typer.Option(
+            "--param",
+            metavar="RULE.NAME=NUMBER",
+            help="Override a rule parameter for this job, such as hang-called.silence_most=900.",
+        ),
     ] = None,
     rules: RulesFolder = None,
     site: SiteFolder = None,
 ) -> None:
-    """Watch a job while it runs: the hang probes' votes, faults as they appear, and the answer. Exit 1 where one is called."""
+    """Watch a running job: hang probes, faults as they appear, and the final diagnosis. Exits 1 if a hang or fault is called."""
     from bot.cli.watch import WatchOptions, seconds
     from bot.cli.watch import watch as run
 

@@ -251,7 +251,7 @@ def test_pages_can_go_elsewhere(few_rules, tmp_path):
     refused = rules("docs", "--rules", installed)
     written = rules("docs", "--rules", installed, "--to", tmp_path / "pages")
 
-    assert (refused.exit_code, refused.stderr) == (2, "signalbox: say where with --to\n")
+    assert (refused.exit_code, refused.stderr) == (2, "signalbox: give a folder with --to\n")
     assert written.exit_code == 0
     assert sorted(path.name for path in (tmp_path / "pages").rglob("*.md")) == [
         "README.md",

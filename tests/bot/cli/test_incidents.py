@@ -98,7 +98,7 @@ def test_a_report_whose_time_is_over_is_told():
         tidy(store.database, Path("/nowhere"), NOW + timedelta(days=800), Retention(packs="/nowhere"))
     result = run("show", "3")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "the report of incident 3 was removed, as its time was over" in result.stderr
+    assert "the report of incident 3 has expired and was removed" in result.stderr
 
 
 @pytest.mark.usefixtures("_three")
@@ -140,7 +140,7 @@ def test_a_life_from_the_shell():
     assert "snoozed until" in run("snooze", "2", "--for", "8h").stdout
     assert run("list", "--assignee", "grace").stdout.split("\n")[0].endswith("[acknowledged, of grace]")
     assert "[snoozed until" in run("list", "--state", "snoozed").stdout
-    assert run("list", "--state", "merged").stdout == "No incident is as asked.\n"
+    assert run("list", "--state", "merged").stdout == "No matching incidents.\n"
     assert run("merge", "2", "3").stdout == "Incident 2: merged into incident 3; it is merged\n"
     shown = run("show", "3").stdout
     assert "Incident 3, 2026-03-02 10:30Z, bundle night-run, acknowledged, of grace" in shown

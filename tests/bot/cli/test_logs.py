@@ -75,9 +75,9 @@ def test_a_job(signalbox, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "say whose logs"),
+        ((), "nothing to read; give a JOB"),
         (("12",), "no connector is configured"),
-        (("a", "b"), "name one JOB"),
+        (("a", "b"), "give a single JOB"),
         (("--bundle", "/nothing"), "no such folder"),
         (("--logs", "/nothing"), "no such file or folder"),
         (("--logs", ".", "--since", "soon"), "--since 'soon': write a span"),

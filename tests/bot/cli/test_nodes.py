@@ -48,7 +48,7 @@ def test_a_node_is_barred_listed_and_lifted() -> None:
         "ana",
     )
     assert run("lift", "1").startswith("gpu-017: not barred any more: lifted on")
-    assert run("barred") == "No node is barred or proposed to be.\n"
+    assert run("barred") == "No nodes are barred or proposed.\n"
     assert "lifted" in run("barred", "--node", "gpu-017")
 
 

@@ -55,7 +55,7 @@ def test_from_folder_to_pack_and_back(state: Path, tmp_path: Path) -> None:
     done = run("unpack", "1", str(tmp_path / "out"))
     count = sum(path.is_file() for path in DEMO.rglob("*"))
     assert done.output == (
-        f"{count} files unpacked. `signalbox diagnose --bundle {tmp_path / 'out'}` diagnoses them again.\n"
+        f"{count} files unpacked. To diagnose again: `signalbox diagnose --bundle {tmp_path / 'out'}`.\n"
     )
     for path in DEMO.rglob("*"):
         if path.is_file():
