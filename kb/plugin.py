@@ -76,7 +76,9 @@ def plugin_key(test: PluginTest) -> str:
 
 def wanted(rules: Iterable[Rule]) -> dict[str, PluginTest]:
     """The detectors that these rules ask for, each once for each set of parameters, by `plugin_key`."""
-    tests = [one.plugin for rule in rules if active(rule) for one in rule.patterns if one.plugin is not None]
+    tests = [
+        pattern.plugin for rule in rules if active(rule) for pattern in rule.patterns if pattern.plugin is not None
+    ]
     return {plugin_key(test): test for test in tests}
 
 

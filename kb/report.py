@@ -105,7 +105,7 @@ class Diagnosis:
     @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes among the suspects, each once."""
-        return tuple(dict.fromkeys(one.node for one in self.suspects if one.node))
+        return tuple(dict.fromkeys(suspect.node for suspect in self.suspects if suspect.node))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class Hang:
     @property
     def lone(self) -> Vote | None:
         """The vote of the one probe that sees a hang, where no other one could look; else None."""
-        said = [one for one in self.votes if one.vote != "not_observable"]
+        said = [vote for vote in self.votes if vote.vote != "not_observable"]
         return said[0] if self.suspected and len(said) == 1 and said[0].vote == "yes" else None
 
 

@@ -48,9 +48,9 @@ def test_every_module_opens_with_what_it_is_for(path: Path) -> None:
 @pytest.mark.parametrize("module", [kb.model, kb.rulebase.rule, kb.report], ids=lambda m: m.__name__)
 def test_values_are_frozen(module: object) -> None:
     """Every value of the model is a frozen dataclass."""
-    values = [one for _, one in inspect.getmembers(module, dataclasses.is_dataclass) if isinstance(one, type)]
+    values = [item for _, item in inspect.getmembers(module, dataclasses.is_dataclass) if isinstance(item, type)]
     assert values
-    assert all(one.__dataclass_params__.frozen for one in values)  # type: ignore[attr-defined]
+    assert all(value.__dataclass_params__.frozen for value in values)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("folder", RULES, ids=lambda p: p.name)

@@ -10,7 +10,7 @@ from statistics import median
 
 from bot.render.timeline_layout import SPARSE, Tick, across, anchor
 from bot.render.timeline_words import clock, ticks
-from kb.timeline.curves import Chart, Line
+from kb.timeline.curves import Chart, CurveLine
 
 WIDE, HIGH = 1000.0, 100.0
 LOGARITHMIC = 1000.0  # so much larger the largest value is than the smallest, from where on the axis is logarithmic
@@ -102,7 +102,7 @@ def _all(chart: Chart) -> Iterator[_Values]:
     yield from (chart.median, chart.low, chart.high)
 
 
-def _curve(line: Line, style: str, scale: _Scale, label: str) -> Curve:
+def _curve(line: CurveLine, style: str, scale: _Scale, label: str) -> Curve:
     broken = tuple(scale.across(column) / 10 for column in line.broken[:40])
     return Curve(style, scale.path(line.values), label, line.why, broken)
 

@@ -23,7 +23,7 @@ from kb.parsers.logs.structured import rank_of, stamp_of
 from kb.parsers.logs.timestamps import HEAD, find_time
 from kb.scanning.summary import StreamSummary
 from kb.timeline.picture import COLUMNS
-from kb.timeline.rows import CLOSE, Heard, Span, Voice, is_log, known_stamps, shared
+from kb.timeline.rows import CLOSE, Span, StreamActivity, Voice, is_log, known_stamps, shared
 
 READS = 20_000  # of all logs of one rank together
 MOST, LEAST = 64, 6  # reads of one log; where there is room for fewer, what the summary keeps must do
@@ -36,14 +36,14 @@ LOOKED = 512  # bytes of a line in which stamp and speaker stand
 SPEAKERS = 20_000
 
 
-def listen(evidence: Evidence, root: Path | None, span: Span) -> dict[int, Heard]:
+def listen(evidence: Evidence, root: Path | None, span: Span) -> dict[int, StreamActivity]:
     """Index of a log → what it tells of the span. `root`: the folder that names of logs are relative to."""
     logs = [(index, item) for index, item in enumerate(evidence.streams) if is_log(item) and item.last_time is not None]
     several = [(index, item) for index, item in logs if shared(item)]
     single = [(index, item) for index, item in logs if not shared(item)]
     reads = min(MOST, READS // max(1, len(single)))
     share, room = SPOKEN // max(1, len(several)), PACKED
-    found: dict[int, Heard] = {}
+    found: dict[int, StreamActivity] = {}
     for index, item in logs:
         ref = StreamRef(str(root / item.ref.uri if root else Path(item.ref.uri)), item.ref.resource)
         with suppress(OSError, ValueError):  # a name may be none for a file
@@ -51,7 +51,7 @@ def listen(evidence: Evidence, root: Path | None, span: Span) -> dict[int, Heard
                 if shared(item):
                     found[index] = _several(ref, item, span, share)
                 elif reads >= LEAST:
-                    found[index] = Heard(_halved(ref, item, span, reads))
+                    found[index] = StreamActivity(_halved(ref, item, span, reads))
             elif item.size <= room:
                 room -= item.size
                 found[index] = _packed(ref, item, span)
@@ -165,7 +165,7 @@ class _ActivityCounter:
                 cells = self._said.setdefault(who, {})
                 cells[column] = cells.get(column, 0) + len(line) + 1
 
-    def heard(self) -> Heard:
+    def heard(self) -> StreamActivity:
         """All that was taken in."""
         start, end = self._span
         width = (end - start) / COLUMNS
@@ -178,10 +178,10 @@ class _ActivityCounter:
             for who, cells in ((who, self._said.get(who, {})) for who in self._last)
         )
         ordered = sorted(voices, key=lambda voice: repr(voice.who))
-        return Heard(tuple(self.stamps), tuple(ordered))
+        return StreamActivity(tuple(self.stamps), tuple(ordered))
 
 
-def _several(ref: StreamRef, summary: StreamSummary, span: Span, share: int) -> Heard:
+def _several(ref: StreamRef, summary: StreamSummary, span: Span, share: int) -> StreamActivity:
     """Blocks of the part of a log that lies in the span, all of it where it is small; its end always."""
     begin = _offset_of(span[0], (*known_stamps(summary), *_halved(ref, summary, span, 2 * MOST)))
     voices = _ActivityCounter(span, _year(summary))
@@ -204,7 +204,7 @@ def _offset_of(start: float, stamps: Sequence[tuple[int, float]]) -> int:
     return max((offset for offset, time in stamps if time < start), default=0)
 
 
-def _packed(ref: StreamRef, summary: StreamSummary, span: Span) -> Heard:
+def _packed(ref: StreamRef, summary: StreamSummary, span: Span) -> StreamActivity:
     """A packed log is unpacked once more, for it cannot be looked into."""
     voices = _ActivityCounter(span, _year(summary))
     rest, at = b"", 0
@@ -217,4 +217,4 @@ def _packed(ref: StreamRef, summary: StreamSummary, span: Span) -> Heard:
             break
     voices.take(rest, at)
     heard = voices.heard()
-    return heard if shared(summary) else Heard(heard.stamps)
+    return heard if shared(summary) else StreamActivity(heard.stamps)

@@ -55,8 +55,8 @@ class Evaluator:
         """How often the patterns behind these signals were seen, and on which ranks: all of them, not only those kept."""
         names = {signal.key.rpartition("#")[2] for signal in signals}
         seen = [self._seen[name] for name in sorted(names)]
-        ranks = frozenset(rank for one in seen for rank in one.ranks if rank is not None)
-        return sum(one.count for one in seen), ranks
+        ranks = frozenset(rank for item in seen for rank in item.ranks if rank is not None)
+        return sum(item.count for item in seen), ranks
 
     def condition(self, condition: Condition) -> ConditionResult:
         """Dispatch on the kind of condition."""
@@ -151,15 +151,17 @@ class Evaluator:
     def _past(self, condition: Past) -> ConditionResult:
         here = self._places(condition.same)
         matching = [
-            one
-            for one in self._history.past
-            if one.days_ago <= condition.within_days
-            and (condition.fault is None or one.fault == condition.fault)
-            and (condition.rule is None or one.rule == condition.rule)
+            past_incident
+            for past_incident in self._history.past
+            if past_incident.days_ago <= condition.within_days
+            and (condition.fault is None or past_incident.fault == condition.fault)
+            and (condition.rule is None or past_incident.rule == condition.rule)
         ]
         if not here and len(matching) >= condition.at_least:
             return ConditionResult(None, needs=f"which {condition.same} this is")
-        return ConditionResult(sum(getattr(one, condition.same) in here for one in matching) >= condition.at_least)
+        return ConditionResult(
+            sum(getattr(past_incident, condition.same) in here for past_incident in matching) >= condition.at_least
+        )
 
     def _places(self, same: str) -> set[str]:
         """The node (GPU, job) of what was seen, as far as it is known."""

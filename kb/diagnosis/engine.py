@@ -60,7 +60,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     numbers = _Numbering(facts)
     layout = JobLayout(facts, Places(facts), tuple(judged.findings))
     diagnoses = tuple(
-        _diagnosis(rulebook, place, one, layout, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1)
+        _diagnosis(rulebook, place, item, layout, numbers) for place, item in enumerate(ranked[:DIAGNOSES], 1)
     )
     suspects = diagnoses[0].suspects if diagnoses else ()
     run = RunFacts(done, price(facts), history or History(), frozenset(evidence.job.nodes))
@@ -234,9 +234,9 @@ def _rounds(ranked: Ranked) -> list[Signal]:
 
 def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:
     totals: dict[str, tuple[int, set[int]]] = {}
-    for one in folded:
-        count, ranks = totals.get(one.fault.id, (0, set()))
-        totals[one.fault.id] = (count + one.count, ranks | one.ranks)
+    for finding in folded:
+        count, ranks = totals.get(finding.fault.id, (0, set()))
+        totals[finding.fault.id] = (count + finding.count, ranks | finding.ranks)
     return tuple(Explained(fault, count, ranges(ranks)) for fault, (count, ranks) in totals.items())
 
 
@@ -256,17 +256,19 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _
             shapes.add(shape)
             events.append(Indicator(text.strip()[:200], why, numbers.line(stream, offset, text)))
 
-    for stream, one in signs[:INDICATORS]:
-        add(stream, one.offset, one.line, f"{one.kind.replace('_', ' ')}, and nothing went on after it")
+    for stream, pair in signs[:INDICATORS]:
+        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}, and nothing went on after it")
     for stream, facts_of in enumerate(facts.streams):
         if len(events) == INDICATORS:
             break
         for offset, line in tail_lines(facts_of.summary):
             if _TELLING.search(line):
                 add(stream, offset, line[:512], "an error word near the end")
-    stages = sorted({str(facts.streams[s].stage(one.offset)) for s, one in signs if facts.streams[s].stage(one.offset)})
-    steps = sorted({i for s, one in signs if (i := facts.streams[s].iteration(one.offset)) is not None})
-    nodes = sorted({one.resource.node for _, one in signs if one.resource.node})
+    stages = sorted(
+        {str(facts.streams[s].stage(pair.offset)) for s, pair in signs if facts.streams[s].stage(pair.offset)}
+    )
+    steps = sorted({i for s, pair in signs if (i := facts.streams[s].iteration(pair.offset)) is not None})
+    nodes = sorted({pair.resource.node for _, pair in signs if pair.resource.node})
     return Indicators(
         tuple(events),
         tuple(Indicator(node, "its lines show the failure") for node in nodes[:INDICATORS]),
@@ -317,8 +319,8 @@ def _attempts(evidence: Evidence) -> tuple[Attempt, ...]:
     if not evidence.job.attempts:
         return ()
     *before, this = evidence.job.attempts
-    own = [one.series for one in evidence.streams if one.ref.group == "logs"]
-    times = [point.time for one in own for point in one.points if point.time is not None and not point.validation]
+    own = [stream.series for stream in evidence.streams if stream.ref.group == "logs"]
+    times = [point.time for item in own for point in item.points if point.time is not None and not point.validation]
     first, last = (min(times), max(times)) if times else (None, None)
     return (
         *before,

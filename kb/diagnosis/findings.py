@@ -15,7 +15,7 @@ from kb.facts.signals import Signal
 from kb.facts.stream_facts import structure_start
 from kb.model import Gap, Role
 from kb.report import NotEvaluated
-from kb.rulebase.rule import FaultClass, Row, Rule, Rulebook, SiteException
+from kb.rulebase.rule import FaultClass, Rule, Rulebook, SiteException, TableRow
 from kb.scanning.plan import active
 
 _HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
@@ -29,7 +29,7 @@ class Finding:
     fault: FaultClass
     role: Role
     signals: tuple[Signal, ...]
-    row: Row | None = None
+    row: TableRow | None = None
     captures: Mapping[str, str] = field(default_factory=dict)
     count: int = 0
     ranks: frozenset[int] = frozenset()
@@ -94,7 +94,7 @@ def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, hist
 
 def combine_findings(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, ...]:
     """What stands of findings in the order of their rules: without what the run lived with, last resorts only where nothing else is."""
-    return tuple(_without_fallbacks([living for one in heard if (living := _living(one)) is not None], facts))
+    return tuple(_without_fallbacks([living for finding in heard if (living := _living(finding)) is not None], facts))
 
 
 def _applies(rule: Rule, framework: str | None) -> bool:
@@ -160,13 +160,13 @@ def _split(rulebook: Rulebook, rule: Rule, signals: Sequence[Signal]) -> list[Fi
     return found
 
 
-def _finding(rulebook: Rulebook, rule: Rule, row: Row | None, signals: Sequence[Signal]) -> Finding:
+def _finding(rulebook: Rulebook, rule: Rule, row: TableRow | None, signals: Sequence[Signal]) -> Finding:
     fault = rulebook.faults[(row.fault if row and row.fault else rule.fault)]
     role = row.role if row and row.role else rule.role
     return Finding(rule, fault, role, tuple(signals), row, _words(row, signals), len(signals), _ranks(signals))
 
 
-def _words(row: Row | None, signals: Sequence[Signal]) -> dict[str, str]:
+def _words(row: TableRow | None, signals: Sequence[Signal]) -> dict[str, str]:
     """What a rule's texts may name: captures, the earliest signal's first, and where that one stood."""
     first = signals[0]
     captures: dict[str, str] = {}
@@ -210,23 +210,23 @@ def _living(finding: Finding) -> Finding | None:
 
 def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
     """Rules of last resort lose every signal that another rule explains, and every exception of a chain of which it explains a part."""
-    others = [one for one in found if not one.rule.fallback and one.role != "context"]
+    others = [finding for finding in found if not finding.rule.fallback and finding.role != "context"]
     covered: dict[int, list[tuple[int, int]]] = {}
-    for one in others:
-        for signal in one.signals:
-            low, high = chain_span(signal, facts) if not one.is_symptom else signal.span
+    for other in others:
+        for signal in other.signals:
+            low, high = chain_span(signal, facts) if not other.is_symptom else signal.span
             covered.setdefault(signal.stream, []).append((low, high))
     kept = []
-    for one in found:
-        if not one.rule.fallback:
-            kept.append(one)
+    for finding in found:
+        if not finding.rule.fallback:
+            kept.append(finding)
             continue
         free = tuple(
             s
-            for s in one.signals
+            for s in finding.signals
             if not any(low <= s.offset < high or low <= s.span[0] < high for low, high in covered.get(s.stream, ()))
         )
-        left = _only(one, free)
+        left = _only(finding, free)
         if left is not None:
             kept.append(left)
     return kept
@@ -235,9 +235,9 @@ def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
 def chain_span(signal: Signal, facts: Facts) -> tuple[int, int]:
     """The bytes of the whole chain of exceptions that a signal is part of, or its own."""
     low, high = signal.span
-    for one in facts.streams[signal.stream].exceptions:
-        start = structure_start(one)
-        linked = int(one.fields.get("chain") or 0) > 0 or bool(one.fields.get("chained"))
-        if start <= signal.offset < one.end or (linked and start - 400 <= high and one.end + 400 >= low):
-            low, high = min(low, start), max(high, one.end)
+    for exception in facts.streams[signal.stream].exceptions:
+        start = structure_start(exception)
+        linked = int(exception.fields.get("chain") or 0) > 0 or bool(exception.fields.get("chained"))
+        if start <= signal.offset < exception.end or (linked and start - 400 <= high and exception.end + 400 >= low):
+            low, high = min(low, start), max(high, exception.end)
     return low, high

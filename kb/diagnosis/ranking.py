@@ -43,22 +43,22 @@ class Ranked:
 
 def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
     """Order findings into ranked faults; symptoms are folded under what explains them."""
-    shown = [one for one in found if one.role != "context"]
-    causes = [one for one in shown if not one.is_symptom]
-    symptoms = [one for one in shown if one.is_symptom]
-    scored = sorted(((_score(one, causes, facts), one) for one in causes), key=_by_score)
-    ranked = _by_fault([(score, reasons, one) for (score, reasons), one in scored])
+    shown = [finding for finding in found if finding.role != "context"]
+    causes = [finding for finding in shown if not finding.is_symptom]
+    symptoms = [finding for finding in shown if finding.is_symptom]
+    scored = sorted(((_score(cause, causes, facts), cause) for cause in causes), key=_by_score)
+    ranked = _by_fault([(score, reasons, item) for (score, reasons), item in scored])
     left = symptoms
     if ranked:
         ranked[0], left = _fold(ranked[0], symptoms)
-    loose = sorted(((_score(one, symptoms, facts), one) for one in left), key=_by_score)
-    alone = _by_fault([(score, reasons, one) for (score, reasons), one in loose])
+    loose = sorted(((_score(finding, symptoms, facts), finding) for finding in left), key=_by_score)
+    alone = _by_fault([(score, reasons, item) for (score, reasons), item in loose])
     if alone and not ranked:
-        folded, _ = _fold(alone[0], [one for _, one in loose if one.fault.id != alone[0].best.fault.id])
-        gone = {one.rule.id for one in folded.folded}
+        folded, _ = _fold(alone[0], [item for _, item in loose if item.fault.id != alone[0].best.fault.id])
+        gone = {finding.rule.id for finding in folded.folded}
         alone = [folded, *(other for other in alone[1:] if other.best.rule.id not in gone)]
     ranked += alone
-    return [_confident(one, ranked) for one in ranked]
+    return [_confident(item, ranked) for item in ranked]
 
 
 def _by_score(item: tuple[tuple[float, tuple[str, ...]], Finding]) -> tuple[float, float, int, int, str]:
@@ -71,30 +71,30 @@ def _by_fault(scored: Sequence[tuple[float, tuple[str, ...], Finding]]) -> list[
     groups: dict[str, list[tuple[float, tuple[str, ...], Finding]]] = {}
     for item in scored:
         groups.setdefault(item[2].fault.id, []).append(item)
-    return [Ranked(tuple(one for _, _, one in group), group[0][0], group[0][1]) for group in groups.values()]
+    return [Ranked(tuple(entry for _, _, entry in group), group[0][0], group[0][1]) for group in groups.values()]
 
 
-def _score(one: Finding, rivals: Sequence[Finding], facts: Facts) -> tuple[float, tuple[str, ...]]:
-    score, reasons = ROLE[one.role], []
-    others = [rival for rival in rivals if rival.fault.id != one.fault.id]
-    if one.rule.fallback:
+def _score(entry: Finding, rivals: Sequence[Finding], facts: Facts) -> tuple[float, tuple[str, ...]]:
+    score, reasons = ROLE[entry.role], []
+    others = [rival for rival in rivals if rival.fault.id != entry.fault.id]
+    if entry.rule.fallback:
         score += FALLBACK
         reasons.append("a rule of last resort")
     if others:
-        earlier = sum(precedes(one.first, rival.first) for rival in others) / len(others)
+        earlier = sum(precedes(entry.first, rival.first) for rival in others) / len(others)
         score += EARLY * earlier
         if earlier == 1.0:
             reasons.append("it came before the other findings")
-    causes = [rival for rival in others if explains(rival, one) and not explains(one, rival)]
-    causes = [rival for rival in causes if not rival.rule.fallback and not _clearly_later(rival.first, one.first)]
+    causes = [rival for rival in others if explains(rival, entry) and not explains(entry, rival)]
+    causes = [rival for rival in causes if not rival.rule.fallback and not _clearly_later(rival.first, entry.first)]
     if causes:
         score += EXPLAINED
         reasons.append(f"it may be a consequence of: {causes[0].rule.title}")
-    if _last_words(one.first, facts):
+    if _last_words(entry.first, facts):
         score += LAST_WORDS
         reasons.append("nothing went on after it")
-    score += KIND[one.first.kind]
-    if one.first.kind == "exception" and one.first.chain == 0:
+    score += KIND[entry.first.kind]
+    if entry.first.kind == "exception" and entry.first.chain == 0:
         score += INNER
     return score, tuple(reasons)
 
@@ -124,22 +124,22 @@ def _last_words(signal: Signal, facts: Facts) -> bool:
 
 
 def _fold(cause: Ranked, symptoms: Sequence[Finding]) -> tuple[Ranked, list[Finding]]:
-    folded = [one for one in symptoms if any(explains(finding, one) for finding in cause.findings)]
-    left = [one for one in symptoms if one not in folded]
+    folded = [symptom for symptom in symptoms if any(explains(finding, symptom) for finding in cause.findings)]
+    left = [symptom for symptom in symptoms if symptom not in folded]
     return replace(cause, folded=tuple(folded)), left
 
 
-def _confident(one: Ranked, ranked: Sequence[Ranked]) -> Ranked:
+def _confident(entry: Ranked, ranked: Sequence[Ranked]) -> Ranked:
     """How sure, from the traits of the evidence."""
-    traits = tuple(_traits(one, ranked))
-    return replace(one, traits=traits, confidence=confidence(traits))
+    traits = tuple(_traits(entry, ranked))
+    return replace(entry, traits=traits, confidence=confidence(traits))
 
 
-def _traits(one: Ranked, ranked: Sequence[Ranked]) -> Iterator[Trait]:
-    best = one.best
+def _traits(entry: Ranked, ranked: Sequence[Ranked]) -> Iterator[Trait]:
+    best = entry.best
     if best.rule.fallback:
         yield "last_resort"
-    rivals = [other for other in ranked if other is not one and not other.best.is_symptom]
+    rivals = [other for other in ranked if other is not entry and not other.best.is_symptom]
     if any(not explains(best, other.best) for other in rivals):
         yield "rival"
     if best.role == "contributing":
@@ -148,9 +148,9 @@ def _traits(one: Ranked, ranked: Sequence[Ranked]) -> Iterator[Trait]:
         yield "measured"
     if best.count > 1:
         yield "repeated"
-    if len({finding.rule.id for finding in one.findings}) > 1:
+    if len({finding.rule.id for finding in entry.findings}) > 1:
         yield "agreed"
     if best.is_symptom:
         yield "symptom"
-    if one is not ranked[0]:
+    if entry is not ranked[0]:
         yield "behind"

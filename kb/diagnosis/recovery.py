@@ -54,8 +54,8 @@ def price(facts: Facts) -> Price:
     job = facts.evidence.job
     gpus = job.gpus or job.world_size or sum(len(ranks) for ranks in job.nodes.values()) or None
     points = max((stream.points for stream in facts.streams), key=len, default=[])
-    told = [one.seconds for one in points[-POINTS:] if one.seconds and 0 < one.seconds < 1e6]
-    timed = [(one.step, one.time) for one in points if one.step is not None and one.time is not None]
+    told = [point.seconds for point in points[-POINTS:] if point.seconds and 0 < point.seconds < 1e6]
+    timed = [(point.step, point.time) for point in points if point.step is not None and point.time is not None]
     step = median(told) if told else None
     if step is None and len(timed) > 1:
         (first, begun), (last, ended) = timed[max(0, len(timed) - POINTS)], timed[-1]
@@ -82,7 +82,7 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
     named = _barred(ranked[0], suspects)
     already = _already(named, run)
     barred = (*named, *already)
-    again = any(best.fault.id in one.faults for one in run.history.tries)
+    again = any(best.fault.id in earlier_attempt.faults for earlier_attempt in run.history.tries)
     advice, why = _graded(ranked[0], named, again=again)
     advice, why = _raised(advice, why, named, alike, run)
     if advice == "restart_in_place" and barred:
@@ -106,32 +106,38 @@ def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...
         return ()
     scope = "cluster" if best.fault.domain == "hardware" and _explicit(ranked) else "job"
     title = best.row.title if best.row else best.rule.title
-    named = {one.node: one for one in suspects if one.node and one.kind in ("rank", "node", "gpu", "port")}
+    named = {
+        suspect.node: suspect
+        for suspect in suspects
+        if suspect.node and suspect.kind in ("rank", "node", "gpu", "port")
+    }
     return tuple(Exclusion(node, scope, title) for node in named)  # type: ignore[arg-type]
 
 
 def _already(named: Sequence[Exclusion], run: RunFacts) -> tuple[Exclusion, ...]:
     """The nodes of this run that people have barred, which it must not get again."""
-    new = {one.node for one in named}
+    new = {exclusion.node for exclusion in named}
     return tuple(
-        Exclusion(one.node, one.scope, f"barred since {one.since} by {one.who}{f': {one.why}' if one.why else ''}")
-        for one in run.history.barred
-        if one.node in run.nodes and one.node not in new
+        Exclusion(
+            item.node, item.scope, f"barred since {item.since} by {item.who}{f': {item.why}' if item.why else ''}"
+        )
+        for item in run.history.barred
+        if item.node in run.nodes and item.node not in new
     )
 
 
 def _names(barred: Sequence[Exclusion]) -> str:
-    names = [one.node for one in barred]
+    names = [exclusion.node for exclusion in barred]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _alike(tries: Sequence[EarlierAttempt], fault: str) -> tuple[EarlierAttempt, ...]:
     """The last tries in a row that ended with this fault, oldest first."""
     found: list[EarlierAttempt] = []
-    for one in reversed(tries):
-        if fault not in one.faults:
+    for earlier_attempt in reversed(tries):
+        if fault not in earlier_attempt.faults:
             break
-        found.append(one)
+        found.append(earlier_attempt)
     return tuple(reversed(found))
 
 
@@ -145,9 +151,9 @@ def _raised(
     if back:
         return advice, f"{why}; {back[0]} was to be left out{_told(alike[-1:])} and was used again"
     own = nodes_digest(run.nodes)
-    after = (*(one.ran_on for one in alike[1:]), own)
-    moved = [one for one, place in zip(alike, after, strict=True) if _moved(one, place)]
-    stayed = [one for one, place in zip(alike, after, strict=True) if _stayed(one, place)]
+    after = (*(earlier_attempt.ran_on for earlier_attempt in alike[1:]), own)
+    moved = [item for item, place in zip(alike, after, strict=True) if _moved(item, place)]
+    stayed = [item for item, place in zip(alike, after, strict=True) if _stayed(item, place)]
     if moved and not named:
         return "fix_first", f"{why}; it came back on other nodes{_told(moved)}: have a person look, and mend it"
     if moved:
@@ -160,21 +166,21 @@ def _raised(
     return advice, why
 
 
-def _moved(one: EarlierAttempt, place: str) -> bool:
+def _moved(earlier_attempt: EarlierAttempt, place: str) -> bool:
     """Whether the try after it had other nodes: by what is known of both, else by what was advised."""
-    if one.ran_on and place:
-        return one.ran_on != place
-    return one.advice in ("requeue_without", "resubmit")
+    if earlier_attempt.ran_on and place:
+        return earlier_attempt.ran_on != place
+    return earlier_attempt.advice in ("requeue_without", "resubmit")
 
 
-def _stayed(one: EarlierAttempt, place: str) -> bool:
-    if one.ran_on and place:
-        return one.ran_on == place
-    return one.advice == "restart_in_place"
+def _stayed(earlier_attempt: EarlierAttempt, place: str) -> bool:
+    if earlier_attempt.ran_on and place:
+        return earlier_attempt.ran_on == place
+    return earlier_attempt.advice == "restart_in_place"
 
 
 def _told(tries: Sequence[EarlierAttempt]) -> str:
-    numbers = [str(one.incident) for one in tries if one.incident is not None]
+    numbers = [str(earlier_attempt.incident) for earlier_attempt in tries if earlier_attempt.incident is not None]
     if not numbers:
         return ""
     return f" (incident{'' if len(numbers) == 1 else 's'} {', '.join(numbers[-3:])})"

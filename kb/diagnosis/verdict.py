@@ -41,12 +41,12 @@ def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
         "slurm_end",
         "watchdog",
     ):
-        for index, one in facts.structures(kind):
-            if facts.survived(index, one.offset, one.time, one.resource.rank) or not _bad(one):
+        for index, item in facts.structures(kind):
+            if facts.survived(index, item.offset, item.time, item.resource.rank) or not _bad(item):
                 continue
-            if quoted(one.line.encode()) or facts.of_another_job(index, one.line):
+            if quoted(item.line.encode()) or facts.of_another_job(index, item.line):
                 continue
-            signs.append((index, one))
+            signs.append((index, item))
     return signs
 
 
@@ -84,13 +84,13 @@ def _cut_traceback(lines: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
     return None
 
 
-def _bad(one: Structure) -> bool:
-    if one.kind == "exception":
-        return one.fields.get("type") not in _CALM
-    if one.kind == "signal":
-        return one.fields.get("signal") not in _NOTICES
-    if one.kind == "launcher_exit":
-        return str(one.fields.get("exitcode") or "") not in ("", "0") or bool(one.fields.get("signal"))
+def _bad(structure: Structure) -> bool:
+    if structure.kind == "exception":
+        return structure.fields.get("type") not in _CALM
+    if structure.kind == "signal":
+        return structure.fields.get("signal") not in _NOTICES
+    if structure.kind == "launcher_exit":
+        return str(structure.fields.get("exitcode") or "") not in ("", "0") or bool(structure.fields.get("signal"))
     return True
 
 
@@ -104,7 +104,7 @@ def progress(facts: Facts) -> Progress:
         last_iteration=last.step if last else None,
         last_progress=max(times, default=None),
         last_checkpoint=_last_checkpoint(facts),
-        stage=facts.end[0] if facts.end else next((one for one in ends if one not in (None, "teardown")), None),
+        stage=facts.end[0] if facts.end else next((end for end in ends if end not in (None, "teardown")), None),
         total_iterations=total,
     )
 
@@ -112,13 +112,13 @@ def progress(facts: Facts) -> Progress:
 def _last_checkpoint(facts: Facts) -> int | None:
     """The step of the last checkpoint that is known to be complete: its end was logged, or steps went on after its begin."""
     done: list[int] = []
-    for index, one in facts.structures("checkpoint"):
-        event, step = one.fields.get("event"), one.fields.get("iteration")
+    for index, item in facts.structures("checkpoint"):
+        event, step = item.fields.get("event"), item.fields.get("iteration")
         stream = facts.streams[index]
         if event not in ("save_begin", "save_end"):
             continue
-        number = _integer(step) if step is not None else stream.iteration(one.offset)
-        if number is not None and (event == "save_end" or stream.steps_after(one.offset) >= 2):
+        number = _integer(step) if step is not None else stream.iteration(item.offset)
+        if number is not None and (event == "save_end" or stream.steps_after(item.offset) >= 2):
             done.append(number)
     return max(done, default=None)
 
@@ -132,7 +132,7 @@ def _integer(value: object) -> int | None:
 
 def judge(ranked: Sequence[Ranked], facts: Facts, signs: Sequence[object]) -> Verdict:
     """One of the four verdicts."""
-    strong = [one for one in ranked if one.best.role != "context" and band(one.confidence) != "weak"]
+    strong = [item for item in ranked if item.best.role != "context" and band(item.confidence) != "weak"]
     if strong or (ranked and signs):
         return "fault"
     if signs:

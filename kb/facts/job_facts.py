@@ -50,20 +50,20 @@ class Facts:
         for index, facts in enumerate(self.streams):
             for key in facts.summary.hits:
                 self._hit.setdefault(key, []).append(index)
-            for one in facts.summary.structures:
-                self._by_kind.setdefault(one.kind, []).append((index, one))
+            for structure in facts.summary.structures:
+                self._by_kind.setdefault(structure.kind, []).append((index, structure))
             if facts.points:
                 self._by_kind.setdefault("progress", []).append((index, _progress_structure(facts)))
         self.end = self._end_of_steps()
-        ends = [one.time for _, one in self.structures("run_end") if one.fields.get("how") == "completed"]
+        ends = [item.time for _, item in self.structures("run_end") if item.fields.get("how") == "completed"]
         self._completed = max((time for time in ends if time is not None), default=None)
         self.ended_well = any(facts.stopped_itself for facts in self.streams) and not any(
             True
             for kind in _FAILURE_KINDS
-            for index, one in self.structures(kind)
-            if not self.streams[index].went_on(one.offset)
+            for index, item in self.structures(kind)
+            if not self.streams[index].went_on(item.offset)
         )
-        self._own_jobs = {str(one.fields.get("id")) for _, one in self.structures("job_id")}
+        self._own_jobs = {str(item.fields.get("id")) for _, item in self.structures("job_id")}
         if evidence.job.id:
             self._own_jobs.add(evidence.job.id)
         named = (_JOB_FILE.search(facts.summary.ref.uri) for facts in self.streams)

@@ -55,7 +55,7 @@ class PatternLookup:
         if kind is None:
             return everything
         if self._classes is None:
-            self._classes = {str(one.fields.get("type") or "") for _, one in everything}
+            self._classes = {str(entry.fields.get("type") or "") for _, entry in everything}
         wanted = {name for name in self._classes if compiled(kind).fullmatch(name) is not None}
         return [item for item in everything if str(item[1].fields.get("type") or "") in wanted] if wanted else []
 
@@ -98,11 +98,11 @@ class PatternLookup:
         test: Callable[[Structure], Mapping[str, str] | None],
     ) -> PatternResult:
         signals = []
-        for index, one in found:
-            captures = test(one)
-            if captures is None or not line_passes(pattern, one.line):
+        for index, pair in found:
+            captures = test(pair)
+            if captures is None or not line_passes(pattern, pair.line):
                 continue
-            signal = self._structure_signal(key, index, one, captures)
+            signal = self._structure_signal(key, index, pair, captures)
             if self._in_scope(pattern, signal):
                 signals.append(signal)
         ranks: dict[int | None, int] = {}
@@ -110,21 +110,22 @@ class PatternLookup:
             ranks[signal.resource.rank] = ranks.get(signal.resource.rank, 0) + 1
         return PatternResult(len(signals), tuple(signals), ranks)
 
-    def _structure_signal(self, key: str, index: int, one: Structure, captures: Mapping[str, str]) -> Signal:
-        start = structure_start(one)
+    def _structure_signal(self, key: str, index: int, structure: Structure, captures: Mapping[str, str]) -> Signal:
+        start = structure_start(structure)
         return Signal(
             key,
             index,
-            one.offset,
-            one.line,
-            "exception" if one.kind == "exception" else "structure",
-            self.facts.placed(one.resource),
-            one.time,
+            structure.offset,
+            structure.line,
+            "exception" if structure.kind == "exception" else "structure",
+            self.facts.placed(structure.resource),
+            structure.time,
             captures,
-            *self.facts.when(index, start, one.time),
-            (start, max(one.end, one.offset + 1)),
-            self.facts.survived(index, one.offset, one.time, one.resource.rank) or quoted(one.line.encode()),
-            int(one.fields.get("chain") or 0),
+            *self.facts.when(index, start, structure.time),
+            (start, max(structure.end, structure.offset + 1)),
+            self.facts.survived(index, structure.offset, structure.time, structure.resource.rank)
+            or quoted(structure.line.encode()),
+            int(structure.fields.get("chain") or 0),
         )
 
     def _detector(self, key: str, test: DetectorTest) -> PatternResult:
@@ -163,8 +164,8 @@ class PatternLookup:
             return PatternResult()
         from kb.facts.series_tests import look  # noqa: PLC0415 - numpy is slow to import, and only a few jobs measure what rules ask for
 
-        logs = [(at, one.summary) for at, one in enumerate(self.facts.streams) if one.summary.ref.kind == "job"]
-        metrics = next((at for at, one in enumerate(self.facts.streams) if one.summary.ref.group == "metrics"), None)
+        logs = [(at, item.summary) for at, item in enumerate(self.facts.streams) if item.summary.ref.kind == "job"]
+        metrics = next((at for at, item in enumerate(self.facts.streams) if item.summary.ref.group == "metrics"), None)
         signals = []
         for spot in look(test, logs, self.facts.evidence.panels, self.facts.timed):
             stream = metrics if spot.stream is None else spot.stream
@@ -197,7 +198,9 @@ class PatternLookup:
         field = MEASURED.get(metric)
         if field is None:
             return False
-        points = (p for one in self.facts.streams for p in one.summary.series.points if getattr(p, field) is not None)
+        points = (
+            p for stream in self.facts.streams for p in stream.summary.series.points if getattr(p, field) is not None
+        )
         return sum(1 for _ in islice(points, LEAST_POINTS)) == LEAST_POINTS
 
     def _plugged(self, key: str, pattern: Pattern, test: PluginTest) -> PatternResult:
@@ -205,37 +208,40 @@ class PatternLookup:
         gave = self.facts.evidence.plugged.get(plugin_key(test), Plugged(failure="it did not run"))
         if gave.failure:
             return PatternResult(needs=f"detector {test.name}: {gave.failure}")
-        made = [self._observed(key, one) for one in gave.observed if 0 <= one.stream < len(self.facts.streams)]
-        signals = tuple(one for one in made if line_passes(pattern, one.line) and self._in_scope(pattern, one))
+        made = [self._observed(key, item) for item in gave.observed if 0 <= item.stream < len(self.facts.streams)]
+        signals = tuple(item for item in made if line_passes(pattern, item.line) and self._in_scope(pattern, item))
         ranks = Counter(signal.resource.rank for signal in signals)
         return PatternResult(len(signals), signals, ranks)
 
-    def _observed(self, key: str, one: Observed) -> Signal:
-        facts = self.facts.streams[one.stream]
+    def _observed(self, key: str, observed: Observed) -> Signal:
+        facts = self.facts.streams[observed.stream]
         known = facts.summary.ref.resource
         resource = replace(
             known,
-            rank=known.rank if one.rank is None else one.rank,
-            node=known.node if one.node is None else one.node,
+            rank=known.rank if observed.rank is None else observed.rank,
+            node=known.node if observed.node is None else observed.node,
         )
-        stage, step = self.facts.when(one.stream, one.offset, one.time)
+        stage, step = self.facts.when(observed.stream, observed.offset, observed.time)
         return Signal(
             key,
-            one.stream,
-            one.offset,
-            one.text,
+            observed.stream,
+            observed.offset,
+            observed.text,
             "series",
             self.facts.placed(resource),
-            one.time,
-            one.captures,
+            observed.time,
+            observed.captures,
             stage,
-            step if one.iteration is None else one.iteration,
-            (one.offset, one.offset + 1),
+            step if observed.iteration is None else observed.iteration,
+            (observed.offset, observed.offset + 1),
         )
 
     def _behind(self, key: str) -> PatternResult:
         found = collective_behind(self.facts.structures("watchdog_status"))
-        signals = tuple(self._structure_signal(key, one.stream, one.status, dict(one.captures)) for one in found)
+        signals = tuple(
+            self._structure_signal(key, behind_rank.stream, behind_rank.status, dict(behind_rank.captures))
+            for behind_rank in found
+        )
         return PatternResult(len(signals), signals, {signal.resource.rank: 1 for signal in signals})
 
     def _in_scope(self, pattern: Pattern, signal: Signal) -> bool:
@@ -255,8 +261,8 @@ class PatternLookup:
             return False
         if where.last_frame is not None:
             return any(
-                searches(where.last_frame, str(one.fields.get("last_frame") or ""))
-                for one in facts.exceptions
-                if structure_start(one) <= signal.offset < one.end
+                searches(where.last_frame, str(exception.fields.get("last_frame") or ""))
+                for exception in facts.exceptions
+                if structure_start(exception) <= signal.offset < exception.end
             )
         return True

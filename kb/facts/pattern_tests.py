@@ -37,9 +37,9 @@ def line_passes(pattern: Pattern, line: str) -> bool:
 def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, str] | None]:
     """A test of exception structures: gives what was captured, or None."""
 
-    def judge(one: Structure) -> Mapping[str, str] | None:
-        kind, message = str(one.fields.get("type") or ""), str(one.fields.get("message") or "")
-        last, frames = str(one.fields.get("last_frame") or ""), str(one.fields.get("frames") or "")
+    def judge(structure: Structure) -> Mapping[str, str] | None:
+        kind, message = str(structure.fields.get("type") or ""), str(structure.fields.get("message") or "")
+        last, frames = str(structure.fields.get("last_frame") or ""), str(structure.fields.get("frames") or "")
         if test.type is not None and compiled(test.type).fullmatch(kind) is None:
             return None
         captures = {"type": kind, "message": message[:200], "last_frame": last}
@@ -61,8 +61,8 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
 def structure_test(test: StructureTest) -> Callable[[Structure], Mapping[str, str] | None]:
     """A test of structures' fields: gives all fields as text, or None."""
 
-    def judge(one: Structure) -> Mapping[str, str] | None:
-        fields = {name: "" if value is None else str(value) for name, value in one.fields.items()}
+    def judge(structure: Structure) -> Mapping[str, str] | None:
+        fields = {name: "" if value is None else str(value) for name, value in structure.fields.items()}
         if any(compiled(pattern).fullmatch(fields.get(name, "")) is None for name, pattern in test.fields.items()):
             return None
         if any(compiled(pattern).fullmatch(fields.get(name, "")) for name, pattern in test.not_fields.items()):

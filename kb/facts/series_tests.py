@@ -84,7 +84,7 @@ def look(
     alone = len(lines) >= 3 and len(found) <= few
     if test.change == "growth" and not alone:
         found = [(line, change) for line, change in found if line.track.values.size >= FEW]
-    found.sort(key=lambda one: (one[1].since, one[0].name))
+    found.sort(key=lambda item: (item[1].since, item[0].name))
     return tuple(_spot(line, change, alone=alone) for line, change in found[:MOST_SPOTS])
 
 
@@ -173,7 +173,7 @@ def _changes(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
     if test.change is None:
         return _level(test, series)
     found = CHANGES[test.change](series, dict(test.params))
-    return tuple(one for one in found if not (test.change in PASSING and _over(series, one)))
+    return tuple(item for item in found if not (test.change in PASSING and _over(series, item)))
 
 
 def _over(series: Track, change: SeriesChange) -> bool:

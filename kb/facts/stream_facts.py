@@ -15,10 +15,10 @@ _TROUBLE = re.compile(
 )
 
 
-def structure_start(one: Structure) -> int:
+def structure_start(structure: Structure) -> int:
     """The byte at which a structure begins, which may be before its decisive line."""
-    start = one.fields.get("start")
-    return one.offset if start is None else int(start)
+    start = structure.fields.get("start")
+    return structure.offset if start is None else int(start)
 
 
 class StreamFacts:
@@ -30,17 +30,17 @@ class StreamFacts:
         self.points = points
         self._point_offsets = [p.offset for p in points]
         self._mark_offsets = [mark.offset for mark in summary.marks]
-        self.exceptions = [one for one in summary.structures if one.kind == "exception"]
-        self._spans = sorted((structure_start(one), one.end) for one in self.exceptions)
-        excused = [one for one in self.exceptions if one.fields.get("lived_with")]
-        self._excused = [(structure_start(one), one.end) for one in excused]
-        ends = [one for one in summary.structures if one.kind == "run_end"]
-        self.completed = max((one.offset for one in ends if one.fields.get("how") == "completed"), default=None)
+        self.exceptions = [structure for structure in summary.structures if structure.kind == "exception"]
+        self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
+        excused = [exception for exception in self.exceptions if exception.fields.get("lived_with")]
+        self._excused = [(structure_start(item), item.end) for item in excused]
+        ends = [structure for structure in summary.structures if structure.kind == "run_end"]
+        self.completed = max((end.offset for end in ends if end.fields.get("how") == "completed"), default=None)
         self.stopped_itself = any(
-            one.fields.get("how") in ("completed", "duration_limit", "exit_interval") for one in ends
+            end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in ends
         )
-        self._recoveries = [one for one in summary.structures if one.kind == "recovery"]
-        self._recovered = [one.offset for one in self._recoveries]
+        self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
+        self._recovered = [recovery.offset for recovery in self._recoveries]
 
     def stage(self, offset: int) -> Stage | None:
         """The stage that the stream was in at an offset: the last mark before it, or iterating after an iteration line."""
@@ -84,7 +84,7 @@ class StreamFacts:
         """Whether a line a little further on says that the trouble at an offset is over; not one of another rank."""
         low = bisect_right(self._recovered, offset - 1)
         high = bisect_right(self._recovered, offset + RECOVERY)
-        return any(rank is None or one.resource.rank in (None, rank) for one in self._recoveries[low:high])
+        return any(rank is None or recovery.resource.rank in (None, rank) for recovery in self._recoveries[low:high])
 
     def ends_cleanly_after(self, offset: int) -> bool:
         """Whether the stream goes on behind an offset and its last line is not of trouble."""

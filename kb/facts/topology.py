@@ -49,15 +49,15 @@ class Places:
         self._pid: dict[tuple[str, int], int] = {}
         self._lone: dict[int, int | None] = {}  # a process's rank where no other node has that number
         self._bus: dict[tuple[str, int], int] = {}
-        self._starts = [(index, one) for index, one in facts.structures("nccl_init")]
-        sizes = [size for _, one in self._starts if isinstance(size := one.fields.get("nranks"), int)]
+        self._starts = [(index, item) for index, item in facts.structures("nccl_init")]
+        sizes = [size for _, item in self._starts if isinstance(size := item.fields.get("nranks"), int)]
         self._told = facts.evidence.job.world_size or max(sizes, default=0)
         self._read_job()
         self._read_starts()
         self._read_blocks()
         for kind in _SPEAKING:
-            for _, one in facts.structures(kind):
-                self._name(one.resource.node)
+            for _, item in facts.structures(kind):
+                self._name(item.resource.node)
         self._streams = [self._stream_node(index) for index in range(len(facts.streams))]
         for index, stream in enumerate(facts.streams):
             self._put(stream.summary.ref.resource.rank, self._streams[index])
@@ -72,22 +72,22 @@ class Places:
 
     def _read_starts(self) -> None:
         """NCCL's communicator of all ranks; in smaller ones the number is not the global rank."""
-        for index, one in self._starts:
+        for index, item in self._starts:
             known = self._facts.streams[index].summary.ref.resource
-            rank = one.resource.rank if one.resource.rank is not None else known.rank
-            if rank is None and one.fields.get("nranks") == self._told:
-                rank = _whole(one.fields.get("comm_rank"))
-            node = self._name(str(one.fields.get("host") or "") or None)
+            rank = item.resource.rank if item.resource.rank is not None else known.rank
+            if rank is None and item.fields.get("nranks") == self._told:
+                rank = _whole(item.fields.get("comm_rank"))
+            node = self._name(str(item.fields.get("host") or "") or None)
             if rank is not None and node is not None:
-                self._put(rank, node, _whole(one.fields.get("device")), _whole(one.fields.get("pid")))
-                bus = str(one.fields.get("bus") or "")
+                self._put(rank, node, _whole(item.fields.get("device")), _whole(item.fields.get("pid")))
+                bus = str(item.fields.get("bus") or "")
                 if bus and set(bus.lower()) <= set("0123456789abcdef"):
                     self._bus.setdefault((node, int(bus, 16)), rank)
 
     def _read_blocks(self) -> None:
-        for _, one in self._facts.structures("elastic_failure"):
-            node = self._name(str(one.fields.get("host") or "") or None)
-            fields = one.fields
+        for _, item in self._facts.structures("elastic_failure"):
+            node = self._name(str(item.fields.get("host") or "") or None)
+            fields = item.fields
             self._put(_whole(fields.get("rank")), node, _whole(fields.get("local_rank")), _whole(fields.get("pid")))
 
     def _read_processes(self) -> None:
@@ -202,7 +202,7 @@ class Places:
     @cached_property
     def ranks(self) -> frozenset[int]:
         """The ranks that anything was heard of."""
-        spoken = (rank for one in self._facts.of_kind("job") for rank in _ranks_in(one.summary))
+        spoken = (rank for item in self._facts.of_kind("job") for rank in _ranks_in(item.summary))
         found = {rank for rank in spoken if rank is not None} | set(self._node)
         return frozenset(rank for rank in found if not self._told or rank < self._told)
 
@@ -238,13 +238,13 @@ class Places:
 def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:
     """The ranks that a stream's lines are told to be of, the same ones again and again."""
     yield summary.ref.resource.rank
-    yield from (one.resource.rank for one in summary.structures if _speaks(one))
+    yield from (structure.resource.rank for structure in summary.structures if _speaks(structure))
     for hits in summary.hits.values():
         yield from (tally.rank for tally in hits.ranks)
 
 
-def _speaks(one: Structure) -> bool:
-    return one.kind in ("exception", "nccl_init", "watchdog", "watchdog_status", "native_crash", "nccl_warn")
+def _speaks(structure: Structure) -> bool:
+    return structure.kind in ("exception", "nccl_init", "watchdog", "watchdog_status", "native_crash", "nccl_warn")
 
 
 def _whole(value: object) -> int | None:

@@ -84,8 +84,8 @@ def panels_of(
 ) -> tuple[dict[str, Panel], tuple[Gap, ...]]:
     """One panel for each metric among the series, by `panel_of`."""
     metrics: dict[str, list[MetricSeries]] = {}
-    for one in series:
-        metrics.setdefault(one.metric, []).append(one)
+    for series_item in series:
+        metrics.setdefault(series_item.metric, []).append(series_item)
     made: dict[str, Panel] = {}
     gaps: list[Gap] = []
     for metric, members in sorted(metrics.items()):
@@ -104,7 +104,7 @@ def panel_of(
     `step` in seconds is widened to the usual distance of the points, and further where the array would grow too large.
     Of points at one time the larger counts. ValueError where the series are of different metrics.
     """
-    if len({one.metric for one in series}) > 1:
+    if len({series_item.metric for series_item in series}) > 1:
         raise ValueError("a panel is of one metric")
     if not series:
         return None, ()
@@ -141,20 +141,20 @@ def _points(
     series: Sequence[MetricSeries], start: float | None, end: float | None, gaps: list[Gap]
 ) -> tuple[dict[Row, list[tuple[Floats, Floats]]], list[float]]:
     """Each row's points in the window, sorted; counters already as rates. Also the usual distance of each series' points."""
-    ordered = [_sorted(one.times, one.values) for one in series]
+    ordered = [_sorted(series_item.times, series_item.values) for series_item in series]
     middle = float(np.median([float(np.median(times)) for times, _ in ordered if times.size] or [0.0]))
     low = max(middle - LONGEST_SPAN, start if start is not None else -math.inf)
     high = min(middle + LONGEST_SPAN, end if end is not None else math.inf)
     points: dict[Row, list[tuple[Floats, Floats]]] = {}
     cadences: list[float] = []
     far = left_out = 0
-    for one, (at, what) in zip(series, ordered, strict=True):
+    for item, (at, what) in zip(series, ordered, strict=True):
         far += int(np.count_nonzero(np.abs(at - middle) > LONGEST_SPAN))
         if at.size >= 2:
             cadences.append(float(np.median(np.diff(at))))
-        times, values = rates(at, what) if one.counter else (at, what)
+        times, values = rates(at, what) if item.counter else (at, what)
         inside = (times >= low) & (times < high)
-        row = _row(one)
+        row = _row(item)
         if not inside.any():
             continue
         if row not in points and len(points) >= MOST_ROWS:
@@ -169,10 +169,10 @@ def _points(
     return points, cadences
 
 
-def _row(one: MetricSeries) -> Row:
+def _row(metric_series: MetricSeries) -> Row:
     """Where node and GPU are known the pod adds nothing: an exporter repeats a GPU once for each of its jobs."""
-    known = one.resource.node is not None and one.resource.gpu is not None
-    return Row(replace(one.resource, container=None) if known else one.resource, one.part)
+    known = metric_series.resource.node is not None and metric_series.resource.gpu is not None
+    return Row(replace(metric_series.resource, container=None) if known else metric_series.resource, metric_series.part)
 
 
 def _key(row: Row) -> tuple[object, ...]:
@@ -237,16 +237,16 @@ def resampled(panel: Panel, step: float) -> Panel:
     return make_panel(panel.metric, panel.rows, origin * step, step, values, panel.unit)
 
 
-def merge(one: Panel, other: Panel) -> Panel:
+def merge(item: Panel, other: Panel) -> Panel:
     """Both panels in one, on the wider of both grids; of two values of a cell the larger.
 
     For panels of one step the order of merging does not matter. ValueError where metric or unit differ, or where the
     times are so far apart that the array would be too large.
     """
-    if (one.metric, one.unit) != (other.metric, other.unit):
-        raise ValueError(f"{one.metric} in {one.unit!r} and {other.metric} in {other.unit!r} are not one panel")
-    step = max(one.step, other.step)
-    parts = [resampled(one, step), resampled(other, step)]
+    if (item.metric, item.unit) != (other.metric, other.unit):
+        raise ValueError(f"{item.metric} in {item.unit!r} and {other.metric} in {other.unit!r} are not one panel")
+    step = max(item.step, other.step)
+    parts = [resampled(item, step), resampled(other, step)]
     origins = [round(part.start / step) for part in parts]
     start = min(origins)
     end = max(origin + part.values.shape[1] for origin, part in zip(origins, parts, strict=True))
@@ -259,7 +259,7 @@ def merge(one: Panel, other: Panel) -> Panel:
         at = np.array([place[row] for row in part.rows], dtype=np.int64)
         columns = slice(origin - start, origin - start + part.values.shape[1])
         values[at, columns] = np.fmax(values[at, columns], part.values)
-    return make_panel(one.metric, rows, start * step, step, values, one.unit)
+    return make_panel(item.metric, rows, start * step, step, values, item.unit)
 
 
 def last_at_usual(panel: Panel, share: float = 0.5, least: float = 1e6) -> float | None:

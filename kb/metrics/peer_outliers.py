@@ -150,8 +150,8 @@ def compare(
             before.append(check.outlier(row, end, last, standing=standing))
     return tuple(
         sorted(
-            (one for several in found.values() for one in several),
-            key=lambda one: (one.found, -abs(one.z), one.row.name),
+            (item for several in found.values() for item in several),
+            key=lambda item: (item.found, -abs(item.z), item.row.name),
         )
     )
 
@@ -314,18 +314,18 @@ def odd_rows(panels: Sequence[Panel], limits: OutlierLimits = OUTLIER_LIMITS) ->
     """Rows that are odd in any of the metrics, and those whose telemetry ended whole, the strongest first."""
     members: dict[Row, list[Outlier]] = {}
     for panel in panels:
-        for one in compare(panel, None, limits):
-            members.setdefault(one.row, []).append(one)
-    for one in vanished(panels, limits):
-        members.setdefault(one.row, []).append(one)
+        for item in compare(panel, None, limits):
+            members.setdefault(item.row, []).append(item)
+    for outlier in vanished(panels, limits):
+        members.setdefault(outlier.row, []).append(outlier)
     found = []
     for row, outliers in members.items():
-        outliers.sort(key=lambda one: -abs(one.z))
-        score = sum(abs(one.z) / 2**place for place, one in enumerate(outliers))
+        outliers.sort(key=lambda item: -abs(item.z))
+        score = sum(abs(item.z) / 2**place for place, item in enumerate(outliers))
         found.append(
             OddRow(row, min(o.since for o in outliers), min(o.found for o in outliers), score, tuple(outliers))
         )
-    return tuple(sorted(found, key=lambda one: (-one.score, one.found, one.row.name)))
+    return tuple(sorted(found, key=lambda group: (-group.score, group.found, group.row.name)))
 
 
 def vanished(panels: Sequence[Panel], limits: OutlierLimits = OUTLIER_LIMITS) -> tuple[Outlier, ...]:

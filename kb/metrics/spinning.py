@@ -60,15 +60,15 @@ def spinning(panels: Mapping[str, Panel], now: float, limits: SpinLimits = SPIN)
     low = next((name for name, _ in _LOW if name in panels and _recently_measured(panels[name], now, limits)), None)
     power = panels.get("gpu_power")
     numbers: dict[str, Scalar] = {"minutes": limits.lasts / 60}
-    missing = [] if any(_recently_measured(one, now, limits) for one in traffic) else ["RDMA traffic"]
+    missing = [] if any(_recently_measured(item, now, limits) for item in traffic) else ["RDMA traffic"]
     if util is None or not _recently_measured(util, now, limits):
         missing.append("GPU utilisation")
     if low is None and (power is None or not _recently_measured(power, now, limits)):
         missing.append("SM activity, tensor activity or power")
     if missing or util is None:
-        words = ", ".join(f"{one} not collected" for one in missing)
+        words = ", ".join(f"{text} not collected" for text in missing)
         return ProbeVote("spin", "not_observable", words, numbers, None, tuple(missing))
-    moved, usual = (max(part) for part in zip(*(_traffic(one, now, limits) for one in traffic), strict=True))
+    moved, usual = (max(part) for part in zip(*(_traffic(item, now, limits) for item in traffic), strict=True))
     still = moved <= max(limits.bytes_a_second, limits.moved * usual)
     busy = _share_of_rows(util, now, limits, lambda cells: cells >= limits.busy)
     numbers |= {"rdma_bytes_a_second": moved, "rdma_usual": usual, "share_of_gpus_busy": busy}
@@ -180,7 +180,7 @@ def stalled_compound(
     level = known_median(_cells(sm, now, SpinLimits(lasts=lasts)), axis=1)
     spins = {row.resource.node for row, at in zip(sm.rows, level.tolist(), strict=True) if at >= at_least}
     held = [{e.resource.node for e in events if _is_recent(e, now, 2 * lasts)} for events in (stalled, blocked)]
-    nodes = [one for one in [spins, *held] if None not in one]
+    nodes = [group for group in [spins, *held] if None not in group]
     together = set.intersection(*nodes) if nodes else {None}
     still = now - progress >= lasts
     yes = bool(still and spins and all(held) and together)
@@ -190,7 +190,7 @@ def stalled_compound(
         "nodes_with_stalled_queue_pair": len(held[0]),
         "nodes_with_blocked_task": len(held[1]),
     }
-    where = ", ".join(sorted(str(one) for one in together if one)[:4])
+    where = ", ".join(sorted(str(item) for item in together if item)[:4])
     detail = f"{len(spins)} nodes spin, queue pairs stall on {len(held[0])}, tasks in D state on {len(held[1])}"
     return ProbeVote(
         "stalled_compound", "yes" if yes else "no", f"{detail}: {where}" if yes and where else detail, numbers

@@ -8,19 +8,19 @@ from kb.rulebase.rule import (
     Condition,
     Deprecation,
     DetectorTest,
-    Exception_,
     ExceptionTest,
     Learned,
     Pattern,
     PluginTest,
     Reference,
-    Row,
+    RemediationStep,
     Rule,
     Rulebook,
+    RuleException,
     SeriesTest,
-    Step,
     StructureTest,
     Table,
+    TableRow,
     Where,
 )
 from kb.rulebase.schema.pattern_file import PatternFile, SeriesFile
@@ -53,21 +53,21 @@ def build(
         summary=_flat(model.summary),
         cause=_flat(model.cause),
         impact=_flat(model.impact),
-        patterns=tuple(pattern(name, one, params) for name, one in model.match.items()),
+        patterns=tuple(pattern(name, item, params) for name, item in model.match.items()),
         when=when,
         remediation=_steps(model.remediation, base),
         fallback=model.fallback,
         owner=owner,
         live=model.live,
         not_when=tuple(
-            Exception_(one.reason, condition, one.owner, one.expires)
-            for one, condition in zip(model.not_when, not_when, strict=True)
+            RuleException(item.reason, condition, item.owner, item.expires)
+            for item, condition in zip(model.not_when, not_when, strict=True)
         ),
         table=table,
         explains=tuple(model.explains),
         applies_to=model.applies_to,
         params=params,
-        references=tuple(Reference(one.url, one.shows) for one in model.references),
+        references=tuple(Reference(reference.url, reference.shows) for reference in model.references),
         known_problems=tuple(model.known_problems),
         deprecated=Deprecation(retired.date, retired.reason, retired.replaced_by) if retired else None,
         related=model.related,
@@ -126,12 +126,12 @@ def _resolved(given: Mapping[str, float | str], params: Mapping[str, float]) -> 
     return {name: params[value[1:]] if isinstance(value, str) else float(value) for name, value in given.items()}
 
 
-def _steps(steps: Sequence[StepFile], base: Rulebook) -> tuple[Step, ...]:
+def _steps(steps: Sequence[StepFile], base: Rulebook) -> tuple[RemediationStep, ...]:
     found = []
-    for one in steps:
-        action = base.actions[one.action]
-        text, grade, scope = _flat(one.text), one.grade or action.grade, one.scope or action.scope
-        found.append(Step(one.action, text, grade, scope, one.command, one.verify, one.escalate))
+    for step in steps:
+        action = base.actions[step.action]
+        text, grade, scope = _flat(step.text), step.grade or action.grade, step.scope or action.scope
+        found.append(RemediationStep(step.action, text, grade, scope, step.command, step.verify, step.escalate))
     return tuple(found)
 
 
@@ -143,6 +143,6 @@ def _table(model: RuleFile, base: Rulebook) -> Table | None:
     return Table(table.key, rows, _row("", table.default, base) if table.default else None)
 
 
-def _row(key: str, row: RowFile, base: Rulebook) -> Row:
+def _row(key: str, row: RowFile, base: Rulebook) -> TableRow:
     steps = _steps(row.remediation, base)
-    return Row(key, row.title or "", row.fault, row.role, row.severity, row.summary, steps, row.ignore)
+    return TableRow(key, row.title or "", row.fault, row.role, row.severity, row.summary, steps, row.ignore)

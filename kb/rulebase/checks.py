@@ -150,7 +150,7 @@ def captures(pattern: Node) -> frozenset[str]:
         found |= SERIES_CAPTURES
     plugin = pattern.get("plugin")
     named = plugin.get("captures") if plugin is not None else None
-    found |= {_word(one) for one in (named.parts() if named is not None else ())}
+    found |= {_word(part) for part in (named.parts() if named is not None else ())}
     return frozenset(found)
 
 
@@ -252,11 +252,11 @@ def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Faul
 
 def _links(node: Node, words: Words) -> Iterator[Fault]:
     explains = node.get("explains")
-    for one in explains.parts() if explains is not None else ():
-        yield from _known(one, {*words.faults, *words.rules}, "fault or rule")
-    for relation, one in _items(node, "related"):
+    for part in explains.parts() if explains is not None else ():
+        yield from _known(part, {*words.faults, *words.rules}, "fault or rule")
+    for relation, item in _items(node, "related"):
         if relation != "renamed":  # the id before a change of name is no rule any more
-            yield from _known(one, words.rules, "rule")
+            yield from _known(item, words.rules, "rule")
     deprecated = node.get("deprecated")
     if deprecated is not None:
         yield from _known(deprecated.get("replaced_by"), words.rules, "rule")

@@ -16,28 +16,28 @@ from kb.rulebase.rule import (
     All,
     Condition,
     Count,
-    Exception_,
     FaultClass,
     Name,
     Not,
     Past,
     Ranks,
-    Row,
     Rule,
     Rulebook,
+    RuleException,
     Sequence,
     SiteException,
     Span,
+    TableRow,
 )
 from kb.rulebase.rule import Any as AnyOf
 
 FORMAT = "signalbox.rulebook/1"
 _MAX_DEPTH = 64
 _CONDITIONS: dict[str, type[Condition]] = {
-    one.__name__.lower(): one for one in (Name, All, AnyOf, Not, Sequence, Count, Absent, Ranks, Past)
+    item.__name__.lower(): item for item in (Name, All, AnyOf, Not, Sequence, Count, Absent, Ranks, Past)
 }
-_TAGS = {one: tag for tag, one in _CONDITIONS.items()}
-_FIELDS = {one: tuple(part.name for part in fields(one)) for one in _TAGS}
+_TAGS = {item: tag for tag, item in _CONDITIONS.items()}
+_FIELDS = {item: tuple(part.name for part in fields(item)) for item in _TAGS}
 
 
 def _wire_rule() -> type[msgspec.Struct]:
@@ -46,7 +46,7 @@ def _wire_rule() -> type[msgspec.Struct]:
     hints["when"] = list[Any]
     hints["not_when"] = list[tuple[str, list[Any], str | None, str | None]]
     hints["site"] = list[tuple[tuple[str, str, str | None, str | None, str | None, str | None], list[Any] | None]]
-    return msgspec.defstruct("WireRule", [(one.name, hints[one.name]) for one in fields(Rule)], array_like=True)
+    return msgspec.defstruct("WireRule", [(field.name, hints[field.name]) for field in fields(Rule)], array_like=True)
 
 
 WireRule: Any = _wire_rule()
@@ -91,7 +91,7 @@ def decode(data: bytes) -> Rulebook:
         wire = _DECODER.decode(data)
         if wire.format != FORMAT:
             raise UnreadableInput(f"a cached rulebook of another format ({wire.format[:40]!r}); it has to be made anew")
-        rules = tuple(_from_wire(one) for one in wire.rules)
+        rules = tuple(_from_wire(rule) for rule in wire.rules)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError, KeyError, IndexError) as error:
         raise UnreadableInput(f"not a cached rulebook: {error}") from error
     return Rulebook(wire.version, wire.digest, rules, wire.faults, wire.actions, wire.owners, wire.versions)
@@ -100,7 +100,7 @@ def decode(data: bytes) -> Rulebook:
 def digest(rulebook: Rulebook) -> str:
     """SHA-256 over everything that can change an answer: all rules (their places apart) and the vocabularies."""
     rules = []
-    for rule in sorted(rulebook.rules, key=lambda one: one.id):
+    for rule in sorted(rulebook.rules, key=lambda item: item.id):
         wire = msgspec.structs.asdict(_to_wire(rule))
         rules.append({name: value for name, value in wire.items() if name not in ("file", "family")})
     whole = {"rules": rules, "faults": rulebook.faults, "actions": rulebook.actions, "owners": rulebook.owners}
@@ -134,7 +134,7 @@ def meaning(rule: Rule) -> str:
     table = rule.table
     parts = {
         **{name: _told(getattr(rule, name)) for name in ("fault", "role", "status", "fallback", "patterns", "when")},
-        "not_when": [_told(one.condition) for one in rule.not_when],
+        "not_when": [_told(item.condition) for item in rule.not_when],
         "explains": sorted(set(rule.explains)),
         "params": _told(rule.params),
         "key": table.key if table else None,
@@ -144,7 +144,7 @@ def meaning(rule: Rule) -> str:
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
 
 
-def _row(row: Row) -> list[Any]:
+def _row(row: TableRow) -> list[Any]:
     return [row.fault, row.role, row.ignore]
 
 
@@ -152,12 +152,14 @@ def _told(value: Any) -> Any:
     """A part of a rule as plain values, without what is as it is by default."""
     if is_dataclass(value):
         tag = {"is": type(value).__name__.lower()} if type(value) in _TAGS else {}
-        given = {one.name: getattr(value, one.name) for one in fields(value)}
-        return tag | {one.name: _told(given[one.name]) for one in fields(value) if given[one.name] != _default(one)}
+        given = {field.name: getattr(value, field.name) for field in fields(value)}
+        return tag | {
+            field.name: _told(given[field.name]) for field in fields(value) if given[field.name] != _default(field)
+        }
     if isinstance(value, Mapping):
-        return {key: _told(one) for key, one in value.items()}
+        return {key: _told(item) for key, item in value.items()}
     if isinstance(value, tuple):
-        return [_told(one) for one in value]
+        return [_told(item) for item in value]
     return value
 
 
@@ -166,15 +168,22 @@ def _default(part: Any) -> Any:
 
 
 def _to_wire(rule: Rule) -> Any:
-    values = {one.name: getattr(rule, one.name) for one in fields(Rule)}
+    values = {field.name: getattr(rule, field.name) for field in fields(Rule)}
     values["when"] = _pack(rule.when)
-    values["not_when"] = [(one.reason, _pack(one.condition), one.owner, one.expires) for one in rule.not_when]
+    values["not_when"] = [(item.reason, _pack(item.condition), item.owner, item.expires) for item in rule.not_when]
     values["site"] = [
         (
-            (one.reason, one.expires, one.owner, one.lines, one.nodes, one.jobs),
-            _pack(one.condition) if one.condition else None,
+            (
+                site_exception.reason,
+                site_exception.expires,
+                site_exception.owner,
+                site_exception.lines,
+                site_exception.nodes,
+                site_exception.jobs,
+            ),
+            _pack(site_exception.condition) if site_exception.condition else None,
         )
-        for one in rule.site
+        for site_exception in rule.site
     ]
     return WireRule(**values)
 
@@ -183,7 +192,8 @@ def _from_wire(wire: Any) -> Rule:
     values = msgspec.structs.asdict(wire)
     values["when"] = _unpack(wire.when, 0)
     values["not_when"] = tuple(
-        Exception_(reason, _unpack(condition, 0), owner, expires) for reason, condition, owner, expires in wire.not_when
+        RuleException(reason, _unpack(condition, 0), owner, expires)
+        for reason, condition, owner, expires in wire.not_when
     )
     values["site"] = tuple(_site(words, condition) for words, condition in wire.site)
     return Rule(**values)
@@ -206,7 +216,7 @@ def _pack_value(value: Any) -> Any:
     if isinstance(value, Span):
         return [value.seconds, value.lines]
     if isinstance(value, tuple):
-        return [_pack_value(one) for one in value]
+        return [_pack_value(item) for item in value]
     return value
 
 
@@ -219,7 +229,7 @@ def _unpack(packed: list[Any], depth: int) -> Condition:
         raise ValueError(f"a condition {tag!r} with {len(values)} values")
     for index, name in enumerate(_FIELDS[kind]):
         if name == "parts":
-            values[index] = tuple(_unpack(one, depth + 1) for one in values[index])
+            values[index] = tuple(_unpack(item, depth + 1) for item in values[index])
         elif name == "part":
             values[index] = _unpack(values[index], depth + 1)
         elif name == "within":

@@ -249,10 +249,10 @@ class ConditionParser:
         child = node.get(key)
         if child is None:
             return None
-        for one in allowed:
-            if child.value == one:
-                return one
-        words = [str(one) for one in allowed]
+        for item in allowed:
+            if child.value == item:
+                return item
+        words = [str(item) for item in allowed]
         self._fault(child, f"'{key}' is one of: {', '.join(words)}", nearest(str(child.text()), words))
         return None
 

@@ -42,9 +42,9 @@ def lint(
     for rule in rulebook.rules:
         found += _texts(rule, places)
         found += _tests(rule, places, tests.get(rule.id, ()), (empty or {}).get(rule.id, ()))
-        excepted = [one.condition for one in rule.not_when]
-        excepted += [one.condition for one in rule.site if one.condition is not None]
-        used = names(rule.when).union(*(names(one) for one in excepted))
+        excepted = [item.condition for item in rule.not_when]
+        excepted += [site_exception.condition for site_exception in rule.site if site_exception.condition is not None]
+        used = names(rule.when).union(*(names(item) for item in excepted))
         for pattern in rule.patterns:
             if pattern.name not in used:
                 found.append(
@@ -120,8 +120,8 @@ def _full_syntax(pattern: Pattern) -> Iterator[tuple[str, str]]:
             ("exception.not_last_frame", test.not_last_frame),
         ]
     if pattern.structure is not None:
-        found += [(f"structure.fields.{name}", one) for name, one in pattern.structure.fields.items()]
-        found += [(f"structure.not_fields.{name}", one) for name, one in pattern.structure.not_fields.items()]
+        found += [(f"structure.fields.{name}", item) for name, item in pattern.structure.fields.items()]
+        found += [(f"structure.not_fields.{name}", item) for name, item in pattern.structure.not_fields.items()]
     return ((key, regex) for key, regex in found if regex is not None)
 
 

@@ -44,11 +44,11 @@ def read(site: SiteFiles, known: Collection[str]) -> Overlay:
     if model is None or faults:
         return Overlay(faults=tuple(faults))
     exceptions: dict[str, tuple[tuple[Node, SiteExceptionFile], ...]] = {}
-    for place, one in zip(_at(node, "exceptions").parts(), model.exceptions, strict=True):
-        if one.rule in known:
-            exceptions[one.rule] = (*exceptions.get(one.rule, ()), (place, one))
+    for place, item in zip(_at(node, "exceptions").parts(), model.exceptions, strict=True):
+        if item.rule in known:
+            exceptions[item.rule] = (*exceptions.get(item.rule, ()), (place, item))
         else:
-            faults.append(place.key_fault("rule", f"no rule {one.rule!r}", nearest(one.rule, known)))
+            faults.append(place.key_fault("rule", f"no rule {item.rule!r}", nearest(item.rule, known)))
     params = {}
     for name, numbers in model.params.items():
         if name in known:
@@ -83,16 +83,18 @@ def excepted(rule: Rule, overlay: Overlay, today: str | None) -> tuple[Rule, lis
     faults: list[Fault] = []
     found: list[SiteException] = []
     patterns = list(rule.patterns)
-    for place, one in overlay.exceptions.get(rule.id, ()):
-        if today is not None and one.expires < today:
-            faults.append(expired(place, one.expires, rule.id))
+    for place, item in overlay.exceptions.get(rule.id, ()):
+        if today is not None and item.expires < today:
+            faults.append(expired(place, item.expires, rule.id))
             continue
-        own, condition, wrong = _condition(place, one, patterns)
+        own, condition, wrong = _condition(place, item, patterns)
         wrong += [fault for key in ("lines", "nodes", "jobs") for fault in check_regex(place.get(key))]
         faults += wrong
         if not wrong:
             patterns += own
-            found.append(SiteException(one.reason, one.expires, one.owner, one.lines, one.nodes, one.jobs, condition))
+            found.append(
+                SiteException(item.reason, item.expires, item.owner, item.lines, item.nodes, item.jobs, condition)
+            )
     return replace(rule, site=tuple(found), patterns=tuple(patterns)), faults
 
 
@@ -103,7 +105,7 @@ def expired(place: Node, day: str, rule: str) -> Fault:
 
 
 def _condition(
-    place: Node, one: SiteExceptionFile, known: list[Pattern]
+    place: Node, item: SiteExceptionFile, known: list[Pattern]
 ) -> tuple[list[Pattern], Condition | None, list[Fault]]:
     """The patterns that an exception brings, and its condition over them and the rule's."""
     faults = list(check_patterns(place))
@@ -111,14 +113,14 @@ def _condition(
     match = _at(place, "match")
     faults += [
         match.key_fault(name, f"the rule has a pattern {name!r} already", "give this one another name")
-        for name in one.match
+        for name in item.match
         if name in taken
     ]
-    own = [pattern(name, file, {}) for name, file in one.match.items() if name not in taken]
+    own = [pattern(name, file, {}) for name, file in item.match.items() if name not in taken]
     when = place.get("if")
     if when is None:
         return own, None, faults
-    parser = ConditionParser([*taken, *one.match], {})
+    parser = ConditionParser([*taken, *item.match], {})
     condition = parser.parse(when)
     return own, condition, [*faults, *parser.faults]
 

@@ -219,7 +219,7 @@ Condition = Name | All | Any | Not | Sequence | Count | Absent | Ranks | Past
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RemediationStep:
     """One step of the remedy: an action of actions.yaml, its words, and where known a read-only command and a check."""
 
     action: str
@@ -232,7 +232,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A row of a table rule: what a captured key means. Parts left empty are the rule's own."""
 
     key: str
@@ -241,7 +241,7 @@ class Row:
     role: Role | None = None
     severity: Severity | None = None
     summary: str | None = None
-    remediation: tuple[Step, ...] = ()
+    remediation: tuple[RemediationStep, ...] = ()
     ignore: bool = False
 
 
@@ -250,12 +250,12 @@ class Table:
     """Captured key → row. `default` says what an unknown key means; None: the rule is silent on it."""
 
     key: str
-    rows: Mapping[str, Row]
-    default: Row | None = None
+    rows: Mapping[str, TableRow]
+    default: TableRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Exception_:  # noqa: N801 - the word of the rule format; Python's own is another
+class RuleException:
     """An exception to a rule: where its condition holds the rule is silent."""
 
     reason: str
@@ -326,11 +326,11 @@ class Rule:
     impact: str
     patterns: tuple[Pattern, ...]
     when: Condition
-    remediation: tuple[Step, ...]
+    remediation: tuple[RemediationStep, ...]
     fallback: bool = False
     owner: str | None = None
     live: LiveAction = "notify"
-    not_when: tuple[Exception_, ...] = ()
+    not_when: tuple[RuleException, ...] = ()
     table: Table | None = None
     explains: tuple[str, ...] = ()
     applies_to: Mapping[str, str] = field(default_factory=dict)

@@ -171,7 +171,7 @@ def _versions(text: str, ids: set[str]) -> tuple[dict[str, int], list[Fault]]:
         locked = read_lock(text)
     except UnreadableInput as error:
         return {}, [Fault("lock.json", 1, 1, str(error)[:300], "take it back from the repository")]
-    return {name: one.version for name, one in sorted(locked.items()) if name in ids}, []
+    return {name: item.version for name, item in sorted(locked.items()) if name in ids}, []
 
 
 def _base_file(files: Mapping[str, str], name: str, model: Any, faults: list[Fault]) -> tuple[Node | None, Any]:
@@ -209,9 +209,9 @@ def _unknown_words(node: Node, actions: ActionsFile) -> Iterator[Fault]:
     known = {name for name, _ in _base_rows(node, "faults")}
     for _, row in _base_rows(node, "faults"):
         explains, domain, advice = row.get("explains"), row.get("domain"), row.get("advice")
-        for one in explains.parts() if explains is not None else ():
-            if one.value not in known:
-                yield one.fault(f"no fault {one.value!r}", nearest(str(one.value), known))
+        for part in explains.parts() if explains is not None else ():
+            if part.value not in known:
+                yield part.fault(f"no fault {part.value!r}", nearest(str(part.value), known))
         if domain is not None and domain.value not in actions.owners:
             yield domain.fault(f"actions.yaml names no owner for domain {domain.value!r}")
         if advice is not None and advice.value not in actions.advice:
@@ -233,7 +233,7 @@ def _closure(name: str, direct: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 def _circles(node: Node, direct: Mapping[str, Sequence[str]]) -> Iterator[Fault]:
     for name, row in _base_rows(node, "faults"):
         if name in _closure(name, direct):
-            through = [one for one in direct[name] if one == name or name in _closure(one, direct)]
+            through = [item for item in direct[name] if item == name or name in _closure(item, direct)]
             yield row.fault(f"{name!r} explains itself through {', '.join(through)}", "explains must have no circles")
 
 
@@ -277,7 +277,7 @@ def _twice(drafts: Sequence[_Draft]) -> dict[str, list[Fault]]:
     found = {}
     for name, group in groups.items():
         if len(group) > 1:
-            found[name] = [_second(name, one, [other for other in group if other is not one]) for one in group]
+            found[name] = [_second(name, item, [other for other in group if other is not item]) for item in group]
     return found
 
 
@@ -309,14 +309,14 @@ def _finish(
 
 def _in_force(rule: Rule, node: Node, today: str | None) -> tuple[Rule, list[Fault]]:
     """A rule without the exceptions of its own that have expired."""
-    late = [today is not None and one.expires is not None and one.expires < today for one in rule.not_when]
+    late = [today is not None and item.expires is not None and item.expires < today for item in rule.not_when]
     if not any(late):
         return rule, []
-    kept = tuple(one for one, gone in zip(rule.not_when, late, strict=True) if not gone)
+    kept = tuple(item for item, gone in zip(rule.not_when, late, strict=True) if not gone)
     places = node.get("not_when")
     faults = [
-        expired(place, one.expires or "", rule.id)
-        for place, one, gone in zip(places.parts() if places else (), rule.not_when, late, strict=True)
+        expired(place, item.expires or "", rule.id)
+        for place, item, gone in zip(places.parts() if places else (), rule.not_when, late, strict=True)
         if gone
     ]
     return replace(rule, not_when=kept), faults
@@ -329,8 +329,8 @@ def _conditions(
     names = tuple(match.keys) if match is not None else ()
     parser = ConditionParser(names, params)
     condition = parser.parse(when) if when is not None else any_of(names)
-    exceptions = [one.get("if") for one in (not_when.parts() if not_when is not None else ())]
-    read_ = [(one, parser.parse(one)) for one in exceptions if one is not None]
+    exceptions = [item.get("if") for item in (not_when.parts() if not_when is not None else ())]
+    read_ = [(exception, parser.parse(exception)) for exception in exceptions if exception is not None]
     faults = list(parser.faults)
     for place, found in [(when, condition), *read_]:
         for part in walk(found) if place is not None and found is not None else ():
@@ -341,9 +341,9 @@ def _conditions(
 def _params(node: Node | None) -> dict[str, float]:
     params = node.get("params") if node is not None else None
     return {
-        name: float(one.value)
-        for name, one in (params.items() if params is not None else ())
-        if isinstance(one.value, int | float) and not isinstance(one.value, bool)
+        name: float(item.value)
+        for name, item in (params.items() if params is not None else ())
+        if isinstance(item.value, int | float) and not isinstance(item.value, bool)
     }
 
 

@@ -83,18 +83,18 @@ class IterationLines:
             self._noted.append(noted)
             while len(self._noted) > 2 * POINTS:
                 self._mask = self._mask << 1 | 1
-                self._noted = [one for one in self._noted if thinning(one[0]) & self._mask == 0]
+                self._noted = [item for item in self._noted if thinning(item[0]) & self._mask == 0]
 
     def series(self, year: int | None) -> Series:
         """Read the lines noted: a sample of all, the first, the last few, and the first that look like nan or inf."""
-        sample = {one[0] for one in self._noted if thinning(one[0]) & self._mask == 0}
+        sample = {item[0] for item in self._noted if thinning(item[0]) & self._mask == 0}
         while len(sample) > POINTS:
             self._mask = self._mask << 1 | 1
             sample = {offset for offset in sample if thinning(offset) & self._mask == 0}
         odd = (*self._noted_odd, *self._noted_sized)
-        ends = [one for one in (self._noted_first, *self._noted_last, *odd) if one is not None]
-        wanted = {one[0]: one for one in self._noted if one[0] in sample} | {one[0]: one for one in ends}
-        points = [point for _, one in sorted(wanted.items()) if (point := self._read_noted(*one, year)) is not None]
+        ends = [item for item in (self._noted_first, *self._noted_last, *odd) if item is not None]
+        wanted = {item[0]: item for item in self._noted if item[0] in sample} | {end[0]: end for end in ends}
+        points = [point for _, item in sorted(wanted.items()) if (point := self._read_noted(*item, year)) is not None]
         return series_of(points, self._seen, self._mask)
 
     def _read_noted(self, offset: int, form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | None:
@@ -105,7 +105,7 @@ class IterationLines:
             return None
         prefix = peel(line[:256])
         ranks = (prefix.rank, point.rank, self._ref.resource.rank)
-        rank = next((one for one in ranks if one is not None), None)
+        rank = next((item for item in ranks if item is not None), None)
         time = point.time if point.time is not None else prefix.time
         if time is None:
             time = find_time(line[prefix.end : prefix.end + 128], year)

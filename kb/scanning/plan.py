@@ -94,7 +94,7 @@ def lines_plan(rules: Iterable[Rule]) -> ScanPlan:
 def joined(first: ScanPlan, lines: ScanPlan) -> ScanPlan:
     """A plan with the lines of another one behind its own; the engine patterns stand one after the other."""
     shift = len(first.lines)
-    moved = tuple(tuple(Target(one.kind, one.index + shift) for one in targets) for targets in lines.targets)
+    moved = tuple(tuple(Target(target.kind, target.index + shift) for target in targets) for targets in lines.targets)
     return ScanPlan(
         (*first.patterns, *lines.patterns),
         (*first.targets, *moved),

@@ -183,14 +183,14 @@ def _texts(letters: Sequence[str], states: list[_State]) -> list[_State]:
 
 
 def _choice(branches: list[list[tuple[Any, Any]]], states: list[_State]) -> list[_State]:
-    followed = [one for branch in branches for one in _follow(branch, states)]
+    followed = [item for branch in branches for item in _follow(branch, states)]
     if len(followed) <= MOST_WAYS:
         return followed
-    alone = [one.closed() for branch in branches for one in _follow(branch, [_State()])]
+    alone = [item.closed() for branch in branches for item in _follow(branch, [_State()])]
     closed = [state.closed() for state in states]
-    if len(states) > 1 or not all(one.runs for one in alone):
+    if len(states) > 1 or not all(item.runs for item in alone):
         return closed
-    return [_State(closed[0].runs | one.runs) for one in alone]
+    return [_State(closed[0].runs | item.runs) for item in alone]
 
 
 def _repeat(low: int, high: Any, body: _Items, states: list[_State]) -> list[_State]:
@@ -206,7 +206,7 @@ def _repeat(low: int, high: Any, body: _Items, states: list[_State]) -> list[_St
 def _fold(members: Iterable[int]) -> tuple[str, ...]:
     """Characters without regard to case; none where one of them is not printed the same everywhere."""
     members = set(members)
-    return tuple(sorted({chr(one).lower() for one in members})) if members <= _PRINTED else ()
+    return tuple(sorted({chr(member).lower() for member in members})) if members <= _PRINTED else ()
 
 
 def _letters(items: Sequence[tuple[Any, Any]]) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def _letters(items: Sequence[tuple[Any, Any]]) -> tuple[str, ...]:
         else:
             return ()
     folded = _fold(members)
-    few = len(folded) <= 4 or (len(folded) == LETTERS and all(one.isalpha() for one in folded))
+    few = len(folded) <= 4 or (len(folded) == LETTERS and all(item.isalpha() for item in folded))
     return folded if few else ()
 
 
@@ -261,7 +261,7 @@ def _needed(taken: list[str], of_words: Mapping[str, set[Way]]) -> list[str]:
         for way in of_words[word]:
             counts[way] = counts.get(way, 0) + 1
     kept = []
-    for word in sorted(taken, key=lambda one: (-cost(one), one)):
+    for word in sorted(taken, key=lambda text: (-cost(text), text)):
         if all(counts[way] > 1 for way in of_words[word]):
             for way in of_words[word]:
                 counts[way] -= 1
@@ -276,7 +276,7 @@ def cost(word: str) -> float:
     if any(part in TELLING for part in parts):
         return _TELLING_COST
     count = min(len(parts), len(_COSTS)) - 1
-    common = all(part in COMMON for part in parts) or (len(parts) == 1 and any(word in one for one in COMMON))
+    common = all(part in COMMON for part in parts) or (len(parts) == 1 and any(word in text for text in COMMON))
     return (_COMMON_COSTS if common else _COSTS)[count]
 
 

@@ -54,18 +54,18 @@ class StructureCollector:
 
     def _parse(self, reader: Reader, offset: int, window: bytes, at: int, year: int | None) -> None:
         shift = offset - at
-        for one in reader.read(window, at):
-            fields = one.fields
+        for item in reader.read(window, at):
+            fields = item.fields
             if "start" in fields:
                 fields = {**fields, "start": int(fields["start"] or 0) + shift}
             self._structures.append(
                 replace(
-                    one,
-                    offset=one.offset + shift,
-                    end=one.end + shift,
+                    item,
+                    offset=item.offset + shift,
+                    end=item.end + shift,
                     fields=fields,
-                    resource=filled_resource(self._ref.resource, one.resource),
-                    time=one.time if one.time is not None else time_at_or_before(window, one.offset, year),
+                    resource=filled_resource(self._ref.resource, item.resource),
+                    time=item.time if item.time is not None else time_at_or_before(window, item.offset, year),
                 )
             )
 
@@ -75,9 +75,9 @@ class StructureCollector:
             for offset, window, at in state.last:
                 self._parse(ALL_READERS[index], offset, window, at, year)
         best: dict[tuple[str, int], Structure] = {}
-        for one in self._structures:
-            key = (one.kind, one.offset)
-            best[key] = fuller(best[key], one) if key in best else one
+        for structure in self._structures:
+            key = (structure.kind, structure.offset)
+            best[key] = fuller(best[key], structure) if key in best else structure
         return tuple(best[key] for key in sorted(best, key=lambda key: (key[1], key[0])))
 
 

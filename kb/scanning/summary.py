@@ -122,7 +122,7 @@ def first_places(places: Iterable[Place]) -> tuple[Place, ...]:
     """The first places by offset, at most so many of one rank."""
     kept: list[Place] = []
     taken: dict[int | None, int] = {}
-    for place in sorted(places, key=lambda one: one.offset):
+    for place in sorted(places, key=lambda item: item.offset):
         rank = place.resource.rank
         if taken.get(rank, 0) < PLACES_A_RANK:
             taken[rank] = taken.get(rank, 0) + 1
@@ -132,7 +132,7 @@ def first_places(places: Iterable[Place]) -> tuple[Place, ...]:
 
 def last_places(places: Iterable[Place]) -> tuple[Place, ...]:
     """The last places by offset, none twice."""
-    return tuple(sorted({p.offset: p for p in places}.values(), key=lambda one: one.offset)[-LAST_PLACES:])
+    return tuple(sorted({p.offset: p for p in places}.values(), key=lambda item: item.offset)[-LAST_PLACES:])
 
 
 def series_of(points: Iterable[ProgressPoint], seen: int, mask: int) -> Series:
@@ -162,7 +162,7 @@ def is_finite(point: ProgressPoint) -> bool:
 
 def fuller(left: Structure, right: Structure) -> Structure:
     """Of two readings of the same place the one that tells more: a traceback rather than its last line alone."""
-    return max(left, right, key=lambda one: (len(str(one.fields.get("frames") or "")), repr(one)))
+    return max(left, right, key=lambda item: (len(str(item.fields.get("frames") or "")), repr(item)))
 
 
 def merge(left: StreamSummary, right: StreamSummary) -> StreamSummary:
@@ -214,16 +214,16 @@ def _merge_one(left: PatternHits, right: PatternHits) -> PatternHits:
 
 def _merge_structures(left: tuple[Structure, ...], right: tuple[Structure, ...]) -> tuple[Structure, ...]:
     by_kind: dict[str, dict[int, Structure]] = {}
-    for one in (*left, *right):
-        found = by_kind.setdefault(one.kind, {})
-        found[one.offset] = fuller(found[one.offset], one) if one.offset in found else one
+    for structure in (*left, *right):
+        found = by_kind.setdefault(structure.kind, {})
+        found[structure.offset] = fuller(found[structure.offset], structure) if structure.offset in found else structure
     kept: list[Structure] = []
     for found in by_kind.values():
         ordered = [found[offset] for offset in sorted(found)]
         if len(ordered) > FIRST_STRUCTURES + LAST_STRUCTURES:
             ordered = ordered[:FIRST_STRUCTURES] + ordered[-LAST_STRUCTURES:]
         kept.extend(ordered)
-    return tuple(sorted(kept, key=lambda one: (one.offset, one.kind)))
+    return tuple(sorted(kept, key=lambda structure: (structure.offset, structure.kind)))
 
 
 def _merge_series(left: Series, right: Series) -> Series:

@@ -47,7 +47,7 @@ _USUAL = ("gpu_util", "gpu_power", "gpu_memory", "gpu_temp", "rdma_tx", "host_me
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CurveLine:
     """One row of a chart, a value a column, None where nothing was measured. `why`: suspect, apart, or empty.
 
     `broken`: columns in which the value was no number.
@@ -74,7 +74,7 @@ class Chart:
     start: float
     width: float
     rows: int
-    lines: tuple[Line, ...] = ()
+    lines: tuple[CurveLine, ...] = ()
     median: tuple[float | None, ...] = ()
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
@@ -107,7 +107,7 @@ class _Row:
 def curves(evidence: Evidence, report: Report, *, lines: int = LINES, columns: int = COLUMNS) -> Curves:
     """The curves of a diagnosed job. `lines`: so many of a chart at most; `columns`: so many values of a line."""
     suspects = report.diagnoses[0].suspects if report.diagnoses else ()
-    logged = [one for one in _logged(evidence, report, suspects, lines, columns) if one is not None]
+    logged = [chart for chart in _logged(evidence, report, suspects, lines, columns) if chart is not None]
     measured = _measured(evidence, report, suspects, lines, columns)
     return Curves((*logged, *measured))
 
@@ -173,7 +173,7 @@ def _binned(who: Resource, found: Sequence[tuple[int, float]], start: int, width
     counts = np.bincount(at[good], minlength=count)
     values = np.full(count, np.nan)
     np.divide(sums, counts, out=values, where=counts > 0)
-    return _Row(who, values, frozenset(int(one) for one in np.unique(at[~good])))
+    return _Row(who, values, frozenset(int(item) for item in np.unique(at[~good])))
 
 
 def _order(item: tuple[Resource, object]) -> tuple[int, str]:
@@ -186,7 +186,7 @@ def _order(item: tuple[Resource, object]) -> tuple[int, str]:
 def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int) -> list[Chart]:
     """Charts of the metrics that tell most: those that the report speaks of, those in which somebody stands out, the usual."""
     at = report.diagnoses[0].first_seen if report.diagnoses else None
-    said = " ".join(item.text for one in report.diagnoses for item in one.evidence if item.kind == "series")
+    said = " ".join(item.text for diagnosis in report.diagnoses for item in diagnosis.evidence if item.kind == "series")
     found: list[tuple[tuple[int, float], Chart]] = []
     for name, panel in sorted(evidence.panels.items()):
         rows = list(_rows(panel, columns, evidence.job.nodes, suspects))
@@ -202,13 +202,13 @@ def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], l
         if chart is None:
             continue
         far = max(
-            (one for row, one in zip(rows, _far(rows), strict=True) if _is_suspect(row.who, suspects)), default=0.0
+            (entry for row, entry in zip(rows, _far(rows), strict=True) if _is_suspect(row.who, suspects)), default=0.0
         )
         odd = any(line.why for line in chart.lines)
         weight = 4 if name in said else 3 if odd and far >= APART else 2 if odd else 1 if name in _USUAL else 0
         if weight:
             found.append(((-weight, -far), chart))
-    found.sort(key=lambda one: (one[0], one[1].metric))
+    found.sort(key=lambda entry: (entry[0], entry[1].metric))
     return [chart for _, chart in found[:METRICS]]
 
 
@@ -238,7 +238,7 @@ def _rows(
             who = who if own else Resource(node=node, container=one.container)
         groups.setdefault(who, []).append(at)
     for who, members in sorted(
-        groups.items(), key=lambda one: (*_order(one), one[0].gpu or "", one[0].container or "")
+        groups.items(), key=lambda group: (*_order(group), group[0].gpu or "", group[0].container or "")
     ):
         yield _Row(who, _narrowed(panel.values[members], panel.mask[members], each))
 
@@ -293,8 +293,8 @@ def _chart(  # noqa: PLR0917 - what a chart is made of
     )
 
 
-def _line(row: _Row, why: str) -> Line:
-    return Line(row.label, _told(row.values), why, tuple(sorted(row.broken)))
+def _line(row: _Row, why: str) -> CurveLine:
+    return CurveLine(row.label, _told(row.values), why, tuple(sorted(row.broken)))
 
 
 def _told(values: Floats) -> tuple[float | None, ...]:
@@ -317,12 +317,12 @@ def _standing_out(rows: Sequence[_Row], suspects: Sequence[Suspect]) -> dict[int
 
 def _is_suspect(who: Resource, suspects: Iterable[Suspect], *, own: bool = False) -> bool:
     """Whether a row is a suspect's; `own`: the very rank or GPU, not all of its node."""
-    for one in suspects:
-        if one.rank is not None and who.rank is not None:
-            if one.rank == who.rank:
+    for suspect in suspects:
+        if suspect.rank is not None and who.rank is not None:
+            if suspect.rank == who.rank:
                 return True
-        elif one.node and who.node == one.node:
-            index = None if one.gpu is None or one.gpu.index is None else str(one.gpu.index)
+        elif suspect.node and who.node == suspect.node:
+            index = None if suspect.gpu is None or suspect.gpu.index is None else str(suspect.gpu.index)
             if (index is not None and who.gpu == index) if own else (index is None or who.gpu in (None, index)):
                 return True
     return False
@@ -338,7 +338,7 @@ def _far(rows: Sequence[_Row]) -> list[float]:
     middle = float(np.median(known))
     usual = 1.4826 * float(np.median(np.abs(known - middle)))
     distances = np.abs(levels - middle) / max(usual, 0.02 * abs(middle), 1e-12)
-    return [float(one) for one in np.nan_to_num(distances)]
+    return [float(item) for item in np.nan_to_num(distances)]
 
 
 def _middle(values: Floats, axis: int) -> Floats:

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from kb.report import ranges
 from kb.timeline.picture import COLUMNS, LABEL, TEXT, TimelineRow
-from kb.timeline.rows import Spoken, cleaned, levels
+from kb.timeline.rows import RowActivity, cleaned, levels
 
 # -- rows ----------------------------------------------------------------------------------------------------------------
 
 
-def fold_rows(rows: Sequence[Spoken], odd: Mapping[int, str], most: int) -> tuple[list[TimelineRow], str]:
+def fold_rows(rows: Sequence[RowActivity], odd: Mapping[int, str], most: int) -> tuple[list[TimelineRow], str]:
     """The rows to show, and in words what was put together."""
     first = [_row([rows[index]], why) for index, why in list(odd.items())[:most]]
     rest = [row for index, row in enumerate(rows) if index not in odd]
@@ -22,12 +22,12 @@ def fold_rows(rows: Sequence[Spoken], odd: Mapping[int, str], most: int) -> tupl
     if len(rest) <= room:
         return [*first, *(_row([row]) for row in rest)], ""
     groups = list(_groups(rest, max(1, min(room, 64))))
-    alike = max(len(one) for one in groups)
+    alike = max(len(group) for group in groups)
     told = f"{len(rest):,} of {len(rows):,} rows are folded into {len(groups)}, of up to {alike} each"
-    return [*first, *(_row(one) for one in groups)], told
+    return [*first, *(_row(group) for group in groups)], told
 
 
-def _groups(rows: Sequence[Spoken], most: int) -> Iterator[list[Spoken]]:
+def _groups(rows: Sequence[RowActivity], most: int) -> Iterator[list[RowActivity]]:
     """Neighbours of one kind together, in at most so many groups; whole nodes where ranks are numbered along them."""
     nodes = Counter(row.place.node for row in rows if row.key[0] == "rank" and row.place.node)
     whole = max(nodes.values(), default=1) if nodes else 8
@@ -41,14 +41,14 @@ def _groups(rows: Sequence[Spoken], most: int) -> Iterator[list[Spoken]]:
             size = math.ceil(math.ceil(max(size, span / share)) / whole) * whole
             if span > 4 * len(own):  # numbers that nobody counts up to
                 size = 0
-        chunks: dict[int, list[Spoken]] = {}
+        chunks: dict[int, list[RowActivity]] = {}
         each = math.ceil(len(own) / share)
         for at, row in enumerate(own):
             chunks.setdefault(row.key[2] // size if kind == "rank" and size else at // each, []).append(row)
         yield from chunks.values()
 
 
-def _row(rows: Sequence[Spoken], why: str = "") -> TimelineRow:
+def _row(rows: Sequence[RowActivity], why: str = "") -> TimelineRow:
     """Rows as one to show."""
     one = rows[0]
     nodes = {row.place.node for row in rows}
@@ -79,7 +79,7 @@ def _row(rows: Sequence[Spoken], why: str = "") -> TimelineRow:
     )
 
 
-def row_label(rows: Sequence[Spoken], ranks: str) -> str:
+def row_label(rows: Sequence[RowActivity], ranks: str) -> str:
     """Return the name of a row, or of several rows folded into one."""
     kind, name, number = rows[0].key
     if len(rows) > 1:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from kb.report import Report, ranges
 from kb.timeline.folding import row_label
 from kb.timeline.picture import LABEL, TEXT
-from kb.timeline.rows import Span, Spoken, cleaned
+from kb.timeline.rows import RowActivity, Span, cleaned
 from kb.timeline.standouts import LEAD, has_trouble, silent_early
 
 
@@ -25,7 +25,7 @@ def lasting(seconds: float) -> str:
 # -- in words ------------------------------------------------------------------------------------------------------------
 
 
-def headline(report: Report, rows: Sequence[Spoken], odd: Mapping[int, str], span: Span | None) -> str:
+def headline(report: Report, rows: Sequence[RowActivity], odd: Mapping[int, str], span: Span | None) -> str:
     """What the picture shows, in a sentence without its stop."""
     silent = dict(silent_early(rows, span))
     if report.diagnoses:
@@ -48,7 +48,7 @@ _OTHERWISE = {"no_fault": "Nothing failed", "no_match": "Something failed and no
 
 
 def _suspects_in_words(
-    rows: Sequence[Spoken], suspects: Sequence[int], silent: Mapping[int, float], *, failed: bool
+    rows: Sequence[RowActivity], suspects: Sequence[int], silent: Mapping[int, float], *, failed: bool
 ) -> str:
     """The suspects and what they did before the others, with a colon; nothing where there are none."""
     if not suspects:
@@ -61,7 +61,7 @@ def _suspects_in_words(
     return f"{_row_names(rows, suspects)}: "
 
 
-def _row_names(rows: Sequence[Spoken], indices: Sequence[int]) -> str:
+def _row_names(rows: Sequence[RowActivity], indices: Sequence[int]) -> str:
     """The rows by name: `Rank 17 (node-c)`, `Ranks 8-15 (node-b)`."""
     if not indices:
         return ""
@@ -74,7 +74,7 @@ def _row_names(rows: Sequence[Spoken], indices: Sequence[int]) -> str:
     return f"{row_label(own[:1], '')}" + (f" and {len(own) - 1} more" if len(own) > 1 else "")
 
 
-def _lead_seconds(rows: Sequence[Spoken], suspects: Sequence[int], *, failed: bool) -> float | None:
+def _lead_seconds(rows: Sequence[RowActivity], suspects: Sequence[int], *, failed: bool) -> float | None:
     """Seconds by which the suspects' own error comes before those of all others; None where that is not clear.
 
     Where the run `failed`, who tells of no error failed with its last line.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kb.timeline.rows import Heard, Mishap, Span
+from kb.timeline.rows import RowError, Span, StreamActivity
 
 COLUMNS = 240
 MOST_ROWS = 96
 LABEL, TEXT = 40, 100  # characters of a name, of a few words
-Listen = Callable[[Span], Mapping[int, Heard]]
+Listen = Callable[[Span], Mapping[int, StreamActivity]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TimelineRow:
     last: float | None = None
     step: int | None = None
     stepped: float | None = None
-    error: Mishap | None = None
+    error: RowError | None = None
     erred: int = 0
     suspect: bool = False
     why: str = ""

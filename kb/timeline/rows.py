@@ -40,7 +40,7 @@ class Voice:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class StreamActivity:
     """What one more look at a log told: (offset, time) of stamps, and who spoke in a log of several."""
 
     stamps: tuple[tuple[int, float], ...] = ()
@@ -48,7 +48,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
+class RowError:
     """A row's first error: when (None: not known), what in a few words; `cause`: it belongs to the first diagnosis."""
 
     time: float | None
@@ -57,7 +57,7 @@ class Mishap:
 
 
 @dataclass(slots=True)
-class Spoken:
+class RowActivity:
     """One row while it is put together. `cells`: column → bytes; `clock`: seconds that its clock was found to be ahead by."""
 
     key: Key
@@ -67,7 +67,7 @@ class Spoken:
     last: float | None = None
     step: int | None = None
     stepped: float | None = None
-    error: Mishap | None = None
+    error: RowError | None = None
     clock: float = 0.0
 
     @property
@@ -85,16 +85,16 @@ class Spoken:
         if self.step is None or step > self.step:
             self.step, self.stepped = step, time
 
-    def erred(self, one: Mishap) -> None:
+    def erred(self, row_error: RowError) -> None:
         """Keep the first error; one of the first diagnosis goes before others of the same time, a time before none."""
-        if self.error is None or _before(one, self.error):
-            self.error = one
+        if self.error is None or _before(row_error, self.error):
+            self.error = row_error
 
 
-def _before(one: Mishap, other: Mishap) -> bool:
-    if one.time is None or other.time is None:
-        return (one.cause, one.time is not None) > (other.cause, other.time is not None)
-    return (one.time, not one.cause) < (other.time, not other.cause)
+def _before(row_error: RowError, other: RowError) -> bool:
+    if row_error.time is None or other.time is None:
+        return (row_error.cause, row_error.time is not None) > (other.cause, other.time is not None)
+    return (row_error.time, not row_error.cause) < (other.time, not other.cause)
 
 
 class Rows:
@@ -103,33 +103,33 @@ class Rows:
     def __init__(self, evidence: Evidence, report: Report) -> None:
         self.facts = Facts(evidence)
         self.places = Places(self.facts)
-        self.rows: dict[Key, Spoken] = {}
+        self.rows: dict[Key, RowActivity] = {}
         self._report = report
-        self._sources = {one.ref.uri: index for index, one in enumerate(evidence.streams)}
-        self.streams = [index for index, one in enumerate(evidence.streams) if is_log(one)]
+        self._sources = {item.ref.uri: index for index, item in enumerate(evidence.streams)}
+        self.streams = [index for index, item in enumerate(evidence.streams) if is_log(item)]
         self.clocks = _clocks(self.facts, self.places, self.streams)
         self._stamps: dict[int, _Stamps] = {}
         self._split: set[Key] = set()  # rows of logs whose lines tell who spoke: shown where something is left for them
         for index in self.streams:
             self._stamps[index] = _Stamps(self.facts.streams[index].summary, (), self.clocks.get(index, 0.0))
 
-    def look(self, heard: Mapping[int, Heard], span: Span | None, columns: int) -> list[Spoken]:
+    def look(self, heard: Mapping[int, StreamActivity], span: Span | None, columns: int) -> list[RowActivity]:
         """All rows, in the order of ranks, nodes and logs."""
         for index in self.streams:
-            told = heard.get(index, Heard())
+            told = heard.get(index, StreamActivity())
             summary = self.facts.streams[index].summary
             if told.stamps:
                 self._stamps[index] = _Stamps(summary, told.stamps, self.clocks.get(index, 0.0))
             self._stream(index, told, span, columns)
-        for index, place, one in self._mishaps():
-            self._row(place, index).erred(one)
-        for index, place, one in self._ended():
+        for index, place, item in self._mishaps():
+            self._row(place, index).erred(item)
+        for index, place, item in self._ended():
             row = self._row(place, index)
-            row.error = row.error or one
+            row.error = row.error or item
         keys = sorted(self.rows, key=lambda key: (_ORDER.index(key[0]), key[2], key[1]))
         return [row for key in keys if not (row := self.rows[key]).idle or key not in self._split]
 
-    def _stream(self, index: int, told: Heard, span: Span | None, columns: int) -> None:
+    def _stream(self, index: int, told: StreamActivity, span: Span | None, columns: int) -> None:
         summary, shift = self.facts.streams[index].summary, self.clocks.get(index, 0.0)
         own = self._row(self.places.place(index, summary.ref.resource), index)
         voices = told.voices if shared(summary) else ()
@@ -156,10 +156,12 @@ class Rows:
                 row = own if point.rank is None else self._row(Place(point.rank), index)
                 row.stepped_to(point.step, self._stamps[index].time(point.offset, point.time))
 
-    def _row(self, place: Place, index: int) -> Spoken:
+    def _row(self, place: Place, index: int) -> RowActivity:
         key = self._key(place, index)
         if key not in self.rows:
-            self.rows[key] = Spoken(key, Place(place.rank, place.node or self.places.node_of(place.rank), place.local))
+            self.rows[key] = RowActivity(
+                key, Place(place.rank, place.node or self.places.node_of(place.rank), place.local)
+            )
         return self.rows[key]
 
     def _key(self, place: Place, index: int) -> Key:
@@ -173,11 +175,11 @@ class Rows:
 
     # errors
 
-    def _mishaps(self) -> Iterator[tuple[int, Place, Mishap]]:
+    def _mishaps(self) -> Iterator[tuple[int, Place, RowError]]:
         """What went wrong where: lines of the diagnoses, and of logs what ended something and was not outlived."""
         for diagnosis in self._report.diagnoses:
             yield from self._diagnosed(diagnosis)
-        rules = {one.rule: one for one in reversed(self._report.diagnoses)}
+        rules = {item.rule: item for item in reversed(self._report.diagnoses)}
         for index in self.streams:
             stream = self.facts.streams[index]
             for key, hits in stream.summary.hits.items():
@@ -185,23 +187,27 @@ class Rows:
                 for place in hits.places() if told else ():
                     if told and not self.facts.survived(index, place.offset, place.time, place.resource.rank):
                         time = self._stamps[index].time(place.offset, place.time)
-                        one = Mishap(time, told.title, told.rank == 1)
+                        one = RowError(time, told.title, told.rank == 1)
                         yield index, self.places.place(index, place.resource), one
             for shown in stream.summary.structures:
                 what = _what(shown)
                 if what and not self.facts.survived(index, shown.offset, shown.time, shown.resource.rank):
                     time = self._stamps[index].time(shown.offset, shown.time)
-                    yield index, self.places.place(index, shown.resource), Mishap(time, what)
+                    yield index, self.places.place(index, shown.resource), RowError(time, what)
 
-    def _ended(self) -> Iterator[tuple[int, Place, Mishap]]:
+    def _ended(self) -> Iterator[tuple[int, Place, RowError]]:
         """What launchers say of how a rank ended, to the second; not that they ended it themselves, with SIGTERM."""
-        for index, one in self.facts.structures("elastic_failure"):
-            code = str(one.fields.get("signal") or one.fields.get("exitcode") or "")
+        for index, item in self.facts.structures("elastic_failure"):
+            code = str(item.fields.get("signal") or item.fields.get("exitcode") or "")
             if index in self._stamps and code not in ("", "SIGTERM", "-15"):
-                how = code if one.fields.get("signal") else f"exit code {code}"
-                yield index, self.places.place(index, one.resource), Mishap(one.time, cleaned(f"ended by {how}", 40))
+                how = code if item.fields.get("signal") else f"exit code {code}"
+                yield (
+                    index,
+                    self.places.place(index, item.resource),
+                    RowError(item.time, cleaned(f"ended by {how}", 40)),
+                )
 
-    def _diagnosed(self, diagnosis: Diagnosis) -> Iterator[tuple[int, Place, Mishap]]:
+    def _diagnosed(self, diagnosis: Diagnosis) -> Iterator[tuple[int, Place, RowError]]:
         for item in diagnosis.evidence:
             index = self._sources.get(item.source)
             if index is None or item.kind not in ("line", "series") or item.offset is None:
@@ -211,7 +217,7 @@ class Rows:
             place = self.places.place(index, replace(who, node=item.node or who.node, rank=rank))
             stamps = self._stamps.get(index)
             time = stamps.time(item.offset, item.time) if stamps else item.time
-            yield index, place, Mishap(time, diagnosis.title, diagnosis.rank == 1)
+            yield index, place, RowError(time, diagnosis.title, diagnosis.rank == 1)
 
     def cause(self) -> float | None:
         """When the first cause was first seen: by the suspects' own lines, else by all that show it, else by the report."""
@@ -219,7 +225,7 @@ class Rows:
             return None
         best = self._report.diagnoses[0]
         ranks = {who.rank for who in best.suspects if who.rank is not None}
-        told = [(index, one.time) for index, _, one in self._diagnosed(best) if one.time is not None]
+        told = [(index, item.time) for index, _, item in self._diagnosed(best) if item.time is not None]
         own = [time for index, time in told if self.facts.streams[index].summary.ref.resource.rank in ranks]
         return min(own or [time for _, time in told], default=best.first_seen)
 
@@ -229,7 +235,7 @@ _ORDER = ("rank", "process", "node", "log")
 
 def cleaned(text: str, most: int) -> str:
     """A text of hostile origin on one line, cut in its middle; what cannot be printed becomes a question mark."""
-    plain = "".join(one if one.isprintable() else " " if one in "\t\n\r" else "?" for one in text[: 8 * most])
+    plain = "".join(item if item.isprintable() else " " if item in "\t\n\r" else "?" for item in text[: 8 * most])
     plain = " ".join(plain.split())
     return plain if len(plain) <= most else f"{plain[: most // 2]}…{plain[-(most - most // 2 - 1) :]}"
 
@@ -244,12 +250,12 @@ def shared(summary: StreamSummary) -> bool:
     return summary.ref.resource.rank is None and summary.ref.resource.local_rank is None
 
 
-def _what(one: Structure) -> str:
+def _what(structure: Structure) -> str:
     """In a few words what a structure says went wrong; empty where that is nothing of the process's own."""
-    if one.kind == "exception":
-        kind = str(one.fields.get("type") or "").rpartition(".")[2]
-        return "" if one.fields.get("lived_with") else kind or "exception"
-    return _ENDINGS.get(one.kind, "")
+    if structure.kind == "exception":
+        kind = str(structure.fields.get("type") or "").rpartition(".")[2]
+        return "" if structure.fields.get("lived_with") else kind or "exception"
+    return _ENDINGS.get(structure.kind, "")
 
 
 class _Stamps:
@@ -301,10 +307,10 @@ def _kept_voices(summary: StreamSummary) -> Iterator[Voice]:
         return
     said: dict[int, dict[int, float]] = {}
     lines: list[ProgressPoint | Structure] = [*summary.series.points, *summary.structures]
-    for one in lines:
-        rank = one.rank if isinstance(one, ProgressPoint) else one.resource.rank
-        if rank is not None and one.time is not None:
-            said.setdefault(rank, {})[one.offset] = one.time
+    for line in lines:
+        rank = line.rank if isinstance(line, ProgressPoint) else line.resource.rank
+        if rank is not None and line.time is not None:
+            said.setdefault(rank, {})[line.offset] = line.time
     for rank, times in sorted(said.items()):
         yield Voice(Resource(rank=rank), tuple((time, 1) for time in times.values()))
 
@@ -345,7 +351,7 @@ def _clocks(facts: Facts, places: Places, streams: Sequence[int]) -> dict[int, f
     """
     told = {index: _last_steps(facts.streams[index].points) for index in streams}
     job = facts.evidence.job
-    now = next((one for one in (job.collected_at, job.end) if one is not None), math.inf) + CLOCK
+    now = next((item for item in (job.collected_at, job.end) if item is not None), math.inf) + CLOCK
     seen: dict[int, list[float]] = {}
     for times in told.values():
         for step, time in times.items():
@@ -360,7 +366,7 @@ def _clocks(facts: Facts, places: Places, streams: Sequence[int]) -> dict[int, f
         if not lags:
             continue
         lag = median(lags)
-        even = max(abs(one - lag) for one in lags) <= max(CLOCK, 0.2 * abs(lag))
+        even = max(abs(item - lag) for item in lags) <= max(CLOCK, 0.2 * abs(lag))
         found[index] = lag if abs(lag) > CLOCK and even else 0.0
         node = places.place(index, facts.streams[index].summary.ref.resource).node
         if node is not None:

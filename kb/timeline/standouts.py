@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from kb.report import Diagnosis, Report
 from kb.timeline.picture import COLUMNS
-from kb.timeline.rows import Span, Spoken
+from kb.timeline.rows import RowActivity, Span
 
 STANDOUTS = 12  # rows that stand out; with more of them nothing stands out
 LEAD = 1.0  # seconds; who is first by less is not called so: stamps are not that good
@@ -22,7 +22,7 @@ def has_trouble(report: Report) -> bool:
 # -- who stands out ------------------------------------------------------------------------------------------------------
 
 
-def standouts(rows: Sequence[Spoken], report: Report, span: Span | None) -> dict[int, str]:
+def standouts(rows: Sequence[RowActivity], report: Report, span: Span | None) -> dict[int, str]:
     """Index of a row → why it stands out; suspects in their order, then who stopped first."""
     found: dict[int, str] = {}
     for index in _suspects(rows, report.diagnoses[0] if report.diagnoses else None):
@@ -39,7 +39,7 @@ def standouts(rows: Sequence[Spoken], report: Report, span: Span | None) -> dict
     return dict(list(found.items())[:STANDOUTS])
 
 
-def _suspects(rows: Sequence[Spoken], best: Diagnosis | None) -> list[int]:
+def _suspects(rows: Sequence[RowActivity], best: Diagnosis | None) -> list[int]:
     """The rows of the first diagnosis's suspects; none where that is most of them."""
     found: dict[int, None] = {}
     for who in best.suspects if best else ():
@@ -50,7 +50,7 @@ def _suspects(rows: Sequence[Spoken], best: Diagnosis | None) -> list[int]:
     return list(found) if len(found) <= max(1, len(rows) // 2) else []
 
 
-def _first_to_err(rows: Sequence[Spoken]) -> list[int]:
+def _first_to_err(rows: Sequence[RowActivity]) -> list[int]:
     """The row with the first error of the first diagnosis, where it is the only one at that time."""
     times = [
         (row.error.time, index) for index, row in enumerate(rows) if row.error and row.error.cause and row.error.time
@@ -59,7 +59,7 @@ def _first_to_err(rows: Sequence[Spoken]) -> list[int]:
     return [] if first is None else [index for time, index in times if time <= first[0] + LEAD]
 
 
-def silent_early(rows: Sequence[Spoken], span: Span | None) -> list[tuple[int, float]]:
+def silent_early(rows: Sequence[RowActivity], span: Span | None) -> list[tuple[int, float]]:
     """Ranks that wrote steadily and stopped while most went on: index, seconds before the next; the first one first."""
     if span is None:
         return []
@@ -75,12 +75,12 @@ def silent_early(rows: Sequence[Spoken], span: Span | None) -> list[tuple[int, f
         places = sorted(row.cells)
         usual = max(after - before for before, after in pairwise(places)) * width
         if middle - row.last > max(LEAD, 2 * width, 2 * usual):
-            later = next((one for one in lasts if one > row.last), row.last)
+            later = next((last for last in lasts if last > row.last), row.last)
             found.append((row.last, index, later - row.last))
     return [(index, lead) for _, index, lead in sorted(found)]
 
 
-def _behind_in_steps(rows: Sequence[Spoken]) -> list[int]:
+def _behind_in_steps(rows: Sequence[RowActivity]) -> list[int]:
     """Ranks whose last step is before that of most."""
     steps = Counter(row.step for row in rows if row.step is not None)
     if sum(steps.values()) < 3:

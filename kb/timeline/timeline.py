@@ -15,7 +15,7 @@ from kb.report import Report
 from kb.timeline.folding import fold_rows, row_label
 from kb.timeline.headline import headline, lasting
 from kb.timeline.picture import COLUMNS, LABEL, MOST_ROWS, TEXT, Listen, Mark, Timeline
-from kb.timeline.rows import Mishap, Rows, Span, Spoken, cleaned
+from kb.timeline.rows import RowActivity, RowError, Rows, Span, cleaned
 from kb.timeline.standouts import has_trouble, standouts
 
 MOST_MARKS = 16
@@ -65,9 +65,11 @@ def _whole_span(evidence: Evidence, seen: Rows) -> Span | None:
         return None
     middle = median(ends)
     job = evidence.job
-    now = next((one for one in (job.end, job.collected_at) if one is not None and abs(one - middle) < FAR), None)
+    now = next((item for item in (job.end, job.collected_at) if item is not None and abs(item - middle) < FAR), None)
     known = [last for last in ends if abs(last - middle) < FAR and (now is None or last <= now + 300.0)] or ends
-    first = min((one for one, last in pairs if abs(last - middle) < FAR and last - one < 12 * FAR), default=min(known))
+    first = min(
+        (item for item, last in pairs if abs(last - middle) < FAR and last - item < 12 * FAR), default=min(known)
+    )
     return first, max(*known, now if now is not None else -math.inf)
 
 
@@ -78,7 +80,7 @@ def _shown_span(evidence: Evidence, report: Report, seen: Rows, whole: Span | No
     begin, end = whole
     times = [] if cause is None else [cause]
     times += [vote.since for vote in report.hang.votes if vote.since is not None and vote.vote == "yes"]
-    guilty = {who.rank for one in report.diagnoses[:1] for who in one.suspects if who.rank is not None}
+    guilty = {who.rank for diagnosis in report.diagnoses[:1] for who in diagnosis.suspects if who.rank is not None}
     for index in seen.streams:
         summary, shift = evidence.streams[index], seen.clocks.get(index, 0.0)
         place = seen.places.place(index, summary.ref.resource)
@@ -92,7 +94,9 @@ def _shown_span(evidence: Evidence, report: Report, seen: Rows, whole: Span | No
     return (end - shown if shown < 0.6 * (end - begin) else begin), max(end, begin + 1.0)
 
 
-def _mark_suspects(rows: Sequence[Spoken], odd: Mapping[int, str], report: Report, cause: float | None) -> float | None:
+def _mark_suspects(
+    rows: Sequence[RowActivity], odd: Mapping[int, str], report: Report, cause: float | None
+) -> float | None:
     """Put the first cause on its suspects' rows where their own lines do not tell it. Gives when it was.
 
     What tells whole seconds, as launchers do, is not taken to say that somebody wrote on after being killed.
@@ -108,7 +112,7 @@ def _mark_suspects(rows: Sequence[Spoken], odd: Mapping[int, str], report: Repor
         if row.error is not None and row.error.cause and row.error.time == cause:
             row.error = replace(row.error, time=exact)
     for row in suspects:
-        row.error = row.error or Mishap(exact, report.diagnoses[0].title, cause=True)
+        row.error = row.error or RowError(exact, report.diagnoses[0].title, cause=True)
     return exact
 
 
@@ -132,15 +136,17 @@ def _marks(evidence: Evidence, report: Report, span: Span | None, cause: float |
         found.append(Mark("end", job.end, "end of the job"))
     elif job.collected_at is not None:
         found.append(Mark("looked", job.collected_at, "evidence taken"))
-    for one in job.attempts[-MOST_MARKS:]:
-        begun = one.initialised or one.scheduled
+    for attempt in job.attempts[-MOST_MARKS:]:
+        begun = attempt.initialised or attempt.scheduled
         if begun is not None:
-            found.append(Mark("attempt", begun, f"attempt {one.number}"))
-    shown = [one for one in found if span is not None and span[0] <= one.time <= span[1]]
-    yield from sorted(shown, key=lambda one: (one.time, one.kind))[:MOST_MARKS]
+            found.append(Mark("attempt", begun, f"attempt {attempt.number}"))
+    shown = [mark for mark in found if span is not None and span[0] <= mark.time <= span[1]]
+    yield from sorted(shown, key=lambda mark: (mark.time, mark.kind))[:MOST_MARKS]
 
 
-def _notes(evidence: Evidence, report: Report, seen: Rows, rows: Sequence[Spoken], span: Span | None) -> Iterable[str]:
+def _notes(
+    evidence: Evidence, report: Report, seen: Rows, rows: Sequence[RowActivity], span: Span | None
+) -> Iterable[str]:
     """What the picture cannot show, and what was corrected in it."""
     notes = []
     timeless = sum(evidence.streams[index].last_time is None for index in seen.streams)

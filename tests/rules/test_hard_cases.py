@@ -84,7 +84,7 @@ def test_one_ranks_python_error_stands_before_63_peers_nccl_errors(engine: Match
     report = said(engine, rank_17=STEPS + raised("ZeroDivisionError: division by zero", rank=17), **peers)
     assert first(report) == ("fault", "code_bug")
     assert report.diagnoses[0].suspects[0].rank == 17
-    assert sum(one.count for one in report.diagnoses[0].explains) >= 63
+    assert sum(explained.count for explained in report.diagnoses[0].explains) >= 63
 
 
 def test_a_full_disk_stands_before_the_checkpoint_that_it_spoiled(engine: Matcher) -> None:
@@ -136,7 +136,7 @@ def test_sigterm_without_a_reason_is_not_called_likely(engine: Matcher) -> None:
     )
     report = said(engine, train=STEPS + agent)
     assert report.verdict in ("fault", "no_match")
-    assert all(one.band != "likely" for one in report.diagnoses)
+    assert all(diagnosis.band != "likely" for diagnosis in report.diagnoses)
 
 
 def test_a_rank_with_another_sequence_number_is_the_one(engine: Matcher) -> None:
@@ -165,7 +165,7 @@ def test_a_stuck_watchdog_is_a_symptom(engine: Matcher) -> None:
     )
     report = said(engine, rank_5=text)
     assert report.verdict == "fault"
-    assert all(one.band != "likely" for one in report.diagnoses)
+    assert all(diagnosis.band != "likely" for diagnosis in report.diagnoses)
 
 
 def test_the_kernel_log_names_what_the_jobs_log_cannot(engine: Matcher) -> None:

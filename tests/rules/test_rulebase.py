@@ -73,7 +73,7 @@ def test_engines_agree_on_all_test_lines() -> None:
     starts = [0]
     for line in lines[:-1]:
         starts.append(starts[-1] + len(line) + 1)
-    patterns = [one for one in KNOWN.plan.patterns if not one.once]
+    patterns = [item for item in KNOWN.plan.patterns if not item.once]
     fast = hits_by_line(HyperscanMatcher(patterns), text, starts)
     slow = hits_by_line(Re2Matcher(patterns), text, starts)
     assert fast == slow
@@ -126,7 +126,7 @@ def test_no_fault_is_named_on_the_benchmarks_healthy_runs(tmp_path: Path) -> Non
             (tmp_path / case.name).symlink_to(case)
     judged = evaluate_cases(KNOWN, tmp_path)
     assert judged
-    assert not [one.case for one in judged if one.false_alarm]
+    assert not [scored_case.case for scored_case in judged if scored_case.false_alarm]
     clean = [path for path in sorted((BENCHMARK / "clean").iterdir()) if path.suffix == ".out"]
     assert not [path.name for path in clean if diagnose_paths(KNOWN, [path]).report.verdict != "no_fault"]
 
@@ -135,15 +135,15 @@ def test_no_stranger_is_heard_first(engine: Matcher) -> None:
     """On each rule's own logs, with the whole base at work, its fault comes first, or one that explains it."""
     strangers = []
     for test in TESTS:
-        rule = next(one for one in KNOWN.rulebook.rules if one.id == test.rule)
+        rule = next(item for item in KNOWN.rulebook.rules if item.id == test.rule)
         if not test.speaks or rule.role == "context":
             continue
         evidence, history = selftest.evidence_at(KNOWN, engine, test.path)
         facts = Facts(evidence)
         found = find(KNOWN.rulebook, facts, history).findings
-        own = [one for one in found if one.rule.id == test.rule]
+        own = [finding for finding in found if finding.rule.id == test.rule]
         best = rank(found, facts)[0].best
-        if best.fault.id in {one.fault.id for one in own} or any(explains(best, one) for one in own):
+        if best.fault.id in {finding.fault.id for finding in own} or any(explains(best, finding) for finding in own):
             continue
         if rule.role == "root_cause" and not rule.fallback:
             strangers.append((str(test.path), best.rule.id))

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 
 from bot.pages.attachments import PageAttachments
 from bot.pages.log_context import LogContext
-from kb.timeline.curves import Chart, Curves, Line
+from kb.timeline.curves import Chart, CurveLine, Curves
 from kb.timeline.picture import COLUMNS, Mark, Timeline, TimelineRow
-from kb.timeline.rows import Mishap
+from kb.timeline.rows import RowError
 from tests.support.bot_samples import NOON
 
 ATTACKS = (
@@ -46,9 +46,9 @@ def timeline(text: str = "Boom") -> Timeline:
                 why="suspect",
                 suspect=True,
                 node=text[:40],
-                error=Mishap(NOON + 100.0, text, cause=True),
+                error=RowError(NOON + 100.0, text, cause=True),
             ),
-            row("rank 1", 220, error=Mishap(NOON + 150.0, text)),
+            row("rank 1", 220, error=RowError(NOON + 150.0, text)),
             row("rank 2", 220),
         ),
         marks=(Mark("cause", NOON + 100.0, text[:100]), Mark("end", NOON + 239.0, "end of the job")),
@@ -59,14 +59,14 @@ def timeline(text: str = "Boom") -> Timeline:
 def curves(text: str = "Loss") -> Curves:
     """A chart of one rank that leaves two others, its last value no number."""
     values = tuple(float(at) for at in range(40))
-    odd = Line(text[:40], (*values[:20], *(None,) * 10, *(90.0,) * 9, None), "apart", (39,))
+    odd = CurveLine(text[:40], (*values[:20], *(None,) * 10, *(90.0,) * 9, None), "apart", (39,))
     return Curves(
         (
             Chart(
-                "loss", text[:40], "", "step", 0.0, 10.0, 3, (odd, Line("rank 1", values), Line("rank 2", values)),
+                "loss", text[:40], "", "step", 0.0, 10.0, 3, (odd, CurveLine("rank 1", values), CurveLine("rank 2", values)),
                 values, values, tuple(one + 1 for one in values), 390.0,
             ),
-            Chart("gpu_util", "GPU utilisation", "%", "time", NOON, 60.0, 1, (Line("gpu-1", values),)),
+            Chart("gpu_util", "GPU utilisation", "%", "time", NOON, 60.0, 1, (CurveLine("gpu-1", values),)),
         )
     )  # fmt: skip
 

@@ -25,11 +25,11 @@ def shared_by_job(
     """The job, where nearly all ranks, or nodes where ranks are not known, show it at about the same time."""
     if _one_before_all(claims):
         return ()
-    seen = frozenset(one.place.rank for one in claims if one.place.rank is not None) | ranks
+    seen = frozenset(claim.place.rank for claim in claims if claim.place.rank is not None) | ranks
     of_kernels = bool(claims) and claims[0].weight is EvidenceWeight.HARDWARE
     if 1 < len(seen) >= ALL_ALIKE * places.world and claims and not of_kernels:
         return whole_job(quoted, f"seen on {len(seen)} of {places.world} ranks")
-    nodes = {one.place.node for one in claims} & set(places.nodes)
+    nodes = {claim.place.node for claim in claims} & set(places.nodes)
     fewest = MANY_NODES if of_kernels else 2
     if len(nodes) >= max(fewest, ALL_ALIKE * len(places.nodes)) and len(seen) < len(nodes):
         return whole_job(quoted, f"seen on {len(nodes)} of {len(places.nodes)} nodes")
@@ -39,11 +39,11 @@ def shared_by_job(
 def _one_before_all(claims: Sequence[SuspectClaim]) -> bool:
     """Whether one process shows it a good while before any other does."""
     first: dict[tuple[int | None, str | None, int | None], float] = {}
-    for one in claims:
-        if one.signal.time is None:
+    for claim in claims:
+        if claim.signal.time is None:
             return False
-        unit = one.place.unit
-        first[unit] = min(first.get(unit, one.signal.time), one.signal.time)
+        unit = claim.place.unit
+        first[unit] = min(first.get(unit, claim.signal.time), claim.signal.time)
     times = sorted(first.values())
     return len(times) > 1 and times[1] - times[0] > FIRST_ALONE
 
@@ -53,12 +53,12 @@ def hardware_suspects(
 ) -> tuple[Suspect, ...]:
     """What kernels and checks say of nodes, with the ranks of those nodes that show it themselves."""
     speaking: dict[str | None, list[SuspectClaim]] = {}
-    for one in own:
-        speaking.setdefault(one.place.node, []).append(one)
+    for suspect_claim in own:
+        speaking.setdefault(suspect_claim.place.node, []).append(suspect_claim)
     found: dict[tuple[str | None, int | None], Suspect] = {}
-    for one in hardware:
-        node, rank = one.place.node, one.place.rank
-        if not has_place(one.place):
+    for suspect_claim in hardware:
+        node, rank = suspect_claim.place.node, suspect_claim.place.rank
+        if not has_place(suspect_claim.place):
             continue
         beside = {other.place.rank for other in speaking.get(node, ())} - {None} if node is not None else set()
         if rank is None and len(beside) == 1:
@@ -66,11 +66,13 @@ def hardware_suspects(
         why = "the kernel or a check on its node says so"
         if beside:
             why = "the kernel or a check on its node says so, and its own process too"
-        found.setdefault((node, rank), to_suspect(replace(one, place=replace(one.place, rank=rank)), why))
-    told = {one.node for one in found.values() if one.rank is not None or one.gpu is not None}
-    kept = [one for one in found.values() if one.kind != "node" or one.node not in told]
-    nodes = {one.node for one in kept}
-    others = [one for one in first_in_time(own) if one.node not in nodes]
+        found.setdefault(
+            (node, rank), to_suspect(replace(suspect_claim, place=replace(suspect_claim.place, rank=rank)), why)
+        )
+    told = {suspect.node for suspect in found.values() if suspect.rank is not None or suspect.gpu is not None}
+    kept = [suspect for suspect in found.values() if suspect.kind != "node" or suspect.node not in told]
+    nodes = {suspect.node for suspect in kept}
+    others = [suspect for suspect in first_in_time(own) if suspect.node not in nodes]
     if kept:
         return with_scores((*kept, *others))
     return first_in_time(own) or _node_of_unplaced(hardware, places)
@@ -81,24 +83,25 @@ def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple
     if len(places.nodes) == 1:
         place = Place(None, places.nodes[0])
         return with_scores(
-            to_suspect(replace(one, place=place), "the kernel of its node says so") for one in hardware[:1]
+            to_suspect(replace(suspect_claim, place=place), "the kernel of its node says so")
+            for suspect_claim in hardware[:1]
         )
     return ()
 
 
 def named_by_others(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
     """Whom launchers, schedulers and lists of late ranks name; else the side of failed connections that fails most."""
-    plain = [one for one in claims if not one.peer]
+    plain = [claim for claim in claims if not claim.peer]
     return most_named(plain, "the launcher, the scheduler or another rank names it") or _failing_connections(claims)
 
 
 def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[SuspectClaim] = ()) -> tuple[Suspect, ...]:
     """Whom most name, and before others those who do not wait themselves."""
-    votes = Counter((one.place.rank, one.place.node) for one in claims)
-    waiting = {one.place.node for one in waits}
+    votes = Counter((claim.place.rank, claim.place.node) for claim in claims)
+    waiting = {wait.place.node for wait in waits}
     first: dict[tuple[int | None, str | None], SuspectClaim] = {}
-    for one in claims:
-        first.setdefault((one.place.rank, one.place.node), one)
+    for claim in claims:
+        first.setdefault((claim.place.rank, claim.place.node), claim)
     ordered = sorted(first, key=lambda key: (key[1] in waiting, -votes[key]))
     return with_scores(to_suspect(first[key], why) for key in ordered[:SUSPECTS])
 
@@ -106,10 +109,10 @@ def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[Suspect
 def _failing_connections(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
     """Of failed connections the ends that stand in most of them, whether they complain or are complained of."""
     edges: dict[tuple[Place, Place], SuspectClaim] = {}
-    for one in claims:
-        mine, its = _connection_end(one.teller) or Place(), _connection_end(one.place)
+    for suspect_claim in claims:
+        mine, its = _connection_end(suspect_claim.teller) or Place(), _connection_end(suspect_claim.place)
         if its is not None and mine != its:
-            edges.setdefault((mine, its), one)
+            edges.setdefault((mine, its), suspect_claim)
     chosen: list[Suspect] = []
     while edges and len(chosen) < SUSPECTS:
         ends = Counter(its for _, its in edges) + Counter(mine for mine, _ in edges if has_place(mine))
@@ -117,10 +120,10 @@ def _failing_connections(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
         worst = max(ends, key=lambda place: (ends[place], accused[place]))
         if ends[worst] < 2 and chosen:
             break
-        claim = next(one for pair, one in edges.items() if worst in pair)
+        claim = next(item for pair, item in edges.items() if worst in pair)
         why = f"it stands in {ends[worst]} of the failed connections" if ends[worst] > 1 else "its peer names it"
         chosen.append(to_suspect(replace(claim, place=worst), why))
-        edges = {pair: one for pair, one in edges.items() if worst not in pair}
+        edges = {pair: item for pair, item in edges.items() if worst not in pair}
     return with_scores(chosen)
 
 

@@ -27,31 +27,33 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
     best, facts, places = ranked.best, layout.facts, layout.places
     found = whole_job(quoted, "it ends the whole job") if best.fault.id in _JOB_FAULTS else _compared(best, places)
     if not found and not best.ranks:  # that the job hangs is of no rank; who is missing stands in a finding beside it
-        found = next(filter(None, (_compared(one, places) for one in ranked.findings)), ())
+        found = next(filter(None, (_compared(finding, places) for finding in ranked.findings)), ())
     found = found or mismatching_ranks(ranked, facts, places)
     if not found:
-        claims = recent_claims([claim for one in ranked.findings for claim in claims_of(one, places, facts)], best)
+        claims = recent_claims(
+            [claim for finding in ranked.findings for claim in claims_of(finding, places, facts)], best
+        )
         found = _by_evidence(claims, ranked, layout, quoted)
-    return tuple(with_evidence(one, place, quoted) for place, one in enumerate(found[:SUSPECTS]))
+    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(found[:SUSPECTS]))
 
 
 def _compared(best: Finding, places: Places) -> tuple[Suspect, ...]:
     """Those whom a comparison of all ranks singled out (kb.hangs.observe), in its own order."""
-    chosen = [one for one in best.signals if one.compared]
-    chosen = [one for one in chosen if one.resource.rank is not None or one.resource.node is not None]
-    chosen.sort(key=lambda one: int(one.captures.get("place") or 0))
+    chosen = [signal for signal in best.signals if signal.compared]
+    chosen = [signal for signal in chosen if signal.resource.rank is not None or signal.resource.node is not None]
+    chosen.sort(key=lambda item: int(item.captures.get("place") or 0))
     return tuple(
         Suspect(
-            kind="rank" if one.resource.rank is not None else "gpu" if one.resource.gpu is not None else "node",
-            node=one.resource.node or places.node_of(one.resource.rank),
-            rank=one.resource.rank,
-            local_rank=one.resource.local_rank,
-            pod=one.resource.container,
-            gpu=GpuRef(index=int(one.resource.gpu)) if one.resource.gpu and one.resource.gpu.isdigit() else None,
+            kind="rank" if item.resource.rank is not None else "gpu" if item.resource.gpu is not None else "node",
+            node=item.resource.node or places.node_of(item.resource.rank),
+            rank=item.resource.rank,
+            local_rank=item.resource.local_rank,
+            pod=item.resource.container,
+            gpu=GpuRef(index=int(item.resource.gpu)) if item.resource.gpu and item.resource.gpu.isdigit() else None,
             score=round(1.0 / (at + 1), 3),
             why="it stands apart from all others" if at == 0 else "it stands apart too",
         )
-        for at, one in enumerate(chosen[:SUSPECTS])
+        for at, item in enumerate(chosen[:SUSPECTS])
     )
 
 
@@ -60,7 +62,7 @@ def _by_evidence(
 ) -> tuple[Suspect, ...]:
     """The best evidence there is, by its weight."""
     places = layout.places
-    by = {weight: [one for one in claims if one.weight is weight] for weight in EvidenceWeight}
+    by = {weight: [claim for claim in claims if claim.weight is weight] for weight in EvidenceWeight}
     own, waits = by[EvidenceWeight.OWN], by[EvidenceWeight.WAITS]
     hardware = by[EvidenceWeight.HARDWARE]
     found = (
@@ -77,12 +79,14 @@ def _by_evidence(
     if by[EvidenceWeight.TOLD]:
         return named_by_others(by[EvidenceWeight.TOLD])
     if waits or ranked.best.is_symptom:
-        rumours = Counter(one.place.node for one in by[EvidenceWeight.RUMOUR])
+        rumours = Counter(item.place.node for item in by[EvidenceWeight.RUMOUR])
         return (
             missing_among_waiting(waits, ranked, layout, rumours)
             or most_named(by[EvidenceWeight.RUMOUR], "its peers name it", waits)
             or shared_by_job(waits, ranked.best.ranks, places, quoted)
-            or tuple(replace(one, why="one of those that wait; for whom is not told") for one in first_in_time(waits))
+            or tuple(
+                replace(suspect, why="one of those that wait; for whom is not told") for suspect in first_in_time(waits)
+            )
         )
     return _without_claims(ranked, layout, quoted)
 
@@ -91,7 +95,11 @@ def _lost_before(own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout)
     """Where all that were killed had lost a peer before: the one that says nothing."""
     symptoms = [finding.ranks for finding in layout.findings if finding.is_symptom]
     victims = frozenset[int]().union(*symptoms)
-    return missing_among_waiting((), ranked, layout, {}) if all(one.place.rank in victims for one in own) else ()
+    return (
+        missing_among_waiting((), ranked, layout, {})
+        if all(suspect_claim.place.rank in victims for suspect_claim in own)
+        else ()
+    )
 
 
 def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:

@@ -131,13 +131,13 @@ def _machines_named(finding: Finding, signal: Signal, places: Places) -> list[Pl
     names = [captures.get(name, "") for name in _NAMING]
     if captures.get("launcher"):
         names.append(captures.get("node", ""))
-    told = [one for name in names for one in _expand_hosts(name)]
+    told = [host for name in names for host in _expand_hosts(name)]
     found = [node for node in map(places.known, told) if node is not None]
     if not found and finding.fault.id == "node_lost":
         found = told
     if not found and (match := _NAMED.search(signal.line)):
         name = next((part for part in match.groups() if part), "")
-        found = [node for one in _expand_hosts(name) if (node := places.node(one))]
+        found = [node for host in _expand_hosts(name) if (node := places.node(host))]
     pid = _PID.search(signal.line)
     number = captures.get("pid", "") or (pid[1] if pid else "")
     return [Place(places.rank_at(node, pid=number), node) for node in dict.fromkeys(found)]
@@ -168,4 +168,4 @@ def recent_claims(claims: Sequence[SuspectClaim], best: Finding) -> list[Suspect
     when = min((signal.time for signal in best.signals if signal.time is not None), default=None)
     if when is None:
         return list(claims)
-    return [one for one in claims if one.signal.time is None or one.signal.time > when - LONG_BEFORE]
+    return [claim for claim in claims if claim.signal.time is None or claim.signal.time > when - LONG_BEFORE]

@@ -26,21 +26,21 @@ _EXIT_SIGNALS: Mapping[str, frozenset[str]] = {
 def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
     """Where no line names its rank: what the launchers' failure blocks say, as far as it fits how the deciding line ends."""
     places = layout.places
-    items = [one for _, one in layout.facts.structures("elastic_failure") if _ends_like(one, best)]
-    ranks = {rank for one in items if isinstance(rank := one.fields.get("rank"), int)}
+    items = [item for _, item in layout.facts.structures("elastic_failure") if _ends_like(item, best)]
+    ranks = {rank for item in items if isinstance(rank := item.fields.get("rank"), int)}
     if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * places.world:
         return whole_job(quoted, f"{len(ranks)} of {places.world} ranks ended alike")
     if best.first.kind == "exception" and places.world > 1 and best.count >= ALL_ALIKE * places.world:
         return whole_job(quoted, f"seen {best.count} times on {places.world} ranks")
     if _in_all_logs(best, layout.facts):
         return whole_job(quoted, "it stands in all logs of the job")
-    items = [one for one in items if one.fields.get("root") == "yes"]
-    items.sort(key=lambda one: (str(one.fields.get("time") or "~"), one.offset))
+    items = [item for item in items if item.fields.get("root") == "yes"]
+    items.sort(key=lambda item: (str(item.fields.get("time") or "~"), item.offset))
     found: dict[int, Suspect] = {}
-    for one in items[:SUSPECTS]:
-        number = one.fields.get("rank")
+    for item in items[:SUSPECTS]:
+        number = item.fields.get("rank")
         if isinstance(number, int) and number >= 0:
-            host = places.node_of(number) or str(one.fields.get("host") or "") or None
+            host = places.node_of(number) or str(item.fields.get("host") or "") or None
             found.setdefault(number, Suspect("rank", host, number, why="the launcher saw it fail first"))
     return with_scores(found.values())
 
@@ -52,9 +52,9 @@ def _in_all_logs(best: Finding, facts: Facts) -> bool:
     return len(shown) > 1 and len(shown) >= ALL_ALIKE * logs
 
 
-def _ends_like(one: Structure, best: Finding) -> bool:
+def _ends_like(structure: Structure, best: Finding) -> bool:
     """Whether a process of the launcher's block may be the one that printed the deciding line."""
-    signal = str(one.fields.get("signal") or "")
+    signal = str(structure.fields.get("signal") or "")
     wanted = _EXIT_SIGNALS.get(best.fault.id)
     if signal == "SIGTERM":
         return False

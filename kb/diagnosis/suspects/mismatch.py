@@ -48,8 +48,8 @@ def _texts(ranked: Ranked, facts: Facts) -> Iterator[str]:
     """The whole messages of the exceptions that show it; their lines are cut."""
     streams = {signal.stream: None for finding in ranked.findings for signal in finding.signals}
     for stream in streams:
-        for one in facts.streams[stream].exceptions:
-            message = str(one.fields.get("message") or "")
+        for exception in facts.streams[stream].exceptions:
+            message = str(exception.fields.get("message") or "")
             if "mismatch" in message or "same model" in message:
                 yield message
     for finding in ranked.findings:

@@ -34,7 +34,7 @@ def missing_among_waiting(
 ) -> tuple[Suspect, ...]:
     """Those who do not wait, where most of the others do; `rumours`: how often peers name a node."""
     units = layout.places.units
-    waiting = {one.place.unit for one in waits} | {(rank, None, None) for rank in ranked.best.ranks}
+    waiting = {wait.place.unit for wait in waits} | {(rank, None, None) for rank in ranked.best.ranks}
     for finding in layout.findings:
         if finding.is_symptom or finding.fault.id in WAITING_FAULTS:
             waiting |= {(rank, None, None) for rank in finding.ranks}
@@ -48,9 +48,9 @@ def missing_among_waiting(
 
 def _silent_nodes(waits: Sequence[SuspectClaim], places: Places) -> tuple[Suspect, ...]:
     """Nodes of which no log tells of a wait, where ranks are not known."""
-    nodes = {one.place.node for one in waits} - {None}
+    nodes = {wait.place.node for wait in waits} - {None}
     absent = [Place(None, node) for node in places.nodes if node not in nodes]
-    if any(one.place.rank is not None for one in waits) or len(absent) > FEW_QUIET * len(places.nodes):
+    if any(wait.place.rank is not None for wait in waits) or len(absent) > FEW_QUIET * len(places.nodes):
         return ()
     return _silent_suspects(absent, f"{len(nodes)} of {len(places.nodes)} nodes wait, and this one does not")
 

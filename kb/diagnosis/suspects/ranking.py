@@ -13,21 +13,31 @@ EVIDENCE_SHOWN = 5  # pieces of evidence a suspect
 
 def whole_job(quoted: Sequence[EvidenceItem], why: str) -> tuple[Suspect, ...]:
     """Return the job itself as the only suspect."""
-    return (Suspect("job", why=why, evidence=tuple(one.id for one in quoted)),)
+    return (Suspect("job", why=why, evidence=tuple(evidence_item.id for evidence_item in quoted)),)
 
 
 def first_in_time(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
     """Those who show it, the first in time first; a node only where none of its ranks is told."""
     first: dict[tuple[int | None, str | None, int | None], SuspectClaim] = {}
-    for one in claims:
-        if has_place(one.place):
-            first.setdefault(one.place.unit, one)
-    ranked = {one.place.node for one in first.values() if one.place.rank is not None}
-    chosen = [one for one in first.values() if one.place.rank is not None or one.place.node not in ranked]
-    by_place = {(one.place.rank, one.place.node): one for one in reversed(chosen)}
-    found = [one for one in chosen if by_place[one.place.rank, one.place.node] is one]
+    for claim in claims:
+        if has_place(claim.place):
+            first.setdefault(claim.place.unit, claim)
+    ranked = {suspect_claim.place.node for suspect_claim in first.values() if suspect_claim.place.rank is not None}
+    chosen = [
+        suspect_claim
+        for suspect_claim in first.values()
+        if suspect_claim.place.rank is not None or suspect_claim.place.node not in ranked
+    ]
+    by_place = {
+        (suspect_claim.place.rank, suspect_claim.place.node): suspect_claim for suspect_claim in reversed(chosen)
+    }
+    found = [
+        suspect_claim
+        for suspect_claim in chosen
+        if by_place[suspect_claim.place.rank, suspect_claim.place.node] is suspect_claim
+    ]
     return with_scores(
-        to_suspect(one, "the first to show it" if at == 0 else "shows it too") for at, one in enumerate(found)
+        to_suspect(item, "the first to show it" if at == 0 else "shows it too") for at, item in enumerate(found)
     )
 
 
@@ -47,14 +57,16 @@ def to_suspect(claim: SuspectClaim, why: str) -> Suspect:
 
 def with_scores(found: Iterable[Suspect]) -> tuple[Suspect, ...]:
     """Score suspects by their order: 1, 1/2, 1/3 and so on."""
-    return tuple(replace(one, score=round(1.0 / (at + 1), 3)) for at, one in enumerate(found))
+    return tuple(replace(item, score=round(1.0 / (at + 1), 3)) for at, item in enumerate(found))
 
 
-def with_evidence(one: Suspect, place: int, quoted: Sequence[EvidenceItem]) -> Suspect:
+def with_evidence(suspect: Suspect, place: int, quoted: Sequence[EvidenceItem]) -> Suspect:
     """Attach the quoted evidence of the suspect's rank or node; for the first suspect all of it where none matches."""
-    if one.evidence or one.kind == "job":
-        return one
-    same = [item for item in quoted if item.rank == one.rank and (one.rank is not None or item.node == one.node)]
-    same = same or ([item for item in quoted if item.node == one.node] if one.node is not None else [])
+    if suspect.evidence or suspect.kind == "job":
+        return suspect
+    same = [
+        item for item in quoted if item.rank == suspect.rank and (suspect.rank is not None or item.node == suspect.node)
+    ]
+    same = same or ([item for item in quoted if item.node == suspect.node] if suspect.node is not None else [])
     same = same or (list(quoted) if place == 0 else [])
-    return replace(one, evidence=tuple(item.id for item in same[:EVIDENCE_SHOWN]))
+    return replace(suspect, evidence=tuple(item.id for item in same[:EVIDENCE_SHOWN]))

@@ -97,8 +97,8 @@ class _CumulativeSum:
     def _lasts(self) -> bool:
         """Whether it is many steps that are high, and the last ones as high as the others: a spell would be on its way back."""
         limits = self.limits
-        off = [one - self.level for one in self.recent]
-        high = [one > limits.above * math.log1p(limits.share) for one in off]
+        off = [job_summary - self.level for job_summary in self.recent]
+        high = [item > limits.above * math.log1p(limits.share) for item in off]
         if sum(high) < limits.confirm - 2 or not high[-1]:
             return False
         return sorted(off[-3:])[1] >= 0.5 * sorted(off)[len(off) // 2]
@@ -151,7 +151,7 @@ def decline(
         return None
     low = np.flatnonzero(level < level[best] + 0.25 * rise)
     since = int(cut[min(int(low[-1]) + 1, count - 1), 0])
-    before, after = (math.exp(sign * float(one)) for one in (level[best], level[-1]))
+    before, after = (math.exp(sign * float(item)) for item in (level[best], level[-1]))
     return make_change(series, "decline", since, int(cut[-1, -1]), before, after, max(noise, 1e-6))
 
 
@@ -166,7 +166,7 @@ def throughput_drop(series: Track, share: float = 0.7, logged: int = 3, past: in
     usable = usable_places(series, 5)
     values = series.values[usable]
     found: list[SeriesChange] = []
-    run, told, good = 0, False, [float(one) for one in values[:10]]
+    run, told, good = 0, False, [float(value) for value in values[:10]]
     for at in range(10, values.size):
         mean = sum(good) / len(good)
         run = run + 1 if values[at] < share * mean else 0

@@ -46,17 +46,17 @@ def _jumps(prior: Sequence[float], last: Sequence[float]) -> float | None:
         return None
     level = plain_median(prior[-10:])
     noise = max(1e-3 * abs(level), 1e-12)
-    if sum(one > level + 5.0 * noise for one in last) < 3:
+    if sum(value > level + 5.0 * noise for value in last) < 3:
         return None
-    noise = max(noise, 1.4826 * plain_median([abs(two - one) for one, two in pairwise(prior)]) / math.sqrt(2.0))
-    far = sum(one > level + 5.0 * noise for one in last)
+    noise = max(noise, 1.4826 * plain_median([abs(two - item) for item, two in pairwise(prior)]) / math.sqrt(2.0))
+    far = sum(value > level + 5.0 * noise for value in last)
     return level if far >= 3 and _spread(last) > 6.0 * noise else None
 
 
 def _spread(values: Sequence[float]) -> float:
     """The standard deviation of a few numbers; infinite where their squares are too large."""
     mean = sum(values) / len(values)
-    return math.sqrt(sum((one - mean) * (one - mean) for one in values) / len(values))
+    return math.sqrt(sum((value - mean) * (value - mean) for value in values) / len(values))
 
 
 def gradient_jump(series: Track, times: float = 5.0, logged: int = 3) -> SeriesChange | None:

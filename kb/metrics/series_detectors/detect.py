@@ -27,7 +27,7 @@ def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, floa
     """
     training = [p for p in points if not p.validation]
     parts = comparable_runs(points, training) if name in COMPARING else [training]
-    found = next((one for one in (DETECTORS[name](part, params) for part in parts) if one), None)
+    found = next((item for item in (DETECTORS[name](part, params) for part in parts) if item), None)
     if found is None and name in BESIDE:
         found = BESIDE[name](points, params)
     return (found,) if found else ()

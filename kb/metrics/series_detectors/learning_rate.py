@@ -95,7 +95,7 @@ def _runs_out(known: Sequence[ProgressPoint], params: Mapping[str, float]) -> Se
         return None
     total, step = known[-1].total, known[start].step or 0
     early = step < 0.8 * total and (known[-1].step or 0) > 1.1 * step if total else zero >= max(100, 0.3 * len(known))
-    if not early or any((later.step or 0) < (one.step or 0) for one, later in pairwise(known[start:])):
+    if not early or any((later.step or 0) < (item.step or 0) for item, later in pairwise(known[start:])):
         return None
     planned = f" of {total}" if total else ""
     text = f"the learning rate is 0 from step {step}{planned} on"
@@ -110,10 +110,12 @@ def _climbs_again(part: Sequence[ProgressPoint]) -> SeriesFinding | None:
     top = max(range(len(rates)), key=rates.__getitem__)
     low = min(range(top, len(rates)), key=rates.__getitem__)
     falls, rises = rates[top : low + 1], rates[low:]
-    smooth = all(later <= one for one, later in pairwise(falls)) and all(later >= one for one, later in pairwise(rises))
+    smooth = all(later <= item for item, later in pairwise(falls)) and all(
+        later >= item for item, later in pairwise(rises)
+    )
     if min(len(falls), len(rises)) < 20 or not smooth or rates[low] > 0.05 * rates[top] or rises[-1] < 0.2 * rates[top]:
         return None
-    leap = max(later - one for one, later in pairwise(rises))
+    leap = max(later - item for item, later in pairwise(rises))
     # a straight climb is a warm-up, which a new phase of training may have
     if leap > 0.2 * (rises[-1] - rises[0]) or rises_evenly([rate + rates[top] for rate in rises]):
         return None

@@ -149,7 +149,7 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
 def _once_a_bar(ends: list[ProgressPoint]) -> list[ProgressPoint]:
     """Where bars begin anew, only the last piece of each; lines, and the pieces of a single bar, as they are."""
     bars = [p for p in ends if p.format in BARS]
-    last = [one for one, follower in pairwise(bars) if (follower.step or 0) < (one.step or 0)]
+    last = [item for item, follower in pairwise(bars) if (follower.step or 0) < (item.step or 0)]
     if not last:
         return ends
     kept = {id(p) for p in [*last, bars[-1]]}

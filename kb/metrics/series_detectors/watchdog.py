@@ -24,11 +24,13 @@ def collective_behind(statuses: Sequence[tuple[int, Structure]]) -> tuple[Behind
     enqueued work is an earlier one never joined it. (A rank stuck inside the NCCL call counts as not having enqueued.)
     """
     groups: dict[str, dict[int, tuple[int, Structure, int, int]]] = {}
-    for stream, one in statuses:
-        rank = one.resource.rank if one.resource.rank is not None else _parse_int(one.fields.get("pg_rank"))
-        enqueued, completed = _parse_int(one.fields.get("enqueued")), _parse_int(one.fields.get("completed"))
+    for stream, pair in statuses:
+        rank = pair.resource.rank if pair.resource.rank is not None else _parse_int(pair.fields.get("pg_rank"))
+        enqueued, completed = _parse_int(pair.fields.get("enqueued")), _parse_int(pair.fields.get("completed"))
         if rank is not None and enqueued is not None and completed is not None:
-            groups.setdefault(str(one.fields.get("pg") or ""), {}).setdefault(rank, (stream, one, enqueued, completed))
+            groups.setdefault(str(pair.fields.get("pg") or ""), {}).setdefault(
+                rank, (stream, pair, enqueued, completed)
+            )
     found = []
     for ranks in groups.values():
         waiting = [completed + 1 for _, _, enqueued, completed in ranks.values() if enqueued > completed >= 0]
@@ -37,9 +39,9 @@ def collective_behind(statuses: Sequence[tuple[int, Structure]]) -> tuple[Behind
         stuck = max(waiting)
         behind = {rank: at for rank, at in ranks.items() if at[2] < stuck}
         if behind and len(behind) < len(ranks):
-            for rank, (stream, one, enqueued, _) in sorted(behind.items()):
+            for rank, (stream, item, enqueued, _) in sorted(behind.items()):
                 words = (("behind", str(rank)), ("waited", str(stuck)), ("reached", str(enqueued)))
-                found.append(BehindRank(stream, one, words))
+                found.append(BehindRank(stream, item, words))
     return tuple(found)
 
 

@@ -79,7 +79,7 @@ def _of_json(told: Any) -> Iterator[_Failure] | None:
     diagnostic = mapping(top.get("DCGM Diagnostic") or top.get("DCGM GPU Diagnostic"))
     if diagnostic:
         return _dcgm_json(diagnostic)
-    if isinstance(told, list) and any("component" in one and "states" in one for one in objects(told, 4)):
+    if isinstance(told, list) and any("component" in entry and "states" in entry for entry in objects(told, 4)):
         return _gpud(told)
     return None
 
@@ -88,11 +88,11 @@ def _dcgm_json(diagnostic: Mapping[str, Any]) -> Iterator[_Failure]:
     for category in objects(diagnostic.get("test_categories"), 64):
         for test in objects(category.get("tests"), 256):
             name = string(test.get("name"), 80) or "test"
-            for one in objects(test.get("results"), 4096):
-                if string(one.get("status"), 20).lower() not in {"fail", "failed"}:
+            for result in objects(test.get("results"), 4096):
+                if string(result.get("status"), 20).lower() not in {"fail", "failed"}:
                     continue
-                gpu = string(one.get("gpu_id", one.get("gpu_ids", one.get("entity_id"))), 60)
-                warned = one.get("warnings")
+                gpu = string(result.get("gpu_id", result.get("gpu_ids", result.get("entity_id"))), 60)
+                warned = result.get("warnings")
                 lines = [string(w.get("warning"), MESSAGE) for w in objects(warned, 16)]
                 words = "; ".join(filter(None, lines)) or string(warned, MESSAGE) or "failed"
                 yield f"dcgmi diag {name}", _class(words, name), gpu, words
@@ -101,10 +101,10 @@ def _dcgm_json(diagnostic: Mapping[str, Any]) -> Iterator[_Failure]:
 def _gpud(told: Any) -> Iterator[_Failure]:
     for part in objects(told, 512):
         name = string(part.get("component"), 80)
-        for one in objects(part.get("states"), 256):
-            health = string(one.get("health"), 20).lower()
+        for state in objects(part.get("states"), 256):
+            health = string(state.get("health"), 20).lower()
             if health in {"unhealthy", "degraded"}:
-                words = string(one.get("reason"), MESSAGE) or string(one.get("error"), MESSAGE) or health
+                words = string(state.get("reason"), MESSAGE) or string(state.get("error"), MESSAGE) or health
                 yield f"gpud {name}", _class(name, words), "", words
 
 
@@ -157,7 +157,7 @@ def _ibstat(text: str) -> Iterator[_Failure]:
 def _sections(head: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
     """Give the parts of a text that begin with such a line, each with what its head names."""
     marks = list(head.finditer(text))[:256]
-    for mark, end in zip(marks, [*(one.start() for one in marks[1:]), len(text)], strict=True):
+    for mark, end in zip(marks, [*(item.start() for item in marks[1:]), len(text)], strict=True):
         yield mark[1], text[mark.end() : end].replace("\r", "")
 
 

@@ -75,9 +75,9 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list):
-        if value and all(isinstance(one, int) and 0 <= one < 256 for one in value[:LONGEST]):
+        if value and all(isinstance(item, int) and 0 <= item < 256 for item in value[:LONGEST]):
             return bytes(value[:LONGEST]).decode("utf-8", "replace")
-        return next((one for one in value if isinstance(one, str)), "")
+        return next((item for item in value if isinstance(item, str)), "")
     return value if isinstance(value, str) else ""
 
 

@@ -63,13 +63,13 @@ def read_processes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, 
     return tuple(found), gaps
 
 
-def event_of(one: Ended, source: str) -> Event:
+def event_of(item: Ended, source: str) -> Event:
     """The process's end as an event."""
-    how = one.how[:40]
+    how = item.how[:40]
     told = {GONE: "is gone, nobody could tell how"}.get(
         how, f"ended by {how}" if how.startswith("SIG") else f"ended: {how}"
     )
-    message = f"rank {one.rank}: process {one.pid} {told}, while {one.others} other ranks ran on"
-    fields: dict[str, Scalar] = {"signal": how if how.startswith("SIG") else "", "pid": one.pid, "others": one.others}
-    who = Resource(node=one.node[:200] or None, rank=one.rank, pid=one.pid)
-    return Event(source, one.time, KIND, how, message, who, fields)
+    message = f"rank {item.rank}: process {item.pid} {told}, while {item.others} other ranks ran on"
+    fields: dict[str, Scalar] = {"signal": how if how.startswith("SIG") else "", "pid": item.pid, "others": item.others}
+    who = Resource(node=item.node[:200] or None, rank=item.rank, pid=item.pid)
+    return Event(source, item.time, KIND, how, message, who, fields)

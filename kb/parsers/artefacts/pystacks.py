@@ -88,7 +88,7 @@ def read_all_stacks(
     if data.lstrip()[:1] in {b"[", b"{"} and b'"frames"' in data:
         return _from_json(data, base)
     cut = len(data) > MOST_BYTES
-    found, gaps = _Text(base).read(data[:MOST_BYTES])
+    found, gaps = _StackTextReader(base).read(data[:MOST_BYTES])
     if cut:
         gaps += (_gap("stacks_cut", source, f"only the first {MOST_BYTES} bytes were read"),)
     return found, gaps
@@ -138,9 +138,9 @@ def _from_json(data: bytes, base: StackSample) -> tuple[tuple[StackSample, ...],
     found = tuple(
         _json_process(pid, threads, base, first=index == 0) for index, (pid, threads) in enumerate(by_pid.items())
     )
-    if not any(one.threads for one in found):
+    if not any(stack_sample.threads for stack_sample in found):
         gaps += (_gap("stacks_empty", base.source, "the dump has no thread with a frame"),)
-    return tuple(one for one in found if one.threads)[:MOST_PROCESSES], gaps
+    return tuple(stack_sample for stack_sample in found if stack_sample.threads)[:MOST_PROCESSES], gaps
 
 
 def _whole_threads(data: bytes) -> list[_SpyThread]:
@@ -249,7 +249,7 @@ class _Process:
         return replace(base, resource=resource, threads=_with_main(named), child=base.child or self.child)
 
 
-class _Text:
+class _StackTextReader:
     """Reads the text forms line by line; one pass, whatever they hold."""
 
     def __init__(self, base: StackSample) -> None:

@@ -37,7 +37,7 @@ def stamp_of(line: bytes) -> float | None:
     if match["text"] is not None:
         return find_time(match["text"])
     whole, _, fraction = match["number"].partition(b".")
-    unit = next((one for one in (1, 10**3, 10**6) if int(whole) <= one * _LATEST), 10**9)
+    unit = next((item for item in (1, 10**3, 10**6) if int(whole) <= item * _LATEST), 10**9)
     seconds, rest = divmod(int(whole), unit)
     value = seconds + (rest + float(b"0." + (fraction or b"0"))) / unit
     return value if value >= _EARLIEST else None

@@ -130,7 +130,7 @@ def _decoded(data: bytes) -> _Answer | None:
 
 def _salvaged(data: bytes) -> _Answer | None:
     """Take the communicators that are whole out of a file that is not. Each piece is looked at once."""
-    starts = [one.start() for one in islice(_START.finditer(data), MAX_COMMUNICATORS)]
+    starts = [item.start() for item in islice(_START.finditer(data), MAX_COMMUNICATORS)]
     pieces: list[msgspec.Raw] = []
     for start, end in pairwise((*starts, len(data))):
         # behind an object stands a comma, or what ends the document
@@ -180,19 +180,21 @@ def _communicators(pieces: list[msgspec.Raw], source: str, gaps: list[Gap]) -> t
     return tuple(kept.values())
 
 
-def _sound(one: _Communicator) -> bool:
+def _sound(communicator: _Communicator) -> bool:
     """Tell whether the numbers can be right: no rank twice, none outside of the communicator."""
-    numbers = [rank.rank for rank in (*one.ranks, *one.missing_ranks)]
-    return len(set(numbers)) == len(numbers) <= one.size and all(0 <= rank < one.size for rank in numbers)
+    numbers = [rank.rank for rank in (*communicator.ranks, *communicator.missing_ranks)]
+    return len(set(numbers)) == len(numbers) <= communicator.size and all(
+        0 <= rank < communicator.size for rank in numbers
+    )
 
 
-def _value(key: str, one: _Communicator, shared: dict[Counts, Counts]) -> RasCommunicator:
-    present = [_rank(rank, _state(rank.status), shared) for rank in one.ranks]
-    gone = [_rank(rank, _gone(rank.status), shared) for rank in one.missing_ranks]
+def _value(key: str, communicator: _Communicator, shared: dict[Counts, Counts]) -> RasCommunicator:
+    present = [_rank(rank, _state(rank.status), shared) for rank in communicator.ranks]
+    gone = [_rank(rank, _gone(rank.status), shared) for rank in communicator.missing_ranks]
     levels = Counter((op, count) for rank in present for op, count in rank.counts)
     return RasCommunicator(
         id=key,
-        size=one.size,
+        size=communicator.size,
         ranks=tuple(sorted((*present, *gone), key=lambda rank: rank.rank)),
         levels=tuple(RasLevel(op, count, ranks) for (op, count), ranks in sorted(levels.items())),
     )

@@ -56,7 +56,7 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Text:
+class _RasTextReader:
     """Where the reading of a text answer stands: the section, the communicator, and what was said of several ranks."""
 
     sizes: dict[int, int] = field(default_factory=dict)
@@ -117,11 +117,11 @@ class _Text:
             self.level = int(launched or 0)
             current.levels[self.op, self.level] = current.levels.get((self.op, self.level), 0) + ranks
 
-    def _rank(self, current: _Open, rank: int, one: re.Match[str]) -> None:
+    def _rank(self, current: _Open, rank: int, match: re.Match[str]) -> None:
         old = current.ranks.get(rank) or RasRank(rank)
         state: RankState = self.state if old.state == "running" else old.state
-        if one[8] is not None:
-            old = replace(old, host=one[9], pid=int(one[8]), gpu=int(one[7] or one[6]))
+        if match[8] is not None:
+            old = replace(old, host=match[9], pid=int(match[8]), gpu=int(match[7] or match[6]))
         counts = dict(old.counts)
         if self.level is not None:
             counts[self.op] = self.level
@@ -146,7 +146,7 @@ def read_text(data: bytes, source: str, time: float | None) -> tuple[RasReport |
     """Read one answer in the text form."""
     text = data[: 32 << 20].decode("utf-8", "replace")
     lines = text.split("\n", MAX_LINES)
-    reading = _Text()
+    reading = _RasTextReader()
     for line in lines[:MAX_LINES]:
         reading.feed(line[:512].rstrip("\r"))
     if not reading.sizes and not reading.found:
@@ -157,7 +157,7 @@ def read_text(data: bytes, source: str, time: float | None) -> tuple[RasReport |
         time=time,
         version=version[1] if version else "",
         form="text",
-        communicators=tuple(_closed(key, one, set(reading.dead)) for key, one in reading.found.items()),
+        communicators=tuple(_closed(key, item, set(reading.dead)) for key, item in reading.found.items()),
         communicators_count=max(reading.comms, len(reading.found)),
         dead=tuple(reading.dead),
         silent=tuple(reading.silent),
@@ -170,10 +170,10 @@ def read_text(data: bytes, source: str, time: float | None) -> tuple[RasReport |
     return report, tuple(gaps)
 
 
-def _closed(key: str, one: _Open, dead: set[Process]) -> RasCommunicator:
+def _closed(key: str, item: _Open, dead: set[Process]) -> RasCommunicator:
     ranks = [
         replace(rank, state="dead") if rank.pid is not None and (rank.host, rank.pid) in dead else rank
-        for rank in sorted(one.ranks.values(), key=lambda rank: rank.rank)
+        for rank in sorted(item.ranks.values(), key=lambda rank: rank.rank)
     ]
-    levels = tuple(RasLevel(op, count, ranks_at) for (op, count), ranks_at in sorted(one.levels.items()))
-    return RasCommunicator(key, one.size or len(ranks), tuple(ranks), levels, partial=True)
+    levels = tuple(RasLevel(op, count, ranks_at) for (op, count), ranks_at in sorted(item.levels.items()))
+    return RasCommunicator(key, item.size or len(ranks), tuple(ranks), levels, partial=True)

@@ -20,7 +20,7 @@ _OTHER: Final = re.compile(r"[^ \t\r\n,]")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedObject:
     """The objects of a list. `found`: there was any such thing; `cut`: the text broke off; `left`: how many were too many."""
 
     items: tuple[Mapping[str, Any], ...] = ()
@@ -41,19 +41,19 @@ class _Nodes(msgspec.Struct):
     nodes: list[msgspec.Raw]
 
 
-def listed(data: bytes, key: str, limit: int) -> Listed:
+def listed(data: bytes, key: str, limit: int) -> ListedObject:
     """Give the objects of the list `key` ("items", "jobs" or "nodes"), at most `limit`.
 
     Several documents in a row, and objects that stand alone, are taken as one list. What is denser than any real output is
     not read. Never raises.
     """
     if data.count(b",") > len(data) // _DENSE + 4096:
-        return Listed()
+        return ListedObject()
     raws = _raws(data, key)
     if raws is None:
         return _by_hand(data.decode("utf-8", "replace"), key, limit)
     kept = [one for raw in raws[:limit] if isinstance(one := _decoded(raw), dict)]
-    return Listed(tuple(kept), found=True, left=max(0, len(raws) - limit))
+    return ListedObject(tuple(kept), found=True, left=max(0, len(raws) - limit))
 
 
 def _raws(data: bytes, key: str) -> list[msgspec.Raw] | None:
@@ -74,7 +74,7 @@ def _decoded(raw: msgspec.Raw) -> Any:
         return None
 
 
-def _by_hand(text: str, key: str, limit: int) -> Listed:
+def _by_hand(text: str, key: str, limit: int) -> ListedObject:
     """Read object after object; where the outermost one is broken, those inside its list. At most two reads fail."""
     kept: list[Mapping[str, Any]] = []
     at, cut, found = 0, False, False
@@ -91,7 +91,7 @@ def _by_hand(text: str, key: str, limit: int) -> Listed:
         inside = one.get(key) if isinstance(one, dict) else None
         found = found or isinstance(one, dict)
         kept.extend(part for part in (inside if isinstance(inside, list) else [one]) if isinstance(part, dict))
-    return Listed(tuple(kept[:limit]), found=found, cut=cut, left=max(0, len(kept) - limit))
+    return ListedObject(tuple(kept[:limit]), found=found, cut=cut, left=max(0, len(kept) - limit))
 
 
 def _behind_space(text: str, at: int) -> int:
@@ -112,7 +112,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 def objects(value: Any, limit: int = 1024) -> list[Mapping[str, Any]]:
     """Give the objects of a value that should be a list of them."""
-    return [one for one in value[:limit] if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value[:limit] if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def string(value: Any, limit: int = 200) -> str:

@@ -76,10 +76,10 @@ _KINDS: Final[Mapping[str, str]] = {
 # taints that say what happened to a node; node.kubernetes.io/unschedulable only repeats `unschedulable`
 _TAINTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        (f"node.kubernetes.io/{one}" for one in ("not-ready", "unreachable", "out-of-service")), "node_failure"
+        (f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "out-of-service")), "node_failure"
     ),
     **dict.fromkeys(
-        (f"node.kubernetes.io/{one}" for one in ("memory-pressure", "disk-pressure", "pid-pressure")), "node_pressure"
+        (f"node.kubernetes.io/{word}" for word in ("memory-pressure", "disk-pressure", "pid-pressure")), "node_pressure"
     ),
     "node.kubernetes.io/network-unavailable": "node_problem",
     **dict.fromkeys(("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"), "cordoned"),
@@ -185,7 +185,7 @@ def _class(reason: str, message: str, warning: bool) -> str:
 def _short_of(message: str) -> dict[str, Scalar]:
     """Give what a pod was evicted for, where its own use or the node's shortage is named."""
     found = _SHORT_OF.search(message)
-    return {"resource": next(one for one in found.groups() if one)} if found else {}
+    return {"resource": next(group for group in found.groups() if group)} if found else {}
 
 
 def _problem(name: str, message: str) -> dict[str, Scalar]:
@@ -256,23 +256,23 @@ def _pod(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         "object": "Pod",
         "pod": string(meta.get("name"), 253),
         "namespace": string(meta.get("namespace"), 253),
-        "index": next((integer(labels[one]) for one in _INDEX if one in labels), None),
-        "job": next((string(labels[one], 253) for one in _JOB if one in labels), ""),
+        "index": next((integer(labels[entry]) for entry in _INDEX if entry in labels), None),
+        "job": next((string(labels[entry], 253) for entry in _JOB if entry in labels), ""),
     }
     phase, start = string(status.get("phase"), 40), moment(status.get("startTime"), meta.get("creationTimestamp"))
     more: dict[str, Scalar] = {
         "ip": string(status.get("podIP"), 60),
         "host_ip": string(status.get("hostIP"), 60),
         "gpus": gpus_of(spec),
-        "restarts": sum(integer(one.get("restartCount")) or 0 for one in statuses_of(status)),
+        "restarts": sum(integer(entry.get("restartCount")) or 0 for entry in statuses_of(status)),
         "deleted": _let_go(meta),
     }
     yield Event(
         source, start, "pod", phase, string(status.get("message"), MESSAGE), Resource(node=node), {**fields, **more}
     )
     yield from _pod_ends(status, source, node, fields)
-    for one in statuses_of(status):
-        yield from _container_ends(one, source, node, fields)
+    for entry in statuses_of(status):
+        yield from _container_ends(entry, source, node, fields)
 
 
 def statuses_of(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -301,15 +301,17 @@ def _pod_ends(
     status: Mapping[str, Any], source: str, node: str | None, fields: Mapping[str, Scalar]
 ) -> Iterator[Event]:
     """Give what ended, or keeps out, a pod as a whole."""
-    for one in objects(status.get("conditions"), 64):
-        reason, message = string(one.get("reason"), 80), string(one.get("message"), MESSAGE)
-        disrupted = one.get("type") == "DisruptionTarget" and one.get("status") == "True"
-        waits = one.get("type") == "PodScheduled" and one.get("status") == "False"
+    for condition in objects(status.get("conditions"), 64):
+        reason, message = string(condition.get("reason"), 80), string(condition.get("message"), MESSAGE)
+        disrupted = condition.get("type") == "DisruptionTarget" and condition.get("status") == "True"
+        waits = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
         if disrupted or waits:
             kind = _class(reason, message, warning=False) if reason in _KINDS else None
             kind = kind or ("eviction" if disrupted else "not_scheduled")
             told = {**fields, **_short_of(message)}
-            yield Event(source, moment(one.get("lastTransitionTime")), kind, reason, message, Resource(node=node), told)
+            yield Event(
+                source, moment(condition.get("lastTransitionTime")), kind, reason, message, Resource(node=node), told
+            )
     reason = string(status.get("reason"), 80)
     if reason:
         message = string(status.get("message"), MESSAGE)
@@ -321,23 +323,24 @@ def _pod_ends(
 def _last_end(status: Mapping[str, Any]) -> float | None:
     """Give when the pod's last container ended; an evicted pod may have none, its conditions changed then."""
     ends = [
-        moment(mapping(mapping(one.get("state")).get("terminated")).get("finishedAt")) for one in statuses_of(status)
+        moment(mapping(mapping(entry.get("state")).get("terminated")).get("finishedAt"))
+        for entry in statuses_of(status)
     ]
     known = [end for end in ends if end is not None]
     if known:
         return max(known)
-    turned = [moment(one.get("lastTransitionTime")) for one in objects(status.get("conditions"), 64)]
+    turned = [moment(condition.get("lastTransitionTime")) for condition in objects(status.get("conditions"), 64)]
     return max((time for time in turned if time is not None), default=moment(status.get("startTime")))
 
 
 def _container_ends(
-    one: Mapping[str, Any], source: str, node: str | None, fields: Mapping[str, Scalar]
+    entry: Mapping[str, Any], source: str, node: str | None, fields: Mapping[str, Scalar]
 ) -> Iterator[Event]:
-    name = string(one.get("name"), 253)
+    name = string(entry.get("name"), 253)
     who = Resource(node=node, container=name or None)
-    restarts = integer(one.get("restartCount")) or 0
+    restarts = integer(entry.get("restartCount")) or 0
     told = {**fields, "container": name, "restarts": restarts}
-    state, last = mapping(one.get("state")), mapping(one.get("lastState"))
+    state, last = mapping(entry.get("state")), mapping(entry.get("lastState"))
     for end, previous in ((mapping(last.get("terminated")), True), (mapping(state.get("terminated")), False)):
         if end:
             yield _terminated(end, source, who, {**told, "previous": previous})
@@ -371,9 +374,13 @@ def _terminated(end: Mapping[str, Any], source: str, who: Resource, told: Mappin
 def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     name = string(mapping(item.get("metadata")).get("name"), 253)
     who = Resource(node=name or None)
-    for one in objects(mapping(item.get("status")).get("conditions"), 200):
-        what, status, reason = string(one.get("type"), 80), string(one.get("status"), 20), string(one.get("reason"), 80)
-        time, message = moment(one.get("lastTransitionTime")), string(one.get("message"), MESSAGE)
+    for condition in objects(mapping(item.get("status")).get("conditions"), 200):
+        what, status, reason = (
+            string(condition.get("type"), 80),
+            string(condition.get("status"), 20),
+            string(condition.get("reason"), 80),
+        )
+        time, message = moment(condition.get("lastTransitionTime")), string(condition.get("message"), MESSAGE)
         fields: dict[str, Scalar] = {"object": "Node", "name": name, "condition": what, "status": status}
         if what == "Ready" and status != "True":
             kind = _class(reason, message, warning=True) if reason in _KINDS else "node_failure"
@@ -398,13 +405,13 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
 
 def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Event]:
     """Give the taints that keep pods off a node because of what happened to it, not because of what it is for."""
-    for one in objects(spec.get("taints"), 100):
-        key, effect = string(one.get("key"), 253), string(one.get("effect"), 40)
+    for taint in objects(spec.get("taints"), 100):
+        key, effect = string(taint.get("key"), 253), string(taint.get("effect"), 40)
         kind = _TAINTS.get(key) or ("cordoned" if _MARK.search(key) else None)
         if kind is not None:
             fields: dict[str, Scalar] = {"object": "Node", "name": who.node, "taint": key, "effect": effect}
-            message = f"{who.node} is tainted {key}={string(one.get('value'), 100)}:{effect}"
-            yield Event(source, moment(one.get("timeAdded")), kind, key, message, who, fields)
+            message = f"{who.node} is tainted {key}={string(taint.get('value'), 100)}:{effect}"
+            yield Event(source, moment(taint.get("timeAdded")), kind, key, message, who, fields)
 
 
 def _lease(item: Mapping[str, Any], source: str) -> Iterator[Event]:

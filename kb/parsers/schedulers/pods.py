@@ -99,7 +99,7 @@ class Pod:
         told = self.phase in {"Pending", "Unknown", "Failed"} or bool(
             self.restarts or self.reason or self.waits or self.odd
         )
-        return told or any(one.failed for one in self.lives)
+        return told or any(live.failed for live in self.lives)
 
 
 def read_pod(item: Mapping[str, Any], containers: Sequence[str] = ()) -> Pod:
@@ -110,7 +110,7 @@ def read_pod(item: Mapping[str, Any], containers: Sequence[str] = ()) -> Pod:
     env = _environment(main)
     name = string(main.get("name"), 253)
     states = statuses_of(status)
-    own = next((one for one in states if one.get("name") == name), {})
+    own = next((state for state in states if state.get("name") == name), {})
     role, index, group = _place(marks)
     return Pod(
         name=string(meta.get("name"), 253),
@@ -118,7 +118,7 @@ def read_pod(item: Mapping[str, Any], containers: Sequence[str] = ()) -> Pod:
         uid=string(meta.get("uid"), 100) or string(meta.get("name"), 253),
         node=string(spec.get("nodeName"), 253) or None,
         container=name,
-        odd=tuple(string(one.get("name"), 253) for one in states if one is not own and _ended_badly(one)),
+        odd=tuple(string(state.get("name"), 253) for state in states if state is not own and _ended_badly(state)),
         labels=_texts(meta.get("labels")),
         phase=string(status.get("phase"), 40),
         reason=string(status.get("reason"), 80) or _disrupted(status),
@@ -139,13 +139,13 @@ def read_pod(item: Mapping[str, Any], containers: Sequence[str] = ()) -> Pod:
 
 
 def _texts(value: Any) -> dict[str, str]:
-    return {key[:400]: string(one, 400) for key, one in list(mapping(value).items())[:500]}
+    return {key[:400]: string(item, 400) for key, item in list(mapping(value).items())[:500]}
 
 
 def _main(spec: Mapping[str, Any], marks: Mapping[str, str], wanted: Sequence[str]) -> Mapping[str, Any]:
     nothing: Mapping[str, Any] = {}
     found = objects(spec.get("containers"), MOST_CONTAINERS)
-    by_name = {string(one.get("name"), 253): one for one in reversed(found)}
+    by_name = {string(entry.get("name"), 253): entry for entry in reversed(found)}
     names = (*wanted, marks.get(DEFAULT_CONTAINER, ""), *TRAINERS)
     return next((by_name[name] for name in names if name in by_name), found[0] if found else nothing)
 
@@ -154,14 +154,14 @@ def _environment(container: Mapping[str, Any]) -> Mapping[str, str]:
     """Give the variables with which a launcher says who is who, where they are plain text; no other is looked at."""
     wanted = {*_NODE_RANK, *_PROCESSES}
     listed = objects(container.get("env"), 1000)
-    told = {string(one.get("name"), 100): string(one.get("value"), 20) for one in listed}
+    told = {string(entry.get("name"), 100): string(entry.get("value"), 20) for entry in listed}
     return {name: value for name, value in told.items() if name in wanted}
 
 
 def _processes(container: Mapping[str, Any], env: Mapping[str, str], gpus: int) -> int | None:
     """Give how many processes a pod's launcher starts, as its arguments or environment say."""
     listed = (container.get(part) for part in ("command", "args"))
-    words = " ".join(string(word, 4000) for one in listed if isinstance(one, list) for word in one[:200])
+    words = " ".join(string(word, 4000) for entry in listed if isinstance(entry, list) for word in entry[:200])
     told = _ARGUMENT.search(words)
     return count(told[1] if told else next((env[key] for key in _PROCESSES if env.get(key)), None), gpus)
 
@@ -184,27 +184,27 @@ def _place(marks: Mapping[str, str]) -> tuple[str, int | None, int | None]:
     return marks.get("ray.io/node-type", ""), integer(marks.get(COMPLETION_INDEX)), None
 
 
-def _ended_badly(one: Mapping[str, Any]) -> bool:
-    states = (mapping(mapping(one.get(key)).get("terminated")) for key in ("state", "lastState"))
-    return any(integer(state.get("exitCode")) for state in states) or bool(_waits(one))
+def _ended_badly(entry: Mapping[str, Any]) -> bool:
+    states = (mapping(mapping(entry.get(key)).get("terminated")) for key in ("state", "lastState"))
+    return any(integer(state.get("exitCode")) for state in states) or bool(_waits(entry))
 
 
-def _waits(one: Mapping[str, Any]) -> str:
-    reason = string(mapping(mapping(one.get("state")).get("waiting")).get("reason"), 80)
+def _waits(entry: Mapping[str, Any]) -> str:
+    reason = string(mapping(mapping(entry.get("state")).get("waiting")).get("reason"), 80)
     return "" if reason in _WAITING else reason
 
 
 def _turned(status: Mapping[str, Any], kind: str) -> float | None:
-    for one in objects(status.get("conditions"), 64):
-        if one.get("type") == kind and one.get("status") == "True":
-            return moment(one.get("lastTransitionTime"))
+    for condition in objects(status.get("conditions"), 64):
+        if condition.get("type") == kind and condition.get("status") == "True":
+            return moment(condition.get("lastTransitionTime"))
     return None
 
 
 def _disrupted(status: Mapping[str, Any]) -> str:
-    for one in objects(status.get("conditions"), 64):
-        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
-            return string(one.get("reason"), 80) or "DisruptionTarget"
+    for condition in objects(status.get("conditions"), 64):
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return string(condition.get("reason"), 80) or "DisruptionTarget"
     return ""
 
 
@@ -245,21 +245,21 @@ def ranks_of(pods: Iterable[Pod], roles: Roles, processes: int | None = None, *,
 
     `processes`: in each pod, where that is known; `by_index`: the place of a pod in the job gives its ranks.
     """
-    working = [one for one in pods if one.role not in NO_RANKS]
+    working = [pod for pod in pods if pod.role not in NO_RANKS]
     places = _places(working, roles or _seen(working), by_index)
     if not places or len(set(places.values())) != len(places):
         return Ranks({})
-    told = {one.uid: processes or one.processes for one in working if one.uid in places}
+    told = {pod.uid: processes or pod.processes for pod in working if pod.uid in places}
     width = {
-        places[one.uid]: min(MOST_PROCESSES, told[one.uid] or max(1, one.gpus)) for one in working if one.uid in places
+        places[pod.uid]: min(MOST_PROCESSES, told[pod.uid] or max(1, pod.gpus)) for pod in working if pod.uid in places
     }
     first = _firsts(width)
     ranks = {uid: tuple(range(first[at], first[at] + width[at])) for uid, at in places.items() if at in first}
     reasons = []
     if None in told.values():
         reasons.append("as many processes in each pod as it has GPUs")
-    explicit = all(one.node_rank is not None for one in working)
-    if not explicit and len({(one.role, one.group) for one in working}) > 1:
+    explicit = all(pod.node_rank is not None for pod in working)
+    if not explicit and len({(pod.role, pod.group) for pod in working}) > 1:
         reasons.append("the groups of pods in the order in which the job lists them")
     return Ranks(ranks, "; ".join(reasons))
 
@@ -267,9 +267,9 @@ def ranks_of(pods: Iterable[Pod], roles: Roles, processes: int | None = None, *,
 def _seen(pods: Sequence[Pod]) -> Roles:
     """Give the roles as the pods themselves show them."""
     found: dict[str, tuple[int, int]] = {}
-    for one in sorted(pods, key=lambda pod: pod.role):
-        groups, size = found.get(one.role, (1, 1))
-        found[one.role] = max(groups, (one.group or 0) + 1), max(size, (one.index or 0) + 1)
+    for item in sorted(pods, key=lambda pod: pod.role):
+        groups, size = found.get(item.role, (1, 1))
+        found[item.role] = max(groups, (item.group or 0) + 1), max(size, (item.index or 0) + 1)
     return found
 
 
@@ -280,13 +280,13 @@ def _places(pods: Sequence[Pod], roles: Roles, by_index: bool) -> dict[str, int]
         before[role] = total
         total += groups * size
     found = {}
-    for one in pods:
-        if one.node_rank is not None:
-            found[one.uid] = one.node_rank
-        elif by_index and one.index is not None and one.role in before:
-            found[one.uid] = before[one.role] + (one.group or 0) * roles[one.role][1] + one.index
+    for pod in pods:
+        if pod.node_rank is not None:
+            found[pod.uid] = pod.node_rank
+        elif by_index and pod.index is not None and pod.role in before:
+            found[pod.uid] = before[pod.role] + (pod.group or 0) * roles[pod.role][1] + pod.index
         elif len(pods) == 1:
-            found[one.uid] = 0
+            found[pod.uid] = 0
     return found
 
 

@@ -102,10 +102,10 @@ def read_slurm(data: bytes, source: str, job_id: str | None = None) -> tuple[Slu
     if len(data) > MAX_BYTES:
         return None, (_gap("slurm-too-large", source, f"more than {MAX_BYTES >> 20} MiB", asked=str(len(data))),)
     found = listed(data, "jobs", MAX_JOBS)
-    jobs = [one for one in found.items if "job_id" in one]
+    jobs = [item for item in found.items if "job_id" in item]
     if not found.found or (found.items and not jobs):
         return None, (_gap("slurm-unreadable", source, "no list of jobs in it"),)
-    wanted = [one for one in jobs if job_id is None or _is(one, job_id)]
+    wanted = [job for job in jobs if job_id is None or _is(job, job_id)]
     gaps: list[Gap] = []
     if not wanted:
         gaps.append(_gap("slurm-no-job", source, "the answer has no such job", asked=job_id or "", got=str(len(jobs))))
@@ -114,11 +114,11 @@ def read_slurm(data: bytes, source: str, job_id: str | None = None) -> tuple[Slu
     if found.left:
         gaps.append(_gap("slurm-too-many", source, f"more than {MAX_JOBS} jobs", got=str(MAX_JOBS)))
     pairs = sorted(
-        ((_run(one), one) for one in wanted), key=lambda pair: (pair[0].submitted or 0.0, pair[0].job.start or 0.0)
+        ((_run(item), item) for item in wanted), key=lambda pair: (pair[0].submitted or 0.0, pair[0].job.start or 0.0)
     )
-    events = tuple(event for run, one in pairs for event in _events(run, one, source))
+    events = tuple(event for run, item in pairs for event in _events(run, item, source))
     if b'"nodes"' in data:
-        events += tuple(event for one in listed(data, "nodes", MAX_NODES).items for event in _node(one, source))
+        events += tuple(event for item in listed(data, "nodes", MAX_NODES).items for event in _node(item, source))
     return SlurmAnswer(source, tuple(run for run, _ in pairs), events), tuple(gaps)
 
 
@@ -126,30 +126,30 @@ def _gap(code: str, source: str, reason: str, asked: str = "", got: str = "") ->
     return Gap(code, source, reason, asked=asked, got=got, rules_out="how the scheduler saw the job end")
 
 
-def _is(one: Mapping[str, Any], job_id: str) -> bool:
+def _is(item: Mapping[str, Any], job_id: str) -> bool:
     """Whether a job has this id: its own, its array's or that of all its parts; `7_2` and `8+1` are one task or part."""
     known = _ID.fullmatch(job_id)
     base, task, part = known.groups() if known else (job_id, None, None)
-    array, het = _array(one), _het(one)
+    array, het = _array(item), _het(item)
     if task is not None:
         return array is not None and (str(array[0]), str(array[1])) == (base, task)
     if part is not None:
         return het is not None and (str(het[0]), str(het[1])) == (base, part)
-    own = {string(one.get("job_id")), string(_number(mapping(one.get("array")).get("job_id")))}
-    own |= {string(_number(one.get("array_job_id"))), str(het[0]) if het else ""}
+    own = {string(item.get("job_id")), string(_number(mapping(item.get("array")).get("job_id")))}
+    own |= {string(_number(item.get("array_job_id"))), str(het[0]) if het else ""}
     return base in own
 
 
-def _array(one: Mapping[str, Any]) -> tuple[int, int] | None:
-    inner = mapping(one.get("array"))
-    job = _number(inner.get("job_id", one.get("array_job_id")))
-    return _pair(job, _number(inner.get("task_id", one.get("array_task_id"))))
+def _array(item: Mapping[str, Any]) -> tuple[int, int] | None:
+    inner = mapping(item.get("array"))
+    job = _number(inner.get("job_id", item.get("array_job_id")))
+    return _pair(job, _number(inner.get("task_id", item.get("array_task_id"))))
 
 
-def _het(one: Mapping[str, Any]) -> tuple[int, int] | None:
-    inner = mapping(one.get("het"))
-    job = _number(inner.get("job_id", one.get("het_job_id")))
-    return _pair(job, _number(inner.get("job_offset", one.get("het_job_offset"))))
+def _het(item: Mapping[str, Any]) -> tuple[int, int] | None:
+    inner = mapping(item.get("het"))
+    job = _number(inner.get("job_id", item.get("het_job_id")))
+    return _pair(job, _number(inner.get("job_offset", item.get("het_job_offset"))))
 
 
 def _pair(job: int | None, number: int | None) -> tuple[int, int] | None:
@@ -192,64 +192,64 @@ def _exit(value: Any) -> tuple[int | None, int | None]:
     return _number(code.get("return_code")), number or None
 
 
-def _ended_with(one: Mapping[str, Any], states: tuple[str, ...]) -> tuple[int | None, int | None]:
+def _ended_with(item: Mapping[str, Any], states: tuple[str, ...]) -> tuple[int | None, int | None]:
     """Exit code and signal of a job or step; v0.0.38 writes success for what failed, which tells nothing."""
-    code, signal = _exit(one.get("exit_code"))
+    code, signal = _exit(item.get("exit_code"))
     if code == 0 and signal is None and _STATES.get(states[0] if states else "") == "exit":
         return None, None
     return code, signal
 
 
-def _run(one: Mapping[str, Any]) -> SlurmRun:
-    time, state = mapping(one.get("time")), mapping(one.get("state"))
-    states = _words(state.get("current") or one.get("job_state") or one.get("state"))
-    code, signal = _ended_with(one, states)
-    minutes = _number(time.get("limit", one.get("time_limit")))
-    nodes = hostlist(string(one.get("nodes"), 1 << 16))
-    start, end = _time(time.get("start", one.get("start_time"))), _time(time.get("end", one.get("end_time")))
+def _run(item: Mapping[str, Any]) -> SlurmRun:
+    time, state = mapping(item.get("time")), mapping(item.get("state"))
+    states = _words(state.get("current") or item.get("job_state") or item.get("state"))
+    code, signal = _ended_with(item, states)
+    minutes = _number(time.get("limit", item.get("time_limit")))
+    nodes = hostlist(string(item.get("nodes"), 1 << 16))
+    start, end = _time(time.get("start", item.get("start_time"))), _time(time.get("end", item.get("end_time")))
     # a running job's end is what its limit would make it
     running = bool(states) and _STATES.get(states[0]) not in {*_ENDED, "requeued"}
     job = Job(
-        id=string(one.get("job_id")) or None,
-        name=string(one.get("name")) or None,
-        cluster=string(one.get("cluster")) or None,
-        attempt=_number(one.get("restart_cnt")),
+        id=string(item.get("job_id")) or None,
+        name=string(item.get("name")) or None,
+        cluster=string(item.get("cluster")) or None,
+        attempt=_number(item.get("restart_cnt")),
         state=states[0] if states else None,
         start=start,
         end=None if running else end,
         nodes=dict.fromkeys(nodes, ()),
-        owner=string(one.get("user") or one.get("user_name") or mapping(one.get("association")).get("user")) or None,
-        gpus=_gpus(one),
+        owner=string(item.get("user") or item.get("user_name") or mapping(item.get("association")).get("user")) or None,
+        gpus=_gpus(item),
     )
     return SlurmRun(
         job=job,
         states=states,
-        reason=_reason(state.get("reason", one.get("state_reason"))),
+        reason=_reason(state.get("reason", item.get("state_reason"))),
         exit_code=code,
         signal=signal,
         limit=minutes * 60.0 if minutes is not None else None,
-        submitted=_time(time.get("submission", one.get("submit_time"))),
+        submitted=_time(time.get("submission", item.get("submit_time"))),
         nodes=nodes,
-        failed_nodes=hostlist(string(one.get("failed_node"), 4096)),
-        killed_by=string(one.get("kill_request_user")),
-        partition=string(one.get("partition")),
-        eligible=_time(time.get("eligible", one.get("eligible_time"))),
-        array=_array(one),
-        het=_het(one),
-        tasks=_tasks(one),
-        first_exit=_first_exit(one),
+        failed_nodes=hostlist(string(item.get("failed_node"), 4096)),
+        killed_by=string(item.get("kill_request_user")),
+        partition=string(item.get("partition")),
+        eligible=_time(time.get("eligible", item.get("eligible_time"))),
+        array=_array(item),
+        het=_het(item),
+        tasks=_tasks(item),
+        first_exit=_first_exit(item),
         outputs=tuple(
             path
             for new, old in (("stdout", "standard_output"), ("stderr", "standard_error"))
-            if (path := string(one.get(new) or one.get(old), 4096))
+            if (path := string(item.get(new) or item.get(old), 4096))
         ),
-        folder=string(one.get("working_directory") or one.get("current_working_directory"), 4096),
+        folder=string(item.get("working_directory") or item.get("current_working_directory"), 4096),
     )
 
 
-def _tasks(one: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
+def _tasks(item: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
     """Give the tasks by node of the step with the most; nothing where their layout does not tell."""
-    steps = [(_number(mapping(step.get("tasks")).get("count")) or 0, step) for step in objects(one.get("steps"), 256)]
+    steps = [(_number(mapping(step.get("tasks")).get("count")) or 0, step) for step in objects(item.get("steps"), 256)]
     count, widest = max(steps, key=lambda pair: pair[0], default=(0, {}))
     nodes = _nodes(widest)
     if not nodes or count > MAX_TASKS or count % len(nodes):
@@ -263,15 +263,15 @@ def _tasks(one: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
     return {}
 
 
-def _first_exit(one: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def _first_exit(item: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Give exit code and signal of the step that failed first; of two at once the one that is no batch script."""
     failed: list[tuple[float, bool, tuple[int | None, int | None]]] = []
-    for step in objects(one.get("steps"), MAX_STEPS):
+    for step in objects(item.get("steps"), MAX_STEPS):
         ended = _ended_with(step, _words(step.get("state")))
         if any(ended):
             batch = string(mapping(step.get("step")).get("name")) in {"batch", "extern"}
             failed.append((_time(mapping(step.get("time")).get("end")) or float("inf"), batch, ended))
-    return min(failed, key=lambda one: one[:2])[2] if failed else (None, None)
+    return min(failed, key=lambda item: item[:2])[2] if failed else (None, None)
 
 
 def _nodes(step: Mapping[str, Any]) -> tuple[str, ...]:
@@ -290,16 +290,16 @@ def _reason(value: Any) -> str:
 _TRES_GPU = re.compile(r"gres/gpu(?::[\w.\-]{1,60})?=(\d{1,7})(?=,|$)")
 
 
-def _gpus(one: Mapping[str, Any]) -> int | None:
+def _gpus(item: Mapping[str, Any]) -> int | None:
     """Give how many GPUs the job had: the total stands beside totals by type."""
-    tres = mapping(one.get("tres"))
+    tres = mapping(item.get("tres"))
     found = {
         string(part.get("name")): integer(part.get("count")) or 0
         for part in objects(tres.get("allocated"), 256)
         if part.get("type") == "gres" and string(part.get("name")).partition(":")[0] == "gpu"
     }
     if not found:
-        counts = [int(count) for count in _TRES_GPU.findall(string(one.get("tres_alloc_str"), 4096))]
+        counts = [int(count) for count in _TRES_GPU.findall(string(item.get("tres_alloc_str"), 4096))]
         return max(counts, default=None)
     return found.get("gpu") or sum(found.values())
 
@@ -307,7 +307,7 @@ def _gpus(one: Mapping[str, Any]) -> int | None:
 # --- events ------------------------------------------------------------------------------------------------------------
 
 
-def _events(run: SlurmRun, one: Mapping[str, Any], source: str) -> Iterator[Event]:
+def _events(run: SlurmRun, item: Mapping[str, Any], source: str) -> Iterator[Event]:
     fields: dict[str, Scalar] = {
         "job": run.job.id,
         "states": ",".join(run.states),
@@ -327,7 +327,7 @@ def _events(run: SlurmRun, one: Mapping[str, Any], source: str) -> Iterator[Even
         yield Event(
             source, run.job.end, "node_failure", "FailedNode", f"{node} failed the job", Resource(node=node), fields
         )
-    for step in objects(one.get("steps"), MAX_STEPS):
+    for step in objects(item.get("steps"), MAX_STEPS):
         yield from _step(step, run, source)
     word = next((state for state in run.states if state in _STATES), run.job.state or "UNKNOWN")
     kind = _STATES.get(word, "state")
@@ -341,20 +341,20 @@ _GONE: Final = frozenset({"DOWN", "FAIL", "FAILING", "NOT_RESPONDING", "ERROR", 
 _KEPT_BACK: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTENANCE", "RESERVED", "PLANNED_DOWN"})
 
 
-def _node(one: Mapping[str, Any], source: str) -> Iterator[Event]:
+def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     """Give a node that is down or kept back, with the reason that was given; `*` behind a state: it does not answer."""
-    name = string(one.get("name"), 253)
-    words = one.get("state")
-    texts = [*(words if isinstance(words, list) else [words]), *(one.get("state_flags") or ())]
+    name = string(item.get("name"), 253)
+    words = item.get("state")
+    texts = [*(words if isinstance(words, list) else [words]), *(item.get("state_flags") or ())]
     states = {word.rstrip("*~#!%$@^-").upper() for word in texts if isinstance(word, str)}
     states |= {"NOT_RESPONDING"} if any(isinstance(word, str) and word.endswith("*") for word in texts) else set()
     kind = "node_failure" if states & _GONE else "cordoned" if states & _KEPT_BACK else ""
     if not name or not kind:
         return
-    reason, shown = string(one.get("reason"), MESSAGE), "+".join(sorted(states))
-    fields: dict[str, Scalar] = {"states": shown, "set_by": string(one.get("reason_set_by_user"), 80)}
+    reason, shown = string(item.get("reason"), MESSAGE), "+".join(sorted(states))
+    fields: dict[str, Scalar] = {"states": shown, "set_by": string(item.get("reason_set_by_user"), 80)}
     message = f"{name} is {shown}: {reason}" if reason else f"{name} is {shown}"
-    at = _time(one.get("reason_changed_at")) if reason else None
+    at = _time(item.get("reason_changed_at")) if reason else None
     yield Event(source, at, kind, reason[:80] or shown, message[:MESSAGE], Resource(node=name), fields)
 
 

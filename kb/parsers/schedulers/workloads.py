@@ -134,7 +134,7 @@ def outline(item: Mapping[str, Any], owners: Sequence[str] = ()) -> Outline:
         created=moment(meta.get("creationTimestamp")),
         start=moment(status.get("startTime")),
         end=told or (turned if state in ENDED else None),
-        owner=next((found for one in (*owners, *_OWNERS) if (found := string(marks.get(one), 253))), None),
+        owner=next((found for owner in (*owners, *_OWNERS) if (found := string(marks.get(owner), 253))), None),
         parent=_parent(meta),
         restarts=_restarts(string(item.get("kind"), 80), string(item.get("apiVersion"), 300), status),
     )
@@ -149,7 +149,9 @@ def _restarts(kind: str, version: str, status: Mapping[str, Any]) -> int | None:
 
 def _state(status: Mapping[str, Any]) -> tuple[str | None, str, float | None]:
     held = {
-        string(one.get("type"), 80): one for one in objects(status.get("conditions"), 64) if one.get("status") == "True"
+        string(condition.get("type"), 80): condition
+        for condition in objects(status.get("conditions"), 64)
+        if condition.get("status") == "True"
     }
     for word, state in _CONDITIONS.items():
         if word in held:
@@ -163,10 +165,10 @@ def _state(status: Mapping[str, Any]) -> tuple[str | None, str, float | None]:
 
 
 def _parent(meta: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    for one in objects(meta.get("ownerReferences"), 20):
-        if one.get("controller") is True:
-            group = string(one.get("apiVersion"), 300).rpartition("/")[0]
-            return group, string(one.get("kind"), 80), string(one.get("name"), 253)
+    for ownerreference in objects(meta.get("ownerReferences"), 20):
+        if ownerreference.get("controller") is True:
+            group = string(ownerreference.get("apiVersion"), 300).rpartition("/")[0]
+            return group, string(ownerreference.get("kind"), 80), string(ownerreference.get("name"), 253)
     return None
 
 
@@ -196,7 +198,7 @@ def workload(
     site = site or Site()
     told = outline(item, site.owners)
     current = _current(pods)
-    gpus = max((one.gpus for one in current), default=0)
+    gpus = max((pod.gpus for pod in current), default=0)
     ranks = ranks_of(
         current,
         _roles(kind, item),
@@ -217,9 +219,9 @@ def workload(
         end=ended,
         nodes=_nodes(current, ranks),
         owner=told.owner
-        or next((one.labels[key] for one in pods for key in (*site.owners, *_OWNERS) if key in one.labels), None),
-        gpus=sum(one.gpus for one in current) or None,
-        image=next((one.image for one in current if one.image), None),
+        or next((pod.labels[key] for pod in pods for key in (*site.owners, *_OWNERS) if key in pod.labels), None),
+        gpus=sum(pod.gpus for pod in current) or None,
+        image=next((pod.image for pod in current if pod.image), None),
     )
     record = JobRecord(
         job,
@@ -238,16 +240,17 @@ def _roles(kind: Kind, item: Mapping[str, Any]) -> Roles:
     spec = mapping(item.get("spec"))
     if kind.group == "kubeflow.org":
         groups = mapping(spec.get("pytorchReplicaSpecs") or spec.get("mpiReplicaSpecs"))
-        sizes = {name.lower(): (1, _size(mapping(one).get("replicas"))) for name, one in groups.items()}
+        sizes = {name.lower(): (1, _size(mapping(entry).get("replicas"))) for name, entry in groups.items()}
         first = [role for role in ("master", "chief", "worker") if role in sizes]
         return {role: sizes[role] for role in dict.fromkeys((*first, *sizes)) if role not in NO_RANKS}
     if kind.kind == "JobSet":
         listed = objects(spec.get("replicatedJobs"), 1000)
-        return {string(one.get("name"), 253): (_size(one.get("replicas")), _pods_of(one)) for one in listed}
+        return {string(entry.get("name"), 253): (_size(entry.get("replicas")), _pods_of(entry)) for entry in listed}
     if kind.group == "batch.volcano.sh":
         mpi = "mpi" in mapping(spec.get("plugins"))
         tasks = {
-            string(one.get("name"), 253).lower(): _size(one.get("replicas")) for one in objects(spec.get("tasks"), 1000)
+            string(task.get("name"), 253).lower(): _size(task.get("replicas"))
+            for task in objects(spec.get("tasks"), 1000)
         }
         return {
             role: (1, size) for role, size in tasks.items() if not (mpi and "master" in role) and role not in NO_RANKS
@@ -273,7 +276,7 @@ def _processes(kind: Kind, item: Mapping[str, Any], gpus: int) -> int | None:
         "MPIJob": (spec.get("slotsPerWorker"),),
         "TrainJob": (mapping(spec.get("trainer")).get("numProcPerNode"),),
     }.get(kind.kind, ())
-    return next((number for one in told if one != "auto" and (number := count(one, gpus))), None)
+    return next((number for entry in told if entry != "auto" and (number := count(entry, gpus))), None)
 
 
 def _place(pod: Pod) -> tuple[str, int, int | str]:
@@ -283,8 +286,8 @@ def _place(pod: Pod) -> tuple[str, int, int | str]:
 def _history(pods: Iterable[Pod]) -> dict[tuple[str, int, int | str], list[Pod]]:
     """Give the pods of each place in the job, oldest first: one that failed may be kept beside the one in its stead."""
     found: dict[tuple[str, int, int | str], list[Pod]] = {}
-    for one in sorted(pods, key=lambda pod: (pod.attempt, pod.created or 0.0, pod.name)):
-        found.setdefault(_place(one), []).append(one)
+    for item in sorted(pods, key=lambda pod: (pod.attempt, pod.created or 0.0, pod.name)):
+        found.setdefault(_place(item), []).append(item)
     return found
 
 
@@ -316,10 +319,10 @@ def _topology(nodes: Iterable[Mapping[str, Any]], own: Mapping[str, str]) -> Map
         meta = mapping(item.get("metadata"))
         labels = mapping(meta.get("labels"))
         told = {
-            place: next((string(labels[one], 253) for one in names if labels.get(one)), "")
+            place: next((string(labels[name], 253) for name in names if labels.get(name)), "")
             for place, names in places.items()
         }
-        found[string(meta.get("name"), 253)] = {place: one for place, one in told.items() if one}
+        found[string(meta.get("name"), 253)] = {place: entry for place, entry in told.items() if entry}
     return {node: places for node, places in found.items() if node and places}
 
 
@@ -377,4 +380,4 @@ def _attempt(number: int, lives: Sequence[tuple[Pod, Life]], *, last: bool) -> A
 def _all(times: Iterable[float | None]) -> float | None:
     """Give the last of some times, where all are known."""
     known = list(times)
-    return None if None in known else max((one for one in known if one is not None), default=None)
+    return None if None in known else max((value for value in known if value is not None), default=None)

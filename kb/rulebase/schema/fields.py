@@ -16,9 +16,9 @@ def _as_alternatives(value: Any) -> Any:
     if (
         isinstance(value, list)
         and value
-        and all(isinstance(one, str | int) and not isinstance(one, bool) for one in value)
+        and all(isinstance(item, str | int) and not isinstance(item, bool) for item in value)
     ):
-        return "|".join(re.escape(str(one)) for one in value)
+        return "|".join(re.escape(str(item)) for item in value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -73,9 +73,9 @@ class SeriesFile(StrictModel):
 
     @model_validator(mode="after")
     def _one_test(self) -> SeriesFile:
-        if sum(one is not None for one in (self.change, self.above, self.below)) != 1:
+        if sum(item is not None for item in (self.change, self.above, self.below)) != 1:
             raise ValueError("a series is tested by exactly one of change, above, below")
-        given = [one for one in (self.points, self.steps, self.seconds) if one is not None]
+        given = [point for point in (self.points, self.steps, self.seconds) if point is not None]
         if self.change is not None and (given or self.of != "value" or self.at_end):
             raise ValueError("points, steps, seconds, of and at_end go with above or below")
         if self.params and self.change is None:
@@ -109,7 +109,7 @@ class PatternFile(StrictModel):
     @model_validator(mode="after")
     def _exactly_one(self) -> PatternFile:
         given = [self.literal, self.regex, self.exception, self.structure, self.detect, self.series, self.plugin]
-        if sum(one is not None for one in given) != 1:
+        if sum(item is not None for item in given) != 1:
             raise ValueError(
                 "a pattern has exactly one of literal, regex, exception, structure, detect, series, plugin"
             )

@@ -29,7 +29,7 @@ class SiteExceptionFile(StrictModel):
     @model_validator(mode="after")
     def _bounded(self) -> SiteExceptionFile:
         given = [self.lines, self.nodes, self.jobs, self.if_]
-        if self.always == any(one is not None for one in given):
+        if self.always == any(item is not None for item in given):
             raise ValueError("an exception says where it holds, by lines, nodes, jobs or if; or else always: true")
         return self
 

@@ -19,7 +19,7 @@ def check(model: type[_ModelT], node: Node) -> tuple[_ModelT | None, tuple[Fault
     try:
         return model.model_validate(node.plain()), ()
     except ValidationError as error:
-        faults = {to_fault(model, node, one) for one in error.errors(include_url=False, include_context=True)}
+        faults = {to_fault(model, node, item) for item in error.errors(include_url=False, include_context=True)}
         return None, tuple(sorted(faults))
 
 
@@ -91,13 +91,13 @@ def _keys(model: type[BaseModel], path: Sequence[str]) -> list[str]:
     current: Any = model
     for step in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
-            known = {(one.alias or name): one.annotation for name, one in current.model_fields.items()}
+            known = {(item.alias or name): item.annotation for name, item in current.model_fields.items()}
             current = known.get(step)
         else:
             current = next(iter(get_args(current)[::-1]), None)
         current = _unwrapped(current)
     if isinstance(current, type) and issubclass(current, BaseModel):
-        return [one.alias or name for name, one in current.model_fields.items()]
+        return [item.alias or name for name, item in current.model_fields.items()]
     return []
 
 
@@ -107,7 +107,7 @@ def _unwrapped(annotation: Any) -> Any:
         if hasattr(annotation, "__metadata__"):
             annotation = annotation.__origin__
             continue
-        models = [one for one in get_args(annotation) if one is not type(None)]
+        models = [get_arg for get_arg in get_args(annotation) if get_arg is not type(None)]
         if type(None) in get_args(annotation) and len(models) == 1:
             annotation = models[0]
             continue

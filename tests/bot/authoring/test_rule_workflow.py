@@ -21,7 +21,7 @@ from kb.diagnosis.engine import diagnose
 from kb.errors import UnreadableInput
 from kb.facts.evidence import Evidence
 from kb.rulebase.codec import decode, encode, meaning
-from kb.rulebase.rule import Deprecation, Pattern, Row, Step, Table, Where
+from kb.rulebase.rule import Deprecation, Pattern, RemediationStep, Table, TableRow, Where
 from kb.rulebase.rulebook import load
 from tests.support.paths import BUNDLES, ROOT
 
@@ -167,10 +167,10 @@ def _scanned(known, tmp_path):
         {"patterns": (Pattern("a", literal="text", where=Where(in_traceback=False)),)},
         {"explains": ("killed",)},
         {"params": {"hits": 3.0}},
-        {"table": Table("key", {"1": Row("1", "one")})},
-        {"table": Table("key", {"1": Row("1", "one", role="symptom")})},
-        {"table": Table("key", {"1": Row("1", "one", ignore=True)})},
-        {"table": Table("key", {"1": Row("1", "one")}, default=Row("", "other"))},
+        {"table": Table("key", {"1": TableRow("1", "one")})},
+        {"table": Table("key", {"1": TableRow("1", "one", role="symptom")})},
+        {"table": Table("key", {"1": TableRow("1", "one", ignore=True)})},
+        {"table": Table("key", {"1": TableRow("1", "one")}, default=TableRow("", "other"))},
     ],
     ids=repr,
 )
@@ -317,8 +317,8 @@ HOSTILE = "a | b `c` <img src=x> [x](javascript:1) **d** \\| &amp; # e\n| --- | 
 def test_hostile_texts_stay_texts_on_a_page(book, few_rules):
     """No text of a rule makes a row, a link, a heading or HTML, and a reader sees it as it was written."""
     markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    step_ = Step("look_at_logs", HOSTILE, "look", None, HOSTILE, HOSTILE, HOSTILE)
-    table = Table("key", {HOSTILE: Row(HOSTILE, HOSTILE)})
+    step_ = RemediationStep("look_at_logs", HOSTILE, "look", None, HOSTILE, HOSTILE, HOSTILE)
+    table = Table("key", {HOSTILE: TableRow(HOSTILE, HOSTILE)})
     parts = {"title": HOSTILE, "summary": HOSTILE, "cause": f"1. {HOSTILE}", "impact": f"- {HOSTILE}"}
     hostile = replace(book.rules[0], **parts, remediation=(step_,), table=table, known_problems=(HOSTILE,))
     page = pages(replace(book, rules=(hostile,)), few_rules)[f"{hostile.family}/{hostile.id}.md"]

@@ -8,7 +8,7 @@ import pytest
 
 from bot.render import curves_layout
 from bot.render.curves_layout import value_text
-from kb.timeline.curves import Chart, Line
+from kb.timeline.curves import Chart, CurveLine
 from tests.support.made_pages import curves
 
 NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
@@ -28,8 +28,8 @@ def test_a_chart_stays_in_its_frame():
 
 def test_long_holes_are_not_drawn_over():
     """A line that stops for ten columns and goes on is two pieces; one that has a value every third column is one."""
-    hole = Line("a", (1.0, 2.0, 3.0, *(None,) * 10, 4.0, 5.0))
-    thin = Line("b", tuple(float(at) if at % 3 == 0 else None for at in range(15)))
+    hole = CurveLine("a", (1.0, 2.0, 3.0, *(None,) * 10, 4.0, 5.0))
+    thin = CurveLine("b", tuple(float(at) if at % 3 == 0 else None for at in range(15)))
     drawn = curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 2, (hole, thin)))
     assert [curve.path.count("M") for curve in drawn.curves] == [2, 1]
 
@@ -37,22 +37,22 @@ def test_long_holes_are_not_drawn_over():
 def test_very_unlike_values_are_drawn_by_their_logarithm():
     """With powers of ten on the axis; not where there is nothing or less."""
     values = (1.0, 10.0, 1e6)
-    assert curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (Line("a", values),))).logarithmic
+    assert curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (CurveLine("a", values),))).logarithmic
     assert not curves_layout.layout(
-        Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (Line("a", (-1.0, 1e9, 2.0)),))
+        Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (CurveLine("a", (-1.0, 1e9, 2.0)),))
     ).logarithmic
 
 
 @pytest.mark.parametrize("values", [(), (None,), (None, None)])
 def test_nothing_is_no_chart(values):
     """And no crash."""
-    assert curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (Line("a", values),))) is None
+    assert curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (CurveLine("a", values),))) is None
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -3.25, 1e-9, 1e14])
 def test_a_constant_line_is_a_chart(value):
     """In the middle, with a level beside it."""
-    drawn = curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (Line("a", (value,) * 5),)))
+    drawn = curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (CurveLine("a", (value,) * 5),)))
     assert drawn.levels
     assert {y for _, y in zip(*[iter(NUMBERS.findall(drawn.curves[0].path))] * 2, strict=True)} == {"50.0"}
 

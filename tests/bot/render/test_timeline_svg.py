@@ -16,7 +16,7 @@ from bot.render.theme import PICTURE_TEXT
 from bot.render.timeline_svg import LEFT, RIGHT, WIDTH, draw
 from bot.render.timeline_words import MOST_ALT, alt_text, clock, ticks
 from kb.timeline.picture import COLUMNS, Mark, Timeline, TimelineRow
-from kb.timeline.rows import Mishap
+from kb.timeline.rows import RowError
 from tests.support.paths import DEMO
 
 NOON = 1_772_366_400.0  # 2026-03-01 12:00:00 UTC
@@ -60,7 +60,7 @@ def test_the_same_timeline_is_the_same_picture():
 def test_the_picture_grows_with_its_rows_up_to_a_bound():
     """The most rows that there can be stay small enough for a chat."""
     rows = tuple(
-        row(f"rank {at}", 100 + at, error=Mishap(NOON + at, "Boom"), why="behind" * (at < 12)) for at in range(96)
+        row(f"rank {at}", 100 + at, error=RowError(NOON + at, "Boom"), why="behind" * (at < 12)) for at in range(96)
     )
     marks = tuple(Mark("attempt", NOON + 9.0 * at, f"attempt {at}") for at in range(16))
     content = png(draw(picture(*rows, marks=marks, notes=("a note",) * 8, folded="much")))
@@ -72,7 +72,7 @@ def test_the_picture_grows_with_its_rows_up_to_a_bound():
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_text_is_read_as_markup_and_none_warns(theme):
     """Tags, entities, backslashes and letters that the font lacks are drawn as they are, or as a box; warnings are errors here."""
-    odd = row(HOSTILE, why="suspect", suspect=True, node=HOSTILE, error=Mishap(NOON, HOSTILE, cause=True))
+    odd = row(HOSTILE, why="suspect", suspect=True, node=HOSTILE, error=RowError(NOON, HOSTILE, cause=True))
     hostile = picture(
         odd,
         row(HOSTILE * 9),
@@ -90,12 +90,12 @@ def test_no_text_is_read_as_markup_and_none_warns(theme):
     [
         Timeline("Not enough was seen to say anything"),
         Timeline(
-            "", rows=(TimelineRow("rank 0"), TimelineRow("rank 1", step=7, why="behind", error=Mishap(None, "Boom")))
+            "", rows=(TimelineRow("rank 0"), TimelineRow("rank 1", step=7, why="behind", error=RowError(None, "Boom")))
         ),
         picture(row(), end=NOON + 1e-6),
         picture(row(), start=-1e18, end=1e18),
         picture(TimelineRow("rank 0", heard="12"), TimelineRow("", heard="0" * 999)),
-        picture(row(error=Mishap(1e300, "Boom"), first=-1e300)),
+        picture(row(error=RowError(1e300, "Boom"), first=-1e300)),
     ],
     ids=["empty", "no times", "no span", "all time", "levels", "out of the calendar"],
 )
@@ -107,7 +107,7 @@ def test_whatever_is_told_can_be_drawn(odd):
 
 def test_the_words_tell_the_finding_and_its_numbers():
     """Who cannot see the picture hears who stopped first and when."""
-    one = row(why="silent first", node="a", error=Mishap(NOON + 7.0, "Boom"))
+    one = row(why="silent first", node="a", error=RowError(NOON + 7.0, "Boom"))
     made = picture(
         one, row("rank 1", 220), marks=(Mark("end", NOON + 240.0, "end of the job"),), notes=("no log of rank 2",)
     )
@@ -164,8 +164,8 @@ def test_the_suspect_is_drawn_up_to_its_last_line_and_no_further():
 
 def test_the_picture_says_everything_in_words():
     """Title, job, span, names, nodes, instants, figures, legend, what was folded and noted."""
-    odd = row("rank 7", why="suspect", suspect=True, node="node-b", error=Mishap(NOON + 200.0, "Boom", cause=True))
-    failed = row("rank 1", 220, node="node-a", why="behind", error=Mishap(NOON + 210.0, "Late boom"))
+    odd = row("rank 7", why="suspect", suspect=True, node="node-b", error=RowError(NOON + 200.0, "Boom", cause=True))
+    failed = row("rank 1", 220, node="node-a", why="behind", error=RowError(NOON + 210.0, "Late boom"))
     svg = draw(
         picture(
             odd, failed, job="lm-7b", began=NOON - 60.0, folded="8 rows are folded", notes=("no log of rank 2",),
@@ -205,7 +205,7 @@ def test_no_two_names_of_instants_overlap():
 def test_a_drawing_is_one_svg_without_anything_foreign():
     """Whatever its texts hold: well-formed, no element but our own, nothing that is loaded or run."""
     hostile = HOSTILE + "\x00\x1b]8;;\ud800<script>alert(1)</script><image href='/etc/passwd'/>]]>&xxe;<!ENTITY"
-    odd = row(hostile, why="suspect", suspect=True, node=hostile, error=Mishap(NOON + 9.0, hostile))
+    odd = row(hostile, why="suspect", suspect=True, node=hostile, error=RowError(NOON + 9.0, hostile))
     svg = draw(
         picture(
             odd,

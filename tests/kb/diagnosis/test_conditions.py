@@ -14,12 +14,12 @@ from kb.rulebase.rule import (
     Any,
     Condition,
     Count,
-    Exception_,
     Name,
     Not,
     Past,
     Pattern,
     Ranks,
+    RuleException,
     Sequence,
     Span,
 )
@@ -42,7 +42,7 @@ def judge(
     *streams: StreamSummary,
     job: Job | None = None,
     history: History = NO_HISTORY,
-    not_when: tuple[Exception_, ...] = (),
+    not_when: tuple[RuleException, ...] = (),
 ) -> ConditionResult:
     """The answer of a rule with this condition over patterns a, b, c."""
     one = rule("r", "code_bug", *PATTERNS, when=when, not_when=not_when)
@@ -96,9 +96,9 @@ def test_a_rule_of_which_nothing_was_seen_does_not_hold() -> None:
 def test_an_exception_to_a_rule_silences_it() -> None:
     """Where `not_when` holds the rule does not; where it is unknown the rule speaks."""
     streams = log(a=[place(1)], b=[place(2)], c=NO_TIMES)
-    assert judge(Name("a"), streams, not_when=(Exception_("known", Name("b")),)).truth is False
-    assert judge(Name("a"), streams, not_when=(Exception_("known", Not(Name("b"))),)).truth is True
-    assert judge(Name("a"), streams, not_when=(Exception_("known", UNKNOWN),)).truth is True
+    assert judge(Name("a"), streams, not_when=(RuleException("known", Name("b")),)).truth is False
+    assert judge(Name("a"), streams, not_when=(RuleException("known", Not(Name("b"))),)).truth is True
+    assert judge(Name("a"), streams, not_when=(RuleException("known", UNKNOWN),)).truth is True
 
 
 # all … same, within

@@ -25,7 +25,7 @@ def test_plain_evidence_of_a_cause_is_likely_and_a_symptom_never_is() -> None:
     assert band(confidence(("behind",))) != "likely"
 
 
-@pytest.mark.parametrize("traits", [one for size in range(4) for one in combinations(TRAITS, size)])
+@pytest.mark.parametrize("traits", [combination for size in range(4) for combination in combinations(TRAITS, size)])
 def test_every_trait_moves_the_confidence_its_own_way(traits: tuple[str, ...]) -> None:
     """What speaks for a fault never lowers it, what speaks against it never raises it; it stays a probability."""
     before = confidence(traits)

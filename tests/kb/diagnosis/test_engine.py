@@ -20,12 +20,12 @@ from kb.rulebase.rule import (
     ExceptionTest,
     Name,
     Pattern,
-    Row,
+    RemediationStep,
     Sequence,
     Span,
-    Step,
     StructureTest,
     Table,
+    TableRow,
 )
 from kb.scanning.matcher import Hit, HyperscanMatcher
 from kb.scanning.scanner import scan
@@ -35,8 +35,10 @@ ECC = rule(
     "xid",
     "gpu_memory_ecc",
     Pattern("line", structure=StructureTest("xid")),
-    table=Table("xid", {"48": Row("48", "Double-bit error"), "43": Row("43", "Channel reset", ignore=True)}),
-    remediation=(Step("look_at_logs", "Look at {pci} on {node|a node}.", "look", command="nvidia-smi -i {pci}"),),
+    table=Table("xid", {"48": TableRow("48", "Double-bit error"), "43": TableRow("43", "Channel reset", ignore=True)}),
+    remediation=(
+        RemediationStep("look_at_logs", "Look at {pci} on {node|a node}.", "look", command="nvidia-smi -i {pci}"),
+    ),
 )
 KEY = rule("key", "code_bug", Pattern("line", exception=ExceptionTest(type="KeyError")), summary="No key {message}.")
 SPIKE = rule("nan", "loss_spike", Pattern("line", detect=DetectorTest("loss_not_finite")))
@@ -66,7 +68,7 @@ BOOK = rulebook(OOM, CLOSED, ECC, KEY, SPIKE, PAIR, ORDER, SILENCE)
 
 def report(*texts: tuple[StreamRef, str | bytes] | str, job: Job | None = None) -> Report:
     """The report on these texts."""
-    pairs = [(ref(f"logs/part-{n}.log"), one) if isinstance(one, str) else one for n, one in enumerate(texts)]
+    pairs = [(ref(f"logs/part-{n}.log"), item) if isinstance(item, str) else item for n, item in enumerate(texts)]
     return diagnose(Evidence(job or Job(), streams=tuple(scanned(text, BOOK, where) for where, text in pairs)), BOOK)
 
 
@@ -103,7 +105,7 @@ def test_a_fault_is_told_with_its_place() -> None:
     best = found.diagnoses[0]
     assert (best.rank, best.fault, best.rule, best.band) == (1, "code_bug", "key", "likely")
     assert (best.stage, best.iteration) == ("iterating", 20)
-    assert [(one.kind, one.rank) for one in best.suspects] == [("rank", 3)]
+    assert [(suspect.kind, suspect.rank) for suspect in best.suspects] == [("rank", 3)]
     assert best.summary == "No key 'labels'."
     assert found.summary == "key (rank 3): No key 'labels'."
     quoted = best.evidence[0]
@@ -134,13 +136,15 @@ def test_an_unknown_failure_gives_indicators() -> None:
     """The lines that ended it, the stage and the last step stand in for a diagnosis."""
     found = report((ref("rank-5.log", node="node-b"), rows(1, 20) + "something is invalid here\n" + UNKNOWN))
     assert (found.verdict, found.phase) == ("no_match", "failed")
-    events = [one.what for one in found.indicators.events]
-    assert any("ZeroDivisionError" in one for one in events)
-    assert any("something is invalid" in one for one in events)
-    assert [one.what for one in found.indicators.stages] == ["iterating"]
-    assert [one.what for one in found.indicators.iterations] == ["20"]
-    assert [one.what for one in found.indicators.nodes] == ["node-b"]
-    assert all(one.evidence is not None and one.evidence.source == "rank-5.log" for one in found.indicators.events)
+    events = [event.what for event in found.indicators.events]
+    assert any("ZeroDivisionError" in event for event in events)
+    assert any("something is invalid" in event for event in events)
+    assert [stage.what for stage in found.indicators.stages] == ["iterating"]
+    assert [iteration.what for iteration in found.indicators.iterations] == ["20"]
+    assert [node.what for node in found.indicators.nodes] == ["node-b"]
+    assert all(
+        event.evidence is not None and event.evidence.source == "rank-5.log" for event in found.indicators.events
+    )
     assert "no rule says what" in found.summary
 
 
@@ -149,9 +153,9 @@ def test_indicators_are_few_and_of_different_shapes() -> None:
     noise = "".join(f"worker {n} cannot open file {n}\n" for n in range(100))
     kinds = "".join(f"kind-{'abcdefghijklmn'[n]} failed\n" for n in range(14))
     found = report(noise + kinds + UNKNOWN)
-    events = [one.what for one in found.indicators.events]
+    events = [event.what for event in found.indicators.events]
     assert len(events) == INDICATORS
-    assert sum("cannot open" in one for one in events) == 1
+    assert sum("cannot open" in event for event in events) == 1
 
 
 @pytest.mark.parametrize("texts", [(), ("",), ("short\n",), ("", "\n")])
@@ -171,7 +175,9 @@ def test_symptoms_are_folded_under_their_cause() -> None:
     found = report(rows(1, 9) + OUT_OF_MEMORY + peers)
     (only,) = found.diagnoses
     assert only.fault == "cuda_oom"
-    assert [(one.fault, one.count, one.ranks) for one in only.explains] == [("peer_failure", 7, "0-1,3-7")]
+    assert [(explained.fault, explained.count, explained.ranks) for explained in only.explains] == [
+        ("peer_failure", 7, "0-1,3-7")
+    ]
 
 
 def test_a_kernel_log_names_gpu_and_node_and_what_to_do() -> None:
@@ -188,8 +194,8 @@ def test_a_kernel_log_names_gpu_and_node_and_what_to_do() -> None:
     assert step.text == f"Look at {suspect.gpu.pci} on node-a."
     assert step.command == f"nvidia-smi -i {suspect.gpu.pci}"
     assert found.decision.advice == "requeue_without"
-    assert [(one.node, one.scope) for one in found.decision.exclude] == [("node-a", "cluster")]
-    assert [one.code for one in found.gaps] == []
+    assert [(item.node, item.scope) for item in found.decision.exclude] == [("node-a", "cluster")]
+    assert [gap.code for gap in found.gaps] == []
 
 
 def test_a_loss_that_becomes_nan_is_told_from_the_series() -> None:
@@ -204,7 +210,7 @@ def test_a_loss_that_becomes_nan_is_told_from_the_series() -> None:
 def test_a_fault_of_nearly_all_ranks_is_the_jobs() -> None:
     """Nobody stands out where all show it."""
     found = report("".join(OUT_OF_MEMORY.replace("rank2", f"rank{n}") for n in range(8)), job=Job(world_size=8))
-    assert [(one.kind, one.why) for one in found.diagnoses[0].suspects] == [("job", "seen on 8 of 8 ranks")]
+    assert [(suspect.kind, suspect.why) for suspect in found.diagnoses[0].suspects] == [("job", "seen on 8 of 8 ranks")]
 
 
 def test_what_is_missing_is_said() -> None:
@@ -213,7 +219,7 @@ def test_what_is_missing_is_said() -> None:
     gap = Gap("timeout", "loki", "it did not answer")
     found = diagnose(Evidence(Job(world_size=10**12), streams=(one,), gaps=(gap,)), BOOK)
     assert found.gaps[0] == gap
-    reasons = {one.code: one.reason for one in found.gaps}
+    reasons = {item.code: item.reason for item in found.gaps}
     assert reasons["ranks_missing"] == "no log of rank 0-1,3-999999999999"
     assert "no_kernel_log" in reasons
 
@@ -221,7 +227,9 @@ def test_what_is_missing_is_said() -> None:
 def test_a_rule_that_could_not_be_judged_is_listed() -> None:
     """With what it would need."""
     found = report("asking the store\nnothing\nthe store replied\n" * 9)
-    assert [(one.rule, one.needs) for one in found.not_evaluated] == [("silence", "times of the lines")]
+    assert [(not_evaluated.rule, not_evaluated.needs) for not_evaluated in found.not_evaluated] == [
+        ("silence", "times of the lines")
+    ]
 
 
 def test_the_fingerprint_is_the_same_for_the_like() -> None:
@@ -255,15 +263,15 @@ def test_five_lines_and_two_kilobytes_are_quoted_at_most(lines: list[tuple[int, 
     )
     quoted = report(text).diagnoses[0].evidence
     assert 1 <= len(quoted) <= SHOWN_LINES
-    assert sum(len(one.text.encode()) for one in quoted) <= SHOWN_TEXT
-    assert all(one.text.encode() in text.encode() for one in quoted)
+    assert sum(len(item.text.encode()) for item in quoted) <= SHOWN_TEXT
+    assert all(item.text.encode() in text.encode() for item in quoted)
 
 
 def test_like_lines_are_quoted_once() -> None:
     """Sixty ranks that say the same are one line; each pattern of the rule is among them."""
     many = "".join(f"[rank{n}]: port went down on hca {n}\n" for n in range(60))
     found = report(many + "[rank7]: heartbeat lost\n")
-    assert [one.text for one in found.diagnoses[0].evidence] == [
+    assert [item.text for item in found.diagnoses[0].evidence] == [
         "[rank0]: port went down on hca 0",
         "[rank7]: heartbeat lost",
     ]
@@ -322,7 +330,7 @@ def test_any_bytes_give_a_report(before: bytes, behind: bytes) -> None:
     """Garbage before and behind what counts is no error, and what counts is still found."""
     found = report((ref("logs/a.log"), before + b"\n" + OUT_OF_MEMORY.encode() + behind))
     assert found.verdict == "fault"
-    assert "cuda_oom" in {one.fault for one in found.diagnoses}
+    assert "cuda_oom" in {diagnosis.fault for diagnosis in found.diagnoses}
 
 
 CALM = (
@@ -355,5 +363,5 @@ def test_unrelated_lines_remove_no_diagnosis(blocks: list[str], calm: list[list[
     bare = report("".join(blocks))
     wide = "".join("".join(f"{line}\n" for line in lines) + block for lines, block in zip(calm, blocks, strict=False))
     full = report(wide + "".join(f"{line}\n" for line in calm[-1]))
-    told = [(one.fault, one.rule, one.explains) for one in bare.diagnoses]
-    assert [(one.fault, one.rule, one.explains) for one in full.diagnoses] == told
+    told = [(diagnosis.fault, diagnosis.rule, diagnosis.explains) for diagnosis in bare.diagnoses]
+    assert [(diagnosis.fault, diagnosis.rule, diagnosis.explains) for diagnosis in full.diagnoses] == told

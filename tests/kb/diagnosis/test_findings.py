@@ -11,7 +11,7 @@ from kb.facts.job_facts import Facts
 from kb.facts.pattern_lookup import PatternLookup
 from kb.model import Job, Structure
 from kb.report import NotEvaluated
-from kb.rulebase.rule import Count, ExceptionTest, Name, Pattern, Row, Rule, Span, StructureTest, Table
+from kb.rulebase.rule import Count, ExceptionTest, Name, Pattern, Rule, Span, StructureTest, Table, TableRow
 from kb.scanning.summary import StreamSummary
 from tests.support.kb_samples import exception, facts, hits, place, ref, rule, rulebook, steps, stream
 
@@ -22,8 +22,8 @@ def found(*rules: Rule, streams: tuple[StreamSummary, ...]) -> dict[str, list[Fi
     """The findings of these rules, by rule."""
     book = rulebook(*rules)
     answer: dict[str, list[Finding]] = {}
-    for one in find(book, facts(*streams), History()).findings:
-        answer.setdefault(one.rule.id, []).append(one)
+    for finding in find(book, facts(*streams), History()).findings:
+        answer.setdefault(finding.rule.id, []).append(finding)
     return answer
 
 
@@ -67,9 +67,9 @@ def test_a_symptom_by_role_or_by_class(role: str, fault: str, expected: bool) ->
 XIDS = Table(
     "xid",
     {
-        "48": Row("48", "Double-bit error", fault="gpu_memory_ecc"),
-        "43": Row("43", "Channel reset", role="symptom"),
-        "63": Row("63", "Row remapped", ignore=True),
+        "48": TableRow("48", "Double-bit error", fault="gpu_memory_ecc"),
+        "43": TableRow("43", "Channel reset", role="symptom"),
+        "63": TableRow("63", "Row remapped", ignore=True),
     },
 )
 
@@ -99,13 +99,13 @@ def test_a_harmless_row_is_silent_and_so_is_an_unknown_key() -> None:
     """`ignore: true` and a key without a row give no finding, unless the table has a default."""
     assert xids(XIDS, 63) == {}
     assert xids(XIDS, 999) == {}
-    default = Table("xid", XIDS.rows, Row("", "An Xid without a row"))
+    default = Table("xid", XIDS.rows, TableRow("", "An Xid without a row"))
     assert xids(default, 63, 999) == {"999": ("code_bug", "root_cause", "An Xid without a row")}
 
 
 def test_a_table_whose_key_was_not_captured_is_silent() -> None:
     """There is no row to speak for it."""
-    assert xids(Table("severity", XIDS.rows, Row("", "any")), 48) == {}
+    assert xids(Table("severity", XIDS.rows, TableRow("", "any")), 48) == {}
 
 
 # what stays silent

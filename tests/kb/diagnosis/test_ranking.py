@@ -31,7 +31,7 @@ def ranked(*rules: Rule, streams: tuple[StreamSummary, ...]) -> list[Ranked]:
 
 def order(places: list[Ranked]) -> list[str]:
     """The faults in order."""
-    return [one.best.fault.id for one in places]
+    return [item.best.fault.id for item in places]
 
 
 def at(offset: int, time: float | None = None, who: int | None = None) -> list[Place]:

@@ -14,7 +14,7 @@ from kb.facts.history import EarlierAttempt, ExcludedNode, History, nodes_digest
 from kb.facts.job_facts import Facts
 from kb.model import Job, Resource, Structure
 from kb.report import Exclusion, Progress, Suspect
-from kb.rulebase.rule import Pattern, Row, StructureTest, Table
+from kb.rulebase.rule import Pattern, StructureTest, Table, TableRow
 from tests.support.allowed_matches import BOOK, LINE, places, seen
 from tests.support.kb_samples import facts, place, ref, rule, rulebook, steps, stream
 
@@ -58,7 +58,7 @@ def test_advice_and_the_nodes_to_leave_out(name: str, advice: str, owner: str, e
     known = seen(name)
     decision = decide(BOOK, places(known), NODES, RunFacts())
     assert (decision.advice, decision.owner) == (advice, owner)
-    assert [(one.node, one.scope) for one in decision.exclude] == exclude
+    assert [(item.node, item.scope) for item in decision.exclude] == exclude
 
 
 def test_a_lock_up_that_comes_again_wants_a_person() -> None:
@@ -81,7 +81,7 @@ def test_a_node_that_is_not_named_cannot_be_left_out() -> None:
 
 def test_the_row_of_a_table_says_why_a_node_is_left_out() -> None:
     """Rather than the rule, which speaks for a whole catalogue."""
-    table = Table("xid", {"48": Row("48", "Double-bit error")})
+    table = Table("xid", {"48": TableRow("48", "Double-bit error")})
     book = rulebook(rule("x", "gpu_memory_ecc", Pattern("line", structure=StructureTest("xid")), table=table))
     one = Structure("xid", 10, 50, "NVRM: Xid", {"xid": 48}, Resource(node="node-c"))
     known = facts(stream(ref("dmesg.log", node="node-c", kind="kernel"), structures=[one]))
@@ -97,7 +97,7 @@ def test_a_fault_that_only_comparison_shows_bars_a_node_for_this_job_alone() -> 
     known = facts(stream(ref("metrics.json", node="node-c", kind="health"), structures=[one]))
     ranked = rank(find(book, known, History()).findings, known)
     decision = decide(book, ranked, (Suspect("node", node="node-c"),), RunFacts())
-    assert [(one.node, one.scope) for one in decision.exclude] == [("node-c", "job")]
+    assert [(item.node, item.scope) for item in decision.exclude] == [("node-c", "job")]
     nobody = decide(book, ranked, (), RunFacts())
     assert nobody.advice == "restart_in_place"
     before = History(tries=(EarlierAttempt(("gpu_memory_ecc",)),))
@@ -113,8 +113,8 @@ def test_steps_done_again_cost_gpu_hours() -> None:
     assert Price(8).hours(0) == 0.0
     decision = decide(BOOK, places(seen("ecc")), NODES, RunFacts(Progress(1198, None, 1000), Price(16, 10.0)))
     assert decision.gpu_hours_lost == 8.8
-    assert {one.advice for one in decision.options} == {"requeue_without", "restart_in_place", "resubmit"}
-    assert {one.gpu_hours for one in decision.options} == {8.8}
+    assert {option.advice for option in decision.options} == {"requeue_without", "restart_in_place", "resubmit"}
+    assert {option.gpu_hours for option in decision.options} == {8.8}
     assert decide(BOOK, places(seen("oom")), NODES, RunFacts()).options == ()
 
 
@@ -123,7 +123,7 @@ def test_the_price_comes_from_the_jobs_size_and_its_last_steps() -> None:
     size = Job(world_size=64, start=0.0)
     told = Facts(Evidence(size, streams=(stream(points=steps(1, 40, seconds=6.5)),)))
     assert price(told) == Price(64, 6.5)
-    timed = [replace(one, time=600.0 + 5.0 * (one.step or 0)) for one in steps(1, 40)]
+    timed = [replace(step, time=600.0 + 5.0 * (step.step or 0)) for step in steps(1, 40)]
     known = Facts(Evidence(size, streams=(stream(points=timed),)))
     assert price(known) == Price(64, 5.0, 605.0)
     assert price(Facts(Evidence())) == Price()
@@ -143,7 +143,7 @@ def tried(
     ranked = rank(find(STUCK, known, History()).findings, known)
     run = RunFacts(history=History(tries=tries, barred=barred), nodes=frozenset(nodes))
     decision = decide(STUCK, ranked, (), run)
-    return decision.advice, decision.why, [one.node for one in decision.exclude]
+    return decision.advice, decision.why, [item.node for item in decision.exclude]
 
 
 def before(number: int, advice: str = "restart_in_place", ran_on: str = "", **parts: object) -> EarlierAttempt:
@@ -187,7 +187,7 @@ def test_the_same_fault_on_another_named_node_is_left_out_too() -> None:
     last = EarlierAttempt(("gpu_memory_ecc",), "requeue_without", ("node-x",), ELSEWHERE, 41)
     run = RunFacts(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
     decision = decide(BOOK, places(known), NODES, run)
-    assert (decision.advice, [one.node for one in decision.exclude]) == ("requeue_without", ["node-b", "node-a"])
+    assert (decision.advice, [item.node for item in decision.exclude]) == ("requeue_without", ["node-b", "node-a"])
     assert decision.why.endswith("it came back with other nodes (incident 41): look for what they share")
 
 
@@ -199,4 +199,4 @@ def test_barred_nodes_are_left_out_of_what_is_begun_again() -> None:
     run = RunFacts(
         history=History(barred=(ExcludedNode("node-b", "job", "2026-02-01", "ana"),)), nodes=frozenset({"node-b"})
     )
-    assert [one.node for one in decide(BOOK, places(known), NODES, run).exclude] == ["node-b", "node-a"]
+    assert [item.node for item in decide(BOOK, places(known), NODES, run).exclude] == ["node-b", "node-a"]

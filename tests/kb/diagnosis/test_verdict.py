@@ -41,9 +41,9 @@ def structure(kind: str, offset: int = 900, **fields: str) -> Structure:
         (structure("xid", xid="43"), False),
     ],
 )
-def test_what_is_a_sign_of_failure(one: Structure, expected: bool) -> None:
+def test_what_is_a_sign_of_failure(item: Structure, expected: bool) -> None:
     """Crashes, exceptions and bad exits are; interrupts by hand, good exits and other structures are not."""
-    assert bool(failure_signs(facts(stream(structures=[one])))) is expected
+    assert bool(failure_signs(facts(stream(structures=[item])))) is expected
 
 
 @pytest.mark.parametrize(("name", "expected"), [("SIGUSR1", False), ("SIGCHLD", False), ("SIGABRT", True)])
@@ -66,7 +66,7 @@ def test_an_error_line_at_the_very_end_is_a_last_word() -> None:
     def tail(text: str, *structures: Structure) -> list[int]:
         summary = stream(structures=structures)
         ending = type(summary)(summary.ref, len(text), structures=summary.structures, tail=text, tail_offset=1000)
-        return [one.offset for _, one in last_words(facts(ending))]
+        return [pair.offset for _, pair in last_words(facts(ending))]
 
     assert tail("step done\nERROR: the engine stopped\n") == [1010]
     assert tail("ERROR: the engine stopped\n" + "all is calm\n" * 6) == []

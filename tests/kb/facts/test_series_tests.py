@@ -55,7 +55,7 @@ def spots(test: SeriesTest, *logs: StreamSummary, **panels: Panel) -> tuple[Spot
 
 def steps(test: SeriesTest, *logs: StreamSummary) -> list[int | None]:
     """The steps of what is found."""
-    return [one.step for one in spots(test, *logs)]
+    return [spot.step for spot in spots(test, *logs)]
 
 
 # -- levels ----------------------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_a_rank_that_alone_is_so_is_named() -> None:
         "rank 7: compute_time is 3, above 2, from step 1 on",
     )
     both = spots(test, *(log("compute", [3.0] * 8, rank=rank, form=OWN) for rank in range(9)))
-    assert [one.resource for one in both] == [Resource()] * 4
+    assert [spot.resource for spot in both] == [Resource()] * 4
 
 
 # -- changes ---------------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_memory_of_one_rank_is_told_sooner_than_that_of_all() -> None:
     test = SeriesTest("memory", "growth")
     grows, level = [5e8 * at for at in range(2, 10)], [1e9] * 8
     calm = [log("memory", level, every=10, rank=rank, form=OWN) for rank in range(3)]
-    assert [one.resource.rank for one in spots(test, *calm, log("memory", grows, every=8, rank=3, form=OWN))] == [3]
+    assert [spot.resource.rank for spot in spots(test, *calm, log("memory", grows, every=8, rank=3, form=OWN))] == [3]
     assert spots(test, *(log("memory", grows, every=8, rank=rank, form=OWN) for rank in range(4))) == ()
     assert len(steps(test, log("memory", [5e8 * at for at in range(2, 40)], every=8))) == 1
 
@@ -236,7 +236,7 @@ def test_the_share_of_gpu_memory_needs_both_of_its_parts() -> None:
     used[3, :] = NAN
     test = SeriesTest(SHARE, above=98, points=5)
     both = {"gpu_memory": panel("gpu_memory", used), "gpu_memory_free": panel("gpu_memory_free", free)}
-    assert [one.resource for one in look(test, (), both)] == [ROWS[1].resource]
+    assert [item.resource for item in look(test, (), both)] == [ROWS[1].resource]
     assert look(test, (), {"gpu_memory": both["gpu_memory"]}) == ()
     other = {**both, "gpu_memory_free": panel("gpu_memory_free", free, 1e9 + 30)}
     assert look(test, (), other) == ()

@@ -36,7 +36,7 @@ def panel(metric: str, values: np.ndarray) -> Panel:
 
 def nodes(outliers: object) -> list[str]:
     """The nodes named."""
-    return [one.row.resource.node for one in outliers]  # type: ignore[attr-defined]
+    return [outlier.row.resource.node for outlier in outliers]  # type: ignore[attr-defined]
 
 
 def test_a_node_that_drops_for_good_is_named_with_size_and_start() -> None:
@@ -153,7 +153,7 @@ def test_outliers_of_several_metrics_add_up_to_one_suspect() -> None:
     found = odd_rows([panel("gpu_power", power), panel("sm_clock", clock), panel("rdma_tx", tx)])
 
     assert nodes(found) == ["n06", "n01"]
-    assert {one.metric for one in found[0].outliers} == {"gpu_power", "sm_clock"}
+    assert {outlier.metric for outlier in found[0].outliers} == {"gpu_power", "sm_clock"}
 
 
 def test_a_node_whose_whole_telemetry_ends_is_lost() -> None:
@@ -186,7 +186,7 @@ def test_ten_thousand_ranks_are_compared() -> None:
     rows = [Row(Resource(rank=at)) for at in range(10_240)]
     found = compare(make_panel("step_time", rows, T0, STEP, values))
 
-    assert [one.row.resource.rank for one in found] == [7000]
+    assert [odd_row.row.resource.rank for odd_row in found] == [7000]
 
 
 def test_the_middle_leaves_out_what_is_unknown() -> None:
@@ -257,7 +257,7 @@ def test_what_is_not_collected_cannot_be_observed(absent: str, words: str) -> No
     vote = spinning(panels, NOW)
 
     assert vote.vote == "not_observable"
-    assert any(words in one for one in vote.missing)
+    assert any(words in item for item in vote.missing)
 
 
 def test_scrapes_that_stopped_cannot_be_observed() -> None:

@@ -11,19 +11,19 @@ from kb.rulebase.rule import (
     ActionWord,
     Any,
     Deprecation,
-    Exception_,
     ExceptionTest,
     FaultClass,
     Name,
     Not,
     Pattern,
     Reference,
-    Row,
+    RemediationStep,
     Rule,
     Rulebook,
-    Step,
+    RuleException,
     StructureTest,
     Table,
+    TableRow,
     Where,
 )
 from kb.rulebase.rulebook import Positions
@@ -40,7 +40,7 @@ RULE = Rule(
     impact="Heat.",
     patterns=(Pattern("fan", regex=r"fan (?P<fan>\d+) stopped"),),
     when=Name("fan"),
-    remediation=(Step("check_gpu", "Look.", "look"),),
+    remediation=(RemediationStep("check_gpu", "Look.", "look"),),
     references=(Reference("https://example.org/fans?x=1#top", "fans"),),
     file="host/fan-stopped/rule.yaml",
     family="host",
@@ -142,7 +142,7 @@ def test_unused_patterns() -> None:
     rule = dataclasses.replace(
         RULE, patterns=(*RULE.patterns, Pattern("drill", literal="drill"), Pattern("idle", literal="idling"))
     )
-    rule = dataclasses.replace(rule, not_when=(Exception_("a drill", Any((Name("drill"), Not(Name("fan"))))),))
+    rule = dataclasses.replace(rule, not_when=(RuleException("a drill", Any((Name("drill"), Not(Name("fan"))))),))
     assert told(rule) == ["pattern 'idle' is not used by when"]
 
 
@@ -158,10 +158,12 @@ def test_texts() -> None:
 
 def test_rows_may_carry_the_remediation() -> None:
     """A table whose every row says what to do needs no steps of its own; rows' titles are measured too."""
-    row = Row("1", "One", remediation=RULE.remediation)
-    rule = dataclasses.replace(RULE, remediation=(), table=Table("fan", {"1": row, "2": Row("2", "", ignore=True)}))
+    row = TableRow("1", "One", remediation=RULE.remediation)
+    rule = dataclasses.replace(
+        RULE, remediation=(), table=Table("fan", {"1": row, "2": TableRow("2", "", ignore=True)})
+    )
     assert told(rule) == []
-    rule = dataclasses.replace(rule, table=Table("fan", {"1": row, "2": Row("2", "y" * 90)}))
+    rule = dataclasses.replace(rule, table=Table("fan", {"1": row, "2": TableRow("2", "y" * 90)}))
     assert sorted(told(rule)) == [
         "no remediation (say what a person can do now)",
         "the title has 90 characters, more than 80",

@@ -81,7 +81,7 @@ def test_an_exception_takes_out_the_signals_that_all_its_parts_fit(
     loaded = laid(EXCEPTION.format(where))
     assert loaded.faults == ()
     judged = seen(loaded, *nodes)
-    assert [signal.resource.node for one in judged.findings for signal in one.signals] == left
+    assert [signal.resource.node for finding in judged.findings for signal in finding.signals] == left
     assert bool(judged.excepted) == (len(left) < len(nodes))
     for gap in judged.excepted:
         assert (gap.code, gap.source, gap.rules_out) == ("rule_excepted", "moon-set", "The moon set")
@@ -139,7 +139,7 @@ def test_a_site_sets_the_numbers_of_rules() -> None:
 def test_what_is_wrong_in_an_overlay_is_told_and_the_base_works_on(site: str, line: int, message: str) -> None:
     """File, line and words; the rule is there as the base has it."""
     loaded = laid(site, base="when: {count: line, at_least: $least}\nparams: {least: 1}\n")
-    assert [one.id for one in loaded.rulebook.rules] == ["moon-set"]
+    assert [item.id for item in loaded.rulebook.rules] == ["moon-set"]
     assert len(seen(loaded, "n").findings) == 1
     assert {fault.file for fault in loaded.faults} == {"/site/site.yaml"}
     assert any(fault.line == line and message in fault.message for fault in loaded.faults)
@@ -158,8 +158,8 @@ def test_numbers_with_which_a_rule_cannot_be_used_leave_it_its_own() -> None:
 def test_a_site_has_rules_of_its_own_but_none_with_the_id_of_one_of_the_base() -> None:
     """The base's stays; the other is told with the way out."""
     loaded = laid(tide_low=rule("tide-low"), moon_set=rule())
-    assert [one.id for one in loaded.rulebook.rules] == ["moon-set", "tide-low"]
-    assert [one.file for one in loaded.rulebook.rules] == [
+    assert [item.id for item in loaded.rulebook.rules] == ["moon-set", "tide-low"]
+    assert [item.file for item in loaded.rulebook.rules] == [
         "sky/moon-set/rule.yaml",
         "/site/rules/sky/tide-low/rule.yaml",
     ]

@@ -16,7 +16,7 @@ from kb.errors import RuleError, UnreadableInput
 from kb.parsers.logs.registry import KINDS
 from kb.rulebase.checks import STRUCTURES
 from kb.rulebase.codec import decode, digest, encode
-from kb.rulebase.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, Rulebook, Sequence, Span, Step
+from kb.rulebase.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, RemediationStep, Rulebook, Sequence, Span
 from kb.rulebase.rulebook import load
 from tests.support.paths import ROOT
 
@@ -97,8 +97,8 @@ def test_a_rule_is_built() -> None:
     assert rule.patterns[1].literal == "port is back"
     assert rule.when == All((Name("flap"), Not(Name("back"))))
     assert rule.remediation == (
-        Step("swap", "Swap the cable of {port}.", "disruptive", "cluster"),
-        Step("look", "Look at it.", "safe", "job"),
+        RemediationStep("swap", "Swap the cable of {port}.", "disruptive", "cluster"),
+        RemediationStep("look", "Look at it.", "safe", "job"),
     )
     assert loaded.rulebook.version == "1.2.0"
     assert loaded.positions.places["port-flaps"]["match.flap.regex"] == (15, 12)

@@ -59,7 +59,7 @@ def ways(regex: str) -> set[frozenset[str]]:
 )
 def test_ways(regex: str, expected: list[set[str]]) -> None:
     """A regex is what each of its matches must hold, by each way through its choices."""
-    assert {frozenset(one) for one in expected} == ways(regex)
+    assert {frozenset(group) for group in expected} == ways(regex)
 
 
 def test_every_way_is_covered(rulebook: Rulebook, found: Prefilter) -> None:
@@ -77,8 +77,8 @@ def test_every_line_that_a_rule_wants_has_a_word(rulebook: Rulebook, found: Pref
     """Over the logs of all rules: whatever a pattern, a reader or a stage looks for on a line, a word finds the line."""
     findable = [regex for regex in sorted(set(wanted(rulebook))) if all(map(words_of, ways_of(regex)))]
     assert len(set(wanted(rulebook))) - len(findable) == found.uncovered
-    folded = {one.trigger for one in ALL_READERS if one.ignore_case} | {
-        one.regex or "" for rule in rulebook.rules if active(rule) for one in rule.patterns if one.ignore_case
+    folded = {all_reader.trigger for all_reader in ALL_READERS if all_reader.ignore_case} | {
+        item.regex or "" for rule in rulebook.rules if active(rule) for item in rule.patterns if item.ignore_case
     }
     lines = {
         line
@@ -88,10 +88,10 @@ def test_every_line_that_a_rule_wants_has_a_word(rulebook: Rulebook, found: Pref
     without = sorted(line for line in lines if not has_word(found, line))
     assert len(without) > 500
     block = "".join(f"{line}\n" for line in without).encode()
-    engine = HyperscanMatcher([ScanPattern(scan_form(one).expression, one in folded) for one in findable])
+    engine = HyperscanMatcher([ScanPattern(scan_form(item).expression, item in folded) for item in findable])
     hits = {(findable[pattern], block.count(b"\n", 0, at)) for pattern, at in engine.hits(block)}
     sure = [
-        (one, without[at]) for one, at in hits if re.search(one, without[at], re.IGNORECASE if one in folded else 0)
+        (item, without[at]) for item, at in hits if re.search(item, without[at], re.IGNORECASE if item in folded else 0)
     ]
     assert sure == []
 

@@ -127,7 +127,7 @@ def test_structures_are_bounded_and_keep_the_odd_one_out() -> None:
     """Among thousands of like exceptions the one of another kind is not lost."""
     alike = [b"[rank%d]: ConnectionError: peer %d gone\n" % (n % 64, n) for n in range(5000)]
     text = b"".join([*alike[:2500], b"[rank7]: ZeroDivisionError: division by zero\n", *alike[2500:]])
-    kinds = [str(one.fields["type"]) for one in summary(text).structures if one.kind == "exception"]
+    kinds = [str(structure.fields["type"]) for structure in summary(text).structures if structure.kind == "exception"]
     assert "ZeroDivisionError" in kinds
     assert len(kinds) < 500
 
@@ -166,7 +166,7 @@ def test_a_rank_is_tallied_as_it_is_placed(prefix: str) -> None:
     for ref in (MERGED, replace(MERGED, resource=Resource(rank=0))):
         hits = summary(text, ref).hits["closed#line"]
         assert {tally.rank: tally.count for tally in hits.ranks} == {5: 3}
-        assert {one.resource.rank for one in hits.places()} == {5}
+        assert {place.resource.rank for place in hits.places()} == {5}
 
 
 def test_iteration_lines_become_a_series() -> None:

@@ -61,7 +61,7 @@ def _part(draw: st.DrawFn, index: int) -> StreamSummary:
     return StreamSummary(
         REF,
         SPAN,
-        {key: one for key, one in sorted(found.items()) if one.count},
+        {key: item for key, item in sorted(found.items()) if item.count},
         tuple(
             sorted((Structure(draw(kinds), at, at + 9, "x") for at in draw(offsets)), key=lambda s: (s.offset, s.kind))
         ),
@@ -175,14 +175,14 @@ def test_first_places_are_shared_between_ranks() -> None:
     loud = [place(n, rank=0) for n in range(100)]
     quiet = [place(200 + n, rank=1 + n) for n in range(30)]
     kept = first_places([*quiet, *loud])
-    assert [one.offset for one in kept[:3]] == [0, 1, 200]
-    assert sum(one.resource.rank == 0 for one in kept) == PLACES_A_RANK
+    assert [item.offset for item in kept[:3]] == [0, 1, 200]
+    assert sum(item.resource.rank == 0 for item in kept) == PLACES_A_RANK
     assert len(kept) == FIRST_PLACES
 
 
 def test_last_places_hold_each_place_once() -> None:
     """The same place told twice is one place."""
-    assert [one.offset for one in last_places([place(3), place(1), place(3)])] == [1, 3]
+    assert [last_place.offset for last_place in last_places([place(3), place(1), place(3)])] == [1, 3]
 
 
 def test_the_fuller_reading_of_a_place_wins_either_way_round() -> None:
@@ -196,7 +196,7 @@ def test_the_fuller_reading_of_a_place_wins_either_way_round() -> None:
 def test_places_are_told_once() -> None:
     """A hit that is among the first and the last is one place."""
     found = hits(place(1), place(2, rank=1))
-    assert [one.offset for one in found.places()] == [1, 2]
+    assert [item.offset for item in found.places()] == [1, 2]
 
 
 def test_who_spoke_survives_joining() -> None:

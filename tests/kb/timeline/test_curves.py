@@ -20,7 +20,7 @@ NOON = 1_772_366_400.0
 
 def log(rank, values, *, field="loss", every=1, node=None):
     """A rank's log with a value a step."""
-    points = tuple(ProgressPoint(at * 100, step=(at + 1) * every, **{field: one}) for at, one in enumerate(values))
+    points = tuple(ProgressPoint(at * 100, step=(at + 1) * every, **{field: item}) for at, item in enumerate(values))
     return StreamSummary(StreamRef(f"rank-{rank}.log", Resource(rank=rank, node=node)), 10_000, series=Series(points))
 
 
@@ -37,7 +37,7 @@ def report(*suspects, iteration=None, verdict="fault", first_seen=None):
 
 def panel(rows, metric="gpu_util"):
     """A panel of rows by time, a minute a column."""
-    values = np.array([one for _, one in rows], dtype=np.float64)
+    values = np.array([item for _, item in rows], dtype=np.float64)
     return make_panel(metric, [Row(who) for who, _ in rows], NOON, 60.0, values, "%")
 
 
@@ -54,7 +54,7 @@ def test_each_rank_is_a_line_over_steps():
         3,
         39,
     )
-    assert [(one.label, one.why, one.values[:2]) for one in chart.lines] == [
+    assert [(line.label, line.why, line.values[:2]) for line in chart.lines] == [
         ("rank 0", "", (5.0, 4.9)), ("rank 1", "", (6.0, 5.9)), ("rank 2", "", (7.0, 6.9)),
     ]  # fmt: skip
     assert chart.median[:2] == (6.0, 5.9)
@@ -65,7 +65,7 @@ def test_who_leaves_the_others_is_told():
     streams = [log(rank, [2.0 + 0.01 * ((rank + at) % 3) for at in range(40)]) for rank in range(12)]
     streams[7] = log(7, [2.0] * 30 + [9.0] * 10)
     (chart,) = curves(Evidence(streams=tuple(streams)), report(Suspect("rank", rank=3))).charts
-    assert [(one.label, one.why) for one in chart.lines[:3]] == [
+    assert [(line.label, line.why) for line in chart.lines[:3]] == [
         ("rank 3", "suspect"),
         ("rank 7", "apart"),
         ("rank 0", ""),
@@ -76,14 +76,14 @@ def test_most_of_the_ranks_are_no_suspects():
     """Who is named with most others stands out from nobody."""
     evidence = Evidence(streams=tuple(log(rank, [1.0, 2.0, 3.0]) for rank in range(4)))
     (chart,) = curves(evidence, report(*(Suspect("rank", rank=rank) for rank in range(3)))).charts
-    assert {one.why for one in chart.lines} == {""}
+    assert {line.why for line in chart.lines} == {""}
 
 
 def test_many_ranks_are_a_median_with_a_band():
     """Only who stands out has a line; the values are no more than there are columns."""
     rows = [log(rank, [float(rank)] * 1000, every=7) for rank in range(LINES + 1)]
     (chart,) = curves(Evidence(streams=tuple(rows)), report(Suspect("rank", rank=3))).charts
-    assert [one.label for one in chart.lines] == ["rank 3"]
+    assert [line.label for line in chart.lines] == ["rank 3"]
     assert (len(chart.median), chart.rows) == (COLUMNS, LINES + 1)
     assert all(low <= middle <= high for low, middle, high in zip(chart.low, chart.median, chart.high, strict=True))
 
@@ -139,7 +139,7 @@ def test_the_suspects_own_gpu_is_beside_the_nodes():
         "time",
         NOON + 1200.0,
     )
-    assert [(one.label, one.why, one.values[0], one.values[-1]) for one in first.lines if one.why] == [
+    assert [(line.label, line.why, line.values[0], line.values[-1]) for line in first.lines if line.why] == [
         ("rank 21", "suspect", 95.0, 0.0)
     ]
     assert (first.rows, second.metric) == (17, "gpu_power")
@@ -151,15 +151,15 @@ def test_a_gpu_is_suspected_by_its_number_and_a_node_by_its_name():
     evidence = Evidence(panels={"gpu_util": panel(rows)})
     (of_gpu,) = curves(evidence, report(Suspect("gpu", "a", gpu=GpuRef(1)))).charts
     (of_node,) = curves(evidence, report(Suspect("node", "b"))).charts
-    assert [one.label for one in of_gpu.lines if one.why] == ["a GPU 1"]
-    assert [one.label for one in of_node.lines if one.why] == ["b GPU 0", "b GPU 1"]
+    assert [line.label for line in of_gpu.lines if line.why] == ["a GPU 1"]
+    assert [line.label for line in of_node.lines if line.why] == ["b GPU 0", "b GPU 1"]
 
 
 def test_what_was_not_measured_is_unknown_and_never_nothing():
     """Holes stay holes, in the mean of a node too."""
     rows = [(Resource(node="a"), [math.nan, 4.0, math.nan, 6.0, 8.0]), (Resource(node="b"), [math.nan] * 5)]
     (chart,) = curves(Evidence(panels={"gpu_util": panel(rows)}), report()).charts
-    assert [(one.label, one.values) for one in chart.lines] == [("a", (None, 4.0, None, 6.0, 8.0))]
+    assert [(line.label, line.values) for line in chart.lines] == [("a", (None, 4.0, None, 6.0, 8.0))]
 
 
 def test_it_stays_small_whatever_the_size_of_the_job():

@@ -11,7 +11,7 @@ from kb.facts.evidence import Evidence
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.report import Diagnosis, EvidenceItem, Hang, Report, Suspect, Versions, Vote
 from kb.timeline.picture import COLUMNS, MOST_ROWS, Timeline
-from kb.timeline.rows import Heard, Mishap, Voice, cleaned, levels
+from kb.timeline.rows import RowError, StreamActivity, Voice, cleaned, levels
 from kb.timeline.standouts import STANDOUTS
 from kb.timeline.timeline import timeline
 from tests.support.kb_samples import BOOK, place, ref, stream
@@ -80,7 +80,7 @@ def test_the_first_error_is_found_before_its_cascade():
     made = timeline(evidence, report)
     title = report.diagnoses[0].title
     assert f"Rank 3 failed first, 12 s before the others: {title}" == made.finding
-    assert Mishap(NOON + 300.0, title, cause=True) == made.rows[0].error
+    assert RowError(NOON + 300.0, title, cause=True) == made.rows[0].error
     assert [(mark.kind, mark.time) for mark in made.marks] == [("cause", NOON + 300.0)]
 
 
@@ -186,11 +186,11 @@ def test_a_log_of_all_ranks_is_parted_by_who_spoke():
     voices = tuple(Voice(Resource(rank=rank), tuple(lines), lines[-1][0]) for rank, lines in said.items())
     merged = replace(stream("logs/job.log"), first_time=NOON, last_time=NOON + 295.0)
     evidence = Evidence(Job(collected_at=NOON + 400.0), streams=(merged,))
-    made = timeline(evidence, HUNG, lambda _: {0: Heard((), voices)})
+    made = timeline(evidence, HUNG, lambda _: {0: StreamActivity((), voices)})
     assert made.finding == "Rank 1 fell silent first, 00:03:20 before the others"
     assert {f"rank {rank}" for rank in range(8)} == {row.label for row in made.rows}
     launcher = Voice(Resource(), ((NOON, WIDE),), NOON + 1.0)
-    made = timeline(evidence, HUNG, lambda _: {0: Heard((), (*voices, launcher))})
+    made = timeline(evidence, HUNG, lambda _: {0: StreamActivity((), (*voices, launcher))})
     assert made.rows[-1].label == "job.log"
 
 
@@ -204,7 +204,7 @@ def test_the_last_act_of_a_long_run_fills_the_picture():
     assert (made.began, made.end) == (NOON, NOON + 108_060.0)
     assert made.start is not None
     assert made.end - made.start < 600.0
-    assert Mishap(NOON + 108_000.0, "Boom") == next(row.error for row in made.rows if row.label == "rank 0")
+    assert RowError(NOON + 108_000.0, "Boom") == next(row.error for row in made.rows if row.label == "rank 0")
 
 
 def test_votes_of_a_hang_are_instants_of_the_job():
@@ -254,6 +254,6 @@ def test_who_was_killed_did_not_write_on():
     made = timeline(Evidence(streams=(*streams, launcher)), report)
     assert (made.rows[0].label, made.rows[0].error) == (
         "rank 1",
-        Mishap(NOON + 297.4, "A GPU left the bus", cause=True),
+        RowError(NOON + 297.4, "A GPU left the bus", cause=True),
     )
     assert [(mark.kind, mark.time) for mark in made.marks] == [("cause", NOON + 297.4)]

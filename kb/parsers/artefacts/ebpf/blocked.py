@@ -43,7 +43,7 @@ _BLOCKED_ON: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
 
 def blocked_on(frames: Iterable[str]) -> str:
     """Say what a kernel stack waits for: "gpu", "network storage", "storage", "network", "memory", "lock" or ""."""
-    names = [one.rpartition("`")[2].strip() for one in frames]
+    names = [frame.rpartition("`")[2].strip() for frame in frames]
     return next((what for what, pattern in _BLOCKED_ON if any(pattern.match(name) for name in names)), "")
 
 

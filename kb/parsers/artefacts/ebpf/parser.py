@@ -148,8 +148,8 @@ class EbpfParser:
     def _map(self, name: str, value: Any) -> None:
         self.known += 1
         if isinstance(value, dict) and not is_stats(value):
-            for key, one in value.items():
-                self._value(name, str(key)[:300], one)
+            for key, item in value.items():
+                self._value(name, str(key)[:300], item)
         else:
             self._value(name, "", value)
 
@@ -241,7 +241,7 @@ class EbpfParser:
     def _stack_line(self, line: str) -> bool:
         """Read offcputime's lines: folded, or frame by frame with the total below."""
         if folded := FOLDED.match(line):
-            frames = tuple(one for one in reversed(folded[2][1:].split(";")) if one not in {"-", "--", ""})
+            frames = tuple(text for text in reversed(folded[2][1:].split(";")) if text not in {"-", "--", ""})
             self._stack(folded[1].strip(), self.who, frames, int(folded[3]))
         elif who := STACK_WHO.match(line):
             self.owner = (who[1], int(who[2]))
@@ -261,7 +261,7 @@ class EbpfParser:
             self.full += 1
             return
         seconds = micros / 1e6
-        self.stacks.append(OffCpuStack(command, who, tuple(one[:300] for one in frames[:MAX_FRAMES]), seconds))
+        self.stacks.append(OffCpuStack(command, who, tuple(frame[:300] for frame in frames[:MAX_FRAMES]), seconds))
         if seconds >= self.limits.d_state and re.search(r"state[ =]?2\b|dstate", self.tool):
             self._event(blocked_event(who, None, command, seconds, frames, ended=False))
 
@@ -287,7 +287,7 @@ class EbpfParser:
 
     def close(self, head: Mapping[str, Any]) -> EbpfReading:
         """Give what was read."""
-        series = tuple(self._closed(name, key, one) for (name, key), one in self.series.items())
+        series = tuple(self._closed(name, key, item) for (name, key), item in self.series.items())
         begin, end = finite_number(head.get("start")), finite_number(head.get("end"))
         spans = [end - begin] if begin is not None and end is not None else []
         spans += [self.ticks[-1] - self.ticks[0] + tick_period(self.ticks)] if len(self.ticks) > 1 else []
@@ -304,18 +304,20 @@ class EbpfParser:
             events=tuple(self.events),
         )
 
-    def _closed(self, name: str, key: str, one: _GrowingSeries) -> EbpfSeries:
+    def _closed(self, name: str, key: str, growing_series: _GrowingSeries) -> EbpfSeries:
         pid, _, rest = key.partition(",")
         number = parse_pid(pid)
         who = self._at(number) if number is not None else self.who
         call = rest if number is not None else key
-        buckets = tuple((low, high, count) for (low, high), count in sorted(one.buckets.items()))
-        return EbpfSeries(name, unit_of_map(name), who, function_of_probe(call), tuple(one.points), buckets)
+        buckets = tuple((low, high, count) for (low, high), count in sorted(growing_series.buckets.items()))
+        return EbpfSeries(name, unit_of_map(name), who, function_of_probe(call), tuple(growing_series.points), buckets)
 
     def _open_events(self) -> None:
         """Tell what had not ended when it was last seen, once each."""
         told = {
-            (one.resource.pid, one.fields["tid"]): one.fields["seconds"] for one in self.events if one.kind == "d_state"
+            (event.resource.pid, event.fields["tid"]): event.fields["seconds"]
+            for event in self.events
+            if event.kind == "d_state"
         }
         longest = sorted(self.waits.items(), key=lambda item: (-item[1][0], item[0]))
         for (name, key, _), (seconds, at, labels) in longest:
@@ -341,9 +343,9 @@ class EbpfParser:
     def _stalled(self, series: Sequence[EbpfSeries]) -> None:
         """Tell completion queues that were polled to the end with nothing found."""
         named: dict[int | None, dict[str, dict[float | None, float]]] = {}
-        for one in series:
-            if one.name in {"posted", "polls", "completions"}:
-                named.setdefault(one.resource.pid, {})[one.name] = dict(one.points)
+        for series_item in series:
+            if series_item.name in {"posted", "polls", "completions"}:
+                named.setdefault(series_item.resource.pid, {})[series_item.name] = dict(series_item.points)
         for pid, maps in sorted(named.items(), key=lambda item: item[0] or 0):
             polls, done, posted = (maps.get(name, {}) for name in ("polls", "completions", "posted"))
             last = max((at for at, value in done.items() if at is not None and value > 0), default=None)

@@ -44,11 +44,11 @@ def to_trace(dump: Dump, work: DumpReading) -> CollectiveTrace:
     if len(kept) < len(dump.entries):
         work.gap("dump_cut", "only the last entries are kept", got=f"{len(kept)} of {len(dump.entries)}")
     frames: dict[tuple[str, str, int | None], Frame] = {}
-    entries = tuple(_collective(one, frames, work.limits) for one in kept)
+    entries = tuple(_collective(item, frames, work.limits) for item in kept)
     groups, names = _groups(dump, work)
-    for one in kept:
-        if one.process_group[1:]:
-            names.setdefault(_group_of(one), one.process_group[1][:200])
+    for item in kept:
+        if item.process_group[1:]:
+            names.setdefault(_group_of(item), item.process_group[1][:200])
     if not groups and (entries or dump.pg_status):
         reason = "the dump does not tell who belongs to its process groups; worked out from who recorded them"
         work.gap("groups_inferred", reason, rules_out="a rank that never used a group is not known to belong to it")
@@ -57,7 +57,7 @@ def to_trace(dump: Dump, work: DumpReading) -> CollectiveTrace:
         rank=_checked_rank(dump, groups, work),
         version=version,
         backend=_backend(dump),
-        time=max((t for one in entries for t in (one.created, one.started, one.completed) if t), default=None),
+        time=max((t for entry in entries for t in (entry.created, entry.started, entry.completed) if t), default=None),
         groups=groups,
         group_names=names,
         inferred_groups=not groups,
@@ -66,52 +66,56 @@ def to_trace(dump: Dump, work: DumpReading) -> CollectiveTrace:
     )
 
 
-def _collective(one: DumpEntry, frames: dict[tuple[str, str, int | None], Frame], limits: DumpLimits) -> Collective:
-    found = _OPS.match(one.profiling_name)
-    op = found[2] if found else one.profiling_name[:80]
-    p2p = one.is_p2p or op in _P2P
-    seq = one.p2p_seq_id if p2p and one.p2p_seq_id is not None else one.collective_seq_id
-    seq = one.seq_id if seq is None else seq
+def _collective(
+    dump_entry: DumpEntry, frames: dict[tuple[str, str, int | None], Frame], limits: DumpLimits
+) -> Collective:
+    found = _OPS.match(dump_entry.profiling_name)
+    op = found[2] if found else dump_entry.profiling_name[:80]
+    p2p = dump_entry.is_p2p or op in _P2P
+    seq = dump_entry.p2p_seq_id if p2p and dump_entry.p2p_seq_id is not None else dump_entry.collective_seq_id
+    seq = dump_entry.seq_id if seq is None else seq
     peer = None
     if found and found[3]:
         own, other = int(found[3]), int(found[5])
         peer = (own, other) if found[4] == "->" else (other, own)
     shown = (
-        one.frames if one.frames and (limits.finished_frames or not (one.retired or one.state == "completed")) else ()
+        dump_entry.frames
+        if dump_entry.frames and (limits.finished_frames or not (dump_entry.retired or dump_entry.state == "completed"))
+        else ()
     )
-    same = one.output_dtypes == one.input_dtypes or not one.output_dtypes
+    same = dump_entry.output_dtypes == dump_entry.input_dtypes or not dump_entry.output_dtypes
     return Collective(
-        pg=_group_of(one),
+        pg=_group_of(dump_entry),
         seq=-1 if seq is None else seq,
         op=op,
-        state=one.state if one.state in _STATES else "",
+        state=dump_entry.state if dump_entry.state in _STATES else "",
         p2p=p2p,
-        input_sizes=one.input_sizes,
-        output_sizes=one.output_sizes,
-        dtypes=one.input_dtypes if same else one.input_dtypes + one.output_dtypes,
-        created=_seconds(one.time_created_ns),
-        started=_seconds(one.time_discovered_started_ns),
-        completed=_seconds(one.time_discovered_completed_ns),
-        duration_ms=one.duration_ms,
-        timeout_ms=one.timeout_ms,
+        input_sizes=dump_entry.input_sizes,
+        output_sizes=dump_entry.output_sizes,
+        dtypes=dump_entry.input_dtypes if same else dump_entry.input_dtypes + dump_entry.output_dtypes,
+        created=_seconds(dump_entry.time_created_ns),
+        started=_seconds(dump_entry.time_discovered_started_ns),
+        completed=_seconds(dump_entry.time_discovered_completed_ns),
+        duration_ms=dump_entry.duration_ms,
+        timeout_ms=dump_entry.timeout_ms,
         peer=peer,
         frames=tuple(_frame(frame, frames) for frame in shown[: limits.frames]),
-        retired=bool(one.retired),
+        retired=bool(dump_entry.retired),
     )
 
 
-def _frame(one: DumpFrame, known: dict[tuple[str, str, int | None], Frame]) -> Frame:
-    key = (one.name, one.filename, one.line)
+def _frame(dump_frame: DumpFrame, known: dict[tuple[str, str, int | None], Frame]) -> Frame:
+    key = (dump_frame.name, dump_frame.filename, dump_frame.line)
     frame = known.get(key)
     if frame is None:
-        frame = known[key] = Frame(one.name[:200], one.filename[:400], one.line)
+        frame = known[key] = Frame(dump_frame.name[:200], dump_frame.filename[:400], dump_frame.line)
     return frame
 
 
-def _group_of(one: DumpEntry) -> str:
-    if one.process_group:
-        return one.process_group[0][:200]
-    return one.pg_name[:200] or ("" if one.pg_id is None else str(one.pg_id))
+def _group_of(dump_entry: DumpEntry) -> str:
+    if dump_entry.process_group:
+        return dump_entry.process_group[0][:200]
+    return dump_entry.pg_name[:200] or ("" if dump_entry.pg_id is None else str(dump_entry.pg_id))
 
 
 def _seconds(stamp: int | None) -> float | None:
@@ -121,15 +125,15 @@ def _seconds(stamp: int | None) -> float | None:
 def _groups(dump: Dump, work: DumpReading) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
     groups: dict[str, tuple[int, ...]] = {}
     names: dict[str, str] = {}
-    for key, one in islice(dump.pg_config.items(), work.limits.groups):
-        name = (key or one.name)[:200]
-        members = _members(one.ranks) if isinstance(one.ranks, str) else one.ranks
+    for key, item in islice(dump.pg_config.items(), work.limits.groups):
+        name = (key or item.name)[:200]
+        members = _members(item.ranks) if isinstance(item.ranks, str) else item.ranks
         if members is None:
             work.gap("group_unreadable", f"the members of process group {name!r} cannot be read")
         elif members:
             groups[name] = members
-        if one.desc:
-            names[name] = one.desc[:200]
+        if item.desc:
+            names[name] = item.desc[:200]
     return groups, names
 
 
@@ -139,7 +143,7 @@ def _members(text: str) -> tuple[int, ...] | None:
         told = json.loads(text) if text else []
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, list) or not all(isinstance(one, int) and 0 <= one < 1 << 24 for one in told):
+    if not isinstance(told, list) or not all(isinstance(item, int) and 0 <= item < 1 << 24 for item in told):
         return None
     return tuple(dict.fromkeys(told))
 
@@ -152,7 +156,7 @@ def _checked_rank(dump: Dump, groups: Mapping[str, tuple[int, ...]], work: DumpR
     own: tuple[int, ...] = ()
     if groups:
         smallest = min(groups.values(), key=len)
-        own = tuple(one for one in smallest if all(one in _as_set(members) for members in groups.values()))
+        own = tuple(item for item in smallest if all(item in _as_set(members) for members in groups.values()))
     if named is None and len(own) == 1:
         return own[0]
     if named is None:
@@ -175,7 +179,9 @@ def _as_set(members: tuple[int, ...]) -> frozenset[int]:
 
 
 def _backend(dump: Dump) -> str:
-    found = Counter(one.profiling_name.partition(":")[0] for one in dump.entries[-64:] if ":" in one.profiling_name)
+    found = Counter(
+        entry.profiling_name.partition(":")[0] for entry in dump.entries[-64:] if ":" in entry.profiling_name
+    )
     if found:
         return found.most_common(1)[0][0][:20]
     return "nccl" if dump.nccl_version else ""
@@ -188,11 +194,11 @@ def _status(
     names = _numbers(dump, entries, groups)
     return {
         names.get(key, UNNAMED + key): (
-            one.last_enqueued_collective,
-            one.last_started_collective,
-            one.last_completed_collective,
+            item.last_enqueued_collective,
+            item.last_started_collective,
+            item.last_completed_collective,
         )
-        for key, one in islice(dump.pg_status.items(), LIMITS.groups)
+        for key, item in islice(dump.pg_status.items(), LIMITS.groups)
     }
 
 
@@ -202,7 +208,7 @@ def _numbers(dump: Dump, entries: Sequence[DumpEntry], groups: Mapping[str, tupl
     Both count up as groups are made, so where entries do not tell (an empty ring), the gaps between those that they do
     tell are filled in order, if as many numbers as names stand there.
     """
-    names = {str(one.pg_id): _group_of(one) for one in entries if one.pg_id is not None}
+    names = {str(entry.pg_id): _group_of(entry) for entry in entries if entry.pg_id is not None}
     if not all(key.isdecimal() for key in dump.pg_status) or not all(name.isdecimal() for name in groups):
         return names
     numbers = sorted(dump.pg_status, key=int)

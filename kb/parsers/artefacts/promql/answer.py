@@ -81,7 +81,7 @@ class _AnswerReader:
         """Keep what the server itself says of the answer: a warning means that a part is missing."""
         warnings = decode_raw(top.get("warnings"))
         if isinstance(warnings, list) and warnings:
-            text = "; ".join(str(one)[:200] for one in warnings[:3])
+            text = "; ".join(str(warning)[:200] for warning in warnings[:3])
             self.gaps.append(
                 Gap("metric_partial", self.source, f"the server warns: {text}", rules_out="that all series are here")
             )
@@ -93,8 +93,8 @@ class _AnswerReader:
                 Gap("metric_series_left_out", self.source, "too many series", got=str(MOST_SERIES), asked=str(len(raw)))
             )
         found: list[MetricSeries] = []
-        for one in raw[:MOST_SERIES]:
-            series = self._series(one)
+        for item in raw[:MOST_SERIES]:
+            series = self._series(item)
             if series is not None:
                 found.append(series)
             if self.points >= MOST_ALL_POINTS:
@@ -155,8 +155,8 @@ class _AnswerReader:
     def _units(self, found: Iterable[MetricSeries]) -> list[MetricSeries]:
         """Mend the units that can be told from the numbers of a metric over all its series; drop what cannot be."""
         metrics: dict[str, list[MetricSeries]] = {}
-        for one in found:
-            metrics.setdefault(one.metric, []).append(one)
+        for metric_series in found:
+            metrics.setdefault(metric_series.metric, []).append(metric_series)
         tops = {known.metric: known for known in KNOWN_METRICS.values()}
         settled: list[MetricSeries] = []
         for metric, members in metrics.items():
@@ -171,7 +171,11 @@ class _AnswerReader:
                 mended = [replace(m, values=array("d", [v * factor for v in m.values])) for m in members]
             else:
                 mended = members
-            settled += [one for one in (self._sensible(m, known) for m in mended) if one is not None]
+            settled += [
+                metric_series
+                for metric_series in (self._sensible(m, known) for m in mended)
+                if metric_series is not None
+            ]
         return settled
 
     def _sensible(self, series: MetricSeries, known: KnownMetric) -> MetricSeries | None:
@@ -186,17 +190,17 @@ class _AnswerReader:
     def _holes(self, found: Sequence[MetricSeries]) -> None:
         """Say where points are missing, and which series ended before the others."""
         metrics: dict[str, list[MetricSeries]] = {}
-        for one in found:
-            metrics.setdefault(one.metric, []).append(one)
+        for metric_series in found:
+            metrics.setdefault(metric_series.metric, []).append(metric_series)
         for metric, members in sorted(metrics.items()):
             last = max(max(m.times) for m in members)
             holed, ended = [], []
-            for one in members:
-                cadence, longest = sampling_interval(one.times)
+            for member in members:
+                cadence, longest = sampling_interval(member.times)
                 if cadence and longest > 3 * cadence:
-                    holed.append((longest, one))
-                if cadence and last - max(one.times) > 5 * cadence:
-                    ended.append(one)
+                    holed.append((longest, member))
+                if cadence and last - max(member.times) > 5 * cadence:
+                    ended.append(member)
             if holed:
                 longest = max(hole for hole, _ in holed)
                 reason = f"{len(holed)} of {len(members)} series have holes, the longest of {longest:.0f} s"

@@ -70,5 +70,7 @@ def read_labels(value: Any) -> dict[str, str]:
         return {}
     kept = list(value.items())[:100]
     return {
-        str(name)[:LONGEST_LABEL]: str(one)[:LONGEST_LABEL] for name, one in kept if not isinstance(one, (dict, list))
+        str(name)[:LONGEST_LABEL]: str(item)[:LONGEST_LABEL]
+        for name, item in kept
+        if not isinstance(item, (dict, list))
     }

@@ -67,22 +67,22 @@ def to_structures(
     """Structures of exceptions that are given outermost first."""
     result = []
     inner_of_last = int(found[-1].original_follows)
-    for index, one in enumerate(found):
+    for index, item in enumerate(found):
         below = len(found) - 1 - index + inner_of_last
         relation = "cause" if below else links[1]
-        line, _ = line_at(window, one.offset)
+        line, _ = line_at(window, item.offset)
         own = peel(line)
         fields: dict[str, Scalar] = {
-            "type": text(one.name, 200),
-            "module": text(one.module, 200),
-            "message": text(one.message, MAX_MESSAGE),
-            "frames": "\n".join(one.frames),
-            "last_frame": one.frames[-1] if one.frames else "",
+            "type": text(item.name, 200),
+            "module": text(item.module, 200),
+            "message": text(item.message, MAX_MESSAGE),
+            "frames": "\n".join(item.frames),
+            "last_frame": item.frames[-1] if item.frames else "",
             "chain": below + links[0],
             "chained": relation,
-            "has_traceback": "yes" if one.frames else "no",
+            "has_traceback": "yes" if item.frames else "no",
         }
         when = prefix.time if own.time is None else own.time
         said = text(plain(line))
-        result.append(Structure("exception", one.offset, one.end, said, fields | shared, resource(prefix), when))
+        result.append(Structure("exception", item.offset, item.end, said, fields | shared, resource(prefix), when))
     return tuple(result)

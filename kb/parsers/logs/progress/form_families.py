@@ -79,7 +79,7 @@ _EPOCH_WORD = re.compile("(?i)(?:e|é|É|э)(?:po|по)".encode())
 def _read_fraction(match: re.Match[bytes]) -> ProgressPoint | None:
     before, after = line_around(match)
     text = before[peel(before).end :][-300:]
-    place = next((one for one in _FRACTION.finditer(text) if int(one["step"]) <= int(one["total"])), None)
+    place = next((item for item in _FRACTION.finditer(text) if int(item["step"]) <= int(item["total"])), None)
     named = _OTHER_STEP.search(text) if place is None else None
     found = place or named
     if found is None or (place and _OTHER_COUNTS.search(place["word"])):

@@ -16,8 +16,8 @@ from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern, Rulebook, Struc
 from tests.support.kb_samples import ACTIONS, OWNERS, ref, rule, scanned
 
 FAULTS = {
-    one.id: one
-    for one in (
+    fault_class.id: fault_class
+    for fault_class in (
         FaultClass("rdma_link", "network", "A link is down", explains=("peer_failure",), advice="requeue_without"),
         FaultClass("host_oom", "platform", "Host memory", explains=("peer_failure",)),
         FaultClass("node_lost", "platform", "Node lost", explains=("peer_failure",)),
@@ -74,14 +74,14 @@ STAMP = "2027-02-09 17:40:0{}"
 
 def told(*texts: tuple[StreamRef, str] | str, job: Job | None = None) -> list[Suspect]:
     """The suspects of the first diagnosis on these logs."""
-    pairs = [(ref(f"logs/part-{n}.log"), one) if isinstance(one, str) else one for n, one in enumerate(texts)]
+    pairs = [(ref(f"logs/part-{n}.log"), item) if isinstance(item, str) else item for n, item in enumerate(texts)]
     report = diagnose(Evidence(job or Job(), streams=tuple(scanned(text, BOOK, where) for where, text in pairs)), BOOK)
     return list(report.diagnoses[0].suspects)
 
 
 def names(found: list[Suspect]) -> list[tuple[str, str | None, int | None]]:
     """Kind, node and rank of each suspect."""
-    return [(one.kind, one.node, one.rank) for one in found]
+    return [(suspect.kind, suspect.node, suspect.rank) for suspect in found]
 
 
 def job(nodes: int, per_node: int) -> Job:
@@ -138,7 +138,7 @@ def test_what_a_kernel_said_long_before_is_old_news() -> None:
 
     found = told((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), (ref("r", rank=2), steps + own))
 
-    assert [one.rank for one in found] == [2]
+    assert [item.rank for item in found] == [2]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_a_kernel_said_long_before_is_old_news() -> None:
 def test_the_end_of_most_failed_connections_is_named(complaints, named) -> None:
     """Many who complain of one, or one who complains of many; of a single pair it is the peer, who did not answer."""
     starts = "".join(start(n - 1, f"cn-a{n}", f"10.9.0.{n}", world=4) for n in range(1, 5))
-    text = starts + "".join(completion(f"cn-a{one}", one - 1, f"10.9.0.{other}") for one, other in complaints)
+    text = starts + "".join(completion(f"cn-a{item}", item - 1, f"10.9.0.{other}") for item, other in complaints)
 
     assert told(text)[0].node == named
 
@@ -200,7 +200,7 @@ def test_a_list_of_nodes_is_taken_apart() -> None:
     """Slurm's bracket form names each of them."""
     text = "srun: error: Nodes cn-a[08-10] not responding\n"
 
-    assert [one.node for one in told(text)] == ["cn-a08", "cn-a09", "cn-a10"]
+    assert [item.node for item in told(text)] == ["cn-a08", "cn-a09", "cn-a10"]
 
 
 def test_a_time_limit_is_the_jobs() -> None:
@@ -219,7 +219,7 @@ def block(failed: list[tuple[int, int, str]]) -> str:
             f"  rank      : {rank} (local_rank: {rank % 4})\n  exitcode  : {code} (pid: {4000 + rank})\n"
         )
 
-    others = "".join(item(n, *one) for n, one in enumerate(failed[1:], 1))
+    others = "".join(item(n, *entry) for n, entry in enumerate(failed[1:], 1))
     line = "-" * 60 + "\n"
     return f"train.py FAILED\n{line}Failures:\n{others}{line}Root Cause (first observed failure):\n{item(0, *failed[0])}{'=' * 60}\n"
 
@@ -235,14 +235,14 @@ def test_a_process_that_ended_otherwise_did_not_print_the_traceback() -> None:
     """The launcher saw a victim abort first; it is the one with an exit code that raised."""
     victim, raised = (2, -6, "cn-a1"), (6, 1, "cn-a2")
 
-    assert [one.rank for one in told(KEY + block([victim]) + block([raised]), job=Job(world_size=8))] == [6]
+    assert [item.rank for item in told(KEY + block([victim]) + block([raised]), job=Job(world_size=8))] == [6]
 
 
 def test_where_all_processes_end_alike_it_is_the_job() -> None:
     """Every rank of the block has the same exit, and the traceback names none of them."""
     found = told(KEY + block([(n, 1, "cn-a1") for n in range(4)]), job=Job(world_size=4))
 
-    assert [(one.kind, one.why) for one in found] == [("job", "4 of 4 ranks ended alike")]
+    assert [(item.kind, item.why) for item in found] == [("job", "4 of 4 ranks ended alike")]
 
 
 def test_a_kill_is_of_the_process_that_ended_by_it() -> None:
@@ -345,7 +345,7 @@ def test_a_few_that_wait_are_not_said_to_be_at_fault() -> None:
     """Two of eight tell of a wait: who they wait for is not known."""
     found = told(*[(ref(f"rank-{n}.log", rank=n), LATE if n < 2 else "step 3\n") for n in range(8)])
 
-    assert {one.why for one in found} == {"one of those that wait; for whom is not told"}
+    assert {item.why for item in found} == {"one of those that wait; for whom is not told"}
 
 
 def test_those_that_wait_for_clients_point_at_the_one_that_never_came() -> None:
@@ -379,7 +379,7 @@ def test_of_several_silent_ranks_the_one_that_peers_name_is_first() -> None:
     lost = "NCCL WARN Connection closed by remote peer cn-a3<31>\n"
     logs = [(ref(f"rank-{n}.log", rank=n), lost if n not in (1, 5) else "step 3\n") for n in range(8)]
 
-    assert [one.rank for one in told(*logs, job=job(4, 2))] == [5, 1]
+    assert [item.rank for item in told(*logs, job=job(4, 2))] == [5, 1]
 
 
 def test_silent_ranks_of_one_node_that_peers_name_are_told_by_the_node() -> None:
@@ -434,7 +434,7 @@ def test_a_model_that_differs_is_told_by_the_number_of_its_parameters() -> None:
     """DDP's check: each rank names its own number and another's."""
     lines = [f"RuntimeError: DDP expects same model across all ranks, but Rank {n} has 30 params, while rank 2 has inconsistent 31 params." for n in (0, 1, 3)]  # fmt: skip
 
-    assert [one.rank for one in told("\n".join(lines) + "\n", job=job(1, 4))] == [2]
+    assert [item.rank for item in told("\n".join(lines) + "\n", job=job(1, 4))] == [2]
 
 
 # Ray
@@ -478,8 +478,8 @@ def test_odd_lines_name_at_most_so_many(line) -> None:
     """Whatever stands where a name should stand, nothing is raised and the list stays short."""
     report = diagnose(Evidence(Job(world_size=8), streams=(scanned(line + "\n", BOOK),)), BOOK)
 
-    assert all(len(one.suspects) <= SUSPECTS for one in report.diagnoses)
-    assert all(one.rank is None or 0 <= one.rank < 8 for two in report.diagnoses for one in two.suspects)
+    assert all(len(diagnosis.suspects) <= SUSPECTS for diagnosis in report.diagnoses)
+    assert all(suspect.rank is None or 0 <= suspect.rank < 8 for two in report.diagnoses for suspect in two.suspects)
 
 
 def test_ten_thousand_ranks_take_no_long_time() -> None:

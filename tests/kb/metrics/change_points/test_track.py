@@ -77,7 +77,7 @@ def test_a_change_is_told_once_and_a_second_one_again() -> None:
     values[1000:] *= 1.2
     found = slower(track("seconds", values))
 
-    assert [round(one.since, -1) for one in found] == [500, 1000]
+    assert [round(series_change.since, -1) for series_change in found] == [500, 1000]
 
 
 def test_steps_that_become_faster_are_fine() -> None:
@@ -280,7 +280,7 @@ def test_a_rate_of_zero_a_leap_and_a_rate_off_the_expected_one_are_told() -> Non
         off_schedule(track("learning_rate", off), expected=track("learning_rate", cosine())),
     ]
 
-    assert [(one.kind, one.since) for one in kinds if one] == [("zero", 300), ("leap", 500), ("off", 600)]
+    assert [(kind.kind, kind.since) for kind in kinds if kind] == [("zero", 300), ("leap", 500), ("off", 600)]
 
 
 def test_parts_of_different_length_are_refused() -> None:
@@ -295,7 +295,7 @@ def test_any_numbers_are_looked_at_without_an_exception(some: list[float], times
     """Garbage in a series, short or long, raises nothing and warns of nothing."""
     values = ([6.0, 6.5, 5.5] * 40 if plain else []) + some * times
     series = track("x", values)
-    looks: list[object] = [one(series) for one in (decline, loss_broken, gradient_jump, memory_growth, off_schedule)]
+    looks: list[object] = [item(series) for item in (decline, loss_broken, gradient_jump, memory_growth, off_schedule)]
     looks += [slower(series), throughput_drop(series)]
 
     assert len(looks) == 7

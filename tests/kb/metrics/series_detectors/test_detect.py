@@ -451,7 +451,7 @@ def status(rank: int | None, enqueued: int, completed: int, pg: str = "0", **fie
 def test_the_rank_that_never_joined_the_collective() -> None:
     """All wait in work 42 but rank 2, which is at 41."""
     found = collective_behind([status(rank, 43, 41) for rank in (0, 1, 3)] + [status(2, 41, 41)])
-    assert [dict(one.captures) for one in found] == [{"behind": "2", "waited": "42", "reached": "41"}]
+    assert [dict(behind_rank.captures) for behind_rank in found] == [{"behind": "2", "waited": "42", "reached": "41"}]
     assert found[0].status.resource.rank == 2
 
 
@@ -475,7 +475,7 @@ def test_ranks_that_are_level_or_not_known_are_not_behind(statuses: list[tuple[i
 def test_the_rank_in_the_group_stands_in_for_the_global_one() -> None:
     """Where lines have no prefix the watchdog's own rank is used."""
     found = collective_behind([status(None, 9, 7, pg_rank="0"), status(None, 7, 7, pg_rank="5")])
-    assert [dict(one.captures)["behind"] for one in found] == ["5"]
+    assert [dict(behind_rank.captures)["behind"] for behind_rank in found] == ["5"]
 
 
 # Lines beside the iteration lines.

@@ -64,7 +64,7 @@ def told(text, node="n1"):
     """What is read: class, GPU and message of each failure; None where nobody knows the file."""
     found, gaps = read_health(text.encode() if isinstance(text, str) else text, "hardware/n1/x", node, 5.0)
     assert gaps == ()
-    return None if found is None else [(one.reason, one.resource.gpu, one.message) for one in found]
+    return None if found is None else [(item.reason, item.resource.gpu, item.message) for item in found]
 
 
 def diag(status, warnings=(), name="memory", key="DCGM Diagnostic"):
@@ -142,5 +142,5 @@ def test_failures_say_where_and_are_bounded():
     test = many["DCGM Diagnostic"]["test_categories"][0]["tests"][0]
     test["results"] = test["results"] * (MAX_EVENTS + 1)
     found, gaps = read_health(json.dumps(many).encode(), "x", "n1", 5.0)
-    assert {(one.kind, one.resource.node, one.time) for one in found} == {("health_check", "n1", 5.0)}
+    assert {(item.kind, item.resource.node, item.time) for item in found} == {("health_check", "n1", 5.0)}
     assert (len(found), [gap.code for gap in gaps]) == (MAX_EVENTS, ["health-too-many"])

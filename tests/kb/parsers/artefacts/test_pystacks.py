@@ -70,7 +70,7 @@ def test_json():
     assert gaps == ()
     assert (sample.sample, sample.time, sample.resource) == ("1", 50.0, Resource(rank=3, node="n7", pid=91))
     assert sample.threads[0].frames == (Frame("Queue.get", "/lib/queue.py", 3), Frame("<module>", "/w/fit.py", 12))
-    assert [(one.thread, one.state) for one in sample.threads] == [("MainThread", "idle"), ("95", "gil")]
+    assert [(item.thread, item.state) for item in sample.threads] == [("MainThread", "idle"), ("95", "gil")]
     assert sample.threads[1].frames == (Frame("0x7f", "/lib/libc.so.6", None),)
     assert "hunter2" not in repr(sample)
 
@@ -100,7 +100,7 @@ def test_cut_json():
     """Of a dump cut in half the whole threads are read, and a gap says so."""
     text = json.dumps([thread("MainThread", [("f", "/a.py", 1)]), thread("late", [("g", "/a.py", 2)])], indent=2)
     sample, (gap,) = read(text[:-60])
-    assert [one.thread for one in sample.threads] == ["MainThread"]
+    assert [item.thread for item in sample.threads] == ["MainThread"]
     assert gap.code == "stacks_cut"
 
 
@@ -108,7 +108,7 @@ def test_pyspy_text():
     """A text dump gives the same as JSON does: qualified names, states, threads with odd names and without."""
     sample, (gap,) = read(SPY)
     main, odd, bare = sample.threads
-    assert [one.function for one in main.frames] == ["_PollLikeSelector.select", "Queue.get", "<module>"]
+    assert [frame.function for frame in main.frames] == ["_PollLikeSelector.select", "Queue.get", "<module>"]
     assert main.frames[1] == Frame("Queue.get", "multiprocessing/queues.py", 113)
     assert (odd.thread, odd.state) == ('odd "name" (x)', "gil")
     assert (bare.thread, bare.state, bare.frames[0]) == ("4434", "active", Frame("0x7f22aa", "libc.so.6", None))
@@ -138,9 +138,9 @@ def test_pystack():
     assert main.thread == "MainThread"
     assert main.state == "gil"
     assert main.frames[0] == Frame("futex_wait", "./x.c", 57)
-    assert [one.function for one in main.frames[1:]] == ["main", "<module>", "_start"]
+    assert [frame.function for frame in main.frames[1:]] == ["main", "<module>", "_start"]
     assert main.frames[3].file == "/opt/py/bin/python3.12"
-    assert [one.function for one in pin.frames] == ["take_gil", "loop"]
+    assert [frame.function for frame in pin.frames] == ["take_gil", "loop"]
 
 
 def test_faulthandler():
@@ -165,7 +165,7 @@ def test_faulthandler_of_several_ranks():
         '[rank5]:   File "/w/a.py", line 3 in five\n'
     )
     found = read_all(text)[0]
-    assert [(one.resource.rank, one.threads[0].frames[0].function) for one in found] == [(4, "four"), (5, "five")]
+    assert [(item.resource.rank, item.threads[0].frames[0].function) for item in found] == [(4, "four"), (5, "five")]
 
 
 def test_debug_server_text():
@@ -179,7 +179,7 @@ def test_debug_server_text():
         'Thread 0x01 (most recent call first):\n  File "/w/a.py", line 4 in two\n'
     )
     found, (gap,) = read_all(text)
-    assert [(one.resource.rank, one.resource.node, one.threads[0].frames[0].function) for one in found] == [
+    assert [(item.resource.rank, item.resource.node, item.threads[0].frames[0].function) for item in found] == [
         (0, "h1", "zero"),
         (2, "h2", "two"),
     ]
@@ -196,7 +196,7 @@ def test_debug_server_page():
         "            <p>Failed to fetch: status=500</p>\n            <pre>no</pre>\n"
     )
     found, (gap,) = read_all(text)
-    assert [(one.resource.rank, one.threads[0].frames) for one in found] == [(6, (Frame("<module>", "/w/a.py", 2),))]
+    assert [(item.resource.rank, item.threads[0].frames) for item in found] == [(6, (Frame("<module>", "/w/a.py", 2),))]
     assert gap.scope == "rank 7"
 
 
@@ -253,14 +253,14 @@ def test_real_faulthandler(tmp_path):
         with out.open("w") as file:
             faulthandler.dump_traceback(file, all_threads=True)
         sample, gaps = read(out.read_bytes())
-        if any(one.frames[0].function == "wait" for one in sample.threads):
+        if any(item.frames[0].function == "wait" for item in sample.threads):
             break
     jobs.put(None)
     waiting.join()
     assert gaps == ()
-    (stack,) = [one for one in sample.threads if one.frames[0].function == "wait"]
-    assert [one.function for one in stack.frames[:2]] == ["wait", "get"]
-    assert [one.thread for one in sample.threads].count("MainThread") == 1
+    (stack,) = [item for item in sample.threads if item.frames[0].function == "wait"]
+    assert [frame.function for frame in stack.frames[:2]] == ["wait", "get"]
+    assert [item.thread for item in sample.threads].count("MainThread") == 1
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
@@ -279,5 +279,5 @@ def test_real_pyspy(form):
     sample, gaps = read(told.stdout)
     (main,) = sample.threads
     assert gaps == ()
-    assert (main.thread, [one.function for one in main.frames]) == ("MainThread", ["nap", "<module>"])
+    assert (main.thread, [frame.function for frame in main.frames]) == ("MainThread", ["nap", "<module>"])
     assert (sample.resource.pid, main.frames[0].line) == (asleep.pid, 4)

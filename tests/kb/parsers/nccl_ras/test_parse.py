@@ -47,7 +47,7 @@ def test_the_broken_form_is_repaired_and_told(missing):
     size = 1 + len(missing)
     read, gaps = read_ras(document(communicator("0xb2", size, [rank(0, 500)], missing)), "ras/2.json")
     assert [gap.code for gap in gaps] == ["ras-repaired"]
-    assert [one.state for one in read.communicators[0].ranks] == ["running", "missing", "dead"][:size]
+    assert [item.state for item in read.communicators[0].ranks] == ["running", "missing", "dead"][:size]
 
 
 def test_a_comma_missing_between_missing_ranks_too():
@@ -66,7 +66,7 @@ def test_a_cut_answer_keeps_whole_communicators(part):
     read, gaps = read_ras(data[: int(len(data) * part)], "x")
     assert gaps[0].code == "ras-cut"
     assert 4 <= len(read.communicators) <= 8
-    assert all(len(one.ranks) == 4 for one in read.communicators)
+    assert all(len(item.ranks) == 4 for item in read.communicators)
     assert read.version == "2.29.3"
 
 
@@ -97,7 +97,7 @@ def test_odd_communicators_are_left_out():
     outside = communicator("0x2", 2, [rank(5, 1)])
     words = communicator("0x3", 2, [rank(0, 1)]).replace('"pid": 1', '"pid": "one"')
     read, gaps = read_ras(document(twice, outside, words, four([1, 1])), "x")
-    assert [one.id for one in read.communicators] == ["a1"]
+    assert [item.id for item in read.communicators] == ["a1"]
     assert (gaps[0].code, gaps[0].got) == ("ras-odd-communicator", "3")
 
 
@@ -145,12 +145,12 @@ def test_the_monitor():
     text = "RAS Monitor Mode\n[2026-10-03 04:05:06] PEER_DEAD: Process 7212 on node 10.7.0.2 managing GPU 4\n"
     events, gaps = read_ras_monitor(text.encode(), "ras/monitor.txt")
     assert gaps == ()
-    assert [(one.kind, one.reason, one.time) for one in events] == [("ras_peer", "PEER_DEAD", 1_791_000_306.0)]
+    assert [(event.kind, event.reason, event.time) for event in events] == [("ras_peer", "PEER_DEAD", 1_791_000_306.0)]
     assert events[0].resource == Resource(node="10.7.0.2", pid=7212, gpu="4")
     body = '{\n  "timestamp": "2026-10-03 04:05:06",\n  "group": "LIFECYCLE",\n  "event": "PEER_DEAD",\n  "peer": {\n    "host": "10.7.0.2",\n    "pid": 7212,\n    "cuda_devs": [4],\n    "nvml_devs": [4]\n  },\n  "details": ""\n}\n'
     again, _ = read_ras_monitor((body + body).encode(), "x")
-    assert [(one.reason, one.resource, one.time) for one in again] == [
-        (one.reason, one.resource, one.time) for one in events * 2
+    assert [(item.reason, item.resource, item.time) for item in again] == [
+        (event.reason, event.resource, event.time) for event in events * 2
     ]
     assert read_ras_monitor(b"nothing\n{\n", "x")[0] is None
     events, gaps = read_ras_monitor(text.encode() + b"\n" * 200_000, "x")

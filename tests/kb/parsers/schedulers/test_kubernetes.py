@@ -173,14 +173,16 @@ def test_waiting_containers_and_restarts_of_which_nothing_is_left():
         "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
     }
     creating = {"name": "side", "state": {"waiting": {"reason": "ContainerCreating"}}}
-    assert [one.kind for one in events_of(pod(waiting, creating))] == ["pod", "restart", "backoff"]
+    assert [event.kind for event in events_of(pod(waiting, creating))] == ["pod", "restart", "backoff"]
 
 
 def test_evicted_and_preempted_pods():
     """A pod's own reason and its disruption condition are events at its node."""
     evicted = pod(reason="Evicted", message="The node was low on resource: memory.", phase="Failed")
     found = events_of(evicted)
-    assert [(one.kind, one.message) for one in found[1:]] == [("eviction", "The node was low on resource: memory.")]
+    assert [(event.kind, event.message) for event in found[1:]] == [
+        ("eviction", "The node was low on resource: memory.")
+    ]
     assert found[1].time == NOON - 3600
     condition = {
         "type": "DisruptionTarget",
@@ -202,7 +204,10 @@ def test_a_pod_that_is_not_scheduled():
     }
     item = pod(phase="Pending", conditions=[condition])
     item["spec"] = {}
-    assert [(one.kind, one.resource.node) for one in events_of(item)] == [("pod", None), ("not_scheduled", None)]
+    assert [(event.kind, event.resource.node) for event in events_of(item)] == [
+        ("pod", None),
+        ("not_scheduled", None),
+    ]
 
 
 def test_nodes():
@@ -225,8 +230,8 @@ def test_nodes():
         "status": {"conditions": conditions},
     }
     found = events_of(item)
-    assert [one.kind for one in found] == ["node_failure", "node_pressure", "node_problem", "cordoned"]
-    assert {one.resource.node for one in found} == {"node-4"}
+    assert [event.kind for event in found] == ["node_failure", "node_pressure", "node_problem", "cordoned"]
+    assert {event.resource.node for event in found} == {"node-4"}
     well = {
         "kind": "Node",
         "metadata": {"name": "node-5"},
@@ -245,7 +250,7 @@ def test_taints_that_say_what_happened():
         {"key": "example.com/under-repair", "effect": "NoSchedule", "value": "ticket-7"},
     ]
     found = events_of({"kind": "Node", "metadata": {"name": "node-4"}, "spec": {"taints": taints}})
-    assert [(one.kind, one.reason, one.time) for one in found] == [
+    assert [(event.kind, event.reason, event.time) for event in found] == [
         ("node_failure", "node.kubernetes.io/unreachable", NOON),
         ("node_pressure", "node.kubernetes.io/memory-pressure", None),
         ("cordoned", "example.com/under-repair", None),
@@ -272,7 +277,7 @@ def test_single_objects_and_watch_output():
     text = "\n".join(json.dumps(event("Killing", "Stopping", name=f"w-{at}"), indent=2) for at in range(3))
     found, gaps = read_kubernetes(text.encode(), "x")
     assert gaps == ()
-    assert [one.fields["pod"] for one in found] == ["w-0", "w-1", "w-2"]
+    assert [event.fields["pod"] for event in found] == ["w-0", "w-1", "w-2"]
 
 
 def test_a_cut_list_keeps_what_is_whole():
@@ -315,7 +320,10 @@ def test_fields_of_wrong_types_do_no_harm():
         },
         {"kind": "Node", "status": {"conditions": {"Ready": 1}}},
     ]
-    assert [(one.kind, one.time) for one in events_of(*odd)] == [("lifecycle", None), ("pod", None)]
+    assert [(event.kind, event.time) for event in events_of(*odd)] == [
+        ("lifecycle", None),
+        ("pod", None),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_runs_and_their_steps():
 def test_ids(job_id, raw, shown):
     """Tasks of arrays and parts have both ids; tasks that have not started are no jobs yet."""
     document = read_sacct(row(JobID=job_id, JobIDRaw=raw).encode(), BAR, COLUMNS)
-    assert [one.shown_id for one in (runs(row(JobID=job_id, JobIDRaw=raw)) if document else ())] == (
+    assert [run.shown_id for run in (runs(row(JobID=job_id, JobIDRaw=raw)) if document else ())] == (
         [shown] if shown else []
     )
 

@@ -105,8 +105,8 @@ def test_a_job_of_either_form(form):
 )
 def test_states(state, kind):
     """Each base state gives its kind, in either form, with the fields of the job."""
-    for one in (new((state,)), old(state)):
-        (event,) = answer(one).events
+    for rulebook in (new((state,)), old(state)):
+        (event,) = answer(rulebook).events
         assert (event.kind, event.reason) == (kind, state)
         assert (event.fields["job"], event.fields["limit"], event.fields["nodes"]) == ("4711", 172_800.0, 3)
 
@@ -145,7 +145,10 @@ def test_no_limit_no_end_no_nodes():
 def test_the_node_that_failed():
     """The node that failed the job is an event of its own, at that node."""
     events = answer(new(("NODE_FAIL",), failed_node="gpu-a002")).events
-    assert [(one.kind, one.resource.node) for one in events] == [("node_failure", "gpu-a002"), ("node_failure", None)]
+    assert [(event.kind, event.resource.node) for event in events] == [
+        ("node_failure", "gpu-a002"),
+        ("node_failure", None),
+    ]
 
 
 def test_restarts_and_earlier_runs():
@@ -154,7 +157,7 @@ def test_restarts_and_earlier_runs():
     second = new(("COMPLETED",), restart_cnt=1, time={"submission": START + 60, "start": START + 70, "end": END})
     found = answer(second, first)
     assert [run.job.state for run in found.runs] == ["NODE_FAIL", "COMPLETED"]
-    assert [one.kind for one in found.events] == ["node_failure", "requeued", "completed"]
+    assert [event.kind for event in found.events] == ["node_failure", "requeued", "completed"]
 
 
 def test_steps_that_ended_badly():
@@ -175,7 +178,7 @@ def test_steps_that_ended_badly():
         } | more
 
     events = answer(new(steps=[step("4711.0", ["FAILED"]), step("4711.batch", "COMPLETED")])).events
-    assert [one.kind for one in events] == ["exit", "exit"]
+    assert [event.kind for event in events] == ["exit", "exit"]
     assert (events[0].resource.node, events[0].time) == ("gpu-a002", END - 5)
     assert {key: events[0].fields[key] for key in ("step", "signal", "tasks", "exit_code")} == {
         "step": "4711.0",
@@ -183,7 +186,7 @@ def test_steps_that_ended_badly():
         "tasks": 8,
         "exit_code": 0,
     }
-    assert [one.kind for one in answer(new(("CANCELLED",), steps=[step("4711.0", ["CANCELLED"])])).events] == [
+    assert [event.kind for event in answer(new(("CANCELLED",), steps=[step("4711.0", ["CANCELLED"])])).events] == [
         "cancelled"
     ]
     inner = step(
@@ -314,9 +317,9 @@ def test_nodes_beside_the_jobs(state, kind, shown):
     """Nodes that are down or kept back are events with the reason given; those in order say nothing."""
     node = {"name": "gpu-b07", "state": state, "reason": "Xid 79", "reason_changed_at": number(END)}
     found, gaps = read_slurm(json.dumps({"jobs": [new()], "nodes": [node, 3]}).encode(), "slurm.json")
-    events = [one for one in found.events if one.kind in {"node_failure", "cordoned"}]
+    events = [event for event in found.events if event.kind in {"node_failure", "cordoned"}]
     assert gaps == ()
-    told = [(one.kind, one.time, one.resource.node, one.message) for one in events]
+    told = [(event.kind, event.time, event.resource.node, event.message) for event in events]
     assert told == ([(kind, float(END), "gpu-b07", f"gpu-b07 is {shown}: Xid 79")] if kind else [])
 
 
@@ -352,7 +355,7 @@ def test_fields_of_wrong_types_do_no_harm():
     found = answer(
         odd, {"job_id": 3, "state": {"current": [1, None]}, "exit_code": {"return_code": {"set": True, "number": "y"}}}
     )
-    assert [one.kind for one in found.events] == ["state", "state"]
+    assert [event.kind for event in found.events] == ["state", "state"]
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,20 @@ from kb.parsers.schedulers.pods import read_pod
 from kb.parsers.schedulers.workloads import KINDS, PODS, Site, outline, stem, workload
 from tests.support.kube_objects import START, condition, ended, kubeflow, node, pod, running, thing
 
-KIND = {one.word: one for one in KINDS}
+KIND = {entry.word: entry for entry in KINDS}
 
 
 def read(kind, item, pods, *, nodes=(), site=None):
     """A workload with its pods."""
-    return workload(kind, item, [read_pod(one) for one in pods], nodes, site)
+    return workload(kind, item, [read_pod(entry) for entry in pods], nodes, site)
 
 
 def ranks(kind, item, pods, **more):
     """The ranks by pod, and what of them is inferred."""
     found = read(kind, item, pods, **more)
     by_pod = {}
-    for one in found.record.members:
-        by_pod.setdefault(one.name, []).append(one.rank)
+    for member in found.record.members:
+        by_pod.setdefault(member.name, []).append(member.rank)
     return by_pod, found.ranks.inferred
 
 
@@ -232,7 +232,10 @@ def test_pods_that_failed_and_their_successors():
     ]
     item = thing("batch/v1", "Job", "llm", status={"conditions": [condition("Complete")]})
     found = read(KIND["Job"], item, pods).record
-    told = [(one.number, one.state, one.exit_code, one.initialised, one.stopped, one.nodes) for one in found.attempts]
+    told = [
+        (attempt.number, attempt.state, attempt.exit_code, attempt.initialised, attempt.stopped, attempt.nodes)
+        for attempt in found.attempts
+    ]
     assert told == [
         (0, "FAILED", 1, START + 60, START + 520, ("node-a", "node-b")),
         (1, "COMPLETED", 0, START + 560, START + 3000, ("node-a", "node-b")),
@@ -255,7 +258,7 @@ def test_attempts_of_a_jobset_are_counted_by_its_label():
     one = jobset_pod("node", 0, 0)
     one["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] = "3"
     found = read(KIND["JobSet"], thing("jobset.x-k8s.io/v1alpha2", "JobSet", "llm"), [one]).record
-    assert [one.number for one in found.attempts] == [3]
+    assert [attempt.number for attempt in found.attempts] == [3]
 
 
 def test_members_and_topology():

@@ -58,7 +58,7 @@ def test_maps_histograms_and_statistics():
         )
     )
     assert (reading.tool, reading.seconds, reading.ticks) == ("cuda", 20.0, (NOON, NOON + 10))
-    named = {one.name: one for one in reading.series}
+    named = {series_item.name: series_item for series_item in reading.series}
     assert named["polls"].points == ((NOON, 7.0), (NOON + 10, 9.0))
     assert (named["cuda_us"].unit, named["cuda_us"].call, named["cuda_us"].resource.pid) == ("us", "cudaMalloc", 88)
     assert named["cuda_us"].buckets == ((4.0, 7.0, 5), (8.0, 15.0, 1))
@@ -161,7 +161,10 @@ def test_whose_numbers_they_are():
     """The rank that the caller knows belongs to the pid that it knows, not to other processes of the host."""
     data = program("syscalls", tick(0), line("map", {"@syscalls": {"88": 5, "99": 6}}), tick(1))
     who = Resource(node="gpu-a", rank=3, pid=88)
-    assert [one.resource for one in good(data, resource=who).series] == [who, Resource(node="gpu-a", pid=99)]
+    assert [series_item.resource for series_item in good(data, resource=who).series] == [
+        who,
+        Resource(node="gpu-a", pid=99),
+    ]
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -180,13 +183,15 @@ def test_the_envelope(whole):
     text = json.dumps(head | {"records": [stack]}) if whole else json.dumps(head) + "\n" + stack + "\n"
     reading = good(text.encode())
     assert (reading.seconds, reading.resource) == (30.0, Resource(node="gpu-a", pid=88, rank=3))
-    assert [(one.kind, one.reason, one.resource.rank) for one in reading.events] == [("d_state", "network storage", 3)]
+    assert [(event.kind, event.reason, event.resource.rank) for event in reading.events] == [
+        ("d_state", "network storage", 3)
+    ]
 
 
 def test_folded_stacks():
     """Folded stacks are turned innermost first, the mark between user and kernel left out, times in seconds."""
     reading = good(b"python3;_start;main;-;do_syscall_64;futex_wait;schedule 1500000\npt main;poll;[unknown] 500000\n")
-    assert [(one.command, one.frames, one.seconds) for one in reading.stacks] == [
+    assert [(stack.command, stack.frames, stack.seconds) for stack in reading.stacks] == [
         ("python3", ("schedule", "futex_wait", "do_syscall_64", "main", "_start"), 1.5),
         ("pt main", ("[unknown]", "poll"), 0.5),
     ]
@@ -212,11 +217,11 @@ def test_stacks_frame_by_frame():
 
 """
     reading = good(text.encode().replace(b"b'io_schedule'", b"io_schedule"), tool="offcputime --state 2")
-    assert [(one.command, one.resource.pid, len(one.frames), one.seconds) for one in reading.stacks] == [
+    assert [(stack.command, stack.resource.pid, len(stack.frames), stack.seconds) for stack in reading.stacks] == [
         ("python3", 88, 4, 2.0),
         ("pt_data_worker", 97, 2, 9.0),
     ]
-    assert [(one.kind, one.resource.pid) for one in reading.events] == [("d_state", 97)]
+    assert [(event.kind, event.resource.pid) for event in reading.events] == [("d_state", 97)]
 
 
 def test_bpftraces_text_form():
@@ -231,7 +236,7 @@ def test_bpftraces_text_form():
 
 @total: 4
 """
-    named = {one.name: one for one in good(text.encode()).series}
+    named = {series_item.name: series_item for series_item in good(text.encode()).series}
     assert (named["calls"].call, named["calls"].resource.pid, named["calls"].points) == (
         "cudaFree",
         88,
@@ -269,7 +274,7 @@ def test_lines_that_another_program_printed():
     reading, gaps = read_ebpf(
         (line("printf", "slow open /mnt/x 31 ms\n") + line("lost_events", {"events": 12})).encode(), "x"
     )
-    assert [(one.kind, one.message) for one in reading.events] == [("ebpf_line", "slow open /mnt/x 31 ms")]
+    assert [(event.kind, event.message) for event in reading.events] == [("ebpf_line", "slow open /mnt/x 31 ms")]
     assert [(gap.code, gap.got) for gap in gaps] == [("ebpf-lost", "12")]
 
 
@@ -277,7 +282,7 @@ def test_limits_are_the_callers():
     """From when on something is told can be set."""
     data = program("gloo", tick(6), line("map", {"@in_collective_ns": {"88,91": BOOT + 50_000_000_000}}))
     assert good(data).events == ()
-    assert [one.fields["seconds"] for one in good(data, limits=EbpfLimits(call=5)).events] == [10.0]
+    assert [event.fields["seconds"] for event in good(data, limits=EbpfLimits(call=5)).events] == [10.0]
 
 
 @pytest.mark.parametrize(
@@ -314,8 +319,8 @@ def test_odd_values_do_no_harm():
         '{"type": "map", "data": [1]}\n',
     )
     reading, _ = read_ebpf(odd, "x")
-    assert [one.kind for one in reading.events] == []
-    assert all(not one.buckets for one in reading.series)
+    assert [event.kind for event in reading.events] == []
+    assert all(not series_item.buckets for series_item in reading.series)
 
 
 def test_output_without_end_is_bounded():
@@ -325,7 +330,7 @@ def test_output_without_end_is_bounded():
     assert len(reading.stacks) == 20_000
     assert [gap.code for gap in gaps] == ["ebpf-cut"]
     reading, gaps = read_ebpf(b"@a: 1\n" * 250_000, "x")
-    assert sum(len(one.points) for one in reading.series) == 100_000
+    assert sum(len(series_item.points) for series_item in reading.series) == 100_000
     assert {gap.code for gap in gaps} == {"ebpf-cut"}
 
 
@@ -336,5 +341,5 @@ def test_output_without_end_is_bounded():
 def test_long_odd_lines_take_no_time(odd):
     """Lines made to be slow to match are read at once, and give a gap."""
     reading, gaps = read_ebpf((odd + "\n").encode() * 500 + b"@a: 1\n", "x")
-    assert [one.name for one in reading.series] == ["a"]
+    assert [series_item.name for series_item in reading.series] == ["a"]
     assert [gap.code for gap in gaps] == ["ebpf-odd-lines"]

@@ -104,7 +104,7 @@ def test_json_says_the_same_as_the_pickle():
     """Counters as text and zeros for unknown times are read as what they mean; JSON has no stacks."""
     plain = dump([entry(time_discovered_completed_ns=0)])
     del plain["entries"][0]["frames"]
-    plain["pg_status"] = {k: {n: str(v) for n, v in one.items()} for k, one in plain["pg_status"].items()}
+    plain["pg_status"] = {k: {n: str(v) for n, v in item.items()} for k, item in plain["pg_status"].items()}
     from_json, _ = read_dump(json.dumps(plain).encode(), "x_2")
     from_pickle, _ = read_dump(pickled(dump([entry(frames=[])])), "x_2")
 
@@ -129,7 +129,7 @@ def test_gloo_without_groups_is_marked_as_inferred():
     assert (trace.backend, trace.groups, trace.inferred_groups, trace.rank) == ("gloo", {}, True, 1)
     assert codes(gaps) == ["groups_inferred"]
     assert trace.status == {"0": (0, -1, 0), "5": (1, -1, 0)}
-    assert [one.retired for one in trace.entries] == [True, False]
+    assert [item.retired for item in trace.entries] == [True, False]
 
 
 def test_sends_and_receives_tell_both_ends():
@@ -140,7 +140,7 @@ def test_sends_and_receives_tell_both_ends():
     ]
     trace, _ = read_dump(pickled(dump(made)), "_dump_2")
 
-    assert [(one.op, one.peer, one.seq, one.p2p) for one in trace.entries] == [
+    assert [(item.op, item.peer, item.seq, item.p2p) for item in trace.entries] == [
         ("send", (1, 2), 9, True),
         ("recv", (0, 3), 10, True),
     ]
@@ -363,7 +363,7 @@ def test_stamps_and_numbers_out_of_range_are_unknown():
 
     made = dump([entry(time_created_ns=10**25, time_discovered_started_ns=-5)])
     trace, _ = read_dump(pickled(made), "_dump_2")
-    assert [(one.created, one.started) for one in trace.entries] == [(None, None)]
+    assert [(item.created, item.started) for item in trace.entries] == [(None, None)]
 
 
 def test_limits_cut_with_a_gap():
@@ -377,8 +377,8 @@ def test_limits_cut_with_a_gap():
         None,
     ]
     trace, gaps = read_dump(data, "_dump_2", few)
-    assert ([one.seq for one in trace.entries], codes(gaps)) == ([47, 48, 49], ["dump_cut"])
-    assert {len(one.frames) for one in trace.entries} == {1}
+    assert ([item.seq for item in trace.entries], codes(gaps)) == ([47, 48, 49], ["dump_cut"])
+    assert {len(item.frames) for item in trace.entries} == {1}
     assert codes(read_dump(data, "_dump_2", replace(few, containers=20))[1]) == ["dump_refused"]
 
 
@@ -387,7 +387,7 @@ def test_stacks_of_finished_operations_can_be_left_out():
     made = dump([entry(state="completed"), entry()])
     trace, _ = read_dump(pickled(made), "_dump_2", DumpLimits(finished_frames=False))
 
-    assert [len(one.frames) for one in trace.entries] == [0, 2]
+    assert [len(item.frames) for item in trace.entries] == [0, 2]
 
 
 def test_a_memo_bomb_is_not_expanded():

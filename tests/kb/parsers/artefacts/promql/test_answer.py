@@ -197,7 +197,7 @@ def test_one_broken_series_costs_itself_only() -> None:
     good["data"]["result"] += [7, {"metric": UTIL, "values": 3}, {"metric": [], "values": [[T0, "1"]]}]
     series, gaps = read(json.dumps(good).encode())
 
-    assert [list(one.values) for one in series] == [[10.0, 20.0], [1.0]]
+    assert [list(series_item.values) for series_item in series] == [[10.0, 20.0], [1.0]]
     assert "metric_series_broken" in gaps
 
 
@@ -248,4 +248,6 @@ def test_any_json_is_read_without_an_exception_and_gives_finite_points(
     data = {"status": "success", "data": {"result": result}, "warnings": warned, "query": query}
     series, _ = read_prometheus(json.dumps(data).encode(), "m.json")
 
-    assert all(math.isfinite(value) for one in series or () for value in (*one.times, *one.values))
+    assert all(
+        math.isfinite(value) for series_item in series or () for value in (*series_item.times, *series_item.values)
+    )

@@ -442,7 +442,7 @@ def test_last_traceback_behind_a_skip(after):
     """A skip just above is no excuse where the run does not go on behind the traceback."""
     said = "WARNING reader: item 412 could not be read, skipping\n"
     found = structures(READERS, said + trace("OSError: [Errno 5] bad block", "load") + after)
-    assert {one.fields.get("lived_with") for one in found} == {None}
+    assert {value.fields.get("lived_with") for value in found} == {None}
 
 
 def test_clean_up_at_exit():
