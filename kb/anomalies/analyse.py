@@ -1,6 +1,6 @@
-"""The three comparisons joined: which lines, nodes, stage and step tell a failure, for the report and for whoever asks.
+"""Joins the three comparisons: which lines, nodes, stage and step indicate the failure, for the report and other callers.
 
-Without a good run the first comparison is left out, and all later ones work on every event; the answer says so.
+Without a good run the first comparison is skipped and the later ones work on every event; the answer says so.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_STILL = 2
 
 @dataclass(frozen=True, slots=True)
 class RunFindings:
-    """What stands out in a run. `events` the likeliest first; `nodes` likewise; `said`: what the reader must know of the comparison."""
+    """What stands out in a run. `events` the likeliest first, `nodes` likewise; `said`: what the reader must know about the comparison."""
 
     events: tuple[RankedEvent, ...] = ()
     turn: StepChange | None = None
@@ -60,7 +60,7 @@ class RunFindings:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run as the comparisons see it: its clocks brought together, its steps, where it turned, its events measured."""
+    """A run prepared for the comparisons: its clocks aligned, its steps, where it turned, its events measured."""
 
     run: RunProfile
     off: Mapping[str, float]
@@ -77,7 +77,7 @@ def measure_run(
     known: Mapping[tuple[str, int], float] | None = None,
     pool: Baseline | None = None,
 ) -> RunView:
-    """Measure a run. `known`: by source and offset what a rule's word adds; `pool`: what healthy runs of any job say."""
+    """Measure a run. `known`: by source and offset what a rule's knowledge adds; `pool`: what healthy runs of any job print."""
     run = align_clocks(run, run.start)
     off = skews(run)
     course = course_of(run, off)
@@ -90,7 +90,7 @@ def measure_run(
         ending = ending_of(run, course, turned, off)
     measure = EventMeasurer(run, compared, ending, off, known=known or {}, displaced=displaced)
     if turned and run.state.upper() in ENDED_ITSELF and measure.raised:
-        turned = ()  # it went on until something ended it: what was slow before did not
+        turned = ()  # it went on until something ended it: its earlier slowness did not
         ending = ending_of(run, course, turned, off)
         measure = EventMeasurer(run, compared, ending, off, known=known or {}, displaced=displaced)
     fresh = {name: item.fresh for name, item in compared.items()}
@@ -106,7 +106,7 @@ def find_anomalies(
     topology: Mapping[str, Mapping[str, str]] | None = None,
     pool: Baseline | None = None,
 ) -> RunFindings:
-    """All that stands out in a run. `good`: a good run of the same job; `pool`: good runs of any; `model` weighs events."""
+    """All that stands out in a run. `good`: a good run of the same job; `pool`: good runs of any job; `model` weighs events."""
     said: list[str] = []
     if good is not None and good.empty:
         said.append("the good run to compare with is empty")
@@ -154,7 +154,7 @@ def find_anomalies(
 def _still(
     run: RunProfile, events: Sequence[RankedEvent], ending: RunEnding, off: Mapping[str, float]
 ) -> tuple[OddNode, ...]:
-    """Of nodes whose log ends long before the others', and who do not say why, the last lines that they have."""
+    """The last lines of nodes whose log ends long before the others' without giving a reason."""
     found = []
     for odd in ended_early(run, off, ending.interval)[:MOST_STILL]:
         ends = [voice.last for voice in run.voices if voice.node == odd.node and voice.kind == "job" and voice.last]
@@ -165,7 +165,7 @@ def _still(
 
 
 def _by_rarity(run: RunProfile, pool: Baseline | None = None) -> Mapping[str, EventComparison]:
-    """Without a good run: what the run prints all the time is usual, and what healthy runs of other jobs say; the rest is not known."""
+    """Without a good run: what the run prints all the time counts as usual, and so does what healthy runs of other jobs print."""
     nodes = max(1, len(run.heard))
     usual = {item.event for item in compare(run, pool).values() if item.known} if pool else set()
     found = {}
@@ -177,7 +177,7 @@ def _by_rarity(run: RunProfile, pool: Baseline | None = None) -> Mapping[str, Ev
 
 
 def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
-    """The nodes that are suspected; of a run without steps, from where the first of its events stands."""
+    """The suspected nodes; for a run without steps, seen from where the first of its events occurs."""
     at = seen.ending.at
     if at is None and events:
         at = corrected(events[0].spot, seen.off)
@@ -186,7 +186,7 @@ def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
 
 
 def _stage(seen: RunView, events: Sequence[RankedEvent]) -> str:
-    """The stage in which it turned; a run that was another from a step on was iterating."""
+    """The stage in which it turned; a run that changed at some step was iterating."""
     if seen.turned:
         return "iterating"
     spot = events[0].spot if events else None
@@ -202,7 +202,7 @@ def _stage(seen: RunView, events: Sequence[RankedEvent]) -> str:
 
 
 def shown(found: RunFindings) -> Indicators:
-    """Findings as the report's indicators: lines, then what was set otherwise; nodes; stage; step."""
+    """Findings as the report's indicators: lines, then differing settings; nodes; stage; step."""
     events: list[Indicator] = []
     if found.turn:
         beat = found.turn.beats[0]

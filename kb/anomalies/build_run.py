@@ -1,4 +1,4 @@
-"""Makes a run of what the miner and the scanner saw of its streams."""
+"""Builds a run from what the miner and the scanner saw of its streams."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_SPOTS = 12  # of an event on one node
 MOST_BEATS = 200_000
 MOST_ANCHORS = 16  # of a stream
 MOST_SETTINGS = 400
-FEW_LINES = 16  # of an event on one node; more are no lines of a start
+FEW_LINES = 16  # of an event on one node; more are not lines of a start
 LONGEST_VALUE = 120
-FEW_VALUES = 3  # of a setting that nodes may have otherwise; more are numbers of each
+FEW_VALUES = 3  # values of a setting that may differ by node; more are individual numbers of each node
 
 _Printed = Mapping[str, Mapping[str, Collection[str]]]
 
@@ -50,9 +50,9 @@ def build_run(
     *,
     state: str | None = None,
 ) -> RunProfile:
-    """A run of its streams' tables, the scanner's summaries of the same streams (by `uri`), and what is known of the job.
+    """A run built from its streams' tables, the scanner's summaries of the same streams (by `uri`), and what is known of the job.
 
-    `state`: the scheduler's word for its end, where the caller knows better than the job.
+    `state`: the scheduler's word for its end, if the caller knows better than the job.
     """
     growing: dict[str, _EventBuilder] = {}
     voices = []
@@ -106,7 +106,7 @@ def build_run(
 
 
 def node_of(ref: StreamRef, named: str | None) -> str:
-    """Whose a stream's line is: the stream's node, that which the line names, its rank, else the stream itself."""
+    """Which node a stream's line belongs to: the stream's node, the one that the line names, its rank's, else the stream itself."""
     who = ref.resource
     if who.node or named:
         return who.node or named or ""
@@ -138,7 +138,7 @@ def _add(growing: dict[str, _EventBuilder], ref: StreamRef, seen: Occurrence, *,
 
 
 def _by_node(ref: StreamRef, seen: Occurrence, spots: Sequence[LineRef]) -> Mapping[str, int]:
-    """Lines of a template by node: all the stream's, or as the lines name them."""
+    """Lines of a template by node: all of the stream's node, or as the lines name nodes."""
     if ref.resource.node or not seen.nodes:
         return {spots[0].node: seen.count}
     return seen.nodes
@@ -190,7 +190,7 @@ def _beats(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
 
 
 def _anchors(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
-    """The last steps that ranks name of their own."""
+    """The last steps that ranks report on their own."""
     return tuple(
         StepLine(
             LineRef(summary.ref.uri, point.offset, "", None, point.time, node_of(summary.ref, None), point.rank),
@@ -204,7 +204,7 @@ def _anchors(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
 
 
 def _turns(summaries: Iterable[StreamSummary]) -> tuple[StageBeginning, ...]:
-    """Lines with which stages begin; their times come from the lines beside them."""
+    """Lines with which stages begin; their times come from neighbouring lines."""
     return tuple(
         StageBeginning(
             LineRef(
@@ -225,7 +225,7 @@ def _turns(summaries: Iterable[StreamSummary]) -> tuple[StageBeginning, ...]:
 
 
 def _settings(job: Job, printed: _Printed) -> Mapping[str, str]:
-    """What was set: the job's options, and pairs of a name and a value that its lines print, the same everywhere."""
+    """The settings: the job's options, and pairs of a name and a value that its lines print, the same everywhere."""
     found = {
         f"--{name}": value or "given" for name, value in _OPTION.findall(job.args or "") if not _SECRET.search(name)
     }
@@ -240,7 +240,7 @@ def _settings(job: Job, printed: _Printed) -> Mapping[str, str]:
 
 
 def _own_settings(printed: _Printed) -> Mapping[str, Mapping[str, str]]:
-    """What nodes have set otherwise: by name and node, where each of several nodes prints one value and they are two or three."""
+    """Settings that differ by node: by name and node, if several nodes each print one value and there are two or three values."""
     found = {}
     for name, by_value in printed.items():
         by_node: dict[str, set[str]] = defaultdict(set)
@@ -253,7 +253,7 @@ def _own_settings(printed: _Printed) -> Mapping[str, Mapping[str, str]]:
 
 
 def _printed(events: Iterable[RunEvent]) -> _Printed:
-    """By name of a setting, by value, the nodes that print it, of lines that come once or so."""
+    """By name of a setting and value, the nodes that print it, from lines that occur about once."""
     printed: dict[str, dict[str, set[str]]] = {}
     for event in sorted(events, key=lambda run_event: run_event.id):
         if event.count > FEW_LINES * len(event.nodes):
@@ -268,7 +268,7 @@ def _printed(events: Iterable[RunEvent]) -> _Printed:
 
 
 def settings_in(line: str) -> Iterator[tuple[str, str]]:
-    """Names and values of what a line says was set or is installed; nothing that is a secret by its name."""
+    """Names and values that a line reports as set or installed; nothing whose name suggests a secret."""
     for name, value in _PAIR.findall(line):
         if _SETTING.search(name) and not _SECRET.search(name) and not name.endswith(("Error", "Exception")):
             yield name, value[:LONGEST_VALUE]

@@ -1,1 +1,1 @@
-"""What the comparisons of a run share: the run as a value, words of severity, clocks of nodes against each other."""
+"""Shared by the comparisons of a run: the run as a value, words of severity, the clocks of nodes against each other."""

@@ -1,7 +1,7 @@
-"""Brings the times of a run's lines together: zones within a node, and clocks of nodes that are far off.
+"""Aligns the times of a run's lines: zones within a node, and clocks of nodes that are far off.
 
-Lines without a zone are read as UTC though most are local times, so lines that name their zone stand hours apart from them. And a
-line without a time bears that of an earlier one.
+Lines without a zone are read as UTC although most are in local time, so lines that name their zone appear hours apart from them. A line
+without a time carries that of an earlier one.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from statistics import median
 from kb.anomalies.core.run import LineRef, RunProfile
 
 FEWEST = 4  # events that nodes must share, each with its first and last line
-SMALLEST = 30.0  # seconds; less than that is the time that nodes take, not their clocks
+SMALLEST = 30.0  # seconds; smaller differences are due to the nodes' work, not their clocks
 HALF_HOUR = 1800.0
 FAR = 12 * 3600.0  # seconds between two lines that are kept
-ROOM = 120.0  # seconds by which lines of one source may stand in the wrong order
+ROOM = 120.0  # seconds by which lines of one source may be out of order
 WRONG_ZONE = (
     26 * 3600.0
-)  # seconds; a clock that is further off is none, but another thing that is told: when a machine started
+)  # seconds; a larger difference is not a clock's, but another reported time, such as when a machine started
 YEAR = 365 * 86400.0
 _ZONED = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)\b")
 
 
 def align_clocks(run: RunProfile, start: float | None = None) -> RunProfile:
-    """The run with all lines on one clock. `start`: when the scheduler says that the job began, seconds since the epoch."""
+    """The run with all lines on one clock. `start`: the scheduler's start time of the job, seconds since the epoch."""
     run = _in_year(run, start)
     shift = _shift(run, start)
     near = _Neighbours(run, shift)
@@ -45,7 +45,7 @@ def align_clocks(run: RunProfile, start: float | None = None) -> RunProfile:
 
 
 def _in_year(run: RunProfile, start: float | None) -> RunProfile:
-    """The run with lines whose stamp names no year, read a year off at New Year, in the year in which it ran."""
+    """The run with lines without a year that were read a year off around New Year moved to the year in which it ran."""
     times = [spot.time for spot in _spots(run) if spot.time is not None]
     if not times:
         return run
@@ -119,7 +119,7 @@ def _shift(run: RunProfile, start: float | None) -> float:
 
 
 def _fitting(time: float, local: Sequence[tuple[int, float]], at: int) -> Sequence[float]:
-    """The shifts that put a time between the lines that stand above and below it; few lines are kept, so several may."""
+    """The shifts that put a time between the lines above and below it; few lines are kept, so several shifts may."""
     before = local[at - 1][1] if at else -math.inf
     after = local[at][1] if at < len(local) else math.inf
     if math.isinf(before) or math.isinf(after) or not 0 <= after - before <= FAR:
@@ -130,7 +130,7 @@ def _fitting(time: float, local: Sequence[tuple[int, float]], at: int) -> Sequen
 
 
 class _Neighbours:
-    """Times of lines by what stands beside them in their source."""
+    """Times of lines by their neighbours in their source."""
 
     def __init__(self, run: RunProfile, shift: float) -> None:
         self._shift = shift
@@ -163,7 +163,7 @@ class _Neighbours:
 
 
 def skews(run: RunProfile) -> Mapping[str, float]:
-    """By node, how many seconds its clock is ahead of the others'; only where it is far off, and steadily."""
+    """By node, how many seconds its clock is ahead of the others'; only if it is far off, and steadily."""
     nodes = run.heard
     if len(nodes) < 3:
         return {}

@@ -13,7 +13,7 @@ JOB = ""  # the node of a line that belongs to no node: a launcher's or a schedu
 
 @dataclass(frozen=True, slots=True)
 class LineRef:
-    """A line: its source, the byte at which it starts, its number from 1 where known, seconds since the epoch, who spoke.
+    """A line: its source, the byte at which it starts, its number from 1 if known, seconds since the epoch, who wrote it.
 
     `dated`: the time is its own, and not that of the last line before it that has one.
     """
@@ -30,7 +30,7 @@ class LineRef:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """An event on one node: how often, its first and last few lines in order, and lines by who spoke: source and rank."""
+    """An event on one node: its count, its first and last few lines in order, and its lines by speaker: source and rank."""
 
     count: int
     spots: tuple[LineRef, ...]
@@ -39,7 +39,7 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """A template of log lines. `text` has `<*>` for what varies; `level` is the word of the line, in lower case."""
+    """A template of log lines. `text` has `<*>` for what varies; `level` is as written in the line, in lower case."""
 
     id: str
     text: str
@@ -54,7 +54,7 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """A line that tells a step. `seconds` a step, `loss` where it says them; `rate`: what was done in a second; `held_out`: of an evaluation."""
+    """A step line. `seconds` per step, `loss` if it states them; `rate`: work done per second; `held_out`: of an evaluation."""
 
     spot: LineRef
     step: int
@@ -74,7 +74,7 @@ class StageBeginning:
 
 @dataclass(frozen=True, slots=True)
 class RunSource:
-    """One source of a node: a rank's file or a node's. `last`: the last line that it has; `lines` that there are."""
+    """One source of a node: a rank's file or a node's. `last`: its last line; `lines`: how many it has."""
 
     source: str
     node: str
@@ -88,7 +88,7 @@ class RunSource:
 class RunProfile:
     """One run.
 
-    `nodes`: all that the job had, also those without a log. `state`, `start`: the scheduler's word for its end and its begin.
+    `nodes`: all that the job had, including those without a log. `state`, `start`: its end and start according to the scheduler.
     """
 
     events: Mapping[str, RunEvent]
@@ -99,17 +99,17 @@ class RunProfile:
     state: str = ""
     start: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by name and node, where nodes differ
-    anchors: tuple[StepLine, ...] = ()  # steps that single ranks name beside the job's own step lines
+    own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by name and node, if nodes differ
+    anchors: tuple[StepLine, ...] = ()  # steps that single ranks report besides the job's own step lines
 
     @property
     def heard(self) -> frozenset[str]:
-        """The nodes that said anything."""
+        """The nodes that printed anything."""
         return frozenset(voice.node for voice in self.voices if voice.lines)
 
 
 def has_failed(job: Job) -> bool:
-    """Whether the scheduler says so, by its word or by the exit code of the last attempt."""
+    """Whether the scheduler says so, by its state or by the exit code of the last attempt."""
     last = job.attempts[-1] if job.attempts else None
     state = job.state or (last.state if last else None) or ""
     return state.upper().startswith(FAILED) or bool(last and last.exit_code)

@@ -1,7 +1,7 @@
-"""How much harm the words of a line tell, and whether they only tell what others' failure did to the speaker.
+"""Judges from the words of a line how much harm it reports, and whether it only reports consequences of another's failure.
 
-Knowledge of the trade's language, not of any one message: levels lie in both directions (half of the lines that decide are below
-error level, and healthy runs print errors), so a level is one voice among several.
+This is knowledge of the field's language, not of particular messages. Levels mislead in both directions (half of the deciding lines are
+below error level, and healthy runs print errors), so a level is one indication among several.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MILD = re.compile(
     r"(?i)\b(?:deprecat\w*|ignor(?:ed|ing|es)|harmless|will be removed|future (?:version|release)s?|falling back|fall ?back|recovered"
     r"|succeed(?:s|ed)|successful(?:ly)?|correctable|corrected|all probes passed|retrying|no action (?:is )?(?:needed|required)|not critical"
     r"|experimental|beta|is disabled|disabling|optional|for best performance|please (?:install|consider|use|tune)"
-    # how the speaker went on: it did
+    # that the speaker went on
     r"|switched off|dropped|skipped|trying (?:another|again)|will (?:retry|try)|attempt \S+|buffering|buffered|instead|resum(?:ed|es|ing)|restored"
     r"|carr(?:y|ies|ying) on|continu(?:e|es|ing)|still trying|already exists|unused)\b"
 )
@@ -53,7 +53,7 @@ _CONSEQUENCE = re.compile(
     r"|rendezvous(?:closed|timeout|connection|state)|inner error is reported|exits for this inner error|task from \w+ run failed|exiting with|received signal|got signal|died unexpectedly|stopping (?:all )?(?:workers|container)|force[- ]?kill"
     r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout|gloo.*(?:closed|timed out)"
 )
-# What watches the job, or tidies the host: its own troubles do not end a run.
+# What monitors the job, or cleans up the host: its own troubles do not end a run.
 _ASIDE = re.compile(
     r"(?i)\b(?:metrics?|telemetry|scrap(?:e|er|ing)|prometheus|wandb|w&b|weights & biases|tensorboard|mlflow|exporter|log shipper|log forwarder"
     r"|syslog|ntp|chrony|logrotate|fwupd|motd|apt|snapd|cron|sshd|usb|audio|snd_\w+|bluetooth|git repository|deprecationwarning|futurewarning"
@@ -65,7 +65,7 @@ _RAISED = re.compile(
 )
 _BODY = re.compile(r"^\W*$|^\s+\S|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception")
 
-# What ends a process that can say nothing: killed, a bad address, a bus error, an illegal instruction; not what launchers and watchdogs send.
+# What ends a process that cannot report it: killed, a bad address, a bus error, an illegal instruction; not what launchers and watchdogs send.
 _SIGNAL = re.compile(
     r"\bSIG(?:KILL|SEGV|BUS|ILL|FPE)\b|(?i:\bexit ?(?:code|status)\W{1,4}-(?:4|7|8|9|11)\b|\bsignal:? (?:4|7|8|9|11)\b|core dumped|segmentation fault|bus error)"
 )
@@ -78,7 +78,7 @@ _MACHINE = re.compile(
 
 
 def harm(text: str, level: str | None) -> float:
-    """0 to 1: how much trouble the words and the level tell."""
+    """0 to 1: how much trouble the words and the level indicate."""
     score = LEVELS.get(level, NO_LEVEL) if level else NO_LEVEL
     if _GRAVE.search(text):
         score += 0.5
@@ -94,12 +94,12 @@ def harm(text: str, level: str | None) -> float:
 
 
 def is_bad(word: str) -> bool:
-    """Whether a word by itself tells of something wrong."""
+    """Whether a word by itself indicates that something is wrong."""
     return _GRAVE.search(word) is not None or _BAD.search(word) is not None
 
 
 def is_consequence(text: str) -> bool:
-    """Whether a line tells what another's failure, or the launcher, did to the speaker."""
+    """Whether a line reports what another's failure, or the launcher, did to the speaker."""
     return _CONSEQUENCE.search(text) is not None
 
 
@@ -109,27 +109,27 @@ def is_raised(text: str) -> bool:
 
 
 def is_grave(text: str) -> bool:
-    """Whether its words tell of what does not pass by itself."""
+    """Whether its words report something that does not pass by itself."""
     return _GRAVE.search(text) is not None
 
 
 def is_uneasy(text: str) -> bool:
-    """Whether its words tell of what may become trouble."""
+    """Whether its words report something that may become trouble."""
     return _UNEASY.search(text) is not None
 
 
 def is_mild(text: str) -> bool:
-    """Whether its words tell that the speaker goes on."""
+    """Whether its words say that the speaker goes on."""
     return _MILD.search(text) is not None
 
 
 def is_aside(text: str) -> bool:
-    """Whether it is about what only watches the job, or tidies the host."""
+    """Whether it is about something that only monitors the job, or cleans up the host."""
     return _ASIDE.search(text) is not None
 
 
 def by_signal(text: str) -> bool:
-    """Whether it tells of a process that a signal ended, which could not say why itself."""
+    """Whether it reports a process that a signal ended, which could not say why itself."""
     return _SIGNAL.search(text) is not None
 
 
@@ -139,12 +139,12 @@ def is_ignored(text: str) -> bool:
 
 
 def of_machine(text: str) -> bool:
-    """Whether an operating system's kernel says it."""
+    """Whether it comes from an operating system's kernel."""
     return _MACHINE.search(text) is not None
 
 
 def is_body(text: str) -> bool:
-    """Whether a line is but a part of another's: a frame, a rule, a blank."""
+    """Whether a line is only a part of another's: a frame, a ruler, a blank."""
     return _BODY.match(text) is not None
 
 
@@ -167,5 +167,5 @@ _STAGE_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def stage_named(text: str, among: tuple[str, ...]) -> str | None:
-    """The stage that a line's own words name, of those given."""
+    """The one of the given stages that a line's own words name."""
     return next((stage for stage, words in _STAGE_WORDS if stage in among and words.search(text)), None)

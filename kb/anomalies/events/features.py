@@ -1,6 +1,7 @@
-"""What speaks for an event being one that tells the failure, as numbers: new, near the end, rare among peers, harmful in its words.
+"""Measures what suggests that an event indicates the failure: it is new, near the end, rare among peers, harmful in its words.
 
-Each is a property that any log has; none knows a message. A model (kb.anomalies.events.model), fitted on made runs, says what each is worth.
+Each feature is a property that any log has; none knows particular messages. A model (kb.anomalies.events.model), fitted on synthetic
+runs, gives each its weight.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kb.anomalies.core.severity_words import (
 from kb.anomalies.runs.baseline_diff import IGNORED, EventComparison
 from kb.anomalies.time.run_end import JUST_BEFORE, LineTimes, RunEnding, nearness
 
-OFTEN = 4  # times its peers' count with which a node says an event more than they do
+OFTEN = 4  # times its peers' count from which on a node prints an event more than they do
 MOST_SLOTS = 8
 ALL_NEW = 0.999
 CHAIN = 6000  # bytes between the exceptions of one chain
@@ -90,11 +91,11 @@ class EventMeasurer:
 
     @property
     def raised(self) -> bool:
-        """Whether something was raised, or a consequence seen, once the run had turned."""
+        """Whether an exception was raised, or a consequence seen, once the run had turned."""
         return self._wave is not None or self._first_raised is not None
 
     def all(self) -> list[MeasuredEvent]:
-        """All events that may tell a failure, by id."""
+        """All events that may indicate a failure, by id."""
         found = []
         for event in sorted(self._run.events.values(), key=lambda item: item.id):
             spots = (spot for seen in event.nodes.values() for spot in seen.spots)
@@ -106,7 +107,7 @@ class EventMeasurer:
     # What all events are seen against
 
     def _first_consequence(self) -> float | None:
-        """When the first consequence came after the turn, of those that the good run has not as often."""
+        """When the first consequence came after the turn, of those that the good run has less often."""
         ending = self._ending
         times = [
             t
@@ -137,7 +138,7 @@ class EventMeasurer:
         return last
 
     def _by_writer(self) -> Mapping[str, tuple[int, int]]:
-        """By first word of events, how many such there are of few lines, and on how many nodes."""
+        """By first word of events, how many such events of few lines there are, and on how many nodes."""
         found: dict[str, set[str]] = defaultdict(set)
         count: Counter[str] = Counter()
         for event in self._run.events.values():
@@ -161,7 +162,7 @@ class EventMeasurer:
         return min(times, default=None)
 
     def _places(self, wanted: Callable[[str], bool]) -> Mapping[str, list[int]]:
-        """By source where events of a kind stand, in order."""
+        """By source the places of events of a kind, in order."""
         found: dict[str, list[int]] = defaultdict(list)
         for event in self._run.events.values():
             if wanted(event.text):
@@ -184,7 +185,7 @@ class EventMeasurer:
         consequence = is_consequence(event.text) or is_consequence(spot.text)
         raised = (is_raised(event.text) or is_raised(spot.text)) and not consequence
         if raised and _just_before(self._ignored.get(spot.source, []), spot.offset, IGNORED):
-            raised, told = False, 0.0  # the interpreter itself says that it goes on
+            raised, told = False, 0.0  # the interpreter itself says that it continues
         features = {
             **_of_words(event, f"{event.text} {spot.text}"),
             **self._of_place(event, where, spot),
@@ -205,12 +206,12 @@ class EventMeasurer:
         )
 
     def _of_rules(self, where: Mapping[str, NodeEvent]) -> float:
-        """What a rule's word for one of its lines adds."""
+        """What a rule's knowledge of one of its lines adds."""
         spots = (spot for seen in where.values() for spot in seen.spots)
         return max((self._known.get((spot.source, spot.offset), 0.0) for spot in spots), default=0.0)
 
     def _where(self, event: RunEvent) -> Mapping[str, NodeEvent]:
-        """The nodes on which it came: those that say it far more often than the others that do, where there are such."""
+        """The nodes on which it came: those that print it far more often than the others that do, if there are such."""
         counts = sorted(seen.count for seen in event.nodes.values())
         if len(counts) < 2:
             return event.nodes
@@ -219,7 +220,7 @@ class EventMeasurer:
         return more if 0 < len(more) <= max(1, len(counts) // 2) else event.nodes
 
     def _best(self, where: Mapping[str, NodeEvent]) -> tuple[float, float | None, LineRef]:
-        """The line that stands nearest the turn, the first of several."""
+        """The line nearest to the turn, the first of several."""
         timed = [
             (nearness(when := self._behind.time(spot), self._ending, self._wave), when, spot)
             for seen in where.values()
@@ -314,7 +315,7 @@ def _of_words(event: RunEvent, text: str) -> dict[str, float]:
 
 
 def _value(event: RunEvent, where: Mapping[str, NodeEvent]) -> float:
-    """How far the largest number of its lines there is beyond those of the other nodes, as a power of two."""
+    """How far the largest number in its lines there exceeds those of the other nodes, as a power of two."""
     others = [spot.text for node, seen in event.nodes.items() if node not in where for spot in seen.spots]
     if not others:
         return 0.0

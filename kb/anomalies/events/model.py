@@ -1,7 +1,7 @@
-"""How likely each event is to be one that tells the failure: its features, weighed, then weighed once more beside the likeliest.
+"""Estimates how likely each event is to indicate the failure: its features, weighed, then weighed again beside the likeliest events.
 
-The first look takes an event by itself. The second knows what the first thinks of all others: what the likeliest one's node also
-said gains, what another node said at another time loses, and a consequence counts where nothing better is said.
+The first pass takes an event by itself. The second knows the first one's estimates of all events: other events of the likeliest one's
+node gain, those of another node at another time lose, and a consequence counts if nothing better was printed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 from kb.anomalies.core.severity_words import skeleton
 from kb.anomalies.events.features import MeasuredEvent
 
-TOPS = 8  # of the likeliest, beside which the others are seen
-SURE_ENOUGH = 0.1  # of what counts as said besides
+TOPS = 8  # number of the likeliest events beside which the others are seen
+SURE_ENOUGH = 0.1  # share of what else counts as printed
 LEAST = 1e-4
 _APART = 2.0  # seconds
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """What features are worth, in log-odds; `a*b` is worth that much where both hold, "" always.
+    """The weights of features, in log-odds; `a*b` has its weight if both hold, "" always.
 
     `first`: of an event by itself; `second`: beside the likeliest others.
     """
@@ -42,7 +42,7 @@ def decoded(data: bytes) -> EventModel:
     """The model in a JSON file.
 
     Raises:
-        msgspec.MsgspecError: it holds none.
+        msgspec.MsgspecError: the file is not a model.
     """
     return msgspec.json.decode(data, type=EventModel)
 
@@ -53,14 +53,14 @@ def encoded(model: EventModel) -> bytes:
 
 
 def event_probabilities(measured: Sequence[MeasuredEvent], model: EventModel, *, filtered: bool) -> tuple[float, ...]:
-    """By event the probability that it tells the failure, 0 to 1. `filtered`: a good run was compared with."""
+    """By event the probability that it indicates the failure, 0 to 1. `filtered`: a good run was used for comparison."""
     weights = model.with_good_run if filtered else model.without_good_run
     first = alone(measured, weights)
     return tuple(probability(beside, weights.second) for beside in among(measured, first))
 
 
 def alone(measured: Sequence[MeasuredEvent], weights: Weights) -> tuple[float, ...]:
-    """The first look: each by itself."""
+    """The first pass: each event by itself."""
     return tuple(probability(measured_event.features, weights.first) for measured_event in measured)
 
 

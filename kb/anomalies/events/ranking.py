@@ -1,4 +1,4 @@
-"""Which events tell the failure, the likeliest first: what `kb.anomalies.events.model` makes of their features, as joined answers want it."""
+"""Ranks the events that indicate the failure, the likeliest first, by the estimates of `kb.anomalies.events.model`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kb.anomalies.events.model import EventModel, event_probabilities
 from kb.anomalies.time.change_step import StepChange, StepCourse
 from kb.anomalies.time.run_end import RunEnding
 
-TOLD = 0.36  # a probability from which on an event is told: about half of the F1 reached, where the sum of both errors is least
-ALONE = 0.2  # of the likeliest, where none is told
+TOLD = 0.36  # a probability from which on an event is reported: about half of the F1 reached, where the sum of both errors is smallest
+ALONE = 0.2  # of the likeliest, if none is reported
 MOST = 8
 WELL = frozenset({"COMPLETED", "SUCCEEDED", "RUNNING", ""})
 
 
 @dataclass(frozen=True, slots=True)
 class RankedEvent:
-    """An event with the probability that it tells the failure, the line that shows it best, and why it is told.
+    """An event with the probability that it indicates the failure, the line that shows it best, and why it is reported.
 
     `nodes`: those of its nodes on which it stands out.
     """
@@ -59,7 +59,7 @@ def ending_of(run: RunProfile, course: StepCourse, turned: Sequence[StepChange],
 def rank_events(
     measured: Sequence[MeasuredEvent], nodes: int, model: EventModel, *, filtered: bool
 ) -> tuple[RankedEvent, ...]:
-    """All events by how likely they tell the failure. `nodes` of the run that said anything; `filtered`: a good run is known."""
+    """All events by how likely they indicate the failure. `nodes` of the run that printed anything; `filtered`: a good run is known."""
     scores = event_probabilities(measured, model, filtered=filtered)
     found = [_weighed(item, score, nodes) for item, score in zip(measured, scores, strict=True)]
     return tuple(sorted(found, key=lambda item: (-item.score, item.event.id)))
@@ -84,6 +84,6 @@ def _weighed(measured_event: MeasuredEvent, score: float, nodes: int) -> RankedE
 
 
 def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
-    """The events worth telling: the likely ones, or else the likeliest if it is not too unlikely."""
+    """The events worth reporting: the likely ones, or else the likeliest if it is not too unlikely."""
     told = tuple(ranked_event for ranked_event in weighed[:MOST] if ranked_event.score >= TOLD)
     return told or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)

@@ -1,1 +1,1 @@
-"""Which nodes and ranks stand apart from their peers, and on what grounds."""
+"""Which nodes and ranks differ from their peers, and on what grounds."""

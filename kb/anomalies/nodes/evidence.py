@@ -1,6 +1,6 @@
-"""What speaks against each node: what it says, how often, in which numbers, what it lacks, and what others say of it.
+"""Collects the evidence against each node: what it prints, how often, with which numbers, what it lacks, and what others say of it.
 
-Each ground is a number from 0 to 1 that any log gives; none knows a message. `kb.anomalies.nodes.suspects` says what each is worth.
+Each ground is a number from 0 to 1 that any log gives; none knows particular messages. `kb.anomalies.nodes.suspects` weighs them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from kb.anomalies.core.severity_words import by_signal, harm, is_body, is_conseq
 from kb.anomalies.nodes.mentions import NodeNames
 from kb.anomalies.nodes.peers import OddNode, ended_early, isolated, lacking, off_values, silent
 
-JUST_BEFORE = 3.0  # seconds before the last step, in which what ends a run may be said
+JUST_BEFORE = 3.0  # seconds before the last step in which the cause of the end may be printed
 SOON = 90.0
-TOGETHER = 30.0  # seconds within which several nodes say a thing alike
-ALONG = 5.0  # seconds in which the first to speak is not the first any more
-MANY = 0.6  # share of the nodes with which an event is all's
+TOGETHER = 30.0  # seconds within which several nodes print something alike
+ALONG = 5.0  # seconds after which the first speaker no longer counts as first
+MANY = 0.6  # share of the nodes from which on an event belongs to all
 NEARLY_ALL = 0.75
-TROUBLE = 0.35  # harm from which on an event speaks of trouble
+TROUBLE = 0.35  # harm from which on an event indicates trouble
 MOST_FOREST = 5
 
 
 @dataclass(frozen=True, slots=True)
 class TurningPoint:
-    """When a run turned: `at`, its last step or where it became another; `interval` seconds between step lines; `crashed`: no step came after.
+    """When a run turned: `at`, its last step or where it changed; `interval` seconds between step lines; `crashed`: no step came after.
 
     `wave`: when the first consequence came.
     """
@@ -40,11 +40,11 @@ class TurningPoint:
 
     @property
     def since(self) -> float:
-        """From when on a line may belong to the turn."""
+        """The time from which on a line may belong to the turn."""
         return math.inf if self.at is None else self.at - JUST_BEFORE
 
     def near(self, time: float | None) -> float:
-        """0 to 1: how near the turn a line stands."""
+        """0 to 1: how near to the turn a line is."""
         if time is None or self.at is None:
             return 0.6
         before = self.at - time
@@ -60,13 +60,13 @@ class TurningPoint:
 
 @dataclass(slots=True)
 class NodeEvidence:
-    """What speaks against one node: by ground how much, and what it is."""
+    """The evidence against one node: by ground its strength, and what it is."""
 
     worth: dict[str, float] = field(default_factory=dict)
     why: dict[str, OddNode] = field(default_factory=dict)
 
     def take(self, ground: str, worth: float, odd: OddNode) -> None:
-        """Keep the strongest word of a ground."""
+        """Keep the strongest evidence of a ground."""
         if worth > self.worth.get(ground, 0.0):
             self.worth[ground] = min(1.0, worth)
             self.why[ground] = odd
@@ -79,9 +79,9 @@ def node_evidence(
     moment: TurningPoint,
     off: Mapping[str, float],
 ) -> Mapping[str, NodeEvidence]:
-    """What speaks against each node.
+    """The evidence against each node.
 
-    `fresh`: by event, 0 to 1, how little the good run has of it; `told`: the events that tell the failure, with their worth.
+    `fresh`: by event, 0 to 1, how little the good run has of it; `told`: the events that indicate the failure, with their weight.
     """
     look = _EvidenceCollector(run, fresh, moment, off)
     if len(look.found) >= 2:
@@ -96,7 +96,7 @@ def node_evidence(
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """One node's lines of an event: how near the turn; how many kept lines stand since it, soon after it and before it; how many there are in all."""
+    """One node's lines of an event: how near to the turn; how many kept lines come since it, soon after it and before it; how many exist."""
 
     near: float
     since: int
@@ -108,7 +108,7 @@ class _Times:
 
 
 class _EvidenceCollector:
-    """One run, looked at from all sides."""
+    """One run, examined under all aspects."""
 
     def __init__(
         self, run: RunProfile, fresh: Mapping[str, float], moment: TurningPoint, off: Mapping[str, float]
@@ -119,7 +119,7 @@ class _EvidenceCollector:
         self._moment = TurningPoint(moment.at, moment.interval, moment.crashed, self._wave(moment.at))
 
     def _wave(self, at: float | None) -> float | None:
-        """When the first consequence came that the good run has not as often."""
+        """When the first consequence came that the good run has less often."""
         times = (
             time
             for event in self._run.events.values()
@@ -137,7 +137,7 @@ class _EvidenceCollector:
         return [time for spot in seen.spots if (time := corrected(spot, self._off)) is not None]
 
     def _rare(self, few: int) -> float:
-        """0 to 1: how few of the nodes do it; 1 for one alone."""
+        """0 to 1: how few of the nodes do it; 1 for a single one."""
         nodes = len(self._heard)
         return 0.0 if few >= nodes else math.log(nodes / few) / math.log(nodes)
 
@@ -159,7 +159,7 @@ class _EvidenceCollector:
     # What it says
 
     def by_events(self) -> None:
-        """What few nodes say, or say oftener, near the turn or since it."""
+        """What few nodes print, or print more often, near the turn or since it."""
         says: dict[str, list[tuple[float, str, int]]] = defaultdict(list)
         first: list[tuple[float, str, str, float]] = []
         for event in self._run.events.values():
@@ -195,7 +195,7 @@ class _EvidenceCollector:
         )
 
     def _alike(self, event: RunEvent, told: float, seen: Mapping[str, _Times]) -> None:
-        """New lines of few, lines that come oftener than elsewhere, lines that come since the turn."""
+        """New lines of few nodes, lines more frequent than elsewhere, lines that come since the turn."""
         new = self._new(event)
         for node, item in seen.items():
             found = self.found[node]
@@ -219,7 +219,7 @@ class _EvidenceCollector:
                 )
 
     def _together(self, event: RunEvent, told: float, seen: Mapping[str, _Times]) -> None:
-        """What several nodes say at one time, and the others do not: they are odd alike."""
+        """What several nodes print at one time, and the others do not: they are odd alike."""
         if not 2 <= len(seen) <= len(self._heard) / 3:
             return
         starts = [times.first for times in seen.values() if times.first is not None]
@@ -230,7 +230,7 @@ class _EvidenceCollector:
             self.found[node].take("together", worth, OddNode(node, worth, why, (event.id,)))
 
     def by_told(self, told: Sequence[tuple[str, float]]) -> None:
-        """What tells the failure, where few nodes say it."""
+        """What indicates the failure, if few nodes print it."""
         for name, worth in told:
             nodes = [node for node in self._run.events[name].nodes if node in self.found]
             why = (
@@ -245,7 +245,7 @@ class _EvidenceCollector:
     # What others say of it, and what it does not say
 
     def by_names(self) -> None:
-        """Nodes that others name in what they say of trouble since the turn."""
+        """Nodes that others name when they report trouble since the turn."""
         names = NodeNames(self._run)
         speakers: dict[str, set[str]] = defaultdict(set)
         first: dict[str, float] = {}
@@ -272,7 +272,7 @@ class _EvidenceCollector:
             self.found[node].take("named", worth, OddNode(node, worth, why))
 
     def by_absence(self) -> None:
-        """What nearly all others say since the turn, and it does not: consequences, and usual lines."""
+        """What nearly all others print since the turn, and it does not: consequences, and usual lines."""
         count = len(self._heard)
         if count < 3 or self._moment.at is None:
             return
@@ -294,7 +294,7 @@ class _EvidenceCollector:
                 self.found[node].take(ground, worth, OddNode(node, worth, why, tuple(name for _, name in parts[:5])))
 
     def _since(self, event: RunEvent) -> Collection[str]:
-        """The nodes that said it since the turn."""
+        """The nodes that printed it since the turn."""
         return {
             node
             for node, seen in event.nodes.items()
@@ -302,7 +302,7 @@ class _EvidenceCollector:
         }
 
     def by_ranks(self) -> None:
-        """Nodes with ranks that say nothing of what the others' ranks cry at the end."""
+        """Nodes with ranks that do not print what the others' ranks report at the end."""
         voices: dict[str, set[tuple[str, int | None]]] = defaultdict(set)
         crying: dict[str, set[tuple[str, int | None]]] = defaultdict(set)
         for event in self._run.events.values():
@@ -326,7 +326,7 @@ class _EvidenceCollector:
     # Its log as a whole
 
     def by_shape(self) -> None:
-        """Nodes without a log, whose log ends early, that lack lines, whose numbers or counts are unlike the others'."""
+        """Nodes without a log, whose log ends early, that lack lines, whose numbers or counts differ from the others'."""
         run, moment, off = self._run, self._moment, self._off
         mute = silent(run)
         for odd in mute:

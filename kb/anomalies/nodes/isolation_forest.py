@@ -1,6 +1,6 @@
-"""An isolation forest (Liu, Ting, Zhou: Isolation Forest, 2008): how few random cuts set a row apart from the others.
+"""An isolation forest (Liu, Ting, Zhou: Isolation Forest, 2008): how few random cuts separate a row from the others.
 
-Small and seeded: the same rows give the same scores. L4 takes one over the counts of events by node.
+Small and seeded: the same rows give the same scores. L4 uses one over the counts of events by node.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """By row its score, 0 to 1, higher for odd ones; by row the columns that set it apart, the most telling first."""
+    """By row its score, 0 to 1, higher for odd ones; by row the columns that separate it, the most telling first."""
 
     scores: tuple[float, ...]
     columns: tuple[tuple[int, ...], ...]
 
 
 class _Random:
-    """A small generator of numbers (splitmix64): the floor of rules knows no randomness of its own."""
+    """A small random number generator (splitmix64), because the packages under kb use no source of randomness."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed & _MASK
@@ -44,7 +44,7 @@ class _Random:
 
 
 def isolate(rows: Sequence[Sequence[float]], *, seed: int = 7, trees: int = TREES) -> Isolation:
-    """Score rows of equal length; fewer than three rows say nothing, and all score 0."""
+    """Score rows of equal length; with fewer than three rows all score 0."""
     if len(rows) < 3 or not rows[0]:
         return Isolation((0.0,) * len(rows), ((),) * len(rows))
     chance = _Random(seed)
@@ -75,7 +75,7 @@ def _draw(count: int, size: int, chance: _Random) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """One tree at a time, grown on a sample while every row is let down it at once."""
+    """One tree at a time, grown on a sample while all rows pass through it at once."""
 
     rows: Sequence[Sequence[float]]
     varying: list[int]
@@ -112,7 +112,7 @@ class _Tree:
 
 
 def _average(size: int) -> float:
-    """The mean depth of a search in a tree of so many rows that finds nothing."""
+    """The mean depth of an unsuccessful search in a tree of that many rows."""
     if size <= 1:
         return 0.0
     if size == 2:

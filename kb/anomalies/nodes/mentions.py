@@ -1,7 +1,7 @@
-"""Who is named in the lines of others: by host name, by address, by rank.
+"""Finds the nodes that are named in the lines of others: by host name, by address, by rank.
 
-A node that died says nothing, its peers do: "connection closed by remote peer 10.0.0.7", "no answer from node n7", "rank 12". Whose
-an address is the lines themselves tell: at one place of a line that all nodes print, each prints its own.
+A node that died prints nothing, but its peers do: "connection closed by remote peer 10.0.0.7", "no answer from node n7", "rank 12". The
+lines themselves show whose an address is: at one place of a line that all nodes print, each prints its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from kb.anomalies.core.run import JOB, LineRef, RunEvent, RunProfile
 
-MOST_ADDRESSES = 8  # looked at in a line
+MOST_ADDRESSES = 8  # examined in a line
 ALL = 0.6  # share of the nodes that print a line in which each has its own address
 _ADDRESS = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.]*\d)")
 _RANK = re.compile(
@@ -34,7 +34,7 @@ class NodeNames:
         self._addresses = _addresses(run)
 
     def of(self, spot: LineRef, *, ranks: bool = False) -> frozenset[str]:
-        """The nodes other than the speaker that its line names; by rank only if asked, for many numbers stand behind that word."""
+        """The nodes other than the speaker that its line names; by rank only on request, since many numbers follow that word."""
         text = spot.text
         found = {self._nodes[word] for word in _WORD.findall(text) if word in self._nodes}
         found |= {self._addresses[item] for item in _ADDRESS.findall(text)[:MOST_ADDRESSES] if item in self._addresses}
@@ -48,7 +48,7 @@ class NodeNames:
 
 
 def _ranks(run: RunProfile) -> Mapping[int, str]:
-    """The node of each rank, where most of its lines stand on one."""
+    """The node of each rank, if most of its lines come from one."""
     seen: dict[int, Counter[str]] = defaultdict(Counter)
     for event in run.events.values():
         for node, item in event.nodes.items():
@@ -75,7 +75,7 @@ def _addresses(run: RunProfile) -> Mapping[str, str]:
 
 
 def _own(event: RunEvent) -> Iterator[tuple[str, str]]:
-    """Addresses of an event's nodes, where at one place of the line each node has one, and no two the same."""
+    """Addresses of an event's nodes, if at one place of the line each node has one, and no two are equal."""
     places: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for node, seen in event.nodes.items():
         if node != JOB:

@@ -1,8 +1,8 @@
-"""Against the peers: which nodes log otherwise than others of their role.
+"""Compares nodes with their peers: which ones log differently from others of their role.
 
-Three looks, each of which names the events that make a node odd: an isolation forest over counts of events (as in L4), a test of each
-event by itself (it works for two nodes, and for several that are odd alike), and the numbers in lines that all print. A node
-without a log, or whose log ends long before the others', is odd without any.
+There are three methods, each of which names the events that make a node odd: an isolation forest over counts of events (as in L4), a
+test of each event by itself (it works for two nodes, and for several that are odd alike), and the numbers in lines that all print. A
+node without a log, or whose log ends long before the others', is odd without any of them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kb.anomalies.nodes.isolation_forest import isolate
 MOST_COLUMNS = 400
 MOST_NODES = 512  # of which a forest is grown
 EARLY = 60.0  # seconds before the others, at least
-USUAL = 0.7  # share of the voices that print an event with which it is a usual one
+USUAL = 0.7  # share of the speakers that print an event from which on it is usual
 FEWEST_SHARING = 3  # suspects that share a part of the topology
 UNLIKELY = 0.01
 LACKS = "it printed common lines less often than its peers"
-FAR = 6.0  # spreads from what is usual
+FAR = 6.0  # spreads from the usual value
 FEWEST_LINES = 2  # since a time, for their numbers to be compared
 _STAMPS = re.compile(
     r"\d{2,4}[-/]\d\d[-/]\d{2,4}[ T-]?|\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\[\d+\.\d+\]|\b0x[0-9a-f]+\b|\bpid[= ]?\d+|(?<=[\w.]):\d+"
@@ -36,17 +36,17 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\d)
 
 @dataclass(frozen=True, slots=True)
 class OddNode:
-    """A node that stands out: how much, 0 to 1, why, and the events that make it so."""
+    """A node that stands out: how much, 0 to 1, why, and the events responsible."""
 
     node: str
     score: float
     why: str
     events: tuple[str, ...] = ()
-    spot: LineRef | None = None  # of a voice that fell silent, its last line
+    spot: LineRef | None = None  # of a speaker that fell silent, its last line
 
 
 def silent(run: RunProfile) -> tuple[OddNode, ...]:
-    """Nodes of the job that left no log, where others did."""
+    """Nodes of the job that left no log, while others did."""
     heard = run.heard
     mute = [node for node in run.nodes if node not in heard]
     if len(mute) > len(heard):
@@ -90,7 +90,7 @@ def ended_early(run: RunProfile, off: Mapping[str, float], interval: float) -> t
 
 
 def lacking(run: RunProfile) -> tuple[OddNode, ...]:
-    """Nodes with a voice that printed an event less often than nearly all others of its kind, which print it equally often."""
+    """Nodes with a speaker that printed an event less often than nearly all others of its kind, which print it equally often."""
     kinds = Counter(item.kind for item in run.voices)
     if not kinds:
         return ()
@@ -122,7 +122,7 @@ def lacking(run: RunProfile) -> tuple[OddNode, ...]:
 
 
 def _last_line(run: RunProfile, node: str, voice: tuple[str, int | None]) -> LineRef | None:
-    """The last line kept of a voice."""
+    """The last line kept of a speaker."""
     source, rank = voice
     spots = [
         spot
@@ -135,7 +135,7 @@ def _last_line(run: RunProfile, node: str, voice: tuple[str, int | None]) -> Lin
 
 
 def isolated(run: RunProfile, weight: Mapping[str, float]) -> tuple[OddNode, ...]:
-    """The isolation forest over the nodes' counts of the given events; `weight` by event says which count."""
+    """The isolation forest over the nodes' counts of the given events; `weight` by event says how much a count matters."""
     nodes = sorted(run.heard - {JOB})[:MOST_NODES]
     columns = sorted((value for value in weight if value in run.events), key=lambda value: (-weight[value], value))[
         :MOST_COLUMNS
@@ -156,7 +156,7 @@ def isolated(run: RunProfile, weight: Mapping[str, float]) -> tuple[OddNode, ...
 
 
 def off_values(run: RunProfile, since: float | None, off: Mapping[str, float]) -> tuple[OddNode, ...]:
-    """Nodes whose numbers, in lines that most nodes print, are far from all others' since a time, more than they were before."""
+    """Nodes whose numbers, in lines that most nodes print, have been far from all others' since a time, more than before it."""
     best: dict[str, tuple[float, str, str]] = {}
     nodes = run.heard - {JOB}
     for event in run.events.values():
@@ -177,7 +177,7 @@ _Columns = dict[int, dict[str, float]]  # by place in the line: by node its usua
 
 
 def _unlike(event: RunEvent, since: float | None, off: Mapping[str, float]) -> list[tuple[str, float, str]]:
-    """Nodes with a number that is unlike the others': how much, and in words."""
+    """Nodes with a number that differs from the others': how much, and in words."""
     then, now = _numbers(event, since, off)
     found = []
     for place, values in now.items():
@@ -218,15 +218,15 @@ def _numbers(event: RunEvent, since: float | None, off: Mapping[str, float]) -> 
 
 
 def _doublings(value: float, usual: float) -> float:
-    """How many times a number is twice, or half, another."""
+    """How many times a number is double, or half, another."""
     return abs(math.log2((abs(value) + 1e-9) / (abs(usual) + 1e-9))) if usual else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPlace:
-    """A part of the topology ("leaf l3") that most suspects share: so many of them, of all suspects; so many of the job's nodes are on it, of all.
+    """A part of the topology ("leaf l3") that most suspects share: how many of all suspects, and how many of the job's nodes are on it.
 
-    `chance`: how likely as many would be on it if they were drawn by lot.
+    `chance`: how likely as many would be on it if they were drawn at random.
     """
 
     place: str
@@ -246,9 +246,9 @@ class SharedPlace:
 
 
 def shared_places(suspects: Sequence[str], topology: Mapping[str, Mapping[str, str]]) -> tuple[SharedPlace, ...]:
-    """Parts of the topology that several suspects share and others do not, beyond chance: there lies the fault. The least likely first.
+    """Parts of the topology that several suspects share and others do not, beyond chance: the fault is there. The least likely first.
 
-    The chance is the upper tail of the hypergeometric distribution, times the parts looked at.
+    The chance is the upper tail of the hypergeometric distribution, times the number of parts tested.
     """
     wanted = set(suspects) & set(topology)
     if len(wanted) < FEWEST_SHARING:
@@ -271,6 +271,6 @@ def shared_places(suspects: Sequence[str], topology: Mapping[str, Mapping[str, s
 
 
 def _tail(hits: int, drawn: int, marked: int, total: int) -> float:
-    """How likely at least so many of the drawn are marked."""
+    """The probability that at least so many of the drawn are marked."""
     ways = sum(math.comb(marked, k) * math.comb(total - marked, drawn - k) for k in range(hits, min(drawn, marked) + 1))
     return ways / math.comb(total, drawn)

@@ -1,8 +1,8 @@
-"""Which nodes are suspected: what speaks against each, weighed together.
+"""Decides which nodes are suspected: the evidence against each, weighed together.
 
-The weights are those of a choice between the nodes of a job (conditional logit), fitted by bench/l4_nodes.py on made runs of other
-seeds than those that are measured; none is below nothing. A node whose log alone is missing is named, though on made runs that says
-nothing where the others trained.
+The weights are those of a choice between the nodes of a job (conditional logit), fitted by bench/l4_nodes.py on synthetic runs with other
+seeds than those that are measured; none is negative. A node that only lacks its log is named, although on synthetic runs this means
+nothing if the others trained.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kb.anomalies.nodes.evidence import NodeEvidence, TurningPoint, node_evidenc
 from kb.anomalies.nodes.peers import OddNode
 
 WEIGHTS: Mapping[str, float] = {
-    "says": 1.40,  # what few others say, harmful, new and near the turn
+    "says": 1.40,  # what few others print, harmful, new and near the turn
     "says more": 0.54,
     "new": 0.82,
     "often": 1.21,
@@ -35,9 +35,9 @@ WEIGHTS: Mapping[str, float] = {
     "told": 1.74,
 }
 MOST_NODES = 8
-FAINT = 0.5  # of the sum; less names nobody
-BESIDE = 0.15  # share of the first's sum with which others are named beside it
-ALL = 0.9  # share of the nodes with which an event is the job's and not theirs
+FAINT = 0.5  # of the sum; below it nobody is named
+BESIDE = 0.15  # share of the first's sum from which on others are named beside it
+ALL = 0.9  # share of the nodes from which on an event belongs to the job
 FULL = 4.0  # the sum that is as good as certain
 
 
@@ -48,7 +48,7 @@ def suspects(
     moment: TurningPoint,
     off: Mapping[str, float],
 ) -> tuple[OddNode, ...]:
-    """The nodes that are suspected, the likeliest first; none where what tells the failure is all nodes'. See `grounds` for the arguments."""
+    """The suspected nodes, the likeliest first; none if the telling events come from all nodes. See `grounds` for the arguments."""
     heard = len(run.heard - {JOB})
     if told and heard > 1:
         name, worth = told[0]
@@ -64,12 +64,12 @@ def suspects(
 
 
 def weighed(evidence: NodeEvidence) -> float:
-    """What speaks against a node, in all."""
+    """The total evidence against a node."""
     return sum(WEIGHTS[ground] * worth for ground, worth in evidence.worth.items())
 
 
 def _odd(node: str, evidence: NodeEvidence, worth: float) -> OddNode:
-    """The node with the two strongest grounds, in words, and the events of both."""
+    """The node with its two strongest grounds, in words, and the events of both."""
     best = sorted(evidence.worth, key=lambda ground: (-WEIGHTS[ground] * evidence.worth[ground], ground))
     strong = [ground for ground in best[:2] if WEIGHTS[ground] * evidence.worth[ground] * 4 >= worth]
     words = "; ".join(dict.fromkeys(evidence.why[ground].why for ground in strong or best[:1]))

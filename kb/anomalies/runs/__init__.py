@@ -1,1 +1,1 @@
-"""A run against other runs: a good one of the same job, and what failed runs have in common."""
+"""Compares a run with other runs: with a good one of the same job, and failed runs with each other."""

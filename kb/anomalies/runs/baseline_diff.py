@@ -1,7 +1,7 @@
-"""Against a good run: which events it does not have, which come in other numbers, and what was set otherwise.
+"""Compares a run with a good one: which events are new, which differ in number, and which settings differ.
 
-Events match by their words, not by their ids alone, so that versions, paths and a different mask do not make an event new.
-Numbers are compared as rates: a good run is often smaller and shorter.
+Events match by their words, not by their ids alone, so that versions, paths and a different mask do not make an event new. Numbers are
+compared as rates: a good run is often smaller and shorter.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from dataclasses import dataclass
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_ignored, is_raised, skeleton
 
-ALIKE = 0.8  # share of words that two events must have in common to be one
+ALIKE = 0.8  # share of words that two events must have in common to match
 SPARSE = 3  # fewer words than that must be equal
 LONGEST = 4000  # events of an order that are aligned
-LONGEST_LINE = 160  # characters of the line that is told
-IGNORED = 2000  # bytes behind the head of a traceback that ends nothing
-LONGER = 30.0  # times as long a good run is told
+LONGEST_LINE = 160  # characters of the line that is reported
+IGNORED = 2000  # bytes after the head of a traceback that ends nothing
+LONGER = 30.0  # times as long a good run is reported
 FOREIGN = 0.35  # a good run that knows less than this share of the usual lines is of another job
 _BUILT = re.compile(r"(?i)image|commit|driver|firmware|fw_ver|version|kernel|cuda|nccl|torch|framework")
 
 
 @dataclass(frozen=True, slots=True)
 class EventComparison:
-    """An event against the good run. `fresh` 0 to 1: how little the good run has of it; `known` lines that it has; why, in words.
+    """An event compared with the good run. `fresh` 0 to 1: how little the good run has of it; `known`: its lines there; why, in words.
 
-    `excess`: how far its count on one node is beyond what the good run lets expect, as a power of two. `like`: the share of words
-    that the most alike event of the good run has in common with a new one.
+    `excess`: how far its count on one node exceeds what the good run suggests, as a power of two. `like`: the share of words that the most
+    similar event of the good run has in common with a new one.
     """
 
     event: str
@@ -44,9 +44,9 @@ class EventComparison:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A good run, or a pool of such, as far as a comparison needs it: by the words of each event its lines, nodes and most by node.
+    """What a comparison needs of a good run, or a pool of such: by the words of each event its lines, nodes and largest count on a node.
 
-    `failed`: the line with which it seems to have failed itself; what is said from there on is not among its events.
+    `failed`: the line with which it seems to have failed as well; what was printed from there on is not among its events.
     """
 
     counts: Mapping[tuple[str, ...], tuple[int, int, int]]
@@ -81,9 +81,9 @@ def baseline_of(run: RunProfile, label: str = "") -> Baseline:
 
 
 def _failure(run: RunProfile) -> tuple[str, frozenset[str]]:
-    """The first exception after which its source says nothing usual any more, "" where there is none or nobody was stopped with it.
+    """The first exception after which its source prints nothing usual, "" if there is none or nobody was stopped by it.
 
-    With it the events that came no earlier than such in all their sources: they are no usual ones.
+    With it the events that came no earlier than that in all their sources: they are not usual.
     """
     usual = max(1, len(run.heard)) / 2
     last: dict[str, int] = defaultdict(int)
@@ -142,7 +142,7 @@ def _ordered(run: RunProfile) -> list[RunEvent]:
 
 
 def pooled(runs: Sequence[Baseline], label: str = "") -> Baseline:
-    """Several good runs as one: an event is known where any of them has it."""
+    """Several good runs as one: an event is known if any of them has it."""
     counts: dict[tuple[str, ...], tuple[int, int, int]] = {}
     for run in runs:
         for key, (lines, nodes, most) in run.counts.items():
@@ -161,7 +161,7 @@ def pooled(runs: Sequence[Baseline], label: str = "") -> Baseline:
 
 
 class Lookup:
-    """Finds the event of a good run that an event of another run is."""
+    """Finds the event of a good run that corresponds to an event of another run."""
 
     def __init__(self, keys: Iterable[tuple[str, ...]]) -> None:
         self._exact: dict[frozenset[str], tuple[str, ...]] = {}
@@ -173,13 +173,13 @@ class Lookup:
                 self._holding[word].append(key)
 
     def find(self, key: tuple[str, ...]) -> tuple[str, ...] | None:
-        """The event with the same words, or nearly the same; None where there is none."""
+        """The event with the same words, or nearly the same; None if there is none."""
         words = frozenset(key)
         if words in self._exact:
             return self._exact[words]
         if len(words) <= SPARSE:
             return None
-        # Near ones share all but a few of the words, so one of the rarest few is among what they share.
+        # Similar ones share all but a few of the words, so at least one of the rarest few.
         rare = sorted(words, key=lambda word: (len(self._holding.get(word, ())), word))
         few = rare[: int(len(words) * (1 - ALIKE)) + 2]
         best, most = None, ALIKE
@@ -191,7 +191,7 @@ class Lookup:
         return best
 
     def nearest(self, key: tuple[str, ...]) -> float:
-        """The share of words that the most alike event has in common with it, of those that share one of its rarer words."""
+        """The share of words that the most similar event has in common with it, of those that share one of its rarer words."""
         words = frozenset(key)
         rare = sorted(words, key=lambda word: (len(self._holding.get(word, ())), word))
         others = {item for word in rare[:4] for item in self._holding.get(word, ())[:50]}
@@ -199,7 +199,7 @@ class Lookup:
 
 
 def compare(run: RunProfile, good: Baseline) -> Mapping[str, EventComparison]:
-    """Each event of a run against a good run."""
+    """Each event of a run compared with a good run."""
     lookup = Lookup(good.counts)
     size = max(1.0, len(run.heard) / max(1, good.nodes))
     each = sum(voice.lines for voice in run.voices) / max(1, len(run.heard))
@@ -223,7 +223,7 @@ def compare(run: RunProfile, good: Baseline) -> Mapping[str, EventComparison]:
 
 
 def _more(here: float, usual: float) -> float:
-    """0 to 1: how far a count is beyond the usual one; a chance of a few more says little."""
+    """0 to 1: how far a count exceeds the usual one; a few more may be chance."""
     if here <= usual + 2 * math.sqrt(usual) + 1:
         return 0.0
     return min(0.8, math.log2(here / max(usual, 0.5)) / 5)
@@ -249,7 +249,7 @@ def is_foreign(run: RunProfile, good: Baseline) -> bool:
 
 
 def doubts(run: RunProfile, good: Baseline) -> list[str]:
-    """What makes a comparison with a good run less sure, in words."""
+    """What makes a comparison with a good run less certain, in words."""
     said = []
     if good.failed:
         said.append(
@@ -267,7 +267,7 @@ def doubts(run: RunProfile, good: Baseline) -> list[str]:
 def out_of_order(run: RunProfile, good: Baseline) -> tuple[str, ...]:
     """Events that the good run has too, but at another place in the order of first occurrences.
 
-    Both orders are aligned, as many events as can be keeping their place: what L4 removes as it matches the runs in order of time.
+    Both orders are aligned so that as many events as possible keep their place: L4 removes these when it matches the runs in order of time.
     """
     keys = {skeleton(item.text): item.id for item in reversed(_ordered(run))}
     places = {key: place for place, key in enumerate(good.order)}
@@ -282,8 +282,8 @@ def keys_in_order(run: RunProfile) -> tuple[tuple[str, ...], ...]:
 
 
 def _rising(values: Sequence[int]) -> frozenset[int]:
-    """The places of a longest rising row of values, of which there is none twice."""
-    ends: list[int] = []  # the place at which the lowest end of a row of each length stands
+    """The places of a longest increasing subsequence of distinct values."""
+    ends: list[int] = []  # the place of the smallest end of an increasing subsequence of each length
     before: list[int] = []
     lows: list[int] = []
     for place, value in enumerate(values):
@@ -305,7 +305,7 @@ def _rising(values: Sequence[int]) -> frozenset[int]:
 def changed(run: RunProfile, good: Baseline) -> tuple[tuple[str, str, str], ...]:
     """Settings that differ: name, value in the good run, value now; what the job was built of first.
 
-    Of options also those that only one has; "" for none.
+    Options that only one has are included; "" for none.
     """
     before, now = good.settings or {}, run.settings
     names = {number for number in before if number in now}
@@ -317,7 +317,7 @@ def changed(run: RunProfile, good: Baseline) -> tuple[tuple[str, str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class DifferingSetting:
-    """A setting that some nodes of a run have otherwise than most: its name, their value and names, the others' value."""
+    """A setting that differs on some nodes of a run: its name, their value and names, the others' value."""
 
     name: str
     value: str
@@ -326,7 +326,7 @@ class DifferingSetting:
 
 
 def differing_settings(run: RunProfile) -> tuple[DifferingSetting, ...]:
-    """Settings that a third of the nodes at most have otherwise than the others, those of the fewest nodes first."""
+    """Settings that differ on a third of the nodes at most, those of the fewest nodes first."""
     found = []
     for name, by_node in run.own_settings.items():
         counts = Counter(by_node.values())

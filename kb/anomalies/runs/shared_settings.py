@@ -1,4 +1,4 @@
-"""Across runs: which setting the nodes that failed share and the others lack ("6 of 6 failed nodes have driver X since yesterday")."""
+"""Compares runs: which setting the failed nodes share and the others lack ("6 of 6 failed nodes have driver X since yesterday")."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-CHANCE = 0.05  # a split that chance gives more often than that is not told
+CHANCE = 0.05  # a split that is more likely by chance is not reported
 FEWEST = 2  # nodes that failed
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A node in a run: whether it was one that failed, and what it ran with. `at`: the run's start, seconds since the epoch."""
+    """A node in a run: whether it failed, and what it ran with. `at`: the run's start, seconds since the epoch."""
 
     node: str
     failed: bool
@@ -23,9 +23,9 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class SharedSetting:
-    """A setting that nodes that failed share: on `failed` of `of_failed` of them, and on `well` of `of_well` of the others.
+    """A setting that failed nodes share: on `failed` of `of_failed` of them, and on `well` of `of_well` of the others.
 
-    `since`: the first run in which it was seen. `chance`: how likely such a split is by chance (Fisher's exact test, one side).
+    `since`: the first run in which it was seen. `chance`: how likely such a split is by chance (one-sided Fisher's exact test).
     """
 
     name: str
@@ -76,7 +76,7 @@ def shared_settings(witnesses: Iterable[Witness]) -> tuple[SharedSetting, ...]:
 
 
 def _fisher(failed: int, all_failed: int, well: int, all_well: int) -> float:
-    """The chance that so many of those that have it, or more, are among the failed ones."""
+    """The chance that at least that many of those that have it are among the failed ones."""
     having, everybody = failed + well, all_failed + all_well
     ways = math.comb(everybody, having)
     most = min(having, all_failed)

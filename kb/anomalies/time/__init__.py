@@ -1,1 +1,1 @@
-"""A run against its own past: the step at which something changed, its stage, and its end."""
+"""Compares a run with its own past: the step at which something changed, its stage, and its end."""

@@ -1,8 +1,8 @@
-"""Against its own past: at which step a run turned.
+"""Finds the step at which a run turned, by comparison with its own past.
 
-What a step line says of itself is compared, seconds a step and loss; the distance of windows of events by dynamic time warping, as in
-L4, is in bench/l4_faithful.py only. Stages are told by `kb.anomalies.time.stage`. What comes again and again in the same run (evaluations, checkpoints, first steps) is not
-what turned it: a step counts only if those after it stay as it is.
+Compared is what a step line states, seconds per step and loss; the distance of windows of events by dynamic time warping, as in L4, is
+in bench/l4_faithful.py only. `kb.anomalies.time.stage` finds stages. What recurs in the same run (evaluations, checkpoints, first
+steps) did not turn it: a step counts only if the steps after it stay changed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from statistics import median
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import RunProfile, StepLine
 
-FEWEST = 6  # steps before and, of a loss, after the turn
+FEWEST = 6  # steps before and, for a loss, after the turn
 SLOWER = 1.3  # times as long a step
 SIGMAS = 6.0
-MANY = 8  # steps on either side, of which the mean is told though they vary
+MANY = 8  # steps on either side whose mean is compared although they vary
 _STEP = re.compile(r"(?i)\b(?:iteration|iter|global[ _]?step|step)\W{0,3}(\d{1,9})\b")
 STALLED = 600.0  # seconds without a step, at least
 LOOSE = 10  # steps by which two counters of the same steps may differ
@@ -31,7 +31,7 @@ FIRST_STEPS = 3  # slow in every run
 
 @dataclass(frozen=True, slots=True)
 class StepChange:
-    """The step from which on a run was another: the first lines that show it, and how, in words. `why` is "slower", "loss" or "still"."""
+    """The step from which on a run changed: the first lines that show it, and how, in words. `why` is "slower", "loss" or "still"."""
 
     step: int
     why: str
@@ -42,7 +42,7 @@ class StepChange:
 
 @dataclass(frozen=True, slots=True)
 class StepCourse:
-    """The steps of the job in order, each told by one line. `interval`: seconds between such lines; `stride`: steps between them."""
+    """The steps of the job in order, one line each. `interval`: seconds between such lines; `stride`: steps between them."""
 
     beats: tuple[StepLine, ...]
     times: tuple[float | None, ...]
@@ -62,7 +62,7 @@ class StepCourse:
 
 
 def course_of(run: RunProfile, off: Mapping[str, float]) -> StepCourse:
-    """The job's steps: those of the source that tells most of them, as far as it goes, then the furthest."""
+    """The job's steps: those of the source with the most of them, as far as it goes, then of the furthest one."""
     told: dict[str, list[StepLine]] = {}
     for beat in run.beats:
         if not beat.held_out:
@@ -82,7 +82,7 @@ def course_of(run: RunProfile, off: Mapping[str, float]) -> StepCourse:
 
 
 def _ahead(run: RunProfile, beats: Sequence[StepLine], times: Sequence[float | None], off: Mapping[str, float]) -> int:
-    """How far the steps that ranks name are ahead of a bar that began to count anew when the run was resumed."""
+    """How far the steps that ranks report are ahead of a bar that restarted its count when the run was resumed."""
     known = [(time, beat.step) for time, beat in zip(times, beats, strict=True) if time is not None]
     gaps = []
     for anchor in run.anchors:
@@ -98,7 +98,7 @@ def _ahead(run: RunProfile, beats: Sequence[StepLine], times: Sequence[float | N
 
 
 def _rising(beats: Sequence[StepLine]) -> tuple[StepLine, ...]:
-    """One line of each step, with what all lines of that step say; a step that is lower than the one before begins anew."""
+    """One line per step, with what all lines of that step state; a step lower than the one before starts over."""
     kept: list[StepLine] = []
     for beat in beats:
         if kept and beat.step == kept[-1].step:
@@ -115,7 +115,7 @@ def _rising(beats: Sequence[StepLine]) -> tuple[StepLine, ...]:
 
 
 def step_at(course: StepCourse, time: float | None) -> int | None:
-    """The step that was being done at a time, as far as the lines tell."""
+    """The step that was under way at a time, as far as the lines show."""
     if not course.beats:
         return None
     last = course.beats[-1]
@@ -134,7 +134,7 @@ def step_at(course: StepCourse, time: float | None) -> int | None:
 
 
 def step_named(text: str, course: StepCourse) -> int | None:
-    """The step that a line names itself, where it is not one that was done before."""
+    """The step that a line itself names, if it was not done before."""
     match = _STEP.search(text)
     step = int(match[1]) if match else None
     last = course.last
@@ -142,20 +142,20 @@ def step_named(text: str, course: StepCourse) -> int | None:
 
 
 def changes(course: StepCourse) -> tuple[StepChange, ...]:
-    """Where the job's steps turned for good: became slower, or their loss went off."""
+    """Where the job's steps turned for good: became slower, or their loss deviated."""
     found = [step_change for step_change in (_slower(course), _loss(course)) if step_change is not None]
     return tuple(sorted(found, key=lambda step_change: (-step_change.size, step_change.step)))
 
 
 def _paces(course: StepCourse) -> list[tuple[int, float]]:
-    """Seconds a step by index of the line: as it says, else by what it says was done in a second, else by the clock."""
+    """Seconds per step by index of the line: as stated, else by the stated work per second, else by the clock."""
     for said in (
         [(i, item.seconds) for i, item in enumerate(course.beats) if item.seconds],
         [(i, 1.0 / item.rate) for i, item in enumerate(course.beats) if item.rate],
     ):
         if len(said) * 2 > len(course.beats):
             return said
-    # Lines without a time bear that of an earlier line: of several that bear the same, the first is nearest to it.
+    # Lines without a time carry that of an earlier line: of several with the same, the first is nearest to it.
     stamped = [
         (i, time, beat.step)
         for i, (time, beat) in enumerate(zip(course.times, course.beats, strict=True))
@@ -205,7 +205,7 @@ def _is_slower(before: Sequence[float], after: Sequence[float]) -> bool:
     spread = median([abs(v - usual) for v in recent]) * 1.4826 + 0.02 * usual
     if slow - usual > SIGMAS * spread:
         return True
-    # Lengths that change make steps vary; then the mean of many tells, if it was steady before.
+    # Changing lengths make steps vary; then the mean of many decides, if it was steady before.
     half = len(recent) // 2
     drift = abs(median(recent[:half]) - median(recent[half:])) if half >= MANY else math.inf
     error = 1.25 * spread * math.sqrt(1 / len(recent) + 1 / len(after))
@@ -234,7 +234,7 @@ def _loss(course: StepCourse) -> StepChange | None:
 
 
 def is_stalled(course: StepCourse, over: float | None) -> bool:
-    """Whether lines went on long after the last step, longer than ever between two steps of the run (evaluations and checkpoints among them)."""
+    """Whether lines continued long after the last step, longer than ever between two steps (evaluations and checkpoints included)."""
     last = course.stopped
     known = [time for time in course.times if time is not None]
     if last is None or over is None or len(known) < FEWEST or not course.interval:

@@ -1,4 +1,4 @@
-"""When a run turned, when its lines were written, and how near the one is to the other."""
+"""When a run turned, when its lines were written, and how near the two are."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import LineRef, RunProfile
 
-JUST_BEFORE = 3.0  # seconds before the last step, in which what ends a run may be said
+JUST_BEFORE = 3.0  # seconds before the last step in which the cause of the end may be printed
 SOON = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnding:
-    """When a run turned: `at`, its last step or where it became another; `crashed`: no step came after that.
+    """When a run turned: `at`, its last step or where it changed; `crashed`: no step came after that.
 
     `begun`, `over`: its first and last line. `interval`: seconds between step lines. `well`: it ended as it should.
     """
@@ -56,7 +56,7 @@ class LineTimes:
 
 
 def nearness(time: float | None, ending: RunEnding, wave: float | None) -> float:
-    """0 to 1: how near the turn a line stands. A line without a time may stand anywhere."""
+    """0 to 1: how near to the turn a line is. A line without a time may be anywhere."""
     if time is None:
         return 0.75
     if ending.at is None:

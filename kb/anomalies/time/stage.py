@@ -1,8 +1,8 @@
-"""In which stage a run was when it turned, as its own lines tell.
+"""Determines in which stage a run was when it turned, from its own lines.
 
-Before the first step the last line that tells of a stage counts. Evaluations and checkpoints come again and again: what belongs to
-them, in what order, and after how many steps they are due is learned from the run itself, so that one that was begun and not ended,
-or that was due and of which nothing came, is known without knowing the words of its end.
+Before the first step the last line that indicates a stage counts. Evaluations and checkpoints recur: which lines belong to them, in what
+order, and after how many steps they are due is learned from the run itself. So one that was begun and not ended, or that was due
+and did not come, is recognized without knowing how its end is worded.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kb.anomalies.time.change_step import StepCourse
 
 STAGES = ("launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving")
 INTERLUDES = ("evaluating", "saving")
-USUAL = 0.6  # share of an interlude's known turns in which a line must come to belong to it
-ROOM = 1.0  # seconds by which lines of two nodes may stand in the wrong order
+USUAL = 0.6  # share of an interlude's known occurrences in which a line must come to belong to it
+ROOM = 1.0  # seconds by which lines of two nodes may be out of order
 _TROUBLE = frozenset({"warning", "error", "critical"})
 
-# The trade's words for what is done in a stage; lines that warn or fail are left out.
+# The field's words for what is done in a stage; lines that warn or report failures are left out.
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("saving", re.compile(r"(?i)\bsaving\b|\bsav(?:e|es|ed|ing)\b.{0,60}\b(?:check ?point|ckpt|model|state|weights|step)|(?:check ?point|ckpt)\w*\b.{0,80}\b(?:sav(?:e|ed|ing)|begins?|began|start(?:s|ed|ing)?|commit(?:s|ted|ting)?|written|writing|wrote|flush\w*|ready|complete|done)\b|save[-_]check ?point|\bshard\b.{0,40}\bwritten\b")),
     ("evaluating", re.compile(r"(?i)\b(?:evaluat(?:e|es|ed|ing|ion)|validat(?:e|es|ed|ing|ion)|eval)\b|\beval_\w+|\bperplexity\b")),
@@ -38,7 +38,7 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def stage_of(event: RunEvent) -> str | None:
-    """The stage that a line's words tell of; None for one that warns, or tells none."""
+    """The stage that a line's words indicate; None for one that warns, or indicates none."""
     if event.level in _TROUBLE:
         return None
     return next((stage for stage, words in _WORDS if words.search(event.text)), None)
@@ -55,8 +55,8 @@ def stage_at(
 ) -> str:
     """The stage in which a run was at a time.
 
-    `spot` is the line that tells why it turned, for logs without times, and `text` what it says: an exception that was raised while
-    something was saved says so.
+    `spot` is the line that shows why it turned, for logs without times, and `text` what it says: an exception that was raised during a save
+    says so.
     """
     if course.beats:
         return stage_named(text, INTERLUDES) or _interlude(run, course, when, off) or "iterating"
@@ -73,7 +73,7 @@ def stage_at(
 
 
 def _marks(run: RunProfile, off: Mapping[str, float]) -> Iterator[tuple[float | None, str, LineRef]]:
-    """Lines that tell a stage, with their times: those the scanner knows, and those whose words do."""
+    """Lines that indicate a stage, with their times: those the scanner knows, and those whose words do."""
     for turn in run.turns:
         if turn.stage != "teardown":
             yield corrected(turn.spot, off), turn.stage, turn.spot
@@ -90,7 +90,7 @@ def _marks(run: RunProfile, off: Mapping[str, float]) -> Iterator[tuple[float | 
 
 @dataclass(frozen=True, slots=True)
 class _InterludeLine:
-    """A line of an interlude: when, and after which step line it stands; the step it names; the event's id and source."""
+    """A line of an interlude: when, and after which step line it comes; the step it names; the event's id and source."""
 
     time: float | None
     place: int
@@ -101,7 +101,7 @@ class _InterludeLine:
 
 @dataclass(frozen=True, slots=True)
 class _InterludeKind:
-    """What is known of a kind of interlude: its lines, its regular events by how long after the step line they come, its period in steps."""
+    """What is known of a kind of interlude: its lines, its regular events by their delay after the step line, its period in steps."""
 
     lines: tuple[_InterludeLine, ...]
     lags: Mapping[str, float]
@@ -110,7 +110,7 @@ class _InterludeKind:
 
 
 def _interlude(run: RunProfile, course: StepCourse, when: float | None, off: Mapping[str, float]) -> str | None:
-    """The evaluation or checkpoint that was under way at the last step line; None where the run was between them."""
+    """The evaluation or checkpoint that was under way at the last step line; None if the run was between them."""
     clock = _StepClock(course)
     under_way: list[tuple[float, str]] = []
     for kind in INTERLUDES:
@@ -125,7 +125,7 @@ def _interlude(run: RunProfile, course: StepCourse, when: float | None, off: Map
 
 
 def _is_rare(event: RunEvent, course: StepCourse) -> bool:
-    """Whether no voice says it with each step."""
+    """Whether no speaker prints it with each step."""
     most = max((lines for seen in event.nodes.values() for lines in (seen.voices.values() or (seen.count,))), default=0)
     return most * 2 <= max(2, len(course.beats))
 
@@ -194,7 +194,7 @@ def _learned(clock: _StepClock, events: Mapping[str, RunEvent], off: Mapping[str
 
 
 def _period(sampled: Iterable[set[int]], stride: int) -> int:
-    """The distance between neighbours that the event with most known steps has mostly; 0 for none that is longer than a step line's."""
+    """The most frequent distance between neighbours of the event with most known steps; 0 if none is longer than a step line's."""
     best = (0, 0)
     for steps in sampled:
         known = sorted(steps)
@@ -211,7 +211,7 @@ def _comes_every(period: int, steps: set[int]) -> bool:
 
 
 def _since(kind: _InterludeKind, events: Mapping[str, RunEvent], clock: _StepClock, when: float | None) -> float | None:
-    """When an interlude began that had not ended at the last step line's; None where none was under way."""
+    """When an interlude began that had not ended at the last step line; None if none was under way."""
     step, begun = clock.course.beats[-1].step, clock.last_time or 0.0
     present = [line for line in kind.lines if line.place == clock.last]
     if present:
@@ -228,12 +228,12 @@ def _since(kind: _InterludeKind, events: Mapping[str, RunEvent], clock: _StepClo
     first = min(kind.lags, key=lambda name: kind.lags[name])
     waited = when - begun if when is not None else 0.0
     if not _ends(events[first].text) and waited > kind.lags[first] + 2 * ROOM:
-        return None  # it says when it begins, and did not
+        return None  # it prints when it begins, and did not
     return begun - kind.lags[first] * 1e-6
 
 
 def _said_by_all(event: RunEvent, lines: Sequence[_InterludeLine]) -> bool:
-    """Whether all sources that ever say it did."""
+    """Whether all sources that ever print it did."""
     return {line.source for line in lines if line.event == event.id} == {
         spot.source for seen in event.nodes.values() for spot in seen.spots
     }
@@ -249,5 +249,5 @@ _END = re.compile(
 
 
 def _ends(text: str) -> bool:
-    """Whether a line tells what came out of something, and not that it begins."""
+    """Whether a line reports the result of something, and not that it begins."""
     return _END.search(text) is not None and _BEGIN.search(text) is None
