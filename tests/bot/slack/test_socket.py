@@ -16,12 +16,12 @@ from tests.support.slack_stage import ADA, CHANNEL, stage
 
 
 @contextmanager
-def linked(tmp_path, known, monkeypatch, *, replicas=1, duplicate=False):
+def linked(tmp_path, known, monkeypatch, *, replicas=1, duplicate=False, ping=0.3):
     """A stage with deliveries over Socket Mode, and the server's end."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with stage(tmp_path, known, url, monkeypatch.setenv, duplicate=duplicate) as play:
         monkeypatch.setenv("STAGE_APP", play.workspace.app.app_token)
-        monkeypatch.setattr("bot.slack.service.PING", 0.3)
+        monkeypatch.setattr("bot.slack.service.PING", ping)
         path = tmp_path / "signalbox.yaml"
         path.write_text(path.read_text().replace("mode: http,", "mode: socket, app_token: {env: STAGE_APP},"))
         handlers = []
@@ -73,14 +73,18 @@ def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
         assert len(play.ledger.incidents.list()) == 2
 
 
-@pytest.mark.parametrize("end", [lambda mode: mode.disconnect(grace=0.5), SocketMode.drop], ids=["disconnect", "drop"])
-def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, end):
+@pytest.mark.parametrize(
+    ("end", "ping"),
+    [(lambda mode: mode.disconnect(grace=0.5), 30.0), (SocketMode.drop, 0.3)],
+    ids=["disconnect", "drop"],
+)
+def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, end, ping):
     """Slack ends the connection, with or without a message: the client reconnects, and earlier deliveries are answered."""
-    with linked(tmp_path, known, monkeypatch) as (play, mode):
+    with linked(tmp_path, known, monkeypatch, ping=ping) as (play, mode):
         play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
         end(mode)
         # accepted: the condition must not hold while the connection that ends is the only open one
-        assert play.workspace.until(lambda: opened(play) == mode.accepted == 2 and mode.connections == 1, 30.0)
+        assert play.workspace.until(lambda: opened(play) == mode.accepted >= 2 and mode.connections == 1, 30.0)
         play.workspace.command(ADA, CHANNEL, "/diagnose", "fine")
         play.settle()
         assert [answer.text.split(":")[0].split()[-1] for answer in play.answers()] == ["lm-tiny", "lm-tiny"]
@@ -90,7 +94,7 @@ def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, end):
 def test_a_command_during_a_refresh_is_answered_in_time(tmp_path, known, monkeypatch):
     """Slack delivers on the old connection while the next one opens, and gives three seconds for an acknowledgement."""
     monkeypatch.setattr("bot.slack.socket_client.READ", 60.0)  # a client that waits for a read would be far too late
-    with linked(tmp_path, known, monkeypatch) as (play, mode):
+    with linked(tmp_path, known, monkeypatch, ping=30.0) as (play, mode):
         mode.disconnect("warning")
         mode.disconnect("refresh_requested")
         for name in ("demo", "fine"):  # one by each connection
@@ -105,7 +109,7 @@ def test_a_command_during_a_refresh_is_answered_in_time(tmp_path, known, monkeyp
 
 def test_a_refused_connection_leaves_the_old_one(tmp_path, known, monkeypatch):
     """Slack cannot open another connection: the old one keeps delivering."""
-    with linked(tmp_path, known, monkeypatch) as (play, mode):
+    with linked(tmp_path, known, monkeypatch, ping=30.0) as (play, mode):
         play.workspace.trouble("apps.connections.open", "error", error="internal_error")
         mode.disconnect()
         assert play.workspace.until(lambda: opened(play) == 2, 30.0)
