@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from bench.healthy import FRAMES, NOISES, Outcome, by_kind, make, render, write
-from bench.healthy_text import fill
+from bench.healthy import Outcome, by_kind, make, render, write
+from bench.healthy_text import FRAMES, NOISES, fill
 
 
 def _outcome(name, kinds, *, alarm):

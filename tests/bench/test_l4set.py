@@ -219,7 +219,9 @@ def test_half_right_answers_have_an_interval_around_their_value():
     """Of twenty cases half found, the recall is a half, between its bounds."""
     truth = {"cases": {f"c{i}": TRUTH for i in range(20)}}
     said = {f"c{i}": Prediction((("logs/b.log", 10),)) for i in range(10)}
-    value, low, high = score(truth, said)["lines: recall of events"]
+    interval = score(truth, said)["lines: recall of events"]
+    assert interval is not None
+    value, low, high = interval
 
     assert value == 0.25
     assert 0 < low < value < high < 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -179,11 +180,12 @@ def test_a_suspect_is_right_by_rank_or_else_by_node():
 def test_where_all_are_alike_no_one_is_to_be_singled_out():
     """The job, nobody, or several of the same score are right; one that stands out is not."""
     truth = incidents.Truth("config_error")
+    none: Any = SimpleNamespace(diagnoses=())
     assert incidents.placed(truth, report(suspect(kind="job")))
     assert incidents.placed(truth, report())
     assert incidents.placed(truth, report(suspect(rank=1), suspect(rank=2)))
     assert not incidents.placed(truth, report(suspect(rank=1), suspect(rank=2, score=0.5)))
-    assert not incidents.placed(truth, SimpleNamespace(diagnoses=()))
+    assert not incidents.placed(truth, none)
 
 
 @pytest.mark.parametrize(
@@ -200,5 +202,5 @@ def test_where_all_are_alike_no_one_is_to_be_singled_out():
 def test_an_answer_to_an_undiagnosable_case_is_sorted(verdict, fault, band, quiet, how):
     """A confident cause is wrong, a symptom or a weak guess is not, and healthy only where nothing is wrong."""
     best = SimpleNamespace(fault=fault, band=band, rule="r", confidence=0.5, evidence=())
-    told = SimpleNamespace(verdict=verdict, diagnoses=(best,) if fault else ())
+    told: Any = SimpleNamespace(verdict=verdict, diagnoses=(best,) if fault else ())
     assert undiagnosable.answered("case", told, {"killed"}, quiet=quiet).how == how

@@ -18,7 +18,7 @@ from sqlalchemy import create_engine
 from bot.rulebase.loader import Knowledge, default_folder, knowledge
 from tests.support.chromium import chromium
 from tests.support.databases import postgres, program
-from tests.support.warm_start import WarmStart
+from tests.support.warm_start import Done, WarmStart
 
 LIMIT = 240.0  # seconds for a command
 TRACEBACK = "Traceback (most recent call last)"
@@ -69,7 +69,9 @@ class Command:
         """Run it. Whatever the input, there is no traceback."""
         environment, folder = self.environment(env), options.pop("cwd", self.cwd)
         if self.warm is not None and not options and self.warm.can(environment):
-            done = self.warm.run([*map(str, words)], stdin, folder, environment, LIMIT)
+            done: Done | subprocess.CompletedProcess[bytes] = self.warm.run(
+                [*map(str, words)], stdin, folder, environment, LIMIT
+            )
         else:
             done = subprocess.run(
                 self.words(words),

@@ -21,6 +21,7 @@ FILE = ROOT / "callbacks/signalbox_callback.py"
 def callback():
     """The file, imported as if it had been copied somewhere."""
     spec = importlib.util.spec_from_file_location("signalbox_callback", FILE)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -49,7 +50,7 @@ def test_it_needs_nothing():
     """Only the standard library is imported, and syntax that old interpreters know."""
     tree = ast.parse(FILE.read_text(), feature_version=(3, 7))
     names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert names - {"__future__"} <= set(sys.stdlib_module_names)
 
 
@@ -74,6 +75,7 @@ def test_what_it_writes_is_read(callback, tmp_path):
     log.close()
     [_, line] = (tmp_path / "log-7.jsonl").read_bytes().splitlines()
     point = read_line(line)
+    assert point.loss is not None
     assert (point.step, math.isnan(point.loss), point.grad_norm, point.learning_rate) == (2, True, 4.0, 1e-3)
     assert (point.rank, point.memory, point.throughput > 0, point.time > 1.7e9) == (7, 3e9, True, True)
 

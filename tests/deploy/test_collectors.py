@@ -123,7 +123,7 @@ def collecting(config):
     """Run rsyslogd in the foreground; it is ended as a service manager ends it: asked, and killed when it takes too long."""
     pid = config.with_suffix(".pid")
     pid.unlink(missing_ok=True)
-    with subprocess.Popen([RSYSLOGD, "-n", "-f", str(config), "-i", str(pid)], stderr=subprocess.DEVNULL) as child:
+    with subprocess.Popen([str(RSYSLOGD), "-n", "-f", str(config), "-i", str(pid)], stderr=subprocess.DEVNULL) as child:
         try:
             yield child
         finally:
@@ -188,7 +188,7 @@ def written(count):
 def test_rsyslog_knows_its_configuration():
     """The shipped file is one that rsyslogd takes as it is."""
     ran = subprocess.run(
-        [RSYSLOGD, "-N1", "-f", str(COLLECTORS / "rsyslog.conf")], capture_output=True, text=True, check=False
+        [str(RSYSLOGD), "-N1", "-f", str(COLLECTORS / "rsyslog.conf")], capture_output=True, text=True, check=False
     )
     assert (ran.returncode, [line for line in ran.stderr.splitlines() if "error" in line]) == (0, [])
 

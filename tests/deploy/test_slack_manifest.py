@@ -162,6 +162,6 @@ def test_it_asks_for_the_scopes_that_are_used_and_no_other():
         )
         called |= {f"views.{one}" for one in re.findall(r"\.views_(open|update|publish|push)\(", code)}
     assert called <= set(NEEDS)
-    used = {NEEDS[one] for one in (*called, *EVENTS)} - {None} | {"commands"}
+    used = {need for one in (*called, *EVENTS) if (need := NEEDS[one]) is not None} | {"commands"}
     used |= {more for one in used for more in WITH.get(one, ())}
     assert set(MANIFEST["oauth_config"]["scopes"]["bot"]) == used == set(SCOPES)

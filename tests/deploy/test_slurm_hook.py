@@ -168,7 +168,7 @@ def test_the_look_at_the_accounting_finds_the_rest(cluster, monkeypatch: pytest.
     shelf.add([place.marker])  # of an earlier start
     until(lambda: len(own.jobs()) >= 5)
     before = own.jobs()
-    watch = JobWatcher((place,), ask_of(lambda: TaskQueue(own.url)), shelf, [].append, JobWatcherSettings())
+    watch = JobWatcher((place,), ask_of(lambda: TaskQueue(own.url)), shelf, lambda _: None, JobWatcherSettings())
     watch.look(time.time())
     assert (place.failures, own.jobs()) == (0, {**before, ids["lost"]: "job ended: NODE_FAIL"})
 

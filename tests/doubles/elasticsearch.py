@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.doubles.listening import Answering, listening
 
 NS = 1_000_000_000
+Flavour = Literal["elasticsearch", "opensearch"]
 TEXTS = ("text", "match_only_text")
 KEYWORDS = ("keyword", "wildcard", "constant_keyword")
 WINDOW, CLAUSES, MOST_BUCKETS = 10_000, 1024, 65_535
@@ -43,6 +45,10 @@ class Refused(Exception):  # noqa: N818 - an answer, no fault of the double
         super().__init__(reason)
 
 
+def _sort_key(place: int, row: tuple[list[Any], int, Any]) -> Any:
+    return row[0][place]
+
+
 @dataclass
 class ElasticDouble:
     """The server's state. `mapping`: field → type; `nested`: sources are given as objects within objects."""
@@ -50,7 +56,7 @@ class ElasticDouble:
     docs: Sequence[Doc]
     mapping: Mapping[str, str]
     index: str = "logs-train-000001"
-    flavour: str = "elasticsearch"
+    flavour: Flavour = "elasticsearch"
     login: tuple[str, str] | None = None
     api_key: str | None = None
     nested: bool = False
@@ -204,7 +210,7 @@ class ElasticDouble:
             keys.append(("_shard_doc", False))
         rows = [([self._sort_value(name, number, doc) for name, _ in keys], number, doc) for number, doc in found]
         for at in reversed(range(len(keys))):
-            rows.sort(key=lambda row, at=at: row[0][at], reverse=keys[at][1])
+            rows.sort(key=partial(_sort_key, at), reverse=keys[at][1])
         after = body.get("search_after")
         if after is not None:
             if len(after) != len(keys):
@@ -276,7 +282,7 @@ class ElasticDouble:
         if composite.get("size", 10) > MOST_BUCKETS:
             raise Refused(400, "too_many_buckets_exception", "Trying to create too many buckets.")
         names: list[str] = []
-        values: list[Callable[[Doc], Any]] = []
+        values: list[Any] = []
         for source in composite["sources"]:
             ((name, how),) = source.items()
             names.append(name)

@@ -127,12 +127,10 @@ class GitLabDouble(Double):
         return Said(200, {"file_path": path, "encoding": "base64", "content": content, "blob_id": blob})
 
     def _compare(self, start: str, end: str) -> Said:
-        ends = self._sha(start), self._sha(end)
-        if None in ends:
+        old, new = self._sha(start), self._sha(end)
+        if old is None or new is None:
             return Said(404, {"message": "404 Ref Not Found"})
-        return Said(
-            200, {"commits": [self.commit(commit) for commit in self.repository.only(ends[1], ends[0])], "diffs": []}
-        )
+        return Said(200, {"commits": [self.commit(commit) for commit in self.repository.only(new, old)], "diffs": []})
 
     def _committed(self, body: Mapping[str, Any]) -> Said:  # noqa: C901, PLR0911 - one route after the other
         branch = body.get("branch")
@@ -141,7 +139,7 @@ class GitLabDouble(Double):
             return Said(400, {"error": ", ".join(f"{name} is missing" for name in lacking)})
         if self.between is not None:
             self.between()
-        tip, start = self.repository.branches.get(branch), body.get("start_sha")
+        tip, start = self.repository.branches.get(str(branch)), body.get("start_sha")
         if start is not None and tip is not None:
             return Said(
                 400,

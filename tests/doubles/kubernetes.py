@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import yaml
@@ -51,7 +52,7 @@ class Refused(Exception):  # noqa: N818 - an answer
     """A request that is answered with a Status of failure."""
 
     def __init__(self, code: int, reason: str, message: str, **more: object) -> None:
-        self.status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        self.status: dict[str, object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         self.status |= {"message": message, "reason": reason, "code": code} | more
         self.code = code
         super().__init__(message)
@@ -387,7 +388,7 @@ def label_selector(text: str) -> list:
                 )
         return key
 
-    found = []
+    found: list[Any] = []
     for part in re.split(r",(?![^()]*\))", text) if text else ():
         one = part.strip()
         if match := _SET.fullmatch(one):

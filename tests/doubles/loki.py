@@ -28,7 +28,9 @@ Match = Callable[[str], bool]
 class Stored(Protocol):
     """The entries of one stream."""
 
-    labels: Mapping[str, str]
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What tells it from others."""
 
     def entries(self, start: int, end: int, words: LineFilter, *, backward: bool) -> Iterator[Entry]:
         """Those with times in [start, end) that the filter lets through, in order."""

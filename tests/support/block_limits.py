@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 IN_MESSAGE = {"header", "section", "context", "divider", "actions", "rich_text", "image"}
@@ -103,7 +104,7 @@ def _elements(block: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _keys(node: dict[str, Any], required: set[str], optional: set[str] = frozenset()) -> Iterator[str]:
+def _keys(node: dict[str, Any], required: set[str], optional: AbstractSet[str] = frozenset()) -> Iterator[str]:
     if missing := required - node.keys():
         yield f"without {missing}"
     if odd := node.keys() - required - optional - {"type", "block_id", "action_id"}:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 PLACES = ("/usr/lib/postgresql/*/bin", "/usr/local/bin", "/usr/local/pgsql/bin", "/usr/bin")
 
@@ -34,7 +35,7 @@ def postgres(folder: Path) -> Iterator[str]:
         for parent in (folder, *folder.parents):
             if parent != Path("/"):
                 parent.chmod(parent.stat().st_mode | 0o711)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
     options = ["-A", "trust", "-U", "signalbox", "--no-sync", "--no-instructions", "-E", "UTF8", "--locale=C"]
     subprocess.run([*as_nobody, initdb, "-D", str(data), *options], check=True, **quiet)
     with socket.socket() as probe:

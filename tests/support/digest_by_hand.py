@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -209,7 +210,7 @@ def lost_with_parts(one: End, known: Any, chains: Any) -> float | None:
     return sum(there) if there else None
 
 
-def middle(values: list[float]) -> dict[str, Any]:
+def middle(values: Sequence[float]) -> dict[str, Any]:
     """Median, nine-tenths mark and mean."""
     ordered = sorted(values)
     if len(ordered) < 5:

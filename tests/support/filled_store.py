@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 from sqlmodel import Session
 
@@ -65,7 +66,8 @@ def fill(
 def _lived(session: Session, chance: Random, numbers: list[tuple[int, datetime]], tenant: str) -> None:
     """What people do with some of them besides: merge, put off, open again; and some were found in the past."""
     for place, (number, at) in enumerate(numbers):
-        roll, who = chance.random(), {"who": "eve", "source": "cli"}
+        roll = chance.random()
+        who: dict[str, Any] = {"who": "eve", "source": "cli"}
         other, _ = numbers[max(0, place - chance.randint(1, 12))]
         step = None
         if roll < 0.07:
@@ -85,8 +87,8 @@ def _told(chance: Random, report: Report, at: datetime) -> list[tuple[Report, da
     """The reports on one end of a job: with holes, of odd phases, at times two of them."""
     job = report.job
     runs = tuple(
-        replace(run, **{name: None for name in ("queued", "scheduled", "first_iterated", "last_iterated", "stopped")
-                        if chance.random() < 0.07})
+        replace(run, **dict[str, Any]((name, None) for name in ("queued", "scheduled", "first_iterated", "last_iterated", "stopped")
+                                      if chance.random() < 0.07))
         for run in job.attempts
     )  # fmt: skip
     if chance.random() < 0.1:

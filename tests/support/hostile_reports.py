@@ -121,7 +121,7 @@ def _shape(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 @cache
-def _fields(kind: type) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {one.name: hints[one.name] for one in fields(kind)}
 
@@ -136,7 +136,7 @@ def _made(kind: Any, chance: Random, most: int) -> Any:
         return None if chance.random() < _OPTIONAL else _made(chance.choice(options), chance, most)
     if origin is tuple:
         return _items(inside, chance, most)
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         return kind(**{name: _made(hint, chance, min(most, 2)) for name, hint in _fields(kind).items()})
     return _plain(kind, chance)
 

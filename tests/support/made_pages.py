@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from typing import Any
 
 from bot.pages.attachments import PageAttachments
 from bot.pages.log_context import LogContext
@@ -27,7 +28,7 @@ ATTACKS = (
 EVERYTHING = " ".join(ATTACKS)
 
 
-def row(label: str = "rank 0", until: int = 200, **more: object) -> TimelineRow:
+def row(label: str = "rank 0", until: int = 200, **more: Any) -> TimelineRow:
     """A row that writes up to a column."""
     return TimelineRow(label, heard="9" * until + "0" * (COLUMNS - until), last=NOON + until, step=until, **more)
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import urlsplit
 
 from tests.support.paths import DEMO, ROOT
@@ -199,11 +200,8 @@ def _sent_between(sender: Any) -> Iterator[None]:
         while sender.step():
             pass
 
-    Messages.show_progress = progress  # type: ignore[method-assign]
-    try:
+    with mock.patch.object(Messages, "show_progress", progress):
         yield
-    finally:
-        Messages.show_progress = noted  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -252,9 +250,11 @@ def _watched(point: Callable[[str], None]) -> Iterator[None]:  # noqa: C901 - si
     event.listen(Engine, "after_cursor_execute", executed)
     event.listen(Session, "before_commit", before)
     event.listen(Session, "after_commit", after)
-    urllib.request.OpenerDirector.open = opening  # type: ignore[method-assign]
-    httpx.Client.send = sending  # type: ignore[method-assign]
-    yield
+    with (
+        mock.patch.object(urllib.request.OpenerDirector, "open", opening),
+        mock.patch.object(httpx.Client, "send", sending),
+    ):
+        yield
 
 
 def _named(address: str) -> str:

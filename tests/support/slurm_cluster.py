@@ -106,6 +106,7 @@ class RealSlurm:
     limits: bool
     rest: str = ""
     token: str = ""
+    ids: dict[str, str] = field(default_factory=dict)  # of the jobs that a test started, by its names for them
     _running: list[subprocess.Popen] = field(default_factory=list)
 
     def run(self, *words: str) -> str:

@@ -34,8 +34,8 @@ def frames(text):
 
 def stack(rank, text, round_=1, at=None, *, state="idle", child=False, pid=None, **threads):
     """One sample: the main thread by its text, further threads by name."""
-    told = (ThreadStack("MainThread", frames(text), state),)
-    told += tuple(ThreadStack(name, frames(each), "idle") for name, each in threads.items())
+    others = (ThreadStack(name, frames(each), "idle") for name, each in threads.items())
+    told = (ThreadStack("MainThread", frames(text), state), *others)
     who = Resource(rank=rank, node=f"n{rank // 8}", pid=pid)
     return StackSample(f"stacks/{round_}/rank-{rank}", who, str(round_), at, told, child)
 

@@ -25,6 +25,7 @@ from bot.forges.gitlab import GitLab
 from bot.forges.local_git import LocalGit
 from bot.learning.proposals.publish import ProposalWorker
 from bot.learning.proposals.store import Proposal, ProposalRequest, ProposedRule, proposal_of, propose
+from bot.runtime.git import run_git
 from bot.store.database import Database
 from connectors.base.secret import Secret
 from tests.doubles.github import GitHubDouble
@@ -35,7 +36,7 @@ from tests.support.forge_server import serving
 START = datetime(2026, 11, 22, 10, tzinfo=UTC)
 OTHER = {"README.md": b"rules\n", "rules/rdma/old-rule/rule.yaml": b"id: old-rule\n"}
 TOKEN = "FORGE_TOKEN"  # noqa: S105 - a variable of the environment
-PLENTY = {"hourly": 1000, "at_once": 1000}
+PLENTY: dict[str, Any] = {"hourly": 1000, "at_once": 1000}
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Always(dict):
 class GitHubStage(Stage):
     """GitHub, or rather its double."""
 
-    double: GitHubDouble = None
+    double: GitHubDouble = field(kw_only=True)
 
     def forge(self) -> Forge:
         """See Stage."""
@@ -183,7 +184,7 @@ class GitHubStage(Stage):
 class GitLabStage(Stage):
     """GitLab, or rather its double."""
 
-    double: GitLabDouble = None
+    double: GitLabDouble = field(kw_only=True)
 
     def forge(self) -> Forge:
         """See Stage."""
@@ -223,7 +224,7 @@ class GitLabStage(Stage):
 class LocalStage(Stage):
     """A clone on this machine, with real git. `home`: it; its work tree is a person's."""
 
-    home: Path = None
+    home: Path = field(kw_only=True)
 
     def forge(self) -> Forge:
         """See Stage."""
@@ -283,7 +284,7 @@ def _empty() -> bytes:
 
 
 @contextmanager
-def staged(kind: str, folder: Path, monkeypatch: Any, url: str | None = None, **more: Any) -> Iterator[Stage]:
+def staged(kind: str, folder: Path, monkeypatch: Any, url: str | None = None, **more: Any) -> Iterator[Any]:
     """A stage of a kind: local, github or gitlab. `url`: of another database; `more`: settings."""
     monkeypatch.setenv(TOKEN, "t0ken")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -303,11 +304,12 @@ def staged(kind: str, folder: Path, monkeypatch: Any, url: str | None = None, **
         repository = Repository()
         repository.push("main", OTHER)
         if kind == "github":
-            double = GitHubDouble(repository, token="t0ken")  # noqa: S106 - of the double
-            double.runs = Always([{"name": "rules", "status": "completed", "conclusion": "success"}])
-            with serving(double) as address:
+            hub = GitHubDouble(repository, token="t0ken")  # noqa: S106 - of the double
+            hub.runs = Always([{"name": "rules", "status": "completed", "conclusion": "success"}])
+            with serving(hub) as address:
                 settings = PullRequests("github", "acme/rules", url=address, **{"token": Secret(env=TOKEN), **more})
-                yield GitHubStage(database, settings, double=double)
+                yield GitHubStage(database, settings, double=hub)
+            assert hub.strange == []
         else:
             lab = GitLabDouble(repository, token="t0ken")  # noqa: S106 - of the double
             lab.pipelines = Always("success")
@@ -316,8 +318,7 @@ def staged(kind: str, folder: Path, monkeypatch: Any, url: str | None = None, **
                     "gitlab", "acme/tools/rules", url=address, **{"token": Secret(env=TOKEN), **more}
                 )
                 yield GitLabStage(database, settings, double=lab)
-            double = lab
-        assert double.strange == []
+            assert lab.strange == []
 
 
 # --- being killed ----------------------------------------------------------------------------------------------------
@@ -331,7 +332,7 @@ class Killed(BaseException):
 def mortal(monkeypatch: Any, die: int | None = None) -> Iterator[list[str]]:
     """The process ends at its `die`-th point (from 1); points are before and after each call to a forge, git and each commit."""
     points: list[str] = []
-    sent, ran = httpx.Client.send, local_git.run_git
+    sent, ran = httpx.Client.send, run_git
 
     def point(name: str) -> None:
         points.append(name)

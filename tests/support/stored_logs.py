@@ -35,7 +35,7 @@ def streams(folder: Path) -> list[tuple[dict[str, str], list[tuple[int, str]]]]:
     job, _ = read_job(folder)
     begin = round((job.start or 1_780_000_000.0) * NS)
     end = round((job.end or job.collected_at or (begin / NS + 600)) * NS)
-    node_of = {rank: node for node, ranks in job.nodes.items() for rank in ranks}
+    node_of: dict[int | None, str] = {rank: node for node, ranks in job.nodes.items() for rank in ranks}
     found = []
     for ref in discover([folder], bundle=True).streams:
         who = {"rank": ref.resource.rank, "node": ref.resource.node or node_of.get(ref.resource.rank)}

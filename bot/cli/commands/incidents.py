@@ -24,7 +24,9 @@ def list_incidents(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number, latest first.")] = 20,
     as_json: AsJson = False,
     state: Annotated[str | None, typer.Option("--state", metavar="open|acknowledged|snoozed|closed|merged")] = None,
-    assignee: Annotated[str | None, typer.Option("--assignee", metavar="WHO", help="Only incidents assigned to WHO.")] = None,
+    assignee: Annotated[
+        str | None, typer.Option("--assignee", metavar="WHO", help="Only incidents assigned to WHO.")
+    ] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's; by default, all.")] = None,
 ) -> None:
     """List the latest incidents; with --json, one object per line."""

@@ -10,6 +10,7 @@ import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -175,7 +176,13 @@ def noted(
     number: int, at: float, *, job: str = "", name: str = "llm", fingerprint: str = "f", **more: object
 ) -> JobNote:
     """Return the note of a failure."""
-    told = {"verdict": "fault", "phase": "failed", "fault": "cuda_oom", "link_job": job or f"job {number}", **more}
+    told: dict[str, Any] = {
+        "verdict": "fault",
+        "phase": "failed",
+        "fault": "cuda_oom",
+        "link_job": job or f"job {number}",
+        **more,
+    }
     return JobNote(
         key=str(number), cluster="main", job=job or str(number), name=name, ended=at, how="FAILED", seconds=1.0,
         fingerprint=fingerprint, channels=("C1",), **told,

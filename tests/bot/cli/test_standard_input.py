@@ -9,14 +9,15 @@ import lzma
 import os
 import pty
 import resource
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
 import zstandard
 
-from bot.cli import standard_input
 from bot.cli.standard_input import room_in, spool, spool_folder
 from bot.runtime.errors import NothingCollected
 from kb.errors import UnreadableInput
@@ -250,7 +251,7 @@ def test_the_room_leaves_a_reserve(tmp_path, monkeypatch):
     """Five per cent of the file system stay free, a gibibyte at most; no more than 64 GiB are taken."""
     usage = {"total": 10 << 30, "free": 2 << 30}
     monkeypatch.setattr(
-        standard_input.shutil,
+        shutil,
         "disk_usage",
         lambda _: type("Usage", (), usage),  # as shutil gives it
     )
@@ -265,13 +266,13 @@ def test_the_room_leaves_a_reserve(tmp_path, monkeypatch):
 def test_the_folder_is_on_disk(monkeypatch, tmp_path):
     """$TMPDIR decides; without it /var/tmp, since /tmp may be in memory; where that is closed, what Python finds."""
     disk, memory = "/var/tmp", str(tmp_path)  # noqa: S108 - nothing is written there
-    monkeypatch.setattr(standard_input.tempfile, "tempdir", memory)
-    monkeypatch.setattr(standard_input.os, "access", lambda name, _: name == disk)
+    monkeypatch.setattr(tempfile, "tempdir", memory)
+    monkeypatch.setattr(os, "access", lambda name, _: name == disk)
     monkeypatch.setenv("TMPDIR", memory)
     assert str(spool_folder()) == memory
     monkeypatch.setenv("TMPDIR", "")
     assert str(spool_folder()) == disk
-    monkeypatch.setattr(standard_input.os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     assert str(spool_folder()) == memory
 
 

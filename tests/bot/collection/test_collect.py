@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -114,7 +115,7 @@ def hangs(seconds: float = 30.0) -> Act:
 
 
 def run(
-    cluster: ConnectedCluster, folder: Path, seconds: float = 5.0, limits: Collect | None = None, **more: bool
+    cluster: ConnectedCluster, folder: Path, seconds: float = 5.0, limits: Collect | None = None, **more: Any
 ) -> CollectedBundle:
     """Collect the job."""
     return collect(
@@ -130,7 +131,7 @@ def run(
     )
 
 
-def described(folder: Path) -> dict[str, object]:
+def described(folder: Path) -> dict[str, Any]:
     """bundle.yaml."""
     return yaml.safe_load((folder / "bundle.yaml").read_text())
 
@@ -220,8 +221,13 @@ def test_candidates_are_alike() -> None:
 
 def test_side_by_side_leaves_what_hangs() -> None:
     """Tasks run together; one that hangs or fails by mistake is told, and its answer is thrown away."""
+
+    def late() -> int:
+        time.sleep(9)
+        return 2
+
     began = time.monotonic()
-    results = side_by_side([lambda: 1, lambda: time.sleep(9) or 2, lambda: 1 // 0], Deadline.within(0.3))
+    results = side_by_side([lambda: 1, late, lambda: 1 // 0], Deadline.within(0.3))
     assert time.monotonic() - began < 2
     assert results[0] == 1
     assert isinstance(results[1], SourceFailed)
@@ -423,7 +429,7 @@ class Counted:
         return CollectedBundle(folder, {"a": "1,000 bytes"})
 
 
-def ask(sharing: SharedSpool, counted: Counted, window: Window | None = None, **more: object) -> CollectedBundle:
+def ask(sharing: SharedSpool, counted: Counted, window: Window | None = None, **more: Any) -> CollectedBundle:
     """Ask for the job."""
     return shared(
         sharing, LocatedJob("east", JOB), window or Window(START, END), Deadline.within(5), counted.make, **more

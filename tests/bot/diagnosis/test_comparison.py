@@ -184,9 +184,11 @@ def test_a_run_in_another_image_is_compared_with_where_there_is_none_of_the_same
     old, new, other = (Baseline({("a", "b", name): (1, 1, 1)}, label=name) for name in ("old", "new", "other"))
     with Database(f"sqlite:///{tmp_path}/s.db") as database:
         first = family_of(Job(name="llm%", framework="x", image="img:1"))
+        assert first is not None
         keep(database, first, old, datetime(2026, 1, 1, tzinfo=UTC))
         keep(database, "llmX|x|img:1", other, datetime(2026, 1, 3, tzinfo=UTC))
         second = family_of(Job(name="llm%", framework="x", image="img:2"))
+        assert second is not None
         assert find(database, second).label == "old"
         keep(database, second, new, datetime(2026, 1, 2, tzinfo=UTC))
         assert [find(database, item).label for item in (first, second)] == ["old", "new"]

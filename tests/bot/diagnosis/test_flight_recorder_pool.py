@@ -61,6 +61,13 @@ def folder(tmp_path):
     return tmp_path
 
 
+def trace_of(path, **limits):
+    """What the reader makes of a dump."""
+    trace, _ = read_dump(path.read_bytes(), str(path), DumpLimits(**limits))
+    assert trace is not None
+    return trace
+
+
 def codes(gaps):
     """The kinds of gaps."""
     return [gap.code for gap in gaps]
@@ -69,8 +76,7 @@ def codes(gaps):
 def test_digests_come_back_as_they_were_made(folder):
     """What the children send is what the reader and the digest give here, in the order of the paths."""
     rings, gaps = read_dumps(folder.iterdir())
-    limits = DumpLimits(finished_frames=False)
-    here = [digest(read_dump(path.read_bytes(), str(path), limits)[0]) for path in sorted(folder.iterdir())]
+    here = [digest(trace_of(path, finished_frames=False)) for path in sorted(folder.iterdir())]
 
     assert list(rings) == here
     assert gaps == ()
@@ -80,7 +86,7 @@ def test_digests_come_back_as_they_were_made(folder):
 def test_the_verdict_is_that_over_the_traces(folder):
     """Reading in children changes nothing of what is said."""
     rings, _ = read_dumps(folder.iterdir())
-    traces = [read_dump(path.read_bytes(), str(path))[0] for path in folder.iterdir()]
+    traces = [trace_of(path) for path in folder.iterdir()]
 
     assert judge_rings(rings) == judge(traces)
     assert [culprit.rank for culprit in judge_rings(rings).culprits] == [2]

@@ -25,7 +25,7 @@ def run(folder: Path, params: object = None, *, silent: float = 100.0, stacks: b
     last = 4 * 40
     told = {"id": "88", "world_size": 4, "state": "RUNNING", "collected_at": at(last + silent)}
     rounds = {str(turn): last + silent - 20 * (3 - turn) for turn in (1, 2, 3)}
-    told["samples"] = {name: at(when) for name, when in rounds.items()}  # type: ignore[assignment]
+    told["samples"] = {name: at(when) for name, when in rounds.items()}
     (folder / "logs").mkdir(parents=True)
     (folder / "job.yaml").write_text(yaml.safe_dump(told | ({} if params is None else {"params": params})))
     for rank in range(4):

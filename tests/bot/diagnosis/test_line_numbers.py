@@ -47,7 +47,12 @@ def test_line_numbers_are_counted(tmp_path, monkeypatch, pack, block):
 def test_each_source_is_read_once(tmp_path, monkeypatch):
     """Many lines of a file cost one pass, as far as the last of them."""
     opened = []
-    monkeypatch.setattr(module, "StreamReader", lambda ref: opened.append(ref.uri) or StreamReader(ref))
+
+    def reader(ref):
+        opened.append(ref.uri)
+        return StreamReader(ref)
+
+    monkeypatch.setattr(module, "StreamReader", reader)
     (tmp_path / "a.log").write_bytes(TEXT)
 
     resolve(report(*(item(number) for number in range(1, 400))), tmp_path)

@@ -104,16 +104,16 @@ def test_time_to_recover(both):
     for at, (week, point) in enumerate(zip(weeks, digest.trend, strict=True)):
         found = [(one, *digest_by_hand.terms(one, known, chains)) for one in week]
         again = [(one, terms) for one, ran, terms in found if ran]
-        whole = [sum(terms) for _, terms in again if None not in terms]
+        whole = [sum(term for term in terms if term is not None) for _, terms in again if None not in terms]
         wall = 0.0
         for chain in {one.chain for one, _ in again}:
             runs = [known[key] for key in chains[chain]]
-            starts = [run["scheduled"] for run in runs if run["scheduled"] is not None]
+            starts = [start for run in runs if (start := run["scheduled"]) is not None]
             stops = [
-                run[name]
+                stop
                 for run in runs
                 for name in ("stopped", "last_iterated", "first_iterated")
-                if run[name] is not None
+                if (stop := run[name]) is not None
             ]
             if starts and stops:
                 wall += max(0.0, min(max(stops), mondays[at + 1], until.timestamp()) - max(min(starts), mondays[at]))
@@ -123,7 +123,7 @@ def test_time_to_recover(both):
         assert close(ratio) == point.effective
         if at == len(weeks) - 1:
             for place, name in enumerate(("detection", "scheduling", "initialisation", "recomputation")):
-                values = [terms[place] for _, terms in again if terms[place] is not None]
+                values = [term for _, terms in again if (term := terms[place]) is not None]
                 assert close(digest_by_hand.middle(values)) == plain(getattr(digest.recovery, name))
             assert close(digest_by_hand.middle(whole)) == plain(digest.recovery.whole)
             one = digest.ineffective

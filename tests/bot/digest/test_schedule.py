@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -70,6 +71,7 @@ def test_once_however_often_it_is_asked_for(ledger):
         assert tick(ledger.database, CONFIG, FAULTS, DUE + timedelta(minutes=minutes), "b") == []
     assert put_out(ledger) == WHOLE
     assert numbers == numbers_of(ledger.database, "default", "2026-W47")
+    assert numbers is not None
     digest = loads(numbers)
     assert (digest.week, digest.zone, digest.until, digest.late) == (
         "2026-W47",
@@ -84,7 +86,9 @@ def test_late_up_to_three_days(ledger):
     """Where nothing ran on Monday it comes on Wednesday and says so; on Friday it is over."""
     assert tick(ledger.database, CONFIG, FAULTS, DUE + timedelta(days=3, minutes=1), "a") == []
     assert len(tick(ledger.database, CONFIG, FAULTS, DUE + timedelta(days=2), "a")) == 1
-    assert loads(numbers_of(ledger.database, "default", "2026-W47")).late
+    numbers = numbers_of(ledger.database, "default", "2026-W47")
+    assert numbers is not None
+    assert loads(numbers).late
 
 
 def statements(ledger):
@@ -157,7 +161,8 @@ def test_one_who_is_slow_says_nothing_when_another_has_taken_over(ledger, monkey
 
 def test_an_error_of_ours_is_told(ledger, caplog):
     """Where the figures cannot be worked out there is a message with the id of the error, and the log has more under it."""
-    assert len(tick(ledger.database, CONFIG, {"nvlink_fault": None}, DUE, "a")) == 1
+    broken: Any = {"nvlink_fault": None}
+    assert len(tick(ledger.database, CONFIG, broken, DUE, "a")) == 1
     messages, parcels, claims, [(week, error)] = put_out(ledger)
     assert (week, parcels, claims) == ("2026-W47", [], WHOLE[2])
     assert messages[0][3] == f'{{"week":"2026-W47","error":"{error}"}}'
@@ -171,6 +176,7 @@ def test_its_files(tmp_path):
         fill(ledger, 3, days=12, pace=0.5, until=DUE)
         tick(ledger.database, CONFIG, FAULTS, DUE, "a")
         numbers = numbers_of(ledger.database, "default", "2026-W47")
+    assert numbers is not None
     files = files_of(numbers)
     assert [one.name for one in files] == [
         f"failures-2026-W47{end}" for end in ("-pareto.png", "-trend.png", "-nodes.png", ".html", ".json")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bot.config.rules import PullRequests, Source
@@ -69,7 +71,7 @@ def test_a_branch_is_named_by_a_rules_id(rule):
         refuse_rule(rule)
 
 
-TOKEN = {"token": Secret(env="T")}
+TOKEN: dict[str, Any] = {"token": Secret(env="T")}
 WRONG = [
     (lambda: PullRequests("github", "acme", **TOKEN), "is not owner/name"),
     (lambda: PullRequests("github", "acme/../x", **TOKEN), "is not owner/name"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sqlmodel import select
+from sqlmodel import col, select
 
 from bot.config.file import Cluster, Config, Connector
 from bot.handlers.keep_baseline import KeepBaselineHandler, keep_bundle
@@ -87,7 +87,7 @@ def test_a_clock_that_is_ahead_and_none_at_all(ledger: Ledger) -> None:
     note(ledger, end("1", at=NOW + timedelta(days=9)))
     note(ledger, SuccessfulRun(end("2").facts, -1e18))
     with ledger.database.session() as session:
-        assert [row.at for row in session.exec(select(GoodEndRow).order_by(GoodEndRow.at))] == [
+        assert [row.at for row in session.exec(select(GoodEndRow).order_by(col(GoodEndRow.at)))] == [
             datetime(1970, 1, 1, tzinfo=UTC),
             NOW,
         ]

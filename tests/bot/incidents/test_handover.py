@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_a_shift(database: str) -> None:
 
 def _waiting(session, hung: int) -> None:
     """A barred and a proposed node, a proposed rule, a question without an answer, and work."""
-    bar = {
+    bar: dict[str, Any] = {
         "tenant": "default", "cluster": "main", "scope": "cluster", "job": "", "since": NOW - HOUR, "who": "x",
         "why": "it left the bus twice", "until": NOW + HOUR,
     }  # fmt: skip
@@ -137,12 +138,18 @@ def _waiting(session, hung: int) -> None:
             ready_at=NOW,
         )
     )
-    reminder = {"tenant": "default", "channel": "U0ADA", "asked_by": "U0ADA", "state": "reminder", "sent": 1,
+    reminder: dict[str, Any] = {"tenant": "default", "channel": "U0ADA", "asked_by": "U0ADA", "state": "reminder", "sent": 1,
                 "created_at": NOW, "ready_at": NOW}  # fmt: skip
     session.add(PostingRow(handle="1", once="1", incident_id=hung, **reminder))
     session.add(PostingRow(handle="2", once="2", incident_id=5, **reminder))  # it was closed
     session.add(PostingRow(handle="3", once="3", incident_id=1, **{**reminder, "facts": '{"dismissed":true}'}))
-    work = {"kind": "diagnose", "tenant": "default", "payload": "{}", "created_at": NOW, "asked_at": NOW}
+    work: dict[str, Any] = {
+        "kind": "diagnose",
+        "tenant": "default",
+        "payload": "{}",
+        "created_at": NOW,
+        "asked_at": NOW,
+    }
     session.add(WorkRow(key="1", state="waiting", **work))
     session.add(WorkRow(key="2", state="failed", done_at=NOW - HOUR, **work))
     session.add(WorkRow(key="3", state="failed", done_at=NOW - 20 * HOUR, **work))

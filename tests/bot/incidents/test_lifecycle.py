@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -198,9 +199,7 @@ def test_reopened_a_part_is_on_its_own(ledger: Ledger) -> None:
         (3, "merge", {"other": 1, "note": "again"}, "incident 3 is a part of incident 1 already"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(
-    ledger: Ledger, number: int, verb: str, more: dict[str, object], why: str
-) -> None:
+def test_what_makes_no_sense_is_refused(ledger: Ledger, number: int, verb: str, more: dict[str, Any], why: str) -> None:
     """With words that say what to do; nothing is written."""
     close(ledger, 2)
     step(ledger, 3, "merge", other=1)

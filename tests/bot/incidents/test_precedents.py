@@ -21,7 +21,8 @@ from bot.notify.announce import assign_chain
 from bot.policy.routing import JobFacts, link_of
 from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge
-from bot.store.incidents import Origin, StoreError, add_within, file
+from bot.store.database import StoreError
+from bot.store.incidents import Origin, add_within, file
 from bot.store.tables import IncidentRow
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt

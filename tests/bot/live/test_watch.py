@@ -31,7 +31,7 @@ from kb.errors import UnreadableInput
 from kb.hangs.votes import RULE
 from kb.model import Gap, StreamRef
 from kb.scanning.scanner import scan
-from tests.kb.parsers.nccl_ras.test_parse import document, four
+from tests.support.nccl_ras_samples import document, four
 
 START = 1_780_000_000.0
 WANTED = ProcessSelector(pattern="train")
@@ -123,7 +123,7 @@ class Job:
         if self.time >= self.ends_at:
             return (), (Gap("no_processes", "processes", "no such process is running on this host"),)
         mains = (Process(100 + rank, 1, "sleeping", rank=rank, world_size=self.world) for rank in range(self.world))
-        return tuple(RankProcess(main.rank, main) for main in mains), ()
+        return tuple(RankProcess(rank, main) for rank, main in enumerate(mains)), ()
 
     def alive(self, _process):
         """Likewise."""

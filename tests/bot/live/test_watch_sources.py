@@ -17,13 +17,14 @@ from bot.diagnosis.diagnose import diagnose_bundle
 from bot.live.metrics_poller import MetricsPoller
 from bot.live.probe_cycle import ProbeCycle, ProbeSources
 from bot.live.watch import Watch, WatchPlan
-from connectors.base.contract import SourceFailed
+from connectors.base.contract import CheckResult, Deadline, EvidenceKind, SourceFailed
 from connectors.base.http import Endpoint, HttpClient
 from connectors.host.flight_recorder import RecorderSource, request_dumps
 from connectors.host.process_table import Process
 from connectors.host.processes import Host, ProcessSelector, RankProcess
 from connectors.metrics.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
-from kb.model import Gap
+from kb.model import Gap, JobRecord
+from kb.model import Job as NamedJob
 from tests.bot.diagnosis.test_flight_recorder_pool import dump
 from tests.bot.live.test_watch import START, Job, watched
 from tests.support.prometheus_server import line, needed, serving
@@ -117,7 +118,7 @@ def test_a_dump_is_asked_for_by_pipe(tmp_path):
     assert (tmp_path / "fr_2.pipe").read_text() == "mine"
 
 
-def test_only_silent_ranks_are_asked_and_only_where_it_is_wanted(known, tmp_path):
+def test_only_silent_ranks_are_asked_and_only_where_it_is_wanted(known, tmp_path, monkeypatch):
     """While logs grow nobody is asked; in silence each is, once a minute."""
     os.mkfifo(tmp_path / "fr_0.pipe")
     reader = os.open(tmp_path / "fr_0.pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -125,10 +126,8 @@ def test_only_silent_ranks_are_asked_and_only_where_it_is_wanted(known, tmp_path
         for wanted, words in ((False, 0), (True, 2)):
             job = Job(tmp_path / f"logs-{wanted}", hangs_at=START + 40, spy=False)
             mains = job.ranks(None)[0]
-            job.ranks = lambda _wanted, mains=mains: (
-                tuple(replace(main, main=replace(main.main, pipe=str(tmp_path / "fr_"))) for main in mains),
-                (),
-            )
+            piped = tuple(replace(rank, main=replace(rank.main, pipe=str(tmp_path / "fr_"))) for rank in mains)
+            monkeypatch.setattr(job, "ranks", lambda _wanted, piped=piped: (piped, ()))
             sources = ProbeSources(
                 job, job.logs, ProcessSelector(pattern="x"), recorder=RecorderSource(START), ask=wanted
             )
@@ -162,7 +161,7 @@ class Ends:
     def ranks(self, _wanted):
         """As connectors.host.processes.Host."""
         mains = (Process(100 + rank, 1, "sleeping", rank=rank, world_size=4) for rank in range(4))
-        return tuple(RankProcess(main.rank, main) for main in mains if self.alive(main)), ()
+        return tuple(RankProcess(rank, main) for rank, main in enumerate(mains) if self.alive(main)), ()
 
     def alive(self, process):
         """Likewise."""
@@ -294,12 +293,20 @@ def test_gpus_that_spin_while_nothing_moves_are_a_vote(known, tmp_path):
     assert {"dcgm_fi_prof_sm_active.json"} < {path.name for path in (tmp_path / "kept/metrics").iterdir()}
 
 
+class MetricsOnly:
+    """A source of metrics that nobody checks."""
+
+    provides: frozenset[EvidenceKind] = frozenset({"metrics"})
+
+    def check(self, _deadline: Deadline) -> CheckResult:
+        """It is not asked for."""
+        raise NotImplementedError
+
+
 def test_a_dead_source_of_metrics_holds_nothing_up(known, tmp_path):
     """It is a gap, and the hang is called without it."""
 
-    class Dead:
-        gives = frozenset({"metrics"})
-
+    class Dead(MetricsOnly):
         def collect(self, _asked, _spool):
             raise SourceFailed("unreachable", "it cannot be reached")
 
@@ -312,17 +319,16 @@ def test_a_dead_source_of_metrics_holds_nothing_up(known, tmp_path):
 def test_a_slow_source_is_not_waited_for():
     """Its answer comes at a later look."""
 
-    class Slow:
-        gives = frozenset({"metrics"})
-
+    class Slow(MetricsOnly):
         def collect(self, _asked, spool):
             time.sleep(0.3)
             spool.write("metrics/x.json", b"{}")
             return [Gap("late", "metrics", "late")]
 
+    record = JobRecord(NamedJob(id="1"), "test")
     metering = MetricsPoller(Slow(), patience=0.01)
-    assert metering.look(START, None) is None
-    while (found := metering.look(START + 1, None)) is None:
+    assert metering.look(START, record) is None
+    while (found := metering.look(START + 1, record)) is None:
         time.sleep(0.05)
     assert found == ({"metrics/x.json": b"{}"}, (Gap("late", "metrics", "late"),))
-    assert metering.look(START + 2, None) is None
+    assert metering.look(START + 2, record) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
 
 def fill(ledger):
     """Five incidents of two tenants; their numbers by name."""
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         "ecc": {
             "fault": "gpu_memory_ecc",
             "nodes": '["gpu-1","gpu-10"]',

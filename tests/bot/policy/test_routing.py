@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_what_a_subscription_wants(more, why):
 def test_what_is_not_known_is_not_matched():
     """A job without user, size and diagnosis matches only subscriptions to everything."""
     bare = JobFacts("red", "west", "1")
-    asks = [{}, {"users": ("*",)}, {"min_gpus": 1}, {"faults": ("*",)}, {"partitions": ("*",)}]
+    asks: list[dict[str, Any]] = [{}, {"users": ("*",)}, {"min_gpus": 1}, {"faults": ("*",)}, {"partitions": ("*",)}]
     found = [wanted(Subscription("C11", "red", **ask), report(fault=""), bare) for ask in asks]
     assert found == ["subscribed: all jobs", None, None, None, None]
     assert wanted(Subscription("C11", "red", partitions=("ml",)), report(), POD) == "subscribed: partition ml"

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,7 @@ def test_what_kills_its_workers_is_given_up(works: TaskQueue) -> None:
 def test_a_worker_does_what_there_is(works: TaskQueue) -> None:
     """Results are stored; an error ends the task, not the worker."""
 
-    def does(work: object) -> TaskResult:
+    def does(work: Any) -> TaskResult:
         if work.key == "person":
             raise SignalboxError("no job 'x' is known")
         if work.key == "mistake":

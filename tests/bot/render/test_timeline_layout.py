@@ -74,6 +74,7 @@ def test_the_most_rows_there_can_be_stay_small():
             "x", start=NOON, end=NOON + 240, rows=tuple(replace(row(f"rank {at}"), heard=busy) for at in range(96))
         )
     )
+    assert made is not None
     assert sum(len(path) for _, path in made.paths) < 500_000
     assert sum(item.named for item in made.rows) < 60
 

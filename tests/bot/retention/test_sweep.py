@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlmodel import SQLModel, select
+from sqlmodel import SQLModel, col, select
 
 from bot.collection.collect import CollectionMark, ProtectedBundles, evicted_of, mark_of, marks, prune
 from bot.config.file import Retention
@@ -72,7 +72,7 @@ class Site:
     def archive(self, number: int) -> Path:
         """Where an incident's pack lies."""
         with self.store.database.session() as session:
-            return Path(session.get(IncidentRow, number).archive)
+            return Path(str(session.get_one(IncidentRow, number).archive))
 
     def state(self, number: int) -> str:
         """Where its evidence is."""
@@ -159,7 +159,7 @@ def test_pinning_is_written_down(small: Site) -> None:
     pin(small.store.database, number, NOW, "me")
     pin(small.store.database, number, NOW, "you", pinned=False)
     with small.store.database.session() as session:
-        rows = session.exec(select(AuditRow).order_by(AuditRow.id)).all()
+        rows = session.exec(select(AuditRow).order_by(col(AuditRow.id))).all()
         found = [(row.who, row.verb, row.what, row.tenant, row.allowed) for row in rows]
     assert found == [("me", "pin", "incident 1", "default", True), ("you", "unpin", "incident 1", "default", True)]
 
@@ -308,7 +308,7 @@ def test_one_bundle_that_cannot_be_packed_does_not_stop_the_others(
     """A full disk, say: it is told, the folder stays, the next bundle is packed."""
     bad, folder = small.bundle("bad", 20)
     good, _ = small.bundle("good", 20)
-    taken = sweep.pack
+    taken = pack
 
     def fails(source: Path, target: Path, **more: Any) -> int:
         if source == folder:
@@ -384,9 +384,9 @@ def test_eviction_takes_closed_ones_first_and_pinned_ones_never(site: Site) -> N
 
 def rows_of(at: datetime, name: str) -> list[SQLModel]:
     """One row of each table that is pruned, of a time."""
-    base = {"tenant": "default"}
-    work = {"kind": "diagnose", "payload": "{}", "created_at": at, "asked_at": at, **base}
-    out = {"method": "m", "payload": "{}", "created_at": at, "ready_at": at, **base}
+    base: dict[str, Any] = {"tenant": "default"}
+    work: dict[str, Any] = {"kind": "diagnose", "payload": "{}", "created_at": at, "asked_at": at, **base}
+    out: dict[str, Any] = {"method": "m", "payload": "{}", "created_at": at, "ready_at": at, **base}
     return [
         SeenRow(key=name, at=at),
         ChoiceRow(handle=name, payload="{}", created_at=at, **base),
@@ -430,7 +430,8 @@ def test_rows_go_when_they_are_old(site: Site, days: float, gone: dict[str, int]
 def test_settings_that_contradict_each_other_are_refused() -> None:
     """Each span is at least as long as the one before, and folders are whole paths."""
     assert asdict(Retention())["hot"] == 14 * 86400
-    for wrong in ({"hot": 200 * 86400.0}, {"reports": 86400.0}):
+    contradictions: list[dict[str, Any]] = [{"hot": 200 * 86400.0}, {"reports": 86400.0}]
+    for wrong in contradictions:
         with pytest.raises(ValueError, match="follow each other"):
             Retention(**wrong)
     with pytest.raises(ValueError, match="no whole path"):

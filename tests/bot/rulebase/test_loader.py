@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bot.rulebase import loader
@@ -23,7 +25,7 @@ def builds(monkeypatch):
     built: list[None] = []
     build = loader._build
 
-    def counted(*arguments: object) -> Knowledge:
+    def counted(*arguments: Any) -> Knowledge:
         built.append(None)
         return build(*arguments)
 

@@ -24,13 +24,13 @@ from bot.server.job_watcher import (
     watch_job_ends,
     watched_schedulers,
 )
+from bot.store.database import StoreError
 from bot.store.idempotency import IdempotencyKeys
-from bot.store.incidents import StoreError
-from connectors.base.contract import Deadline, JobSummary, SourceFailed
+from connectors.base.contract import Deadline, JobQuery, JobSummary, SourceFailed
 from connectors.files.job_folders import FoldersSettings
 from connectors.kubernetes.connector import Kubernetes
 from connectors.slurm.connector import SlurmSettings
-from kb.model import Attempt, Window
+from kb.model import Attempt, JobRecord, Window
 from tests.connectors.kubernetes.test_connector import DEPLOY, settings
 from tests.doubles.kubernetes import TOKEN, serving
 from tests.doubles.kubernetes import Cluster as Api
@@ -72,6 +72,10 @@ class Scheduler:
     windows: list[Window] = field(default_factory=list)
     provides: frozenset[str] = frozenset({"jobs"})
 
+    def find(self, _query: JobQuery, _deadline: Deadline) -> tuple[JobRecord, ...]:
+        """It is asked for recent jobs only."""
+        raise NotImplementedError
+
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """Return the jobs that had not ended before the window."""
         assert deadline.left() > 0
@@ -85,8 +89,8 @@ class Scheduler:
 class Bench:
     """A job watcher with one scheduler, and what it requested and logged."""
 
-    scheduler: Scheduler = field(default_factory=Scheduler)
-    shelf: Shelf = field(default_factory=Shelf)
+    scheduler: Scheduler | Kubernetes = field(default_factory=Scheduler)
+    shelf: Shelf | IdempotencyKeys = field(default_factory=Shelf)
     watching: JobWatcherSettings = field(default_factory=JobWatcherSettings)
     asked: list[tuple[DiagnosePayload, float]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)

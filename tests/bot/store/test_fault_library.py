@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlmodel import select
@@ -69,7 +70,7 @@ def test_a_failure_that_no_rule_knew_is_an_entry_with_its_note(ledger: Ledger) -
 @pytest.mark.parametrize(
     "said", [{"cause": "unknown", "verdict": "not_looked_at"}, {"verdict": "wrong"}], ids=["unknown", "only wrong"]
 )
-def test_what_names_no_cause_teaches_nothing(ledger: Ledger, said: dict[str, object]) -> None:
+def test_what_names_no_cause_teaches_nothing(ledger: Ledger, said: dict[str, Any]) -> None:
     """Neither a puzzle nor a thumb down."""
     close(ledger, 1, **said)
     assert entries(ledger) == []

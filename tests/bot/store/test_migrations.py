@@ -18,7 +18,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect, select, text
 from sqlalchemy.engine import make_url
-from sqlmodel import SQLModel
+from sqlmodel import SQLModel, col
 
 from bot.queue.tasks import TaskQueue, TaskRequest
 from bot.render.report_json import dumps
@@ -37,6 +37,7 @@ def opened(url: str) -> Iterator[Connection]:
     """A connection without any of our own code; kept at the end."""
     place = make_url(url).database
     if url.startswith("sqlite"):
+        assert place is not None
         Path(place).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url)
     try:
@@ -114,7 +115,12 @@ def test_what_an_old_database_holds_stays(database: str, version: int) -> None:
         with store.database.session() as session:
             assert (
                 session.execute(
-                    select(IncidentRow.tenant, IncidentRow.pinned, IncidentRow.archive, IncidentRow.closed_at)
+                    select(
+                        col(IncidentRow.tenant),
+                        col(IncidentRow.pinned),
+                        col(IncidentRow.archive),
+                        col(IncidentRow.closed_at),
+                    )
                 ).all()
                 == [("default", False, None, None)] * 2
             )

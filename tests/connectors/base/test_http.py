@@ -242,7 +242,8 @@ def test_a_call_that_is_sent_once(server: Hostile) -> None:
     """Whatever its status, its answer is given, headers and all; nothing is tried again, and half an answer is none."""
     client = HttpClient(Endpoint(server.url))
     assert client.once(HttpRequest("/x"), soon()).status == 200
-    for fault, status in (("refuse_404", 404), ("limit_always", 429), ("error_always", 500)):
+    cases: list[tuple[Fault, int]] = [("refuse_404", 404), ("limit_always", 429), ("error_always", 500)]
+    for fault, status in cases:
         server.fault = fault
         before = len(server.seen)
         answer = client.once(HttpRequest("/x", body={"a": 1}), soon())

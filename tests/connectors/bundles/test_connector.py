@@ -22,6 +22,7 @@ from connectors.base.contract import (
     CheckResult,
     CollectionRequest,
     Deadline,
+    EvidenceKind,
     JobQuery,
     JobSummary,
     SourceFailed,
@@ -53,7 +54,7 @@ def _find(bundles: Bundles, text: str, **more: Any) -> list[tuple[str | None, st
 
 
 def _collect(
-    bundles: Bundles, record: JobRecord | str, *, kinds: Sequence[str] = (), bounds: Bounds | None = None
+    bundles: Bundles, record: JobRecord | str, *, kinds: Sequence[EvidenceKind] = (), bounds: Bounds | None = None
 ) -> tuple[Memory, list[Gap]]:
     if isinstance(record, str):
         [record] = bundles.find(JobQuery(record, NOBODY), Deadline.within(SOON))
@@ -244,7 +245,7 @@ def test_every_part_comes_along(tmp_path: Path) -> None:
         ("hardware", ["hardware/n1/dcgmi.txt"]),
     ],
 )
-def test_only_what_is_asked_for(tmp_path: Path, kind: str, names: list[str]) -> None:
+def test_only_what_is_asked_for(tmp_path: Path, kind: EvidenceKind, names: list[str]) -> None:
     """A kind that is not wanted is not copied."""
     _write(tmp_path / "a", ALL_PARTS)
     spool, gaps = _collect(Bundles(BundlesSettings(str(tmp_path))), "7", kinds=(kind,))

@@ -80,7 +80,7 @@ def test_bpftrace_understands_it(path):
         Path("/lib").glob("*-linux-gnu/libc.so.6")
     )  # any library: the names in it are not looked up before the run
     arguments = {"verbs": [str(shared), "write", "read"], "dstate": ["0"], "offcpu": ["0"], "syscalls": ["0"]}
-    command = [BPFTRACE, "-d", str(path), *arguments.get(path.stem, [str(shared)])]
+    command = [str(BPFTRACE), "-d", str(path), *arguments.get(path.stem, [str(shared)])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-2000:]

@@ -579,6 +579,8 @@ def test_certificates_in_a_kubeconfig(tmp_path):
     inside = {"client-certificate-data": base64.b64encode(b"CERT\n").decode(), "client-key": "me.key"}
     path = kubeconfig(tmp_path, inside, **{"certificate-authority-data": base64.b64encode(b"CA\n").decode()})
     endpoint = from_kubeconfig(str(path), "main", Load(), (), tmp_path)
+    assert endpoint.client_cert is not None
+    assert endpoint.ca_file is not None
     assert Path(endpoint.client_cert).read_text() == "CERT\n\nKEY\n"
     assert Path(endpoint.ca_file).read_text() == "CA\n"
     assert Path(endpoint.client_cert).stat().st_mode & 0o077 == 0

@@ -18,7 +18,7 @@ from connectors.log_stores.elasticsearch import Elasticsearch, ElasticsearchSett
 from connectors.log_stores.elasticsearch_client import ElasticStore
 from connectors.log_stores.query_plan import LineQuery
 from kb.model import Prefilter, Window
-from tests.doubles.elasticsearch import ElasticDouble, serving
+from tests.doubles.elasticsearch import ElasticDouble, Flavour, serving
 from tests.support import stored_logs
 from tests.support.contract.subject import START, Memory, Subject, hasty
 from tests.support.contract.suite import Contract
@@ -64,7 +64,7 @@ def taken(found: ElasticStore, ask: LineQuery) -> list[tuple[int, str]]:
 
 @FLAVOURS
 @pytest.mark.parametrize("backward", [False, True])
-def test_pages_lose_nothing_and_double_nothing(flavour: str, backward: bool) -> None:
+def test_pages_lose_nothing_and_double_nothing(flavour: Flavour, backward: bool) -> None:
     """With many lines of one time, the same ones among them, each comes once, in order."""
     chance = random.Random(3)
     docs = [doc(BEGIN + chance.randrange(4) * NS, f"{at % 90}", str(at % 3)) for at in range(300)]
@@ -209,7 +209,7 @@ def test_jobs_are_found_by_their_field() -> None:
     ("flavour", "name"),
     [("elasticsearch", "lab-disk-full"), ("elasticsearch", "lab-killed"), ("opensearch", "lab-killed")],
 )
-def test_the_same_diagnosis_as_from_the_files(flavour: str, name: str, tmp_path: Path) -> None:
+def test_the_same_diagnosis_as_from_the_files(flavour: Flavour, name: str, tmp_path: Path) -> None:
     """All lines, or those that the plan picks: verdict, first diagnosis and suspects are those of the bundle itself."""
     held = stored_logs.streams(BUNDLES / name)
     docs = [{**labels, "@timestamp": at, "message": line} for labels, lines in held for at, line in lines]

@@ -23,7 +23,7 @@ SPAN = 3600
 class Listed:
     """A store of plain lines, with pages of a hundred; `broken`: questions with words fail."""
 
-    lines: list[tuple[int, str, str]]  # seconds from the beginning, rank, text
+    lines: list[tuple[float, str, str]]  # seconds from the beginning, rank, text
     page: int = 100
     broken: bool = False
     meter: QueryMeter = field(default_factory=QueryMeter)
@@ -86,9 +86,11 @@ def pulled(store: Listed, **more: Any) -> tuple[Memory, list[Gap]]:
     return spool, list(fetch_lines(store, asked, spool, "store", source="store", all_lines=500))
 
 
-def chatter(ranks: int, seconds: int) -> list[tuple[int, str, str]]:
+def chatter(ranks: int, seconds: int) -> list[tuple[float, str, str]]:
     """Each rank says something each second; rank 0 prints iteration lines."""
-    said = [(at, str(rank), f"rank {rank} reads a sample at {at}") for at in range(seconds) for rank in range(ranks)]
+    said: list[tuple[float, str, str]] = [
+        (at, str(rank), f"rank {rank} reads a sample at {at}") for at in range(seconds) for rank in range(ranks)
+    ]
     steps = [(at, "0", f"step {at} loss {9 - at / seconds:.4f} lr 0.001") for at in range(seconds)]
     return [*said, *steps]
 

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -441,7 +442,7 @@ class Job:
     def program(self, copy, stage, lane):
         """Three steps: forward and backward through the stages, then the data group; numbers as a recorder counts them."""
         tensor, pipe, data = self.names(copy, stage, lane)
-        steps = []
+        steps: list[tuple[Any, ...]] = []
         for _ in range(3):
             for ahead in (1, -1):
                 first, last = (0, self.stages - 1)[::ahead]
@@ -450,7 +451,7 @@ class Job:
                     steps += [(tensor,)] if self.tensor > 1 else []
                     steps += [(pipe, stage, stage + ahead)] if stage != last else []
             steps.append((data,))
-        counts = {}
+        counts: dict[tuple[Any, ...], int] = {}
         out = []
         for step in steps:
             kind = (step[0], len(step) > 1)

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from kb.diagnosis.confidence import SYMPTOM, TRAITS, WEIGHTS, band, confidence
+from kb.diagnosis.confidence import SYMPTOM, TRAITS, WEIGHTS, Trait, band, confidence
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,13 @@ def test_the_word_for_a_confidence(sure: float, word: str) -> None:
 def test_plain_evidence_of_a_cause_is_likely_and_a_symptom_never_is() -> None:
     """A symptom is no cause, however often it stands there."""
     assert band(confidence(())) == "likely"
-    assert band(confidence(("last_resort",))) == "possible"
+    assert band(confidence(["last_resort"])) == "possible"
     assert confidence(("symptom", "repeated", "agreed")) == SYMPTOM
-    assert band(confidence(("behind",))) != "likely"
+    assert band(confidence(["behind"])) != "likely"
 
 
 @pytest.mark.parametrize("traits", [combination for size in range(4) for combination in combinations(TRAITS, size)])
-def test_every_trait_moves_the_confidence_its_own_way(traits: tuple[str, ...]) -> None:
+def test_every_trait_moves_the_confidence_its_own_way(traits: tuple[Trait, ...]) -> None:
     """What speaks for a fault never lowers it, what speaks against it never raises it; it stays a probability."""
     before = confidence(traits)
     assert 0.02 <= before <= 0.98

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.diagnosis.engine import INDICATORS, SHOWN_LINES, SHOWN_TEXT, diagnose, ranges
+from kb.diagnosis.engine import INDICATORS, SHOWN_LINES, SHOWN_TEXT, diagnose
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
-from kb.report import Report
+from kb.report import Report, ranges
 from kb.rulebase.rule import (
     Absent,
     All,

@@ -19,7 +19,14 @@ def places(*streams: StreamSummary, job: Job | None = None) -> Places:
 
 def start(host: str, rank: int, size: int, bus: str = "18000") -> Structure:
     """What NCCL's line on a communicator comes to."""
-    fields = {"host": host, "pid": 500 + rank, "comm_rank": rank, "nranks": size, "device": 0, "bus": bus}
+    fields: dict[str, str | int | float | bool | None] = {
+        "host": host,
+        "pid": 500 + rank,
+        "comm_rank": rank,
+        "nranks": size,
+        "device": 0,
+        "bus": bus,
+    }
     return Structure("nccl_init", rank, rank + 1, "", fields, Resource(node=host))
 
 

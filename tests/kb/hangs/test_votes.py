@@ -11,7 +11,7 @@ from bot.rulebase.loader import knowledge
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
 from kb.hangs.votes import RULE, HangLimits, Phase, Probe, count_votes, limits_of, phase_of, silence, unknown_params
-from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
+from kb.model import Job, ProgressPoint, Resource, Stage, StreamRef, Structure
 from kb.rulebase.rule import Pattern, SiteFiles
 from kb.rulebase.rulebook import load
 from kb.scanning.summary import Series, StageMark, StreamSummary
@@ -23,7 +23,7 @@ LIMITS = HangLimits()
 
 def log(
     times: list[float | None],
-    *marks: tuple[int, str],
+    *marks: tuple[int, Stage],
     rank: int = 0,
     last: float | None = None,
     every: int = 1,
@@ -154,7 +154,7 @@ def test_silence_is_told_before_the_collectives_time_out() -> None:
         ("init", "starting"),
     ],
 )
-def test_phases_have_their_ceilings(stage: str, name: str) -> None:
+def test_phases_have_their_ceilings(stage: Stage, name: str) -> None:
     """In a phase silence is nothing special for half an hour, and the vote names the phase."""
     run = facts(log(steady(), (5000, stage)))
     early, late = (silence(run, START + 240 + age, LIMITS) for age in (1700, 1900))
@@ -180,7 +180,7 @@ def test_a_phase_that_ended_has_no_ceiling() -> None:
     assert silence(facts(log(steady(), (5000, "saving")), other), START + 240 + 130, LIMITS).vote == "no"
 
 
-def paused(seconds: float, stage: str | None = "saving") -> StreamSummary:
+def paused(seconds: float, stage: Stage | None = "saving") -> StreamSummary:
     """Twenty steps, a pause (marked as a stage, or not), twenty more, and the same stage again at the end."""
     times = [*steady(20), *(120.0 + seconds + 6.0 * at for at in range(1, 21))]
     marks = ((2050, stage), (5000, stage)) if stage else ()
@@ -199,7 +199,7 @@ def test_ceilings_are_learned_from_the_job_itself(earlier: float, ceiling: float
 def test_one_phase_teaches_nothing_of_another() -> None:
     """Earlier checkpoints do not shorten what an evaluation may take."""
     one = paused(40.0)
-    run = log([p.time - START for p in one.series.points], (2050, "saving"), (5000, "evaluating"))  # type: ignore[operator]
+    run = log([p.time - START for p in one.series.points], (2050, "saving"), (5000, "evaluating"))
     assert phase_of(facts(run), START, LIMITS).ceiling == LIMITS.evaluating
 
 

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.rulebase.conditions import ConditionParser, any_of, names, read_span
-from kb.rulebase.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, Sequence, Span
+from kb.rulebase.rule import Absent, All, Any, Condition, Count, Name, Not, Past, Ranks, Sequence, Span
 from kb.rulebase.yaml_nodes import Node, parse
 
 NAMES = ("a", "b", "c", "d", "retry", "oom_kill")
 A, B, C, D = Name("a"), Name("b"), Name("c"), Name("d")
 
 
-def read(text: str) -> tuple[object, list[str]]:
+def read(text: str) -> tuple[Condition | None, list[str]]:
     """The condition of a YAML text, and the faults."""
     node, wrong = parse(text, "r.yaml")
     assert wrong == ()
@@ -24,10 +24,11 @@ def read(text: str) -> tuple[object, list[str]]:
     return condition, [str(fault).removeprefix("r.yaml:") for fault in parser.faults]
 
 
-def good(text: str) -> object:
+def good(text: str) -> Condition:
     """The condition of a text without faults."""
     condition, wrong = read(text)
     assert wrong == []
+    assert condition is not None
     return condition
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any as AnyType
 
 import pytest
 
@@ -62,7 +63,7 @@ def told(rule: Rule, tests: list[str] | None = None) -> list[str]:
     return [str(fault).removeprefix("host/fan-stopped/rule.yaml:1:1: ") for fault in found]
 
 
-def with_pattern(**parts: object) -> Rule:
+def with_pattern(**parts: AnyType) -> Rule:
     """The sample rule with one pattern made of these parts."""
     return dataclasses.replace(RULE, patterns=(Pattern("fan", **parts),))
 
@@ -183,7 +184,7 @@ def test_links(url: str) -> None:
 @pytest.mark.parametrize(
     "kind", [{"literal": "fans stop"}, {"regex": "fans stop+"}, {"exception": ExceptionTest(message="fans")}]
 )
-def test_patterns_that_two_rules_share(kind: dict[str, object]) -> None:
+def test_patterns_that_two_rules_share(kind: dict[str, AnyType]) -> None:
     """One text in two rules is told at the second, naming the first; in two places of one rule it is not."""
     first = dataclasses.replace(with_pattern(**kind), patterns=(Pattern("fan", **kind), Pattern("more", **kind)))
     first = dataclasses.replace(first, when=Any((Name("fan"), Name("more"))))

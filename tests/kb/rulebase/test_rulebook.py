@@ -16,7 +16,21 @@ from kb.errors import RuleError, UnreadableInput
 from kb.parsers.logs.registry import KINDS
 from kb.rulebase.checks import STRUCTURES
 from kb.rulebase.codec import decode, digest, encode
-from kb.rulebase.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, RemediationStep, Rulebook, Sequence, Span
+from kb.rulebase.rule import (
+    Absent,
+    All,
+    Any,
+    Condition,
+    Count,
+    Name,
+    Not,
+    Past,
+    Ranks,
+    RemediationStep,
+    Rulebook,
+    Sequence,
+    Span,
+)
 from kb.rulebase.rulebook import load
 from tests.support.paths import ROOT
 
@@ -359,7 +373,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_cached_form_gives_the_same_rulebook(condition: object) -> None:
+def test_cached_form_gives_the_same_rulebook(condition: Condition) -> None:
     """Bytes and back: every kind of condition, tables, exceptions and all other parts."""
     table = "table: {key: port, rows: {a: {title: T, remediation: [{action: look, text: t}]}}, default: {title: D}}\n"
     text = RULE + table + "not_when: [{reason: r, if: {not: many}}]\napplies_to: {framework: any}\n"

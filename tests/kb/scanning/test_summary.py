@@ -66,7 +66,7 @@ def _part(draw: st.DrawFn, index: int) -> StreamSummary:
             sorted((Structure(draw(kinds), at, at + 9, "x") for at in draw(offsets)), key=lambda s: (s.offset, s.kind))
         ),
         Series(tuple(points), len(points), 0, points[0] if points else None, points[-1] if points else None, odd),
-        tuple(StageMark(at, draw(st.sampled_from(STAGES))) for at in sorted(draw(offsets))),  # type: ignore[arg-type]
+        tuple(StageMark(at, draw(st.sampled_from(STAGES))) for at in sorted(draw(offsets))),
         draw(st.none() | st.integers(0, 99).map(float)),
         draw(st.none() | st.integers(0, 99).map(float)),
         "the head" if index == 0 else "",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from tests.doubles.listening import Answering, listening
@@ -89,7 +89,7 @@ class _Handler(Answering):
         first = len(self.state.seen) == 1
         if fault in _STATUS and (first or not fault.endswith("_then_well")):
             status, content, headers = _STATUS[fault]
-            self._answer(status, content, **headers)
+            self._answer(status, content, **dict[str, Any](headers))
         elif fault in _ENDLESS:
             self._endless(*_ENDLESS[fault])
         elif fault in ("silent", "cut", "no_http"):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, Source, SourceFailed
 from connectors.base.http import Endpoint, HttpClient
@@ -29,7 +30,7 @@ class Memory:
     most: int = 64 << 20
     logs: dict[str, bytes] = field(default_factory=dict)
     parts: dict[str, bytes] = field(default_factory=dict)
-    told: dict[str, dict[str, object]] = field(default_factory=dict)
+    told: dict[str, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def append(self, path: str, lines: bytes) -> None:

@@ -433,6 +433,7 @@ def test_ordered_trouble_hits_one_call_before_or_after_it_is_done(slack, kind, a
     with pytest.raises((SlackApiError, OSError, HTTPException)) as caught:
         patient.chat_postMessage(channel=ALERTS, text="x")
     if kind == "ratelimited":
+        assert isinstance(caught.value, SlackApiError)
         assert caught.value.response.headers["Retry-After"] == "2"
     assert ["x"] * after == [message.text for message in made.messages(ALERTS)]
     client.chat_postMessage(channel=ALERTS, text="y")

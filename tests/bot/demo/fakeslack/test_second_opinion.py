@@ -56,7 +56,7 @@ def emulator(folder, made, url):
         )
     )
     running = subprocess.Popen(
-        [PEER, "--config", config, "--port", str(port), "--base-host", "127.0.0.1"],
+        [str(PEER), "--config", config, "--port", str(port), "--base-host", "127.0.0.1"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

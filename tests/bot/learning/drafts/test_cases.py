@@ -66,6 +66,7 @@ def test_an_incident_whose_report_or_text_is_gone_is_a_case_all_the_same(url, kn
     number = add(url, known, LEASE, said=wrong("storage_io"))
     with IncidentStore(url) as store:
         record = store.get(number)
+    assert record is not None
     found = case_of(replace(record, report_json=b"{broken", replay=b""), ())
     assert (found.id, found.fault, found.empty, found.told) == (number, None, True, ())
 

@@ -61,6 +61,7 @@ def test_a_wish_is_for_what_the_person_saw(ledger):
     assert draft_of(ledger.database, handle).wish == wish
     made = DraftContent(rule="r", files={"a/r/rule.yaml": b"x"}, hurts=("h",))
     draft = draft_of(ledger.database, handle)
+    assert draft is not None
     assert ledger.database.write(lambda session: made_within(session, draft, "proposed", made))
     late = ledger.database.write(
         lambda session: wish_draft_within(session, handle, "default", version=3, wish=wish, now=NOW)
@@ -72,6 +73,7 @@ def test_what_was_made_for_an_older_wish_is_dropped(ledger):
     """The person has gone on meanwhile."""
     handle, _ = ask(ledger)
     seen = draft_of(ledger.database, handle)
+    assert seen is not None
     ledger.database.write(
         lambda session: wish_draft_within(session, handle, "default", version=1, wish=DraftRequest(), now=NOW)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import update
+from sqlmodel import col
 
 from bot.authoring.diff import answer
 from bot.authoring.selftest import evidence_of
@@ -122,7 +123,7 @@ def test_texts_that_are_gone_or_damaged_are_counted(base, database):
     add(database, base.known, LEASE, job="1")
     damaged = add(database, base.known, LEASE, job="2")
     with Ledger(database) as ledger, ledger.database.session(write=True) as session:
-        session.execute(update(ReplayRow).where(ReplayRow.incident_id == damaged).values(text_zstd=b"no zstd"))
+        session.execute(update(ReplayRow).where(col(ReplayRow.incident_id) == damaged).values(text_zstd=b"no zstd"))
     told = backtest(trial(base, {PATH: rule()}), database, {}, workers=1)
     assert (told.incidents, told.without_text, len(told.hits)) == (1, 1, 1)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,10 +171,10 @@ def test_a_healthy_loss_is_quiet() -> None:
         (lambda v: v.__setitem__(slice(300, None), 2.0 + np.arange(100) % 5), "variance", 300),
     ],
 )
-def test_a_loss_that_is_lost_is_told(put: object, kind: str, since: int) -> None:
+def test_a_loss_that_is_lost_is_told(put: Callable[[Any], None], kind: str, since: int) -> None:
     """NaN, a loss above a thousand, and one that jumps about each have their kind."""
     values = losses()
-    put(values)  # type: ignore[operator]
+    put(values)
     found = loss_broken(track("loss", values))
 
     assert found is not None
@@ -218,7 +220,7 @@ def test_a_gradient_norm_that_stays_nan_is_told() -> None:
 def test_memory_that_grows_with_each_step_is_told_whatever_is_logged(every: int) -> None:
     """Windows count steps, not lines."""
     steps = np.arange(0, 400, every)
-    found = memory_growth(track("memory", 30e9 + 80e6 * steps, steps))
+    found = memory_growth(track("memory", (30e9 + 80e6 * steps).astype(float), steps))
 
     assert found is not None
     assert found.kind == "growth"
@@ -228,7 +230,7 @@ def test_memory_that_grows_with_each_step_is_told_whatever_is_logged(every: int)
 def test_memory_that_is_released_or_levels_off_is_fine() -> None:
     """A sawtooth and a cache that fills are no leak."""
     steps = np.arange(400)
-    saw = track("memory", 30e9 + 80e6 * (steps % 50), steps)
+    saw = track("memory", (30e9 + 80e6 * (steps % 50)).astype(float), steps)
     fills = track("memory", 60e9 - 20e9 * np.exp(-steps / 20), steps)
 
     assert memory_growth(saw) is None

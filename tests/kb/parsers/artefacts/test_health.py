@@ -143,4 +143,5 @@ def test_failures_say_where_and_are_bounded():
     test["results"] = test["results"] * (MAX_EVENTS + 1)
     found, gaps = read_health(json.dumps(many).encode(), "x", "n1", 5.0)
     assert {(item.kind, item.resource.node, item.time) for item in found} == {("health_check", "n1", 5.0)}
+    assert found is not None
     assert (len(found), [gap.code for gap in gaps]) == (MAX_EVENTS, ["health-too-many"])

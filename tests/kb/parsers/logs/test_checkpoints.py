@@ -1,6 +1,7 @@
 """Lines about checkpoints, and lines in which a run says that it ended by its own will."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -178,7 +179,7 @@ def test_talk_of_checkpoints_and_ends_is_neither(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-def test_a_trigger_is_in_the_safe_subset(reader: object) -> None:
+def test_a_trigger_is_in_the_safe_subset(reader: Any) -> None:
     """The scanner can take the triggers into its pass."""
     assert patterns.check(reader.trigger, ignore_case=reader.ignore_case) == ()
 

@@ -1,5 +1,7 @@
 """Prefixes of launchers, collectors and loggers."""
 
+from typing import Any
+
 import pytest
 
 from kb.parsers.logs.prefixes import MAX_BYTES, Prefix, peel
@@ -75,7 +77,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("line", "message", "said"), CASES)
-def test_a_prefix_is_peeled_and_read(line: bytes, message: bytes, said: dict[str, object]) -> None:
+def test_a_prefix_is_peeled_and_read(line: bytes, message: bytes, said: dict[str, Any]) -> None:
     """Each known prefix is taken off and says what it says, and no more."""
     prefix = peel(line, 2027)
     assert message == line[prefix.end :]

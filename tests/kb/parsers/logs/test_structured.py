@@ -48,6 +48,7 @@ def test_every_key_is_read(order, separators):
 def test_values_that_are_not_finite():
     """A loss of NaN and an infinite norm are kept as such."""
     point = read_line(json.dumps({"step": 1, "loss": math.nan, "gradient_norm": math.inf}).encode())
+    assert point.loss is not None
     assert math.isnan(point.loss)
     assert point.grad_norm == math.inf
 

@@ -1,6 +1,6 @@
 """Time stamps of the loggers, collectors and kernels that write training logs."""
 
-from datetime import UTC, datetime
+from calendar import timegm
 
 import pytest
 
@@ -9,7 +9,7 @@ from kb.parsers.logs.timestamps import find_time
 
 def at(*parts: int, fraction: float = 0.0) -> float:
     """Give a UTC time as seconds since the epoch."""
-    return datetime(*parts, tzinfo=UTC).timestamp() + fraction
+    return timegm((*parts, 0, 0, 0)) + fraction
 
 
 @pytest.mark.parametrize(

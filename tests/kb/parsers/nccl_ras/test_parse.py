@@ -154,4 +154,5 @@ def test_the_monitor():
     ]
     assert read_ras_monitor(b"nothing\n{\n", "x")[0] is None
     events, gaps = read_ras_monitor(text.encode() + b"\n" * 200_000, "x")
+    assert events is not None
     assert (len(events), [gap.code for gap in gaps]) == (1, ["ras-cut"])

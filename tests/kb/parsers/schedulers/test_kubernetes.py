@@ -286,6 +286,7 @@ def test_a_cut_list_keeps_what_is_whole():
         {"kind": "List", "items": [event("Killing", "Stopping", name=f"w-{at}") for at in range(10)]}, indent=4
     )
     found, gaps = read_kubernetes(text[: int(len(text) * 0.75)].encode(), "x")
+    assert found is not None
     assert 6 <= len(found) <= 8
     assert [gap.code for gap in gaps] == ["kubernetes-cut"]
 

@@ -72,6 +72,7 @@ def test_a_good_rule_has_no_faults() -> None:
     """The sample, small and full, is accepted and its values are there."""
     assert told(RULE) == []
     node, _ = parse(RULE + MORE, "r.yaml")
+    assert node is not None
     model, wrong = check(RuleFile, node)
     assert wrong == ()
     assert model.table.rows["b"].ignore
@@ -139,6 +140,7 @@ def test_structure_fields_take_numbers_and_lists() -> None:
     """A bare number stands for its text; a list means any of its values, taken literally."""
     pattern = "structure: {kind: xid, fields: {xid: 79, pci: [a.b, 3]}, not_fields: {pid: ''}}"
     node, _ = parse(RULE.replace("exception: {type: SpoolError, message: full}", pattern), "r.yaml")
+    assert node is not None
     model, wrong = check(RuleFile, node)
     assert wrong == ()
     assert model.match["twin"].structure.fields == {"xid": "79", "pci": r"a\.b|3"}

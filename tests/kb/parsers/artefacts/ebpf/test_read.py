@@ -330,6 +330,7 @@ def test_output_without_end_is_bounded():
     assert len(reading.stacks) == 20_000
     assert [gap.code for gap in gaps] == ["ebpf-cut"]
     reading, gaps = read_ebpf(b"@a: 1\n" * 250_000, "x")
+    assert reading is not None
     assert sum(len(series_item.points) for series_item in reading.series) == 100_000
     assert {gap.code for gap in gaps} == {"ebpf-cut"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from kb.parsers.artefacts.promql.series import MetricSeries
 T0 = 1_793_000_000.0
 
 
-def answer(*series: tuple[dict[str, str], list[object]], **more: object) -> bytes:
+def answer(*series: tuple[dict[str, str], Sequence[object]], **more: object) -> bytes:
     """A successful range answer of the series given as labels and values, a quarter of a minute apart."""
     result = [
         {"metric": labels, "values": [[T0 + 15 * at, str(value)] for at, value in enumerate(values)]}
@@ -119,7 +120,10 @@ def test_holes_and_early_ends_are_told_with_who() -> None:
     full = [50.0] * 60
     holed = [50.0 if not 20 <= at < 40 else "NaN" for at in range(60)]
     ended = [50.0] * 30
-    rows = [({**UTIL, "gpu": str(gpu)}, values) for gpu, values in enumerate((full, holed, ended))]
+    courses: tuple[Sequence[object], ...] = (full, holed, ended)
+    rows: list[tuple[dict[str, str], Sequence[object]]] = [
+        ({**UTIL, "gpu": str(gpu)}, values) for gpu, values in enumerate(courses)
+    ]
     _, gaps = read(answer(*rows))
 
     assert gaps["metric_holes"].scope == "trn-07 1"

@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Any
 
 import pytest
 
@@ -726,7 +727,7 @@ def test_the_offset_is_where_the_match_starts() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.name}-{form.head.decode()}")
-def test_a_format_keeps_its_contract(form: object) -> None:
+def test_a_format_keeps_its_contract(form: Any) -> None:
     """A detector is in the safe subset, and a find starts with its literal head of four bytes or more."""
     faults = [fault for fault in patterns.check(form.detector) if "four letters" not in fault]
     assert faults == []
@@ -742,7 +743,7 @@ def test_a_line_that_is_read_is_also_detected(line: bytes, expected: dict[str, o
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.name}-{form.head.decode()}")
-def test_a_match_never_crosses_a_line(form: object) -> None:
+def test_a_match_never_crosses_a_line(form: Any) -> None:
     """However long the block, a match ends where its line does."""
     for line, _ in LINES:
         block = line + b"\nsecond line, step: 3 loss: 4\n"
