@@ -434,5 +434,5 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     for wrong in contradictions:
         with pytest.raises(ValueError, match="follow each other"):
             Retention(**wrong)
-    with pytest.raises(ValueError, match="no whole path"):
+    with pytest.raises(ValueError, match="is not an absolute path"):
         Retention(packs="relative")
