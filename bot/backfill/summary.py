@@ -19,7 +19,7 @@ from bot.runtime.redaction import redact
 SCHEMA = "signalbox.backfill/1"
 MOST = 20  # lines of a list
 DAY = 86400.0
-_SAID = 160
+_SENTENCE = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,4 +297,4 @@ def _utc(at: float) -> datetime:
 
 
 def _quoted(text: str) -> str:
-    return cut(shown(redact(text)), _SAID)
+    return cut(shown(redact(text)), _SENTENCE)

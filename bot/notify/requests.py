@@ -54,10 +54,10 @@ class Requests(Repository):
     """The diagnosis requests in one database."""
 
     def request_diagnosis(
-        self, wish: DiagnosisRequest, wanted: TaskRequest, now: datetime, fold: float
+        self, request: DiagnosisRequest, task: TaskRequest, now: datetime, fold: float
     ) -> RequestOutcome:
         """Record a diagnosis request, all or nothing."""
-        return self.database.write(lambda session: request_diagnosis(session, wish, wanted, now, fold))
+        return self.database.write(lambda session: request_diagnosis(session, request, task, now, fold))
 
     def answer_failed(self, now: datetime) -> int:
         """Notify requesters of failed tasks, whether a worker or the queue gave up; return how many."""
@@ -100,37 +100,37 @@ class Requests(Repository):
 
 
 def request_diagnosis(
-    session: Session, wish: DiagnosisRequest, wanted: TaskRequest, now: datetime, fold: float
+    session: Session, request: DiagnosisRequest, task: TaskRequest, now: datetime, fold: float
 ) -> RequestOutcome:
     """Record a diagnosis request within a write transaction."""
-    asked = RequestRow(**asdict(wish), work_id=0, created_at=now)
+    new_row = RequestRow(**asdict(request), work_id=0, created_at=now)
     # insert the key first: of two concurrent deliveries the second queues no task
-    number = insert_new(session, RequestRow, asked.model_dump(exclude={"id"}))
+    number = insert_new(session, RequestRow, new_row.model_dump(exclude={"id"}))
     if number is None:
         return RequestOutcome(None, second=True)
-    work, new = enqueue_task(session, wanted, now, 0.0 if wish.again else fold)
+    work, new = enqueue_task(session, task, now, 0.0 if request.again else fold)
     if work.state == WorkState.DONE and not (work.result or "").isdecimal():
-        work, new = enqueue_task(session, wanted, now, 0.0)  # it has no answer to point to
+        work, new = enqueue_task(session, task, now, 0.0)  # it has no answer to point to
     session.execute(update(RequestRow).where(col(RequestRow.id) == number).values(work_id=work.id))
     if new:
         return RequestOutcome(work)
-    request = session.get_one(RequestRow, number)
+    row = session.get_one(RequestRow, number)
     here = session.exec(
         select(PostingRow)
         .where(
             col(PostingRow.work_id) == work.id,
-            col(PostingRow.channel) == wish.channel,
+            col(PostingRow.channel) == request.channel,
             col(PostingRow.state) != PostingState.GONE,
         )
         .order_by(col(PostingRow.id).desc())
     ).first()
-    if here is not None and not wish.private:
-        request.settled = True
-        request.posting_id = here.id
-        session.add(request)
+    if here is not None and not request.private:
+        row.settled = True
+        row.posting_id = here.id
+        session.add(row)
         return RequestOutcome(work, posting=posting_of(session, here))
     if work.state == WorkState.DONE and work.result and work.result.isdecimal():
-        posting = add_answer_message(session, request, now)
+        posting = add_answer_message(session, row, now)
         posting.state, posting.incident_id = PostingState.ANSWERED, int(work.result)
         session.add(posting)
         enqueue_files(session, posting.id or 0, posting.incident_id, now)

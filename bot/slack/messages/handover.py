@@ -12,8 +12,8 @@ from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped, is_person
 
 _LINES = 6  # items of a list
-_SAID = 110
-_NAMED = 50
+_SENTENCE = 110
+_NAME = 50
 _FALLBACK = 600
 
 
@@ -51,7 +51,7 @@ def _section(title: str, listed: HandoverSection) -> list[Json]:
 
 
 def _line(line: HandoverIncident) -> list[Json]:
-    told = f"{line.incident} {phrases.cut(line.job, _NAMED)}: {phrases.cut(line.told, _SAID)}"
+    told = f"{line.incident} {phrases.cut(line.job, _NAME)}: {phrases.cut(line.told, _SENTENCE)}"
     by = line.by or (line.assignee if line.state in ("open", "acknowledged", "snoozed") else None)
     return [*words(f"• {told}"), *words(" (" if by else ""), *_who(by), *words(")" if by else "")]
 
@@ -60,7 +60,7 @@ def _who(name: str | None) -> list[Json]:
     """Return a person."""
     if not name:
         return []
-    return mention(name) if is_person(name) else words(name, _NAMED)
+    return mention(name) if is_person(name) else words(name, _NAME)
 
 
 def _nodes(nodes: Sequence[HandoverNode], more: int) -> list[Json]:
@@ -69,7 +69,7 @@ def _nodes(nodes: Sequence[HandoverNode], more: int) -> list[Json]:
     shown = [node_words(node) for node in nodes[:_LINES]]
     rest = len(nodes) - len(shown) + more
     title = words(f"Barred nodes: {len(nodes) + more}", bold=True)
-    return rich(paragraph(title), bullets([*shown, *([f"… and {rest} more"] if rest > 0 else [])], 2 * _SAID))
+    return rich(paragraph(title), bullets([*shown, *([f"… and {rest} more"] if rest > 0 else [])], 2 * _SENTENCE))
 
 
 def _waiting(found: Handover) -> list[Json]:
@@ -78,4 +78,4 @@ def _waiting(found: Handover) -> list[Json]:
         return []
     rest = len(lines) - _LINES
     shown = [*lines[:_LINES], *([f"… and {rest} more"] if rest > 0 else [])]
-    return rich(paragraph(words("Waiting for people or workers", bold=True)), bullets(shown, 2 * _SAID))
+    return rich(paragraph(words("Waiting for people or workers", bold=True)), bullets(shown, 2 * _SENTENCE))

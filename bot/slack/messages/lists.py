@@ -13,8 +13,8 @@ from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped
 
 PAGE = 5
-_NAMED = 80
-_SAID = 300
+_NAME = 80
+_SENTENCE = 300
 _CONNECTORS = 20
 _FALLBACK = 600
 _T = TypeVar("_T")
@@ -132,8 +132,8 @@ def guide() -> Message:
 def incident(listed_incident: ListedIncident) -> Json:
     """Return an incident as a row with a button that opens it."""
     when = clock(listed_incident.at) if listed_incident.at is not None else ""
-    said = f"{phrases.cut(listed_incident.job, _NAMED)}{tail(phrases.cut(listed_incident.said, _SAID))}"
-    state = joined([when, phrases.cut(listed_incident.closed, _SAID) or "not closed"])
+    said = f"{phrases.cut(listed_incident.job, _NAME)}{tail(phrases.cut(listed_incident.said, _SENTENCE))}"
+    state = joined([when, phrases.cut(listed_incident.closed, _SENTENCE) or "not closed"])
     return section(f"{said} ({state})", button("open_incident", "Open", listed_incident.handle))
 
 
@@ -142,12 +142,12 @@ def cluster(cluster_state: ClusterState) -> list[Json]:
     lines = [_connector(each) for each in cluster_state.connectors[:_CONNECTORS]]
     rest = len(cluster_state.connectors) - _CONNECTORS
     more = words(f"… and {rest} more" if rest > 0 else "" if lines else "no sources", italic=True)
-    return rich(paragraph(words(cluster_state.name, _NAMED, bold=True), *lines, more))
+    return rich(paragraph(words(cluster_state.name, _NAME, bold=True), *lines, more))
 
 
 def how_to() -> list[Json]:
     """Return the commands, one per line."""
-    lines = [[*words(command, _NAMED, code=True), *words(f": {does}", _SAID)] for command, does in COMMANDS]
+    lines = [[*words(command, _NAME, code=True), *words(f": {does}", _SENTENCE)] for command, does in COMMANDS]
     return rich(paragraph(*lines))
 
 
@@ -157,16 +157,17 @@ _MARKS = {True: "✓", False: "✗", None: "…"}
 def _connector(connector_state: ConnectorState) -> list[Json]:
     kind = f" ({connector_state.kind})" if connector_state.kind and connector_state.kind != connector_state.name else ""
     name = words(
-        f"{_MARKS[connector_state.works]} {connector_state.name}{kind}", _NAMED, bold=connector_state.works is False
+        f"{_MARKS[connector_state.works]} {connector_state.name}{kind}", _NAME, bold=connector_state.works is False
     )
-    return [*name, *words(tail(connector_state.told), _SAID)]
+    return [*name, *words(tail(connector_state.told), _SENTENCE)]
 
 
 def _rule(listed_rule: ListedRule) -> Json:
     record = f"{'⚠ weak: ' if listed_rule.weak else ''}{listed_rule.record or 'no record yet'}"
     return section(
         phrases.cut(
-            f"{listed_rule.id}@{listed_rule.version}: {listed_rule.title} ({listed_rule.fault}); {record}", 2 * _SAID
+            f"{listed_rule.id}@{listed_rule.version}: {listed_rule.title} ({listed_rule.fault}); {record}",
+            2 * _SENTENCE,
         )
     )
 
@@ -176,8 +177,8 @@ def _page(title: str, found: Sequence[_T], page: int, total: int, *, row: Callab
     shown = found[:PAGE]
     first = (max(page, 1) - 1) * PAGE + 1
     span = f": {first} to {first + len(shown) - 1} of {max(total, first + len(shown) - 1)}" if shown else ": none"
-    head = f"{phrases.cut(title, _NAMED)}{span}"
+    head = f"{phrases.cut(title, _NAME)}{span}"
     rest = total - (first + len(shown) - 1)
-    more = [note(f"… {rest} more: {phrases.cut(again, _NAMED)} page {max(page, 1) + 1}")] if shown and rest > 0 else []
+    more = [note(f"… {rest} more: {phrases.cut(again, _NAME)} page {max(page, 1) + 1}")] if shown and rest > 0 else []
     blocks = [*rich(paragraph(words(head, bold=True))), *(row(t) for t in shown), *more]
     return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))

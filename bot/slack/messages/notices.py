@@ -29,8 +29,8 @@ from bot.slack.blocks.mrkdwn import escaped, is_person, listed
 from bot.slack.parsing.commands import USAGE
 from kb.model import Gap
 
-_SAID = 300
-_NAMED = 80
+_SENTENCE = 300
+_NAME = 80
 _FALLBACK = 600
 _SOURCES = 12
 _CANDIDATES = 5
@@ -79,16 +79,16 @@ def collecting(
     `why`: the trigger if no person asked. `seconds`: the deadline of the answer.
     """
     done = sum(source.state != "waiting" for source in sources)
-    head = f"⏳ {phrases.cut(job, _NAMED)}: {f'collecting {done}/{len(sources)}' if sources else 'looking for the job'}"
+    head = f"⏳ {phrases.cut(job, _NAME)}: {f'collecting {done}/{len(sources)}' if sources else 'looking for the job'}"
     lines = [
         [
-            *words(f"{_MARKS[source.state]} {source.name}", _NAMED, bold=source.state == "failed"),
-            *words(phrases.tail(source.told), _SAID),
+            *words(f"{_MARKS[source.state]} {source.name}", _NAME, bold=source.state == "failed"),
+            *words(phrases.tail(source.told), _SENTENCE),
         ]
         for source in sources[:_SOURCES]
     ]
     rest = len(sources) - _SOURCES
-    asked = [*words("Asked by "), *mention(asked_by)] if asked_by else words(why, _SAID)
+    asked = [*words("Asked by "), *mention(asked_by)] if asked_by else words(why, _SENTENCE)
     blocks = [
         header(head),
         *rich(paragraph(*lines, words(f"… and {many(rest, 'more source')}" if rest > 0 else "", italic=True))),
@@ -104,12 +104,12 @@ def _logged(error: str) -> str:
 
 def not_collected(job: str, why: str, error: str, handle: str, gaps: Sequence[Gap] = ()) -> Message:
     """Say that no data could be collected: why, which sources failed, and the log reference (`work 17`, `error e81f`)."""
-    head = f"❔ {phrases.cut(job, _NAMED)}: no data could be collected"
+    head = f"❔ {phrases.cut(job, _NAME)}: no data could be collected"
     blocks = [
         header(head),
         *rich(
-            paragraph(words(why, _SAID, bold=True)),
-            bullets(listed(phrases.folded(gaps, sources=1), _GAPS), _SAID),
+            paragraph(words(why, _SENTENCE, bold=True)),
+            bullets(listed(phrases.folded(gaps, sources=1), _GAPS), _SENTENCE),
         ),
         *([note(where)] if (where := _logged(error)) else []),
         actions(overflow("more", [choice(f"again:{handled(handle)}", "Run again")])),
@@ -121,7 +121,7 @@ def not_done(problem: str, error: str = "") -> Message:
     """Say that a request failed (ephemeral). `error`: the log reference."""
     where = _logged(error)
     blocks = [
-        *rich(paragraph(words(problem or "That did not work.", _SAID, bold=True))),
+        *rich(paragraph(words(problem or "That did not work.", _SENTENCE, bold=True))),
         *([note(where)] if where else []),
     ]
     return fit(Message(escaped(f"{problem} {where}", _FALLBACK), tuple(blocks)))
@@ -132,13 +132,13 @@ def not_done(problem: str, error: str = "") -> Message:
 
 def unknown_job(text: str, candidates: Sequence[Candidate], gaps: Sequence[Gap] = ()) -> Message:
     """Say that no job has this name; offer up to five candidates as buttons and list unavailable sources."""
-    head = f"No job “{phrases.cut(text, _NAMED)}” found."
+    head = f"No job “{phrases.cut(text, _NAME)}” found."
     ask = "Did you mean one of these?" if candidates else "Check the name or id."
-    blocks: list[Json] = rich(paragraph(words(head, _SAID, bold=True), words(ask)))
+    blocks: list[Json] = rich(paragraph(words(head, _SENTENCE, bold=True), words(ask)))
     blocks += [_candidate(candidate) for candidate in candidates[:_CANDIDATES]]
     if gaps:
         points = listed(phrases.folded(gaps, sources=1), _GAPS)
-        blocks += rich(paragraph(words("Unavailable sources:", bold=True)), bullets(points, _SAID))
+        blocks += rich(paragraph(words("Unavailable sources:", bold=True)), bullets(points, _SENTENCE))
     blocks.append(note(f"Usage: {USAGE}"))
     return fit(Message(escaped(f"{head} {ask}", _FALLBACK), tuple(blocks)))
 
@@ -155,15 +155,13 @@ def recent_jobs(candidates: Sequence[Candidate]) -> Message:
 
 
 def _candidate(candidate: Candidate) -> Json:
-    told = (
-        f"{phrases.cut(candidate.name, _NAMED)}{f' ({phrases.cut(candidate.facts, _SAID)})' if candidate.facts else ''}"
-    )
+    told = f"{phrases.cut(candidate.name, _NAME)}{f' ({phrases.cut(candidate.facts, _SENTENCE)})' if candidate.facts else ''}"
     return section(told, button("pick_job", "Diagnose", candidate.handle))
 
 
 def usage(problem: str, command: str = USAGE) -> Message:
     """Say what is wrong with a command, and show its usage."""
-    told = paragraph(words(problem, _SAID, bold=True), [*words("Usage: "), *words(command, _SAID, code=True)])
+    told = paragraph(words(problem, _SENTENCE, bold=True), [*words("Usage: "), *words(command, _SENTENCE, code=True)])
     return fit(Message(escaped(f"{problem} Usage: {command}", _FALLBACK), tuple(rich(told))))
 
 
@@ -175,7 +173,7 @@ def refused(verb: str, group: str | None, here: str = "") -> Message:
         if group
         else words("Ask your Signalbox admin for access.")
     )
-    return fit(Message(escaped(head, _FALLBACK), tuple(rich(paragraph(words(head, _SAID), ask)))))
+    return fit(Message(escaped(head, _FALLBACK), tuple(rich(paragraph(words(head, _SENTENCE), ask)))))
 
 
 # --- automatic messages ----------------------------------------------------------------------------------------------
@@ -185,7 +183,7 @@ def held_back(held: Sequence[Held], span: str = "this hour") -> Message:
     """List failures above the message limit, in one message that is edited as more arrive."""
     head = f"{many(len(held), 'more failure')} {span}, not posted separately"
     lines = [
-        [*words(f"• {item.job}", _NAMED, bold=True), *words(f": {item.fault}", _SAID), *_page(item.link)]
+        [*words(f"• {item.job}", _NAME, bold=True), *words(f": {item.fault}", _SENTENCE), *_page(item.link)]
         for item in held[:_HELD]
     ]
     rest = len(held) - _HELD
@@ -197,7 +195,7 @@ def held_back(held: Sequence[Held], span: str = "this hour") -> Message:
         ),
         note("/signalbox incidents lists them all. /diagnose JOB shows a single job."),
     ]
-    named = few([f"{phrases.cut(item.job, _NAMED)} ({phrases.cut(item.fault, _NAMED)})" for item in held])
+    named = few([f"{phrases.cut(item.job, _NAME)} ({phrases.cut(item.fault, _NAME)})" for item in held])
     return fit(Message(escaped(f"{head}: {named}", _FALLBACK), tuple(blocks)))
 
 
@@ -208,7 +206,7 @@ def _page(url: str | None) -> list[Json]:
 
 def reminder(job: str, user: str, handle: str) -> Message:
     """Return the one reminder to close out an incident, for the person who asked."""
-    head = f"What was the cause of the failure of {phrases.cut(job, _NAMED)}?"
+    head = f"What was the cause of the failure of {phrases.cut(job, _NAME)}?"
     who = mention(user) if is_person(user) else []
     blocks = [
         *rich(paragraph([*who, *(words(" ") if who else []), *words(head, bold=True)])),

@@ -10,36 +10,34 @@ from bot.slack.blocks.limits import Message, fit
 from bot.slack.blocks.mrkdwn import escaped
 
 TAKEN = "Diagnosing "  # the start of every acknowledgement
-_SAID = 600
-_NAMED = 80
+_SENTENCE = 600
+_NAME = 80
 _DRAINS = 8  # commands shown
 
 
 def text_reply(text: str) -> Message:
     """Return one sentence. Slack markup such as `<#C…>` is shown literally."""
     text = text.strip() or "…"
-    return fit(Message(escaped(text, _SAID), tuple(rich(paragraph(words(text, _SAID))))))
+    return fit(Message(escaped(text, _SENTENCE), tuple(rich(paragraph(words(text, _SENTENCE))))))
 
 
 def request_accepted(job: str, *, private: bool = False, there: bool = False, link_to: str | None = None) -> Message:
     """Acknowledge a request. `there`: a message here already answers it or soon will; `link_to`: its address."""
-    name = phrases.cut(job, _NAMED)
+    name = phrases.cut(job, _NAME)
     if there:
         head = f"{name} is already being diagnosed in this channel, or was a moment ago: see "
         where = link(link_to, "the answer") or words("the message above")
         rest = words(". To diagnose it again, use “Run again” in its menu.")
-        return fit(Message(escaped(f"{head}above.", _SAID), tuple(rich(paragraph([*words(head), *where, *rest])))))
+        return fit(Message(escaped(f"{head}above.", _SENTENCE), tuple(rich(paragraph([*words(head), *where, *rest])))))
     return text_reply(f"{TAKEN}{name}. I'll {'send the result only to you' if private else 'post the result here'}.")
 
 
 def opening_words(job: str, why: str, called: Sequence[str]) -> Message:
     """Return the opening text of an automatic answer. Mentions go here, because an edit notifies nobody."""
-    head = (
-        f"{phrases.cut(job, _NAMED)} failed" if why.startswith(("job ended", "it ended")) else phrases.cut(job, _NAMED)
-    )
+    head = f"{phrases.cut(job, _NAME)} failed" if why.startswith(("job ended", "it ended")) else phrases.cut(job, _NAME)
     people = [part for text in called for part in (*words(" "), *mention(text))]
-    told = paragraph([*words(f"{head}. I'll post the diagnosis here."), *people], words(why, _SAID, italic=True))
-    return fit(Message(escaped(f"{head}{phrases.tail(why)}", _SAID), tuple(rich(told))))
+    told = paragraph([*words(f"{head}. I'll post the diagnosis here."), *people], words(why, _SENTENCE, italic=True))
+    return fit(Message(escaped(f"{head}{phrases.tail(why)}", _SENTENCE), tuple(rich(told))))
 
 
 def exclusions_decided(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:
@@ -47,8 +45,11 @@ def exclusions_decided(nodes: Sequence[str], drains: Sequence[str], late: Sequen
     head = f"Barred: {phrases.few(nodes)}." if nodes else "No node was barred."
     more = f" {'; '.join(late)}." if late else ""
     how = "Signalbox changes nothing on the cluster. To drain the node, run:" if drains else ""
-    parts = [paragraph(words(f"{head}{more}", _SAID), words(how)), preformatted("\n".join(drains), _DRAINS, _SAID)]
-    return fit(Message(escaped(f"{head}{more}", _SAID), tuple(rich(*parts))))
+    parts = [
+        paragraph(words(f"{head}{more}", _SENTENCE), words(how)),
+        preformatted("\n".join(drains), _DRAINS, _SENTENCE),
+    ]
+    return fit(Message(escaped(f"{head}{more}", _SENTENCE), tuple(rich(*parts))))
 
 
 def searching() -> Message:

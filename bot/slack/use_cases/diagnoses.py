@@ -59,7 +59,7 @@ class DiagnosisRequests:
     def _request(
         self, person: Person, order: DiagnosePayload, key: str, *, private: bool = False, again: bool = False
     ) -> RequestOutcome:
-        wish = DiagnosisRequest(
+        request = DiagnosisRequest(
             key=key,
             tenant=order.tenant,
             channel=person.channel,
@@ -71,21 +71,21 @@ class DiagnosisRequests:
         )
         now, fold = self.access.time(), self.access.settings(order.tenant).fold
 
-        def wished(session: Session) -> RequestOutcome:
-            taken = request_diagnosis(session, wish, order.request(), now, fold)
-            if not taken.second:
+        def record(session: Session) -> RequestOutcome:
+            outcome = request_diagnosis(session, request, order.request(), now, fold)
+            if not outcome.second:
                 session.add(self.access.audit_row(person, order.tenant, "diagnose", order.job))
-            return taken
+            return outcome
 
-        return self.ledger.database.write(wished)
+        return self.ledger.database.write(record)
 
     def list_recent(self, person: Person, key: str) -> None:
         """List the person's recent failed jobs: no job was named."""
         tenant = self.access.allow(person, "diagnose", "")
         users = tuple(name for name, who in self.access.settings(tenant).people.users.items() if who == person.id)
         order = RecentJobsPayload(tenant, person.id, users)
-        wish = DiagnosisRequest(key, tenant, person.channel, person.id, person.thread_ts, reply_to=person.reply_to)
-        self.ledger.requests.request_diagnosis(wish, order.request(), self.access.time(), 0.0)
+        request = DiagnosisRequest(key, tenant, person.channel, person.id, person.thread_ts, reply_to=person.reply_to)
+        self.ledger.requests.request_diagnosis(request, order.request(), self.access.time(), 0.0)
 
     def request_digest(self, person: Person, week: str, key: str) -> str:
         """Request the digest of a week, by default the last full one; return its name.
@@ -97,10 +97,10 @@ class DiagnosisRequests:
         zone = ZoneInfo(self.access.settings(tenant).zone)
         running = week_of(self.access.time(), zone)
         wanted = {"": running.shifted(-1), "now": running}.get(week.lower()) or week_named(week)
-        wish = DiagnosisRequest(
+        request = DiagnosisRequest(
             key, tenant, person.channel, person.id, person.thread_ts, private=True, reply_to=person.reply_to
         )
         self.ledger.requests.request_diagnosis(
-            wish, DigestPayload(tenant, str(wanted)).request(), self.access.time(), 0.0
+            request, DigestPayload(tenant, str(wanted)).request(), self.access.time(), 0.0
         )
         return str(wanted)
