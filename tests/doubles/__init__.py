@@ -1,1 +1,1 @@
-"""Strict doubles of systems that tests cannot have: their limits, errors and costs included."""
+"""Strict doubles of systems that are not available to tests, including their limits, errors and costs."""

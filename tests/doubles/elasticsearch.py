@@ -1,7 +1,7 @@
-"""An Elasticsearch or OpenSearch for tests: the search API as documented, and what the real one refuses, with its words.
+"""An Elasticsearch or OpenSearch for tests: the search API as documented, with the real server's refusals and messages.
 
-It knows the queries, sorts and aggregations that a log reader needs and refuses all else. Documents lie in one shard; a
-point in time must be opened, used with an id that it gave, and closed.
+It supports the queries, sorts and aggregations that a log reader needs and refuses everything else. Documents are in one shard; a point
+in time must be opened, used with an id that the server returned, and closed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Doc = Mapping[str, Any]  # a flat source: dotted name → value; "@timestamp" in
 
 
 class Refused(Exception):  # noqa: N818 - an answer, no fault of the double
-    """An error as the server words it."""
+    """An error in the server's words."""
 
     def __init__(self, status: int, kind: str, reason: str) -> None:
         self.status = status
@@ -415,7 +415,7 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def serving(double: ElasticDouble) -> Iterator[ElasticDouble]:
-    """The double behind an address of this machine, told in its `url`."""
+    """The double behind a local address, which is in its `url`."""
 
     class Handler(Answering):
         methods = ("GET", "POST", "DELETE")

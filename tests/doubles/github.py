@@ -1,6 +1,6 @@
 """A double of GitHub's API, written from its documentation: what it checks, how it refuses, in which words.
 
-docs.github.com/rest: git database, pulls, issues, checks, apps, rate limits; version 2022-11-28. GraphQL as far as one mutation.
+docs.github.com/rest: git database, pulls, issues, checks, apps, rate limits; version 2022-11-28. Only one mutation of GraphQL.
 """
 
 from __future__ import annotations
@@ -426,18 +426,18 @@ class GitHubDouble(Double):
         return Said(status, {"message": message, "documentation_url": DOCS, "status": str(status)})
 
     def missing(self) -> Said:
-        """What is not there, or not to be seen."""
+        """A resource that does not exist, or is not visible."""
         return self.refuse(404, "Not Found")
 
     def invalid(self, *errors: Mapping[str, str]) -> Said:
-        """422 with what is wrong."""
+        """422 with the error's details."""
         return Said(
             422, {"message": "Validation Failed", "errors": list(errors), "documentation_url": DOCS, "status": "422"}
         )
 
 
 def secondary(after: int | None) -> Said:
-    """A secondary rate limit, as GitHub words it."""
+    """A secondary rate limit, in GitHub's words."""
     message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
     headers = {} if after is None else {"Retry-After": str(after)}
     return Said(

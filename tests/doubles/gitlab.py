@@ -254,7 +254,7 @@ class GitLabDouble(Double):
                 return Said(501)
 
     def _quick_actions(self, text: str) -> None:
-        """A line that begins with / is a command, unless it stands in a block of code."""
+        """A line that begins with / is a command, unless it is in a code block."""
         fence = ""
         for line in text.splitlines():
             ticks = line[: len(line) - len(line.lstrip("`"))]

@@ -1,4 +1,4 @@
-"""The HTTP server under the doubles: an address of this machine, answers as whole packets, no words of its own."""
+"""The HTTP server under the doubles: a local address, answers as whole packets, no messages of its own."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Answering(BaseHTTPRequestHandler):
-    """What the doubles' handlers have in common: each says in `reply` what it answers, to requests of its `methods`."""
+    """The base of the doubles' handlers: each implements its answers in `reply`, for requests of its `methods`."""
 
     methods: tuple[str, ...] = ("GET", "POST")
     protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # head and body in one packet: else each answer waits for the other side's delayed ACK
+    wbufsize = 1 << 16  # head and body in one packet: otherwise each answer waits for the other side's delayed ACK
     disable_nagle_algorithm = True
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def reply(self) -> None:
         """Answer the request."""
         raise NotImplementedError
 
     def do_GET(self) -> None:
-        """Answer, where it is a method that the double knows."""
+        """Answer, if the double supports the method."""
         if self.command in self.methods:
             self.reply()
         else:
@@ -38,11 +38,11 @@ class Answering(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("content-length") or 0))
 
     def lowered(self) -> dict[str, str]:
-        """The headers of the request by their names in lower case."""
+        """The headers of the request, with names in lower case."""
         return {name.lower(): value for name, value in self.headers.items()}
 
     def send(self, status: int, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
-        """Answer. `kind`: its Content-Type; `more`: further headers. Who has hung up meanwhile is let go."""
+        """Send an answer. `kind`: its Content-Type; `more`: further headers. A client that has hung up meanwhile is ignored."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self.send_response(status)
             self.send_header("Content-Type", kind)
@@ -55,7 +55,7 @@ class Answering(BaseHTTPRequestHandler):
 
 @contextmanager
 def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """A server with this handler; gives its address."""
+    """A server with this handler; returns its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()

@@ -1,7 +1,7 @@
-"""A Loki for tests: its HTTP API as documented, and what the real one refuses, with the same words.
+"""A Loki for tests: its HTTP API as documented, with the real server's refusals in the same words.
 
-It knows the LogQL that a log reader needs (selectors, line filters, label filters, `sum by (…) (count_over_time(…))`) and
-refuses all else as a parse error. Entries of a stream that are the same in time and text are one.
+It supports the LogQL that a log reader needs (selectors, line filters, label filters, `sum by (…) (count_over_time(…))`) and refuses
+everything else as a parse error. Entries of a stream with equal time and text are stored once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Stored(Protocol):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """What tells it from others."""
+        """The entries with times in [start, end) that pass the filter, in order."""
 
     def entries(self, start: int, end: int, words: LineFilter, *, backward: bool) -> Iterator[Entry]:
-        """Those with times in [start, end) that the filter lets through, in order."""
+        """How many there are."""
 
     def count(self, start: int, end: int, words: LineFilter) -> int:
-        """How many there are."""
+        """All filters of a query after its selector. `text` identifies them."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Stream:
         return reversed(kept) if backward else iter(kept)
 
     def count(self, start: int, end: int, words: LineFilter) -> int:
-        """How many there are."""
+        """The default limits of a tenant, plus `query_bytes`, which is off by default."""
         return sum(1 for _ in self.entries(start, end, words, backward=False))
 
 
@@ -91,7 +91,11 @@ class Limits:
 
 @dataclass
 class LokiDouble:
-    """The server's state. `tenant`: the X-Scope-OrgID it wants; `login`: the user and password, or the token, likewise."""
+    """The JSON of an answer.
+
+    Raises:
+        Refused: the real server's message, with its status.
+    """
 
     streams: Sequence[Stored]
     limits: Limits = field(default_factory=Limits)
@@ -298,7 +302,7 @@ class Selected:
 
 @dataclass(frozen=True)
 class Counted:
-    """`sum by (…) (count_over_time(…[span]))`."""
+    """Parses a query from left to right; everything unknown is a parse error."""
 
     by: tuple[str, ...]
     of: Selected

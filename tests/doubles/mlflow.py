@@ -1,7 +1,7 @@
 """An MLflow tracking server over real HTTP: the part of its REST API that reads experiments, runs and metric histories.
 
-Written from the REST API's documentation, and compared with a real server: filters without OR, quoted constants, pages by
-tokens, at most 25,000 points an answer, errors as error_code and message.
+Written from the REST API's documentation and compared with a real server: filters without OR, quoted constants, pages by tokens, at
+most 25,000 points per answer, errors as error_code and message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Run:
 
 @dataclass(slots=True)
 class Tracker:
-    """What the server holds. `password`: of the user "reader", where one is wanted."""
+    """What the server holds. `password`: of the user "reader", if one is required."""
 
     experiments: dict[str, str] = field(default_factory=dict)  # id → name
     runs: list[Run] = field(default_factory=list)
@@ -187,7 +187,7 @@ def _point(key: str, time: float, step: int, value: float) -> dict:
 
 @contextmanager
 def serving(tracker: Tracker) -> Iterator[str]:
-    """Serve a tracker; gives the address."""
+    """Serve a tracker; returns the address."""
 
     class Handler(Answering):
         def reply(self) -> None:

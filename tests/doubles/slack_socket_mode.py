@@ -1,9 +1,9 @@
 """Socket Mode: a WebSocket server to which the app connects, instead of Slack calling request URLs.
 
-Needs the `websockets` package, of the development environment only. Each delivery goes to one of the open connections, in
-turn; a delivery that is not acknowledged in time goes once more, to the next. A connection that is refreshed behaves as
-Slack documents it (https://docs.slack.dev/apis/events-api/using-socket-mode/): the app gets a `disconnect` message, the
-connection keeps delivering while the app opens its next one, and ends seconds later if the app has not closed it by then.
+Requires the `websockets` package, of the development environment only. Each delivery goes to one of the open connections in turn; one
+that is not acknowledged in time is sent once more, to the next. A connection that is refreshed behaves as Slack documents it
+(https://docs.slack.dev/apis/events-api/using-socket-mode/): the app gets a `disconnect` message, the connection keeps delivering
+while the app opens its next one, and ends seconds later if the app has not closed it by then.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Waiting:
 
 
 class SocketMode:
-    """The server's end. It is a way to the app like a request URL is: `bot.demo.fakeslack.delivery.DeliveryTransport`."""
+    """The server side. It delivers to the app in place of a request URL: `bot.demo.fakeslack.delivery.DeliveryTransport`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -55,7 +55,7 @@ class SocketMode:
         self._ending: list[threading.Timer] = []
         self.address = ""
         self.accepted = 0
-        """How many connections were accepted so far, those included that have ended."""
+        """How many connections were accepted so far, including those that have ended."""
 
     @property
     def connections(self) -> int:
@@ -64,7 +64,7 @@ class SocketMode:
             return len(self._open)
 
     def ticket(self) -> str:
-        """An address that is good for one connection."""
+        """An address that is valid for one connection."""
         name = secrets.token_hex(16)
         with self._lock:
             now = self._workspace.state.clock()
@@ -73,7 +73,7 @@ class SocketMode:
         return f"{self.address}/link/?ticket={name}&app_id={self._workspace.app.id}"
 
     def send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> AppResponse:
-        """Send an envelope to one connection and wait; once more to the next where no acknowledgement comes."""
+        """Send an envelope to one connection and wait; send it to the next one if no acknowledgement comes."""
         name = secrets.token_hex(16)
         waiting = _Waiting(asked_payload=ENVELOPES.get(kind, ("interactive", True))[1])
         with self._lock:
@@ -93,7 +93,7 @@ class SocketMode:
                 self._waiting.pop(name, None)
 
     def _to_one(self, envelope: str) -> bool:
-        """Whether a connection took it."""
+        """Whether a connection accepted it."""
         for _ in range(MOST_CONNECTIONS):
             with self._lock:
                 if not self._open:
@@ -125,7 +125,7 @@ class SocketMode:
             timer.start()
 
     def drop(self) -> None:
-        """End all connections without a word."""
+        """End all connections without notice."""
         with self._lock:
             leaving = list(self._open)
         for item in leaving:
@@ -209,7 +209,7 @@ def _disconnect(reason: str) -> str:
 
 @contextmanager
 def socket_mode(workspace: Workspace) -> Iterator[SocketMode]:
-    """Switch Socket Mode on for a workspace that is served: from now on, deliveries go to who connects."""
+    """Enable Socket Mode for a workspace that is being served: from now on, deliveries go to connected apps."""
     mode = SocketMode(workspace)
     with serve(mode.serve, "127.0.0.1", 0, max_size=1_000_000) as server:
         host, port = server.socket.getsockname()[:2]

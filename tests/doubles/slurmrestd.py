@@ -1,7 +1,7 @@
-"""A double of slurmrestd of Slurm 23.11, data parser v0.0.40, from its OpenAPI description: numbers and states as it has them.
+"""A double of slurmrestd of Slurm 23.11, data parser v0.0.40, from its OpenAPI description: with its numbers and states.
 
-It wants user and token in its headers, knows one version, refuses parameters that it does not know, and answers an unknown
-job as the real one does: 200 with a warning from the accounting, 500 from the controller.
+It requires user and token in its headers, supports one version, refuses unknown parameters, and answers an unknown job like the real
+one: 200 with a warning from accounting, 500 from the controller.
 """
 
 import json

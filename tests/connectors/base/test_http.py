@@ -1,4 +1,4 @@
-"""The one HTTP client: bounds, tries, redirects, logins; against real sockets."""
+"""The HTTP client: limits, retries, redirects, logins; tested against real sockets."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def server(url: str) -> Iterator[Hostile]:
 
 
 def soon() -> Deadline:
-    """Time enough."""
+    """Enough time."""
     return Deadline.within(10)
 
 
 def failure(server: Hostile, fault: Fault, seconds: float = 10.0, **options: int) -> SourceFailed:
-    """What a fault becomes."""
+    """How each fault is reported."""
     server.fault = fault
     with pytest.raises(SourceFailed) as caught:
         HttpClient(Endpoint(server.url)).json(HttpRequest("/x"), Deadline.within(seconds), **options)
@@ -69,14 +69,14 @@ def failure(server: Hostile, fault: Fault, seconds: float = 10.0, **options: int
 
 
 def test_parameters_are_quoted(url: str) -> None:
-    """What stands in a parameter cannot become another one; None is left out."""
+    """A parameter's value cannot become another parameter; None is left out."""
     told = HttpClient(Endpoint(url + "/base/")).json(HttpRequest("/x", {"query": 'a&b=c#"é\n', "step": None}), soon())
     assert told["path"] == "/base/x?query=a%26b%3Dc%23%22%C3%A9%0A"
     assert told["method"] == "GET"
 
 
 def test_a_body_is_sent_as_json(url: str) -> None:
-    """Values go as JSON, a form as a form, both by POST."""
+    """Values are sent as JSON, a form as a form, both by POST."""
     told = HttpClient(Endpoint(url)).json(HttpRequest("/x", body={"a": ["é"]}), soon())
     assert (told["method"], json.loads(told["body"])) == ("POST", {"a": ["é"]})
     assert told["headers"]["content-type"] == "application/json"
@@ -102,7 +102,7 @@ def test_logins(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ("content", "said"), [(None, "cannot be read"), ("", "is empty"), ("a\nb", "not a single line"), ("a\x00", "not a")]
 )
 def test_secrets_that_are_none(url: str, tmp_path: Path, content: str | None, said: str) -> None:
-    """A secret that is missing, empty or no single line is said before anything is sent."""
+    """A secret that is missing, empty or not a single line is reported before anything is sent."""
     path = tmp_path / "token"
     if content is not None:
         path.write_text(content)
@@ -112,7 +112,7 @@ def test_secrets_that_are_none(url: str, tmp_path: Path, content: str | None, sa
 
 
 def test_a_secret_is_named_once() -> None:
-    """By its variable or by its file, not both and not neither."""
+    """By its variable or by its file, exactly one of them."""
     for wrong in ({}, {"env": "A", "file": "b"}):
         with pytest.raises(ValueError, match="exactly one"):
             Secret(**wrong)
@@ -142,7 +142,7 @@ def test_addresses_that_are_none(address: str) -> None:
     ],
 )
 def test_failures_have_kinds(server: Hostile, fault: Fault, kind: str, said: str) -> None:
-    """Each failure has its kind and words, says what was asked, and holds no control characters."""
+    """Each failure has its kind and message, names the request, and contains no control characters."""
     failed = failure(server, fault)
     assert failed.kind == kind
     assert said in str(failed)
@@ -151,7 +151,7 @@ def test_failures_have_kinds(server: Hostile, fault: Fault, kind: str, said: str
 
 
 def test_what_never_ends_is_left_at_the_deadline(server: Hostile) -> None:
-    """Silence and a drip are left in time; an endless answer at the bound."""
+    """A silent or dripping server is abandoned in time; an endless answer at the limit."""
     for fault in ("silent", "drip"):
         began = time.monotonic()
         assert failure(server, fault, 0.5).kind == "timeout"
@@ -160,7 +160,7 @@ def test_what_never_ends_is_left_at_the_deadline(server: Hostile) -> None:
 
 
 def test_it_tries_again(server: Hostile) -> None:
-    """429 with Retry-After is waited for as long as it says; 500 is tried again; 404 is not."""
+    """429 with Retry-After is waited for as long as requested; 500 is retried; 404 is not."""
     waits: list[float] = []
     server.fault = "limit_then_well"
     HttpClient(Endpoint(server.url), sleep=waits.append).json(HttpRequest("/x"), soon())
@@ -178,12 +178,12 @@ def test_it_tries_again(server: Hostile) -> None:
 
 
 def test_redirects_within_the_host_are_followed(url: str) -> None:
-    """A path that moved on the same host is found."""
+    """A redirect on the same host is followed."""
     assert HttpClient(Endpoint(url)).json(HttpRequest("/moved"), soon())["path"] == "/here"
 
 
 def test_paths_cannot_climb() -> None:
-    """A part of a path is quoted whole; dots alone are refused."""
+    """A part of a path is quoted completely; dots alone are refused."""
     assert url_path("api", "a/b?c#d", "é") == "/api/a%2Fb%3Fc%23d/%C3%A9"
     for wrong in ("", ".", ".."):
         with pytest.raises(SourceFailed, match="no path"):
@@ -191,7 +191,7 @@ def test_paths_cannot_climb() -> None:
 
 
 def test_a_budget_spreads_calls() -> None:
-    """A minute's requests may come at once; the next waits its turn or fails where the deadline is sooner."""
+    """A minute's requests may come at once; the next waits its turn, or fails if the deadline is sooner."""
     now = [0.0]
     budget = Budget(Load(requests=2, bytes=100, calls=1), clock=lambda: now[0])
     late = Deadline(0.0, clock=lambda: -0.5)
@@ -210,7 +210,7 @@ def test_a_budget_spreads_calls() -> None:
 
 
 def test_a_budget_bounds_calls_at_once() -> None:
-    """Where all calls are taken, one more fails at its deadline."""
+    """If all connections are in use, one more call fails at its deadline."""
     budget = Budget(Load(calls=1))
     with (
         budget.call(soon()),
@@ -221,7 +221,7 @@ def test_a_budget_bounds_calls_at_once() -> None:
 
 
 def test_lines_are_cut_out_of_pieces(server: Hostile) -> None:
-    """A streamed body comes as lines, the last one without an end too; overlong ones are cut."""
+    """A streamed body arrives as lines, including a last one without an end; overlong ones are cut."""
     with HttpClient(Endpoint(server.url)).stream(HttpRequest("/x"), soon()) as answer:
         [line] = answer.lines()
     assert json.loads(line)["path"] == "/x"
@@ -230,7 +230,7 @@ def test_lines_are_cut_out_of_pieces(server: Hostile) -> None:
 
 
 def test_safe_names() -> None:
-    """A name from anywhere is one part of a path, and unlike names stay unlike."""
+    """Any name becomes one part of a path, and different names stay different."""
     assert safe_name("rank-3") == "rank-3"
     names = ["../x", "..", "", "a/b", "a_b", "a b", "é", "x" * 500, "x" * 501]
     safe = [safe_name(name) for name in names]
@@ -239,7 +239,7 @@ def test_safe_names() -> None:
 
 
 def test_a_call_that_is_sent_once(server: Hostile) -> None:
-    """Whatever its status, its answer is given, headers and all; nothing is tried again, and half an answer is none."""
+    """The answer is returned whatever its status, with headers; nothing is retried, and half an answer is an error."""
     client = HttpClient(Endpoint(server.url))
     assert client.once(HttpRequest("/x"), soon()).status == 200
     cases: list[tuple[Fault, int]] = [("refuse_404", 404), ("limit_always", 429), ("error_always", 500)]
@@ -257,7 +257,7 @@ def test_a_call_that_is_sent_once(server: Hostile) -> None:
 
 
 def test_a_secret_of_several_lines(tmp_path: Path) -> None:
-    """A private key has many; as a value for a header it is refused."""
+    """A private key has many lines; it is refused as the value of a header."""
     (tmp_path / "key").write_text("-----BEGIN-----\nabc\n-----END-----\n")
     secret = Secret(file=str(tmp_path / "key"))
     assert secret.block() == "-----BEGIN-----\nabc\n-----END-----"

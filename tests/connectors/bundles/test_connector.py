@@ -1,4 +1,4 @@
-"""Kept bundles: found by what they say of themselves, copied part by part with what is known of each file, never beyond the folder."""
+"""Kept bundles: found by their descriptions, copied part by part with what is known of each file, never beyond the folder."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _codes(gaps: Sequence[Gap]) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Bundles:
-    """Three runs of one name, a bundle made by hand, and one whose job.yaml is broken."""
+    """Three runs with one name, a bundle made by hand, and one with a broken job.yaml."""
     for folder, job in {
         "monday": "id: 101\nname: llm-7b\nowner: ann\nstart: 2026-01-05T00:00:00Z\n",
         "tuesday": "id: 102\nname: llm-7b\nowner: bob\nstart: 2026-01-06T00:00:00Z\n",
@@ -88,7 +88,7 @@ def kept(tmp_path: Path) -> Bundles:
 
 
 def test_found_by_id_name_or_folder(kept: Bundles) -> None:
-    """Exactly, newest first, of each job its newest bundle; an older one by its folder's name."""
+    """Exact matches, newest first, with each job's newest bundle; an older bundle by its folder's name."""
     assert _find(kept, "102") == [("102", "tuesday-again")]
     assert _find(kept, "llm-7b") == [("102", "tuesday-again"), ("101", "monday")]
     assert _find(kept, "tuesday") == [("102", "tuesday")]
@@ -103,14 +103,14 @@ def test_found_by_id_name_or_folder(kept: Bundles) -> None:
     "name", [*INJECTIONS, "mon*", "monday/", "../monday", "10", ""], ids=range(len(INJECTIONS) + 5)
 )
 def test_hostile_names_find_nothing(kept: Bundles, name: str) -> None:
-    """Wildcards, path parts and impossible names are no jobs, and give nothing."""
+    """Wildcards, path parts and impossible names match no job, and yield nothing."""
     assert _find(kept, name) == []
     spool, gaps = _collect(kept, JobRecord(Job(id=name, name=name), "slurm"))
     assert (spool.logs, spool.parts, [gap.code for gap in gaps]) == ({}, {}, ["no_bundle"])
 
 
 def test_what_a_record_holds(tmp_path: Path) -> None:
-    """All that job.yaml says: nodes with their ranks, attempts, state, where nodes stand."""
+    """Everything that job.yaml contains: nodes with their ranks, attempts, state, topology."""
     text = """\
 id: 7
 name: llm
@@ -155,7 +155,7 @@ last_good: 6
 
 
 def test_recent_lists_all(kept: Bundles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Newest first, whatever the window, a broken one too; bounded, those first that were written last."""
+    """Newest first, whatever the window, including a broken one; bounded, in the order of the last writes."""
     listed = kept.recent(NOBODY, Deadline.within(SOON))
     assert [one.name for one in listed] == ["llm-7b", "llm-7b", "llm-7b", "by-hand", "broken"]
     assert listed[0] == JobSummary("102", "llm-7b", start=1_767_657_600.0)
@@ -167,7 +167,7 @@ def test_recent_lists_all(kept: Bundles, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_job_yaml_is_read_again_when_it_changed(kept: Bundles) -> None:
-    """What was remembered of it holds no longer."""
+    """What was cached for it is no longer valid."""
     assert _find(kept, "101") == [("101", "monday")]
     (Path(kept.settings.folder) / "monday/job.yaml").write_text("id: 1099\nname: llm-7b\n")
     assert (_find(kept, "101"), _find(kept, "1099")) == ([], [("1099", "monday")])
@@ -175,7 +175,7 @@ def test_a_job_yaml_is_read_again_when_it_changed(kept: Bundles) -> None:
 
 @pytest.mark.parametrize("folder", ["bundles", "", "./x", "/a\0b", "/a\nb"])
 def test_settings_that_cannot_be(folder: str) -> None:
-    """The folder is a whole path."""
+    """The folder is an absolute path."""
     with pytest.raises(ValueError, match="is not an absolute path"):
         BundlesSettings(folder)
 
@@ -207,7 +207,7 @@ ALL_PARTS: dict[str, bytes | str] = {
 
 
 def test_every_part_comes_along(tmp_path: Path) -> None:
-    """With its own path; logs beside the others among the logs; what is no evidence stays."""
+    """Under its own path; loose logs go to the logs; files that are no evidence stay behind."""
     _write(tmp_path / "a", ALL_PARTS)
     spool, gaps = _collect(Bundles(BundlesSettings(str(tmp_path))), "7")
     assert gaps == []
@@ -246,7 +246,7 @@ def test_every_part_comes_along(tmp_path: Path) -> None:
     ],
 )
 def test_only_what_is_asked_for(tmp_path: Path, kind: EvidenceKind, names: list[str]) -> None:
-    """A kind that is not wanted is not copied."""
+    """Unwanted kinds are not copied."""
     _write(tmp_path / "a", ALL_PARTS)
     spool, gaps = _collect(Bundles(BundlesSettings(str(tmp_path))), "7", kinds=(kind,))
     described = ["attempts/0/job.yaml"] if kind == "logs" else []
@@ -254,7 +254,7 @@ def test_only_what_is_asked_for(tmp_path: Path, kind: EvidenceKind, names: list[
 
 
 def test_what_is_known_of_each_file(tmp_path: Path) -> None:
-    """Node, rank and time as bundle.yaml tells; else nothing is said: a copy's own time is not when it was written."""
+    """Node, rank and time come from bundle.yaml; otherwise nothing is recorded, since a copy's own time is not when it was written."""
     told = """\
 files:
   logs/a.log: {node: n1, rank: 3, written: 2026-01-05T00:00:00Z}
@@ -277,7 +277,7 @@ gaps: [{code: source_timeout, source: loki, reason: too late}, {odd: 1}]
 
 
 def test_of_one_job_the_bundle_that_was_found(kept: Bundles) -> None:
-    """Two bundles of one id are two: the folder that was named is read; for a scheduler's record the newest."""
+    """Two bundles with one id are two: the named folder is read; for a scheduler's record the newest."""
     assert _collect(kept, "tuesday")[0].logs == {"logs/rank-0.log": b"tuesday\n"}
     record = JobRecord(Job(id="102", name="llm-7b"), "slurm")
     assert _collect(kept, record)[0].logs == {"logs/rank-0.log": b"tuesday-again\n"}
@@ -285,14 +285,14 @@ def test_of_one_job_the_bundle_that_was_found(kept: Bundles) -> None:
 
 
 def test_a_bundle_of_an_earlier_run(kept: Bundles) -> None:
-    """Beside a scheduler, what was collected before the job began is another run's."""
+    """If a scheduler knows the job, evidence from before it began belongs to another run."""
     record = JobRecord(Job(id="102", start=1_800_000_000.0), "slurm")
     spool, gaps = _collect(kept, record)
     assert (spool.logs, [gap.code for gap in gaps]) == ({}, ["earlier_run", "no_bundle"])
 
 
 def test_a_scheduler_knows_better_when_now_is(kept: Bundles) -> None:
-    """A job that a scheduler knows too is judged by now, not by when an old bundle of it was collected."""
+    """A job that a scheduler knows too is judged by the current time, not by when an old bundle of it was collected."""
     [record] = kept.find(JobQuery("102", NOBODY), Deadline.within(SOON))
     live = JobRecord(Job(id="102", state="RUNNING"), "slurm")
     both = merged(live, record)
@@ -301,7 +301,7 @@ def test_a_scheduler_knows_better_when_now_is(kept: Bundles) -> None:
 
 
 def test_a_broken_description_is_told(kept: Bundles) -> None:
-    """The evidence comes all the same."""
+    """The evidence is collected nevertheless."""
     (Path(kept.settings.folder) / "broken/bundle.yaml").write_text("files: &a [*a]\n")
     spool, gaps = _collect(kept, "broken")
     assert spool.logs == {"logs/rank-0.log": b"broken\n"}
@@ -312,7 +312,7 @@ def test_a_broken_description_is_told(kept: Bundles) -> None:
 
 
 def test_links_pipes_and_odd_names(tmp_path: Path) -> None:
-    """Nothing outside of the bundle is read, no pipe is waited for, unlike names stay unlike."""
+    """Nothing outside the bundle is read, no pipe is waited for, different names stay different."""
     _write(tmp_path, {"secret/token.log": "no\n", "all/other/logs/rank-1.log": "no\n"})
     bundle = _write(
         tmp_path / "all/a",
@@ -356,7 +356,7 @@ def test_links_pipes_and_odd_names(tmp_path: Path) -> None:
 
 
 def test_a_pipe_for_a_description(tmp_path: Path) -> None:
-    """It is not waited for, and hides no other bundle."""
+    """It is not waited for, and does not hide other bundles."""
     _write(tmp_path, {"a/logs/rank-0.log": "x\n", "b/job.yaml": "id: 5\n"})
     os.mkfifo(tmp_path / "a/job.yaml")
     bundles = Bundles(BundlesSettings(str(tmp_path)))
@@ -365,7 +365,7 @@ def test_a_pipe_for_a_description(tmp_path: Path) -> None:
 
 
 def test_huge_files_are_bounded(tmp_path: Path) -> None:
-    """A log is cut, a part that is too large is not read, and both are told; earlier runs get what is left."""
+    """A log is cut, a part that is too large is not read, and both are reported; earlier runs get what is left."""
     _write(
         tmp_path / "a",
         {
@@ -384,7 +384,7 @@ def test_huge_files_are_bounded(tmp_path: Path) -> None:
 
 
 def test_only_the_last_attempts(tmp_path: Path) -> None:
-    """A job that was started a hundred times gives the last five, and says so."""
+    """A job that was started a hundred times yields the last five, and a note."""
     _write(tmp_path / "a", {f"attempts/{number}/logs/rank-0.log": f"{number}\n" for number in range(12)})
     spool, gaps = _collect(Bundles(BundlesSettings(str(tmp_path))), "a")
     assert sorted(int(text) for text in spool.logs.values()) == [7, 8, 9, 10, 11]
@@ -395,7 +395,7 @@ def test_only_the_last_attempts(tmp_path: Path) -> None:
 
 
 def test_check_counts(kept: Bundles, tmp_path: Path) -> None:
-    """How many there are and what the newest is; what to change where the folder is a bundle itself, or not there."""
+    """How many there are and which is the newest; what to change if the folder is itself a bundle, or missing."""
     sent = f"list {tmp_path}/"
     words = "5 bundles; the newest is 'by-hand', job 'by-hand'"
     assert kept.check(Deadline.within(5)) == CheckResult(True, words, sent)
@@ -438,7 +438,7 @@ def _gist(report: Report) -> tuple[Any, ...]:
 def test_the_same_diagnosis_as_of_the_bundle(
     known: Knowledge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
 ) -> None:
-    """Found, collected and diagnosed through the connector, a bundle says what it says when it is named itself."""
+    """Found, collected and diagnosed through the connector, a bundle gives the same diagnosis as when it is named directly."""
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path))
     settings = BundlesSettings(str(ROOT / folder))
     config = Config((Cluster("lab", "team", (Connector("kept", "bundles", settings),)),))
@@ -448,7 +448,7 @@ def test_the_same_diagnosis_as_of_the_bundle(
 
 
 def test_a_collected_bundle_is_a_bundle_again(known: Knowledge, tmp_path: Path) -> None:
-    """What `--save-bundle` wrote of it holds the same files and the same words of its job."""
+    """What `--save-bundle` wrote contains the same files and the same description of its job."""
     settings = BundlesSettings(str(ROOT / "tests/bundles"))
     config = Config((Cluster("lab", "team", (Connector("kept", "bundles", settings),)),))
     diagnose_job(known, config, JobRequest("lab-lock", "team", save=tmp_path / "all" / "copy"), workers=1)

@@ -1,4 +1,4 @@
-"""job.yaml of a bundle: what is read of it, and that no content of it does harm."""
+"""job.yaml of a bundle: what is read from it, and that no content of it does harm."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ gpus: 16
 
 
 def job(folder, text):
-    """What is read of such a job.yaml, and the reasons of its gaps."""
+    """The result of reading such a job.yaml, and the reasons of its gaps."""
     data = text if isinstance(text, bytes) else text.encode()
     (folder / "job.yaml").write_bytes(data)
     read, gaps = read_job(folder)
@@ -39,7 +39,7 @@ def job(folder, text):
 
 
 def test_an_ordinary_job_is_read(tmp_path):
-    """All that a job.yaml may say, times in any form as seconds."""
+    """Everything that a job.yaml may contain, with times in any form as seconds."""
     assert job(tmp_path, ORDINARY) == (
         Job(
             id="5512",
@@ -63,7 +63,7 @@ def test_an_ordinary_job_is_read(tmp_path):
 
 
 def test_no_file_and_an_empty_file_are_no_gaps(tmp_path):
-    """A hand-made folder of logs has no job.yaml, and that is well."""
+    """A folder of logs made by hand has no job.yaml, which is fine."""
     assert read_job(tmp_path) == (Job(), ())
     assert job(tmp_path, "") == (Job(), [])
 
@@ -90,7 +90,7 @@ def test_no_file_and_an_empty_file_are_no_gaps(tmp_path):
     ],
 )
 def test_what_cannot_be_used_is_a_gap_and_no_job(tmp_path, text, reason):
-    """Garbage, bombs and tags that run code give a gap of one line."""
+    """Garbage, bombs and tags that run code yield a gap of one line."""
     read, reasons = job(tmp_path, text)
 
     assert read == Job()
@@ -122,19 +122,19 @@ def test_what_cannot_be_used_is_a_gap_and_no_job(tmp_path, text, reason):
     ],
 )
 def test_values_of_no_sense_are_left_out(tmp_path, line):
-    """One bad value costs itself, not the others."""
+    """One bad value is dropped by itself, without the others."""
     assert job(tmp_path, f"owner: mei\n{line}\n") == (Job(owner="mei"), [])
 
 
 def test_ranks_are_numbers(tmp_path):
-    """Of a node's list only what can be a rank is kept."""
+    """Only possible ranks are kept of a node's list."""
     read, _ = job(tmp_path, "nodes: {a: [0, -1, x, true, 1.5, 99999999999999999999, 7]}")
 
     assert read.nodes == {"a": (0, 7)}
 
 
 def test_bytes_that_are_no_utf8_are_replaced(tmp_path):
-    """A name in another encoding is shown as well as it can be."""
+    """A name in another encoding is shown as well as possible."""
     read, reasons = job(tmp_path, "name: Gerät\nid: 7\n".encode("latin-1"))
 
     assert (read.id, read.name, reasons) == ("7", "Ger\ufffdt", [])
@@ -148,7 +148,7 @@ def test_a_pipe_or_folder_for_a_file_is_a_gap(tmp_path):
 
 
 def test_the_largest_file_is_read_in_seconds(tmp_path):
-    """Ten thousand ranks fit, and the most that is read does not take long."""
+    """Ten thousand ranks fit, and the largest accepted file is read quickly."""
     nodes = "".join(f"  gpu-{n}: [{', '.join(str(8 * n + r) for r in range(8))}]\n" for n in range(1250))
     begun = time.perf_counter()
 
@@ -163,7 +163,7 @@ def test_the_largest_file_is_read_in_seconds(tmp_path):
 
 
 def written(folder, text):
-    """What is read of such a bundle.yaml, and the reasons of its gaps."""
+    """The result of reading such a bundle.yaml, and the reasons of its gaps."""
     (folder / "bundle.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     told, gaps = read_description(folder)
     assert all(gap.code == "bundle_unreadable" for gap in gaps)
@@ -171,7 +171,7 @@ def written(folder, text):
 
 
 def test_it_tells_when_files_were_written(tmp_path):
-    """By their paths in the bundle; what has no usable time is left out; a bundle without it tells nothing."""
+    """By their paths in the bundle; entries without a usable time are left out; a bundle without the file yields nothing."""
     assert read_description(tmp_path) == (BundleDescription(), ())
     text = """\
 format: 1
@@ -186,7 +186,7 @@ files:
 
 
 def test_ten_thousand_files_are_no_trouble_and_aliases_are_refused_there_too(tmp_path):
-    """The larger ones are read by the faster parser, which is as strict."""
+    """Larger ones are read by the faster parser, which is equally strict."""
     many = "".join(f"  logs/n-{at // 8}/rank-{at}.log: {{written: 2026-03-04T05:06:07Z}}\n" for at in range(10_240))
     times, reasons = written(tmp_path, f"files:\n{many}")
     assert (len(times), reasons) == (10_240, [])
@@ -198,7 +198,7 @@ def test_ten_thousand_files_are_no_trouble_and_aliases_are_refused_there_too(tmp
     ["- a list", "files: [1, 2]", "files: {a: {written: [1]}}", b"\xff\xfe", "{" * 5000, "!!python/name:os.system"],
 )
 def test_any_content_of_it_is_survived(tmp_path, text):
-    """It tells nothing, with a gap where it is no YAML that describes a bundle."""
+    """It yields nothing, with a gap if it is not YAML that describes a bundle."""
     assert written(tmp_path, text)[0] == {}
 
 
@@ -209,7 +209,7 @@ def test_a_description_that_is_too_large_is_a_gap(tmp_path):
 
 
 def test_it_tells_who_spoke_and_what_was_missing(tmp_path):
-    """Node and rank of a file whose name does not tell, and the gaps of whoever collected it; anything else is left out."""
+    """Node and rank of a file whose name does not show them, and the collector's gaps; anything else is left out."""
     (tmp_path / "bundle.yaml").write_text("""\
 files:
   logs/a.log: {source: loki, node: n1, rank: 3, query: '{job="x"}'}
@@ -226,7 +226,7 @@ gaps:
 
 
 def test_it_tells_of_the_attempts(tmp_path):
-    """The runs of the job in order with their times; what is no attempt is left out."""
+    """The runs of the job in order with their times; entries that are not attempts are left out."""
     (tmp_path / "job.yaml").write_text("""\
 id: 7
 last_good: 5

@@ -1,4 +1,4 @@
-"""Job folders on real files and on a real S3 server: found by their names, copied within bounds, never beyond the roots."""
+"""Job folders on real files and on a real S3 server: found by their names, copied within limits, never beyond the roots."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def shared(tmp_path: Path) -> JobFolders:
 
 
 def test_a_job_is_found_by_id_name_or_folder(shared: JobFolders) -> None:
-    """What a person types is compared with what the pattern reads; nothing of it is a wildcard."""
+    """User input is compared with what the pattern reads; nothing in it is a wildcard."""
     assert found_by(shared, "102") == [("102", "llm-7b")]
     assert sorted(found_by(shared, "llm-7b")) == [("101", "llm-7b"), ("102", "llm-7b"), ("103", "llm-7b")]
     assert found_by(shared, "llm-7b", user="bob") == [("103", "llm-7b")]
@@ -81,14 +81,14 @@ def test_a_job_is_found_by_id_name_or_folder(shared: JobFolders) -> None:
     "name", ["*", "llm-*", "7b-102", "", "..", ".", "ann/llm-7b-102", "../ann", "10?", "[1]02", "1\x0002", "l" * 5000]
 )
 def test_hostile_names_find_nothing(shared: JobFolders, name: str) -> None:
-    """Wildcards, path parts and impossible names are no jobs."""
+    """Wildcards, path parts and impossible names match no job."""
     assert found_by(shared, name) == []
     spool, codes = collect_from(shared, _job(name, name))
     assert (spool.logs, codes) == ({}, ["no_logs"])
 
 
 def test_what_a_record_holds(tmp_path: Path) -> None:
-    """Ranks and nodes come from names, the start from the first line, the end from the last write when that is long ago."""
+    """Ranks and nodes come from names, the start from the first line, the end from the last write if that is long ago."""
     _write(tmp_path, {"run-7/node-1/rank-0.log": "2020-01-02T03:04:05Z up\n", "run-7/node-2/rank-1.log": "x\n"})
     for path in tmp_path.rglob("*.log"):
         os.utime(path, (1_577_940_000, 1_577_940_000))
@@ -98,7 +98,7 @@ def test_what_a_record_holds(tmp_path: Path) -> None:
 
 
 def test_a_quiet_job_is_not_over(tmp_path: Path) -> None:
-    """A job that wrote an hour ago may hang: it gets no end."""
+    """A job that wrote an hour ago may hang: it gets no end time."""
     _write(tmp_path, {"run-7/rank-0.log": "x\n"})
     written = time.time() - 3600
     os.utime(tmp_path / "run-7/rank-0.log", (written, written))
@@ -107,13 +107,13 @@ def test_a_quiet_job_is_not_over(tmp_path: Path) -> None:
 
 
 def test_recent_jobs(shared: JobFolders) -> None:
-    """What a mistyped name may have meant: those written to in the window, the newest first."""
+    """Suggestions for a mistyped name: the folders written to in the window, the newest first."""
     listed = shared.recent(Window(2_000_000.0, ALL.end), Deadline.within(5))
     assert sorted(job_summary.id for job_summary in listed) == ["102", "103", "104"]
 
 
 def test_single_files_are_jobs_too(tmp_path: Path) -> None:
-    """A pattern may name files: all of one id are one job's."""
+    """A pattern may name files: all with one id belong to one job."""
     _write(tmp_path, {"slurm-12.out": "a\n", "slurm-12.err": "b\n", "slurm-13.out": "c\n"})
     folders = JobFolders(FoldersSettings(f"{tmp_path}/slurm-{{id}}.*"))
     spool, codes = collect_from(folders, _job("12"))
@@ -133,7 +133,7 @@ def test_single_files_are_jobs_too(tmp_path: Path) -> None:
     ],
 )
 def test_patterns_that_cannot_be(pattern: str, words: str) -> None:
-    """A wrong pattern is told in words when the configuration is read."""
+    """A wrong pattern is reported in words when the configuration is read."""
     with pytest.raises(ValueError, match=words.replace("{", r"\{").replace(".", r"\.")):
         FoldersSettings(pattern)
 
@@ -177,7 +177,7 @@ def test_small_jobs_are_copied_whole(tmp_path: Path) -> None:
 
 
 def large(lines: int = 200_000) -> bytes:
-    """A log of iterations with one telling line in the middle."""
+    """A log of iterations with one relevant line in the middle."""
     text = [b"step %06d loss: 1.5 all is well\n" % number for number in range(lines)]
     text[lines // 2] = b"Traceback (most recent call last):\n"
     return b"".join(text)
@@ -185,7 +185,7 @@ def large(lines: int = 200_000) -> bytes:
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz", ".zst"])
 def test_large_logs_are_copied_in_part(tmp_path: Path, packing: str) -> None:
-    """Beginning, end, the telling line with what stands around it, samples of the iterations, and marks of what is missing."""
+    """Beginning, end, the relevant line with its surroundings, samples of the iterations, and marks for what is missing."""
     text = large()
     pack = {
         "": bytes,
@@ -206,12 +206,12 @@ def test_large_logs_are_copied_in_part(tmp_path: Path, packing: str) -> None:
     place = lines.index(b"Traceback (most recent call last):\n")
     assert b"".join(lines[place - 10 : place + 41]) in text
     steps = [int(line[5:11]) for line in lines if line.startswith(b"step ")]
-    assert sorted(set(steps)) == steps  # in order, none twice
+    assert sorted(set(steps)) == steps  # in order, without duplicates
     assert len(lines) > 1000
 
 
 def test_samples_leave_room_for_telling_lines(tmp_path: Path) -> None:
-    """Of many large logs each has a small share: a telling line near the end of what lies between is in it all the same."""
+    """Each of many large logs has a small share, which still includes a relevant line near the end of its middle part."""
     text = b"".join(b"step %06d loss: 1.5 all is well\n" % number for number in range(80_000))
     late = 60_000 * len(b"step 000000 loss: 1.5 all is well\n")
     text = text[:late] + b"Traceback: late\n" + text[late:]
@@ -222,7 +222,7 @@ def test_samples_leave_room_for_telling_lines(tmp_path: Path) -> None:
 
 
 def test_all_lines_are_wanted(tmp_path: Path) -> None:
-    """Deep: within the bound all of it; beyond it halves from either end, without looking for words."""
+    """Deep: everything within the limit; beyond it half from either end, without searching for words."""
     text = large(20_000)
     _write(tmp_path, {"j-1/rank-0.log": text})
     folders = JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}"))
@@ -233,14 +233,14 @@ def test_all_lines_are_wanted(tmp_path: Path) -> None:
 
 
 def test_what_small_logs_leave_the_large_ones_get() -> None:
-    """The share is even, and nothing of the bound is wasted."""
+    """The share is even, and the limit is fully used."""
     assert copy.quota_of([10, 10, 1000], 320, deep=True).most == 280
     assert copy.quota_of([10, 10], 300, deep=True).most == 290
     assert copy.quota_of([], 300, deep=True).most == 300
 
 
 def test_a_cut_archive_gives_what_it_has(tmp_path: Path) -> None:
-    """A .gz that breaks off is read to there, and told."""
+    """A .gz that breaks off is read up to there, and reported."""
     packed = gzip.compress(b"".join(b"line %d\n" % number for number in range(20_000)))
     _write(tmp_path, {"j-1/rank-0.log.gz": packed[: len(packed) // 2]})
     spool, codes = collect_from(JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}")), _job("1"))
@@ -249,7 +249,7 @@ def test_a_cut_archive_gives_what_it_has(tmp_path: Path) -> None:
 
 
 def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
-    """A link to a file or folder elsewhere is not followed, and told; one within the roots is."""
+    """A link to a file or folder elsewhere is not followed, and reported; one within the roots is."""
     _write(tmp_path, {"secret/token.log": "no\n", "more/rank-2.log": "two\n", "jobs/j-1/rank-0.log": "zero\n"})
     (tmp_path / "jobs/j-1/rank-1.log").symlink_to(tmp_path / "secret/token.log")
     (tmp_path / "jobs/j-1/deep").symlink_to(tmp_path / "secret")
@@ -267,7 +267,7 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_becomes_a_link_is_refused(tmp_path: Path) -> None:
-    """Between listing and opening a name may change its meaning: what was opened is looked at, not its name."""
+    """Between listing and opening a name may change its meaning: the opened file is checked, not its name."""
     _write(tmp_path, {"secret.log": "no\n", "jobs/rank-0.log": "zero\n"})
     store = HostFolders((str(tmp_path / "jobs"),))
     [entry] = store.below(str(tmp_path / "jobs"), Deadline.within(5))
@@ -278,7 +278,7 @@ def test_a_file_that_becomes_a_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_pipes_and_odd_names(tmp_path: Path) -> None:
-    """A pipe is not waited for; names that a bundle cannot have are changed and stay unlike."""
+    """A pipe is not waited for; names that a bundle cannot have are changed and stay different."""
     _write(
         tmp_path,
         {
@@ -295,7 +295,7 @@ def test_pipes_and_odd_names(tmp_path: Path) -> None:
 
 
 def test_outputs_that_the_scheduler_names(tmp_path: Path) -> None:
-    """StdOut and StdErr are read where they lie in folders that are allowed, and nowhere else."""
+    """StdOut and StdErr are read if they are in allowed folders, and nowhere else."""
     _write(tmp_path, {"out/slurm-5.out": "out\n", "home/.ssh/id_rsa": "key\n", "jobs/x": "x\n"})
     (tmp_path / "out/link.out").symlink_to(tmp_path / "home/.ssh/id_rsa")
     folders = JobFolders(FoldersSettings(f"{tmp_path}/jobs/{{id}}", allowed=(f"{tmp_path}/out",)))
@@ -310,7 +310,7 @@ def test_outputs_that_the_scheduler_names(tmp_path: Path) -> None:
 
 
 def test_files_of_an_earlier_run_are_left(tmp_path: Path) -> None:
-    """What was last written to before the job began is another run's."""
+    """Files last written before the job began belong to another run."""
     _write(tmp_path, {"runs/llm/rank-0.log": "new\n", "runs/llm/old.log": "old\n"})
     os.utime(tmp_path / "runs/llm/old.log", (START - 9000, START - 9000))
     folders = JobFolders(FoldersSettings(f"{tmp_path}/runs/{{name}}"))
@@ -319,19 +319,19 @@ def test_files_of_an_earlier_run_are_left(tmp_path: Path) -> None:
 
 
 class _Hanging(HostFolders):
-    """A file system that does not answer for one file."""
+    """A file system that does not respond for one file."""
 
     never = threading.Event()
 
     def opened(self, entry, deadline):
-        """As a dead NFS server."""
+        """Like a dead NFS server."""
         if entry.name == "rank-1.log":
             self.never.wait(20)
         return super().opened(entry, deadline)
 
 
 def test_a_file_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
-    """What can be read is there at the deadline, and what could not is told by name."""
+    """At the deadline, what could be read is there, and what could not is reported by name."""
     _write(tmp_path, {f"j-1/rank-{rank}.log": f"{rank}\n" for rank in range(4)})
     store = _Hanging((str(tmp_path),))
     folders = JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}"), store)
@@ -343,7 +343,7 @@ def test_a_file_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
 
 
 def test_check_says_what_it_reads(shared: JobFolders, tmp_path: Path) -> None:
-    """With a folder that fits: how its name is read; else what to change."""
+    """With a matching folder: how its name is read; otherwise what to change."""
     checked = shared.check(Deadline.within(5))
     assert (checked.works, "is read as user" in checked.words) == (True, True)
     gone = JobFolders(FoldersSettings(f"{tmp_path}/gone/{{id}}")).check(Deadline.within(5))
