@@ -1,7 +1,7 @@
 """A Kubernetes API server over real HTTP, as strict as its documentation: selectors, paging, rights, logs, Status objects.
 
-Written from the API concepts and the reference of pods/log. Rights come from RBAC manifests, so that a manifest is shown to
-be enough. It knows reading only.
+Written from the API concepts and the reference of pods/log. Rights come from RBAC manifests, so that tests show a manifest to be
+sufficient. It supports reading only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SERVED = {
 }
 CLUSTER_WIDE = frozenset({"nodes"})
 BUILT_IN = frozenset({"", "batch", "coordination.k8s.io"})  # the items of their lists have no kind
-FIELDS = {  # beside metadata.name and metadata.namespace
+FIELDS = {  # besides metadata.name and metadata.namespace
     "pods": "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName status.phase status.podIP",
     "events": "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid reason source type",
     "nodes": "spec.unschedulable",
@@ -70,9 +70,9 @@ class Line:
 class Cluster:
     """What the server holds and how it behaves.
 
-    `logs`: (namespace, pod, container, "current" or "previous") → lines. `zones`: pod → hours its node is ahead of UTC.
-    `throttled`: so many requests are answered 429 first. `expire_after`: a continue token is refused with 410 after so many
-    uses of tokens. `odd_logs`: pod → what the kubelet says in place of the log.
+    `logs`: (namespace, pod, container, "current" or "previous") → lines. `zones`: pod → hours its node is ahead of UTC. `throttled`: how
+    many requests are answered with 429 first. `expire_after`: a continue token is refused with 410 after so many uses of tokens.
+    `odd_logs`: pod → what the kubelet says in place of the log.
     """
 
     objects: dict[tuple[str, str], list[dict]] = field(default_factory=dict)
@@ -90,14 +90,14 @@ class Cluster:
     _tokens_used: int = 0
 
     def add(self, *items: dict) -> None:
-        """Put objects in, by their apiVersion and kind."""
+        """Add objects, by their apiVersion and kind."""
         for item in items:
             group, _, version = item["apiVersion"].rpartition("/")
             (plural,) = [name for name, kind in SERVED[group, version].items() if kind == item["kind"]]
             self.objects.setdefault((group, plural), []).append(item)
 
     def log(self, pod: dict, lines: Iterable[tuple[float, str]], which: str = "current", container: str = "") -> None:
-        """Give a pod's container its log."""
+        """Set the log of a pod's container."""
         meta = pod["metadata"]
         name = container or pod["spec"]["containers"][0]["name"]
         self.logs[meta["namespace"], meta["name"], name, which] = [Line(at, text) for at, text in lines]
@@ -118,7 +118,7 @@ class Cluster:
             self.rights += [(space, rule) for rule in role["rules"]]
 
     def may(self, verb: str, group: str, resource: str, namespace: str | None) -> bool:
-        """Whether the rights allow it; None as namespace: in all, or of the cluster."""
+        """Whether the rights allow it; None as namespace: in all namespaces, or for the cluster."""
         return any(
             space in {None, namespace}
             and verb in rule["verbs"]
@@ -153,7 +153,7 @@ class Cluster:
         words = [unquote(text) for text in path.split("/")[1:]]
         if verb == "POST":
             return self._review(words, body)
-        if words == ["apis"]:  # system:discovery is granted to all who are logged in
+        if words == ["apis"]:  # system:discovery is granted to every authenticated user
             return self._groups()
         group, version, namespace, plural, more = _parsed(words)
         known = plural in SERVED.get((group, version), {}) and (group, plural) not in self.absent
@@ -192,7 +192,7 @@ class Cluster:
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
     def _review(self, words: list[str], body: bytes) -> object:
-        """What anybody who is logged in may ask: may I?"""
+        """The access reviews that every authenticated user may request."""
         if words != ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"]:
             raise Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         told = json.loads(body)["spec"]["resourceAttributes"]
@@ -236,7 +236,7 @@ class Cluster:
         return {"kind": f"{kind}List", "apiVersion": f"{group}/{version}".lstrip("/"), "metadata": meta, "items": page}
 
     def _behind(self, items: list[dict], selected: str, query: dict[str, str]) -> list[dict]:
-        """What follows a continue token."""
+        """What follows after a continue token."""
         if not query.get("continue"):
             return items
         if query.get("resourceVersion"):
@@ -421,7 +421,7 @@ def field_selector(text: str, plural: str) -> list[tuple[str, bool, str]]:
 
 @contextmanager
 def serving(cluster: Cluster) -> Iterator[str]:
-    """Serve a cluster; gives the address."""
+    """Serve a cluster; returns the address."""
 
     class Handler(Answering):
         def reply(self) -> None:

@@ -30,18 +30,18 @@ class Stored(Protocol):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The entries with times in [start, end) that pass the filter, in order."""
+        """What identifies the stream."""
 
     def entries(self, start: int, end: int, words: LineFilter, *, backward: bool) -> Iterator[Entry]:
-        """How many there are."""
+        """The entries with times in [start, end) that pass the filter, in order."""
 
     def count(self, start: int, end: int, words: LineFilter) -> int:
-        """All filters of a query after its selector. `text` identifies them."""
+        """How many there are."""
 
 
 @dataclass(frozen=True)
 class LineFilter:
-    """All filters of a query behind its selector. `text` tells two of them apart."""
+    """All filters of a query after its selector. `text` identifies them."""
 
     text: str
     lines: tuple[Match, ...] = ()
@@ -70,18 +70,18 @@ class Stream:
                 self._entries.append(entry)
 
     def entries(self, start: int, end: int, words: LineFilter, *, backward: bool) -> Iterator[Entry]:
-        """Those with times in [start, end) that the filter lets through, in order."""
+        """The entries with times in [start, end) that pass the filter, in order."""
         kept = [entry for entry in self._entries if start <= entry[0] < end and words(entry, self.labels)]
         return reversed(kept) if backward else iter(kept)
 
     def count(self, start: int, end: int, words: LineFilter) -> int:
-        """The default limits of a tenant, plus `query_bytes`, which is off by default."""
+        """How many there are."""
         return sum(1 for _ in self.entries(start, end, words, backward=False))
 
 
 @dataclass
 class Limits:
-    """The limits of a tenant that nobody changed, but for `query_bytes`, which is off there."""
+    """The default limits of a tenant, except `query_bytes`, which is off by default."""
 
     entries: int = 5000
     series: int = 500
@@ -91,11 +91,7 @@ class Limits:
 
 @dataclass
 class LokiDouble:
-    """The JSON of an answer.
-
-    Raises:
-        Refused: the real server's message, with its status.
-    """
+    """The server's state. `tenant`: the required X-Scope-OrgID; `login`: the required user and password, or token."""
 
     streams: Sequence[Stored]
     limits: Limits = field(default_factory=Limits)
@@ -112,7 +108,7 @@ class LokiDouble:
         """The JSON of an answer.
 
         Raises:
-            Refused: what the real one says, with its status.
+            Refused: the real server's message, with its status.
         """
         self._admit(headers)
         if path == "/loki/api/v1/query_range":
@@ -250,7 +246,7 @@ class LokiDouble:
 
 
 class Refused(Exception):  # noqa: N818 - an answer, no fault of the double
-    """An answer with a status that is no success; the body is plain text."""
+    """An answer with an error status; the body is plain text."""
 
     def __init__(self, status: int, text: str) -> None:
         self.status = status
@@ -302,7 +298,7 @@ class Selected:
 
 @dataclass(frozen=True)
 class Counted:
-    """Parses a query from left to right; everything unknown is a parse error."""
+    """`sum by (…) (count_over_time(…[span]))`."""
 
     by: tuple[str, ...]
     of: Selected
@@ -316,7 +312,7 @@ _UNITS = {"ms": 10**6, "s": NS, "m": 60 * NS, "h": 3600 * NS, "d": 86400 * NS}
 
 
 class Parser:
-    """Reads a query from left to right; whatever it does not know is a parse error."""
+    """Parses a query from left to right; everything unknown is a parse error."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -445,7 +441,7 @@ def _line_match(operator: str, value: str) -> Match:
 
 @contextmanager
 def serving(double: LokiDouble) -> Iterator[LokiDouble]:
-    """The double behind an address of this machine, told in its `url`."""
+    """The double behind a local address, which is in its `url`."""
 
     class Handler(Answering):
         def reply(self) -> None:

@@ -1,4 +1,4 @@
-"""This host's processes, on a folder made like /proc and with programs made like py-spy; and really, where py-spy is there."""
+"""This host's processes, on a folder made like /proc and with programs made like py-spy; and on the real ones, if py-spy is available."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Proc:
         self.root = root
 
     def add(self, pid, parent=1, state="S", started=100, command="python train.py", **environ):
-        """A process; its name has a bracket in it, as names may."""
+        """A process; its name contains a bracket, as names may."""
         folder = self.root / str(pid)
         folder.mkdir(parents=True, exist_ok=True)
         rest = " ".join(["0"] * 17)
@@ -72,7 +72,7 @@ def ranks(**wanted):
 
 
 def test_a_launcher_is_no_rank_and_loader_workers_are_children(proc):
-    """Of processes that a pattern means those with a RANK are ranks, and their descendants belong to them."""
+    """Of the processes that match a pattern, those with a RANK are ranks, and their descendants belong to them."""
     proc.add(40, command="python torchrun train.py", SLURM_PROCID=0)
     for rank in (0, 1):
         proc.add(50 + rank, parent=40, RANK=4 + rank, LOCAL_RANK=rank, WORLD_SIZE=16)
@@ -83,7 +83,7 @@ def test_a_launcher_is_no_rank_and_loader_workers_are_children(proc):
 
 
 def test_without_any_rank_they_are_numbered_and_that_is_told(proc):
-    """Processes that do not say which rank they are get numbers, and a gap says so."""
+    """Processes that do not state their rank get numbers, and a gap says so."""
     proc.add(70)
     proc.add(71)
     proc.add(72, parent=71)
@@ -91,7 +91,7 @@ def test_without_any_rank_they_are_numbered_and_that_is_told(proc):
 
 
 def test_children_of_one_launcher_are_the_ranks(proc):
-    """Where one process started all the others, it is their launcher."""
+    """If one process started all the others, it is their launcher."""
     proc.add(80)
     proc.add(81, parent=80)
     proc.add(82, parent=80)
@@ -99,21 +99,21 @@ def test_children_of_one_launcher_are_the_ranks(proc):
 
 
 def test_two_that_claim_one_rank_are_told(proc):
-    """Of two unrelated processes with one rank the older is taken, with a gap."""
+    """Of two unrelated processes with one rank the older is used, with a gap."""
     proc.add(90, started=900, RANK=3)
     proc.add(91, started=500, RANK=3)
     assert ranks(pids=(90, 91)) == ({3: (91, [])}, ["rank_twice"])
 
 
 def test_nobody_there_is_a_gap(proc):
-    """A pattern or a pid that no process has is no error; zombies are nobody."""
+    """A pattern or a pid without a process is not an error; zombies are ignored."""
     proc.add(95, state="Z", RANK=0)
     assert ranks(pids=(95, 96)) == ({}, ["no_processes"])
     assert ranks(pattern="nothing like it") == ({}, ["no_processes"])
 
 
 def test_odd_files_of_proc_are_nobody(proc):
-    """Entries that are cut, empty or no text do not stop the look."""
+    """Entries that are cut, empty or not text do not stop the scan."""
     for pid, text in ((11, b""), (12, b"12 (x"), (13, b"\xff\xfe) \xff"), (14, b"14 (a) S x y")):
         (proc.root / str(pid)).mkdir(parents=True)
         (proc.root / str(pid) / "stat").write_bytes(text)
@@ -122,7 +122,7 @@ def test_odd_files_of_proc_are_nobody(proc):
 
 
 def test_another_process_with_the_same_pid_is_not_the_same(proc):
-    """A pid that was given again is not taken for the process that had it before."""
+    """A reused pid is not taken for the process that had it before."""
     proc.add(21, started=100)
     host = Host()
     old = host.ranks(ProcessSelector(pids=(21,)))[0][0].main
@@ -152,7 +152,7 @@ def stacks(spy, **wanted):
 
 
 def test_a_missing_py_spy_says_what_to_install(proc, tmp_path):
-    """Without py-spy there is no stack, and the gap says how to get it."""
+    """Without py-spy there is no stack, and the gap says how to install it."""
     proc.add(30, RANK=0)
     found, gaps = stacks(str(tmp_path / "none"), pids=(30,))
     assert found == []
@@ -171,7 +171,7 @@ def test_ranks_come_with_their_python_children(proc, tmp_path):
 
 
 def test_where_c_frames_fail_pythons_own_will_do(proc, tmp_path):
-    """A process that cannot be unwound is asked again without --native, and not for it any more."""
+    """A process that cannot be unwound is asked again without --native, and from then on always so."""
     proc.add(30, RANK=0)
     said = tmp_path / "said"
     spy = program(tmp_path / "spy", f'echo "$@" >> {said}\ncase "$*" in *--native*) exit 1;; esac\necho \'{DUMP}\'')
@@ -185,21 +185,21 @@ def test_where_c_frames_fail_pythons_own_will_do(proc, tmp_path):
 
 @pytest.mark.parametrize("state", ["T", "D", "t"])
 def test_a_process_that_is_stopped_or_blocked_is_not_attached_to(proc, tmp_path, state):
-    """py-spy would fail on it or wait with it: it is read from outside."""
+    """py-spy would fail on it or wait with it, so it is read from outside."""
     proc.add(30, state=state, RANK=0)
     spy = program(tmp_path / "spy", f"case \"$*\" in *--nonblocking*) echo '{DUMP}';; *) exit 1;; esac")
     assert stacks(spy, pids=(30,)) == ([(0, False)], {})
 
 
 def test_a_refusal_says_what_is_needed(proc, tmp_path):
-    """Permission denied is told with the ways to get it."""
+    """Permission denied is reported with the ways to obtain it."""
     proc.add(30, RANK=0)
     spy = program(tmp_path / "spy", "echo 'Error: Permission Denied: try again' >&2; exit 1")
     assert "CAP_SYS_PTRACE" in stacks(spy, pids=(30,))[1]["stacks_not_taken"]
 
 
 def test_a_process_that_ends_on_the_way_is_a_gap(proc, tmp_path):
-    """One that is gone when its turn comes is told, and the others are sampled."""
+    """A process that is gone when its turn comes is reported, and the others are sampled."""
     proc.add(30, RANK=0)
     proc.add(31, RANK=1)
     host = Host(program(tmp_path / "spy", f"echo '{DUMP}'"))
@@ -210,7 +210,7 @@ def test_a_process_that_ends_on_the_way_is_a_gap(proc, tmp_path):
 
 
 def test_a_wish_to_stop_ends_a_round(proc, tmp_path):
-    """No more processes are sampled once somebody wants to stop."""
+    """No more processes are sampled after a request to stop."""
     proc.add(30, RANK=0)
     host = Host(program(tmp_path / "spy", f"echo '{DUMP}'"))
     dumps, gaps = host.stacks(host.ranks(ProcessSelector(pids=(30,)))[0], lambda: True)
@@ -228,7 +228,7 @@ def test_a_dump_that_hangs_is_given_up(proc, tmp_path, monkeypatch):
 
 
 def test_a_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path, monkeypatch):
-    """A sampler must not stop the job: what it leaves stopped is told to go on."""
+    """A sampler must not stop the job: a process that it leaves stopped is told to continue."""
     monkeypatch.setattr(connectors.host.processes, "DUMP_SECONDS", 0.4)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={"RANK": "0"}) as child:
         try:
@@ -248,7 +248,7 @@ def test_a_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path, monkeypat
 
 
 def test_a_command_is_bounded_in_time_and_output(tmp_path):
-    """What runs too long or says too much is cut, and that is told; what is not there is told too."""
+    """A command that runs too long or prints too much is cut, which is reported; so is a missing command."""
     assert (
         run_bounded([program(tmp_path / "a", "yes | head -c 100000")], 5, 1000).trouble
         == "printed more than 1000 bytes"
@@ -261,7 +261,7 @@ def test_a_command_is_bounded_in_time_and_output(tmp_path):
 
 
 def test_of_the_kernel_log_only_what_is_new_counts(tmp_path):
-    """Lines from before the watch are another story; each new line is given once."""
+    """Lines from before the watch do not count; each new line is returned once."""
     log = tmp_path / "ring"
     line = "2026-03-04T11:%s,000000+00:00 NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"
     log.write_text(line % "00:00")
@@ -275,7 +275,7 @@ def test_of_the_kernel_log_only_what_is_new_counts(tmp_path):
 
 
 def test_where_dmesg_is_refused_the_loggers_file_is_followed(tmp_path):
-    """New lines of the system logger's file are taken, after it is rotated too; what was there before is not."""
+    """New lines of the system logger's file are returned, even after it is rotated; earlier ones are not."""
     refused = program(
         tmp_path / "dmesg", "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1"
     )
@@ -293,14 +293,14 @@ def test_where_dmesg_is_refused_the_loggers_file_is_followed(tmp_path):
 
 
 def test_no_kernel_log_at_all_is_a_gap(tmp_path):
-    """Where nothing may be read the gap says what would help."""
+    """If reading is not permitted, the gap says what would help."""
     kernel = KernelLog(0.0, command=[str(tmp_path / "none")], files=(tmp_path / "no.log",))
     assert not kernel.poll()
     assert [gap.code for gap in kernel.gaps] == ["kernel_log_unreadable"]
 
 
 def test_ras_answers_come_from_a_folder_or_a_command(tmp_path):
-    """Files of a folder are taken once each, in order; a command's output at each look; its failure is a gap."""
+    """Files of a folder are read once each, in order; a command's output at each look; its failure is a gap."""
     folder = tmp_path / "ras"
     folder.mkdir()
     for number, text in ((2, b"b"), (1, b"a")):
@@ -315,7 +315,7 @@ def test_ras_answers_come_from_a_folder_or_a_command(tmp_path):
 
 
 def test_ebpf_programs_run_where_they_may(tmp_path, monkeypatch):
-    """Programs whose library nobody loaded are told; the others write to files that are bounded, and end with the watch."""
+    """Programs whose library is not loaded are reported; the others write to bounded files, and end with the watch."""
     monkeypatch.setattr("connectors.host.ebpf.os.geteuid", lambda: 0)
     monkeypatch.setattr("connectors.host.ebpf.MOST_OUTPUT", 100_000)
     spool = tmp_path / "spool"

@@ -39,13 +39,13 @@ def settings(url, **more):
 
 
 def quick(url):
-    """The connector, whose client waits for nothing long."""
+    """The connector, with a client that never waits long."""
     told = settings(url)
     return Kubernetes(told, hasty(told.endpoint))
 
 
 def pytorch_cluster(workers=3, manifest="cluster.yaml", job="llm-7b"):
-    """A cluster with a failed PyTorchJob: worker 1 was killed for memory, the others were ended."""
+    """A cluster with a failed PyTorchJob: worker 1 ran out of memory, the others were ended."""
     cluster = Cluster()
     cluster.allow(DEPLOY / manifest)
     spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": workers}}}
@@ -107,7 +107,7 @@ class TestContract(Contract):
 
 
 def test_a_job_with_its_ranks_nodes_and_end():
-    """A failed job tells who failed, with what, where, and when."""
+    """A failed job shows which pod failed, why, where, and when."""
     (one,) = found(pytorch_cluster(), "llm-7b")
     assert (one.job.id, one.job.state, one.job.attempt, one.job.world_size, one.namespace) == (
         "ml/llm-7b",
@@ -143,7 +143,7 @@ def test_a_job_with_its_ranks_nodes_and_end():
     ],
 )
 def test_names_of_jobs(text, namespace, names):
-    """A name is exact, and may say its namespace or kind."""
+    """A name is exact, and may include its namespace or kind."""
     assert [group.job.id for group in found(pytorch_cluster(), text, namespace=namespace)] == names
 
 
@@ -175,7 +175,7 @@ def test_what_controls_a_job_is_the_job():
 
 
 def test_a_ray_jobs_pods_are_those_of_its_cluster():
-    """A RayJob's pods carry its cluster's name, but for the one that handed it in."""
+    """A RayJob's pods carry its cluster's name, except the one that submitted it."""
     cluster = pytorch_cluster()
     cluster.add(
         thing("ray.io/v1", "RayJob", "rl", status={"rayClusterName": "rl-x7", "jobStatus": "RUNNING"}),
@@ -199,7 +199,7 @@ def test_pods_that_nothing_controls():
 
 
 def test_other_namespaces_do_not_exist():
-    """Where only some namespaces are ours, nothing is asked of another one, and nothing of it is known."""
+    """If only some namespaces are configured, no other one is queried or known."""
     cluster = pytorch_cluster(manifest="namespaced.yaml")
     assert [group.job.id for group in found(cluster, "llm-7b", namespaces=("ml",), nodes=False)] == ["ml/llm-7b"]
     assert found(cluster, "other/llm-7b", namespaces=("ml",), nodes=False) == ()
@@ -207,7 +207,7 @@ def test_other_namespaces_do_not_exist():
 
 
 def test_the_last_good_run():
-    """The run of the same name, but for its number, that completed last before this one began."""
+    """The run with the same name except for its number that completed last before this one began."""
     cluster = pytorch_cluster(job="llm-7b-12")
     for number, kind, end in (
         (9, "Succeeded", -9000),
@@ -224,7 +224,7 @@ def test_the_last_good_run():
 
 
 def test_jobs_of_a_window():
-    """Jobs that ran in the window are listed newest first, without those that others made."""
+    """Jobs that ran in the window are listed newest first, without those created by other objects."""
     cluster = pytorch_cluster()
     cluster.add(
         thing("batch/v1", "Job", "old", status={"conditions": [condition("Complete", START - 9000)]}),
@@ -241,7 +241,7 @@ def test_jobs_of_a_window():
 
 
 def test_logs_by_rank():
-    """Each pod's log lies under its rank, each line with its time; who spoke is told."""
+    """Each pod's log is stored under its rank, each line with its time; the speaker is recorded."""
     spool, gaps = collected(pytorch_cluster())
     assert set(spool.logs) == {f"logs/kubernetes/rank-{at}.log" for at in range(3)}
     lines = spool.logs["logs/kubernetes/rank-1.log"].splitlines()
@@ -254,7 +254,7 @@ def test_logs_by_rank():
 
 
 def test_pods_and_nodes_as_a_bundle_has_them():
-    """pods.json and nodes.json are what the reader of bundles reads, and hold no environment, arguments or annotations."""
+    """pods.json and nodes.json have the form that the reader of bundles expects, without environment, arguments or annotations."""
     spool, _ = collected(pytorch_cluster())
     kinds = [item.kind for item in read_kubernetes(spool.parts["pods.json"], "pods.json")[0]]
     assert sorted(set(kinds)) == ["exit", "oom_kill", "pod"]
@@ -267,7 +267,7 @@ def test_pods_and_nodes_as_a_bundle_has_them():
 
 
 def test_a_node_that_is_gone():
-    """A node that is not ready is told with its taints and its last lease; its pod's log is a gap, the others are there."""
+    """A node that is not ready is reported with its taints and its last lease; its pod's log is a gap, the others are there."""
     cluster = pytorch_cluster()
     cluster.objects["", "nodes"][1] = node(
         "node-1", ready=False, taints=[{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
@@ -294,7 +294,7 @@ def test_a_node_that_is_gone():
 
 
 def restarted():
-    """A cluster whose worker 0 was started again."""
+    """A cluster whose worker 0 was restarted."""
     cluster = pytorch_cluster(1)
     last = ended(1, end=START + 100)
     again = pod(
@@ -312,7 +312,7 @@ def restarted():
 
 
 def test_the_run_before_the_restart_comes_first():
-    """Of a container that was started again both runs are there, in order of time."""
+    """For a restarted container both runs are there, in order of time."""
     spool, _ = collected(restarted())
     assert [line[31:] for line in spool.logs["logs/kubernetes/rank-0.log"].splitlines()] == [
         b"RuntimeError: first",
@@ -321,7 +321,7 @@ def test_the_run_before_the_restart_comes_first():
 
 
 def test_a_previous_log_that_is_gone():
-    """Where the node keeps the earlier log no longer, a gap says so and the rest is there."""
+    """If the node no longer keeps the earlier log, a gap says so and the rest is there."""
     cluster = restarted()
     cluster.odd_logs["llm-7b-worker-0"] = "unable to retrieve container logs for containerd://4f2"
     spool, gaps = collected(cluster)
@@ -330,7 +330,7 @@ def test_a_previous_log_that_is_gone():
 
 
 def test_nodes_whose_clock_zone_is_not_utc():
-    """A node that stamps in its own zone is read in UTC."""
+    """A node that writes timestamps in its own zone is read in UTC."""
     cluster = pytorch_cluster(1)
     cluster.zones["llm-7b-worker-0"] = 8
     spool, _ = collected(cluster)
@@ -338,7 +338,7 @@ def test_nodes_whose_clock_zone_is_not_utc():
 
 
 def test_a_long_log_keeps_both_its_ends():
-    """Where the bound cuts a log, its newest lines are fetched besides, nothing is told twice, and a gap says what is missing."""
+    """If the limit cuts a log, its newest lines are fetched in addition, nothing is duplicated, and a gap says what is missing."""
     cluster = pytorch_cluster(1)
     one = cluster.objects["", "pods"][0]
     cluster.log(one, [(START + 60 + step / 10, f"step {step} {'x' * 90}") for step in range(4000)])
@@ -352,13 +352,13 @@ def test_a_long_log_keeps_both_its_ends():
 
 
 def test_only_lines_of_the_window():
-    """Lines before and after the window stay where they are."""
+    """Lines before and after the window are left out."""
     spool, _ = collected(pytorch_cluster(1), window=Window(START + 61, START + 63))
     assert [line[-6:] for line in spool.logs["logs/kubernetes/rank-0.log"].splitlines()] == [b"step 1", b"step 2"]
 
 
 def test_of_many_pods_the_odd_ones_are_fetched_whole():
-    """Beyond 64 pods those that went wrong come whole, of the others the ends; all stays within the bounds."""
+    """Beyond 64 pods those that failed are fetched completely, of the others the ends; everything stays within the limits."""
     cluster = pytorch_cluster(100)
     pods = cluster.objects["", "pods"]
     for at, item in enumerate(pods):
@@ -379,7 +379,7 @@ def test_of_many_pods_the_odd_ones_are_fetched_whole():
 
 
 def test_deep_fetches_all_lines():
-    """Asked for all, no pod's log is cut down to its end."""
+    """If everything is requested, no pod's log is cut down to its end."""
     cluster = pytorch_cluster(1)
     cluster.log(cluster.objects["", "pods"][0], [(START + 60 + step / 10, "x") for step in range(9000)])
     spool, _ = collected(cluster, asked={"deep": True})
@@ -387,7 +387,7 @@ def test_deep_fetches_all_lines():
 
 
 def test_events_of_the_job_and_its_nodes_only():
-    """Events about the job, its pods (also those that are gone) and its nodes are kept; those of others are not."""
+    """Events about the job, its pods (including deleted ones) and its nodes are kept; those of others are not."""
     cluster = pytorch_cluster()
     job, worker = cluster.objects["kubeflow.org", "pytorchjobs"][0], cluster.objects["", "pods"][0]
     stranger = pod("llm-7b-eval-worker-0", {})
@@ -411,7 +411,7 @@ def test_events_of_the_job_and_its_nodes_only():
 
 
 def test_many_events_come_page_by_page():
-    """Nothing is lost or told twice at the borders of pages, also where the server forgets the list in between."""
+    """Nothing is lost or duplicated at page borders, even if the server expires the list in between."""
     cluster = pytorch_cluster(1)
     worker = cluster.objects["", "pods"][0]
     cluster.add(*(event(worker, "BackOff", f"number {at}", number=at) for at in range(1300)))
@@ -424,7 +424,7 @@ def test_many_events_come_page_by_page():
 
 
 def test_too_many_events_are_cut():
-    """Beyond the bound on pages a gap says how many were read."""
+    """Beyond the limit on pages a gap says how many were read."""
     cluster = pytorch_cluster(1)
     cluster.add(*(event(cluster.objects["", "pods"][0], "BackOff", "x", number=at) for at in range(1300)))
     _, gaps = collected(cluster, bounds=Bounds(pages=4))
@@ -433,7 +433,7 @@ def test_too_many_events_are_cut():
 
 
 def test_events_are_kept_an_hour():
-    """A window that begins before the server's memory is a gap; one within it is not."""
+    """A window that begins before the server's retention is a gap; one within it is not."""
     now = time.time()
     _, gaps = collected(pytorch_cluster(1), window=Window(now - 7200, now))
     (gap,) = [item for item in gaps if item.code == "events_expired"]
@@ -443,7 +443,7 @@ def test_events_are_kept_an_hour():
 
 
 def test_what_is_inferred_is_said():
-    """Ranks that only a convention gives are marked so."""
+    """Ranks that are known only by convention are marked so."""
     cluster = pytorch_cluster(1)
     one = cluster.objects["", "pods"][0]
     one["spec"]["containers"][0]["env"] = []
@@ -454,7 +454,7 @@ def test_what_is_inferred_is_said():
 
 
 def test_throttling_is_waited_for():
-    """A server that is too busy is asked again after the time that it names."""
+    """A server that is too busy is asked again after the time that it requests."""
     cluster = pytorch_cluster(1)
     cluster.throttled = 1
     spool, _ = collected(cluster)
@@ -465,7 +465,7 @@ def test_throttling_is_waited_for():
 
 
 def test_the_documented_roles_are_enough():
-    """With what deploy/kubernetes/cluster.yaml grants, and nothing else, no request is refused, and `check` says so."""
+    """With the rights in deploy/kubernetes/cluster.yaml, and no others, no request is refused, and `check` says so."""
     cluster = pytorch_cluster()
     _, gaps = collected(cluster)
     assert [gap.code for gap in gaps] == ["events_expired"]
@@ -475,7 +475,7 @@ def test_the_documented_roles_are_enough():
 
 
 def test_the_documented_role_of_one_namespace_is_enough():
-    """With what deploy/kubernetes/namespaced.yaml grants, its one namespace is read, without nodes."""
+    """With the rights in deploy/kubernetes/namespaced.yaml, its single namespace is read, without nodes."""
     cluster = pytorch_cluster(manifest="namespaced.yaml")
     spool, gaps = collected(cluster, namespaces=("ml",), nodes=False)
     assert [gap.code for gap in gaps] == ["events_expired"]
@@ -485,7 +485,7 @@ def test_the_documented_role_of_one_namespace_is_enough():
 
 
 def test_every_right_of_the_roles_is_used():
-    """A right that nothing needs does not stand in the file: without any one of them something is missing."""
+    """The file grants no unneeded right: without any one of them something is missing."""
     cluster = pytorch_cluster()
     rules = list(cluster.rights)
     with serving(cluster) as url:
@@ -543,7 +543,7 @@ def test_bad_requests_are_refused(params, words):
 
 @pytest.mark.parametrize("name", ["a=b", "a,b", "a b", "", "a)", "a\n", "é", "x" * 64])
 def test_values_that_no_label_has(name):
-    """What cannot be a label's value makes no selector."""
+    """A string that is not a valid label value makes no selector."""
     assert selector("app", name) is None
 
 
@@ -564,7 +564,7 @@ def kubeconfig(folder, user, **cluster):
 
 
 def test_a_token_in_a_kubeconfig(tmp_path):
-    """A token that stands in the file is read anew each time, and shown nowhere."""
+    """A token in the file is read anew each time, and shown nowhere."""
     path = kubeconfig(tmp_path, {"token": "first"})
     endpoint = from_kubeconfig(str(path), None, Load(), (), tmp_path)
     assert (endpoint.url, endpoint.login.token.value()) == ("https://10.0.0.1:6443", "first")
@@ -574,7 +574,7 @@ def test_a_token_in_a_kubeconfig(tmp_path):
 
 
 def test_certificates_in_a_kubeconfig(tmp_path):
-    """Certificate and key, in the file or beside it, become one private file; the CA likewise."""
+    """Certificate and key, in the file or next to it, become one private file; so does the CA."""
     (tmp_path / "me.key").write_text("KEY\n")
     inside = {"client-certificate-data": base64.b64encode(b"CERT\n").decode(), "client-key": "me.key"}
     path = kubeconfig(tmp_path, inside, **{"certificate-authority-data": base64.b64encode(b"CA\n").decode()})
@@ -587,7 +587,7 @@ def test_certificates_in_a_kubeconfig(tmp_path):
 
 
 def test_a_plugin_is_run_only_where_it_is_allowed(tmp_path):
-    """A command that gives tokens is run only where the settings name it, and its token is kept until it ends."""
+    """A command that provides tokens is run only if the settings name it, and its token is kept until it expires."""
     script = tmp_path / "login"
     count = tmp_path / "count"
     told = {"kind": "ExecCredential", "status": {"token": "given", "expirationTimestamp": "2999-01-01T00:00:00Z"}}
@@ -614,7 +614,7 @@ def test_a_plugin_is_run_only_where_it_is_allowed(tmp_path):
     ],
 )
 def test_kubeconfigs_that_are_refused(tmp_path, user, cluster, words):
-    """What is unsafe, out of use or broken is refused in words that hold no secret."""
+    """Unsafe, outdated or broken settings are refused in words that contain no secret."""
     path = kubeconfig(tmp_path, user, **cluster)
     with pytest.raises(SourceFailed, match=words) as failed:
         from_kubeconfig(str(path), None, Load(), ("/bin/login",), tmp_path)
@@ -633,7 +633,7 @@ def test_rubbish_for_a_kubeconfig(tmp_path, text):
 
 
 def test_within_a_cluster(tmp_path, monkeypatch):
-    """In a pod the service account's files say how to reach the server; the token is read anew each time."""
+    """In a pod the service account's files tell how to reach the server; the token is read anew each time."""
     (tmp_path / "token").write_text("one\n")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     endpoint = in_cluster(Load(), tmp_path)

@@ -1,4 +1,4 @@
-"""Elasticsearch and OpenSearch: pages by a point in time, words by the kind of field, and the same diagnosis as from files."""
+"""Elasticsearch and OpenSearch: paging by a point in time, words by the kind of field, and the same diagnosis as from files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def settings(double: ElasticDouble, **more: Any) -> ElasticsearchSettings:
 
 @contextmanager
 def store(double: ElasticDouble, **more: Any) -> Iterator[ElasticStore]:
-    """The store of a double as the plan sees it; at its end no point in time is left open."""
+    """The store of a double as the plan sees it; at the end no point in time is left open."""
     with serving(double):
         client = HttpClient(Endpoint(double.url), sleep=lambda _: None)
         found = ElasticStore(settings(double, **more), client, Deadline.within(20))
@@ -65,7 +65,7 @@ def taken(found: ElasticStore, ask: LineQuery) -> list[tuple[int, str]]:
 @FLAVOURS
 @pytest.mark.parametrize("backward", [False, True])
 def test_pages_lose_nothing_and_double_nothing(flavour: Flavour, backward: bool) -> None:
-    """With many lines of one time, the same ones among them, each comes once, in order."""
+    """With many lines of one time, including identical ones, each comes once, in order."""
     chance = random.Random(3)
     docs = [doc(BEGIN + chance.randrange(4) * NS, f"{at % 90}", str(at % 3)) for at in range(300)]
     with store(ElasticDouble(docs, MAPPING, flavour=flavour), page=50) as found:
@@ -79,7 +79,7 @@ WORDS = ("out of memory", "nccl warn", "xid (", "aborted", "alpha*beta", "failed
 
 @pytest.mark.parametrize("kind", ["text", "keyword"])
 def test_every_line_with_a_word_is_found(kind: str) -> None:
-    """Words in other case, within longer words, beside signs: no line that has one is left out, few others come."""
+    """Words in other case, within longer words, next to punctuation: no line with one is missed, few others are returned."""
     wanted = [
         "CUDA Out Of Memory.",
         "x NCCL WARN y",
@@ -98,7 +98,7 @@ def test_every_line_with_a_word_is_found(kind: str) -> None:
 
 
 def test_too_many_clauses_are_made_fewer() -> None:
-    """A server that takes 1,024 clauses is asked again with one piece of each word."""
+    """A server that accepts 1,024 clauses is asked again with one piece of each word."""
     words = tuple(f"alpha{at:03d} beta{at:03d} gamma{at:03d}" for at in range(400))
     docs = [doc(BEGIN, "Alpha007 beta007 gamma007"), doc(BEGIN + 1, "other")]
     with store(ElasticDouble(docs, MAPPING)) as found:
@@ -106,7 +106,7 @@ def test_too_many_clauses_are_made_fewer() -> None:
 
 
 def test_counts_by_speaker_and_time() -> None:
-    """Lines are counted by rank and bucket, ranks that are numbers and lines without a rank too."""
+    """Lines are counted by rank and bucket, including numeric ranks and lines without a rank."""
     docs = [doc(BEGIN + at * NS, "x", at % 2) for at in range(10)]
     docs.append({"@timestamp": BEGIN, "message": "launcher", "job": JOB})
     with store(ElasticDouble(docs, {**MAPPING, "rank": "long"})) as found:
@@ -124,7 +124,7 @@ def test_a_sample_is_one_line_of_each_stretch() -> None:
 
 
 def test_text_fields_are_compared_whole_by_their_keyword() -> None:
-    """A job's name in an analysed field is looked for in its sub-field; without one that is refused, not guessed."""
+    """A job's name in an analysed field is searched in its sub-field; without one the search is refused, not guessed."""
     docs = [doc(BEGIN, "mine"), doc(BEGIN, "other", job="llm 7b big")]
     mapping = {**MAPPING, "job": "text", "job.keyword": "keyword"}
     with store(ElasticDouble(docs, mapping)) as found:
@@ -137,7 +137,7 @@ def test_text_fields_are_compared_whole_by_their_keyword() -> None:
 
 
 def test_partial_answers_are_gaps() -> None:
-    """A search that ran out of time and shards that failed are told."""
+    """A search that timed out and failed shards are reported."""
     double = ElasticDouble([doc(BEGIN, "x")], MAPPING, timed_out=True, shards_failed=2)
     with store(double) as found:
         taken(found, ALL)
@@ -156,7 +156,7 @@ def collected(double: ElasticDouble, **more: Any) -> tuple[Memory, tuple[Any, ..
 
 
 def test_api_key_and_index_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key goes as ApiKey; a pattern of indices with signs is one part of the path; nested sources are read."""
+    """The key is sent as ApiKey; an index pattern with special characters is one part of the path; nested sources are read."""
     monkeypatch.setenv("ES_KEY", "abc==")
     double = ElasticDouble([doc(BEGIN, "x")], MAPPING, api_key="abc==", nested=True)
     with serving(double):
@@ -170,7 +170,7 @@ def test_api_key_and_index_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_login_and_missing_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user with a password; an index that is not there is told as missing."""
+    """A user with a password; a nonexistent index is reported as missing."""
     monkeypatch.setenv("ES_PASSWORD", "secret")
     double = ElasticDouble([doc(BEGIN, "x")], MAPPING, login=("reader", "secret"))
     with serving(double):
@@ -184,7 +184,7 @@ def test_login_and_missing_index(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_jobs_are_found_by_their_field() -> None:
-    """A job of exactly this name with who spoke; all names, the latest first."""
+    """A job with exactly this name and its speakers; all names, the latest first."""
     docs = [doc(BEGIN + NS, "x"), doc(BEGIN + 9 * NS, "y", job="late"), doc(BEGIN, "z", rank="1")]
     double = ElasticDouble(docs, MAPPING)
     window = Window(BEGIN / NS, BEGIN / NS + 60)
@@ -210,7 +210,7 @@ def test_jobs_are_found_by_their_field() -> None:
     [("elasticsearch", "lab-disk-full"), ("elasticsearch", "lab-killed"), ("opensearch", "lab-killed")],
 )
 def test_the_same_diagnosis_as_from_the_files(flavour: Flavour, name: str, tmp_path: Path) -> None:
-    """All lines, or those that the plan picks: verdict, first diagnosis and suspects are those of the bundle itself."""
+    """All lines, or those that the plan selects: verdict, first diagnosis and suspects equal those of the bundle itself."""
     held = stored_logs.streams(BUNDLES / name)
     docs = [{**labels, "@timestamp": at, "message": line} for labels, lines in held for at, line in lines]
     wanted = first(BUNDLES / name)
@@ -235,7 +235,7 @@ def contract_double() -> Iterator[str]:
 
 
 class TestContract(Contract):
-    """The suite of all connectors."""
+    """The contract suite of all connectors."""
 
     subject = Subject(
         "elasticsearch",

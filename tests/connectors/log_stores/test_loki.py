@@ -1,4 +1,4 @@
-"""Loki: questions as its documentation has them, pages without loss or doubles, and the same diagnosis as from the files."""
+"""Loki: queries as documented, pages without loss or duplicates, and the same diagnosis as from the files."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_page_of_one_time_is_parted_by_speakers() -> None:
 
 
 def test_one_speaker_with_more_of_one_time_is_a_gap() -> None:
-    """What no question can part is told as missing, and what comes later still comes."""
+    """Lines that no query can separate are reported as missing, and later ones are still fetched."""
     entries = [(BEGIN + 7, f"{at}") for at in range(120)] + [(BEGIN + NS, "later")]
     with serving(LokiDouble([Stream({"job": JOB, "rank": "0"}, entries)])) as double:
         found = store(double, page=50)
@@ -100,7 +100,7 @@ def test_one_speaker_with_more_of_one_time_is_a_gap() -> None:
 
 
 def test_limits_of_the_server_are_taken() -> None:
-    """A lower limit of entries, of the length of time and of bytes: asked in parts, all lines come."""
+    """Lower limits on entries, length of time and bytes: the query is split, all lines come."""
     limits = Limits(entries=60, query_length=1800, query_bytes=6000)
     with serving(LokiDouble(made(), limits)) as double:
         assert len(taken(store(double), ALL)) == 240
@@ -108,7 +108,7 @@ def test_limits_of_the_server_are_taken() -> None:
 
 
 def test_counts_of_more_streams_than_one_answer_may_have() -> None:
-    """The count is parted by the values of a label."""
+    """The count is split by the values of a label."""
     streams = [Stream({"job": JOB, "rank": str(rank)}, [(BEGIN + rank * NS + 1, "x")]) for rank in range(1024)]
     with serving(LokiDouble(streams)) as double:
         found = store(double)
@@ -118,7 +118,7 @@ def test_counts_of_more_streams_than_one_answer_may_have() -> None:
 
 
 def test_metadata_tells_who_speaks() -> None:
-    """A rank in structured metadata is a rank, and picks lines; no stream is torn apart by it."""
+    """A rank in structured metadata is a rank, and selects lines; it splits no stream."""
     entries = [(BEGIN + at, f"line {at}", {"rank": str(at % 2), "trace": str(at)}) for at in range(10)]
     with serving(LokiDouble([Stream({"job": JOB}, entries)])) as double:
         found = store(double)
@@ -134,7 +134,7 @@ NAMES = ('a"} or {job=~".+', "a\\", "a\nb", "a`b", "a|other", ".*", "l\x00m", "\
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_names_are_quoted(name: str) -> None:
-    """A name with signs of LogQL, of regular expressions or of control finds its own streams and no others."""
+    """A name with LogQL, regular expression or control characters finds its own streams and no others."""
     streams = [Stream({"job": word, "pod": word}, [(BEGIN, f"of {word!r}")]) for word in (*NAMES, "other")]
     with serving(LokiDouble(streams)) as double:
         assert taken(store(double, streams={"job": (name,)}), ALL) == [(BEGIN, f"of {name!r}")]
@@ -156,7 +156,7 @@ def collected(settings: LokiSettings, record: JobRecord, **more: Any) -> tuple[M
 
 
 def test_logs_are_written_by_speaker_with_the_stores_time() -> None:
-    """A file for each rank, each line with its time to the nanosecond, and the words said of it."""
+    """A file for each rank, each line with its time to the nanosecond, and its metadata."""
     entries = [(BEGIN + 5, "first\nsecond"), (BEGIN + NS + 123456789, "third")]
     with serving(LokiDouble([Stream({"job": JOB, "rank": "3", "node": "n/1"}, entries)])) as double:
         spool, gaps = collected(LokiSettings(Endpoint(double.url), folder="east"), stored_logs.record())
@@ -174,7 +174,7 @@ def test_logs_are_written_by_speaker_with_the_stores_time() -> None:
 
 
 def test_bounds_cut_and_say_so() -> None:
-    """More lines than one source may give are cut, as a gap with both counts."""
+    """Lines beyond the limit of one source are cut, reported as a gap with both counts."""
     with serving(LokiDouble(made())) as double:
         spool, gaps = collected(
             LokiSettings(Endpoint(double.url), page=50), stored_logs.record(), bounds=Bounds(log_lines=80)
@@ -196,7 +196,7 @@ def test_tenant_and_login(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pods_name_a_job_where_no_label_does() -> None:
-    """Without a label for jobs, the pods that the cluster knows of are asked for, within their namespace."""
+    """Without a label for jobs, the pods that the cluster knows are queried, within their namespace."""
     streams = [Stream({"namespace": space, "pod": "fit-0"}, [(BEGIN, space)]) for space in ("east", "west")]
     record = JobRecord(Job(id="fit"), "kubernetes", namespace="east", members=(Member("fit-0", container="fit-0"),))
     with serving(LokiDouble(streams)) as double:
@@ -209,7 +209,7 @@ def test_pods_name_a_job_where_no_label_does() -> None:
 
 
 def test_jobs_are_found_by_their_label() -> None:
-    """A job of exactly this name, with who spoke; all names where none fits."""
+    """A job with exactly this name, with its speakers; all names if none matches."""
     with serving(LokiDouble(made(ranks=2))) as double:
         loki = Loki(LokiSettings(Endpoint(double.url)))
         window = Window(BEGIN / NS, BEGIN / NS + 60)
@@ -221,7 +221,7 @@ def test_jobs_are_found_by_their_label() -> None:
 
 
 def test_check_names_the_labels_that_are_there() -> None:
-    """A wrong name of the label of jobs is told, with those that there are."""
+    """A wrong name of the job label is reported, with the existing labels."""
     import time
 
     now = time.time_ns() - NS
@@ -238,7 +238,7 @@ SAMPLE = ("healthy", "lab-disk-full", "lab-segfault", "lab-slow-rank", "lab-size
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_the_same_diagnosis_as_from_the_files(name: str, tmp_path: Path) -> None:
-    """All lines, or those that the plan picks: verdict, first diagnosis and suspects are those of the bundle itself."""
+    """All lines, or those that the plan selects: verdict, first diagnosis and suspects equal those of the bundle itself."""
     held = stored_logs.streams(BUNDLES / name)
     wanted = first(BUNDLES / name)
     with serving(LokiDouble([Stream(labels, lines) for labels, lines in held])) as double:
@@ -249,7 +249,7 @@ def test_the_same_diagnosis_as_from_the_files(name: str, tmp_path: Path) -> None
 
 
 def test_deep_fetches_all_lines(tmp_path: Path) -> None:
-    """`deep` asks for every line, and there is nothing to say."""
+    """`deep` fetches every line, and there is no gap."""
     held = stored_logs.streams(BUNDLES / "lab-error")
     with serving(LokiDouble([Stream(labels, lines) for labels, lines in held])) as double:
         gaps = refilled(BUNDLES / "lab-error", tmp_path / "deep", store(double, page=100), asked_of(held, deep=True), 0)
@@ -276,6 +276,6 @@ def contract_double() -> Iterator[str]:
 
 
 class TestContract(Contract):
-    """The suite of all connectors."""
+    """The contract suite of all connectors."""
 
     subject = Subject("loki", contract_double, lambda url: Loki(LokiSettings(Endpoint(url)), hasty(Endpoint(url))))

@@ -1,4 +1,4 @@
-"""The plan for log stores: few questions, what decides first, and what is left out told."""
+"""The plan for log stores: few queries, deciding lines first, and omissions reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPAN = 3600
 
 @dataclass
 class Listed:
-    """A store of plain lines, with pages of a hundred; `broken`: questions with words fail."""
+    """A store of plain lines, with pages of a hundred; `broken`: queries with words fail."""
 
     lines: list[tuple[float, str, str]]  # seconds from the beginning, rank, text
     page: int = 100
@@ -65,7 +65,7 @@ class Listed:
             yield found[at : at + self.page]
 
     def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
-        """Every so many nanoseconds one."""
+        """Every n nanoseconds one line."""
         kept: list[StoredLine] = []
         for item in self._wanted(ask):
             if not kept or item.at - kept[-1].at >= every:
@@ -78,7 +78,7 @@ class Listed:
 
 
 def pulled(store: Listed, **more: Any) -> tuple[Memory, list[Gap]]:
-    """What the plan wrote and missed, whatever the number of lines."""
+    """What the plan wrote and omitted, whatever the number of lines."""
     deadline = Deadline.within(20)
     spool = Memory(deadline)
     window = Window(BEGIN / NS, BEGIN / NS + SPAN)
@@ -87,7 +87,7 @@ def pulled(store: Listed, **more: Any) -> tuple[Memory, list[Gap]]:
 
 
 def chatter(ranks: int, seconds: int) -> list[tuple[float, str, str]]:
-    """Each rank says something each second; rank 0 prints iteration lines."""
+    """Each rank prints something each second; rank 0 prints iteration lines."""
     said: list[tuple[float, str, str]] = [
         (at, str(rank), f"rank {rank} reads a sample at {at}") for at in range(seconds) for rank in range(ranks)
     ]
@@ -101,7 +101,7 @@ def text(spool: Memory) -> str:
 
 
 def test_few_lines_are_all_fetched() -> None:
-    """A small job comes whole, in two questions or so, and nothing is missing."""
+    """A small job is fetched completely, in about two queries, and nothing is missing."""
     store = Listed([(at, str(at % 2), f"line {at}") for at in range(150)])
     spool, gaps = pulled(store)
     assert gaps == []
@@ -110,7 +110,7 @@ def test_few_lines_are_all_fetched() -> None:
 
 
 def test_a_job_without_lines_is_a_gap() -> None:
-    """No lines are told as such."""
+    """No lines are reported as such."""
     spool, gaps = pulled(Listed([]))
     assert [gap.code for gap in gaps] == ["no_lines"]
     assert spool.logs == {}
@@ -138,7 +138,7 @@ def test_what_decides_comes_of_much() -> None:
 
 
 def test_a_storm_gives_its_onset_and_its_end() -> None:
-    """Of more lines than can be fetched: the first ones, those where they surge, the last ones; the middle is a gap."""
+    """If there are more lines than can be fetched: the first ones, those where they surge, the last ones; the middle is a gap."""
     lines = chatter(8, 1000)
     lines += [(10 + at / 10, "1", f"error of the start {at}") for at in range(300)]
     lines += [(800 + at / 50, str(at % 8), f"abort {at}") for at in range(5000)]
@@ -152,7 +152,7 @@ def test_a_storm_gives_its_onset_and_its_end() -> None:
 
 
 def test_those_that_fell_silent_are_asked_for() -> None:
-    """A rank whose last line lies far back is there with it, and with when it was heard last."""
+    """A rank whose last line is long ago is included with that line, and with its time."""
     lines = [item for item in chatter(8, 1500) if item[1] != "6" or item[0] < 300]
     spool, _ = pulled(Listed(lines))
     assert spool.logs["logs/store/rank-6.log"].endswith(b"rank 6 reads a sample at 299\n")
@@ -160,14 +160,14 @@ def test_those_that_fell_silent_are_asked_for() -> None:
 
 
 def test_a_part_that_fails_leaves_the_rest() -> None:
-    """A store that takes no filters still gives the first and last lines, and says what it refused."""
+    """A store that takes no filters still gives the first and last lines, and reports what it refused."""
     spool, gaps = pulled(Listed(chatter(8, 1500), broken=True))
     assert len(spool.logs) == 8
     assert "source_refused" in {gap.code for gap in gaps}
 
 
 def test_questions_are_counted() -> None:
-    """When all questions are used up, what was fetched is written and the rest is a gap."""
+    """When all queries are used up, what was fetched is written and the rest is a gap."""
     store = Listed(chatter(8, 1500), meter=QueryMeter(left=4))
     spool, gaps = pulled(store)
     assert spool.logs
@@ -176,14 +176,14 @@ def test_questions_are_counted() -> None:
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_bounds_hold(deep: bool) -> None:
-    """Bytes and lines of one source are bounded, and the cut is told."""
+    """Bytes and lines of one source are limited, and the cut is reported."""
     spool, gaps = pulled(Listed(chatter(8, 1500)), bounds=Bounds(log_lines=400, pages=60), deep=deep)
     assert text(spool).count("\n") <= 600
     assert "logs_cut" in {gap.code for gap in gaps}
 
 
 def test_a_window_needs_ends() -> None:
-    """Without an end nothing is asked."""
+    """Without an end nothing is queried."""
     asked = CollectionRequest(stored_logs.record(), Window(5.0, None), Deadline.within(5))
     with pytest.raises(SourceFailed, match="both ends"):
         fetch_lines(Listed([]), asked, Memory(Deadline.within(5)), "store", source="store")

@@ -113,7 +113,7 @@ def collected(address, record, window=WINDOW, **settings):
 
 
 def test_a_job_gets_its_own_gpus_and_the_ports_of_its_nodes(address):
-    """By its pods; its nodes are learned from its GPUs; what the exporter does not collect is told."""
+    """By its pods; its nodes are learned from its GPUs; what the exporter does not collect is reported."""
     shelf, gaps = collected(address, pods("east", "fit-1", "fit-2"))
     util = series(shelf, "gpu_util")
     assert {(node, str(gpu)) for node in EAST for gpu in range(4)} == set(util)
@@ -139,14 +139,14 @@ def test_a_job_of_slurm_is_found_by_its_number(address):
 
 
 def test_where_no_series_has_the_job_s_name_its_nodes_stand_for_it(address):
-    """And that is said, for on a shared node it may be another's work."""
+    """This is reported, since on a shared node it may be another job's work."""
     shelf, gaps = collected(address, JobRecord(Job(id="9", nodes={"gpu-n5": (0,)}), "slurm"))
     assert series(shelf, "gpu_util") == {("gpu-n5", "0"): (77.0, 121)}
     assert "whichever job they belong to" in gaps["metrics_by_node"].reason
 
 
 def test_a_site_names_its_own_labels(address):
-    """`labels` hold for every query, `job_labels` say by what a job is found."""
+    """`labels` apply to every query, `job_labels` identify a job."""
     shelf, _ = collected(address, pods("east", "fit-1"), labels={"gpu": "2"}, job_labels={"namespace": "namespace"})
     assert {("gpu-n1", "2"), ("gpu-n2", "2")} == set(series(shelf, "gpu_util"))
 
@@ -155,7 +155,7 @@ def test_a_site_names_its_own_labels(address):
     "name", [".*", 'x"} or DCGM_FI_DEV_GPU_UTIL{pod!="', "fit-1|fit-2", "fit-.", "a\\", "a\nb", "\udcff", "ü" * 300]
 )
 def test_names_are_never_part_of_a_query(address, name):
-    """Whatever a pod, a namespace or a job is called selects what is called so, and the server takes it."""
+    """A pod, namespace or job with any name selects exactly that name, and the server accepts it."""
     for record in (pods("east", name), pods(name, "fit-1"), JobRecord(Job(id=name, nodes={name: (0,)}), "slurm")):
         shelf, gaps = collected(address, record)
         assert shelf.parts == {}
@@ -163,14 +163,14 @@ def test_names_are_never_part_of_a_query(address, name):
 
 
 def test_a_job_without_a_name_is_not_everybody(address):
-    """An empty name selects nothing; a label that is empty would match every series that lacks it."""
+    """An empty name selects nothing; an empty label would match every series that lacks it."""
     for record in (JobRecord(Job(), "slurm"), pods("east", ""), pods("", "fit-1")):
         shelf, gaps = collected(address, record)
         assert (shelf.parts, "metrics_no_nodes" in gaps) == ({}, True)
 
 
 def test_a_long_window_is_asked_for_in_pieces(address, monkeypatch):
-    """More points than the server gives at once: every one comes, the seams twice."""
+    """If there are more points than the server returns at once, all are fetched; those at the seams twice."""
     monkeypatch.setattr("connectors.metrics.promql_builder.MOST_POINTS", 50)
     shelf, _ = collected(address, pods("east", "fit-1"), gpu=("DCGM_FI_DEV_GPU_UTIL",), node=())
     bodies = [json.loads(body) for path, body in sorted(shelf.parts.items())]
@@ -189,7 +189,7 @@ def test_the_server_s_own_limit_of_points_is_kept(address):
 
 
 def test_too_many_series_come_as_medians_and_extremes(address, monkeypatch):
-    """Each node's median by the server, the odd GPU by itself; of counters the rates."""
+    """Each node's median by the server, the odd GPU by itself; rates of counters."""
     monkeypatch.setattr(module, "MOST_SERIES", 4)
     monkeypatch.setattr(module, "EXTREMES", 1)
     shelf, gaps = collected(address, pods("east", "fit-1", "fit-2"))
@@ -204,7 +204,7 @@ def test_too_many_series_come_as_medians_and_extremes(address, monkeypatch):
 
 
 def test_check_says_what_there_is(address):
-    """What answers is told with its series, what does not with what to change."""
+    """A working server is reported with its series, a failing one with what to change."""
     deadline = Deadline.within(10)
     good = Prometheus(HttpClient(Endpoint(address))).check(deadline)
     assert (good.works, good.words) == (True, "1 series of node_load1")

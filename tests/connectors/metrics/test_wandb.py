@@ -1,4 +1,4 @@
-"""Weights & Biases: bounded scans of a job's runs. The library's door is a small class of the same shape."""
+"""Weights & Biases: bounded scans of a job's runs. A small class of the same shape replaces the library's interface."""
 
 import sys
 from dataclasses import dataclass, field
@@ -78,7 +78,7 @@ def collected(door, name="llm-7b"):
 
 
 def test_each_metric_is_scanned_by_itself():
-    """A metric that is logged seldom takes nothing from the others."""
+    """A metric that is logged rarely takes nothing from the others."""
     run = Run("x1", "llm-7b", rows(20))
     spool, gaps = collected(Door([run, Run("x2", "other", rows(1))]))
     points = [read_line(line) for line in spool.logs["logs/wandb/llm-7b-x1.log"].splitlines()]
@@ -97,7 +97,7 @@ def test_a_long_history_is_read_from_its_end():
 
 
 def test_a_name_is_a_value_of_a_filter():
-    """Names go to the library as values that are compared, never as operators or text of a query."""
+    """Names are passed to the library as values to compare, never as operators or query text."""
     door = Door([])
     with pytest.raises(SourceFailed, match="no run of this job"):
         collected(door, name="$ne")
@@ -105,7 +105,7 @@ def test_a_name_is_a_value_of_a_filter():
 
 
 def test_what_the_library_raises_becomes_a_failure():
-    """An error of the library is told by its kind; check says so too."""
+    """An error of the library is reported by its kind, also by check."""
     door = Door([], error=RuntimeError("permission denied"))
     with pytest.raises(SourceFailed, match="RuntimeError: permission denied"):
         collected(door)
@@ -114,7 +114,7 @@ def test_what_the_library_raises_becomes_a_failure():
 
 
 def test_without_the_library(monkeypatch):
-    """Where the extra is not installed, that is said, with what to install."""
+    """If the extra is not installed, this is reported, with what to install."""
     monkeypatch.setitem(sys.modules, "wandb", None)
     checked = Wandb(WandbSettings("team/pretrain")).check(Deadline.within(5))
     assert (checked.works, checked.change) == (False, "pip install 'signalbox[wandb]'")
