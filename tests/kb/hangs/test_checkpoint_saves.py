@@ -1,4 +1,4 @@
-"""A checkpoint beside the job's earlier ones."""
+"""A checkpoint compared with the job's earlier ones."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_a_save_of_many_times_the_usual_is_told() -> None:
 @pytest.mark.parametrize(
     ("made", "after"),
     [
-        (run(3.0), 50.0),  # a minute is nothing special
-        (run(10.0), 130.0),  # neither is some times as long
-        (run(3.0, saves=2), 130.0),  # one before tells too little
+        (run(3.0), 50.0),  # a minute is normal
+        (run(10.0), 130.0),  # so is a few times as long
+        (run(3.0, saves=2), 130.0),  # one earlier save is too few
         (run(3.0, ended=True), 130.0),
         (run(3.0, timed=False), 130.0),
     ],
@@ -61,14 +61,14 @@ def test_saves_that_may_take_that_long(made: tuple[Facts, float], after: float) 
 
 
 def test_the_longest_save_is_told_by_two_logs() -> None:
-    """One log tells of saves, another one of steps; one save before tells too little."""
+    """One log mentions saves, another one steps; a single earlier save is too few."""
     assert longest_save(run(30.0)[0]) == pytest.approx(30.0)
     assert longest_save(run(30.0, saves=2)[0]) is None
     assert longest_save(run(30.0, timed=False)[0]) is None
 
 
 def test_the_time_spent_saving_is_what_the_steps_waited() -> None:
-    """Of the saves that are over and have steps behind them; unknown where no log tells of saves, or of times."""
+    """Of the saves that ended and were followed by steps; unknown if no log mentions saves, or has times."""
     facts, _ = run(3.0)
     assert time_saving(facts.evidence) == pytest.approx(9.0)
     assert time_saving(run(3.0, timed=False)[0].evidence) is None

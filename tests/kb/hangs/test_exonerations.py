@@ -1,4 +1,4 @@
-"""What explains that a run does not get on, by stacks and collectives."""
+"""What explains that a run makes no progress, by stacks and collectives."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ALL_WAIT = Comparison(4, (StackGroup("0-3", 4, 0, doing("collective", waiting=Tr
 
 
 def one_elsewhere(what: ProcessActivity) -> Comparison:
-    """Three ranks wait in a collective, rank 3 is at something else."""
+    """Three ranks wait in a collective, rank 3 does something else."""
     groups = (StackGroup("0-2", 3, 0, doing("collective", waiting=True)), StackGroup("3", 1, 3, what))
     return Comparison(4, groups, crowd=0, outliers=(Outlier(3, Resource(rank=3), what, "told"),))
 
 
 def still(seconds: float = 100.0, *, moving: str = "", ranks: int = 4, sure: int = 4) -> StackVote:
-    """Stacks that are unchanged for so long, but for ranks that move or could not be judged."""
+    """Stacks that are unchanged for so long, except of ranks that move or could not be judged."""
     alike = tuple(RankStillness(rank, "yes" if rank < sure else "not_observable", 6, seconds) for rank in range(ranks))
     return StackVote("yes", "told", sure, moving, observed=sure, ranks=alike)
 
@@ -63,12 +63,12 @@ def held(seen: HangContext, phase: Phase = NO_PHASE, *names: str) -> bool:
 
 @pytest.mark.parametrize(("age", "expected"), [(59.0, True), (61.0, False)])
 def test_a_collective_that_all_have_joined_may_be_sent_again(age: float, expected: bool) -> None:
-    """Where all ranks wait and none is missing the transport may retry, for a minute."""
+    """If all ranks wait and none is missing, the transport may retry for a minute."""
     assert held(scene(ALL_WAIT, age)) is expected
 
 
 def test_a_missing_rank_is_no_transport_that_retries() -> None:
-    """Who is known not to be in the collective explains at once why it does not end."""
+    """A rank known to be absent from the collective explains at once why it does not end."""
     assert not held(scene(ALL_WAIT, 40.0, missing=True))
     assert not held(scene(one_elsewhere(doing("sleep")), 40.0))
 
@@ -76,19 +76,19 @@ def test_a_missing_rank_is_no_transport_that_retries() -> None:
 @pytest.mark.parametrize(("age", "expected"), [(239.0, True), (241.0, False)])
 @pytest.mark.parametrize("activity", ["loader", "storage", "network"])
 def test_a_rank_that_waits_for_data_may_do_so_for_some_minutes(activity: Activity, age: float, expected: bool) -> None:
-    """Storage stalls and heals: that counts from the last progress, whatever the last line's age is."""
+    """Storage stalls and recovers: this counts from the last progress, whatever the last line's age is."""
     seen = scene(one_elsewhere(doing(activity)), age, missing=True)
     assert held(seen) is expected
     assert explain_phase(NO_PHASE, yes("stacks", "collective"), seen, LIMITS).name == DATA
 
 
 def test_a_worker_that_is_stuck_is_no_slow_storage() -> None:
-    """A loader's worker that stands in the run's code explains the wait, and time will not heal it."""
+    """A loader's worker that is stuck in the run's code explains the wait, and time will not heal it."""
     assert not held(scene(one_elsewhere(doing("loader", stuck_worker=True)), 60.0, missing=True))
 
 
 def test_stacks_are_believed_before_the_logs_last_word() -> None:
-    """The log says evaluating, and all stand in a collective: nobody evaluates, so no half an hour is granted."""
+    """The log says evaluating, but all ranks are in a collective: nobody evaluates, so half an hour is not granted."""
     evaluating = Phase("evaluating", 1800.0, None, 70.0)
     assert not held(scene(ALL_WAIT, 70.0), evaluating)
     assert held(scene(one_elsewhere(doing("user", "evaluating")), 70.0), evaluating)
@@ -99,7 +99,7 @@ def test_stacks_are_believed_before_the_logs_last_word() -> None:
     ("pauses", "moving", "ceiling"), [({}, "", 300.0), ({"saving": 200.0}, "", 1000.0), ({}, "3", 1800.0)]
 )
 def test_a_checkpoint_that_no_line_tells_of(pauses: dict[str, float], moving: str, ceiling: float) -> None:
-    """It may take five times what the job's own took, five minutes where none was seen, longer where the writer moves."""
+    """It may take five times what the job's own phases took, five minutes if none was seen, longer if the writer moves."""
     seen = scene(one_elsewhere(doing("user", "saving")), 100.0, still(moving=moving), pauses=pauses)
     phase = explain_phase(NO_PHASE, yes("stacks", "collective"), seen, LIMITS)
     assert (phase.name, phase.ceiling) == ("saving", ceiling)
@@ -107,7 +107,7 @@ def test_a_checkpoint_that_no_line_tells_of(pauses: dict[str, float], moving: st
 
 @pytest.mark.parametrize(("moving", "quiet", "expected"), [("", 119.0, True), ("", 121.0, False), ("3", 900.0, True)])
 def test_a_checkpoint_far_beyond_those_before_it(moving: str, quiet: float, expected: bool) -> None:
-    """Whose writer stands at one place is no progress after two minutes; one that moves is given its time."""
+    """A writer that stays at one place is no progress after two minutes; one that moves is given its time."""
     seen = scene(
         one_elsewhere(doing("user", "saving")), quiet, still(moving=moving), overdue=True, pauses={"saving": 2.0}
     )
@@ -116,7 +116,7 @@ def test_a_checkpoint_far_beyond_those_before_it(moving: str, quiet: float, expe
 
 @pytest.mark.parametrize(("age", "expected"), [(119.0, True), (121.0, False)])
 def test_links_that_carry_what_they_usually_do_are_progress(age: float, expected: bool) -> None:
-    """Logs may be buffered and stacks alike; where collectives are seen to pend the links say nothing."""
+    """Logs may be buffered and stacks alike; if collectives are seen to be pending, the links decide nothing."""
     seen = scene(ALL_WAIT, None, traffic=NOW - age)
     assert held(seen, NO_PHASE, "silence", "stacks") is expected
     assert not held(replace(seen, moved=NOW - 200.0), NO_PHASE, "stacks", "collective")
@@ -131,19 +131,19 @@ def test_one_rank_at_work_for_all_is_given_time() -> None:
 
 
 def test_collectives_that_go_on_withdraw_every_vote() -> None:
-    """Logs that come late and stacks that look alike are no hang while operations are queued and end."""
+    """Late logs and stacks that look alike are not a hang while operations are queued and finish."""
     assert held(scene(ALL_WAIT, 20.0, missing=True), NO_PHASE, "silence", "stacks")
     assert not held(scene(ALL_WAIT, 120.0, missing=True), NO_PHASE, "silence", "stacks")
 
 
 def test_stacks_must_have_stood_while_the_logs_were_silent() -> None:
-    """Three rounds alike after a change are chance, where the logs were silent for two minutes."""
+    """Three identical rounds after a change are chance if the logs were silent for two minutes."""
     assert held(scene(ALL_WAIT, None, still(45.0)), NO_PHASE, "silence", "stacks")
     assert not held(scene(ALL_WAIT, None, still(80.0)), NO_PHASE, "silence", "stacks")
 
 
 def test_stacks_that_move_withdraw_what_the_others_see() -> None:
-    """Late logs and a long operation are no hang where the ranks' stacks change."""
+    """Late logs and a long operation are not a hang if the ranks' stacks change."""
     moving = replace(still(), vote="no", still=0, moving="0-3")
     assert held(scene(ALL_WAIT, 300.0, moving, missing=True), NO_PHASE, "silence", "collective")
 
@@ -161,20 +161,20 @@ def test_stacks_must_be_alike_for_two_of_the_jobs_own_steps(step: float, seconds
 
 
 def test_of_lines_that_come_late_the_last_one_tells_little() -> None:
-    """Where lines come in blocks some minutes late, so much longer is short evidence held."""
+    """If lines come in blocks some minutes late, short evidence is held for as long."""
     seen = scene(ALL_WAIT, None, still(100.0), step=60.0, late=300.0)
     assert held(seen, Phase("", 0.0, None, 700.0), "silence", "stacks")
     assert not held(seen, Phase("", 0.0, None, 800.0), "silence", "stacks")
 
 
 def test_where_no_step_is_known_all_rounds_must_be_alike() -> None:
-    """A job that told of no steps may take any time for one: all the rounds that there are count, or long silence."""
+    """A job that reported no steps may take any time for one: all available rounds count, or long silence."""
     assert held(scene(ALL_WAIT, None, still(80.0)), Phase("", 0.0, None, 300.0), "spin", "stacks")
     assert not held(scene(ALL_WAIT, None, still(100.0)), Phase("", 0.0, None, 300.0), "spin", "stacks")
 
 
 def test_without_stacks_own_pauses_may_come_again() -> None:
-    """Nothing tells an evaluation that no line tells of from a hang, but that the job outlived one: three times as long."""
+    """An evaluation that no line mentions looks like a hang, unless the job outlived one: three times as long is granted."""
     names = ("silence", "collective")
     assert held(scene(None, 200.0, pauses={"": 100.0}), NO_PHASE, *names)
     assert not held(scene(None, 310.0, pauses={"": 100.0}), NO_PHASE, *names)
@@ -183,7 +183,7 @@ def test_without_stacks_own_pauses_may_come_again() -> None:
 
 
 def test_ras_with_equal_counts_votes_where_all_wait() -> None:
-    """All launched as many and none since: a vote with stacks that wait, none where someone works or they moved."""
+    """All launched equally many and none since: a vote with stacks that wait, none if a rank works or moved."""
     probe, polls = Probe("collective", "no", "told", None, NOW), RasVote("no", "told")
     found = launching(probe, polls, scene(ALL_WAIT, 45.0), LIMITS)
     assert (found.vote, found.since) == ("yes", NOW - 45.0)

@@ -1,4 +1,4 @@
-"""Which events of a Kubernetes cluster tell of a job's end."""
+"""Which events of a Kubernetes cluster describe a job's end."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ PODS = (pod(0), pod(1))
 
 
 def told(*events, job=JOB, pods=PODS):
-    """Kind and reason of what stands, besides the pods."""
+    """Kind and reason of the selected events, without the pods."""
     return [
         (relevant_event.kind, relevant_event.reason)
         for relevant_event in relevant_events((*pods, *events), job)
@@ -86,7 +86,7 @@ def test_what_tells_of_the_job_stands(event, job, pods):
     ],
 )
 def test_what_tells_nothing_of_its_end_is_left_out(event, job, pods):
-    """Other jobs' pods and nodes, what is long past or comes after, waits that are over, a job that ended well."""
+    """Other jobs' pods and nodes, events long before or after, waits that are over, a job that ended well."""
     assert told(event, job=job, pods=pods) == [("deleted", "Deleted")] * ("deleted" in pods[-1].fields if pods else 0)
 
 
@@ -99,7 +99,7 @@ def test_a_wait_that_ended_by_another_event():
 
 
 def test_a_node_that_came_back():
-    """A node that blinked tells nothing, unless a pod of the job went with it or it had rebooted."""
+    """A node that was away briefly means nothing, unless a pod of the job went with it or it had rebooted."""
     back = of_node("lifecycle", "NodeReady", at=NOON + 3040)
     booted = of_node("node_failure", "Rebooted")
     assert told(AWAY, back) == [("lifecycle", "NodeReady")]
@@ -108,20 +108,20 @@ def test_a_node_that_came_back():
 
 
 def test_what_follows_from_a_lost_node():
-    """Kubernetes takes the pods off a node that is away: the node is the reason; with no such node the taint is."""
+    """Kubernetes removes the pods of a node that is away: the node is the reason; without such a node the taint is."""
     moved = of_pod("eviction", "TaintManagerEviction", at=NOON + 3300)
     assert told(AWAY, moved) == [("node_failure", "NodeNotReady")]
     assert told(moved) == [("eviction", "TaintManagerEviction")]
 
 
 def test_a_nodes_kill_needs_a_pod_that_was_killed():
-    """The kernel's OOM killer of a shared node may have struck another's process."""
+    """The kernel's OOM killer on a shared node may have killed another job's process."""
     killed = replace(of_pod("exit", "Error", exit_code=137), resource=Resource(node="train-node-1"))
     assert told(of_node("oom_kill", "OOMKilling"), killed) == [("oom_kill", "OOMKilling"), ("exit", "Error")]
 
 
 def test_pods_that_somebody_deleted():
-    """Pods that were taken away with no word of the cluster's own; not where their controller or an end explains it."""
+    """Pods that were removed without an event of the cluster; not if their controller or an end explains it."""
     stopped = of_pod("kill", "Killing", message="Stopping container main")
     failed = replace(of_pod("warning", "PyTorchJobFailed"), fields={"object": "PyTorchJob", "name": "train"})
     earlier = of_pod("exit", "Error", at=NOON + 100)
@@ -136,12 +136,12 @@ def test_pods_that_somebody_deleted():
     [(JOB, 1), (replace(JOB, world_size=16), None), (replace(JOB, world_size=16, nodes={"train-node-1": (5,)}), 5)],
 )
 def test_the_rank_of_a_pod(job, rank):
-    """Where each pod holds one rank its number is it; where a node holds one, that is it; else nobody knows."""
+    """If each pod holds one rank, its index is the rank; if a node holds one, it is that; otherwise it is unknown."""
     *_, one = relevant_events((*PODS, EVICTED), job)
     assert one.resource == Resource(node="train-node-1", rank=rank)
 
 
 def test_other_systems_pass():
-    """What is not of Kubernetes stays as it is."""
+    """Events of other sources stay unchanged."""
     slurm = Event("slurm.json", NOON, "preemption", "PREEMPTED", "", Resource(), {"states": "PREEMPTED"})
     assert relevant_events((slurm,), JOB) == (slurm,)

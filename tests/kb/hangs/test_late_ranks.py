@@ -1,4 +1,4 @@
-"""Who joins last: again and again by a good part of a step, and not by its clock."""
+"""The rank that joins last: repeatedly, by a large part of a step, and not because of its clock."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ def test_a_rank_that_others_wait_for_in_every_step(told: bool) -> None:
     ],
 )
 def test_turns_jitter_and_clocks_are_nobodys(made: list[Ring]) -> None:
-    """What healthy runs and clocks that are apart show."""
+    """What healthy runs and skewed clocks show."""
     assert late_ranks(made) == ()
 
 
 def test_rings_without_times_or_ranks_tell_nothing() -> None:
-    """An old dump; a file whose rank is not known."""
+    """An old dump; a file whose rank is unknown."""
     bare = [digest(CollectiveTrace("x", rank, entries=(entry(1, 4, None), entry(2, 4, None)))) for rank in (0, 1, None)]
     assert rounds_of(bare) == ()
     assert late_ranks(bare) == ()
 
 
 def test_the_last_of_a_slow_group() -> None:
-    """Of two that are both slow the one that the other waits for; not where it is as often the other one."""
+    """Of two slow ranks the one that the other waits for; not if it is as often the other one."""
     slow = rings(lambda rank, _step: 0.2 if rank == 1 else 0.0, ranks=2, steps=2)
     assert last_within(slow, frozenset({0, 1}), 0.25) == (1, "data")
     assert last_within(slow, frozenset({0, 1}), 0.9) is None

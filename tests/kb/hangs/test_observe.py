@@ -1,4 +1,4 @@
-"""What stacks, recorders, RAS, metrics and events show: votes of the probes, structures for rules, gaps for what is odd."""
+"""What stacks, recorders, RAS, metrics and events show: votes of the probes, structures for rules, gaps for inconsistencies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SAVES = (
 
 
 def moves(rank: int, turn: int) -> tuple[Frame, ...]:
-    """A stack that is another one each time."""
+    """A stack that differs each time."""
     return (Frame("forward", "/home/u/net.py", 10 + 7 * turn + rank), *MAIN)
 
 
@@ -174,7 +174,7 @@ def shown(what: Evidence, parts: NonLogEvidence, kind: str) -> list[Structure]:
     ],
 )
 def test_stacks_vote(parts: NonLogEvidence, answer: str, words: str) -> None:
-    """Unchanged over three rounds 20 s apart: yes; moving: no; too few or too close: it could not look."""
+    """Unchanged over three rounds 20 s apart: yes; moving: no; too few or too close: not observable."""
     said = vote("stacks", evidence(), parts)
     assert said[0] == answer
     assert words in said[1]
@@ -192,14 +192,14 @@ def test_stacks_vote(parts: NonLogEvidence, answer: str, words: str) -> None:
     ],
 )
 def test_spinning_votes(parts: NonLogEvidence, answer: str, words: str) -> None:
-    """GPUs at 100 % with idle SMs and still links: yes; work or idleness: no; old or missing series are never zero."""
+    """GPUs at 100 % with idle SMs and idle links: yes; work or idleness: no; old or missing series are never zero."""
     said = vote("spin", evidence(), parts)
     assert said[0] == answer
     assert words in said[1]
 
 
 def test_empty_panels_are_no_metrics() -> None:
-    """Panels without a column, and no time of collection, do not break the look."""
+    """Panels without a column, and without a time of collection, do no harm."""
     none = make_panel("gpu_util", [Row(Resource(node="a"))], 0.0, 15.0, np.empty((1, 0)))
     what = Evidence(Job())
     assert vote("spin", what, NonLogEvidence(panels={"gpu_util": none}))[0] == "not_observable"
@@ -230,7 +230,7 @@ def test_pending_collectives_vote(parts: NonLogEvidence, answer: str, words: str
 
 
 def test_a_collective_may_take_as_long_as_a_step() -> None:
-    """In a job whose steps take 40 s a collective that pends for 45 s is nothing special; one that pends for 70 s is."""
+    """In a job whose steps take 40 s a collective pending for 45 s is normal; one pending for 70 s is not."""
     slow = log(45.0)
     points = tuple(replace(p, time=NOW - 45 - 40.0 * (30 - (p.step or 0))) for p in slow.series.points)
     slow = replace(slow, series=replace(slow.series, points=points))
@@ -249,7 +249,7 @@ def test_who_sees_one_pending_is_believed() -> None:
 
 
 def test_a_watchdogs_words_count_where_nothing_else_can() -> None:
-    """An operation that the watchdog saw run for ten minutes is a vote; not where the run went on behind it."""
+    """An operation that the watchdog saw running for ten minutes is a vote; not if the run went on after it."""
     said = Structure("watchdog", 95_000, 95_100, "Watchdog", {"ran_ms": "600003"})
     quiet = replace(log(40.0), structures=(said,))
     assert vote("collective", evidence(quiet), NonLogEvidence(stacks=stacks(*[WAITS] * 4)))[0] == "yes"
@@ -278,7 +278,7 @@ def test_two_probes_call_a_hang_and_show_who() -> None:
 
 
 def test_one_probe_suspects() -> None:
-    """Stacks alone: suspected, nothing called, and what to switch on."""
+    """Stacks alone: suspected, nothing called, and advice on what to switch on."""
     hang = hang_votes(evidence(), NonLogEvidence(stacks=stacks(*[WAITS] * 4)), BOOK)
     assert (hang.called, hang.suspected) == (False, True)
     assert any("Flight Recorder" in item for item in hang.advice)
@@ -292,7 +292,7 @@ def test_stacks_of_another_hour_do_not_add_up() -> None:
 
 
 def test_a_run_that_gets_on_shows_nothing() -> None:
-    """Fresh lines, moving stacks, working GPUs and a collective just queued: four noes, and no structure."""
+    """Fresh lines, moving stacks, working GPUs and a collective just queued: four votes for no, and no structure."""
     parts = NonLogEvidence(stacks(*[moves] * 4), waiting(3.0), (), panels(97.0, 60.0, 5e9))
     seen = observe(evidence(log(4.0)), parts, BOOK)
     assert {item.vote for item in seen.hang.votes} == {"no"}
@@ -303,7 +303,7 @@ def test_a_run_that_gets_on_shows_nothing() -> None:
     ("mark", "place"), [("evaluating", [evaluates] * 4), ("saving", [SAVES, BARRIER, BARRIER, BARRIER])]
 )
 def test_one_rank_at_work_in_a_phase_is_no_hang(mark: str, place: list[object]) -> None:
-    """One rank evaluates or saves, the others stand in a barrier for minutes: nothing is called, nobody is named."""
+    """One rank evaluates or saves, the others wait in a barrier for minutes: nothing is called, nobody is named."""
     parts = NonLogEvidence(stacks(*place), tuple(ring(rank, 8 if rank == 0 else 9, 8, 200.0) for rank in range(4)))
     seen = observe(evidence(log(200.0, mark)), parts, BOOK)
     assert [item.vote for item in seen.hang.votes] == ["no", "yes", "not_observable", "yes"]
@@ -336,7 +336,7 @@ def test_stacks_tell_of_a_phase_that_no_line_tells_of() -> None:
 
 
 def test_who_is_seen_to_evaluate_and_moves_has_the_phases_time() -> None:
-    """A rank whose stack moves inside `evaluate` is at work, though no line tells of it."""
+    """A rank whose stack moves inside `evaluate` is at work, though no line mentions it."""
     for age, hangs in ((700.0, False), (1900.0, True)):
         parts = NonLogEvidence(
             stacks(*[evaluates] * 4), tuple(replace_timeout(ring(rank, 9 - (rank == 0), 8, age)) for rank in range(4))
@@ -345,7 +345,7 @@ def test_who_is_seen_to_evaluate_and_moves_has_the_phases_time() -> None:
 
 
 def test_a_collective_dates_a_phase_where_logs_have_no_times() -> None:
-    """Without times in the logs the age of the unfinished operation says for how long the phase lasts."""
+    """Without times in the logs the age of the unfinished operation shows how long the phase lasts."""
     for age, hangs in ((600.0, False), (2000.0, True)):
         rings = tuple(replace_timeout(ring(rank, 9 - (rank == 0), 8, age)) for rank in range(4))
         parts = NonLogEvidence(stacks(SAVES, BARRIER, BARRIER, BARRIER), rings)
@@ -372,7 +372,7 @@ def replace_timeout(item: Ring) -> Ring:
     ],
 )
 def test_a_run_that_ended_never_hangs(job: dict[str, object], structure: Structure | None) -> None:
-    """Whatever the parts show, where the processes are gone there is no vote."""
+    """Whatever the other evidence shows, there is no vote once the processes are gone."""
     run = replace(log(400.0), structures=(structure,) if structure else ())
     parts = NonLogEvidence(stacks(*[WAITS] * 4), waiting(400.0))
     seen = observe(evidence(run, **job), parts, BOOK)
@@ -387,7 +387,7 @@ def test_a_run_of_another_state_may_hang(state: str) -> None:
 
 
 def test_stacks_of_a_hang_that_the_watchdog_ended_still_tell() -> None:
-    """The processes are gone, and the stacks that were taken before show who stood apart."""
+    """The processes are gone, and the earlier stacks show which rank stood apart."""
     said = Structure("watchdog", 95_000, 95_100, "Watchdog", {"ran_ms": "600003"})
     died = Structure("elastic_failure", 99_000, 99_100, "failed", {"exitcode": "-6"})
     run = replace(log(400.0), structures=(said, died))
@@ -411,7 +411,7 @@ def test_recorders_name_who_is_missing() -> None:
 
 
 def test_ranks_that_disagree_are_shown_at_any_age() -> None:
-    """Two sizes under one number are wrong, however young and in whatever phase."""
+    """Two sizes under one number are wrong, however recent and in whatever phase."""
     rings = tuple(ring(rank, 9, 8, 2.0, numel=32 if rank == 3 else 64) for rank in range(4))
     [one] = shown(evidence(log(3.0, "saving")), NonLogEvidence(rings=rings), "collective_culprit")
     assert (one.resource.rank, one.fields["why"]) == (3, "disagrees")

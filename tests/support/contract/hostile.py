@@ -1,4 +1,4 @@
-"""A server that stands before a double and misbehaves as it is told: the same faults for every connector over HTTP."""
+"""A server in front of a double that misbehaves on request: the same faults for every connector over HTTP."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Fault = Literal[
     "refuse_401",
     "refuse_403",
     "refuse_404",
-    "limit_then_well",  # 429 with Retry-After: 1 on the first request, well afterwards
+    "limit_then_well",  # 429 with Retry-After: 1 on the first request, normal afterwards
     "limit_always",  # 429 with a Retry-After beyond any deadline
-    "error_then_well",  # 500 on the first request, well afterwards
+    "error_then_well",  # 500 on the first request, normal afterwards
     "error_always",
     "broken_json",
-    "cut",  # promises more bytes than it sends, and hangs up
-    "drip",  # one byte at a time, for ever
-    "wrong_clock",  # its Date is a day behind
+    "cut",  # announces more bytes than it sends, and hangs up
+    "drip",  # one byte at a time, forever
+    "wrong_clock",  # its Date is a day old
     "huge",  # an answer without an end
-    "elsewhere",  # sends on to another host
+    "elsewhere",  # redirects to another host
     "no_http",
 ]
 _STATUS: Mapping[str, tuple[int, bytes, Mapping[str, str]]] = {
@@ -78,7 +78,7 @@ class _Handler(Answering):
     methods = ("GET", "POST", "DELETE")
 
     def reply(self) -> None:
-        """Play the fault, or pass the request on."""
+        """Play the fault, or forward the request."""
         body = self.body()
         self.state.seen.append((self.command, self.path, body))
         with suppress(BrokenPipeError, ConnectionResetError):

@@ -14,11 +14,11 @@ from connectors.base.http import Endpoint, HttpClient
 from kb.model import Gap, Job, JobRecord, Prefilter, Resource, Window
 
 START, END = 1_763_000_000.0, 1_763_003_600.0
-BRIEF = 0.02  # seconds: the suite's servers are well again at once, so nothing is won by a longer wait
+BRIEF = 0.02  # seconds: the suite's servers recover at once, so a longer wait gains nothing
 
 
 def hasty(endpoint: Endpoint) -> HttpClient:
-    """A client that tries again as often as any, after a moment only."""
+    """A client that retries as often as any, but with short pauses."""
     return HttpClient(endpoint, sleep=lambda seconds: time.sleep(min(seconds, BRIEF)))
 
 
@@ -42,7 +42,7 @@ class Memory:
             self.logs[path] = self.logs.get(path, b"") + lines
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a part whole."""
+        """Write a complete part."""
         self._look(path, data)
         assert path not in self.parts, f"{path}: written twice"
         self.parts[path] = data
@@ -56,7 +56,7 @@ class Memory:
         unit: str = "",
         written: float | None = None,
     ) -> None:
-        """Note what is said of a file."""
+        """Record a file's metadata."""
         told = {"resource": resource, "query": query, "unit": unit, "written": written}
         self.told[path] = {name: value for name, value in told.items() if value}
 
@@ -75,9 +75,9 @@ class Memory:
 class Subject:
     """A connector with its double.
 
-    `double`: a context manager that starts it and gives its address; it holds evidence of the job `job` and no other.
-    `build`: the connector for an address. `record`: the job as the connector's request names it, with the given name in
-    every place where a name from outside enters a query. `alike`: names that must not reach the evidence of `job`.
+    `double`: a context manager that starts it and returns its address; it holds evidence of the job `job` and no other.
+    `build`: the connector for an address. `record`: the job as the connector's request names it, with the given name in every place where
+    an external name enters a query. `alike`: names that must not reach the evidence of `job`.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Got:
-    """What a collection gave."""
+    """The result of a collection."""
 
     spool: Memory
     gaps: tuple[Gap, ...]
@@ -105,7 +105,7 @@ class Got:
 
     @property
     def said(self) -> str:
-        """All that was said to be missing."""
+        """All that was reported missing."""
         return " ".join((*(f"{gap.code} {gap.reason}" for gap in self.gaps), str(self.failed or "")))
 
 

@@ -11,8 +11,8 @@ from connectors.base.contract import Bounds, Deadline
 from tests.support.contract.hostile import Fault, Hostile, hostile
 from tests.support.contract.subject import Subject, collect
 
-SOON = 1.5  # seconds: the deadline where a server never ends
-GRACE = 15.0  # seconds by which a starved machine may miss it: far less than such a server goes on
+SOON = 1.5  # seconds: the deadline if a server never ends
+GRACE = 15.0  # seconds by which a busy machine may exceed it: far less than such a server continues
 
 INJECTIONS = (
     'llm"} or {job=~".+',
@@ -62,7 +62,7 @@ class Contract:
             yield server
 
     def test_well(self, server: Hostile) -> None:
-        """Nothing misbehaves: there is evidence, and `check` says in words that it works and what it sent."""
+        """Without a fault there is evidence, and `check` says that the connector works and what the system sent."""
         got = collect(self.subject, server.url)
         assert got.failed is None
         assert not got.nothing, got.said
@@ -72,7 +72,7 @@ class Contract:
         assert checked.words
 
     def test_nothing_there(self, server: Hostile) -> None:
-        """A job that it does not know gives no evidence, and a gap says so."""
+        """An unknown job yields no evidence, and a gap says so."""
         got = collect(self.subject, server.url, job="no-such-job-0")
         assert got.nothing
         assert got.said.strip()
@@ -92,7 +92,7 @@ class Contract:
         ],
     )
     def test_faults_become_gaps(self, server: Hostile, fault: Fault, code: str) -> None:
-        """Each failure is told by its kind, for people too, and by `check` with what to change."""
+        """Each failure is reported with its kind, with a message for people, and by `check` with what to change."""
         if fault in self.subject.skips:
             pytest.skip(self.subject.skips[fault])
         server.fault = fault
@@ -107,7 +107,7 @@ class Contract:
 
     @pytest.mark.parametrize("fault", ["silent", "drip", "huge"])
     def test_a_server_that_never_ends_is_left_in_time(self, server: Hostile, fault: Fault) -> None:
-        """Silence, a drip and an endless answer end with the deadline, or at the bound on bytes, as a gap."""
+        """Silence, a drip and an endless answer end with the deadline, or at the limit on bytes, as a gap."""
         server.fault = fault
         began = time.monotonic()
         got = collect(self.subject, server.url, seconds=SOON, bounds=Bounds(log_bytes=1 << 20, part_bytes=1 << 20))
@@ -117,7 +117,7 @@ class Contract:
 
     @pytest.mark.parametrize("fault", ["limit_then_well", "error_then_well", "wrong_clock"])
     def test_what_passes_is_waited_for(self, server: Hostile, fault: Fault) -> None:
-        """After 429 with Retry-After and after 500 it is asked again; a server's wrong clock changes nothing."""
+        """After 429 with Retry-After and after 500 the request is repeated; a server's wrong clock changes nothing."""
         well = collect(self.subject, server.url)
         server.seen.clear()
         server.fault = fault
@@ -136,7 +136,7 @@ class Contract:
 
     @pytest.mark.parametrize("name", INJECTIONS, ids=range(len(INJECTIONS)))
     def test_names_never_become_queries(self, server: Hostile, name: str) -> None:
-        """A hostile name reaches no evidence of another job, no other header, no other path."""
+        """A hostile name does not reach another job's evidence, another header or another path."""
         got = collect(self.subject, server.url, job=name, seconds=5)
         assert got.nothing, got.spool.logs.keys() | got.spool.parts.keys()
         assert not [target for _, target, _ in server.seen if "/../" in target or "\n" in target or "\r" in target]

@@ -1,4 +1,4 @@
-"""What several answers of NCCL RAS tell together: what stands still, and for whom."""
+"""What several answers of NCCL RAS show together: what stands still, and for which ranks."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.nccl_ras_samples import MISMATCH, START, communicator, four, 
 
 
 def test_one_answer_is_not_enough():
-    """One answer, answers without times, or answers close together tell nothing, and say so."""
+    """One answer, answers without times, or answers close together decide nothing, and say so."""
     assert ras_vote([report(four([5, 4, 5, 5]))]).vote == "not_observable"
     assert ras_vote([RasReport("a"), RasReport("b")]).vote == "not_observable"
     close = ras_vote([report(four([5, 4, 5, 5]), at=0), report(four([5, 4, 5, 5]), at=8)])
@@ -17,7 +17,7 @@ def test_one_answer_is_not_enough():
 
 
 def test_ranks_apart_that_do_not_move_are_pending():
-    """Counts that differ and stand still for half a minute are a pending collective, and the one behind is named."""
+    """Counts that differ and do not change for half a minute are a pending collective, and the rank behind is named."""
     polls = [
         report(four(counts), at=at)
         for at, counts in ((0, [4, 4, 4, 4]), (10, [5, 4, 5, 5]), (45, [5, 4, 5, 5]), (60, [5, 4, 5, 5]))
@@ -49,13 +49,13 @@ def test_what_moves_or_is_even_is_not_pending(first, second):
 
 
 def test_a_communicator_that_is_torn_down_is_not_pending():
-    """Ranks that leave a communicator at different times are no hang."""
+    """Ranks that leave a communicator at different times are not a hang."""
     leaving = communicator("0xa1", 2, [rank(0, 500), rank(1, 501, finalize_called="true", counts=(0, 0, 0, 0, 8))])
     assert ras_vote([report(leaving), report(leaving, at=90)]).vote == "no"
 
 
 def test_missing_and_dead_ranks():
-    """A rank that does not answer while the others stand still is pending; what it had launched before makes it certain."""
+    """A rank that does not answer while the others stand still is pending; its earlier launches make it certain."""
     before = report(four([7, 7, 7, 7]))
     ranks = [rank(at, 500 + at, (0, 0, 0, 0, 8)) for at in (0, 1, 3)]
     stuck = [report(communicator("0xa1", 4, ranks, [gone(2, 502, dead=at > 50)]), at=at) for at in (20, 60)]
@@ -68,7 +68,7 @@ def test_missing_and_dead_ranks():
 
 
 def test_the_rank_missing_in_several_is_the_source():
-    """Who lacks in two communicators and waits in none comes before one that is behind only because it waits."""
+    """A rank missing in two communicators and waiting in none comes before one that is behind only because it waits."""
     data = communicator("0x1", 2, [rank(0, 500, (0, 0, 0, 0, 5)), rank(1, 501, (0, 0, 0, 0, 4))])
     # 501 waits for 503 here, and 502 too in the third
     tensor = communicator("0x2", 2, [rank(0, 501, (0, 0, 3, 0, 0)), rank(1, 503, (0, 0, 2, 0, 0))])
@@ -97,7 +97,7 @@ def test_other_operations_in_the_same_number_disagree():
 
 
 def test_a_communicator_that_does_not_come_up():
-    """A communicator in its start is given two minutes; then those that have not joined are missing."""
+    """A communicator that initializes is given two minutes; then those that have not joined are missing."""
     rising = communicator("0xa1", 3, [rank(0, 500, init=7), rank(1, 501, init=7)], [gone(2, 502, unresponsive=False)])
     assert ras_vote([report(rising), report(rising, at=60)]).vote == "no"
     vote = ras_vote([report(rising), report(rising, at=130)])
@@ -114,6 +114,6 @@ def test_text_answers_vote_too():
 
 
 def test_a_process_that_works_elsewhere_is_marked():
-    """A rank that is behind here and still launches operations elsewhere is told so."""
+    """A rank that is behind here and still launches operations elsewhere is reported so."""
     polls = [report(four([5, 4, 5, 5]), four([at, at], key="0xb", first=501), at=at) for at in (0, 40)]
     assert [place.moves for place in ras_vote(polls).pending[0].odd] == [True]
