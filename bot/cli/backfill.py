@@ -1,4 +1,4 @@
-"""`signalbox backfill`: what would have been said of past jobs."""
+"""`signalbox backfill`: what Signalbox would have reported about past jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bot.runtime.paths import config_path, database_url, state_dir
 from kb.errors import SignalboxError
 
 LONGEST = 366 * 86400.0
-EVERY = 10  # jobs between two lines of progress where no person sees it
+EVERY = 10  # jobs between two progress lines where the output is not a terminal
 
 
 def run(
@@ -37,21 +37,17 @@ def run(
     keep: bool,
     workers: int | None,
 ) -> int:
-    """Look at them and print what came of it; the exit status: 0, or 130 where it was stopped.
+    """Diagnose past jobs and print the figures. Returns the exit status: 0, or 130 if interrupted.
 
     Raises:
-        SignalboxError: nothing is configured that could be asked, or a word is none.
+        SignalboxError: no scheduler is configured, or an option is not valid.
     """
     span, now = _span(last), time.time()
     if config is None and config_path() is None:
-        raise SignalboxError(
-            "no signalbox.yaml is there to say where past jobs are known; see `signalbox config example`"
-        )
+        raise SignalboxError("no signalbox.yaml says where to look for past jobs; see `signalbox config example`")
     settings, notes = read(config), notes_of(state_dir(), tenant, job)
     if unfinished(notes) and not resume:
-        typer.echo(
-            "signalbox: an earlier backfill of these jobs is begun anew; --resume would have gone on with it", err=True
-        )
+        typer.echo("signalbox: starting an earlier backfill of these jobs over; --resume would continue it", err=True)
     stopped = _Interrupt()
     with Ledger(database_url()) if keep else nullcontext() as ledger:
         filling = Backfill(knowledge(), settings, notes, ledger, workers)
@@ -75,16 +71,16 @@ def _span(text: str) -> float:
     except ValueError as error:
         raise SignalboxError(f"--last: {error}") from None
     if not isinstance(found, float) or not 0 < found <= LONGEST:
-        raise SignalboxError("--last: write a span of time up to a year, as 30d")
+        raise SignalboxError("--last: expected a duration of at most a year, such as 30d")
     return found
 
 
 def _progress() -> Tell:
-    """Says how far it is: one line that changes where a person sees it, else a line now and then."""
+    """Show progress: one line that is updated on a terminal, else a line now and then."""
     seen = sys.stderr.isatty()
 
     def tell(done: int, of: int, job_note: JobNote) -> None:
-        what = job_note.fault or job_note.verdict or "could not be looked at"
+        what = job_note.fault or job_note.verdict or "could not be diagnosed"
         line = f"{done} of {of}: {shown(job_note.name or job_note.job)}: {what}"
         if seen:
             sys.stderr.write(f"\r\033[K{cut(line, 100)}")
@@ -101,7 +97,7 @@ def _clear() -> None:
 
 
 class _Interrupt:
-    """Ctrl-C once: the job under way is ended, and what there is is told; twice: at once."""
+    """Handle Ctrl-C: the first stops after the current job and prints the results so far; the second exits at once."""
 
     def __init__(self) -> None:
         self.wanted = False

@@ -1,4 +1,4 @@
-"""How commands speak: one line on stderr for what is wrong, reports on stdout, progress where a person sees it."""
+"""Console output of the commands: reports on stdout, errors as one line on stderr, progress on terminals."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import typer
 if TYPE_CHECKING:
     from bot.rulebase.loader import Knowledge
 
-FEW = 5  # messages of one kind on stderr
-LONGEST = 1000  # characters of such a message; what is left out is in the middle
+FEW = 5  # messages of one kind shown on stderr
+LONGEST = 1000  # characters of such a message; longer ones are cut in the middle
 
 
 def complain(message: str) -> None:
-    """One line on stderr, whatever names and bytes are in it."""
+    """Print one line to stderr, with unprintable characters escaped."""
     from bot.render.phrases import shown
 
     text = shown(message)
@@ -29,30 +29,28 @@ def complain(message: str) -> None:
 
 
 def refuse(message: str) -> NoReturn:
-    """Bad usage: one line on stderr, exit status 2."""
+    """Report bad usage: one line on stderr, exit status 2."""
     complain(message)
     raise typer.Exit(2)
 
 
 def must_be_folder(folder: Path) -> None:
-    """Refuse what is no folder."""
+    """Exit with 2 if the path is not a folder."""
     if not os.path.isdir(folder):  # noqa: PTH112 - never raises
         refuse(f"{folder}: there is no such folder")
 
 
 def must_be_configured(job: str, config: Path | None, command: str) -> None:
-    """Refuse a JOB where no configuration names a system that could know it."""
+    """Exit with 2 for a JOB if no connector is configured that could find it."""
     from bot.runtime.paths import config_path
 
     if config is None and config_path() is None:
         hint = f"; did you mean `signalbox {command} --logs {job}`?" if os.path.exists(job) else ""  # noqa: PTH110 - never raises
-        refuse(
-            f"no connector is configured that could find the job {job!r}{hint or '; see `signalbox config example`'}"
-        )
+        refuse(f"no connector is configured to find the job {job!r}{hint or '; see `signalbox config example`'}")
 
 
 def load_rules(folder: Path | None, site: Path | None = None) -> Knowledge:
-    """The rule base; rule files that cannot be used are named on stderr.
+    """Load the rule base; unusable rule files are reported on stderr.
 
     Raises:
         RuleError, UnreadableInput: as `bot.rulebase.loader.knowledge`.
@@ -60,17 +58,17 @@ def load_rules(folder: Path | None, site: Path | None = None) -> Knowledge:
     from bot.rulebase.loader import knowledge
 
     known = knowledge(folder, site)
-    first = {fault.file: fault for fault in reversed(known.faults)}  # of each file its first one
+    first = {fault.file: fault for fault in reversed(known.faults)}  # the first error of each file
     for file in sorted(first)[:FEW]:
-        complain(f"left out of the rules: {first[file]}")
+        complain(f"rule file skipped: {first[file]}")
     if len(first) > FEW:
-        complain(f"{len(first) - FEW} more rule files left out; see `signalbox rules lint`")
+        complain(f"{len(first) - FEW} more rule files skipped; see `signalbox rules lint`")
     return known
 
 
 @contextmanager
 def until_closed() -> Iterator[None]:
-    """Write as long as somebody reads: after `| head` has seen enough, the report is still kept."""
+    """Ignore a closed stdout: after `| head` exits, the report is still stored."""
     try:
         yield
     except BrokenPipeError:
@@ -78,13 +76,13 @@ def until_closed() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """Send what is left in the buffers of stdout nowhere, so that the interpreter does not complain of it when it exits."""
+    """Discard what is buffered for stdout, so that the interpreter does not report an error at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class ProgressBar:
-    """Progress on stderr while there is much to read and a person to see it."""
+    """Progress on stderr, if it is a terminal."""
 
     def __init__(self) -> None:
         self._done = self._compared = 0
@@ -94,12 +92,12 @@ class ProgressBar:
         return self
 
     def tell(self, size: int) -> None:
-        """So many bytes more were read."""
+        """Count bytes read."""
         self._done += size
         self._show()
 
     def compared(self, size: int) -> None:
-        """So many bytes more were read to be compared with other runs."""
+        """Count bytes read to compare with other runs."""
         self._compared += size
         self._show()
 

@@ -11,15 +11,15 @@ from bot.demo.chat import EXAMPLES, chat
 
 
 def run(port: int) -> None:
-    """Open it, say where, and wait."""
+    """Start the chat, print its address, and wait for Ctrl-C."""
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    typer.echo("starting: a Slack of your own, the app, two workers…", err=True)
+    typer.echo("Starting a local Slack, the app and two workers…", err=True)
     with chat(port, lambda _words: None) as demo:
-        typer.echo(f"Open {demo.address}/ and type one of:\n")
+        typer.echo(f"Open {demo.address}/ and type one of these:\n")
         for text, why in EXAMPLES:
             typer.echo(f"  {text:<32} {why}")
-        typer.echo("\nPress the buttons, close the incident, ask again. Ctrl-C ends it; nothing is kept.")
+        typer.echo("\nTry the buttons, close the incident, ask again. Ctrl-C stops the demo and deletes its data.")
         over.wait()
-    typer.echo("ended", err=True)
+    typer.echo("Stopped.", err=True)

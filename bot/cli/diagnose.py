@@ -1,4 +1,4 @@
-"""`signalbox diagnose`: what was asked for, where the evidence comes from, and what becomes of the answer."""
+"""`signalbox diagnose`: check the options, collect the evidence, deliver the answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def run(options: DiagnoseOptions) -> int:
-    """Diagnose, print, keep; the exit status.
+    """Diagnose, print and store. Returns the exit status.
 
     Raises:
         SignalboxError: nothing could be read, or the rule base cannot be used.
@@ -33,7 +33,7 @@ def run(options: DiagnoseOptions) -> int:
     known = load_rules(options.rules, options.site)
     if options.each is not None:
         if options.picture is not None or options.html is not None:
-            refuse("--picture and --html go with one run, and not with --each")
+            refuse("--picture and --html cannot be combined with --each")
         failed = _diagnose_each(known, options.each, options.workers)
         return 1 if options.fail_on and failed else 0
     if options.engine == "ray" and find_spec("ray") is None:
@@ -65,19 +65,19 @@ def print_answer(answer: DiagnosisResult, *, as_json: bool, verbose: bool) -> No
         sys.stdout.flush()
 
 
-# -- what was asked ------------------------------------------------------------------------------------------------------
+# -- the options ---------------------------------------------------------------------------------------------------------
 
 
 def _check(options: DiagnoseOptions) -> None:
     """Refuse options that contradict each other."""
     if options.fail_on not in (None, "fault"):
-        refuse("--fail-on knows one word: fault")
+        refuse("--fail-on accepts only: fault")
     if options.exit_decision and (options.fail_on or options.each is not None):
-        refuse("--exit-decision goes with one run, and not with --fail-on")
+        refuse("--exit-decision cannot be combined with --fail-on or --each")
     if sum((options.bundle is not None, options.logs, options.each is not None)) > 1:
-        refuse("give one of --bundle, --logs and --each")
+        refuse("give only one of --bundle, --logs and --each")
     if options.targets and not options.logs and (options.bundle is not None or options.each is not None):
-        refuse("with --bundle and --each there is no JOB")
+        refuse("--bundle and --each take no JOB")
 
 
 # -- where the evidence comes from ---------------------------------------------------------------------------------------
@@ -92,20 +92,20 @@ def _standard_input() -> AbstractContextManager[Path]:
 def _diagnose(
     known: Knowledge, options: DiagnoseOptions, memory: IncidentMemory, piped: Path | None
 ) -> tuple[DiagnosisResult, Path | None]:
-    """The answer, and the bundle that it is of. `piped`: the folder with what came by standard input."""
+    """The answer and its bundle. `piped`: the folder with the copy of standard input."""
     if options.names_a_job:
         if options.baseline is not None:
-            refuse("--baseline goes with --bundle and --logs")
+            refuse("--baseline needs --bundle or --logs")
         return _diagnose_job(known, options, memory)
     if options.save is not None or options.window is not None:
-        refuse("--save-bundle and --window go with a JOB")
+        refuse("--save-bundle and --window need a JOB")
     return _diagnose_files(known, options, memory, piped), options.bundle
 
 
 def _diagnose_files(
     known: Knowledge, options: DiagnoseOptions, memory: IncidentMemory, piped: Path | None
 ) -> DiagnosisResult:
-    """The answer on a bundle, or on log files and folders."""
+    """Diagnose a bundle, or log files and folders."""
     compare = _compare(options, memory)
     recall = memory.recall(known, options.cluster)
     from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
@@ -118,7 +118,9 @@ def _diagnose_files(
                 known, options.bundle, workers=options.workers, tell=bar.tell, compare=compare, recall=recall
             )
         if not options.targets:
-            refuse("say what to diagnose: a path (log, folder of logs, bundle), --logs - for standard input, or a JOB")
+            refuse(
+                "nothing to diagnose; give a path (log, folder of logs, bundle), --logs - for standard input, or a JOB"
+            )
         paths = [piped] if piped is not None else [Path(target) for target in options.targets]
         return diagnose_paths(
             known, paths, root=piped, workers=options.workers, tell=bar.tell, compare=compare, recall=recall
@@ -126,10 +128,10 @@ def _diagnose_files(
 
 
 def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: IncidentMemory) -> tuple[DiagnosisResult, Path]:
-    """The answer on a job that the configured systems know, and the folder of its evidence."""
+    """Diagnose a job of the configured systems. Returns the answer and the folder of its evidence."""
     [job, *more] = options.targets
     if more:
-        refuse("name one JOB; with --logs all names are paths")
+        refuse("give a single JOB; several arguments are only valid with --logs")
     must_be_configured(job, options.config, "diagnose")
     from bot.cli.watch import seconds
     from bot.config.file import read
@@ -159,17 +161,17 @@ def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: IncidentMe
             recall=lambda located: memory.recall_of(known, located),
         )
     if options.save:
-        complain(f"the evidence is kept in {options.save}")
+        complain(f"evidence saved to {options.save}")
     return found.answer, found.collected.folder
 
 
 def _compare(options: DiagnoseOptions, memory: IncidentMemory) -> ComparisonOptions:
-    """How to look at what no rule knows."""
+    """How to compare failures that no rule matches."""
     return replace(memory.compare(options.baseline, options.workers, always=options.deep), engine=options.engine)
 
 
 def _sparing(config: Config) -> Spare:
-    """What eviction must leave; the store is opened only where something must go."""
+    """Which bundles eviction must keep; the store is opened only if something must be evicted."""
 
     def ask() -> ProtectedBundles:
         from bot.retention.evidence import sparing
@@ -181,7 +183,7 @@ def _sparing(config: Config) -> Spare:
 
 
 def _source_progress() -> Callable[[str, str], None]:
-    """What each source says while it is collected, on stderr where a person sees it."""
+    """Show the progress of each source on stderr, if it is a terminal."""
     shown = sys.stderr.isatty()
 
     def tell(name: str, words: str) -> None:
@@ -192,7 +194,7 @@ def _source_progress() -> Callable[[str, str], None]:
 
 
 def _diagnose_each(known: Knowledge, folder: Path, workers: int | None) -> bool:
-    """One line of JSON a bundle; whether there was a fault in any."""
+    """Print one line of JSON per bundle. Returns whether any has a fault."""
     from bot.diagnosis.batch import bundles, reports
     from bot.render.report_json import dumps
     from bot.runtime.errors import NothingCollected
@@ -200,7 +202,7 @@ def _diagnose_each(known: Knowledge, folder: Path, workers: int | None) -> bool:
     must_be_folder(folder)
     folders = bundles(folder)
     if not folders:
-        raise NothingCollected(f"{folder}: there is no subfolder in it")
+        raise NothingCollected(f"{folder}: it has no subfolders")
     failed = False
     with until_closed(), closing(reports(known, folders, workers)) as found:
         for report, timing in found:
@@ -210,13 +212,13 @@ def _diagnose_each(known: Knowledge, folder: Path, workers: int | None) -> bool:
     return failed
 
 
-# -- what becomes of the answer ------------------------------------------------------------------------------------------
+# -- delivering the answer -----------------------------------------------------------------------------------------------
 
 
 def _deliver(
     known: Knowledge, options: DiagnoseOptions, answer: DiagnosisResult, bundle: Path | None, memory: IncidentMemory
 ) -> None:
-    """Print the answer, draw and write what was asked for, and keep it."""
+    """Print the answer, write the requested picture and page, and store it."""
     print_answer(answer, as_json=options.as_json, verbose=options.verbose)
     if options.picture is not None:
         _draw(answer, options.picture)
@@ -229,9 +231,8 @@ def _deliver(
         warning = memory.keep(answer, bundle, kept)
         if warning:
             complain(warning)
-        whole = (
-            options.deep or not options.targets
-        )  # of a job's logs in a store only the lines that rules want are fetched
+        # without --deep, only the lines that rules need are fetched from a job's log store
+        whole = options.deep or not options.targets
         told = memory.keep_good(known, answer, bundle if whole else None)
         if told is not None and sys.stderr.isatty():
             complain(f"this run is {told}")
@@ -246,11 +247,11 @@ def _draw(answer: DiagnosisResult, file: Path) -> None:
         svg = draw(loads(answer.timeline()))
         file.write_bytes(svg.encode() if file.suffix.lower() == ".svg" else png(svg))
     except (OSError, ValueError) as error:
-        refuse(f"{file}: the picture cannot be written: {getattr(error, 'strerror', None) or error}")
+        refuse(f"{file}: cannot write the picture: {getattr(error, 'strerror', None) or error}")
 
 
 def _attachments(answer: DiagnosisResult) -> dict[str, bytes]:
-    """What the page of an incident shows besides the report."""
+    """What the page of an incident shows in addition to the report."""
     from bot.pages.attachments import small
 
     return small(answer)

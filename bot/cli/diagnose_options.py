@@ -1,4 +1,4 @@
-"""The options of `signalbox diagnose`, as one value that is passed on."""
+"""The options of `signalbox diagnose`, as a single value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DiagnoseOptions:
-    """The options of `signalbox diagnose`; `targets` are paths with `logs`, else the name of a job. `job`: it is one for sure."""
+    """The options of `signalbox diagnose`; `targets` are paths with `logs`, else a job's name. `job`: never read it as a path."""
 
     targets: tuple[str, ...] = ()
     job: bool = False
@@ -42,5 +42,5 @@ class DiagnoseOptions:
 
     @property
     def names_a_job(self) -> bool:
-        """Whether the evidence is that of a job which the configured systems know."""
+        """Whether to diagnose a job of the configured systems."""
         return bool(self.targets) and not self.logs and self.bundle is None

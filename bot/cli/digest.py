@@ -1,4 +1,4 @@
-"""`signalbox digest`: the failures of a week in figures; and `signalbox demo --fill`, which makes up some months of them."""
+"""`signalbox digest`: the figures of a week; and `signalbox demo --fill`, which makes up incidents for it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def run(
     as_json: bool,
     meanings: bool,
 ) -> None:
-    """Work it out and print it. Without a week: the last whole one.
+    """Compute and print the digest; by default, of the last full week.
 
     Raises:
-        SignalboxError: there is no such week or time zone, or the store cannot be read.
+        SignalboxError: the week or time zone does not exist, or the store cannot be read.
     """
     where = zone_named(zone or _zone(tenant))
     now = datetime.now(UTC)
@@ -50,19 +50,21 @@ def run(
 
 
 def fill(days: int, seed: int) -> None:
-    """Put made-up incidents into the store of this user.
+    """Fill this user's store with made-up incidents.
 
     Raises:
-        SignalboxError: it has incidents that are not made up.
+        SignalboxError: the store has real incidents.
     """
     with Database(database_url()) as store:
         count = make(store, knowledge().rulebook, datetime.now(UTC), days=days, seed=seed)
-    typer.echo(f"{many(count, 'made-up incident')} of {many(days, 'day')} put into the store; each says so. Try:")
+    typer.echo(
+        f"Added {many(count, 'made-up incident')} over {many(days, 'day')} to the store, each marked as such. Try:"
+    )
     for words in ("signalbox digest", "signalbox digest --html digest.html", "signalbox incidents list"):
         typer.echo(f"  {words}")
 
 
 def _zone(tenant: str) -> str:
-    """The tenant's time zone; UTC where none is configured."""
+    """The tenant's time zone; UTC if none is configured."""
     known = read().tenants_of_chat.get(tenant) if config_path() is not None else None
     return known.zone if known is not None else "UTC"

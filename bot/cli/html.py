@@ -1,4 +1,4 @@
-"""Pages from the command line: `diagnose --html FILE` and `incidents show ID --html FILE`."""
+"""HTML pages from the command line: `diagnose --html FILE` and `incidents show ID --html FILE`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kb.report import Report
 
 
 def write_answer(known: Knowledge, report: Report, kept: Mapping[str, bytes], file: Path) -> None:
-    """The page of an answer that was just given.
+    """Write the page of a new answer.
 
     Raises:
-        SignalboxError: it cannot be written.
+        SignalboxError: the page cannot be written.
     """
     _write(file, incident_page(report, read(kept.get), words=words_of(known)))
 
 
 def write_incident(record: IncidentRecord, where: EvidenceLocation, file: Path) -> None:
-    """The page of an incident, with what people said of it.
+    """Write the page of an incident, with its history.
 
     Raises:
         SignalboxError: the report is not readable, the store cannot be used, or the page cannot be written.
@@ -46,4 +46,4 @@ def _write(file: Path, page: str) -> None:
         file.write_text(page, encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise SignalboxError(f"{file}: the page cannot be written: {reason}") from error
+        raise SignalboxError(f"{file}: cannot write the page: {reason}") from error

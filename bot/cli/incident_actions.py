@@ -1,4 +1,4 @@
-"""`signalbox incidents ack|assign|snooze|merge|reopen|handover`: an incident's life from the command line, and the shift change."""
+"""`signalbox incidents ack|assign|snooze|merge|reopen|handover`: incident workflow, and the shift handover."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def take(
     other: int | None = None,
     note: str = "",
 ) -> str:
-    """Take a step; how the incident stands then, in words.
+    """Apply a step; return the new state of the incident, in words.
 
     Raises:
-        SignalboxError: there is no such incident, or the step makes no sense now.
+        SignalboxError: there is no such incident, or the step is not possible now.
     """
     now = datetime.now(UTC)
     step = LifecycleStep(verb, login(), "cli", assignee, until, other, note)
@@ -43,19 +43,21 @@ def take(
 
 
 def asleep_until(until: str | None, span: str | None, now: datetime) -> datetime:
-    """The time that `--until` or `--for` mean.
+    """The time given by `--until` or `--for`.
 
     Raises:
-        SignalboxError: neither, both, or no time.
+        SignalboxError: neither or both are given, or the value is not valid.
     """
     if (until is None) == (span is None):
-        raise SignalboxError("say either --for, as --for 8h, or --until, as --until 2026-11-24T10:00Z")
+        raise SignalboxError("give either --for, such as --for 8h, or --until, such as --until 2026-11-24T10:00Z")
     if span is not None:
         return now + timedelta(seconds=_span(span, "--for"))
     try:
         found = datetime.fromisoformat(until or "")
     except ValueError:
-        raise SignalboxError(f"--until: {(until or '')[:40]!r} is no time: write it as 2026-11-24T10:00Z") from None
+        raise SignalboxError(
+            f"--until: {(until or '')[:40]!r} is not a time; expected a form such as 2026-11-24T10:00Z"
+        ) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
@@ -63,7 +65,7 @@ def handed_over(tenant: str, since: str, *, as_json: bool) -> str:
     """The handover as text or JSON.
 
     Raises:
-        SignalboxError: `since` is no span of time, or the store cannot be read.
+        SignalboxError: `since` is not a duration, or the store cannot be read.
     """
     now = datetime.now(UTC)
     begun = now - timedelta(seconds=_span(since, "--since"))
@@ -73,7 +75,7 @@ def handed_over(tenant: str, since: str, *, as_json: bool) -> str:
 
 
 def history(incident: int) -> list[str]:
-    """What was said of an incident and what was done with it, a line each, the oldest first."""
+    """The history of an incident, comments and steps, one per line, oldest first."""
     with Ledger(database_url()) as ledger:
         lines = [(annotation.at, annotation_line(annotation)) for annotation in ledger.closings.said(incident)]
         lines += [(step.at, _line(step, incident)) for step in ledger.lifecycle.steps(incident)]
@@ -90,5 +92,5 @@ def _span(text: str, option: str) -> float:
     except ValueError as error:
         raise SignalboxError(f"{option}: {error}") from None
     if not isinstance(found, float) or not 0 < found <= LONGEST_SPAN:
-        raise SignalboxError(f"{option}: write a span of time up to 90 days, as 8h or 2d")
+        raise SignalboxError(f"{option}: expected a duration of at most 90 days, such as 8h or 2d")
     return found

@@ -1,4 +1,4 @@
-"""`signalbox incidents close`: what an incident truly was, said from the command line."""
+"""`signalbox incidents close`: confirm the actual cause of an incident from the command line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(
     *,
     propose: bool,
 ) -> str:
-    """Keep it; what was kept, in words.
+    """Close the incident; return what was stored, in words.
 
     Raises:
         SignalboxError: there is no such incident or fault.
@@ -69,9 +69,9 @@ def run(
 
 
 def annotation_line(annotation: Annotation) -> str:
-    """What a person said of an incident, in a line."""
+    """A close-out in one line."""
     said = annotation.said
-    parts = [said.fault or nameless(said.cause) or "no cause named"]
+    parts = [said.fault or nameless(said.cause) or "no cause given"]
     parts += [f"nodes {', '.join(said.nodes)}"] if said.nodes else []
     parts += [said.action] if said.action else []
     parts += [f"{said.lost_hours:g} h lost"] if said.lost_hours is not None else []
@@ -81,7 +81,7 @@ def annotation_line(annotation: Annotation) -> str:
 
 
 def _meant(cause: str, report: Report) -> dict[str, Any]:
-    """The cause as the fields of a closing."""
+    """The cause as the fields of a close-out."""
     found = report.diagnoses if report.verdict == "fault" else ()
     told = [item.fault for item in found]
     if cause == "right":
@@ -95,7 +95,7 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
     faults = knowledge().rulebook.faults
     if cause not in faults:
         hint = nearest(cause, faults)
-        raise SignalboxError(f"there is no class of faults {cause[:80]!r}{f': {hint}' if hint else ''}")
+        raise SignalboxError(f"there is no fault class {cause[:80]!r}{f': {hint}' if hint else ''}")
     shown = next((item for item in found if item.fault == cause), None)
     verdict = implied("fault", cause, told)
     if shown is None:
@@ -104,7 +104,7 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
 
 
 def login() -> str:
-    """Who uses this shell."""
+    """The user of this shell."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

@@ -1,6 +1,6 @@
-"""What the command line asks of the store before an answer, and what it keeps of it after: the same as the service does.
+"""The store as used by one command: past runs to look up before an answer, and the answer to store after it, as in the service.
 
-The store is opened where it may know something; whoever has none yet does not wait for it.
+The store is opened only if it could hold something, so that a first run does not wait for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class IncidentMemory:
-    """What is remembered for one command. `on`: whether the store may be used at all; `facts`: of the job that was found."""
+    """The store for one command. `on`: whether to use it; `facts`: of the job, if one was found."""
 
     tenant: str
     on: bool = True
@@ -40,10 +40,10 @@ class IncidentMemory:
         self._open.close()
 
     def database(self) -> Database:
-        """The store, opened when it is first asked for.
+        """The store, opened on first use.
 
         Raises:
-            StoreError: it cannot be.
+            StoreError: it cannot be opened.
         """
         from bot.runtime.paths import database_url
         from bot.store.database import Database
@@ -53,7 +53,7 @@ class IncidentMemory:
         return self._database
 
     def compare(self, baseline: Path | None, workers: int | None, *, always: bool) -> ComparisonOptions:
-        """How to look at what no rule knows; the store is asked for a good run only where it comes to that."""
+        """How to compare failures that no rule matches; a good run is looked up in the store only if needed."""
         from bot.diagnosis.diagnose import ComparisonOptions
 
         if not self.on:
@@ -63,7 +63,7 @@ class IncidentMemory:
         return ComparisonOptions(always, baseline, finder(self.database, self.tenant), workers)
 
     def recall(self, known: Knowledge, cluster: str | None = None) -> Recall | None:
-        """Asks for what is remembered of other runs; None where there is nothing to ask."""
+        """Look up past runs; None if there is nothing to look up."""
         if not self.on or not _knows():
             return None
         from bot.incidents.precedents import PrecedentScope, recaller, whose
@@ -72,14 +72,14 @@ class IncidentMemory:
         return recaller(self.database, who, known.rulebook.faults)
 
     def recall_of(self, known: Knowledge, located: LocatedJob) -> Recall | None:
-        """The same, of a job that was found."""
+        """Likewise, for a job that was found."""
         from bot.policy.routing import facts_of
 
         self.facts = facts_of(self.tenant, located.cluster, located.record)
         return self.recall(known)
 
     def keep(self, answer: DiagnosisResult, bundle: Path | None, kept: dict[str, bytes]) -> str | None:
-        """Keep the answer among the incidents; a warning where that cannot be done."""
+        """Store the answer as an incident. Returns a warning if that fails."""
         from bot.incidents.precedents import moment, traced
         from bot.store.incidents import Origin, remember
         from kb.hangs.checkpoint_saves import time_saving
@@ -100,7 +100,7 @@ class IncidentMemory:
         return remember(answer.report, answer.replay, where, now=now, origin=origin, within=self._within(answer, now))
 
     def _within(self, answer: DiagnosisResult, now: datetime) -> Callable[[Session, int], None]:
-        """What is written with the incident of a job that a scheduler knows."""
+        """What is stored with the incident of a scheduler's job."""
         facts = self.facts
 
         def within(session: Session, number: int) -> None:
@@ -118,7 +118,7 @@ class IncidentMemory:
         return within
 
     def keep_good(self, known: Knowledge, answer: DiagnosisResult, folder: Path | None) -> str | None:
-        """Keep a run that ended well as what failed ones are compared with; in words what became of it, None for nothing."""
+        """Store a successful run as a baseline. Returns the outcome in words; None if it was not considered."""
         if not self.on or folder is None:
             return None
         from bot.handlers.keep_baseline import keep_bundle
@@ -131,7 +131,7 @@ class IncidentMemory:
 
 
 def _knows() -> bool:
-    """Whether the store may know anything: a look at its file that costs nothing, where it is one."""
+    """Whether the store could hold anything: a cheap check of its file, if it is one."""
     import sqlite3
 
     from bot.runtime.paths import database_url, sqlite_file

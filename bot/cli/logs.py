@@ -1,4 +1,4 @@
-"""`signalbox logs`: what it takes from the command line, where the lines come from, and how they are shown."""
+"""`signalbox logs`: where the lines come from, and how they are shown."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from bot.diagnosis.job import JobRequest
     from bot.rulebase.loader import Knowledge
 
-LOOK = 0.5  # seconds between looks at files
-POLL = 10.0  # seconds between questions to connectors
-OVERLAP = 60.0  # seconds that are asked for again, as stores get lines late
-LATEST = 50  # lines shown at first
+LOOK = 0.5  # seconds between checks of files
+POLL = 10.0  # seconds between queries to connectors
+OVERLAP = 60.0  # seconds of overlap between queries, since stores receive lines late
+LATEST = 50  # lines shown initially
 REMEMBERED = 200_000  # lines of that overlap
-WIDEST = 24  # columns of who speaks
+WIDEST = 24  # columns for the source
 _SPAN = re.compile(r"\d{1,9}(?:\.\d{1,3})?\s*[smhd]?")
-_FEW = 5  # gaps told
+_FEW = 5  # gaps shown
 
 
 @dataclass(frozen=True, slots=True)
 class LogsOptions:
-    """What the command line says. `request`: of a JOB; `limit`: of following, how long (for ever where None)."""
+    """The options of `signalbox logs`. `request`: for a JOB; `limit`: seconds to follow, None for no limit."""
 
     targets: Sequence[str] = ()
     bundle: Path | None = None
@@ -64,12 +64,12 @@ def run(
     """Show the lines.
 
     Raises:
-        SignalboxError: what was asked cannot be done.
-        BrokenPipeError: nobody reads any more.
+        SignalboxError: the options are not valid, or nothing can be read.
+        BrokenPipeError: the reader is gone.
     """
     grep = search_of(asked.grep, ignore_case=asked.ignore_case) if asked.grep is not None else None
     wanted = LineFilter(ranks_of(asked.rank) if asked.rank else frozenset(), asked.node, grep=grep)
-    _timed(wanted, asked, 0.0)  # a time that is none is told before anything is read
+    _timed(wanted, asked, 0.0)  # report an invalid time before reading anything
     screen = Screen(sys.stdout, as_json=as_json)
     with ExitStack() as stack:
         source = _source(knowledge, asked, stack, complain)
@@ -79,20 +79,20 @@ def run(
             return
         logs = source.logs()
         if not logs.streams:
-            raise UnreadableInput("there are no logs in it" + _why(logs.gaps))
+            raise UnreadableInput("no logs found" + _why(logs.gaps))
         found = _timed(wanted, asked, end_of(logs) or time.time())
         gaps: list[Gap] = []
         screen.columns(logs)
         screen.show(lines_of(logs, found, gaps))
         if not screen.count and (found.start is not None or found.end is not None):
-            complain("no line has a time in that span" + _why(logs.gaps))
+            complain("no line has a time in that range" + _why(logs.gaps))
         for gap in (*logs.gaps, *gaps)[:_FEW]:
             if gap.code not in ("empty", "same_file"):
                 complain(f"{gap.source}: {gap.reason}")
 
 
 def request_of(job: str, tenant: str, cluster: str | None, namespace: str | None, since: str | None) -> JobRequest:
-    """What is to be collected of a job: all its lines, of the time that is asked for."""
+    """What to collect for a job: all its lines in the given time range."""
     from bot.diagnosis.job import JobRequest
 
     now = time.time()
@@ -101,7 +101,7 @@ def request_of(job: str, tenant: str, cluster: str | None, namespace: str | None
 
 
 def _timed(wanted: LineFilter, asked: LogsOptions, end: float) -> LineFilter:
-    """With --since and --until as times; a span counts back from `end`."""
+    """Convert --since and --until to times; a duration counts back from `end`."""
     return replace(
         wanted,
         start=moment(asked.since, end, "--since") if asked.since else None,
@@ -110,7 +110,7 @@ def _timed(wanted: LineFilter, asked: LogsOptions, end: float) -> LineFilter:
 
 
 def moment(text: str, end: float, option: str) -> float:
-    """`10m` before the end, or a time in ISO 8601 (UTC where it names no zone), as seconds since the epoch.
+    """A duration before the end such as `10m`, or a time in ISO 8601 (UTC by default), as seconds since the epoch.
 
     Raises:
         UnreadableInput: it is neither.
@@ -123,7 +123,7 @@ def moment(text: str, end: float, option: str) -> float:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
         raise UnreadableInput(
-            f"{option} {text[:40]!r}: write a span as 10m, or a time as 2026-11-20T03:04:05Z"
+            f"{option} {text[:40]!r}: expected a duration such as 10m, or a time such as 2026-11-20T03:04:05Z"
         ) from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
@@ -137,16 +137,16 @@ def _why(gaps: Sequence[Gap]) -> str:
 
 @dataclass(slots=True)
 class _LocalLogs:
-    """Logs that lie here."""
+    """Local logs."""
 
     list_logs: Callable[[], Logs]
 
     def logs(self) -> Logs:
-        """What there is now."""
+        """The current logs."""
         return self.list_logs()
 
     def follow(self, wanted: LineFilter, *, from_start: bool) -> Iterator[Iterator[LogLine]]:
-        """What is written from now on, and the last lines before that."""
+        """Follow new lines, after the last lines before them."""
         tailing = LogTail(self.list_logs, wanted, from_start)
         while True:
             yield tailing.look()
@@ -155,7 +155,7 @@ class _LocalLogs:
 
 @dataclass(slots=True)
 class _JobLogs:
-    """Logs that connectors hold: collected into a folder of the spool, or into one of our own while they are followed."""
+    """Logs from connectors, collected into a spool folder, or into a temporary one while following."""
 
     knowledge: Knowledge
     config: Config
@@ -165,14 +165,14 @@ class _JobLogs:
     _known: dict[bytes, None] = field(default_factory=dict)
 
     def logs(self) -> Logs:
-        """All that the job's sources give."""
+        """All logs of the job's sources."""
         from bot.diagnosis.job import gather
 
         _, collected = gather(self.knowledge, self.config, self.request)
         return of_bundle(collected.folder)
 
     def follow(self, wanted: LineFilter, *, from_start: bool) -> Iterator[Iterator[LogLine]]:
-        """Ask again and again for the last moments, and give what was not there before."""
+        """Poll for the latest lines, and return those that are new."""
         from bot.diagnosis.job import gather
         from kb.errors import SignalboxError
 
@@ -221,7 +221,7 @@ def _source(
     from bot.config.file import read
 
     if asked.request is None:
-        raise UnreadableInput("say whose logs: a JOB, --bundle DIR, or --logs PATH…")
+        raise UnreadableInput("nothing to read; give a JOB, --bundle DIR, or --logs PATH…")
     folder = (
         Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="signalbox-logs-"))) if asked.follow else Path()
     )
@@ -232,7 +232,7 @@ def _source(
 
 
 class Screen:
-    """Shows lines: in columns of time, who speaks, and text; or as JSON, one object a line."""
+    """Shows lines in columns of time, source and text; or as JSON, one object per line."""
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self.count = 0
@@ -242,7 +242,7 @@ class Screen:
         self._width = 4
 
     def columns(self, logs: Logs) -> None:
-        """Make room for the widest of those who may speak."""
+        """Set the width of the source column."""
         names = (_who(ref.resource.rank, ref.resource.node, ref.uri) for ref in logs.streams[:5000])
         self._width = min(WIDEST, max((len(name) for name in names), default=4))
 
@@ -287,5 +287,5 @@ def _who(rank: int | None, node: str | None, source: str) -> str:
 
 
 def _clean(text: str | None) -> str | None:
-    """Text that UTF-8 can hold: what was no text stands there as escapes."""
+    """Text that UTF-8 can encode: undecodable bytes become escapes."""
     return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""`signalbox serve`: the service that listens to alerts and diagnoses the jobs that they name."""
+"""`signalbox serve`: the service that receives alerts and diagnoses the jobs they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--logs -`: a log that is piped in. It is kept in a private folder while it is read, since lines are looked up again."""
+"""`--logs -`: a log from standard input, copied to a private folder while it is read, since lines are read again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bot.cli.console import refuse
 from bot.runtime.errors import NothingCollected
 from kb.errors import UnreadableInput
 
-NAME = "stdin"  # of the log in reports
-MOST = 64 << 30  # bytes that are taken, packed or not
-LEFT_FREE = 0.05  # of the file system, and never more than a gibibyte
+NAME = "stdin"  # name of the log in reports
+MOST = 64 << 30  # bytes accepted, compressed or not
+LEFT_FREE = 0.05  # share of the file system, at most 1 GiB
 _BLOCK = 1 << 20
 _EXAMPLE = "kubectl logs POD | signalbox diagnose --logs -"
 
@@ -30,11 +30,11 @@ class _Readable(Protocol):
 
 @contextmanager
 def spooled_stdin() -> Iterator[Path]:
-    """A folder with standard input as its file `stdin`, gone afterwards, also when the process is asked to end.
+    """A temporary folder with standard input as the file `stdin`, removed afterwards, also on SIGTERM and SIGHUP.
 
     Raises:
         UnreadableInput: it cannot be read, or there is no room for it.
-        NothingCollected: nothing came.
+        NothingCollected: it is empty.
     """
     if sys.stdin is None:
         refuse(f"--logs - reads standard input, which is closed; pipe a log into it: {_EXAMPLE}")
@@ -42,7 +42,7 @@ def spooled_stdin() -> Iterator[Path]:
         refuse(f"--logs - reads standard input, which is a terminal; pipe a log into it: {_EXAMPLE}")
     where = spool_folder()
     try:
-        folder = Path(tempfile.mkdtemp(prefix="signalbox-stdin-", dir=where))  # for its owner alone
+        folder = Path(tempfile.mkdtemp(prefix="signalbox-stdin-", dir=where))  # accessible only to its owner
     except OSError as error:
         raise UnreadableInput(f"{where}: {_no_room(error)}") from error
     try:
@@ -55,32 +55,32 @@ def spooled_stdin() -> Iterator[Path]:
 
 
 def spool_folder() -> Path:
-    """Where large temporary files go: $TMPDIR; else /var/tmp, since /tmp is often in memory; else what Python finds."""
+    """The folder for large temporary files: $TMPDIR; else /var/tmp, since /tmp is often in memory; else Python's choice."""
     if not os.environ.get("TMPDIR") and os.access("/var/tmp", os.W_OK | os.X_OK):  # noqa: S108 - the folder in it is new
         return Path("/var/tmp")  # noqa: S108
     return Path(tempfile.gettempdir())
 
 
 def room_in(folder: Path) -> int:
-    """How many bytes may be written there: what is free but for a reserve, and never more than MOST."""
+    """How many bytes can be written there: the free space minus a reserve, at most MOST."""
     usage = shutil.disk_usage(folder)
     return max(0, min(MOST, usage.free - min(1 << 30, int(LEFT_FREE * usage.total))))
 
 
 def spool(source: _Readable, file: BinaryIO, room: int) -> None:
-    """Copy everything; memory holds one block of it.
+    """Copy everything, block by block.
 
     Raises:
         UnreadableInput: it cannot be read or written, or is larger than `room`.
-        NothingCollected: nothing came.
+        NothingCollected: it is empty.
     """
     size = 0
     while block := _read(source):
         size += len(block)
         if size > room:
             raise UnreadableInput(
-                f"standard input is larger than the {room / 1e9:,.1f} GB that can be kept in {Path(file.name).parents[1]};"
-                " write it to a file and name that, or set TMPDIR to a folder with more room"
+                f"standard input is larger than the {room / 1e9:,.1f} GB that fit in {Path(file.name).parents[1]};"
+                " save it to a file and diagnose that, or set TMPDIR to a folder with more space"
             )
         try:
             file.write(block)
@@ -100,16 +100,16 @@ def _read(source: _Readable) -> bytes:
 
 def _no_room(error: OSError) -> str:
     why = error.strerror or error
-    return f"standard input cannot be kept here while it is read: {why}; set TMPDIR to a folder with room"
+    return f"cannot store standard input here while it is read: {why}; set TMPDIR to a folder with enough space"
 
 
 @contextmanager
 def _asked_to_end() -> Iterator[None]:
-    """Leave by an exception on SIGTERM and SIGHUP, so that what was written is removed."""
+    """Exit by an exception on SIGTERM and SIGHUP, so that the copy is removed."""
     owner = os.getpid()
 
     def end(number: int, _frame: FrameType | None) -> None:
-        if os.getpid() != owner:  # a process that reads logs for us: the folder is not its own
+        if os.getpid() != owner:  # a worker process, which does not own the folder
             os._exit(128 + number)
         raise SystemExit(128 + number)
 

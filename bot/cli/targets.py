@@ -1,7 +1,7 @@
-"""What the words behind `signalbox diagnose` name: a job of the connected systems, a bundle, or logs.
+"""What the arguments of `signalbox diagnose` refer to: a job of the connected systems, a bundle, or logs.
 
-A name that exists as a path is read as one; where it could also be a job's name, one line on stderr says what was read and how
-to get the other.
+A name that exists as a path is read as a path. If it could also be a job's name, one line on stderr says what was read and
+how to get the other.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from bot.cli.console import complain, refuse
 from bot.cli.diagnose_options import DiagnoseOptions
 
 STDIN = "-"
-MOST_LOOKED_AT = 20_000  # entries of a folder tree, until one is a log
+MOST_LOOKED_AT = 20_000  # entries of a folder tree to check for a log
 
 Kind = Literal["bundle", "bundles", "logs", "empty"]
 
 
 def resolve_targets(options: DiagnoseOptions) -> DiagnoseOptions:
-    """The options with paths that were given without an option in their place: `bundle`, or `logs` with its targets."""
+    """Resolve paths given without an option: to `bundle`, or to `logs` with its targets."""
     targets = options.targets
     if options.job:
         if options.logs or options.bundle is not None or options.each is not None:
-            refuse("--job goes with a JOB, and not with --bundle, --logs and --each")
+            refuse("--job cannot be combined with --bundle, --logs or --each")
         return options
     if options.bundle is not None or options.each is not None:
         return options
     if STDIN in targets and len(targets) > 1:
-        refuse("- is standard input, and goes alone; a file of that name is ./-")
+        refuse("- is standard input, and must be the only argument; for a file of that name, use ./-")
     if options.logs or not targets:
         return options
     if targets == (STDIN,):
@@ -43,28 +43,28 @@ def resolve_targets(options: DiagnoseOptions) -> DiagnoseOptions:
 
 
 def _several(options: DiagnoseOptions, found: list[str]) -> DiagnoseOptions:
-    """Several words are log files and folders, all of them."""
+    """Several arguments: all must be log files or folders."""
     for target in options.targets:
         if target not in found:
             refuse(f"{target}: there is no such file or folder")
         if os.path.isdir(target) and _kind(Path(target)) in ("bundle", "bundles"):  # noqa: PTH112 - never raises
-            refuse(f"{target}: this is a bundle: diagnose it alone, or a folder of bundles with --each")
+            refuse(f"{target}: this is a bundle; diagnose it alone, or a folder of bundles with --each")
     return replace(options, logs=True)
 
 
 def _one_path(options: DiagnoseOptions, target: str) -> DiagnoseOptions:
     path, may_be_job = Path(target), "/" not in target and _configured(options)
     if may_be_job and _only_for_jobs(options):
-        complain(f"{target}: taken for the job; for the path of that name: --logs {_word(target)}")
+        complain(f"{target}: read as the job; for the path of that name: --logs {_word(target)}")
         return options
     kind = _kind(path) if path.is_dir() else "logs"
     if kind == "empty":
         if may_be_job:
-            complain(f"{target}: taken for the job; the folder of that name holds no logs and no parts of a bundle")
+            complain(f"{target}: read as the job; the folder of that name has no logs and no parts of a bundle")
             return options
-        refuse(f"{target}: no logs and no parts of a bundle are in it; name a log file, a folder of logs, or a bundle")
+        refuse(f"{target}: it has no logs and no parts of a bundle; give a log file, a folder of logs, or a bundle")
     if kind == "bundles":
-        refuse(f"{target}: its folders are bundles: name one of them, or diagnose all with --each {_word(target)}")
+        refuse(f"{target}: its subfolders are bundles; give one of them, or diagnose all with --each {_word(target)}")
     if may_be_job:
         what = "bundle" if kind == "bundle" else "log" if not path.is_dir() else "folder of logs"
         complain(f"{target}: read as the {what} of that name; for the job: signalbox diagnose --job {_word(target)}")
@@ -74,7 +74,7 @@ def _one_path(options: DiagnoseOptions, target: str) -> DiagnoseOptions:
 
 
 def _only_for_jobs(options: DiagnoseOptions) -> bool:
-    """Whether an option was given that means nothing for a path."""
+    """Whether an option was given that only applies to jobs."""
     given = (options.config, options.cluster, options.namespace, options.window, options.deadline, options.save)
     return any(value is not None for value in given)
 
@@ -86,7 +86,7 @@ def _configured(options: DiagnoseOptions) -> bool:
 
 
 def _kind(folder: Path) -> Kind:
-    """What a folder holds, by the names in it.
+    """What kind of folder this is, by the names in it.
 
     Raises:
         UnreadableInput: it cannot be listed.
@@ -119,13 +119,13 @@ def _is_bundle(folder: Path) -> bool:
 
 
 def _holds_a_log(folder: Path) -> bool:
-    """Whether any file in the tree may be a log, by its name; a tree that is too large to tell holds one."""
+    """Whether any file in the tree could be a log, by its name; true for a tree too large to check."""
     from connectors.base.filenames import NO_LOG
 
     count, seen = 0, set()
     for where, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(where)
-        if real in seen:  # a link to a folder above it
+        if real in seen:  # a link to a parent folder
             folders.clear()
             continue
         seen.add(real)

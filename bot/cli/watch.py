@@ -1,4 +1,4 @@
-"""`signalbox watch`: what it takes from the command line, and how it shows what is seen."""
+"""`signalbox watch`: checks the options, and shows the events of the watch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _WIDTH = 160
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What the command line says, as it says it."""
+    """The options of `signalbox watch`, unparsed."""
 
     job: str | None = None
     logs: Path | None = None
@@ -67,16 +67,18 @@ class WatchOptions:
 
 
 def params(told: Sequence[str]) -> dict[str, dict[str, float]]:
-    """`hang-called.silence_most=900` and the like, by rule and parameter.
+    """Parse `hang-called.silence_most=900` and the like, by rule and parameter.
 
     Raises:
-        UnreadableInput: one is of another form, or nothing takes it.
+        UnreadableInput: one has another form, or there is no such parameter.
     """
     found: dict[str, dict[str, float]] = {}
     for text in told:
         parts = _PARAM.fullmatch(text.strip())
         if parts is None:
-            raise UnreadableInput(f"--param {text[:200]}: write RULE.NAME=NUMBER, as in hang-called.silence_most=900")
+            raise UnreadableInput(
+                f"--param {text[:200]}: expected RULE.NAME=NUMBER, such as hang-called.silence_most=900"
+            )
         found.setdefault(parts["rule"], {})[parts["name"]] = float(parts["number"])
     for wrong in unknown_params(found):
         raise UnreadableInput(f"--param: {wrong}")
@@ -91,20 +93,20 @@ def seconds(text: str) -> float:
     """
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        raise UnreadableInput(f"{text!r} is no span of time; write 90s, 10m or 2h")
+        raise UnreadableInput(f"{text!r} is not a duration; expected a form such as 90s, 10m or 2h")
     return float(found[1]) * _SECONDS[found[2] or "s"]
 
 
 def watch(knowledge: Knowledge, asked: WatchOptions, *, as_json: bool) -> int:
-    """Watch as the command line says, and show what is seen; the exit status.
+    """Watch a job and show its events. Returns the exit status.
 
     Raises:
-        UnreadableInput: what was asked cannot be done.
+        UnreadableInput: the options are not valid.
     """
     wanted, numbers = _wanted(asked), params(asked.params)
     if asked.logs is None and not wanted and asked.ras is None and asked.dumps is None and asked.prometheus is None:
         raise UnreadableInput(
-            "say what to watch: --logs DIR, --pids, --pids-of, --ras, --flight-recorder or --prometheus"
+            "nothing to watch; give --logs DIR, --pids, --pids-of, --ras, --flight-recorder or --prometheus"
         )
     if asked.logs is not None and not asked.logs.exists():
         raise UnreadableInput(f"{asked.logs}: there is no such file or folder")
@@ -112,7 +114,7 @@ def watch(knowledge: Knowledge, asked: WatchOptions, *, as_json: bool) -> int:
     name = re.sub(r"[^\w.-]+", "-", asked.job)[:60] if asked.job else "job"
     save = fresh_folder(asked.save or Path(f"signalbox-watch-{name}-{name_of(clock.now())}"))
     if asked.logs is not None and save.resolve().is_relative_to(asked.logs.resolve()):
-        raise UnreadableInput(f"{save}: it lies in the logs that are watched; name a folder elsewhere with --save")
+        raise UnreadableInput(f"{save}: it is inside the watched logs; choose another folder with --save")
     screen = Screen(sys.stdout, as_json=as_json)
     with ExitStack() as stack:
         stack.enter_context(clock.interrupts())
@@ -138,7 +140,7 @@ def watch(knowledge: Knowledge, asked: WatchOptions, *, as_json: bool) -> int:
 
 
 def status(outcome: WatchOutcome, caught: int | None = None) -> int:
-    """1: a hang or a fatal fault was called; 0: not; of a watch that a signal ended what a shell gives for it."""
+    """The exit status: 1 if a hang or fatal fault was called, else 0; 128 + n after signal n."""
     if outcome.interrupted:
         return 128 + (caught or signal.SIGINT)
     return 1 if outcome.called in ("hang", "fatal") else 0
@@ -147,19 +149,19 @@ def status(outcome: WatchOutcome, caught: int | None = None) -> int:
 def _wanted(asked: WatchOptions) -> ProcessSelector:
     words = asked.pids.replace(",", " ").split()
     if not all(word.isdecimal() and 0 < int(word) < 1 << 31 for word in words):
-        raise UnreadableInput(f"--pids {asked.pids}: write process ids, as in 12,13")
+        raise UnreadableInput(f"--pids {asked.pids}: expected process ids, such as 12,13")
     try:
         re.compile(asked.pattern)
     except re.error as error:
-        raise UnreadableInput(f"--pids-of {asked.pattern}: no regular expression: {error}") from error
+        raise UnreadableInput(f"--pids-of {asked.pattern}: not a valid regular expression: {error}") from error
     return ProcessSelector(tuple(int(word) for word in words), asked.pattern)
 
 
 def _metrics(asked: WatchOptions) -> MetricsPoller | None:
-    """The source of metrics; only what the probe of spinning GPUs needs, one question after another."""
+    """The source of metrics: only those that the spin probe needs, queried one after another."""
     if asked.prometheus is None:
         if asked.series:
-            raise UnreadableInput("--series says which series are the job's; say where they are with --prometheus URL")
+            raise UnreadableInput("--series needs --prometheus URL")
         return None
     from connectors.base.http import Endpoint, HttpClient, Login
     from connectors.base.secret import Secret
@@ -169,7 +171,7 @@ def _metrics(asked: WatchOptions) -> MetricsPoller | None:
     for series_item in asked.series:
         label, equals, value = series_item.partition("=")
         if not (re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", label) and equals and value):
-            raise UnreadableInput(f"--series {series_item}: write LABEL=VALUE, as in pod=trainer-0")
+            raise UnreadableInput(f"--series {series_item}: expected LABEL=VALUE, such as pod=trainer-0")
         series[label] = (*series.get(label, ()), value)
     login = Login(token=Secret(env=_VARIABLE)) if os.environ.get(_VARIABLE) else Login()
     try:
@@ -186,7 +188,7 @@ def _probes(stack: ExitStack) -> Probes:
 
 @dataclass(slots=True)
 class WallClock:
-    """The real time. An interrupt or SIGTERM ends a sleep; a second one ends the command at once."""
+    """The real clock. An interrupt or SIGTERM ends a sleep; a second one ends the command at once."""
 
     caught: int | None = None
     _event: threading.Event = field(default_factory=threading.Event)
@@ -196,16 +198,16 @@ class WallClock:
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, or less."""
+        """Wait that many seconds, or until a signal arrives."""
         self._event.wait(max(0.0, seconds))
 
     def stopping(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal has arrived."""
         return self._event.is_set()
 
     @contextmanager
     def interrupts(self) -> Iterator[None]:
-        """Take interrupts as a wish to stop, for a while."""
+        """While the context is open, treat interrupts as requests to stop."""
         known = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -220,14 +222,14 @@ class WallClock:
 
 
 class Screen:
-    """Shows news: one line that is kept current on a terminal, a line for each change elsewhere, or lines of JSON."""
+    """Shows events: one line that is updated on a terminal, a line per change elsewhere, or lines of JSON."""
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self._out, self._as_json = out, as_json
         self._live = out.isatty() and not as_json
 
     def tell(self, news: WatchEvent) -> None:
-        """Show one thing."""
+        """Show one event."""
         if self._as_json:
             self._json({"event": news.event, "time": iso(news.time), "text": news.text, **news.fields})
         elif news.event == "votes" and self._live:
@@ -240,14 +242,14 @@ class Screen:
         self._out.flush()
 
     def _details(self, news: WatchEvent) -> None:
-        """The numbers of probes that say yes."""
+        """Show the details of probes that vote yes."""
         votes = news.fields.get("votes")
         for vote in votes if isinstance(votes, list) else ():
             if vote["vote"] == "yes":
                 self._out.write(f"         {vote['probe']}: {shown(vote['detail'])}\n")
 
     def end(self, outcome: WatchOutcome, now: float) -> None:
-        """Show how it ended, with the answer where there is one."""
+        """Show how the watch ended, with the answer if there is one."""
         folder = str(outcome.folder) if outcome.folder else None
         if self._as_json:
             if outcome.answer is not None:
@@ -264,7 +266,7 @@ class Screen:
                 show(outcome.answer.report)
             if folder:
                 self._out.write(
-                    f"\nThe evidence is in {shown(folder)}; `signalbox diagnose --bundle` reads it again.\n"
+                    f"\nThe evidence is in {shown(folder)}. To diagnose it again: `signalbox diagnose --bundle {shown(folder)}`.\n"
                 )
         self._out.flush()
 
@@ -279,7 +281,7 @@ def _clock(news: WatchEvent) -> str:
 
 
 def _plain(value: object) -> object:
-    """The value with text that UTF-8 can hold: names of files may be anything."""
+    """The value with text that UTF-8 can encode: file names can contain any bytes."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""`signalbox rules advise` (also --propose), `backtest` and `stats --outcomes`: what the close-outs say of the rules."""
+"""`signalbox rules advise` (also --propose), `backtest` and `stats --outcomes`: what the close-outs say about the rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kb.errors import RuleError, SignalboxError
 
 
 def show_outcomes(rules: Path | None, site: Path | None, tenant: str | None, *, as_json: bool) -> None:
-    """Print how each rule fared in the close-outs, and the shadows.
+    """Print how each rule fared in close-outs, and how shadow rules would have.
 
     Raises:
         SignalboxError: the rules or the store cannot be read.
@@ -53,7 +53,7 @@ def show_outcomes(rules: Path | None, site: Path | None, tenant: str | None, *, 
 def show_advice(
     rules: Path | None, site: Path | None, tenant: str | None, *, clean: Sequence[Path], quick: bool, as_json: bool
 ) -> None:
-    """Print what the close-outs advise; changes of files are tried first unless it is to be quick.
+    """Print advice from close-outs. Unless `quick`, file changes are tried first.
 
     Raises:
         SignalboxError: the rules or the store cannot be read.
@@ -78,7 +78,7 @@ def propose_advice(
     clean: Sequence[Path],
     branch: Path | None,
 ) -> int:
-    """Propose the change that an advice of the list makes; the exit status: 0 it stands, 1 it is not proposed, or waits.
+    """Propose the change of an advice. Returns the exit status: 0 if proposed, 1 if not or still pending.
 
     `branch`: see `signalbox rules propose`.
 
@@ -90,15 +90,15 @@ def propose_advice(
     with Database(url) as store, store.errors(), store.session() as session:
         found = advise.advise(session, base, datetime.now(UTC), tenant=tenant, bar=_bar()).advice
     if not 1 <= number <= len(found):
-        raise SignalboxError(f"there is no advice {number}: the list of `signalbox rules advise` has {len(found)}")
+        raise SignalboxError(f"there is no advice {number}: `signalbox rules advise` lists {len(found)}")
     one = found[number - 1]
     for line in advise.told_of(number, one):
         typer.echo(shown(line))
     if not one.files:
-        return _not_proposed(["it is nothing but words: a person must write the change"])
+        return _not_proposed(["it has no file changes: write the change by hand"])
     settings = settings_of(_pull_requests(), branch)
     if settings is None:
-        return _not_proposed(["`rules: pull_requests:` is not configured; or name a clone with --branch"])
+        return _not_proposed(["`rules: pull_requests:` is not configured; configure it, or give a clone with --branch"])
     try:
         tried = trial(base, one.files)
         told = backtest(
@@ -131,10 +131,10 @@ def _not_proposed(reasons: Sequence[str]) -> int:
 def try_rules(
     rules: Path | None, new: Path, tenant: str | None, *, clean: Sequence[Path], every: bool, as_json: bool
 ) -> bool:
-    """Try another rules folder on all that was seen; whether it hurts nothing.
+    """Try another rules folder on all stored incidents. Returns whether nothing gets worse.
 
     Raises:
-        SignalboxError: the rules or the store cannot be read, or the new ones have faults.
+        SignalboxError: the rules or the store cannot be read, or the new rules have errors.
     """
     folder = rules or default_folder()
     base = base_of(folder)
@@ -150,14 +150,14 @@ def try_rules(
 def _tried(
     base: RuleFiles, rule_advice: RuleAdvice, logs: Mapping[str, Mapping[str, bytes]], tenant: str | None
 ) -> RuleAdvice:
-    """An advice with what its backtest says; without files where that speaks against it."""
+    """The advice with its backtest's result; without files if the backtest finds a regression."""
     try:
         told = backtest(trial(base, rule_advice.files), database_url(), logs, tenant=tenant, most=_learning().judged)
     except RuleError as error:
-        return replace(rule_advice, files={}, reasons=(*rule_advice.reasons, f"not to be proposed: {error}"))
+        return replace(rule_advice, files={}, reasons=(*rule_advice.reasons, f"not proposed: {error}"))
     if told.hurts:
         return replace(
-            rule_advice, files={}, reasons=(*rule_advice.reasons, *(f"not to be proposed: {why}" for why in told.hurts))
+            rule_advice, files={}, reasons=(*rule_advice.reasons, *(f"not proposed: {why}" for why in told.hurts))
         )
     return replace(rule_advice, reasons=(*rule_advice.reasons, _in_short(told), *told.dear))
 
@@ -171,20 +171,20 @@ def _in_short(told: Backtest) -> str:
 
 
 def _told(told: Backtest) -> Iterator[str]:
-    """A backtest as text for people."""
-    yield f"touched: {', '.join(told.rules) or 'no rule'}"
+    """A backtest as text."""
+    yield f"changed rules: {', '.join(told.rules) or 'none'}"
     yield _in_short(told)
-    gone = f"; {told.without_text} more have no text any more" if told.without_text else ""
-    left = f"; {told.unjudged} could be touched and were not judged" if told.unjudged else ""
-    yield f"speaks on {len(told.hits)} incidents, precision {told.precision.words}, recall {told.recall.words}{gone}{left}"
+    gone = f"; {told.without_text} more have no logs left" if told.without_text else ""
+    left = f"; {told.unjudged} could change and were not evaluated" if told.unjudged else ""
+    yield f"matches {len(told.hits)} incidents, precision {told.precision.words}, recall {told.recall.words}{gone}{left}"
     if told.shadowed:
-        yield "stands before: " + ", ".join(f"{rule} ({count})" for rule, count in told.shadowed.items())
+        yield "ranks before: " + ", ".join(f"{rule} ({count})" for rule, count in told.shadowed.items())
     yield f"cost: {told.cost.words}; {told.seconds:.1f} s"
     for change in told.changes:
         truth = f", closed as {change.truth}" if change.truth else ""
         yield f"  incident {change.incident}: {change.old.words} → {change.new.words}{truth}{' WORSE' if change.worse else ''}"
-    yield from (f"dear: {why}" for why in told.dear)
-    yield from (f"hurts: {why}" for why in told.hurts)
+    yield from (f"expensive: {why}" for why in told.dear)
+    yield from (f"worse: {why}" for why in told.hurts)
 
 
 def _learning() -> Learning:

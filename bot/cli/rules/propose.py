@@ -1,4 +1,4 @@
-"""`signalbox rules propose` and `rules proposals`: a rule learned from a resolved incident, and where the proposed ones stand."""
+"""`signalbox rules propose` and `rules proposals`: rules learned from resolved incidents, and the state of proposals."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ def run(
     rules: Path | None = None,
     as_json: bool = False,
 ) -> int:
-    """Propose the rule that an incident supports; the exit status: 0 it stands or would, 1 it is not proposed, or waits.
+    """Propose the rule that an incident supports. Returns the exit status: 0 if proposed (or possible), 1 if not or pending.
 
-    `branch`: a clone in which it becomes a local branch, whatever is configured; `into`: its files are written there, and nothing
-    else is done.
+    `branch`: a clone in which to create a local branch, regardless of the configuration; `into`: only write the files there.
 
     Raises:
         SignalboxError: the store, the rules or the forge cannot be used.
@@ -57,7 +56,7 @@ def run(
     _print(content, as_json=as_json)
     against = refusal(settings, proposed)
     if against is None and content.hurts and not all_the_same:
-        against = "the replay speaks against it; mend it, or ask for it with --all-the-same"
+        against = "the replay found a regression; fix the rule, or force it with --all-the-same"
     if against is not None or settings is None:
         typer.echo(f"signalbox: not proposed: {shown(against or '')}", err=True)
         return 1
@@ -65,10 +64,10 @@ def run(
 
 
 def _write(into: Path, content: DraftContent) -> None:
-    """The folder of the rule.
+    """Write the folder of the rule.
 
     Raises:
-        SignalboxError: something of that name is there, or nothing can be written there.
+        SignalboxError: a file exists already, or cannot be written.
     """
     for path, data in content.files.items():
         place = into / path
@@ -77,7 +76,7 @@ def _write(into: Path, content: DraftContent) -> None:
             with place.open("xb") as handle:
                 handle.write(data)
         except FileExistsError:
-            raise SignalboxError(f"{place} is there already; nothing is overwritten") from None
+            raise SignalboxError(f"{place} exists already; nothing is overwritten") from None
         except OSError as error:
             raise SignalboxError(f"{place}: cannot be written: {error.strerror}") from None
 
@@ -93,29 +92,29 @@ def _print(content: DraftContent, *, as_json: bool) -> None:
 
 
 def _told(content: DraftContent) -> Iterator[str]:
-    """A draft as text for people."""
+    """A draft as text."""
     if content.reasons:
-        yield "No rule is proposed."
+        yield "No rule proposed."
         yield from (f"  {reason}" for reason in content.reasons)
         return
     edits = content.edits
     support = ", ".join(str(incident) for incident in content.incidents)
     yield f"Rule {content.rule}: {edits.title} ({edits.fault}), from {'incident' if len(content.incidents) == 1 else 'incidents'} {support}"
     yield ""
-    yield "It looks for"
+    yield "It matches"
     yield from (f"  {line}" for pattern in content.patterns for line in pattern.splitlines())
-    yield "and finds, among others"
+    yield "for example"
     yield from (f"  {line[:200]}" for line in content.lines[:6])
     yield ""
     yield from (f"  {name:40} {value}" for name, value in content.figures)
     if content.notes:
         yield ""
         yield from (f"  {note}" for note in content.notes)
-    yield from (f"  against it: {hurt}" for hurt in content.hurts)
+    yield from (f"  regression: {hurt}" for hurt in content.hurts)
 
 
 def listed(*, as_json: bool, live: bool) -> None:
-    """Print the proposals, the newest first.
+    """Print the proposals, newest first.
 
     Raises:
         SignalboxError: the store cannot be used.
@@ -125,7 +124,7 @@ def listed(*, as_json: bool, live: bool) -> None:
     for proposal in found:
         typer.echo(msgspec.json.encode(_row(proposal)).decode() if as_json else shown(_line(proposal)))
     if not found and not as_json:
-        typer.echo("No rule was proposed so far: `signalbox rules propose INCIDENT`.")
+        typer.echo("No proposals yet. `signalbox rules propose INCIDENT` creates one.")
 
 
 def _row(proposal: Proposal) -> dict[str, object]:
@@ -156,15 +155,15 @@ def _line(proposal: Proposal) -> str:
 
 
 def hand_over(url: str, settings: PullRequests, proposed: ProposedRule) -> int:
-    """Propose it; the exit status: 0 it stands, 1 it was decided on before, or waits.
+    """Open the proposal. Returns the exit status: 0 if it is open, 1 if it was decided before or is pending.
 
     Raises:
-        SignalboxError: the store cannot be used, or it must not go into a repository.
+        SignalboxError: the store cannot be used, or the rule must not go to a repository.
     """
     with Ledger(url) as ledger:
         asked = propose(ledger.database, settings, proposed, datetime.now(UTC))
         if asked.how in ("closed", "merged"):
-            typer.echo(f"signalbox: this pattern was {asked.how} before, as proposal {asked.proposal}", err=True)
+            typer.echo(f"signalbox: this pattern was {asked.how} before, in proposal {asked.proposal}", err=True)
             return 1
         words = ProposalWorker(ledger.database, settings).advance(asked.proposal)
         found = proposal_of(ledger.database, asked.proposal)
@@ -173,10 +172,10 @@ def hand_over(url: str, settings: PullRequests, proposed: ProposedRule) -> int:
 
 
 def settings_of(configured: PullRequests | None, branch: Path | None) -> PullRequests | None:
-    """Where it goes: as configured, or with `branch` a local branch of that clone, in the configured folder where there is one.
+    """Where to propose: as configured, or with `branch` in a local branch of that clone, in the configured folder.
 
     Raises:
-        SignalboxError: it cannot go there.
+        SignalboxError: `branch` is not valid.
     """
     if branch is None:
         return configured
@@ -188,7 +187,7 @@ def settings_of(configured: PullRequests | None, branch: Path | None) -> PullReq
 
 
 def user() -> str:
-    """Who asks for it."""
+    """The user of this shell."""
     with suppress(OSError, KeyError, ImportError):
         return getpass.getuser()
     return "somebody"

@@ -28,11 +28,11 @@ def match_log(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
         for signal in finding.signals[:5]:
             typer.echo(f"    {signal.key.split('#')[1]} at byte {signal.offset}: {signal.line[:160]!r}")
     if not heard:
-        typer.echo("no rule speaks on this")
+        typer.echo("no rule matches")
 
 
 def failure_text(outcome: RuleTestResult) -> str:
     """Which test of a rule failed, and which rules matched its log."""
-    wanted = "should speak and does not" if outcome.test.speaks else "should be silent and speaks"
-    heard = ", ".join(dict.fromkeys(finding.rule.id for finding in outcome.heard)) or "nobody"
-    return f"{outcome.test.path}: {outcome.test.rule} {wanted} (heard: {heard})"
+    wanted = "should match but does not" if outcome.test.speaks else "should not match but does"
+    heard = ", ".join(dict.fromkeys(finding.rule.id for finding in outcome.heard)) or "no rule"
+    return f"{outcome.test.path}: {outcome.test.rule} {wanted} (matched: {heard})"

@@ -123,7 +123,7 @@ def test_a_lock_written_by_hand_in_another_form_is_not_current(few_rules):
 
     checked = rules("lock", "--check", "--rules", few_rules)
 
-    assert (checked.exit_code, "not as `signalbox rules lock` writes it" in checked.stdout) == (1, True)
+    assert (checked.exit_code, "out of date; run `signalbox rules lock`" in checked.stdout) == (1, True)
 
 
 def test_nothing_is_locked_while_rules_have_faults(few_rules):

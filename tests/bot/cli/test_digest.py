@@ -11,7 +11,7 @@ def test_fill_then_read(signalbox):
     """An empty store is filled, says so, and gives a digest as text, numbers and page; the fill is the same each time."""
     filled = signalbox("demo", "--fill", "--days", "30")
     assert filled.status == 0
-    assert b"made-up incidents of 30 days put into the store" in filled.out
+    assert b"made-up incidents over 30 days to the store" in filled.out
     told = signalbox("digest", "--zone", "Europe/Berlin")
     assert told.status == 0
     assert b"Time to recover" in told.out

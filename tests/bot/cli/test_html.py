@@ -36,6 +36,6 @@ def test_without_the_store_there_is_a_page_too(signalbox, tmp_path):
 def test_a_page_that_cannot_be_written_is_one_line(signalbox, tmp_path):
     """And `--each` has none."""
     done = signalbox("diagnose", "--bundle", DEMO, "--html", tmp_path / "no" / "a.html")
-    assert (done.status, "the page cannot be written: No such file or directory" in done.err) == (2, True)
+    assert (done.status, "cannot write the page: No such file or directory" in done.err) == (2, True)
     assert signalbox("diagnose", "--each", DEMO, "--html", tmp_path / "a.html").status == 2
     assert signalbox("incidents", "show", "7", "--html", tmp_path / "a.html").status == 2

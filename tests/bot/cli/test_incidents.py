@@ -138,12 +138,12 @@ def test_a_life_from_the_shell():
         "Incident 3: assigned to grace: knows it; it is acknowledged\n"
     )
     assert "snoozed until" in run("snooze", "2", "--for", "8h").stdout
-    assert run("list", "--assignee", "grace").stdout.split("\n")[0].endswith("[acknowledged, of grace]")
+    assert run("list", "--assignee", "grace").stdout.split("\n")[0].endswith("[acknowledged, assigned to grace]")
     assert "[snoozed until" in run("list", "--state", "snoozed").stdout
     assert run("list", "--state", "merged").stdout == "No matching incidents.\n"
     assert run("merge", "2", "3").stdout == "Incident 2: merged into incident 3; it is merged\n"
     shown = run("show", "3").stdout
-    assert "Incident 3, 2026-03-02 10:30Z, bundle night-run, acknowledged, of grace" in shown
+    assert "Incident 3, 2026-03-02 10:30Z, bundle night-run, acknowledged, assigned to grace" in shown
     assert [line.split(": ", 1)[1] for line in shown.split("\n")[-4:-1]] == [
         "acknowledged",
         "assigned to grace: knows it",
@@ -158,10 +158,10 @@ def test_a_life_from_the_shell():
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("list", "--state", "asleep"), "there is no 'asleep'"),
+        (("list", "--state", "asleep"), "unknown state 'asleep'"),
         (("snooze", "3"), "either --for"),
         (("snooze", "3", "--for", "soon"), "--for"),
-        (("snooze", "3", "--until", "tomorrow"), "is no time"),
+        (("snooze", "3", "--until", "tomorrow"), "is not a time"),
         (("snooze", "3", "--until", "2020-01-01"), "over already"),
         (("handover", "--since", "0h"), "--since"),
         (("merge", "3", "99"), "no incident 99"),

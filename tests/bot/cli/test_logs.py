@@ -80,7 +80,7 @@ def test_a_job(signalbox, tmp_path: Path) -> None:
         (("a", "b"), "give a single JOB"),
         (("--bundle", "/nothing"), "no such folder"),
         (("--logs", "/nothing"), "no such file or folder"),
-        (("--logs", ".", "--since", "soon"), "--since 'soon': write a span"),
+        (("--logs", ".", "--since", "soon"), "--since 'soon': expected a duration"),
         (("--logs", ".", "--rank", "x"), "--rank 'x'"),
         (("--logs", ".", "--grep", "(?=x)"), "lookaround"),
     ],

@@ -566,7 +566,7 @@ def test_a_bad_rule_is_told_and_left_out(signalbox, few_rules, logs, kind):
     assert linted.status == 1
     assert any(told in line for line in lines)
     assert (ran.status, faults(ran)[0]) == (0, "disk_full")
-    assert ran.err.startswith("signalbox: left out of the rules: moon/odd/rule.yaml:")
+    assert ran.err.startswith("signalbox: rule file skipped: moon/odd/rule.yaml:")
     assert ran.err.count("\n") == 1
 
 
@@ -643,7 +643,7 @@ def test_rules_can_be_listed_shown_and_tried(signalbox, few_rules):
     assert (few_rules / "storage/disk-full/rule.yaml").read_bytes() in signalbox("rules", "show", "disk-full").out
     assert (tested.status, tested.out.decode().split(",")[1]) == (0, " 0 failed\n")
     assert tried.out.decode().startswith("disk-full → disk_full")
-    assert other.out == b"no rule speaks on this\n"
+    assert other.out == b"no rule matches\n"
 
 
 def test_a_rule_test_that_fails_is_told(signalbox, few_rules):
@@ -655,7 +655,7 @@ def test_a_rule_test_that_fails_is_told(signalbox, few_rules):
     linted = signalbox("rules", "lint", "--rules", few_rules)
 
     assert ran.status == 1
-    assert "wrong.log: disk-full should speak and does not (heard: nobody)" in ran.out.decode()
+    assert "wrong.log: disk-full should match but does not (matched: no rule)" in ran.out.decode()
     assert (linted.status, b"empty.log:1:1: the test log is empty" in linted.out) == (1, True)
 
 

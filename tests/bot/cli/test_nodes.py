@@ -56,9 +56,9 @@ def test_a_node_is_barred_listed_and_lifted() -> None:
     ("words", "error"),
     [
         (("bar", "a;b"), "no name of a node"),
-        (("bar", "n1", "--for", "soon"), "write a time"),
-        (("bar", "n1", "--for", "0d"), "write a time"),
-        (("bar", "n1", "--for", "99999w"), "write a time"),
+        (("bar", "n1", "--for", "soon"), "expected a duration of at most ten years"),
+        (("bar", "n1", "--for", "0d"), "expected a duration of at most ten years"),
+        (("bar", "n1", "--for", "99999w"), "expected a duration of at most ten years"),
         (("confirm", "77"), "there is no bar 77"),
         (("barred", "--system", "pbs"), "slurm or kubernetes"),
     ],
@@ -104,15 +104,15 @@ def test_a_node_of_many_failed_jobs_is_a_lemon() -> None:
 
 def test_good_runs_are_kept_listed_and_forgotten() -> None:
     """One that failed is refused."""
-    assert "No good run is kept yet" in run("baselines", "list", which=app)
+    assert "No baselines yet" in run("baselines", "list", which=app)
     assert "not kept: it did not end well" in run("baselines", "keep", BUNDLES / "rank-killed", which=app)
     assert "there is no such folder" in run("baselines", "keep", "/nowhere", which=app)
     assert run("baselines", "keep", BUNDLES / "healthy", which=app).startswith("Kept as the good run of lm-tiny:")
     (line,) = run("baselines", "list", "--json", which=app).splitlines()
     assert json.loads(line)["family"] == "lm-tiny|pytorch-ddp|"
     assert "lm-tiny|pytorch-ddp|" in run("baselines", "list", which=app)
-    assert run("baselines", "drop", "lm-tiny|pytorch-ddp|", which=app) == "Forgotten: lm-tiny|pytorch-ddp|\n"
-    assert "no good run is kept" in run("baselines", "drop", "x", which=app)
+    assert run("baselines", "drop", "lm-tiny|pytorch-ddp|", which=app) == "Deleted: lm-tiny|pytorch-ddp|\n"
+    assert "no baseline for 'x'" in run("baselines", "drop", "x", which=app)
 
 
 def test_diagnose_remembers_what_it_said_before_and_what_people_said(tmp_path: Path) -> None:

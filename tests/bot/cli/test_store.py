@@ -49,9 +49,9 @@ def test_from_folder_to_pack_and_back(state: Path, tmp_path: Path) -> None:
     """Tidied, the bundle is packed; taken out, it is what it was, file by file."""
     done = run("tidy")
     assert done.exit_code == 0
-    assert done.output.startswith("1 bundle packed: ")
+    assert done.output.startswith("1 bundle packed, from ")
     assert not (state / "spool" / "default" / "run-01" / "run-1").exists()
-    assert run("tidy").output == "There was nothing to do.\n"
+    assert run("tidy").output == "Nothing to do.\n"
     done = run("unpack", "1", str(tmp_path / "out"))
     count = sum(path.is_file() for path in DEMO.rglob("*"))
     assert done.output == (
@@ -69,7 +69,7 @@ def test_what_is_pinned_is_not_tidied(state: Path) -> None:
     """Pinned, the bundle stays a folder; unpinned, it ages."""
     folder = state / "spool" / "default" / "run-01" / "run-1"
     assert run("pin", "1").output == f"Incident 1 is pinned: nothing of it is removed; its evidence lies in {folder}.\n"
-    assert run("tidy").output == "There was nothing to do.\n"
+    assert run("tidy").output == "Nothing to do.\n"
     done = run("unpack", "1", "/nowhere")
     assert done.exit_code == 2
     assert f"its evidence lies in {folder}; `signalbox diagnose --bundle {folder}` reads it" in done.output
@@ -119,7 +119,7 @@ def test_a_database_on_a_network_file_system_is_warned_of(state: Path, monkeypat
     mounts.write_text(f"x / ext4 rw 0 0\nfiler:/x {os.path.realpath(state)} nfs4 rw 0 0\n")
     monkeypatch.setattr("psutil.PROCFS_PATH", str(state.parent / "proc"))
     done = run("show")
-    assert f"signalbox: {state}/signalbox.db lies on nfs4, a network file system" in done.stderr
+    assert f"signalbox: {state}/signalbox.db is on nfs4, a network file system" in done.stderr
     assert done.exit_code == 0
 
 

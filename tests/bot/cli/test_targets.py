@@ -105,7 +105,7 @@ def test_options_keep_their_meaning(here, capsys):
     assert resolved(bundle=Path("killed")) == ("bundle", "killed", ())
     assert resolved() == ("job",)
     for more in ({"logs": True}, {"each": Path()}, {"bundle": Path()}):
-        assert "--job goes with a JOB" in refusal(capsys, "killed", job=True, **more)
+        assert "--job cannot be combined with --bundle, --logs or --each" in refusal(capsys, "killed", job=True, **more)
 
 
 def test_a_dash_is_standard_input(here, capsys):
@@ -114,8 +114,8 @@ def test_a_dash_is_standard_input(here, capsys):
 
     assert resolved("-") == resolved("-", logs=True) == ("logs", "-")
     assert resolved("./-") == ("logs", "./-")
-    assert "goes alone" in refusal(capsys, "-", "x.log")
-    assert "goes alone" in refusal(capsys, "x.log", "-", logs=True)
+    assert "must be the only argument" in refusal(capsys, "-", "x.log")
+    assert "must be the only argument" in refusal(capsys, "x.log", "-", logs=True)
 
 
 @pytest.mark.usefixtures("here")
@@ -157,7 +157,7 @@ def test_a_folder_that_is_neither_is_refused(here, capsys, names):
         path.parent.mkdir(exist_ok=True)
         path.mkdir() if name.endswith("/") else path.write_bytes(b"x")
 
-    assert "name a log file, a folder of logs, or a bundle" in refusal(capsys, "empty")
+    assert "give a log file, a folder of logs, or a bundle" in refusal(capsys, "empty")
     assert resolved("empty", logs=True) == ("logs", "empty")
 
 
@@ -166,7 +166,7 @@ def test_a_loop_of_links_ends(here, capsys):
     (here / "loop").mkdir()
     (here / "loop" / "again").symlink_to(here / "loop")
 
-    assert "name a log file" in refusal(capsys, "loop")
+    assert "give a log file" in refusal(capsys, "loop")
 
 
 def test_a_closed_folder_is_named(here, monkeypatch):
@@ -221,7 +221,7 @@ def test_an_option_for_jobs_makes_it_the_job(configured, capsys, option):
     (configured / "4711").write_bytes(FULL)
 
     assert resolved("4711", **option) == ("job", "4711")
-    assert capsys.readouterr().err == ("signalbox: 4711: taken for the job; for the path of that name: --logs 4711\n")
+    assert capsys.readouterr().err == ("signalbox: 4711: read as the job; for the path of that name: --logs 4711\n")
 
 
 def test_an_empty_folder_of_a_jobs_name_is_no_obstacle(configured, capsys):
@@ -229,7 +229,7 @@ def test_an_empty_folder_of_a_jobs_name_is_no_obstacle(configured, capsys):
     (configured / "llm-7b").mkdir()
 
     assert resolved("llm-7b") == ("job", "llm-7b")
-    assert "taken for the job; the folder of that name holds no logs" in capsys.readouterr().err
+    assert "read as the job; the folder of that name has no logs" in capsys.readouterr().err
 
 
 def test_the_command_takes_paths(signalbox, tmp_path):

@@ -60,7 +60,7 @@ def test_a_sound_change_passes_and_a_harmful_one_does_not(filled, few_rules, tmp
     passed = filled("rules", "backtest", sound, "--rules", few_rules, "--clean", runs)
     failed = filled("rules", "backtest", harmful, "--rules", few_rules, "--clean", runs, "--json")
     assert passed.status == 0, passed.err
-    assert b"touched: lease-revoked\n" in passed.out
+    assert b"changed rules: lease-revoked\n" in passed.out
     assert b"2 new, 0 lost, 0 changed first answers; 2 better, 0 worse" in passed.out
     assert (failed.status, json.loads(failed.out)["clean_hits"]) == (1, [str(runs / "good.log")])
 
