@@ -80,7 +80,7 @@ def test_empty_input_is_nothing_collected(signalbox, spooling):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (bytes(range(256)) * 99, "stdin: this is no text"),
+        (bytes(range(256)) * 99, "stdin: not text"),
         (FULL.decode().encode("utf-16"), "stdin: UTF-16"),
     ],
 )
@@ -213,7 +213,7 @@ def test_more_than_there_is_room_for_is_refused(tmp_path):
     endless = Endless()
 
     with pytest.raises(
-        UnreadableInput, match=r"larger than the 0\.0 GB .* set TMPDIR to a folder with more room"
+        UnreadableInput, match=r"larger than the 0\.0 GB .* set TMPDIR to a folder with more space"
     ) as told:
         copied(endless, tmp_path, 5_000_000)
 
@@ -228,7 +228,7 @@ def test_a_full_disk_is_told(tmp_path):
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, before[1]))
     try:
-        with pytest.raises(UnreadableInput, match="cannot be kept here while it is read: File too large; set TMPDIR"):
+        with pytest.raises(UnreadableInput, match="cannot store standard input here while it is read: File too large; set TMPDIR"):
             copied(Endless(), tmp_path, 50_000_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
