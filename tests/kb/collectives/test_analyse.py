@@ -1,4 +1,4 @@
-"""Who hangs a job, by its ranks' recorders: the source is named, who waits is not."""
+"""Which rank hangs a job, by its ranks' recorders: the source is named, ranks that wait are not."""
 
 import random
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.support.collective_samples import FRAME, NOW, done, named, op, p2p, t
 
 
 def test_a_rank_that_never_joined_is_the_culprit():
-    """Seven stand in number 6, one stopped behind number 5: it is named, with the group, the number and how many wait."""
+    """Seven are in number 6, one stopped after number 5: it is named, with the group, the number and how many wait."""
     verdict = judge(world(8, lambda rank: done("0", 5) + ([] if rank == 3 else [op("0", 6, "started")])), NOW)
     (culprit,) = verdict.culprits
     (comm,) = verdict.communicators
@@ -26,7 +26,7 @@ def test_a_rank_that_never_joined_is_the_culprit():
 
 
 def test_pending_operations_carry_ages_and_limits():
-    """Ranks in the same operation stand together, with its age and its time limit in seconds."""
+    """Ranks in the same operation are grouped, with its age and its time limit in seconds."""
     verdict = judge(world(4, lambda rank: [op("0", 1, "started")] if rank else []), NOW)
     (pending,) = verdict.pending
 
@@ -44,7 +44,7 @@ def test_a_running_job_has_no_culprit():
 
 
 def test_an_empty_ring_counts():
-    """A recorder without one entry tells by its counters how far its rank is."""
+    """The counters of a recorder without entries show how far its rank is."""
     made = world(4, lambda _: [*done("0", 5), op("0", 6, "started")])
     made[2] = replace(made[2], entries=(), status={"0": (5, -1, 5)})
 
@@ -60,7 +60,7 @@ def test_a_group_that_a_rank_never_used():
 
 
 def grid(tensor, data, culprit, step=5):
-    """Ranks in tensor groups and data groups; one stopped, and its neighbours wait each in the first group that it is in."""
+    """Ranks in tensor groups and data groups; one stopped, and its neighbours each wait in the first group that they share with it."""
     out = []
     stopped = divmod(culprit, tensor)
     for rank in range(tensor * data):
@@ -79,7 +79,7 @@ def grid(tensor, data, culprit, step=5):
 
 
 def test_waiters_are_not_named():
-    """The ranks that others miss in the data groups wait themselves in the tensor group of the one that stopped."""
+    """The ranks missing in the data groups wait themselves in the tensor group of the one that stopped."""
     verdict = judge(grid(4, 6, 9), NOW)
 
     assert named(verdict) == [9]
@@ -114,7 +114,7 @@ def test_two_sources_are_both_named():
 
 
 def test_standing_in_an_earlier_operation_is_no_absence():
-    """A rank in number 6 like all others has not stayed away from number 7, which some have queued behind it."""
+    """A rank in number 6 like all others is not absent from number 7, which some have queued after it."""
     made = world(4, lambda rank: [*done("0", 5), op("0", 6, "started"), *([op("0", 7, "scheduled")] if rank else [])])
     verdict = judge(made, NOW)
 
@@ -133,7 +133,7 @@ def test_unfinished_where_others_finished():
 
 
 def test_the_root_of_a_broadcast_may_go_on_alone():
-    """That one rank finished a broadcast does not make those absent who still stand in it."""
+    """One rank finishing a broadcast does not mean that ranks still in it are absent."""
     made = world(
         4,
         lambda rank: [
@@ -165,7 +165,7 @@ def test_who_disagrees_is_named(odd, what):
 
 
 def test_two_that_disagree_are_both_named_and_it_is_said():
-    """Without a majority both sides stand there, with a lower score and the reason."""
+    """Without a majority both sides are named, with a lower score and the reason."""
     made = world(2, lambda rank: [op("0", 1, "started", input_sizes=((8 + rank,),))])
     verdict = judge(made, NOW)
 
@@ -175,7 +175,7 @@ def test_two_that_disagree_are_both_named_and_it_is_said():
 
 
 def test_a_skipped_operation_is_recognised():
-    """One rank's operations are the others' from one later on: it skipped one."""
+    """From some number on, one rank's operations are the others' next ones: it skipped one."""
     names = ["all_reduce", "broadcast", "barrier", "all_gather", "all_reduce", "broadcast", "barrier"]
     made = world(
         4,
@@ -191,7 +191,7 @@ def test_a_skipped_operation_is_recognised():
 
 
 def test_sizes_that_may_differ_are_no_disagreement():
-    """All-to-all, gather's output and what has worked for all are as the job is written."""
+    """All-to-all, gather's output and differences that worked for all are normal for the job."""
     free = [
         ("all_to_all", "input_sizes"),
         ("all_to_all", "output_sizes"),
@@ -206,7 +206,7 @@ def test_sizes_that_may_differ_are_no_disagreement():
 
 
 def test_rings_that_start_at_different_numbers_are_compared_by_number():
-    """A ring that lost its beginning is not misread."""
+    """A ring that lost its beginning is not misinterpreted."""
     made = world(
         3,
         lambda rank: (
@@ -219,7 +219,7 @@ def test_rings_that_start_at_different_numbers_are_compared_by_number():
 
 
 def test_a_different_order_is_a_circle():
-    """Two ranks that each wait in the group which the other has not reached wait for each other: the order differs."""
+    """Two ranks that each wait in the group that the other has not reached wait for each other: the order differs."""
     groups = {"a": (0, 1), "b": (0, 1)}
     made = [trace(0, groups, [op("a", 1, "started")]), trace(1, groups, [op("b", 1, "started")])]
     verdict = judge(made, NOW)
@@ -252,7 +252,7 @@ def pipeline(stages, stopped, *, empty=False):
 @pytest.mark.parametrize("stopped", [1, 2, 3])
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_stage_that_stopped_is_found_by_its_neighbours(stopped, empty):
-    """Receives that wait for it and sends that it does not take lead to the stage; stages that pass the wait on are not named."""
+    """Receives that wait for it and sends that it does not take lead to the stage; stages that only pass the wait on are not named."""
     verdict = judge(pipeline(5, stopped, empty=empty), NOW)
 
     assert named(verdict) == [10 + stopped]
@@ -260,7 +260,7 @@ def test_a_stage_that_stopped_is_found_by_its_neighbours(stopped, empty):
 
 
 def test_p2p_counters_of_a_group_are_not_compared():
-    """Ranks of a pipeline have sent and received different numbers of times: nobody is behind for that."""
+    """Ranks of a pipeline have sent and received different numbers of times: this does not make any of them late."""
     groups = {"p": (0, 1, 2)}
     made = [
         trace(0, groups, [p2p("p", 900, 0, 1)]),
@@ -273,7 +273,7 @@ def test_p2p_counters_of_a_group_are_not_compared():
 
 
 def test_a_send_and_receive_of_different_size():
-    """Both halves are there and differ in size: said, and both are named."""
+    """Both halves exist and differ in size: this is reported, and both are named."""
     groups = {"p": (0, 1)}
     made = [
         trace(0, groups, [p2p("p", 4, 0, 1)]),
@@ -285,7 +285,7 @@ def test_a_send_and_receive_of_different_size():
 
 
 def test_a_missing_dump_is_a_gap_and_no_culprit():
-    """All that recorded joined, one gave no dump: it may be the one, and nobody is named."""
+    """All ranks with a recording joined, one gave no dump: it may be the one, and nobody is named."""
     made = world(4, lambda _: [op("0", 1, "started")])
     verdict = judge(made[:2] + made[3:], NOW)
 
@@ -295,7 +295,7 @@ def test_a_missing_dump_is_a_gap_and_no_culprit():
 
 
 def test_who_waits_for_a_rank_without_a_dump_is_no_culprit():
-    """The neighbours of a rank without a dump are missing elsewhere, for they wait for it."""
+    """The neighbours of a rank without a dump are missing elsewhere because they wait for it."""
     made = [item for item in grid(4, 6, 9) if item.rank != 9]
     verdict = judge(made, NOW)
 
@@ -303,14 +303,14 @@ def test_who_waits_for_a_rank_without_a_dump_is_no_culprit():
 
 
 def test_a_missing_dump_does_not_hide_who_is_at_fault():
-    """Who is behind and waits for nobody is named, whoever else gave no dump."""
+    """A rank that is behind and waits for nobody is named, whoever else gave no dump."""
     made = [item for item in grid(4, 6, 9) if item.rank != 22]
 
     assert named(judge(made, NOW)) == [9]
 
 
 def test_members_are_worked_out_where_dumps_do_not_tell():
-    """Gloo: the world is everybody with a dump, other groups who recorded them; retired is finished; it is all marked."""
+    """Gloo: the world is every rank with a dump, other groups those that recorded them; retired is finished; all of it is marked."""
 
     def recorded(rank):
         pair = "5" if rank < 2 else "6"
@@ -345,7 +345,7 @@ def test_a_dump_without_members_joins_the_group_that_others_tell():
 
 
 def test_states_of_the_device_tell_where_all_joined():
-    """Three started it and one did not: the one is named with a low score, and the states stand in the verdict."""
+    """Three started it and one did not: that one is named with a low score, and the states are in the verdict."""
     made = world(4, lambda rank: [op("0", 1, "scheduled" if rank == 2 else "started")])
     verdict = judge(made, NOW)
 
@@ -363,14 +363,14 @@ def test_unfinished_on_one_rank_alone():
 
 
 def test_the_stack_of_a_culprit_comes_along():
-    """Where a culprit has an unfinished operation with a stack, it is shown."""
+    """A culprit's unfinished operation is shown with its stack, if there is one."""
     made = world(3, lambda rank: [op("0", 1, "started", "barrier" if rank == 1 else "all_reduce", frames=(FRAME,))])
 
     assert judge(made, NOW).culprits[0].frames == (FRAME,)
 
 
 def test_odd_dumps_are_gaps():
-    """Dumps of unknown rank are left out; of two dumps of a rank the later counts."""
+    """Dumps of unknown rank are left out; of two dumps of a rank the later one counts."""
     made = world(3, lambda rank: [op("0", 1, "started")] if rank else [])
     stale = replace(made[1], source="old_1", time=NOW - 900, entries=(), status={"0": (0, 0, 0)})
     verdict = judge([*made, stale, replace(made[2], rank=None, source="x")], NOW)
@@ -380,7 +380,7 @@ def test_odd_dumps_are_gaps():
 
 
 def test_without_a_clock_ages_count_from_the_latest_stamp():
-    """No `now`: the verdict depends on the dumps alone."""
+    """Without `now` the verdict depends on the dumps alone."""
     made = [replace(item, time=NOW - 100) for item in world(3, lambda rank: [op("0", 1, "started")] if rank else [])]
 
     assert judge(made).communicators[0].age == 499.0
@@ -393,7 +393,7 @@ def test_nothing_recorded_is_an_empty_verdict():
 
 
 def test_hostile_numbers_are_bounded():
-    """Numbers far apart, negative or huge, unknown peers and contradicting members take no room and raise nothing."""
+    """Numbers far apart, negative or huge, unknown peers and contradictory members use no memory and raise nothing."""
     groups = {"0": (0, 1), "1": (5, 6, 7)}
     odd = [op("0", 1), op("0", 10**15), op("0", -4), op("0", 10**30), p2p("1", -7, 10**6, -3), op("", 2, "")]
     made = [trace(0, groups, odd), trace(1, {"0": (1, 0), "1": (9,)}, odd), trace(10**6, groups, odd)]
@@ -404,7 +404,7 @@ def test_hostile_numbers_are_bounded():
 
 
 def test_work_grows_with_ranks_not_with_their_square():
-    """Two thousand ranks in one group, each a number behind the next, are judged with one edge a rank."""
+    """Two thousand ranks in one group, each a number behind the next, are judged with one edge per rank."""
     made = world(2000, lambda rank: [op("0", seq, "started") for seq in range(rank + 1, rank + 3)])
     verdict = judge(made, NOW)
 
@@ -413,7 +413,7 @@ def test_work_grows_with_ranks_not_with_their_square():
 
 
 class Job:
-    """A made job of tensor, pipeline and data groups: ranks queue ahead of a device that works in order."""
+    """A synthetic job of tensor, pipeline and data groups: ranks queue ahead of a device that works in order."""
 
     def __init__(self, chance):
         self.chance = chance
@@ -461,7 +461,7 @@ class Job:
         return out
 
     def run(self, culprit, stop, ahead, *, device):
-        """Until nobody gets on: how much every rank queued and finished. The culprit stops to queue, or its device to work."""
+        """Run until no rank makes progress: how much every rank queued and finished. The culprit stops queuing, or its device stops working."""
         queued, done = [0] * len(self.ranks), [0] * len(self.ranks)
 
         def standing(rank):
@@ -487,7 +487,7 @@ class Job:
         return queued, done
 
     def traces(self, queued, done):
-        """What the recorders hold then, some of the rings short."""
+        """What the recorders hold at that point, with some short rings."""
         out = []
         for rank, program in enumerate(self.programs):
             groups = {name: members for name, members in self.groups.items() if rank in members}
@@ -524,7 +524,7 @@ def test_in_a_made_job_the_rank_that_stopped_is_named_and_none_besides(seed):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_in_a_made_job_a_stuck_device_blames_nobody_who_waits(seed):
-    """All joined and one device hangs: no rank is named, and the group where it began is, with the rank in it."""
+    """All joined and one device hangs: no rank is named, but the group where it began is, with the rank in it."""
     chance = random.Random(seed)
     job = Job(chance)
     culprit = chance.randrange(len(job.ranks))

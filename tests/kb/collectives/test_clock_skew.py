@@ -1,4 +1,4 @@
-"""Ranks whose clocks are apart are found by when each saw the same collective end, and their stamps set right."""
+"""Ranks with skewed clocks are found by when each saw the same collective end, and their timestamps corrected."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tests.support.collective_samples import NOW, named, op, trace, world
 
 
 def traces(ahead):
-    """A world in which rank 1 stopped behind number 2, each rank's clock ahead by its own seconds."""
+    """A world in which rank 1 stopped after number 2, each rank's clock ahead by its own number of seconds."""
 
     def entries(rank):
         ends = [op("0", seq, completed=NOW - 200 + seq + ahead[rank]) for seq in (1, 2)]
@@ -21,7 +21,7 @@ def traces(ahead):
 
 
 def test_the_ones_that_differ_are_found():
-    """Two of six are apart, one ahead and one behind; seconds are no matter."""
+    """Two of six are skewed, one ahead and one behind; seconds do not matter."""
     rings = {item.rank: digest(item) for item in traces([0, 3, 300, 1, -900, 0])}
 
     assert offsets(rings) == {2: 300.0, 4: -900.0}
@@ -29,7 +29,7 @@ def test_the_ones_that_differ_are_found():
 
 @pytest.mark.parametrize(("ahead", "found"), [([0, 300], {}), ([0, 0, 300, 300], {2: 300.0, 3: 300.0})])
 def test_of_few_the_earlier_are_believed_or_nothing_is_said(ahead, found):
-    """Of two it cannot be told; of two halves the later ones are set right."""
+    """Of two ranks it cannot be decided; of two halves the later ones are corrected."""
     assert offsets({item.rank: digest(item) for item in traces(ahead)}) == found
 
 
@@ -45,7 +45,7 @@ def test_a_smaller_group_is_measured_against_what_is_known():
 
 
 def test_ages_are_by_the_clocks_of_most():
-    """A clock five minutes behind makes no operation older: the age is that of the others, and a gap says so."""
+    """A clock five minutes behind does not make an operation older: its age is that of the others, and a gap says so."""
     verdict = judge(traces([0, 0, -300, 0]), NOW)
 
     assert (named(verdict), verdict.pending[0].age, verdict.communicators[0].age) == ([1], 100.0, 100.0)
@@ -54,7 +54,7 @@ def test_ages_are_by_the_clocks_of_most():
 
 
 def test_a_ring_is_set_right_whole():
-    """The time of the ring and what waits in it, sends and receives too."""
+    """The time of the ring and of what waits in it, including sends and receives."""
     ring = digest(trace(0, {"0": (0, 1)}, [op("0", 1, "started")]))
     moved = corrected(ring, 60.0)
 

@@ -1,4 +1,4 @@
-"""Ranks that ran different things under one number: which side is wrong, where groups of two cannot tell."""
+"""Ranks that ran different things under one number: which side is wrong, if groups of two do not show it."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from tests.support.collective_samples import NOW, done, named, op, retired, trac
 
 
 def pairs(*sizes, last="started", names="data", **more):
-    """Groups of two ranks each, all of which stand in number 3 with sizes of their own."""
+    """Groups of two ranks each, all of them in number 3 with different sizes."""
     made = []
     for rank, size in enumerate(sizes):
         pg = f"d{rank // 2}"
@@ -45,7 +45,7 @@ def test_an_operation_of_another_name_is_told_in_the_same_way():
     ids=["the others of another stage", "both met elsewhere"],
 )
 def test_other_groups_that_do_not_tell_settle_nothing(sizes):
-    """Sizes of another pipeline stage, or sizes of which both are met: both ranks of the pair stand there as before."""
+    """Sizes of another pipeline stage, or a mix of both sizes: both ranks of the pair are named as before."""
     verdict = judge(pairs(*sizes), NOW)
 
     assert {0, 1} <= set(named(verdict))
@@ -53,7 +53,7 @@ def test_other_groups_that_do_not_tell_settle_nothing(sizes):
 
 
 def test_groups_of_another_role_are_not_asked():
-    """The tensor groups' sizes say nothing of the data groups'."""
+    """The tensor groups' sizes do not decide about the data groups'."""
     made = [*pairs(64, 72), *(replace(pair, rank=pair.rank + 2) for pair in pairs(64, 64))]
     moved = {"d0": "t0"}
     other = [
@@ -72,7 +72,7 @@ def test_groups_of_another_role_are_not_asked():
 
 
 def test_what_was_retired_last_may_have_failed():
-    """Gloo retires what failed as it does what worked: the last number with sizes that differ is told, an earlier one is not."""
+    """Gloo retires both failed and successful operations: the last number with differing sizes is reported, an earlier one is not."""
     (comm,) = judge(retired(64, 64, 72), NOW).communicators
 
     assert (comm.state, comm.mismatch.odd, named(judge(retired(64, 64, 72), NOW))) == (
@@ -85,7 +85,7 @@ def test_what_was_retired_last_may_have_failed():
 
 
 def test_a_recorder_that_tells_of_completion_is_believed():
-    """Completed on all ranks with sizes that differ: it worked, and is how the job is written."""
+    """Completed on all ranks with differing sizes: it worked, and is normal for the job."""
     assert judge(pairs(64, 72, last="completed"), NOW).culprits == ()
 
 
@@ -101,7 +101,7 @@ def test_an_earlier_difference_that_worked_hides_no_later_one():
 
 
 def test_who_disagrees_is_named_whoever_gave_no_dump():
-    """One of four has no dump; that of the other three one moves more than the others does not hang on it."""
+    """One of four has no dump; that one of the other three moves more than the others does not depend on it."""
     made = [op("0", 1, "started", input_sizes=((64 + 8 * (rank == 2),),)) for rank in range(3)]
     verdict = judge([trace(rank, {"0": (0, 1, 2, 3)}, [item]) for rank, item in enumerate(made)], NOW)
 

@@ -1,4 +1,4 @@
-"""Ranks that wait for each other in a circle: the one that left the order of its peers is named, where anything tells."""
+"""Ranks that wait for each other in a circle: the one that left the order of its peers is named, if there is evidence."""
 
 from dataclasses import replace
 
@@ -16,10 +16,10 @@ NAMES = {
 
 
 def grid(rows, columns, odd=None, ranks=()):
-    """Ranks in tensor groups (rows), data groups (columns) and the world; in the last round some take a program of their own.
+    """Ranks in tensor groups (rows), data groups (columns) and the world; in the last iteration some run a different program.
 
-    A round: two operations of the tensor group, one of the data group, one of the world. `odd` makes of a round's program
-    another one.
+    An iteration: two operations of the tensor group, one of the data group, one of the world. `odd` turns an iteration's program into a
+    different one.
     """
     world = tuple(range(rows * columns))
     groups = {"w": world}
@@ -35,12 +35,12 @@ def grid(rows, columns, odd=None, ranks=()):
 
 
 def without(which):
-    """A round that leaves its operation of one place out."""
+    """An iteration that omits its operation at one position."""
     return lambda usual: usual[:which] + usual[which + 1 :]
 
 
 def swapped(first, second):
-    """A round that takes two operations in the other order."""
+    """An iteration with two operations swapped."""
 
     def order(usual):
         out = list(usual)
@@ -51,7 +51,7 @@ def swapped(first, second):
 
 
 def extra(place, which):
-    """A round that makes an operation of the same group as that of one place once more."""
+    """An iteration that repeats the operation at one position."""
     return lambda usual: [*usual[: place + 1], usual[which], *usual[place + 1 :]]
 
 
@@ -63,14 +63,14 @@ def extra(place, which):
     ids=["no data", "no tensor", "world first", "data twice", "tensor thrice", "late tensor"],
 )
 def test_who_left_the_order_of_the_others_is_named(odd, rank, gloo):
-    """A skipped operation, one too many, two in another order: in any group, of any rank, also where no members are told."""
+    """A skipped operation, one too many, two swapped: in any group, of any rank, also if no members are known."""
     verdict = judge(stuck(*grid(2, 3, odd, [rank]), gloo=gloo, names=NAMES), NOW)
 
     assert named(verdict) == [rank]
 
 
 def test_another_order_that_gets_on_is_nobodys_fault():
-    """One takes its data group before its tensor group, both of which the others come to: nothing is stuck, nobody is named."""
+    """One takes its data group before its tensor group, and the others reach both: nothing is stuck, nobody is named."""
     groups, programs = grid(2, 3, swapped(1, 2), [5])
     stopped = {rank: program[:-1] for rank, program in programs.items() if rank} | {0: programs[0][:-2]}
 
@@ -79,7 +79,7 @@ def test_another_order_that_gets_on_is_nobodys_fault():
 
 
 def test_what_it_did_and_what_its_peers_did_is_said():
-    """The reason names both operations and how many did otherwise; nobody who waits for it is named."""
+    """The reason names both operations and how many did otherwise; no rank that waits for it is named."""
     (culprit,) = judge(stuck(*grid(2, 3, without(2), [4]), names=NAMES), NOW).culprits
 
     assert (culprit.rank, culprit.kind, culprit.score) == (4, "out_of_order", 0.9)
@@ -89,14 +89,14 @@ def test_what_it_did_and_what_its_peers_did_is_said():
 
 
 def test_two_that_left_are_both_named():
-    """Where the ranks of one row skipped the same operation, they are few of many."""
+    """If the ranks of one row skipped the same operation, they are few of many."""
     verdict = judge(stuck(*grid(4, 2, without(2), [2, 3]), names=NAMES), NOW)
 
     assert named(verdict) == [2, 3]
 
 
 def test_of_two_alike_the_rounds_before_tell():
-    """One against one: what came next in all rounds before is what should have come."""
+    """One against one: what came next in all earlier iterations is what should have come."""
     verdict = judge(stuck(*grid(2, 1, without(2), [1]), names=NAMES), NOW)
 
     assert [(culprit.rank, culprit.score) for culprit in verdict.culprits] == [(1, 0.75)]
@@ -105,7 +105,7 @@ def test_of_two_alike_the_rounds_before_tell():
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_of_two_alike_without_rounds_both_are_one_of_them(rank):
-    """Rings too short to hold a round before: two ranks went different ways, and it is said that it is one of the two."""
+    """Rings too short to hold an earlier iteration: two ranks diverged, and the verdict says that it is one of the two."""
     verdict = judge(stuck(*grid(2, 1, without(2), [rank]), names=NAMES, tail=3), NOW)
 
     assert named(verdict) == [0, 1]
@@ -114,7 +114,7 @@ def test_of_two_alike_without_rounds_both_are_one_of_them(rank):
 
 
 def test_a_circle_of_which_nothing_tells_the_source_names_nobody():
-    """Three ranks in three groups of two, each first in another one: nobody is alike, and nobody is named."""
+    """Three ranks in three groups of two, each first in a different one: no two are alike, and nobody is named."""
     groups = {"a": (0, 1), "b": (1, 2), "c": (2, 0)}
     names = {"a": "left", "b": "middle", "c": "right"}
     verdict = judge(stuck(groups, {0: [("a", ())], 1: [("b", ())], 2: [("c", ())]}, names=names), NOW)
@@ -124,7 +124,7 @@ def test_a_circle_of_which_nothing_tells_the_source_names_nobody():
 
 
 def staged(columns, stopped):
-    """Two pipeline stages of several ranks: the second has an operation more a round. One rank stopped."""
+    """Two pipeline stages of several ranks: the second has one more operation per iteration. One rank stopped."""
     made = []
     for rank in range(2 * columns):
         stage, column = divmod(rank, columns)
@@ -145,7 +145,7 @@ def staged(columns, stopped):
 
 @pytest.mark.parametrize("stopped", [1, 4, 5])
 def test_stages_run_different_programs(stopped):
-    """The ranks of another pipeline stage do other things, and that is nobody's fault: who stopped is named."""
+    """The ranks of another pipeline stage do other things, which is nobody's fault: the rank that stopped is named."""
     verdict = judge(staged(4, stopped), NOW)
 
     assert [(culprit.rank, culprit.kind) for culprit in verdict.culprits] == [(stopped, "missing")]
@@ -174,7 +174,7 @@ def test_neighbours_that_both_wait_to_receive():
 
 
 def test_a_ring_of_receives_names_nobody():
-    """Every stage waits to receive from the one before, all round: any of them could have sent first."""
+    """Every stage waits to receive from the one before, in a circle: any of them could have sent first."""
     groups = {"p": (0, 1, 2, 3)}
     made = [trace(rank, groups, sends(((rank - 1) % 4, rank, True)), status={"p": (9, -1, 8)}) for rank in range(4)]
 
@@ -214,7 +214,7 @@ def test_an_empty_ring_in_a_circle_is_passed_over():
 
 
 def test_a_gloo_recorder_that_retires_what_another_rank_never_queued():
-    """Retired, with nothing queued behind it, and its peer is not in it: it stands there all the same."""
+    """Retired, with nothing queued after it, and its peer is not in it: it is still in it."""
     made = stuck(*grid(2, 2, swapped(2, 3), [1]), gloo=True, names=NAMES)
     made[3] = replace(made[3], entries=(*made[3].entries[:-1], replace(made[3].entries[-1], retired=True)))
 
@@ -222,7 +222,7 @@ def test_a_gloo_recorder_that_retires_what_another_rank_never_queued():
 
 
 def test_many_ranks_are_compared_as_a_few():
-    """A thousand ranks, one of which skipped an operation: it is named, at no more than a pass over all rings."""
+    """A thousand ranks, one of which skipped an operation: it is named, with a single pass over all rings."""
     like = stuck(*grid(2, 3, without(2), [4]), names=NAMES, tail=8)
     half = 500
     made = []

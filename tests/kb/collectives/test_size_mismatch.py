@@ -1,4 +1,4 @@
-"""Who got more than it had room for sides with the smaller of two sizes."""
+"""A rank that received more than it had room for decides for the side with the smaller of two sizes."""
 
 import pytest
 
@@ -13,7 +13,7 @@ NCCL_SAYS = "NCCL WARN Message truncated : received 1152 bytes instead of 1024"
 
 
 def test_lengths_are_read_out_of_messages():
-    """Gloo's and NCCL's words; what fits, or says nothing of lengths, is none."""
+    """Messages of gloo and NCCL; a message that fits, or contains no lengths, counts as none."""
     assert overrun_in(4, GLOO_SAYS) == Overrun(4, 2304, 2048)
     assert overrun_in(5, NCCL_SAYS) == Overrun(5, 1152, 1024)
     assert overrun_in(6, "op.preamble.length <= op.nbytes. 8 vs 8") is None
@@ -21,7 +21,7 @@ def test_lengths_are_read_out_of_messages():
 
 
 def test_who_got_too_much_sides_with_the_smaller():
-    """Two sides alike, and a third rank without a dump got nine eighths of what it had room for: the larger is wrong."""
+    """Two equal sides, and a third rank without a dump received nine eighths of its room: the larger side is wrong."""
     verdict = settle_sizes(judge(retired(4096, 4608)), [Overrun(2, 2304, 2048)])
     (culprit,) = verdict.culprits
 
@@ -38,7 +38,7 @@ def test_who_got_too_much_sides_with_the_smaller():
     ids=["nothing said", "by the smaller itself", "by the larger", "of another operation"],
 )
 def test_lengths_that_do_not_tell_settle_nothing(told):
-    """No third rank that fits: both sides stand there as before."""
+    """No matching third rank: both sides are named as before."""
     before = judge(retired(4096, 4608))
 
     assert settle_sizes(before, told) == before

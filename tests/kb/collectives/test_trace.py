@@ -1,4 +1,4 @@
-"""One rank's recorder, boiled down: groups as ranges, and the order of its last operations."""
+"""Digest of one rank's recorder: groups as ranges, and the order of its last operations."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def test_ranges_hold_groups_of_any_form():
 
 
 def test_the_order_over_all_groups_is_kept():
-    """Operations of all groups stand in the order of the recorder; parts of one number are one."""
+    """Operations of all groups are in the order of the recorder; parts of one number are one."""
     ring = digest(trace(0, {"0": (0, 1), "1": (0,)}, [*done("0", 2), op("1", 1), op("1", 1), p2p("0", 3, 0, 1)]))
 
     assert steps(ring) == (QueuedOp(0, 1), QueuedOp(0, 2), QueuedOp(1, 1), QueuedOp(0, 3, p2p=True))
@@ -47,7 +47,7 @@ def test_the_order_over_all_groups_is_kept():
 
 
 def test_the_order_is_bounded_and_may_be_empty():
-    """Of a long ring the last operations are kept; an empty one, and numbers that are none, have no order."""
+    """Of a long ring the last operations are kept; an empty one, and invalid numbers, have no order."""
     long = digest(trace(0, {"0": (0,)}, done("0", 3 * ORDER)))
     none = digest(trace(0, {"0": (0,)}, [op("0", -4), op("0", 10**30)]))
 
@@ -60,7 +60,7 @@ def test_the_order_is_bounded_and_may_be_empty():
 
 
 def test_a_number_without_an_operation_has_no_shape():
-    """Before, behind and between what a lane holds there is nothing."""
+    """Before, after and between a lane's operations there is nothing."""
     (lane,) = digest(trace(0, {"0": (0,)}, [op("0", 3), op("0", 5, name="barrier")])).lanes
 
     assert [shape_at(lane, seq) for seq in (2, 3, 4, 5, 6, -1)] == [0, 1, 0, 2, 0, 0]

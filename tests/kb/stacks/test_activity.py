@@ -1,4 +1,4 @@
-"""What one process does, by its stacks."""
+"""What one process does, determined from its stacks."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ from tests.support.stack_samples import BACKWARD, C10D, FORKED, LOADER, NEXT, PO
     ],
 )  # fmt: skip
 def test_one_stack(text, activity, fault):
-    """What a stack says by itself: the library's own function decides, what is further in refines."""
+    """What a single stack says: the library's own function decides, frames further in refine it."""
     told = doing(stack(0, text))
     assert (told.activity, told.fault) == (activity, fault)
 
@@ -79,7 +79,7 @@ def test_words():
 
 
 def test_stuck_worker():
-    """A loader that waits is told by the worker that is stuck, not by one that waits for work."""
+    """A waiting loader is explained by its stuck worker, not by one that waits for work."""
     stuck = stack(0, "pread64 (libc.so.6)\nread_shard (shards.py:5)" + FORKED, child=True, pid=71)
     idle = stack(0, POLL.rstrip() + FORKED, child=True, pid=70)
     told = doing(stack(0, NEXT), [idle, stuck])
@@ -89,12 +89,12 @@ def test_stuck_worker():
 
 
 def test_forked_worker_is_not_where_its_parent_was():
-    """What stands below the start of a forked process is its parent's past."""
+    """Frames below the start of a forked process are its parent's past."""
     assert doing(stack(0, "read_shard (shards.py:5)" + FORKED, child=True)).context == ""
 
 
 def test_thread_behind_main():
-    """A main thread that waits for a thread is told by what that does; helpers that always wait are none."""
+    """A main thread that waits for a thread is explained by what that does; helpers that always wait do not count."""
     main = f"Condition.wait (threading.py:327)\nFuture.result (concurrent/futures/_base.py:451){TRAIN}"
     writer = "_save (torch/serialization.py:1200)\nrun (threading.py:982)"
     beat = "post (requests/api.py:9)\nrun (threading.py:982)"
@@ -104,7 +104,7 @@ def test_thread_behind_main():
 
 
 def test_autograd_thread_behind_backward():
-    """What the engine's own thread does tells what backward waits for."""
+    """What the engine's own thread does explains what backward waits for."""
     sample = stack(0, BACKWARD)
     hook = ThreadStack("4079", frames(f"all_gather_into_tensor ({C10D}:2709)\nhook (zero.py:3)"), "active")
     told = doing(replace(sample, threads=(*sample.threads, hook)))
@@ -112,7 +112,7 @@ def test_autograd_thread_behind_backward():
 
 
 def test_two_threads_idle_in_the_same_code():
-    """Two threads of the run's own code that stand idle are a deadlock before they are a sleep."""
+    """Two idle threads of the run's own code are rather a deadlock than a sleep."""
     told = doing(stack(0, f"take (pool.py:7){TRAIN}", other="give (fit.py:9)\nrun (threading.py:982)"))
     assert told.fault == "straggler"
     told = doing(stack(0, f"take (pool.py:7){TRAIN}", other="give (pool.py:9)\nrun (threading.py:982)"))
@@ -120,19 +120,19 @@ def test_two_threads_idle_in_the_same_code():
 
 
 def test_host_process_of_ray():
-    """Where the main thread is a host's loop, the thread that trains is looked at."""
+    """If the main thread is a host's loop, the thread that trains is examined."""
     host = "main_loop (ray/_private/worker.py:900)\n<module> (ray/_private/workers/default_worker.py:300)"
     assert doing(stack(0, host, trainer=NEXT)).activity == "loader"
 
 
 def test_no_main_thread():
-    """Without a main thread nothing is said."""
+    """Without a main thread there is no verdict."""
     told = doing(replace(stack(0, NEXT), threads=()))
     assert (told.activity, told.fault) == ("unknown", "")
 
 
 def test_who_keeps_the_interpreters_lock_and_does_not_run():
-    """A lock that is held by an idle thread is kept by native code that blocks, or by a process that is stopped."""
+    """A lock held by an idle thread is held by blocking native code, or by a stopped process."""
     told = doing(stack(0, f"tokenize (fit.py:7){TRAIN}", state="gil_idle"))
     assert (told.activity, told.fault, told.alternatives) == ("user", "deadlock", ("straggler", "code_bug"))
     assert told.reason == (
@@ -151,7 +151,7 @@ def test_who_keeps_the_interpreters_lock_and_does_not_run():
 
 
 def test_frames_of_the_interpreter_are_native():
-    """py-spy names a frame of a statically linked interpreter by the program: it is no code of the run."""
+    """py-spy names a frame of a statically linked interpreter after the program: it is not the run's own code."""
     told = doing(stack(0, f"__libc_recv (libc.so.6)\nsock_recv (python3.11)\nread_message (comm.py:9){TRAIN}"))
     assert (told.activity, told.fault, told.alternatives[0]) == ("network", "external_network", "deadlock")
     assert told.reason == "waits on a socket for a peer or a service in read_message (comm.py:9)"

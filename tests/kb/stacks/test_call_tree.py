@@ -6,7 +6,7 @@ from tests.support.stack_samples import NEXT, REDUCE, TRAIN, crowd
 
 
 def test_merged_view():
-    """Each frame says who is inside and who is outside."""
+    """Each frame shows which ranks are inside and outside."""
     lines = merged(crowd(4, REDUCE, {2: NEXT}))
     said = {line.frame.function: (line.depth, line.inside, line.outside) for line in lines}
     assert said["train"] == (1, "0-3", "")
@@ -16,7 +16,7 @@ def test_merged_view():
 
 
 def test_merged_view_is_bounded():
-    """However many ways ranks go, the view has a bound, shows the largest branches, and counts what it left out."""
+    """However many paths ranks take, the view is bounded, shows the largest branches, and counts what it left out."""
     odd = {rank: f"way{rank} (fit.py:{rank + 1}){TRAIN}" for rank in range(3, 60)}
     lines = merged(crowd(80, REDUCE, odd), most=12)
     assert len(lines) == 12
@@ -25,14 +25,14 @@ def test_merged_view_is_bounded():
 
 
 def test_long_lists_of_ranks_are_cut():
-    """Ranks that do not make ranges are cut, with how many were left out."""
+    """Ranks that do not form ranges are cut, with the number left out."""
     lines = merged(crowd(200, REDUCE, dict.fromkeys(range(0, 200, 2), NEXT)))
     inside = next(line.inside for line in lines if line.frame.function == "all_reduce")
     assert inside.endswith(",+76 more")
 
 
 def test_branches():
-    """Frames that the same ranks are in stand together, each branch before those further in."""
+    """Frames of the same ranks are merged, each branch before those further in."""
     assert branches(merged(crowd(4, REDUCE, {2: f"step (fit.py:7){TRAIN}"}))) == (
         StackBranch(0, ("<module> (fit.py:90)", "train (fit.py:40)"), 4, "0-3"),
         StackBranch(
@@ -44,7 +44,7 @@ def test_branches():
 
 
 def test_branches_are_bounded():
-    """Of many branches those of most ranks are kept, what hangs below one is counted there, and long runs are cut."""
+    """Of many branches those of most ranks are kept, the rest is counted where it hangs, and long runs are cut."""
     deep = "\n".join(f"f{number} (deep.py:{number})" for number in range(1, 60))
     odd = {rank: f"way{rank} (fit.py:{rank}){TRAIN}" for rank in range(10, 60)} | {3: deep + TRAIN}
     found = branches(merged(crowd(80, REDUCE, odd)), most=4)

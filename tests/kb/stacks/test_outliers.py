@@ -1,4 +1,4 @@
-"""Ranks beside each other by their stacks."""
+"""Ranks compared by their stacks."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from tests.support.stack_samples import BACKWARD, C10D, NEXT, REDUCE, TRAIN, cro
 
 
 def test_rank_outside_the_crowd():
-    """The rank that does not wait is the suspect, with the frame it is in; who waits is none."""
+    """The rank that does not wait is the suspect, with the frame it is in; waiting ranks are not."""
     found = compare(crowd(16, REDUCE, {5: NEXT}))
     assert (found.fault, found.outlier_ranks, found.outlier_count) == ("dataloader_fault", "5", 1)
     (odd,) = found.outliers
@@ -34,7 +34,7 @@ def test_waiters_at_several_places():
 
 
 def test_several_outsiders():
-    """Of several outside, the one whose stack tells most comes first."""
+    """Of several outside, the one whose stack says most comes first."""
     found = compare(crowd(16, REDUCE, {1: f"step (fit.py:3){TRAIN}", 9: NEXT}))
     assert ([outlier.rank for outlier in found.outliers], found.fault) == ([9, 1], "dataloader_fault")
 
@@ -46,7 +46,7 @@ def test_all_in_one_collective():
 
 
 def test_only_some_evaluate():
-    """Ranks in another collective, inside evaluation, ran another program than the rest."""
+    """Ranks in another collective, inside evaluation, ran a different program from the rest."""
     other = f"all_gather ({C10D}:3000)\ngather_metrics (fit.py:60)\nevaluate (fit.py:70){TRAIN}"
     found = compare(crowd(8, BACKWARD, {0: other}))
     assert (found.fault, found.outlier_ranks, found.outliers[0].sure) == ("collective_desync", "0", True)
@@ -54,7 +54,7 @@ def test_only_some_evaluate():
 
 
 def test_few_in_another_collective():
-    """A minority in another collective is out of step; halves are, but nobody can say which."""
+    """A minority in another collective is out of step; so are halves, but it is unknown which one."""
     other = f"barrier ({C10D}:4100){TRAIN}"
     found = compare(crowd(9, REDUCE, {4: other}))
     assert (found.fault, found.outlier_ranks) == ("collective_desync", "4")
@@ -76,7 +76,7 @@ def test_crowd_without_a_sign_of_waiting():
 
 
 def test_all_alike_outside():
-    """Where nearly all ranks stand in storage, it is the job's matter and no rank is at fault."""
+    """If nearly all ranks are in storage, it concerns the job and no rank is at fault."""
     read = f"stat64 (libc.so.6)\nready (fit.py:3){TRAIN}"
     found = compare(crowd(20, read, {3: REDUCE}))
     assert (found.fault, found.outliers, found.shared) == ("storage_io", (), True)
@@ -90,25 +90,25 @@ def test_saving_together():
 
 
 def test_one_rank_alone():
-    """A single rank is told by its own stack."""
+    """A single rank is judged by its own stack."""
     found = compare([stack(3, NEXT)])
     assert (found.fault, found.shared, found.seen) == ("dataloader_fault", False, 1)
 
 
 def test_ranks_without_a_stack():
-    """Expected ranks of which there is no stack are told; where all others wait, they may be what is waited for."""
+    """Expected ranks without a stack are reported; if all others wait, they may be what is waited for."""
     found = compare(crowd(7, REDUCE), expected=range(8))
     assert (found.unseen, found.unseen_count, found.alternatives[:2]) == ("7", 1, ("node_lost", "killed"))
 
 
 def test_no_stacks():
-    """Nothing in, nothing said."""
+    """No input gives no findings."""
     found = compare([], expected=[0, 1])
     assert (found.fault, found.groups, found.unseen) == ("", (), "0-1")
 
 
 def test_newest_round_counts():
-    """The newest round is compared; whether a rank moved between rounds is told beside."""
+    """The newest round is compared; whether a rank moved between rounds is reported in addition."""
     texts = [REDUCE, lambda rank: f"step (fit.py:3){TRAIN}" if rank == 2 else REDUCE]
     (odd,) = compare(rounds(range(4), texts)).outliers
     assert (odd.rank, odd.moving) == (2, True)
@@ -125,7 +125,7 @@ def test_order_of_samples_does_not_matter():
 
 
 def test_ten_thousand_ranks():
-    """Of ten thousand ranks over three rounds the one that is odd is told."""
+    """Of ten thousand ranks over three rounds the odd one is reported."""
     samples = rounds(range(10_240), [lambda rank: NEXT if rank == 7001 else REDUCE] * 3)
     vote = probe_stillness(samples, expected=range(10_240))
     found = compare(samples, expected=range(10_240))
@@ -136,7 +136,7 @@ def test_ten_thousand_ranks():
 
 
 def test_odd_values():
-    """Stacks with empty names, no frames, very long names and no ranks are lived with."""
+    """Stacks with empty names, no frames, very long names and no ranks are handled."""
     odd = ThreadStack("", (Frame("", "", None), Frame("x" * 10_000, "/" * 1000, 0)))
     samples = [
         StackSample("a", Resource(), threads=(odd,)),
@@ -180,13 +180,13 @@ def test_a_rank_that_does_not_move_is_no_straggler():
 
 
 def test_a_rank_that_moves_is_slow():
-    """A rank that stands at another line in each round gets on, if slowly."""
+    """A rank that stands at another line in each round makes progress, if slowly."""
     texts = [lambda rank, n=n: f"step (fit.py:{n}){TRAIN}" if rank == 2 else REDUCE for n in (3, 4, 5)]
     assert compare(rounds(range(4), texts)).fault == "straggler"
 
 
 def test_peers_that_wait_outside_any_collective():
-    """Ranks at a plain receive, or on a queue, wait for the one whose stack tells more; alone they are told as before."""
+    """Ranks at a plain receive, or on a queue, wait for the one whose stack says more; alone they are reported as before."""
     locked = f"PyThread_acquire_lock_timed (libpython3.11.so.1.0)\nenter (fit.py:3){TRAIN}"
     for wait in (
         f"SocketIO.readinto (socket.py:706)\nread_message (comm.py:9){TRAIN}",

@@ -8,7 +8,7 @@ from tests.support.stack_samples import BACKWARD, NEXT, REDUCE, TRAIN, frames, r
 
 
 def test_unchanged():
-    """Three rounds alike, far enough apart, are a vote, with the time since when."""
+    """Three identical rounds, far enough apart, are a vote, with the time since when."""
     vote = probe_stillness(rounds(range(4), [REDUCE] * 3))
     assert (vote.vote, vote.still, vote.observed, vote.since) == ("yes", 4, 4, 100.0)
     assert vote.detail == "4 of 4 ranks unchanged over 3 rounds"
@@ -16,7 +16,7 @@ def test_unchanged():
 
 
 def test_moved():
-    """A stack that changed is a vote against; so is one that stands still only since a short while."""
+    """A stack that changed is a vote against; so is one that has been unchanged only briefly."""
     vote = probe_stillness(rounds(range(4), [REDUCE, BACKWARD, REDUCE]))
     assert (vote.vote, vote.moving) == ("no", "0-3")
     assert probe_stillness(rounds(range(4), [BACKWARD, REDUCE, REDUCE])).vote == "no"
@@ -37,7 +37,7 @@ def test_rounds_in_order_of_their_names():
 
 
 def test_what_does_not_count_as_a_change():
-    """States, native addresses, helper threads and the lines of a polling loop differ from look to look."""
+    """States, native addresses, helper threads and the lines of a polling loop differ at every look."""
     later = NEXT.replace("selectors.py:415", "selectors.py:418").replace("queues.py:113", "queues.py:120")
     samples = [
         stack(0, NEXT, 1, state="idle", tqdm_monitor="a (x.py:1)"),
@@ -48,7 +48,7 @@ def test_what_does_not_count_as_a_change():
 
 
 def test_loader_thread_counts():
-    """A loader's thread that goes on is a change, though the main thread stands."""
+    """A loader's thread that continues is a change, though the main thread stands still."""
     pins = [
         "get (queue.py:1)\npin (torch/utils/data/_utils/pin_memory.py:30)",
         "copy (torch/utils/data/_utils/pin_memory.py:50)",
@@ -58,7 +58,7 @@ def test_loader_thread_counts():
 
 
 def test_all_but_one_wait():
-    """A rank that runs on in a loop while all others wait for it does not keep the job from standing still."""
+    """A rank that runs in a loop while all others wait for it does not keep the job from standing still."""
     turns = (3, 4, 5)
     texts = [lambda rank, n=n: f"spin (fit.py:{n}){TRAIN}" if rank == 1 else REDUCE for n in turns]
     vote = probe_stillness(rounds(range(4), texts))
@@ -68,14 +68,14 @@ def test_all_but_one_wait():
 
 
 def test_ranks_that_could_not_be_seen():
-    """Ranks without enough rounds are told beside the vote and do not count against it."""
+    """Ranks without enough rounds are reported with the vote and do not count against it."""
     samples = [*rounds(range(4), [REDUCE] * 3), stack(4, REDUCE, 2, 140.0)]
     vote = probe_stillness(samples, expected=range(6))
     assert (vote.vote, vote.observed, vote.unseen) == ("yes", 4, "4-5")
 
 
 def test_most_ranks_that_answer_must_be_judged():
-    """Where a third of the ranks was not seen often enough the others do not speak for the job."""
+    """If a third of the ranks was not seen often enough, the others do not speak for the job."""
     samples = [*rounds(range(4), [REDUCE] * 3), stack(4, REDUCE, 2, 140.0), stack(5, REDUCE, 2, 140.0)]
     vote = probe_stillness(samples)
     assert (vote.vote, vote.observed, vote.unseen) == ("not_observable", 4, "4-5")
@@ -83,7 +83,7 @@ def test_most_ranks_that_answer_must_be_judged():
 
 
 def test_why_it_could_not_be_seen():
-    """Too few rounds and rounds too close in time are told apart, each with what would be needed."""
+    """Too few rounds and rounds too close in time are distinguished, each with what would be needed."""
     needed = "needs 3 rounds of stacks, 20 s apart"
     assert probe_stillness(rounds(range(4), [REDUCE])).detail == f"{needed}; there is 1"
     assert probe_stillness(rounds(range(4), [REDUCE] * 2)).detail == f"{needed}; there are 2"
