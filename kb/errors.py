@@ -1,4 +1,4 @@
-"""The errors that the knowledge base raises: each says where, what is wrong and what to do."""
+"""The errors that the knowledge base raises. Each says where the problem is, what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 
 class SignalboxError(Exception):
-    """Any error that Signalbox raises on purpose; its text is meant for a person."""
+    """Any error that Signalbox raises on purpose. Its text is meant for people."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """One thing wrong with a file that a person wrote: where it stands (line and column from 1), what, and a hint."""
+    """One problem in a file that a person wrote: its place (line and column from 1), a message and a hint."""
 
     file: str
     line: int
@@ -34,4 +34,4 @@ class RuleError(SignalboxError):
 
 
 class UnreadableInput(SignalboxError):  # noqa: N818 - says what it is
-    """Input that was asked for by name and cannot be read at all."""
+    """Input that was requested by name and cannot be read."""

@@ -1,7 +1,7 @@
-"""The values that travel between the floors. All frozen; nothing in here does anything but describe.
+"""The values that travel between the layers. All are frozen and only describe.
 
-Text is never held whole in a value: a `StreamRef` says where it lies, a `StreamSummary` (kb.scanning.summary) keeps what a
-scanner saw of it. Times are seconds since the epoch, UTC, as floats; `None` is "not known", never zero.
+No value holds a whole text: a `StreamRef` says where it is, and a `StreamSummary` (kb.scanning.summary) keeps what a
+scanner found in it. Times are seconds since the epoch, UTC, as floats. `None` means unknown, never zero.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Literal
 
 Scalar = str | int | float | bool | None
 
-OWN = "own"  # the form of a line in which one rank tells of its own step: its work, its wait for data, its memory
-RESIZED = "resized"  # the form of a point that only says: steps do more or less work from here on
+OWN = "own"  # form of a line in which one rank reports on its own step: its work, its wait for data, its memory
+RESIZED = "resized"  # form of a point that only says that steps do more or less work from here on
 
 SourceKind = Literal["job", "kernel", "scheduler", "health", "stack", "event"]
 Stage = Literal["launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving", "teardown"]
@@ -35,7 +35,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Who spoke. `rank` is the global rank; `local_rank` the rank within its node; `pid` the process."""
+    """Where something comes from. `rank` is the global rank, `local_rank` the rank within its node, `pid` the process."""
 
     cluster: str | None = None
     node: str | None = None
@@ -48,10 +48,10 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class StreamRef:
-    """Where one source's text lies: `uri` (a path or address), its size in bytes where known, and who wrote it.
+    """Where the text of one source is: `uri` (a path or address), its size in bytes where known, and its writer.
 
-    `kind` is what the source is: "job" (a rank's or launcher's output), "kernel" (dmesg, journal), "scheduler",
-    "health" (checks run beside the job), "stack", "event". `group` tells parts of a bundle apart: "logs", "baseline",
+    `kind` is the type of the source: "job" (output of a rank or a launcher), "kernel" (dmesg, journal), "scheduler",
+    "health" (checks run beside the job), "stack", "event". `group` separates the parts of a bundle: "logs", "baseline",
     "attempt-1".
     """
 
@@ -64,7 +64,10 @@ class StreamRef:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A source that gave nothing, less than asked, or nothing new, and why. Missing data is a result and is shown."""
+    """A source that returned nothing, less than requested, or nothing new, and why.
+
+    Missing data is a result and is shown.
+    """
 
     code: str
     source: str
@@ -77,10 +80,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """Something of fixed form read out of a log once for all rules.
+    """A construct of fixed form, read out of a log once for all rules.
 
-    `kind` is one of kb.parsers.KINDS; `offset` the byte at which its decisive line starts, `end` the byte behind its
-    last line; `line` the decisive line, cut to 512 characters. `fields` are the parsed parts.
+    `kind` is one of kb.parsers.logs.registry.KINDS. `offset` is the byte at which its decisive line starts, `end` the
+    byte after its
+    last line. `line` is the decisive line, cut to 512 characters. `fields` holds the parsed parts.
     """
 
     kind: str
@@ -94,11 +98,13 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class ProgressPoint:
-    """One iteration line: the step and what was measured there. Seconds a step; learning rate; bytes of memory.
+    """One iteration line: the step and what was measured there. Seconds per step, learning rate, bytes of memory.
 
-    `total` is the planned number of steps where the line says it; `compute` and `data` the seconds of the step that the rank
-    itself worked and that it waited for data; `size` how long its sequences were, or how many tokens it had. A value that was
-    printed as nan or inf is kept as such.
+    `total` is the planned number of steps where the line gives it. `compute` and `data` are the seconds of the step in
+    which
+    the rank itself worked and waited for data. `size` is the length of its sequences or its number of tokens. A value
+    printed
+    as nan or inf is kept as such.
     """
 
     offset: int
@@ -124,11 +130,13 @@ class ProgressPoint:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What ran, as far as it is known (job.yaml of a bundle, or the scheduler). `args`: the program's command line.
+    """What ran, as far as it is known (job.yaml of a bundle, or the scheduler). `args` is the program's command line.
 
-    `attempts`: its runs, oldest first; the last one is this. `last_good`: the id of the last run of its name that completed.
-    `params`: numbers for this job alone, by rule and parameter, in place of the site's. `image`: the container's, as it was named.
-    `topology`: node → {rack, leaf, rail, nvlink_domain}, as far as it is known.
+    `attempts`: its runs, oldest first; the last one is this. `last_good`: the id of the last completed run of the same
+    name.
+    `params`: numbers for this job alone, by rule and parameter, in place of the site's. `image`: the container image as
+    it was
+    requested. `topology`: node → {rack, leaf, rail, nvlink_domain}, as far as it is known.
     """
 
     id: str | None = None
@@ -156,7 +164,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a stack: function, file as it was told, line from 1."""
+    """One frame of a stack: function, file as reported, line from 1."""
 
     function: str
     file: str = ""
@@ -167,8 +175,8 @@ class Frame:
 class ThreadStack:
     """One thread's stack, innermost frame first.
 
-    `state`: "active", "idle", "gil" (it runs and holds the interpreter's lock), "gil_idle" (it holds that lock and does not
-    run) or "" for unknown.
+    `state`: "active", "idle", "gil" (it runs and holds the interpreter's lock), "gil_idle" (it holds that lock without
+    running) or "" for unknown.
     """
 
     thread: str
@@ -192,8 +200,9 @@ class StackSample:
 class Collective:
     """One recorded operation of one rank: its process group, its number there, sizes as element counts by dimension.
 
-    `state`: "scheduled", "started" or "completed". Times are seconds since the epoch. `peer`: of a point-to-point
-    operation its source and destination within the group. `retired`: the recorder is done with it.
+    `state`: "scheduled", "started" or "completed". Times are seconds since the epoch. `peer`: source and destination of
+    a
+    point-to-point operation within the group. `retired`: the recorder has finished with it.
     """
 
     pg: str
@@ -218,7 +227,8 @@ class Collective:
 class CollectiveTrace:
     """One rank's recorded collectives. `groups`: process group → global ranks; `group_names`: → description.
 
-    `inferred_groups`: the dump did not tell who belongs to a group, and it was worked out. `status`: process group → number
+    `inferred_groups`: the dump did not list the members of its groups, so they were inferred. `status`: process group →
+    number
     of the last operation enqueued, started and completed; -1 for none.
     """
 
@@ -236,7 +246,10 @@ class CollectiveTrace:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a scheduler, Kubernetes or an eBPF program said at a time. `kind`: what sort of thing, `reason`: its word for it."""
+    """What a scheduler, Kubernetes or an eBPF program reported at a time.
+
+    `kind`: its type; `reason`: the source's own word for it.
+    """
 
     source: str
     time: float | None
@@ -249,10 +262,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Prefilter:
-    """Which lines of a job matter to the rulebook, as far as a log store can tell: those with any of `words`.
+    """Which lines of a job the rulebook needs, as far as a log store can select them: those with any of `words`.
 
-    `words`: literals that are looked for without regard to case; every line that a rule or reader wants has at least one,
-    but for the `uncovered` patterns, which no literal finds. `digest`: of the rulebook that it was made from.
+    `words`: literals, compared without regard to case. Every line that a rule or reader needs has at least one of them,
+    except
+    for the `uncovered` patterns, which no literal finds. `digest`: of the rulebook that it was built from.
     """
 
     words: tuple[str, ...] = ()
@@ -262,9 +276,9 @@ class Prefilter:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One run of a job, as its scheduler tells it. The times are the terms of the recovery time.
+    """One run of a job, as its scheduler reports it. The times are the terms of the recovery time.
 
-    `first_iterated`, `last_iterated`: the times of its first and last iteration lines, which only its logs know.
+    `first_iterated`, `last_iterated`: the times of its first and last iteration lines, which only its logs have.
     `reason`: the scheduler's own word for the end; `exit_code` and `signal` of the step or container that ended first.
     """
 
@@ -295,10 +309,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job as one scheduler, cluster or log store knows it. `system`: who knows; `attempts`: oldest first.
+    """A job as one scheduler, cluster or log store knows it. `system`: the source; `attempts`: oldest first.
 
-    `topology`: node → {rack, leaf, rail, nvlink_domain}. `last_good`: the id of the last run of the same name that
-    completed. `paths`: files that the job writes its output to. `labels`: what other systems may call it by.
+    `topology`: node → {rack, leaf, rail, nvlink_domain}. `last_good`: the id of the last completed run of the same
+    name.
+    `paths`: files that the job writes its output to. `labels`: other names for the job, by which other systems find it.
     """
 
     job: Job

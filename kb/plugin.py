@@ -1,8 +1,8 @@
-"""What a detector that users programmed sees of a job, and what it may say. docs/detectors.md shows how to write one.
+"""What a detector written by users sees of a job, and what it returns. docs/detectors.md shows how to write one.
 
     def detect(job: Job, streams: Sequence[Stream], params: Mapping[str, float]) -> Iterable[Observed]: ...
 
-It runs in a process of its own with limits on time, memory and output; what it yields becomes signals that rules judge.
+It runs in its own process with limits on time, memory and output. What it yields becomes signals that rules judge.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kb.rulebase.rule import PluginTest, Rule
 from kb.scanning.plan import active
 from kb.scanning.summary import StreamSummary, tail_lines
 
-MOST = 1000  # signals that one detector may give for a job
-LONGEST = 512  # characters of a signal's text, and of each thing that it captured
+MOST = 1000  # signals that one detector may return for a job
+LONGEST = 512  # characters of a signal's text, and of each of its captures
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One log as it was read: who wrote it, its iteration lines, structures (docs/structures.md) and last lines.
+    """One log: its source, its iteration lines, its structures (docs/structures.md) and its last lines.
 
     `points` and `structures` are bounded samples where a log is very long; `tail` holds (byte offset, line).
     """
@@ -39,9 +39,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One thing seen. `stream` is an index into the streams that were given, `offset` the byte of the line that shows it.
+    """One observation. `stream` is an index into the streams passed in, `offset` the byte at which the line starts.
 
-    `text` is shown as the evidence. `captures` fills holes in a rule's texts; a rule names them under `captures:`.
+    `text` is shown as the evidence. `captures` fills the holes in a rule's texts; a rule lists their names under
+    `captures:`.
     """
 
     text: str
@@ -58,24 +59,24 @@ class Detect(Protocol):
     """The function that an entry point of the group `signalbox.detectors` names."""
 
     def __call__(self, job: Job, streams: Sequence[Stream], params: Mapping[str, float]) -> Iterable[Observed]:
-        """Say what is to be seen."""
+        """Return what the detector observes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plugged:
-    """What a detector gave, or why it gave nothing."""
+    """What a detector returned, or why it failed."""
 
     observed: tuple[Observed, ...] = ()
     failure: str = ""
 
 
 def plugin_key(test: PluginTest) -> str:
-    """What makes two uses of a detector the same one: its name and its parameters."""
+    """Return the identity of a use of a detector: its name and its parameters."""
     return f"{test.name} {sorted(test.params.items())}"
 
 
 def wanted(rules: Iterable[Rule]) -> dict[str, PluginTest]:
-    """The detectors that these rules ask for, each once for each set of parameters, by `plugin_key`."""
+    """Return the detectors that these rules use, one per set of parameters, by `plugin_key`."""
     tests = [
         pattern.plugin for rule in rules if active(rule) for pattern in rule.patterns if pattern.plugin is not None
     ]
@@ -83,7 +84,7 @@ def wanted(rules: Iterable[Rule]) -> dict[str, PluginTest]:
 
 
 def view(summary: StreamSummary) -> Stream:
-    """A stream as detectors see it."""
+    """Return a stream as detectors see it."""
     ref = summary.ref
     return Stream(
         source=ref.uri,

@@ -1,6 +1,6 @@
-"""The report: what Signalbox says of a job. Field for field the JSON of `signalbox.report/1` (docs/report.schema.json).
+"""The report of a job. Its fields are those of the JSON `signalbox.report/1` (docs/report.schema.json).
 
-Times in here are seconds since the epoch; `as_json` writes them as ISO 8601 in UTC.
+Times are seconds since the epoch here; `as_json` writes them as ISO 8601 in UTC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Advice = Literal["requeue", "requeue_without", "restart_in_place", "resubmit", "
 
 @dataclass(frozen=True, slots=True)
 class GpuRef:
-    """A GPU by whatever names are known of it."""
+    """A GPU, by the identifiers that are known."""
 
     index: int | None = None
     uuid: str | None = None
@@ -41,7 +41,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceItem:
-    """One thing that shows it. `offset` is the byte at which the line starts; `line` counts from 1, None until resolved."""
+    """One piece of evidence. `offset` is the byte at which the line starts; `line` counts from 1, None until resolved."""
 
     id: str
     kind: Literal["line", "series", "stack", "collective", "event"]
@@ -57,7 +57,7 @@ class EvidenceItem:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Symptoms folded under a cause: their class, how often, on which ranks (as ranges, "0-6,8-63")."""
+    """Symptoms folded under a cause: their class, their count, and their ranks as ranges ("0-6,8-63")."""
 
     fault: str
     count: int
@@ -66,7 +66,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class RemedyStep:
-    """One step of the remedy with its texts filled in."""
+    """One step of the remedy, with its texts filled in."""
 
     action: str
     grade: Grade
@@ -78,7 +78,7 @@ class RemedyStep:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A fault explained. `rank` is its place in the list, from 1."""
+    """A fault and its explanation. `rank` is its place in the list, from 1."""
 
     rank: int
     fault: str
@@ -110,7 +110,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """A node to leave out, and for whom."""
+    """A node to leave out, and the scope of that."""
 
     node: str
     scope: Scope
@@ -119,7 +119,7 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A choice that is open: what it costs in GPU-hours as far as that can be told, and what that is made of."""
+    """An open choice: its cost in GPU-hours where that is known, and what the cost includes."""
 
     advice: Advice
     gpu_hours: float | None
@@ -128,7 +128,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the reader must decide: requeue or not, without whom, from where, at what price, who owns it."""
+    """What the reader must decide: whether to requeue, without whom, from where, at what cost, and who owns it."""
 
     advice: Advice = "none"
     exclude: tuple[Exclusion, ...] = ()
@@ -153,7 +153,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Indicator:
-    """A line, node, stage or iteration that stands out though no rule says why."""
+    """A line, node, stage or iteration that stands out although no rule explains it."""
 
     what: str
     why: str
@@ -162,7 +162,7 @@ class Indicator:
 
 @dataclass(frozen=True, slots=True)
 class Indicators:
-    """What stands out, by kind; the main answer where nothing matches."""
+    """What stands out, by kind; the main answer where no rule matches."""
 
     events: tuple[Indicator, ...] = ()
     nodes: tuple[Indicator, ...] = ()
@@ -170,12 +170,12 @@ class Indicators:
     iterations: tuple[Indicator, ...] = ()
 
 
-Ballot = Literal["yes", "no", "not_observable"]  # what a hang probe may say
+Ballot = Literal["yes", "no", "not_observable"]  # the vote of a hang probe
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One hang probe's vote. `since`: when what it sees began."""
+    """One hang probe's vote. `since`: when what it reports began."""
 
     probe: str
     vote: Ballot
@@ -187,8 +187,8 @@ class Vote:
 class StackBranch:
     """Frames of the merged main threads that the same ranks are in, outermost first, each as `function (file:line)`.
 
-    `depth` counts branches from the outermost, 0; `ranks` of all with a stack are inside, which ones is told by `inside` and
-    `outside` (ranges, cut after some). `folded`: branches further in that were left out.
+    `depth` counts branches from the outermost, 0. `ranks` counts the ranks inside; `inside` and `outside` list them
+    as ranges, shortened. `folded`: the number of inner branches left out.
     """
 
     depth: int
@@ -203,8 +203,9 @@ class StackBranch:
 class Hang:
     """Whether a hang is called, and how each probe voted.
 
-    `suspected`: a probe sees one, and no second one could look or agrees; `advice`: what to switch on to be sure. `stacks`:
-    the merged view of where the ranks stand, the outermost branch first and each before those further in.
+    `suspected`: one probe sees a hang, and no other one could look or agrees; `advice`: what to enable to be sure.
+    `stacks`:
+    the merged view of the ranks' stacks, outermost branch first, each before those inside it.
     """
 
     called: bool = False
@@ -215,17 +216,18 @@ class Hang:
 
     @property
     def lone(self) -> Vote | None:
-        """The vote of the one probe that sees a hang, where no other one could look; else None."""
+        """The vote of the only probe that sees a hang, where no other one could look; else None."""
         said = [vote for vote in self.votes if vote.vote != "not_observable"]
         return said[0] if self.suspected and len(said) == 1 and said[0].vote == "yes" else None
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """An earlier incident that looked like this one and whose cause people named. A hint: rules decide.
+    """An earlier incident that looked like this one and has a confirmed cause. A hint only: rules decide.
 
-    `similarity` 0 to 1; `fault`: the class that it was closed as, None where no rule fitted; `closed_as`: that in words;
-    `helped`: what was done about it; `shared`: what both have in common, the first few.
+    `similarity` is 0 to 1; `fault`: the class that it was closed as, None where no rule matched; `closed_as`: that in
+    words;
+    `helped`: what fixed it; `shared`: the first few things that both have in common.
     """
 
     incident: int
@@ -238,7 +240,7 @@ class Alike:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """Something that earlier incidents teach of this one, in words. `incidents`: their numbers, the first few."""
+    """A hint from earlier incidents, in words. `incidents`: the numbers of the first few."""
 
     kind: Literal["node", "data", "iteration", "barred", "fleet"]
     text: str
@@ -247,9 +249,9 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """How advice fared for a fault here: of `tried` next tries so many came past the point of failure (`helped`).
+    """How advice fared for a fault here: `helped` of `tried` next attempts passed the point of failure.
 
-    `open`: further ones of which that is not known.
+    `open`: further attempts whose result is unknown.
     """
 
     advice: Advice
@@ -261,7 +263,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is remembered of other runs: those that looked alike, what they teach, how advice fared. `digest`: of all that was asked."""
+    """Hints from other runs: similar ones, lessons, results of advice. `digest`: of everything queried."""
 
     alike: tuple[Alike, ...] = ()
     recalled: tuple[Recalled, ...] = ()
@@ -271,7 +273,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class NotEvaluated:
-    """A rule that could not be judged, and what it would need."""
+    """A rule that could not be evaluated, and what it needs."""
 
     rule: str
     needs: str
@@ -294,7 +296,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What gave this answer."""
+    """The versions behind this report."""
 
     engine: str
     rulebook: str
@@ -304,7 +306,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole answer. `id` is a digest of the rest; `fingerprint` of the kind of failure, the same for its like."""
+    """The whole report. `id` is a digest of the rest; `fingerprint` identifies the kind of failure."""
 
     id: str
     fingerprint: str
@@ -328,7 +330,7 @@ class Report:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as ranges: `0-6,8-63`."""
+    """Format numbers as ranges: `0-6,8-63`."""
     found: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if found and number == found[-1][1] + 1:
@@ -339,11 +341,11 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def spans(pairs: Iterable[tuple[int, int]]) -> str:
-    """First and last of each range, written as ranges."""
+    """Format pairs of first and last number as ranges."""
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
 
 
 def short_ranges(numbers: Iterable[int], most: int = 24) -> str:
-    """Numbers as ranges, cut after so many of them, with how many ranges were left out."""
+    """Format numbers as ranges, cut after `most` of them, with the count of ranges left out."""
     parts = ranges(numbers).split(",")
     return ",".join(parts) if len(parts) <= most else f"{','.join(parts[:most])},+{len(parts) - most} more"

@@ -1,4 +1,4 @@
-"""Whether a rule's condition holds: true, false or unknown, and the signals that make it so."""
+"""Evaluate a rule's condition: true, false or unknown, and the signals that make it so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Truth = bool | None
 
 @dataclass(frozen=True, slots=True)
 class ConditionResult:
-    """What a condition came to. `signals` support a true one; `needs` says what an unknown one lacks."""
+    """The result of a condition. `signals` support a true one; `needs` says what an unknown one lacks."""
 
     truth: Truth
     signals: tuple[Signal, ...] = ()
@@ -30,7 +30,7 @@ NO = ConditionResult(False)
 
 
 class Evaluator:
-    """Judges one rule on the facts of one job."""
+    """Evaluates one rule on the facts of one job."""
 
     def __init__(self, rule: Rule, lookup: PatternLookup, history: History) -> None:
         self._facts, self._history = lookup.facts, history
@@ -40,7 +40,7 @@ class Evaluator:
         self._rule = rule
 
     def judge(self) -> ConditionResult:
-        """The rule's condition, less its exceptions."""
+        """Evaluate the rule's condition and its exceptions."""
         if not any(seen.count or seen.needs for seen in self._seen.values()):
             return NO
         answer = self.condition(self._rule.when)
@@ -52,14 +52,17 @@ class Evaluator:
         return answer
 
     def tally(self, signals: Iterable[Signal]) -> tuple[int, frozenset[int]]:
-        """How often the patterns behind these signals were seen, and on which ranks: all of them, not only those kept."""
+        """Return how often the patterns behind these signals were found, and on which ranks.
+
+        Counts all hits, not only those kept.
+        """
         names = {signal.key.rpartition("#")[2] for signal in signals}
         seen = [self._seen[name] for name in sorted(names)]
         ranks = frozenset(rank for item in seen for rank in item.ranks if rank is not None)
         return sum(item.count for item in seen), ranks
 
     def condition(self, condition: Condition) -> ConditionResult:
-        """Dispatch on the kind of condition."""
+        """Evaluate a condition by its type."""
         if isinstance(condition, Name):
             seen = self._seen[condition.name]
             if seen.needs:
@@ -114,7 +117,7 @@ class Evaluator:
             answer = _either([_dense(group, condition) for group in groups])
             partial = seen.count > len(seen.signals)
             if partial and (answer.truth is False if condition.at_most is None else answer.truth is True):
-                return ConditionResult(None, needs="the places of all lines, not of the first and last few")
+                return ConditionResult(None, needs="the places of all lines, not only the first and last few")
             return answer
         low = condition.at_least is None or seen.count >= condition.at_least
         high = condition.at_most is None or seen.count <= condition.at_most
@@ -131,7 +134,7 @@ class Evaluator:
         if alone and not partial:
             return ConditionResult(True, alone)
         if alone:
-            return ConditionResult(None, needs="the places of all lines, not of the first and last few")
+            return ConditionResult(None, needs="the places of all lines, not only the first and last few")
         return ConditionResult(None, needs="times of the lines") if any(truth is None for _, truth in near) else NO
 
     def _ranks(self, condition: Ranks) -> ConditionResult:
@@ -158,13 +161,13 @@ class Evaluator:
             and (condition.rule is None or past_incident.rule == condition.rule)
         ]
         if not here and len(matching) >= condition.at_least:
-            return ConditionResult(None, needs=f"which {condition.same} this is")
+            return ConditionResult(None, needs=f"the {condition.same} of each line")
         return ConditionResult(
             sum(getattr(past_incident, condition.same) in here for past_incident in matching) >= condition.at_least
         )
 
     def _places(self, same: str) -> set[str]:
-        """The node (GPU, job) of what was seen, as far as it is known."""
+        """Return the node (GPU, job) of what was found; None where it is unknown."""
         signals = [signal for seen in self._seen.values() for signal in seen.signals]
         if same == "job":
             found = {self._facts.evidence.job.name}
@@ -202,7 +205,7 @@ def _any_of(truths: Iterable[Truth]) -> Truth:
 
 
 def _of_total(condition: Ranks, number: int, total: int) -> Truth:
-    """Whether so many ranks are the share that a condition asks for; None where the job's size is not known."""
+    """Whether this many ranks are the share that a condition requires; None where the job's size is unknown."""
     low, high, but = condition.fraction_at_least, condition.fraction_at_most, condition.all_but
     if low is None and high is None and but is None:
         return True
@@ -242,9 +245,9 @@ def _grouped(lists: Sequence[Sequence[Signal]], same: Join | None) -> list[list[
 
 
 def _apart(lists: Sequence[Sequence[Signal]], same: Join | None) -> ConditionResult:
-    """No node (rank, …) has all of it: unknown where some line does not tell its own."""
+    """No node (rank, …) has all of it. Unknown where a line does not name its own."""
     unknown = same is not None and any(_key(s, same) is None for signals in lists for s in signals)
-    return ConditionResult(None, needs=f"which {same} each line came from") if unknown else NO
+    return ConditionResult(None, needs=f"the {same} of each line") if unknown else NO
 
 
 def _together(lists: Sequence[Sequence[Signal]], same: Join | None, within: Span) -> ConditionResult:
@@ -268,9 +271,9 @@ def _close(group: Sequence[Sequence[Signal]], within: Span) -> ConditionResult:
 
 
 def _distance(left: Signal, right: Signal, within: Span) -> Truth:
-    """Whether two signals stand within a span of each other; None where that cannot be told."""
+    """Whether two signals lie within a span of each other; None where that is unknown."""
     if within.lines is not None:
-        # a line is taken as 120 bytes: exact numbers would cost a pass over the text
+        # assume 120 bytes a line: exact numbers would cost a pass over the text
         return left.stream == right.stream and abs(left.offset - right.offset) <= within.lines * 120
     if within.seconds is None:
         return True
@@ -289,7 +292,7 @@ def _before(left: Signal, right: Signal) -> Truth:
 
 
 def _in_order(steps: Sequence[Sequence[Signal]], within: Span) -> ConditionResult:
-    """Whether some path leads through the steps; every signal that a step can reach is carried on to the next."""
+    """Whether some path leads through the steps. Every signal that a step can reach is carried to the next."""
     unknown = False
     paths: list[tuple[Signal, ...]] = [(signal,) for signal in by_time(steps[0])]
     for signals in steps[1:]:
@@ -324,7 +327,7 @@ def _follows(left: Signal, right: Signal, within: Span) -> Truth:
 
 
 def _dense(signals: Sequence[Signal], condition: Count) -> ConditionResult:
-    """Whether enough (few enough) of the signals stand within the span."""
+    """Whether at least (at most) the required number of signals lies within the span."""
     low = condition.at_least or 1
     if condition.within.seconds is not None and any(signal.time is None for signal in signals):
         return ConditionResult(None, needs="times of the lines")
@@ -345,9 +348,9 @@ def _on_side(condition: Absent, anchor: Signal, other: Signal) -> Truth:
 
 
 def by_time(signals: Iterable[Signal]) -> list[Signal]:
-    """Signals in order of time, then stream, then offset; those of streams without times last.
+    """Sort signals by time, then stream, then offset. Streams without times come last.
 
-    One without a time is taken as no earlier than what stands before it in its stream, and else as early as what follows.
+    A signal without a time counts as no earlier than what precedes it in its stream, else as early as what follows.
     """
     ordered = sorted(signals, key=lambda signal: (signal.stream, signal.offset))
     times: list[float | None] = [signal.time for signal in ordered]

@@ -1,8 +1,8 @@
-"""How sure a diagnosis is: a probability that its fault is the right one, learned from cases that the rules had not seen.
+"""The probability that a diagnosis is right, learned from cases that the rules had not seen.
 
-A handful of traits of the evidence, each true or false, weighed in log-odds. The weights are fitted by
-`bench/calibrate.py` on first scores of unseen cases (bench/calibration.json has the traits and who was right, no logs) and
-stand here in the open.
+A handful of traits of the evidence, each true or false, is weighted in log-odds. `bench/calibrate.py` fits the weights
+on
+first scores of unseen cases (bench/calibration.json lists the traits and who was right, no logs).
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from kb.model import Band
 CALIBRATION = "first-scores-1"
 Trait = Literal["last_resort", "rival", "contributing", "measured", "repeated", "agreed", "symptom", "behind"]
 TRAITS: Mapping[Trait, str] = {
-    "last_resort": "a rule of last resort",
-    "rival": "another fault is named too, and neither explains the other",
-    "contributing": "it may have helped, it need not be the cause",
-    "measured": "seen in numbers, not said in words",
+    "last_resort": "generic match",
+    "rival": "another fault is also reported, and neither explains the other",
+    "contributing": "a contributing factor, not necessarily the cause",
+    "measured": "found in numbers, not stated in a log line",
     "repeated": "more than one line shows it",
-    "agreed": "more than one rule names it",
-    "symptom": "it only says that something failed before it",
-    "behind": "another fault stands before it",
+    "agreed": "more than one rule reports it",
+    "symptom": "it only reports that something failed earlier",
+    "behind": "another fault ranks higher",
 }
 BASE = 3.35
 WEIGHTS: Mapping[Trait, float] = {
     "last_resort": -1.4,
     "rival": -2.2,
-    "contributing": -0.9,  # too few cases to fit; its own word says that it may be no cause
+    "contributing": -0.9,  # too few cases to fit; the role itself says that it may not be the cause
     "measured": 0.2,
     "repeated": 0.9,
     "agreed": 0.2,
-    "behind": -3.5,  # what comes first is right in all but a few cases of a hundred
+    "behind": -3.5,  # the first diagnosis is right in all but a few cases of a hundred
 }
 LIKELY, POSSIBLE = 0.9, 0.5
-SYMPTOM = 0.8  # at most: right as a word for what is seen, but no cause
+SYMPTOM = 0.8  # upper bound: right as an observation, but not a cause
 
 
 def confidence(traits: Collection[Trait]) -> float:
-    """The probability, 0.02 to 0.98."""
+    """Return the probability, 0.02 to 0.98."""
     odds = BASE + sum(WEIGHTS.get(trait, 0.0) for trait in traits)
     sure = 1.0 / (1.0 + math.exp(-odds))
     if "symptom" in traits:
@@ -49,7 +49,7 @@ def confidence(traits: Collection[Trait]) -> float:
 
 
 def band(sure: float) -> Band:
-    """The word for a confidence."""
+    """Return the band of a confidence."""
     if sure >= LIKELY:
         return "likely"
     return "possible" if sure >= POSSIBLE else "weak"

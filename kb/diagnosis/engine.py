@@ -1,4 +1,4 @@
-"""Evidence, rulebook and history in; a report out. The same input gives the same answer, byte for byte."""
+"""Turn evidence, a rulebook and history into a report. The same input gives the same report, byte for byte."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TELLING = re.compile(
 
 
 def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = None) -> Report:
-    """Say what went wrong in a job, or that nothing did, or that it cannot be told."""
+    """Diagnose a job: a fault, no fault, an unknown failure, or insufficient evidence."""
     facts = Facts(evidence)
     judged = find(rulebook, facts, history or History())
     verdict, ranked, signs = answered(judged.findings, facts)
@@ -94,7 +94,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
 
 
 def answered(findings: Sequence[Finding], facts: Facts) -> tuple[Verdict, list[Ranked], list[tuple[int, Structure]]]:
-    """What findings come to: the verdict, the faults in order where it is one, and the signs of a failure."""
+    """Return the verdict of the findings, the faults in order for a fault verdict, and the signs of a failure."""
     ranked = rank(findings, facts)
     signs = failure_signs(facts)
     if not signs and not ranked:
@@ -104,7 +104,7 @@ def answered(findings: Sequence[Finding], facts: Facts) -> tuple[Verdict, list[R
 
 
 def identified(report: Report) -> Report:
-    """The report with the id of what it says."""
+    """Return the report with its id, a digest of its contents."""
     return replace(report, id=hashlib.sha256(repr(replace(report, id="")).encode()).hexdigest()[:16])
 
 
@@ -118,7 +118,7 @@ _ITEMS: Mapping[str, Literal["stack", "collective", "series", "event"]] = {
 
 
 class _Numbering:
-    """Gives evidence its ids e1, e2, …; the same line of the same source keeps its id."""
+    """Assigns evidence its ids e1, e2, …. The same line of the same source keeps its id."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -188,7 +188,7 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
 
 
 def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:
-    """The finding with rank and node of its first suspect, where its own lines do not name them."""
+    """Return the finding with rank and node of its first suspect, where its own lines do not name them."""
     first = suspects[0] if suspects else None
     found = {"rank": first.rank, "node": first.node} if first else {}
     known = {name: str(value) for name, value in found.items() if value is not None}
@@ -196,7 +196,7 @@ def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:
 
 
 def _quoted(ranked: Ranked, numbers: _Numbering) -> tuple[EvidenceItem, ...]:
-    """The lines that decide: the first of each shape, the leading rule's before the others', at most five and 2 kB."""
+    """Return the decisive lines: the first of each shape, those of the leading rule first, at most five and 2 kB."""
     chosen: list[EvidenceItem] = []
     shapes: set[str] = set()
     room = SHOWN_TEXT
@@ -215,13 +215,13 @@ def _quoted(ranked: Ranked, numbers: _Numbering) -> tuple[EvidenceItem, ...]:
 
 
 def _cut(text: str, size: int) -> str:
-    """A text cut to so many bytes of UTF-8."""
+    """Cut a text to this many bytes of UTF-8."""
     data = text.encode("utf-8", "replace")
     return text if len(data) <= size else data[:size].decode("utf-8", "ignore")
 
 
 def _rounds(ranked: Ranked) -> list[Signal]:
-    """Signals in the order in which they are worth quoting: the first of each pattern of each rule, then the rest."""
+    """Order signals by how much they are worth quoting: the first of each pattern of each rule, then the rest."""
     first: list[Signal] = []
     rest: list[Signal] = []
     for finding in ranked.findings:
@@ -241,12 +241,12 @@ def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:
 
 
 def _between(present: Sequence[int], size: int) -> str:
-    """The numbers below `size` that are not there, as ranges; however large a size is claimed."""
+    """Return the numbers below `size` that are missing, as ranges; bounded however large `size` is."""
     return spans((a + 1, b - 1) for a, b in pairwise((-1, *present, size)) if b - a > 1)
 
 
 def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _Numbering) -> Indicators:
-    """The most telling lines of a failure that no rule knows: what ended it, and error lines near each stream's end."""
+    """Return the most informative lines of an unknown failure: what ended it, and error lines near each stream's end."""
     events: list[Indicator] = []
     shapes: set[str] = set()
 
@@ -257,13 +257,13 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _
             events.append(Indicator(text.strip()[:200], why, numbers.line(stream, offset, text)))
 
     for stream, pair in signs[:INDICATORS]:
-        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}, and nothing went on after it")
+        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}, the last activity before the job stopped")
     for stream, facts_of in enumerate(facts.streams):
         if len(events) == INDICATORS:
             break
         for offset, line in tail_lines(facts_of.summary):
             if _TELLING.search(line):
-                add(stream, offset, line[:512], "an error word near the end")
+                add(stream, offset, line[:512], "contains an error word near the end of its stream")
     stages = sorted(
         {str(facts.streams[s].stage(pair.offset)) for s, pair in signs if facts.streams[s].stage(pair.offset)}
     )
@@ -271,14 +271,14 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _
     nodes = sorted({pair.resource.node for _, pair in signs if pair.resource.node})
     return Indicators(
         tuple(events),
-        tuple(Indicator(node, "its lines show the failure") for node in nodes[:INDICATORS]),
-        tuple(Indicator(stage, "the stage in which it ended") for stage in stages[:2]),
-        tuple(Indicator(str(step), "the last step before it") for step in steps[-1:]),
+        tuple(Indicator(node, "its lines report the failure") for node in nodes[:INDICATORS]),
+        tuple(Indicator(stage, "the stage in which the job ended") for stage in stages[:2]),
+        tuple(Indicator(str(step), "the last step before the failure") for step in steps[-1:]),
     )
 
 
 def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
-    """What would have helped and was not there."""
+    """Return gaps for evidence that would have helped and was missing."""
     gaps = []
     size = evidence.job.world_size
     ranks = {stream.ref.resource.rank for stream in evidence.streams} - {None}
@@ -292,8 +292,8 @@ def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
             Gap(
                 "no_kernel_log",
                 "kernel",
-                "no kernel log was given",
-                rules_out="Xid, out-of-memory kills and link faults that only the kernel reports",
+                "no kernel log was collected",
+                rules_out="Xid errors, out-of-memory kills and link faults that only the kernel reports",
             )
         )
     return gaps
@@ -315,7 +315,10 @@ def _job(evidence: Evidence) -> JobView:
 
 
 def _attempts(evidence: Evidence) -> tuple[Attempt, ...]:
-    """The runs of the job, this one with the times of its first and last iteration lines, which no scheduler knows."""
+    """Return the runs of the job.
+
+    This one has the times of its first and last iteration lines, which no scheduler knows.
+    """
     if not evidence.job.attempts:
         return ()
     *before, this = evidence.job.attempts
@@ -339,17 +342,17 @@ def _summary(report: Report) -> str:
         return f"{best.title}{where}." if not best.summary else f"{best.title}{where}: {best.summary}"
     if report.verdict == "no_match":
         lines = len(report.indicators.events)
-        return f"Something failed and no rule says what; {lines} line{'s' if lines != 1 else ''} stand out."
+        return f"The job failed, but no rule explains why; {lines} line{'s' if lines != 1 else ''} stand{'s' if lines == 1 else ''} out."
     if report.verdict == "insufficient_evidence":
-        return "Not enough was seen to say anything."
+        return "Not enough evidence to reach a verdict."
     step = report.progress.last_iteration
     if report.hang.lone is not None:
         lone = report.hang.lone
-        return f"The run may hang, and only one of four probes could look: {lone.probe}, {lone.detail}."
-    how = {"completed": "the run ended well", "running": "the run was going on"}.get(
-        report.phase, "no failure is to be seen"
+        return f"The job may hang. Only one of four probes had data: {lone.probe}, {lone.detail}."
+    how = {"completed": "the job ended normally", "running": "the job was still running"}.get(
+        report.phase, "no sign of a failure"
     )
-    return f"Nothing failed: {how}{f', last step {step}' if step is not None else ''}."
+    return f"No failure found: {how}{f', last step {step}' if step is not None else ''}."
 
 
 def _where(best: Diagnosis) -> str:
@@ -360,7 +363,7 @@ def _where(best: Diagnosis) -> str:
 
 
 def _fingerprint(verdict: str, ranked: Sequence[Ranked]) -> str:
-    """The same for failures of the same kind: verdict, fault, rule, and the shape of the deciding line."""
+    """Return a digest that failures of the same kind share: verdict, fault, rule, and the shape of the decisive line."""
     parts: Mapping[str, str] = {"verdict": verdict}
     if ranked:
         best = ranked[0].best

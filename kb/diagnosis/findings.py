@@ -1,4 +1,4 @@
-"""From rules to findings: which rules hold on the facts, split by table row, and which stay silent behind others."""
+"""From rules to findings: which rules hold on the facts, split by table row, and which stay silent because of others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Finding:
 
     @property
     def is_symptom(self) -> bool:
-        """Whether it only reports that something else came first."""
+        """Whether it only reports that something else failed first."""
         return self.role == "symptom" or self.fault.symptom
 
     def fill(self, text: str) -> str:
@@ -52,7 +52,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RuleResults:
-    """What came of all rules: the findings that stand, the rules that could not be judged, and what a site excepted."""
+    """The results of all rules: findings, rules that could not be evaluated, and signals that a site excepted."""
 
     findings: tuple[Finding, ...] = ()
     not_evaluated: tuple[NotEvaluated, ...] = ()
@@ -60,7 +60,7 @@ class RuleResults:
 
 
 def find(rulebook: Rulebook, facts: Facts, history: History) -> RuleResults:
-    """Judge every active rule."""
+    """Evaluate every active rule."""
     heard = evaluate_rules(
         rulebook, (rule for rule in rulebook.rules if active(rule) and rule.status != "shadow"), facts, history
     )
@@ -68,7 +68,7 @@ def find(rulebook: Rulebook, facts: Facts, history: History) -> RuleResults:
 
 
 def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, history: History) -> RuleResults:
-    """Judge some rules, each for itself: what each finds hangs on no other rule. `settled` then weighs them together."""
+    """Evaluate rules independently of each other. `combine_findings` then weighs the findings together."""
     found: list[Finding] = []
     open_: list[NotEvaluated] = []
     excepted: list[Gap] = []
@@ -93,12 +93,15 @@ def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, hist
 
 
 def combine_findings(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, ...]:
-    """What stands of findings in the order of their rules: without what the run lived with, last resorts only where nothing else is."""
+    """Return the findings that remain, in order of their rules.
+
+    Drops what the run survived, and generic matches that another rule explains.
+    """
     return tuple(_without_fallbacks([living for finding in heard if (living := _living(finding)) is not None], facts))
 
 
 def _applies(rule: Rule, framework: str | None) -> bool:
-    """Whether a rule is for the framework of this job; where the job does not say which it is, any rule is."""
+    """Whether a rule applies to the framework of this job. Any rule does where the framework is unknown."""
     wanted = rule.applies_to.get("framework")
     return wanted is None or framework is None or wanted.lower() in framework.lower()
 
@@ -106,7 +109,7 @@ def _applies(rule: Rule, framework: str | None) -> bool:
 def _unexcepted(
     rule: Rule, signals: tuple[Signal, ...], evaluator: Evaluator, facts: Facts
 ) -> tuple[tuple[Signal, ...], list[Gap]]:
-    """The signals that no exception of the site fits, and what was excepted."""
+    """Return the signals that no exception of the site covers, and gaps for those that one does."""
     gaps = []
     for exception in rule.site:
         kept = _less(exception, signals, evaluator, facts)
@@ -117,7 +120,7 @@ def _unexcepted(
                     "rule_excepted",
                     rule.id,
                     f"excepted by the site until {exception.expires}: {exception.reason}",
-                    got=f"{gone} of {len(signals)} signals left out",
+                    got=f"{gone} of {len(signals)} signals skipped",
                     rules_out=rule.title,
                 )
             )
@@ -167,7 +170,7 @@ def _finding(rulebook: Rulebook, rule: Rule, row: TableRow | None, signals: Sequ
 
 
 def _words(row: TableRow | None, signals: Sequence[Signal]) -> dict[str, str]:
-    """What a rule's texts may name: captures, the earliest signal's first, and where that one stood."""
+    """Return what a rule's texts can name: captures, the earliest signal's first, and the place of that signal."""
     first = signals[0]
     captures: dict[str, str] = {}
     for signal in reversed(signals):
@@ -192,7 +195,7 @@ def _ranks(signals: Sequence[Signal]) -> frozenset[int]:
 
 
 def _only(finding: Finding, signals: tuple[Signal, ...]) -> Finding | None:
-    """The finding with some of its signals; its texts and counts speak of those alone. None where none is left."""
+    """Return the finding with some of its signals; its texts and counts cover only those. None where none is left."""
     if len(signals) == len(finding.signals):
         return finding
     if not signals:
@@ -202,14 +205,14 @@ def _only(finding: Finding, signals: tuple[Signal, ...]) -> Finding | None:
 
 
 def _living(finding: Finding) -> Finding | None:
-    """Without the signals after which the run went on, unless the fault is one that a run can live with."""
+    """Drop the signals after which the run went on, unless the fault is one that a run survives."""
     if finding.fault.outlives:
         return finding
     return _only(finding, tuple(signal for signal in finding.signals if not signal.survived))
 
 
 def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
-    """Rules of last resort lose every signal that another rule explains, and every exception of a chain of which it explains a part."""
+    """Drop from generic rules every signal, and every chain of exceptions, that another rule explains."""
     others = [finding for finding in found if not finding.rule.fallback and finding.role != "context"]
     covered: dict[int, list[tuple[int, int]]] = {}
     for other in others:
@@ -233,7 +236,7 @@ def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
 
 
 def chain_span(signal: Signal, facts: Facts) -> tuple[int, int]:
-    """The bytes of the whole chain of exceptions that a signal is part of, or its own."""
+    """Return the byte range of the whole chain of exceptions that a signal is part of, or of the signal."""
     low, high = signal.span
     for exception in facts.streams[signal.stream].exceptions:
         start = structure_start(exception)

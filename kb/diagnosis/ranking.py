@@ -1,7 +1,6 @@
-"""Which finding comes first: the cause before its symptoms, the first before the loudest.
+"""Rank findings: the cause before its symptoms, the first before the most frequent.
 
-No author types a score. Every term below is a fact about the evidence; its weight was set on the benchmark and stands
-here in the open.
+No author sets a score. Every term below is a fact about the evidence, with a weight set on the benchmark.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ ROLE = {"root_cause": 4.0, "contributing": 2.0, "symptom": 0.0, "context": -9.0}
 FALLBACK = -2.0
 EXPLAINED = -3.0
 EARLY = 1.2
-LAST_WORDS = 0.6  # it stands after the last step that was logged
+LAST_WORDS = 0.6  # after the last logged step
 KIND = {"structure": 0.5, "exception": 0.5, "line": 0.3, "series": 0.0}
 INNER = 0.3  # the first exception of a chain
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A fault with all findings that name it, best first; its score, and why it stands where it does."""
+    """A fault with all findings that report it, best first; its score, and the reasons for its rank."""
 
     findings: tuple[Finding, ...]
     score: float
@@ -42,7 +41,7 @@ class Ranked:
 
 
 def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
-    """Order findings into ranked faults; symptoms are folded under what explains them."""
+    """Order findings into ranked faults. Symptoms are folded under what explains them."""
     shown = [finding for finding in found if finding.role != "context"]
     causes = [finding for finding in shown if not finding.is_symptom]
     symptoms = [finding for finding in shown if finding.is_symptom]
@@ -79,7 +78,7 @@ def _score(entry: Finding, rivals: Sequence[Finding], facts: Facts) -> tuple[flo
     others = [rival for rival in rivals if rival.fault.id != entry.fault.id]
     if entry.rule.fallback:
         score += FALLBACK
-        reasons.append("a rule of last resort")
+        reasons.append("generic match")
     if others:
         earlier = sum(precedes(entry.first, rival.first) for rival in others) / len(others)
         score += EARLY * earlier
@@ -92,7 +91,7 @@ def _score(entry: Finding, rivals: Sequence[Finding], facts: Facts) -> tuple[flo
         reasons.append(f"it may be a consequence of: {causes[0].rule.title}")
     if _last_words(entry.first, facts):
         score += LAST_WORDS
-        reasons.append("nothing went on after it")
+        reasons.append("last activity before the job stopped")
     score += KIND[entry.first.kind]
     if entry.first.kind == "exception" and entry.first.chain == 0:
         score += INNER
@@ -100,13 +99,13 @@ def _score(entry: Finding, rivals: Sequence[Finding], facts: Facts) -> tuple[flo
 
 
 def explains(cause: Finding, effect: Finding) -> bool:
-    """Whether the causal table, or the rule itself, says that one may bring about the other."""
+    """Whether the causal table, or the rule itself, says that one fault can cause the other."""
     wanted = (effect.fault.id, effect.rule.id)
     return any(name in cause.fault.explains or name in cause.rule.explains for name in wanted)
 
 
 def precedes(left: Signal, right: Signal) -> float:
-    """1 if the left came first, 0 if the right did, a half where it cannot be told."""
+    """Return 1 if the left finding came first, 0 if the right one did, 0.5 where the order is unknown."""
     if left.stream == right.stream:
         return 0.5 if left.offset == right.offset else float(left.offset < right.offset)
     if left.time is None or right.time is None or abs(left.time - right.time) <= CLOCK_SKEW:
@@ -130,7 +129,7 @@ def _fold(cause: Ranked, symptoms: Sequence[Finding]) -> tuple[Ranked, list[Find
 
 
 def _confident(entry: Ranked, ranked: Sequence[Ranked]) -> Ranked:
-    """How sure, from the traits of the evidence."""
+    """Return the confidence, from the traits of the evidence."""
     traits = tuple(_traits(entry, ranked))
     return replace(entry, traits=traits, confidence=confidence(traits))
 

@@ -1,9 +1,13 @@
-"""What to do now, by the grade of the fault, and what each choice costs.
+"""What to do now, by the kind of fault, and what each choice costs.
 
-A single explicit fault of hardware or network: replace the node and bar it for the cluster. A single implicit one (seen by
-comparison, not said by a device): replace it and bar it for this job. Nobody singled out: restart in place, and submit anew
-where an earlier attempt ended alike. The program's own fault: stop, a person must mend it. (Baidu Baige's grades.)
-What was tried and did not help is not advised again: after a restart in place other nodes, after other nodes a person.
+A single explicit fault of hardware or network: replace the node and exclude it for the cluster. A single implicit one
+(found
+by comparison, not reported by a device): replace it and exclude it for this job. No single suspect: restart in place,
+and
+resubmit where an earlier attempt ended the same way. The program's own fault: stop, a person must fix it. (These are
+Baidu
+Baige's grades.)
+Advice that was tried without success is not repeated: after a restart in place other nodes, after other nodes a person.
 """
 
 from __future__ import annotations
@@ -19,20 +23,20 @@ from kb.report import Advice, Decision, Exclusion, Option, Progress, Suspect
 from kb.rulebase.rule import Rulebook
 
 _BEGUN_AGAIN: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
-SINGLE = 2  # so many nodes named are still "single": the two ends of a link
-POINTS = 32  # iteration lines from which the length of a step is taken
+SINGLE = 2  # this many nodes still count as single: the two ends of a link
+POINTS = 32  # iteration lines used to compute the length of a step
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What the job costs: GPUs, seconds of a step (median of the last ones), seconds from its start to its first step."""
+    """What the job costs: GPUs, seconds per step (median of the last ones), seconds from its start to its first step."""
 
     gpus: int | None = None
     step: float | None = None
     start_up: float | None = None
 
     def hours(self, steps: int | None, start_up: bool = False) -> float | None:
-        """GPU-hours of so many steps done again, with the start-up where it is known; None where it cannot be told."""
+        """Return the GPU-hours to repeat this many steps, with the start-up where it is known; None where unknown."""
         if self.gpus is None or steps is None or (self.step is None and steps):
             return None
         seconds = steps * (self.step or 0.0) + ((self.start_up or 0.0) if start_up else 0.0)
@@ -41,7 +45,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What is known of the run that a decision hangs on. `nodes`: those that it had, as far as they are known."""
+    """What a decision needs to know of the run. `nodes`: those that it ran on, as far as they are known."""
 
     progress: Progress = field(default_factory=Progress)
     price: Price = field(default_factory=Price)
@@ -50,7 +54,7 @@ class RunFacts:
 
 
 def price(facts: Facts) -> Price:
-    """The price of this job's time, as far as its logs and its description tell."""
+    """Return the price of this job's time, as far as its logs and its description give it."""
     job = facts.evidence.job
     gpus = job.gpus or job.world_size or sum(len(ranks) for ranks in job.nodes.values()) or None
     points = max((stream.points for stream in facts.streams), key=len, default=[])
@@ -65,7 +69,7 @@ def price(facts: Facts) -> Price:
 
 
 def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Suspect], run: RunFacts) -> Decision:
-    """Requeue or not, without whom, from where, how much is lost, and who owns it."""
+    """Decide whether to requeue, without which nodes, from which checkpoint, what is lost, and who owns the problem."""
     done, cost = run.progress, run.price
     lost = None
     if done.last_iteration is not None and done.last_checkpoint is not None:
@@ -86,7 +90,10 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
     advice, why = _graded(ranked[0], named, again=again)
     advice, why = _raised(advice, why, named, alike, run)
     if advice == "restart_in_place" and barred:
-        advice, why = "requeue_without", f"{why}; {_names(barred)} {'is' if len(barred) == 1 else 'are'} barred already"
+        advice, why = (
+            "requeue_without",
+            f"{why}; {_names(barred)} {'is' if len(barred) == 1 else 'are'} excluded already",
+        )
     return Decision(
         advice=advice,
         exclude=barred if advice == "requeue_without" else already if advice in _BEGUN_AGAIN else (),
@@ -100,7 +107,7 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
 
 
 def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...]:
-    """The nodes to leave out, and for whom."""
+    """Return the nodes to leave out, and their scope."""
     best = ranked.best
     if best.fault.domain not in ("hardware", "network"):
         return ()
@@ -115,11 +122,11 @@ def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...
 
 
 def _already(named: Sequence[Exclusion], run: RunFacts) -> tuple[Exclusion, ...]:
-    """The nodes of this run that people have barred, which it must not get again."""
+    """Return the nodes of this run that people have excluded, which it must not get again."""
     new = {exclusion.node for exclusion in named}
     return tuple(
         Exclusion(
-            item.node, item.scope, f"barred since {item.since} by {item.who}{f': {item.why}' if item.why else ''}"
+            item.node, item.scope, f"excluded since {item.since} by {item.who}{f': {item.why}' if item.why else ''}"
         )
         for item in run.history.barred
         if item.node in run.nodes and item.node not in new
@@ -132,7 +139,7 @@ def _names(barred: Sequence[Exclusion]) -> str:
 
 
 def _alike(tries: Sequence[EarlierAttempt], fault: str) -> tuple[EarlierAttempt, ...]:
-    """The last tries in a row that ended with this fault, oldest first."""
+    """Return the last attempts in a row that ended with this fault, oldest first."""
     found: list[EarlierAttempt] = []
     for earlier_attempt in reversed(tries):
         if fault not in earlier_attempt.faults:
@@ -144,30 +151,33 @@ def _alike(tries: Sequence[EarlierAttempt], fault: str) -> tuple[EarlierAttempt,
 def _raised(
     advice: Advice, why: str, named: Sequence[Exclusion], alike: Sequence[EarlierAttempt], run: RunFacts
 ) -> tuple[Advice, str]:
-    """What is advised where it was tried already and ended alike: after the same nodes others, after others a person."""
+    """Replace advice that was tried without success: after the same nodes other nodes, after those a person."""
     if not alike or advice not in _BEGUN_AGAIN:
         return advice, why
     back = [node for node in alike[-1].without if node in run.nodes]
     if back:
-        return advice, f"{why}; {back[0]} was to be left out{_told(alike[-1:])} and was used again"
+        return advice, f"{why}; {back[0]} should have been left out{_told(alike[-1:])} and was used again"
     own = nodes_digest(run.nodes)
     after = (*(earlier_attempt.ran_on for earlier_attempt in alike[1:]), own)
     moved = [item for item, place in zip(alike, after, strict=True) if _moved(item, place)]
     stayed = [item for item, place in zip(alike, after, strict=True) if _stayed(item, place)]
     if moved and not named:
-        return "fix_first", f"{why}; it came back on other nodes{_told(moved)}: have a person look, and mend it"
+        return (
+            "fix_first",
+            f"{why}; the failure recurred on other nodes{_told(moved)}. Have a person investigate and fix it",
+        )
     if moved:
-        return advice, f"{why}; it came back with other nodes{_told(moved)}: look for what they share"
+        return advice, f"{why}; the failure recurred on other nodes{_told(moved)}. Look for what they share"
     if stayed and advice in ("restart_in_place", "requeue"):
         return (
             "requeue_without" if named else "resubmit",
-            f"{why}; a restart on the same nodes did not help{_told(stayed)}: take others",
+            f"{why}; a restart on the same nodes did not help{_told(stayed)}. Use other nodes",
         )
     return advice, why
 
 
 def _moved(earlier_attempt: EarlierAttempt, place: str) -> bool:
-    """Whether the try after it had other nodes: by what is known of both, else by what was advised."""
+    """Whether the attempt after it ran on other nodes: by what is known of both, else by the advice."""
     if earlier_attempt.ran_on and place:
         return earlier_attempt.ran_on != place
     return earlier_attempt.advice in ("requeue_without", "resubmit")
@@ -187,7 +197,7 @@ def _told(tries: Sequence[EarlierAttempt]) -> str:
 
 
 def _explicit(ranked: Ranked) -> bool:
-    """Whether a device or a program said it, rather than a comparison."""
+    """Whether a device or a program reported it, rather than a comparison."""
     return ranked.best.first.kind != "series" and not ranked.best.first.compared
 
 
@@ -197,38 +207,39 @@ def _graded(ranked: Ranked, barred: Sequence[Exclusion], *, again: bool) -> tupl
     if wanted == "requeue_without":
         return _without(ranked, barred, again=again)
     if again and best.fault.domain == "software" and wanted == "requeue":
-        return "fix_first", f"{best.fault.title}; an earlier attempt ended alike, so it will again"
+        return "fix_first", f"{best.fault.title}; an earlier attempt ended the same way, so this will recur"
     if again and best.is_symptom and wanted in ("requeue", "restart_in_place"):
-        return "resubmit", "an earlier attempt ended alike"
+        return "resubmit", "an earlier attempt ended the same way"
     return wanted, best.fault.title
 
 
 def _without(ranked: Ranked, barred: Sequence[Exclusion], *, again: bool) -> tuple[Advice, str]:
-    """A node is to be left out: is it known which?"""
+    """A node must be left out: is it known which?"""
     if len(barred) > SINGLE:
-        return "requeue_without", f"{ranked.best.fault.title}; {len(barred)} nodes are named, look for what they share"
+        return (
+            "requeue_without",
+            f"{ranked.best.fault.title}; {len(barred)} nodes are suspects. Look for what they share",
+        )
     if barred:
         return "requeue_without", ranked.best.fault.title
     if _explicit(ranked):
-        return "requeue_without", "the node at fault is not named in what was seen: find it before the run starts again"
+        return "requeue_without", "the evidence does not name the faulty node. Find it before you restart"
     if again:
-        return "resubmit", "an earlier attempt ended alike, and the node at fault is not named in what was seen"
-    return "restart_in_place", "the node at fault is not named in what was seen"
+        return "resubmit", "an earlier attempt ended the same way, and the evidence does not name the faulty node"
+    return "restart_in_place", "the evidence does not name the faulty node"
 
 
 def _options(advice: Advice, barred: Sequence[Exclusion], lost: int | None, cost: Price) -> tuple[Option, ...]:
-    """The choices open besides, each with what it costs in GPU-hours as far as that can be told."""
+    """Return the other open choices, each with its cost in GPU-hours where it is known."""
     if advice in ("none", "fix_first", "wait"):
         return ()
     redo = cost.hours(lost if lost is not None else 0, start_up=True)
     some = redo if lost is not None or cost.start_up is not None else None
     choices: list[Option] = []
     if barred:
-        choices.append(
-            Option("requeue_without", some, "steps done again and start-up; waiting for a spare node comes on top")
-        )
+        choices.append(Option("requeue_without", some, "repeated steps and start-up, plus the wait for a spare node"))
     choices += [
-        Option("restart_in_place", some, "steps done again and start-up; lost again if the same node fails again"),
-        Option("resubmit", some, "steps done again and start-up; waiting in the queue comes on top"),
+        Option("restart_in_place", some, "repeated steps and start-up; lost again if the same node fails again"),
+        Option("resubmit", some, "repeated steps and start-up, plus the wait in the queue"),
     ]
     return tuple(choices)

@@ -1,4 +1,4 @@
-"""What state the run was in: phase, verdict, progress."""
+"""The state of the run: phase, verdict, progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kb.report import Progress
 from kb.scanning.summary import tail_lines
 
 LAST_LINES = 4
-LAST_LINES_OF_A_RUN = 3  # behind iteration lines an error must be the very last thing
+LAST_LINES_OF_A_RUN = 3  # after iteration lines an error must be in the last lines
 _ERROR = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|Fatal|fatal error|NCCL WARN|Aborted|aborting|Killed|panic)\b|\b[Ee]rror:|\berror code|\w(?:Error|Exception)\b"
     r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
@@ -23,12 +23,14 @@ _HARMLESS = re.compile(
     r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
 )
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})
-_NOTICES = frozenset({"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"})  # tell a program something, end nothing
+_NOTICES = frozenset(
+    {"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"}
+)  # signals that inform a program and do not end it
 _CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit"})
 
 
 def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
-    """Structures that say that something ended badly and after which the run did not go on."""
+    """Return structures that report a bad end after which the run did not go on."""
     signs = []
     for kind in (
         "exception",
@@ -51,7 +53,7 @@ def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
 
 
 def last_words(facts: Facts) -> list[tuple[int, Structure]]:
-    """Lines of error at the very end of streams that neither went on nor ended well: something failed, unknown what."""
+    """Return error lines at the very end of streams that neither went on nor ended normally: an unknown failure."""
     found: list[tuple[int, Structure]] = []
     if facts.ended_well:
         return found
@@ -73,7 +75,7 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
 
 
 def _cut_traceback(lines: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
-    """The header of a traceback whose frames are the last of the log: what was raised was never written."""
+    """Return the header of a traceback whose frames end the log, so that the exception was never written."""
     if not lines[-1][1].startswith((" ", "\t")):
         return None
     for at, line in reversed(lines[-60:]):
@@ -95,7 +97,7 @@ def _bad(structure: Structure) -> bool:
 
 
 def progress(facts: Facts) -> Progress:
-    """How far the run came, and its last complete checkpoint."""
+    """Return how far the run came, and its last complete checkpoint."""
     last = facts.last_point()
     times = [s.summary.series.last.time for s in facts.streams if s.summary.series.last and s.summary.series.last.time]
     ends = [s.stage(s.summary.size) for s in facts.streams if s.summary.ref.kind == "job"]
@@ -110,7 +112,7 @@ def progress(facts: Facts) -> Progress:
 
 
 def _last_checkpoint(facts: Facts) -> int | None:
-    """The step of the last checkpoint that is known to be complete: its end was logged, or steps went on after its begin."""
+    """Return the step of the last complete checkpoint: its end was logged, or steps followed its start."""
     done: list[int] = []
     for index, item in facts.structures("checkpoint"):
         event, step = item.fields.get("event"), item.fields.get("iteration")
@@ -131,7 +133,7 @@ def _integer(value: object) -> int | None:
 
 
 def judge(ranked: Sequence[Ranked], facts: Facts, signs: Sequence[object]) -> Verdict:
-    """One of the four verdicts."""
+    """Return one of the four verdicts."""
     strong = [item for item in ranked if item.best.role != "context" and band(item.confidence) != "weak"]
     if strong or (ranked and signs):
         return "fault"
@@ -143,7 +145,7 @@ def judge(ranked: Sequence[Ranked], facts: Facts, signs: Sequence[object]) -> Ve
 
 
 def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts) -> Phase:
-    """The state of the run at the end of what was seen."""
+    """Return the state of the run at the end of the evidence."""
     if verdict == "insufficient_evidence":
         return "unknown"
     if facts.evidence.hang.called:
@@ -155,7 +157,7 @@ def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts) -> Phase:
 
 
 def _phase_of(first: Ranked, *, ended: bool) -> Phase:
-    """The state that a fault leaves a run in. `ended`: no probe looked at it as at a running one."""
+    """Return the state in which a fault leaves a run. `ended`: no probe looked at it as a running one."""
     if first.best.fault.id in STOPS:
         return "stopped"
     if first.best.fault.outlives:

@@ -1,1 +1,1 @@
-"""The evidence of one job in the form that rules and detectors ask it in."""
+"""The evidence of one job, as rules and detectors query it."""

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything seen of one job in one window. `streams` in a fixed order; earlier attempts and baselines not among them.
+    """Everything collected of one job in one window.
 
-    `plugged`: what the detectors that users programmed say of it (kb.plugin.plugin_key → what they gave). `panels`: the
-    bundle's metrics by name; with any there is a stream of the group "metrics" for what they show.
+    `streams` are in a fixed order, without earlier attempts and baselines.
+
+    `plugged`: the results of users' detectors (by kb.plugin.plugin_key). `panels`: the bundle's metrics by name; where
+    there
+    are any, a stream of the group "metrics" stands for what they show.
     """
 
     job: Job = field(default_factory=Job)

@@ -1,4 +1,4 @@
-"""What is known of earlier incidents and attempts, for rules that ask for history."""
+"""Earlier incidents and attempts, for rules that ask for history."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PastIncident:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempt:
-    """An earlier try of the same job that ended badly. `faults`: found in it, the first cause first.
+    """An earlier attempt of the same job that failed. `faults`: found in it, the first cause first.
 
-    `advice`: what was said to do then; `without`: the nodes to be left out; `ran_on`: a digest of those that it had
-    (`nodes_digest`), "" where they are not known. `incident`: its number, None for an attempt that lies in the bundle.
-    `reached`: its last iteration; `shards`: the data that it was at when it ended.
+    `advice`: the advice given then; `without`: the nodes to leave out; `ran_on`: a digest of its nodes
+    (`nodes_digest`), "" where they are unknown. `incident`: its number, None for an attempt inside the bundle.
+    `reached`: its last iteration; `shards`: the data that it was reading when it ended.
     """
 
     faults: tuple[str, ...]
@@ -40,7 +40,10 @@ class EarlierAttempt:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedNode:
-    """A node that people have barred, for the cluster or for this job. `since`: the day, as 2026-11-22; `who` confirmed it."""
+    """A node that people have excluded, for the cluster or for this job.
+
+    `since`: the day, such as 2026-11-22; `who` confirmed it.
+    """
 
     node: str
     scope: Literal["cluster", "job"]
@@ -51,9 +54,9 @@ class ExcludedNode:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What bot chose to tell of the past; bounded. `digest` stands in the report.
+    """The history passed to a diagnosis; bounded. `digest` is part of the report.
 
-    `tries`: the job's own earlier tries, oldest first; `barred`: nodes of this job that are barred.
+    `tries`: the job's own earlier attempts, oldest first; `barred`: excluded nodes of this job.
     """
 
     past: tuple[PastIncident, ...] = ()
@@ -63,11 +66,11 @@ class History:
 
 
 def history_digest(*parts: object) -> str:
-    """A digest of what was told of the past; "" for nothing."""
+    """Return a digest of the history; "" for none."""
     return sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16] if any(parts) else ""
 
 
 def nodes_digest(nodes: Iterable[str]) -> str:
-    """The same for the same nodes in any order; "" for none."""
+    """Return the same digest for the same nodes in any order; "" for none."""
     names = sorted(set(nodes))
     return sha256(repr(names).encode("utf-8", "surrogatepass")).hexdigest()[:16] if names else ""

@@ -11,8 +11,8 @@ from kb.facts.evidence import Evidence
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
 
-UNINFORMATIVE_STAGES = (None, "launch", "init", "teardown")  # stages that a stream of errors alone seems to be in
-CLOCK_SKEW = 2.0  # seconds by which clocks of two nodes may differ
+UNINFORMATIVE_STAGES = (None, "launch", "init", "teardown")  # stages that a stream of errors alone appears to be in
+CLOCK_SKEW = 2.0  # seconds by which the clocks of two nodes may differ
 _FAILURE_KINDS = ("elastic_failure", "elastic_exit", "launcher_exit", "native_crash", "oom_kill", "slurm_end")
 _SCHEDULER = re.compile(r"\b_?slurm_rpc_\w+|\bslurmctld\b|\bsched: ")
 _JOB_FILE = re.compile(r"slurm-(\d{2,12})(?:_\d+)?\.(?:out|err|log)$")
@@ -20,7 +20,7 @@ _JOB = re.compile(r"\b[Jj]ob(?:_?[Ii][Dd])?(?:=| |: ?|=Job)#?(\d{2,12})\b")
 
 
 def _progress_structure(facts: StreamFacts) -> Structure:
-    """That a stream has iteration lines, as a structure: the last of them."""
+    """Represent the iteration lines of a stream as a structure at the last of them."""
     last = facts.points[-1]
     seen = facts.summary.series.seen or len(facts.points)
     text = f"{seen} iteration lines, the last of step {last.step}"
@@ -28,7 +28,7 @@ def _progress_structure(facts: StreamFacts) -> Structure:
 
 
 class Facts:
-    """All streams' facts, and what they say together: stages and steps by time, how the run ended, whose lines they are."""
+    """The facts of all streams together: stages and steps by time, how the run ended, whose lines they are."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
@@ -75,11 +75,11 @@ class Facts:
         return self._hit.get(key, [])
 
     def structures(self, kind: str) -> list[tuple[int, Structure]]:
-        """All structures of a kind with the index of their stream."""
+        """Return all structures of a kind, with the index of their stream."""
         return self._by_kind.get(kind, [])
 
     def when(self, stream: int, offset: int, time: float | None) -> tuple[Stage | None, int | None]:
-        """Stage and iteration at a place: from its own stream, else from the stream that logs the steps, by time."""
+        """Return stage and iteration at a place: from its own stream, else by time from the stream that logs the steps."""
         facts = self.streams[stream]
         stage, step = facts.stage(offset), facts.iteration(offset)
         if step is None and time is not None:
@@ -94,12 +94,12 @@ class Facts:
             and stage in UNINFORMATIVE_STAGES
             and self.end is not None
         ):
-            # a rank's own error file has neither steps nor times: what ended the run stands where the run ended
+            # a rank's own error file has neither steps nor times: what ended the run is at the end of the run
             return self.end
         return stage, step
 
     def _end_of_steps(self) -> tuple[Stage | None, int | None] | None:
-        """Stage and step at the end of the stream that logged the furthest step."""
+        """Return stage and step at the end of the stream that logged the furthest step."""
         furthest = max(
             (
                 (p.step, index, p.offset)
@@ -116,7 +116,7 @@ class Facts:
         return (later[-1] if later else "iterating"), furthest[0]
 
     def placed(self, resource: Resource) -> Resource:
-        """A resource with its node, where only the job's layout tells on which node its rank ran."""
+        """Return a resource with its node, where only the job's layout gives the node of its rank."""
         if resource.node is not None or resource.rank not in self._nodes:
             return resource
         return replace(resource, node=self._nodes[resource.rank])

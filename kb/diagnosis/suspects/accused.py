@@ -1,4 +1,4 @@
-"""Suspects from what they show themselves, and from what others say of them."""
+"""Suspects from what they report themselves, and from what others report of them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from kb.diagnosis.suspects.ranking import first_in_time, to_suspect, whole_job, 
 from kb.facts.topology import Place, Places
 from kb.report import EvidenceItem, Suspect
 
-ALL_ALIKE = 0.8  # of the ranks (nodes) show it: it is the job's
-MANY_NODES = 4  # whose kernels say so, and it is no longer a matter of nodes
-FIRST_ALONE = 60.0  # seconds by which one must be before all others to be another case than they
+ALL_ALIKE = 0.8  # share of ranks (nodes) that show it, from which on it concerns the whole job
+MANY_NODES = 4  # nodes whose kernels report it, from which on it no longer concerns single nodes
+FIRST_ALONE = 60.0  # seconds by which a process must precede all others to be a case of its own
 
 
-# Who stands out
+# Which suspects stand out
 
 
 def shared_by_job(
     claims: Sequence[SuspectClaim], ranks: frozenset[int], places: Places, quoted: Sequence[EvidenceItem]
 ) -> tuple[Suspect, ...]:
-    """The job, where nearly all ranks, or nodes where ranks are not known, show it at about the same time."""
+    """Return the job where nearly all ranks (or nodes, if ranks are unknown) show it at about the same time."""
     if _one_before_all(claims):
         return ()
     seen = frozenset(claim.place.rank for claim in claims if claim.place.rank is not None) | ranks
@@ -37,7 +37,7 @@ def shared_by_job(
 
 
 def _one_before_all(claims: Sequence[SuspectClaim]) -> bool:
-    """Whether one process shows it a good while before any other does."""
+    """Whether one process shows it clearly before any other does."""
     first: dict[tuple[int | None, str | None, int | None], float] = {}
     for claim in claims:
         if claim.signal.time is None:
@@ -51,7 +51,7 @@ def _one_before_all(claims: Sequence[SuspectClaim]) -> bool:
 def hardware_suspects(
     hardware: Sequence[SuspectClaim], own: Sequence[SuspectClaim], places: Places
 ) -> tuple[Suspect, ...]:
-    """What kernels and checks say of nodes, with the ranks of those nodes that show it themselves."""
+    """Return the nodes that kernels and checks report, with those of their ranks that report it themselves."""
     speaking: dict[str | None, list[SuspectClaim]] = {}
     for suspect_claim in own:
         speaking.setdefault(suspect_claim.place.node, []).append(suspect_claim)
@@ -63,9 +63,9 @@ def hardware_suspects(
         beside = {other.place.rank for other in speaking.get(node, ())} - {None} if node is not None else set()
         if rank is None and len(beside) == 1:
             (rank,) = beside
-        why = "the kernel or a check on its node says so"
+        why = "reported by the kernel or a check on its node"
         if beside:
-            why = "the kernel or a check on its node says so, and its own process too"
+            why = "reported by the kernel or a check on its node, and by its own process"
         found.setdefault(
             (node, rank), to_suspect(replace(suspect_claim, place=replace(suspect_claim.place, rank=rank)), why)
         )
@@ -79,24 +79,24 @@ def hardware_suspects(
 
 
 def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple[Suspect, ...]:
-    """A kernel log of nobody knows where: of the node, where the job has but one; else a GPU by its address."""
+    """Place a kernel log of unknown origin: on the node where the job has only one, else on a GPU by its address."""
     if len(places.nodes) == 1:
         place = Place(None, places.nodes[0])
         return with_scores(
-            to_suspect(replace(suspect_claim, place=place), "the kernel of its node says so")
+            to_suspect(replace(suspect_claim, place=place), "reported by the kernel of its node")
             for suspect_claim in hardware[:1]
         )
     return ()
 
 
 def named_by_others(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
-    """Whom launchers, schedulers and lists of late ranks name; else the side of failed connections that fails most."""
+    """Return those that launchers, schedulers and lists of late ranks name, else the ends that fail most."""
     plain = [claim for claim in claims if not claim.peer]
-    return most_named(plain, "the launcher, the scheduler or another rank names it") or _failing_connections(claims)
+    return most_named(plain, "reported by the launcher, the scheduler or another rank") or _failing_connections(claims)
 
 
 def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[SuspectClaim] = ()) -> tuple[Suspect, ...]:
-    """Whom most name, and before others those who do not wait themselves."""
+    """Return the places named most often, those that do not wait themselves first."""
     votes = Counter((claim.place.rank, claim.place.node) for claim in claims)
     waiting = {wait.place.node for wait in waits}
     first: dict[tuple[int | None, str | None], SuspectClaim] = {}
@@ -107,7 +107,7 @@ def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[Suspect
 
 
 def _failing_connections(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
-    """Of failed connections the ends that stand in most of them, whether they complain or are complained of."""
+    """Return the ends that take part in most failed connections, on either side."""
     edges: dict[tuple[Place, Place], SuspectClaim] = {}
     for suspect_claim in claims:
         mine, its = _connection_end(suspect_claim.teller) or Place(), _connection_end(suspect_claim.place)
@@ -121,14 +121,14 @@ def _failing_connections(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
         if ends[worst] < 2 and chosen:
             break
         claim = next(item for pair, item in edges.items() if worst in pair)
-        why = f"it stands in {ends[worst]} of the failed connections" if ends[worst] > 1 else "its peer names it"
+        why = f"part of {ends[worst]} of the failed connections" if ends[worst] > 1 else "reported by its peer"
         chosen.append(to_suspect(replace(claim, place=worst), why))
         edges = {pair: item for pair, item in edges.items() if worst not in pair}
     return with_scores(chosen)
 
 
 def _connection_end(place: Place | None) -> Place | None:
-    """One side of a connection: the node, or the rank where no node is known."""
+    """Return one side of a connection: the node, or the rank where the node is unknown."""
     if place is None or not has_place(place):
         return None
     return Place(None, place.node) if place.node is not None else Place(place.rank)

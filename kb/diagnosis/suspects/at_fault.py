@@ -1,4 +1,4 @@
-"""Name who is at fault, by the best evidence there is."""
+"""Name who is at fault, by the best evidence available."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidenc
 from kb.facts.topology import Places
 from kb.report import EvidenceItem, GpuRef, Suspect
 
-_JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # what comes over a job as a whole
+_JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
 _CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT ")
 
 
 def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
-    """Name who is at fault, at most so many; nobody where nothing tells."""
+    """Return the suspects, at most `SUSPECTS`; none where nothing points to one."""
     best, facts, places = ranked.best, layout.facts, layout.places
-    found = whole_job(quoted, "it ends the whole job") if best.fault.id in _JOB_FAULTS else _compared(best, places)
-    if not found and not best.ranks:  # that the job hangs is of no rank; who is missing stands in a finding beside it
+    found = whole_job(quoted, "it ended the whole job") if best.fault.id in _JOB_FAULTS else _compared(best, places)
+    if (
+        not found and not best.ranks
+    ):  # a hang belongs to no rank; the missing rank is in another finding of the same fault
         found = next(filter(None, (_compared(finding, places) for finding in ranked.findings)), ())
     found = found or mismatching_ranks(ranked, facts, places)
     if not found:
@@ -38,7 +40,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
 
 
 def _compared(best: Finding, places: Places) -> tuple[Suspect, ...]:
-    """Those whom a comparison of all ranks singled out (kb.hangs.observe), in its own order."""
+    """Return those that a comparison of all ranks singled out (kb.hangs.observe), in its order."""
     chosen = [signal for signal in best.signals if signal.compared]
     chosen = [signal for signal in chosen if signal.resource.rank is not None or signal.resource.node is not None]
     chosen.sort(key=lambda item: int(item.captures.get("place") or 0))
@@ -51,7 +53,7 @@ def _compared(best: Finding, places: Places) -> tuple[Suspect, ...]:
             pod=item.resource.container,
             gpu=GpuRef(index=int(item.resource.gpu)) if item.resource.gpu and item.resource.gpu.isdigit() else None,
             score=round(1.0 / (at + 1), 3),
-            why="it stands apart from all others" if at == 0 else "it stands apart too",
+            why="differs from every other rank" if at == 0 else "differs from most other ranks",
         )
         for at, item in enumerate(chosen[:SUSPECTS])
     )
@@ -60,7 +62,7 @@ def _compared(best: Finding, places: Places) -> tuple[Suspect, ...]:
 def _by_evidence(
     claims: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]
 ) -> tuple[Suspect, ...]:
-    """The best evidence there is, by its weight."""
+    """Return the suspects of the strongest kind of claim."""
     places = layout.places
     by = {weight: [claim for claim in claims if claim.weight is weight] for weight in EvidenceWeight}
     own, waits = by[EvidenceWeight.OWN], by[EvidenceWeight.WAITS]
@@ -82,17 +84,15 @@ def _by_evidence(
         rumours = Counter(item.place.node for item in by[EvidenceWeight.RUMOUR])
         return (
             missing_among_waiting(waits, ranked, layout, rumours)
-            or most_named(by[EvidenceWeight.RUMOUR], "its peers name it", waits)
+            or most_named(by[EvidenceWeight.RUMOUR], "reported by peers", waits)
             or shared_by_job(waits, ranked.best.ranks, places, quoted)
-            or tuple(
-                replace(suspect, why="one of those that wait; for whom is not told") for suspect in first_in_time(waits)
-            )
+            or tuple(replace(suspect, why="waiting; blocker unknown") for suspect in first_in_time(waits))
         )
     return _without_claims(ranked, layout, quoted)
 
 
 def _lost_before(own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
-    """Where all that were killed had lost a peer before: the one that says nothing."""
+    """Where all that were killed had lost a peer before, return the silent one."""
     symptoms = [finding.ranks for finding in layout.findings if finding.is_symptom]
     victims = frozenset[int]().union(*symptoms)
     return (
@@ -103,7 +103,7 @@ def _lost_before(own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout)
 
 
 def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
-    """Where no line tells whose it is."""
+    """Return suspects where no line says whose it is."""
     if ranked.best.fault.id == "node_lost":
         return missing_among_waiting((), ranked, layout, {})
     if any(_CANCELLED.search(signal.line) for signal in ranked.best.signals):  # `ON` names where the message comes from

@@ -1,4 +1,4 @@
-"""What each signal says of whom, and how much that weighs."""
+"""What each signal says of which place, and how much that weighs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kb.facts.signals import Signal
 from kb.facts.topology import Place, Places
 
 SUSPECTS = 16
-LONG_BEFORE = 3600.0  # seconds; what a kernel said earlier than that before the failure is old news
+LONG_BEFORE = 3600.0  # seconds; kernel messages that much older than the failure are ignored
 WAITING_FAULTS = frozenset({"rendezvous", "collective_timeout", "peer_failure", "deadlock"})
 _KERNEL = re.compile(
     r"\d\d:\d\d:\d\d\S{0,24} [\w.-]{1,64} kernel: |NVRM: |\bSXid \(|\bEDAC |\bmce: \[|\boom-kill:|Out of memory: Kill|\bpcieport |\bAER: "
@@ -25,7 +25,7 @@ _WAITS = re.compile(
     r"|closed by (?:remote )?peer|reset by peer|remote process exited|broken pipe"
 )
 _OF_PEER = re.compile(r"Got completion|retry counter exceeded|RETRY_EXC_ERR")
-_LOCAL_STATUS = frozenset({"1", "2", "4", "5", "6", "8"})  # of a work completion: the fault lies on this side
+_LOCAL_STATUS = frozenset({"1", "2", "4", "5", "6", "8"})  # of a work completion: the fault is on this side
 _LAUNCHER = re.compile(
     r"\*\*\* (?:JOB|STEP) |\b(?:srun|salloc|sbatch|slurmstepd|slurmctld|mpirun|mpiexec|pdsh@\S{1,64}): |\bORTE\b|\bPRTE\b|\(raylet\b"
 )
@@ -46,18 +46,21 @@ _DIGITS = re.compile(r"\d{1,7}")
 
 
 class EvidenceWeight(IntEnum):
-    """What a piece of evidence is worth against a suspect, the best first."""
+    """The weight of a piece of evidence against a suspect, the strongest first."""
 
     HARDWARE = 0
     OWN = 1
     TOLD = 2
-    RUMOUR = 3  # of a peer, by one that waits
+    RUMOUR = 3  # about a peer, by a process that waits
     WAITS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SuspectClaim:
-    """One signal as evidence against a place. `pci`: the GPU that it names; `teller`: who says it, where that is another."""
+    """One signal as evidence against a place.
+
+    `pci`: the GPU that it names; `teller`: who reports it, if that is another.
+    """
 
     weight: EvidenceWeight
     place: Place
@@ -67,11 +70,11 @@ class SuspectClaim:
     peer: bool = False
 
 
-# What the signals say of whom
+# Claims
 
 
 def claims_of(finding: Finding, places: Places, facts: Facts) -> Iterator[SuspectClaim]:
-    """What each signal says of whom."""
+    """Return the claims of a finding's signals."""
     for signal in by_time(finding.signals):
         speaker = places.place(signal.stream, signal.resource)
         weight = _weight_of(finding, signal, facts)
@@ -84,7 +87,7 @@ def claims_of(finding: Finding, places: Places, facts: Facts) -> Iterator[Suspec
 
 
 def _claims_of_line(own: SuspectClaim, named: Sequence[Place]) -> Iterator[SuspectClaim]:
-    """What a line of a job's process says: of itself, or of the machines that it names."""
+    """Return the claims of a line of the job: about itself, or about the machines that it names."""
     line, placed = own.signal.line, has_place(own.place)
     of_peer = _OF_PEER.search(line) is not None
     if own.signal.captures.get("status", "") in _LOCAL_STATUS:
@@ -126,7 +129,10 @@ def _hardware_claim(signal: Signal, speaker: Place, places: Places) -> SuspectCl
 
 
 def _machines_named(finding: Finding, signal: Signal, places: Places) -> list[Place]:
-    """The machines that a line names, other than by its prefix; unknown ones only where launchers and schedulers say so."""
+    """Return the machines that a line names, other than by its prefix.
+
+    Unknown ones count only from launchers and schedulers.
+    """
     captures = signal.captures
     names = [captures.get(name, "") for name in _NAMING]
     if captures.get("launcher"):
@@ -144,7 +150,7 @@ def _machines_named(finding: Finding, signal: Signal, places: Places) -> list[Pl
 
 
 def _expand_hosts(name: str) -> list[str]:
-    """The hosts of a name as it stands in a line: without port and brackets, a short Slurm list one by one."""
+    """Return the hosts of a name in a line, without port and brackets; a short Slurm list is expanded."""
     listed = _LIST.match(name)
     if listed is None:
         found = _MACHINE.search(name)
@@ -158,13 +164,13 @@ def _expand_hosts(name: str) -> list[str]:
 
 
 def _ranks_named(signal: Signal, places: Places) -> list[Place]:
-    """The ranks that a line says are late, absent or slow."""
+    """Return the ranks that a line reports as late, absent or slow."""
     numbers = [int(found) for found in _DIGITS.findall(signal.captures.get("ranks", ""))[:SUSPECTS]]
     return [Place(rank, places.node_of(rank)) for rank in dict.fromkeys(numbers) if rank < places.world]
 
 
 def recent_claims(claims: Sequence[SuspectClaim], best: Finding) -> list[SuspectClaim]:
-    """Without what a kernel said long before the failure, as at boot."""
+    """Drop what a kernel reported long before the failure, such as at boot."""
     when = min((signal.time for signal in best.signals if signal.time is not None), default=None)
     if when is None:
         return list(claims)

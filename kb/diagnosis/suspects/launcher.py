@@ -1,4 +1,4 @@
-"""What the launchers' failure blocks say, where no line names its rank."""
+"""Suspects from the launchers' failure blocks, where no line names its rank."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _EXIT_SIGNALS: Mapping[str, frozenset[str]] = {
 }
 
 
-# What launchers saw
+# Launchers
 
 
 def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
-    """Where no line names its rank: what the launchers' failure blocks say, as far as it fits how the deciding line ends."""
+    """Return suspects from the launchers' failure blocks that agree with how the decisive line ends."""
     places = layout.places
     items = [item for _, item in layout.facts.structures("elastic_failure") if _ends_like(item, best)]
     ranks = {rank for item in items if isinstance(rank := item.fields.get("rank"), int)}
     if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * places.world:
-        return whole_job(quoted, f"{len(ranks)} of {places.world} ranks ended alike")
+        return whole_job(quoted, f"{len(ranks)} of {places.world} ranks ended the same way")
     if best.first.kind == "exception" and places.world > 1 and best.count >= ALL_ALIKE * places.world:
         return whole_job(quoted, f"seen {best.count} times on {places.world} ranks")
     if _in_all_logs(best, layout.facts):
-        return whole_job(quoted, "it stands in all logs of the job")
+        return whole_job(quoted, "it is in all logs of the job")
     items = [item for item in items if item.fields.get("root") == "yes"]
     items.sort(key=lambda item: (str(item.fields.get("time") or "~"), item.offset))
     found: dict[int, Suspect] = {}
@@ -41,19 +41,19 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
         number = item.fields.get("rank")
         if isinstance(number, int) and number >= 0:
             host = places.node_of(number) or str(item.fields.get("host") or "") or None
-            found.setdefault(number, Suspect("rank", host, number, why="the launcher saw it fail first"))
+            found.setdefault(number, Suspect("rank", host, number, why="first to fail according to the launcher"))
     return with_scores(found.values())
 
 
 def _in_all_logs(best: Finding, facts: Facts) -> bool:
-    """Whether nearly all of several logs show it: nobody stands out, whoever wrote them."""
+    """Whether nearly all of several logs show it, so that none stands out."""
     logs = sum(1 for _ in facts.of_kind("job"))
     shown = {signal.stream for signal in best.signals}
     return len(shown) > 1 and len(shown) >= ALL_ALIKE * logs
 
 
 def _ends_like(structure: Structure, best: Finding) -> bool:
-    """Whether a process of the launcher's block may be the one that printed the deciding line."""
+    """Whether a process of the launcher's block could have printed the decisive line."""
     signal = str(structure.fields.get("signal") or "")
     wanted = _EXIT_SIGNALS.get(best.fault.id)
     if signal == "SIGTERM":

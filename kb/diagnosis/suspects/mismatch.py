@@ -1,4 +1,4 @@
-"""Ranks that run something else than most."""
+"""Ranks that run something different from most."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _RUNNING = re.compile(
 _PARAMS = re.compile(r"[Rr]ank (\d{1,7}) has (?:inconsistent )?(\d{1,9}) params")
 
 
-# Who does otherwise than the rest
+# Mismatches
 
 
 def mismatching_ranks(ranked: Ranked, facts: Facts, places: Places) -> tuple[Suspect, ...]:
-    """Of ranks that tell what each runs: those who run something else than most."""
+    """Where ranks print what they run, return those that run something different from most."""
     if ranked.best.fault.id != "collective_desync":
         return ()
     prints: dict[int, str] = {}
@@ -36,16 +36,16 @@ def mismatching_ranks(ranked: Ranked, facts: Facts, places: Places) -> tuple[Sus
     ((usual, often),) = Counter(prints.values()).most_common(1) or (("", 0),)
     odd = [rank for rank, what in prints.items() if what != usual]
     if odd and often > len(prints) / 2:
-        why = f"it differs from {often} other rank{'s' if often > 1 else ''}"
+        why = f"differs from {often} other rank{'s' if often > 1 else ''}"
     elif named and named.most_common(1)[0][1] > 1:
-        odd, why = [named.most_common(1)[0][0]], "most of the others name it as the one that differs"
+        odd, why = [named.most_common(1)[0][0]], "named by most other ranks as the one that differs"
     else:
         return ()
     return with_scores(Suspect("rank", places.node_of(rank), rank, why=why) for rank in sorted(odd)[:SUSPECTS])
 
 
 def _texts(ranked: Ranked, facts: Facts) -> Iterator[str]:
-    """The whole messages of the exceptions that show it; their lines are cut."""
+    """Yield the whole messages of the exceptions that show it, since their lines are cut."""
     streams = {signal.stream: None for finding in ranked.findings for signal in finding.signals}
     for stream in streams:
         for exception in facts.streams[stream].exceptions:

@@ -1,4 +1,4 @@
-"""Who is missing among those that wait."""
+"""Ranks and nodes that are missing among those that wait."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from kb.facts.job_facts import Facts
 from kb.facts.topology import Place, Places
 from kb.report import Suspect
 
-FEW_QUIET = 1 / 3  # of the ranks (nodes) at most, while all others wait: they are suspects
+FEW_QUIET = 1 / 3  # upper bound on the share of ranks (nodes) that are suspects while all others wait
 
 
 @dataclass(frozen=True, slots=True)
 class JobLayout:
-    """What a job's suspects are looked for in: its facts, who ran where, and all findings that stand."""
+    """Where suspects are looked for: the job's facts, its layout, and all findings."""
 
     facts: Facts
     places: Places
     findings: tuple[Finding, ...]
 
 
-# Who is missing among those that wait
+# Missing ranks
 
 
 def missing_among_waiting(
     waits: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout, rumours: Mapping[str | None, int]
 ) -> tuple[Suspect, ...]:
-    """Those who do not wait, where most of the others do; `rumours`: how often peers name a node."""
+    """Return those that do not wait while most others do. `rumours`: how often peers name a node."""
     units = layout.places.units
     waiting = {wait.place.unit for wait in waits} | {(rank, None, None) for rank in ranked.best.ranks}
     for finding in layout.findings:
@@ -41,22 +41,22 @@ def missing_among_waiting(
     quiet = [place for place in units if place.unit not in waiting]
     if not quiet or len(quiet) > max(1, FEW_QUIET * len(units)):
         return _silent_nodes(waits, layout.places)
-    why = f"{len(units) - len(quiet)} of {len(units)} ranks wait, and this one does not"
-    quiet.sort(key=lambda place: -rumours.get(place.node, 0))  # of several the one that peers name
+    why = f"{len(units) - len(quiet)} of {len(units)} ranks wait, this one does not"
+    quiet.sort(key=lambda place: -rumours.get(place.node, 0))  # of several, the one that peers name
     return _silent_suspects(_whole_nodes(quiet, units, rumours), why)
 
 
 def _silent_nodes(waits: Sequence[SuspectClaim], places: Places) -> tuple[Suspect, ...]:
-    """Nodes of which no log tells of a wait, where ranks are not known."""
+    """Return the nodes whose logs show no wait, where ranks are unknown."""
     nodes = {wait.place.node for wait in waits} - {None}
     absent = [Place(None, node) for node in places.nodes if node not in nodes]
     if any(wait.place.rank is not None for wait in waits) or len(absent) > FEW_QUIET * len(places.nodes):
         return ()
-    return _silent_suspects(absent, f"{len(nodes)} of {len(places.nodes)} nodes wait, and this one does not")
+    return _silent_suspects(absent, f"{len(nodes)} of {len(places.nodes)} nodes wait, this one does not")
 
 
 def _whole_nodes(quiet: Sequence[Place], units: Sequence[Place], rumours: Mapping[str | None, int]) -> list[Place]:
-    """Silent ranks, or their node: where all its ranks are silent, and where peers name it and it cannot be told which rank."""
+    """Return silent ranks, or their node: where all its ranks are silent, or where peers name only the node."""
     here, all_here = Counter(place.node for place in quiet), Counter(place.node for place in units)
     shown: dict[Place, None] = {}
     for place in quiet:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from kb.diagnosis.suspects.claims import SuspectClaim, has_place
 from kb.report import EvidenceItem, GpuRef, Suspect
 
-EVIDENCE_SHOWN = 5  # pieces of evidence a suspect
+EVIDENCE_SHOWN = 5  # pieces of evidence per suspect
 
 
 def whole_job(quoted: Sequence[EvidenceItem], why: str) -> tuple[Suspect, ...]:
@@ -17,7 +17,7 @@ def whole_job(quoted: Sequence[EvidenceItem], why: str) -> tuple[Suspect, ...]:
 
 
 def first_in_time(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
-    """Those who show it, the first in time first; a node only where none of its ranks is told."""
+    """Return the places that show it, the first in time first. A node is listed only where none of its ranks is known."""
     first: dict[tuple[int | None, str | None, int | None], SuspectClaim] = {}
     for claim in claims:
         if has_place(claim.place):
@@ -37,7 +37,7 @@ def first_in_time(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
         if by_place[suspect_claim.place.rank, suspect_claim.place.node] is suspect_claim
     ]
     return with_scores(
-        to_suspect(item, "the first to show it" if at == 0 else "shows it too") for at, item in enumerate(found)
+        to_suspect(item, "first to report it" if at == 0 else "also reports it") for at, item in enumerate(found)
     )
 
 

@@ -124,7 +124,7 @@ def test_same_node_uses_the_layout_of_the_job() -> None:
     assert judge(when, kernel, lines, job=Job(nodes={"node-a": (2, 3)})).truth is True
     assert judge(when, kernel, lines, job=Job(nodes={"node-b": (2, 3)})).truth is False
     answer = judge(when, kernel, lines)
-    assert (answer.truth, answer.needs) == (None, "which node each line came from")
+    assert (answer.truth, answer.needs) == (None, "the node of each line")
 
 
 @pytest.mark.parametrize(

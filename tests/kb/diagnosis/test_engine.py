@@ -119,9 +119,9 @@ def test_a_fault_is_told_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("text", "phase", "summary"),
     [
-        (rows(1, 20), "running", "Nothing failed: the run was going on, last step 20."),
-        (MISSING_KEY + rows(1, 20), "running", "Nothing failed: the run was going on, last step 20."),
-        ("all is well and nothing happens\n" * 20, "unknown", "Nothing failed: no failure is to be seen."),
+        (rows(1, 20), "running", "No failure found: the job was still running, last step 20."),
+        (MISSING_KEY + rows(1, 20), "running", "No failure found: the job was still running, last step 20."),
+        ("all is well and nothing happens\n" * 20, "unknown", "No failure found: no sign of a failure."),
     ],
 )
 def test_a_run_in_which_nothing_failed(text: str, phase: str, summary: str) -> None:
@@ -145,7 +145,7 @@ def test_an_unknown_failure_gives_indicators() -> None:
     assert all(
         event.evidence is not None and event.evidence.source == "rank-5.log" for event in found.indicators.events
     )
-    assert "no rule says what" in found.summary
+    assert "no rule explains why" in found.summary
 
 
 def test_indicators_are_few_and_of_different_shapes() -> None:
@@ -163,7 +163,7 @@ def test_too_little_is_not_enough(texts: tuple[str, ...]) -> None:
     """Nothing, or next to nothing, is neither a failure nor a good run."""
     found = report(*texts)
     assert (found.verdict, found.phase) == ("insufficient_evidence", "unknown")
-    assert found.summary == "Not enough was seen to say anything."
+    assert found.summary == "Not enough evidence to reach a verdict."
 
 
 # the parts of a report

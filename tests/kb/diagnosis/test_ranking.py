@@ -107,7 +107,7 @@ def test_a_specific_rule_comes_before_a_fallback() -> None:
     places = ranked(ANY_ERROR, OOM, streams=streams)
     assert order(places) == ["cuda_oom", "code_bug"]
     assert places[0].confidence > places[1].confidence
-    assert "a rule of last resort" in places[1].reasons
+    assert "generic match" in places[1].reasons
 
 
 def test_a_fallback_does_not_push_down_what_it_might_explain() -> None:
@@ -159,8 +159,8 @@ def test_what_stands_at_the_end_is_last_words() -> None:
     """Steps after it make a finding weigh less."""
     end = ranked(OOM, streams=(stream(found={"oom#line": at(5000)}, points=steps(1, 9)),))
     before = ranked(OOM, streams=(stream(found={"oom#line": at(750)}, points=steps(1, 9)),))
-    assert "nothing went on after it" in end[0].reasons
-    assert "nothing went on after it" not in before[0].reasons
+    assert "last activity before the job stopped" in end[0].reasons
+    assert "last activity before the job stopped" not in before[0].reasons
     assert end[0].score > before[0].score
 
 

@@ -76,7 +76,7 @@ def test_a_node_that_is_not_named_cannot_be_left_out() -> None:
     known = seen("ecc")
     decision = decide(BOOK, places(known), (Suspect("rank", rank=9), Suspect("job")), RunFacts())
     assert (decision.advice, decision.exclude) == ("requeue_without", ())
-    assert "not named" in decision.why
+    assert "does not name the faulty node" in decision.why
 
 
 def test_the_row_of_a_table_says_why_a_node_is_left_out() -> None:
@@ -162,7 +162,7 @@ def test_after_other_nodes_a_person_must_look() -> None:
     """It came back on nodes that it had not had before."""
     advice, why, _ = tried(before(40, ran_on=ELSEWHERE))
     assert advice == "fix_first"
-    assert why.endswith("it came back on other nodes (incident 40): have a person look, and mend it")
+    assert why.endswith("the failure recurred on other nodes (incident 40). Have a person investigate and fix it")
     assert tried(before(40), before(41, "resubmit"), nodes="")[0] == "fix_first"
 
 
@@ -178,7 +178,7 @@ def test_a_node_that_was_to_be_left_out_and_was_not() -> None:
     run = RunFacts(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
     decision = decide(BOOK, places(known), NODES, run)
     assert decision.advice == "requeue_without"
-    assert decision.why.endswith("node-b was to be left out (incident 41) and was used again")
+    assert decision.why.endswith("node-b should have been left out (incident 41) and was used again")
 
 
 def test_the_same_fault_on_another_named_node_is_left_out_too() -> None:
@@ -188,13 +188,13 @@ def test_the_same_fault_on_another_named_node_is_left_out_too() -> None:
     run = RunFacts(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
     decision = decide(BOOK, places(known), NODES, run)
     assert (decision.advice, [item.node for item in decision.exclude]) == ("requeue_without", ["node-b", "node-a"])
-    assert decision.why.endswith("it came back with other nodes (incident 41): look for what they share")
+    assert decision.why.endswith("the failure recurred on other nodes (incident 41). Look for what they share")
 
 
 def test_barred_nodes_are_left_out_of_what_is_begun_again() -> None:
     """A restart in place would use them again; those that this job does not have are not its matter."""
     bars = (ExcludedNode("b", "cluster", "2026-02-01", "ana", "ECC"), ExcludedNode("z", "cluster", "2026-02-01", "ana"))
-    assert tried(barred=bars) == ("requeue_without", "A peer was lost; b is barred already", ["b"])
+    assert tried(barred=bars) == ("requeue_without", "A peer was lost; b is excluded already", ["b"])
     known = seen("ecc")
     run = RunFacts(
         history=History(barred=(ExcludedNode("node-b", "job", "2026-02-01", "ana"),)), nodes=frozenset({"node-b"})

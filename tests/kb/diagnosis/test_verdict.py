@@ -25,7 +25,7 @@ def structure(kind: str, offset: int = 900, **fields: str) -> Structure:
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("item", "expected"),
     [
         (exception(900), True),
         (exception(900, "KeyboardInterrupt"), False),

@@ -116,7 +116,7 @@ def test_a_nodes_kernel_goes_before_the_peers_that_complain() -> None:
     found = told(*logs, (ref("dmesg-cn-a2.log", node="cn-a2", kind="kernel"), kernel), job=job(4, 1))
 
     assert names(found) == [("node", "cn-a2", None)]
-    assert found[0].why == "the kernel or a check on its node says so"
+    assert found[0].why == "reported by the kernel or a check on its node"
 
 
 def test_that_kernel_and_process_agree_is_said() -> None:
@@ -127,7 +127,7 @@ def test_that_kernel_and_process_agree_is_said() -> None:
     (first,) = told((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), own, job=job(2, 4))
 
     assert (first.kind, first.node, first.rank) == ("rank", "cn-a2", 5)
-    assert first.why == "the kernel or a check on its node says so, and its own process too"
+    assert first.why == "reported by the kernel or a check on its node, and by its own process"
 
 
 def test_what_a_kernel_said_long_before_is_old_news() -> None:
@@ -228,7 +228,7 @@ def test_the_launcher_tells_where_nothing_else_does() -> None:
     """A traceback without a rank, and one process that ended with an error."""
     (first,) = told(KEY + block([(3, 1, "cn-a1")]), job=Job(world_size=8))
 
-    assert (first.rank, first.node, first.why) == (3, "cn-a1", "the launcher saw it fail first")
+    assert (first.rank, first.node, first.why) == (3, "cn-a1", "first to fail according to the launcher")
 
 
 def test_a_process_that_ended_otherwise_did_not_print_the_traceback() -> None:
@@ -242,7 +242,7 @@ def test_where_all_processes_end_alike_it_is_the_job() -> None:
     """Every rank of the block has the same exit, and the traceback names none of them."""
     found = told(KEY + block([(n, 1, "cn-a1") for n in range(4)]), job=Job(world_size=4))
 
-    assert [(item.kind, item.why) for item in found] == [("job", "4 of 4 ranks ended alike")]
+    assert [(item.kind, item.why) for item in found] == [("job", "4 of 4 ranks ended the same way")]
 
 
 def test_a_kill_is_of_the_process_that_ended_by_it() -> None:
@@ -293,7 +293,7 @@ def test_all_logs_alike_where_neither_is_known() -> None:
     """Names of files that tell nothing: what stands in all of them is the job's."""
     (only,) = told(*[(ref(f"part-{n}.txt"), KEY) for n in range(4)])
 
-    assert (only.kind, only.why) == ("job", "it stands in all logs of the job")
+    assert (only.kind, only.why) == ("job", "it is in all logs of the job")
 
 
 def test_one_long_before_the_others_is_the_one() -> None:
@@ -314,7 +314,7 @@ def test_the_one_that_does_not_wait_is_named() -> None:
 
     (only,) = told(*logs)
 
-    assert (only.rank, only.why) == (5, "7 of 8 ranks wait, and this one does not")
+    assert (only.rank, only.why) == (5, "7 of 8 ranks wait, this one does not")
 
 
 def test_a_silent_process_is_found_by_its_place_on_the_node() -> None:
@@ -345,7 +345,7 @@ def test_a_few_that_wait_are_not_said_to_be_at_fault() -> None:
     """Two of eight tell of a wait: who they wait for is not known."""
     found = told(*[(ref(f"rank-{n}.log", rank=n), LATE if n < 2 else "step 3\n") for n in range(8)])
 
-    assert {item.why for item in found} == {"one of those that wait; for whom is not told"}
+    assert {item.why for item in found} == {"waiting; blocker unknown"}
 
 
 def test_those_that_wait_for_clients_point_at_the_one_that_never_came() -> None:
@@ -427,7 +427,7 @@ def test_the_rank_that_runs_something_else_is_named(odd) -> None:
 
     (only,) = told(text, job=job(2, 4))
 
-    assert (only.rank, only.node, only.why) == (odd, f"cn-a{odd // 4 + 1}", "it differs from 7 other ranks")
+    assert (only.rank, only.node, only.why) == (odd, f"cn-a{odd // 4 + 1}", "differs from 7 other ranks")
 
 
 def test_a_model_that_differs_is_told_by_the_number_of_its_parameters() -> None:
