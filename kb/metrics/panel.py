@@ -105,7 +105,7 @@ def panel_of(
     Of points at one time the larger counts. ValueError where the series are of different metrics.
     """
     if len({series_item.metric for series_item in series}) > 1:
-        raise ValueError("a panel is of one metric")
+        raise ValueError("a panel holds one metric")
     if not series:
         return None, ()
     gaps: list[Gap] = []
@@ -163,7 +163,7 @@ def _points(
         points.setdefault(row, []).append((times[inside], values[inside]))
     source = series[0].source
     if far:
-        gaps.append(Gap("metric_times", source, f"{series[0].metric}: {far} points are of another time; left out"))
+        gaps.append(Gap("metric_times", source, f"{series[0].metric}: skipped {far} points of another time"))
     if left_out:
         gaps.append(Gap("metric_series_left_out", source, f"{series[0].metric}: {left_out} series too many"))
     return points, cadences

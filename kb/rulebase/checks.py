@@ -246,7 +246,10 @@ def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Faul
     for node in texts:
         for hole in HOLE.finditer(_word(node)[:MAX_TEXT]):
             if node is not None and hole[1] not in captured:
-                hint = nearest(hole[1], captured) or "a hole is a captured name, or rank, node, iteration, stage, gpu"
+                hint = (
+                    nearest(hole[1], captured)
+                    or "a hole is the name of a capture, or one of rank, node, iteration, stage, gpu"
+                )
                 yield node.fault(f"nothing captures {{{hole[1][:40]}}}", hint)
 
 

@@ -90,7 +90,7 @@ def decode(data: bytes) -> Rulebook:
     try:
         wire = _DECODER.decode(data)
         if wire.format != FORMAT:
-            raise UnreadableInput(f"a cached rulebook of another format ({wire.format[:40]!r}); it has to be made anew")
+            raise UnreadableInput(f"cached rulebook has an unsupported format ({wire.format[:40]!r}); rebuild it")
         rules = tuple(_from_wire(rule) for rule in wire.rules)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError, KeyError, IndexError) as error:
         raise UnreadableInput(f"not a cached rulebook: {error}") from error
@@ -123,7 +123,7 @@ def read_lock(text: str) -> dict[str, Locked]:
     try:
         return msgspec.json.decode(text, type=dict[str, Locked])
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise UnreadableInput(f"not a lock of rules: {error}") from error
+        raise UnreadableInput(f"not a rule lock file: {error}") from error
 
 
 def meaning(rule: Rule) -> str:
@@ -222,7 +222,7 @@ def _pack_value(value: Any) -> Any:
 
 def _unpack(packed: list[Any], depth: int) -> Condition:
     if depth > _MAX_DEPTH:
-        raise ValueError("a condition that is too deep")
+        raise ValueError("a condition is nested too deeply")
     tag, *values = packed
     kind = _CONDITIONS[tag]
     if len(values) != len(_FIELDS[kind]):

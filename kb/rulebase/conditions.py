@@ -85,7 +85,7 @@ class ConditionParser:
         try:
             condition = self._or(node, tokens, 0)
             if tokens:
-                self._fault(node, f"{tokens[-1][:40]!r} cannot stand there", "join names by 'and' or 'or'")
+                self._fault(node, f"{tokens[-1][:40]!r} is not allowed here", "join names by 'and' or 'or'")
         except _Broken:
             return None
         return condition
@@ -108,17 +108,19 @@ class ConditionParser:
         if depth > MAX_DEPTH:
             self._break(node, f"an expression deeper than {MAX_DEPTH} levels")
         if not tokens:
-            self._break(node, "the expression ends where a pattern name should stand")
+            self._break(node, "the expression ends where a pattern name is required")
         token = tokens.pop()
         if token == "not":  # noqa: S105 - a word of the grammar
             return Not(self._factor(node, tokens, depth + 1))
         if token == "(":  # noqa: S105
             inner = self._or(node, tokens, depth + 1)
             if not tokens or tokens.pop() != ")":
-                self._break(node, "a bracket is left open")
+                self._break(node, "a bracket is not closed")
             return inner
         if token in RESERVED or NAME.match(token) is None:
-            self._break(node, f"{token[:40]!r} is no pattern name", "letters, digits and '_', first a letter")
+            self._break(
+                node, f"{token[:40]!r} is not a pattern name", "letters, digits and '_', starting with a letter"
+            )
         self._known(node, token)
         return Name(token)
 
@@ -136,7 +138,7 @@ class ConditionParser:
         kinds = [key for key in _KEYS if node.get(key) is not None]
         if len(kinds) != 1:
             hint = nearest(next(iter(node.keys), ""), _KEYS) if not kinds else ""
-            self._fault(node, f"a condition has exactly one of: {', '.join(_KEYS)}", hint)
+            self._fault(node, f"a condition needs exactly one of: {', '.join(_KEYS)}", hint)
             return None
         kind = kinds[0]
         self._only(node, (kind, *_KEYS[kind]))
@@ -162,7 +164,7 @@ class ConditionParser:
 
     def _joined(self, kind: str, node: Node, child: Node, depth: int) -> Condition | None:
         if not child.parts():
-            self._fault(child, f"'{kind}' wants a list of conditions")
+            self._fault(child, f"'{kind}' needs a list of conditions")
             return None
         found = [self._condition(part, depth + 1) for part in child.parts()]
         parts = tuple(part for part in found if part is not None)
@@ -173,20 +175,20 @@ class ConditionParser:
     def _sequence(self, node: Node, child: Node) -> Condition | None:
         order = tuple(self._name(part) for part in child.parts())
         if len(order) < 2:
-            self._fault(child, "'sequence' wants a list of at least two pattern names")
+            self._fault(child, "'sequence' needs a list of at least two pattern names")
         return Sequence(order, self._within(node), self._same(node))
 
     def _count(self, node: Node, child: Node) -> Condition | None:
         low, high = self._whole(node, "at_least", 1), self._whole(node, "at_most", 0)
         self._bounds(node, low, high)
         if node.get("at_least") is None and node.get("at_most") is None:
-            self._fault(node, "'count' wants at_least or at_most")
+            self._fault(node, "'count' needs at_least or at_most")
         return Count(self._name(child), low, high, self._within(node), self._same(node))
 
     def _absent(self, node: Node, child: Node) -> Condition | None:
         sides = [side for side in ("after", "before", "around") if node.get(side) is not None]
         if len(sides) != 1:
-            self._fault(node, "'absent' wants exactly one of after, before, around")
+            self._fault(node, "'absent' needs exactly one of after, before, around")
             return None
         side = cast('Literal["after", "before", "around"]', sides[0])
         return Absent(self._name(child), side, self._name(cast("Node", node.get(side))), self._within(node))
@@ -196,9 +198,9 @@ class ConditionParser:
         self._bounds(node, low, high)
         first = node.get("first")
         if first is not None and not isinstance(first.value, bool):
-            self._fault(first, "'first' is true or false")
+            self._fault(first, "'first' must be true or false")
         if len(node.keys) < 2:
-            self._fault(node, f"'ranks' wants one of: {', '.join(_KEYS['ranks'])}")
+            self._fault(node, f"'ranks' needs one of: {', '.join(_KEYS['ranks'])}")
         return Ranks(
             self._name(child),
             low,
@@ -211,12 +213,12 @@ class ConditionParser:
 
     def _history(self, _node: Node, child: Node) -> Condition | None:
         if not isinstance(child.value, Mapping):
-            self._fault(child, "'history' wants a mapping", "like: {fault: gpu_memory_ecc, same: node, at_least: 1}")
+            self._fault(child, "'history' needs a mapping", "like: {fault: gpu_memory_ecc, same: node, at_least: 1}")
             return None
         self._only(child, _HISTORY)
         fault, rule = (self._word(child, key) for key in ("fault", "rule"))
         if fault is None and rule is None:
-            self._fault(child, "'history' wants a fault or a rule")
+            self._fault(child, "'history' needs a fault or a rule")
         days = self._number(child, "within_days", 0.0, 3650.0)
         least = self._whole(child, "at_least", 1)
         return Past(
@@ -232,7 +234,7 @@ class ConditionParser:
     def _name(self, node: Node) -> str:
         text = node.text()
         if text is None or NAME.match(text) is None:
-            self._fault(node, "a pattern name must stand here")
+            self._fault(node, "a pattern name is required here")
             return ""
         self._known(node, text)
         return text
@@ -253,7 +255,7 @@ class ConditionParser:
             if child.value == item:
                 return item
         words = [str(item) for item in allowed]
-        self._fault(child, f"'{key}' is one of: {', '.join(words)}", nearest(str(child.text()), words))
+        self._fault(child, f"'{key}' must be one of: {', '.join(words)}", nearest(str(child.text()), words))
         return None
 
     def _same(self, node: Node) -> Join | None:
@@ -265,7 +267,7 @@ class ConditionParser:
             return Span()
         span = read_span(child.text() or "")
         if span is None:
-            self._fault(child, "'within' is a time or a number of lines", "like 30s, 10m, 2h or 40 lines")
+            self._fault(child, "'within' must be a time or a number of lines", "like 30s, 10m, 2h or 40 lines")
         return span or Span()
 
     def _number(self, node: Node, key: str, low: float, high: float) -> float | None:
@@ -282,7 +284,7 @@ class ConditionParser:
             self._fault(child, f"'{key}' must be a number or the '$name' of a parameter")
             return None
         if not low <= value <= high:
-            self._fault(child, f"'{key}' must lie between {low:.10g} and {high:.10g}")
+            self._fault(child, f"'{key}' must be between {low:.10g} and {high:.10g}")
             return None
         return float(value)
 
@@ -294,7 +296,7 @@ class ConditionParser:
 
     def _bounds(self, node: Node, low: int | None, high: int | None) -> None:
         if low is not None and high is not None and low > high:
-            self._fault(node, "at_least is more than at_most")
+            self._fault(node, "at_least is greater than at_most")
 
 
 def read_span(text: str) -> Span | None:

@@ -66,14 +66,17 @@ def _texts(rule: Rule, places: Positions) -> Iterator[Fault]:
     if rule.status == "deprecated":
         return
     if not rule.remediation and not (rows and all(row.remediation or row.ignore for _, row in rows)):
-        yield places.fault(rule, "remediation", "no remediation", "say what a person can do now")
+        yield places.fault(rule, "remediation", "no remediation", "add what a person can do now")
     if not rule.references:
-        yield places.fault(rule, "references", "no reference", "name a public page that shows the fact")
+        yield places.fault(rule, "references", "no reference", "add a public page that supports the rule")
     for index, reference in enumerate(rule.references):
         if _LINK.match(reference.url) is None:
             path = f"references.{index}.url"
             yield places.fault(
-                rule, path, f"{reference.url[:80]!r} is no link", "http:// or https:// and a host, or incident:<number>"
+                rule,
+                path,
+                f"{reference.url[:80]!r} is not a link",
+                "http:// or https:// and a host, or incident:<number>",
             )
 
 
@@ -148,4 +151,4 @@ def _duplicates(rulebook: Rulebook, places: Positions) -> Iterator[Fault]:
             other = first.setdefault((text, pattern.ignore_case, pattern.where), rule)
             if other is not rule:
                 message = f"pattern {pattern.name!r} has the same text as one of {other.id}"
-                yield places.fault(rule, f"match.{pattern.name}", message, "two rules would speak of one line")
+                yield places.fault(rule, f"match.{pattern.name}", message, "two rules would match the same line")

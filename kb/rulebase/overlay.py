@@ -74,7 +74,7 @@ def number_fault(overlay: Overlay, rule: str, faults: Collection[Fault]) -> Faul
     """That a rule cannot be used with the site's numbers, and so goes by its own."""
     first = min(faults)
     return _at(overlay.node, "params", rule).fault(
-        f"rule {rule!r} cannot be used with these numbers, it keeps its own: {first.message}"
+        f"rule {rule!r} cannot use these numbers and keeps its own: {first.message}"
     )
 
 
@@ -100,8 +100,8 @@ def excepted(rule: Rule, overlay: Overlay, today: str | None) -> tuple[Rule, lis
 
 def expired(place: Node, day: str, rule: str) -> Fault:
     """That an exception is no longer in force."""
-    message = f"the exception to {rule!r} expired on {day}; the rule speaks again"
-    return place.key_fault("expires", message, "look at it anew: renew it with a reason, or take it out")
+    message = f"the exception to {rule!r} expired on {day}; the rule is active again"
+    return place.key_fault("expires", message, "review it: renew it with a reason, or remove it")
 
 
 def _condition(
@@ -112,7 +112,7 @@ def _condition(
     taken = {pattern.name for pattern in known}
     match = _at(place, "match")
     faults += [
-        match.key_fault(name, f"the rule has a pattern {name!r} already", "give this one another name")
+        match.key_fault(name, f"the rule already has a pattern {name!r}", "rename this one")
         for name in item.match
         if name in taken
     ]
@@ -141,8 +141,8 @@ def same_id(paths: Mapping[str, str], base: Collection[str], nodes: Mapping[str,
     """A fault for each own rule (id → path) that has the id of one of the base."""
     for name, path in paths.items():
         if name in base:
-            message = f"the rule base has a rule {name!r} already"
-            hint = "give this one another id; to silence or tune the base's, use exceptions or params in site.yaml"
+            message = f"the rule base already has a rule {name!r}"
+            hint = "choose another id; to silence or tune the existing rule, use exceptions or params in site.yaml"
             node = nodes.get(name)
             place = node.get("id") if node is not None else None
             yield place.fault(message, hint) if place is not None else Fault(path, 1, 1, message, hint)

@@ -70,7 +70,7 @@ def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
     if tree.state.flags & (re.DOTALL | re.MULTILINE | re.VERBOSE):
         faults.append("inline flags s, m and x are outside the safe subset")
     if _repeats_nested(tree):
-        faults.append("a repeat without end inside another one can take forever on a hostile line")
+        faults.append("an unbounded repeat inside another one can take forever on a hostile line")
     if not faults and informative(regex) < 4:
         faults.append("every alternative needs at least four letters or digits in a row")
     return tuple(faults)

@@ -170,7 +170,7 @@ def _versions(text: str, ids: set[str]) -> tuple[dict[str, int], list[Fault]]:
     try:
         locked = read_lock(text)
     except UnreadableInput as error:
-        return {}, [Fault("lock.json", 1, 1, str(error)[:300], "take it back from the repository")]
+        return {}, [Fault("lock.json", 1, 1, str(error)[:300], "restore it from the repository")]
     return {name: item.version for name, item in sorted(locked.items()) if name in ids}, []
 
 
@@ -201,7 +201,7 @@ def _repeated(node: Node, key: str) -> Iterator[Fault]:
     first: dict[str, int] = {}
     for name, row in _base_rows(node, key):
         if name in first:
-            yield row.fault(f"id {name!r} stands here a second time", f"first in line {first[name]}")
+            yield row.fault(f"id {name!r} is defined twice", f"first in line {first[name]}")
         first.setdefault(name, row.line)
 
 
@@ -234,7 +234,7 @@ def _circles(node: Node, direct: Mapping[str, Sequence[str]]) -> Iterator[Fault]
     for name, row in _base_rows(node, "faults"):
         if name in _closure(name, direct):
             through = [item for item in direct[name] if item == name or name in _closure(item, direct)]
-            yield row.fault(f"{name!r} explains itself through {', '.join(through)}", "explains must have no circles")
+            yield row.fault(f"{name!r} explains itself through {', '.join(through)}", "explains must not be circular")
 
 
 # -- rules ---------------------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def _looks_like_a_rule(path: str) -> bool:
 
 
 def _stray(path: str) -> Fault:
-    return Fault(path, 1, 1, "this file is not read", "a rule's file is named rule.yaml")
+    return Fault(path, 1, 1, "this file is not read", "name a rule's file rule.yaml")
 
 
 def _draft(path: str, text: str, root: str) -> _Draft:
@@ -256,7 +256,7 @@ def _draft(path: str, text: str, root: str) -> _Draft:
     faults: list[Fault] = []
     if not (family and _FAMILY.match(family)):
         faults.append(
-            Fault(path, 1, 1, "a rule lies in <family>/<id>/rule.yaml, both in lower-case words joined by '-'")
+            Fault(path, 1, 1, "a rule belongs in <family>/<id>/rule.yaml, both in lower-case words joined by '-'")
         )
     node, wrong = parse(text, path)
     faults += wrong

@@ -235,7 +235,7 @@ class _Tree:
             above.key = None
         elif text in above.keys:
             line, _ = above.keys[text]
-            self.faults.append(node.fault(f"key {text[:80]!r} stands here a second time", f"first in line {line}"))
+            self.faults.append(node.fault(f"key {text[:80]!r} is defined twice", f"first in line {line}"))
             above.key = None
         elif text == "":
             self.faults.append(node.fault("a key is empty"))

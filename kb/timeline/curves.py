@@ -37,9 +37,9 @@ Axis = Literal["step", "time"]
 
 _MEASURED: Mapping[str, tuple[str, str]] = {
     "loss": ("Loss", ""),
-    "throughput": ("Throughput as logged", ""),
-    "seconds": ("Time of a step", "s"),
-    "memory": ("Memory of the GPU", "bytes"),
+    "throughput": ("Logged throughput", ""),
+    "seconds": ("Step time", "s"),
+    "memory": ("GPU memory", "bytes"),
     "grad_norm": ("Gradient norm", ""),
 }
 _NAMES = {"gpu": "GPU", "sm": "SM", "cpu": "CPU", "nvlink": "NVLink", "pcie": "PCIe", "rdma": "RDMA", "pfc": "PFC", "io": "I/O", "temp": "temperature", "util": "utilisation", "tx": "sent", "rx": "received"}  # fmt: skip

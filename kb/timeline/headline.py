@@ -40,11 +40,11 @@ def headline(report: Report, rows: Sequence[RowActivity], odd: Mapping[int, str]
     step = report.progress.last_iteration
     at = f", last step {step:,}" if step is not None else ""
     if report.hang.called or report.hang.suspected:
-        return f"No rank gets on, and none stands out{at}"
-    return _OTHERWISE.get(report.verdict, "Not enough was seen to say anything") + at
+        return f"No rank makes progress, and none stands out{at}"
+    return _OTHERWISE.get(report.verdict, "Not enough evidence to reach a verdict") + at
 
 
-_OTHERWISE = {"no_fault": "Nothing failed", "no_match": "Something failed and no rule says what"}
+_OTHERWISE = {"no_fault": "No failure found", "no_match": "The job failed, but no rule explains why"}
 
 
 def _suspects_in_words(

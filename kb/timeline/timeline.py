@@ -135,7 +135,7 @@ def _marks(evidence: Evidence, report: Report, span: Span | None, cause: float |
     if job.end is not None:
         found.append(Mark("end", job.end, "end of the job"))
     elif job.collected_at is not None:
-        found.append(Mark("looked", job.collected_at, "evidence taken"))
+        found.append(Mark("looked", job.collected_at, "evidence collected"))
     for attempt in job.attempts[-MOST_MARKS:]:
         begun = attempt.initialised or attempt.scheduled
         if begun is not None:
@@ -151,9 +151,9 @@ def _notes(
     notes = []
     timeless = sum(evidence.streams[index].last_time is None for index in seen.streams)
     if not seen.streams:
-        notes.append("there is no log of the job")
+        notes.append("no log of the job")
     elif span is None:
-        notes.append("the logs have no times: who stopped first cannot be seen")
+        notes.append("the logs have no times, so it is unknown who stopped first")
     elif timeless:
         notes.append(f"{timeless} of {len(seen.streams)} logs have no times")
     moved = [row for row in rows if row.clock]
@@ -164,6 +164,6 @@ def _notes(
         notes.append(cleaned(f"{told}; their times are corrected by the steps", 2 * TEXT))
     late = sum(row.last is not None and span is not None and row.last > span[1] + 1.0 for row in rows)
     if late:
-        notes.append(f"{late} rows have times beyond the end; their clocks cannot be told to be right")
+        notes.append(f"{late} row{'' if late == 1 else 's'} with times after the end; their clocks may be wrong")
     notes += [cleaned(gap.reason, TEXT) for gap in report.gaps if gap.code == "ranks_missing"]
     return notes[:MOST_NOTES]

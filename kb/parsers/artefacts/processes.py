@@ -59,17 +59,17 @@ def read_processes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, 
             found.append(event_of(one, source))
         else:
             odd += 1
-    gaps = (Gap("processes_left_out", source, f"{odd} entries are not usable"),) if odd else ()
+    gaps = (Gap("processes_left_out", source, f"{odd} {'entry is' if odd == 1 else 'entries are'} unusable"),) if odd else ()
     return tuple(found), gaps
 
 
 def event_of(item: Ended, source: str) -> Event:
     """The process's end as an event."""
     how = item.how[:40]
-    told = {GONE: "is gone, nobody could tell how"}.get(
+    told = {GONE: "is gone for an unknown reason"}.get(
         how, f"ended by {how}" if how.startswith("SIG") else f"ended: {how}"
     )
-    message = f"rank {item.rank}: process {item.pid} {told}, while {item.others} other ranks ran on"
+    message = f"rank {item.rank}: process {item.pid} {told}, while {item.others} other ranks kept running"
     fields: dict[str, Scalar] = {"signal": how if how.startswith("SIG") else "", "pid": item.pid, "others": item.others}
     who = Resource(node=item.node[:200] or None, rank=item.rank, pid=item.pid)
     return Event(source, item.time, KIND, how, message, who, fields)

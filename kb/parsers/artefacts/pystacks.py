@@ -73,7 +73,7 @@ def read_stacks(
     """
     found, gaps = read_all_stacks(data, source, resource, sample, time, child=child)
     if len(found) > 1:
-        reason = f"the file holds {len(found)} processes; the first is taken"
+        reason = f"the file holds {len(found)} processes; the first is used"
         gaps += (Gap("stacks_more_processes", source, reason, got="1", asked=str(len(found))),)
     return (found[0] if found else None), gaps
 
@@ -95,7 +95,7 @@ def read_all_stacks(
 
 
 def _gap(code: str, source: str, reason: str, scope: str = "") -> Gap:
-    return Gap(code, source, reason, scope, rules_out="where this process stands")
+    return Gap(code, source, reason, scope, rules_out="where this process is stuck")
 
 
 # --- values, shared between equal stacks: ten thousand ranks stand in few places ---
@@ -131,7 +131,7 @@ def _from_json(data: bytes, base: StackSample) -> tuple[tuple[StackSample, ...],
         threads = _whole_threads(data)
         if not threads:
             return (), (_gap("stacks_unreadable", base.source, f"not a py-spy dump: {str(error)[:200]}"),)
-        gaps = (_gap("stacks_cut", base.source, f"the file is cut; {len(threads)} whole threads were read"),)
+        gaps = (_gap("stacks_cut", base.source, f"the file is truncated; {len(threads)} whole threads were read"),)
     by_pid: dict[int | None, list[_SpyThread]] = {}
     for thread in threads:
         by_pid.setdefault(thread.pid, []).append(thread)
@@ -139,7 +139,7 @@ def _from_json(data: bytes, base: StackSample) -> tuple[tuple[StackSample, ...],
         _json_process(pid, threads, base, first=index == 0) for index, (pid, threads) in enumerate(by_pid.items())
     )
     if not any(stack_sample.threads for stack_sample in found):
-        gaps += (_gap("stacks_empty", base.source, "the dump has no thread with a frame"),)
+        gaps += (_gap("stacks_empty", base.source, "no thread in the dump has a frame"),)
     return tuple(stack_sample for stack_sample in found if stack_sample.threads)[:MOST_PROCESSES], gaps
 
 
@@ -271,9 +271,9 @@ class _StackTextReader:
             for rank, said in self.refused[:64]
         )
         if len(self.refused) > 64:
-            gaps += (_gap("stacks_refused", source, f"{len(self.refused) - 64} more processes gave no stack"),)
+            gaps += (_gap("stacks_refused", source, f"no stack for {len(self.refused) - 64} more processes"),)
         if not samples and not gaps:
-            gaps = (_gap("stacks_unreadable", source, "no stack of a known form in it"),)
+            gaps = (_gap("stacks_unreadable", source, "no stack of a known form"),)
         return gaps
 
     def _take(self, raw: bytes) -> None:
@@ -396,14 +396,14 @@ def _pyspy_frame(line: bytes) -> Frame | None:
 
 
 _REFUSALS: tuple[tuple[str, str, str], ...] = (
-    ("ermission", "stacks_not_permitted", "the tool may not look into the process (it needs the right to trace it)"),
-    ("Operation not permitted", "stacks_not_permitted", "the tool may not look into the process (it needs the right to trace it)"),
-    ("Failed to suspend", "stacks_not_suspended", "the process could not be paused: it is stopped, or sits in the kernel"),
+    ("ermission", "stacks_not_permitted", "the tool is not allowed to trace the process"),
+    ("Operation not permitted", "stacks_not_permitted", "the tool is not allowed to trace the process"),
+    ("Failed to suspend", "stacks_not_suspended", "the process could not be paused: it is stopped, or waits in the kernel"),
     ("No such process", "stacks_process_gone", "the process was gone"),
     ("No such file", "stacks_process_gone", "the process was gone"),
-    ("process is running", "stacks_process_gone", "the process was gone, or may not be looked into"),
+    ("process is running", "stacks_process_gone", "the process was gone, or the tool is not allowed to trace it"),
     ("/task", "stacks_process_gone", "the process was gone"),
-    ("python version", "stacks_no_python", "the process is no Python program"),
+    ("python version", "stacks_no_python", "not a Python process"),
 )  # fmt: skip
 
 
@@ -411,4 +411,4 @@ def _refusal(said: str, source: str) -> tuple[str, str, str]:
     for words, code, reason in _REFUSALS:
         if words in said:
             return code, source, f"{reason}: {said[:200]}"
-    return "stacks_refused", source, f"the tool gave no stack: {said[:200]}"
+    return "stacks_refused", source, f"the tool returned no stack: {said[:200]}"

@@ -93,7 +93,7 @@ def read_ras(data: bytes, source: str, time: float | None = None) -> tuple[RasRe
 def _read_json(data: bytes, source: str, time: float | None) -> tuple[RasReport | None, tuple[Gap, ...]]:
     gaps: list[Gap] = []
     if data.count(b",") > len(data) // _DENSE + 4096:
-        return None, (gap("ras-unreadable", source, "denser than any answer of RAS"),)
+        return None, (gap("ras-unreadable", source, "more ranks than any RAS response has"),)
     answer = _decoded(data)
     if answer is None:
         repaired = _NO_COMMA.sub(rb"\1\3,\2\4", data)
@@ -102,9 +102,9 @@ def _read_json(data: bytes, source: str, time: float | None) -> tuple[RasReport 
         else:
             answer = _salvaged(repaired)
             if answer is None:
-                return None, (gap("ras-unreadable", source, "neither JSON of NCCL RAS nor cut JSON of it"),)
+                return None, (gap("ras-unreadable", source, "neither NCCL RAS JSON nor a truncated part of it"),)
             gaps.append(
-                gap("ras-cut", source, "broken JSON: whole communicators were kept", got=str(len(answer.communicators)))
+                gap("ras-cut", source, "broken JSON; whole communicators were kept", got=str(len(answer.communicators)))
             )
     communicators = _communicators(answer.communicators, source, gaps)
     report = RasReport(
@@ -174,9 +174,9 @@ def _communicators(pieces: list[msgspec.Raw], source: str, gaps: list[Gap]) -> t
         key = key if key not in kept else f"{key}/{one.secondary_hash[:80]}"
         kept[key] = _value(key, one, shared)
     if odd:
-        gaps.append(gap("ras-odd-communicator", source, "a communicator is not of the known form", got=str(odd)))
+        gaps.append(gap("ras-odd-communicator", source, "a communicator has an unknown form", got=str(odd)))
     if left:
-        gaps.append(gap("ras-too-many-ranks", source, f"more than {MAX_RANKS} ranks in one answer", got=str(left)))
+        gaps.append(gap("ras-too-many-ranks", source, f"more than {MAX_RANKS} ranks in one response", got=str(left)))
     return tuple(kept.values())
 
 

@@ -50,7 +50,7 @@ def read_ras_monitor(data: bytes, source: str) -> tuple[tuple[Event, ...] | None
             pid = int(found[3]) if found[3] else None
             events.append(_life(source, found[1], found[2], found[6], Resource(node=found[4], pid=pid, gpu=found[5])))
     if not events:
-        return None, (gap("ras-unreadable", source, "no event of the RAS monitor in it"),)
+        return None, (gap("ras-unreadable", source, "no RAS monitor event"),)
     if len(lines) > MAX_LINES or len(data) > MAX_BYTES:
         return tuple(events), (gap("ras-cut", source, "the text is too long and was cut"),)
     return tuple(events), ()

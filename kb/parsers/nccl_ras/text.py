@@ -150,7 +150,7 @@ def read_text(data: bytes, source: str, time: float | None) -> tuple[RasReport |
     for line in lines[:MAX_LINES]:
         reading.feed(line[:512].rstrip("\r"))
     if not reading.sizes and not reading.found:
-        return None, (gap("ras-unreadable", source, "no table of communicators in it"),)
+        return None, (gap("ras-unreadable", source, "no table of communicators"),)
     version, took = _VERSION.search(text, 0, 4096), _TOOK.search(text, 0, 65536)
     report = RasReport(
         source=source,

@@ -73,4 +73,11 @@ class RasReport:
 
 def gap(code: str, source: str, reason: str, asked: str = "", got: str = "") -> Gap:
     """What of an answer could not be read."""
-    return Gap(code, source, reason, asked=asked, got=got, rules_out="which communicators stand still, and for whom")
+    return Gap(
+        code,
+        source,
+        reason,
+        asked=asked,
+        got=got,
+        rules_out="which communicators are stuck, and which ranks they wait for",
+    )

@@ -131,7 +131,7 @@ def read_kubernetes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None,
     found = listed(data, "items", MAX_ITEMS)
     known = [item for item in found.items if _kind(item) in _READERS]
     if not found.found or (found.items and not known):
-        return None, (_gap("kubernetes-unreadable", source, "no list of events, pods or nodes in it"),)
+        return None, (_gap("kubernetes-unreadable", source, "no list of events, pods or nodes"),)
     events: list[Event] = []
     gaps: list[Gap] = []
     for item in known:
@@ -141,7 +141,7 @@ def read_kubernetes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None,
         events.extend(_READERS[_kind(item)](item, source))
     if found.cut:
         gaps.append(
-            _gap("kubernetes-cut", source, "the list breaks off; what stood before is kept", got=str(len(known)))
+            _gap("kubernetes-cut", source, "the list is truncated; what precedes the cut was kept", got=str(len(known)))
         )
     if found.left:
         gaps.append(_gap("kubernetes-too-many", source, f"more than {MAX_ITEMS} objects", got=str(MAX_ITEMS)))
@@ -346,7 +346,15 @@ def _container_ends(
             yield _terminated(end, source, who, {**told, "previous": previous})
     if restarts and not last.get("terminated"):
         begun = moment(mapping(state.get("running")).get("startedAt"))
-        yield Event(source, begun, "restart", "Restarted", f"{name} was started again {restarts} times", who, told)
+        yield Event(
+            source,
+            begun,
+            "restart",
+            "Restarted",
+            f"{name} was restarted {restarts} time{'' if restarts == 1 else 's'}",
+            who,
+            told,
+        )
     waiting = mapping(state.get("waiting"))
     reason, message = string(waiting.get("reason"), 80), string(waiting.get("message"), MESSAGE)
     if reason and reason not in {"ContainerCreating", "PodInitializing"}:

@@ -104,13 +104,19 @@ def read_slurm(data: bytes, source: str, job_id: str | None = None) -> tuple[Slu
     found = listed(data, "jobs", MAX_JOBS)
     jobs = [item for item in found.items if "job_id" in item]
     if not found.found or (found.items and not jobs):
-        return None, (_gap("slurm-unreadable", source, "no list of jobs in it"),)
+        return None, (_gap("slurm-unreadable", source, "no list of jobs"),)
     wanted = [job for job in jobs if job_id is None or _is(job, job_id)]
     gaps: list[Gap] = []
     if not wanted:
-        gaps.append(_gap("slurm-no-job", source, "the answer has no such job", asked=job_id or "", got=str(len(jobs))))
+        gaps.append(
+            _gap(
+                "slurm-no-job", source, "the response does not include the job", asked=job_id or "", got=str(len(jobs))
+            )
+        )
     if found.cut:
-        gaps.append(_gap("slurm-cut", source, "the list breaks off; what stood before is kept", got=str(len(jobs))))
+        gaps.append(
+            _gap("slurm-cut", source, "the list is truncated; what precedes the cut was kept", got=str(len(jobs)))
+        )
     if found.left:
         gaps.append(_gap("slurm-too-many", source, f"more than {MAX_JOBS} jobs", got=str(MAX_JOBS)))
     pairs = sorted(

@@ -72,5 +72,5 @@ def _condition_schema() -> dict[str, Any]:
         {"type": "object", "properties": form, "required": [next(iter(form))], "additionalProperties": False}
         for form in forms
     ]
-    expression = {"type": "string", "description": "names of patterns joined by and, or, not and brackets"}
+    expression = {"type": "string", "description": "pattern names joined by and, or, not and brackets"}
     return {"description": "A condition over pattern names.", "anyOf": [expression, *objects]}

@@ -13,11 +13,11 @@ from kb.rulebase.schema.fields import FieldTest, Identifier, NumberOrParam, Patt
 class WhereFile(StrictModel):
     """Where a pattern may stand."""
 
-    sources: list[SourceKind] = Field(default=[], description="Kinds of source; left out: any.")
-    stages: list[Stage] = Field(default=[], description="Stages of the run; left out: any.")
-    in_traceback: bool | None = Field(None, description="Inside a Python traceback (true) or outside of any (false).")
+    sources: list[SourceKind] = Field(default=[], description="Kinds of source. Default: any.")
+    stages: list[Stage] = Field(default=[], description="Stages of the run. Default: any.")
+    in_traceback: bool | None = Field(None, description="Inside a Python traceback (true) or outside (false).")
     last_frame: Regex | None = Field(
-        None, description="A regex searched in the innermost frame, 'path:line in function'."
+        None, description="Regex searched in the innermost frame, 'path:line in function'."
     )
 
 
@@ -28,14 +28,14 @@ class ExceptionFile(StrictModel):
     message: Regex | None = Field(None, description="Regex searched in the first 2,000 characters of the message.")
     frame: Regex | None = Field(None, description="Regex searched in every frame, 'path:line in function'.")
     last_frame: Regex | None = Field(None, description="Regex searched in the innermost frame.")
-    not_message: Regex | None = Field(None, description="The message must not hold this.")
-    not_frame: Regex | None = Field(None, description="No frame may hold this.")
-    not_last_frame: Regex | None = Field(None, description="The innermost frame must not hold this.")
+    not_message: Regex | None = Field(None, description="Regex that the message must not contain.")
+    not_frame: Regex | None = Field(None, description="Regex that no frame may contain.")
+    not_last_frame: Regex | None = Field(None, description="Regex that the innermost frame must not contain.")
 
     @model_validator(mode="after")
     def _says_something(self) -> ExceptionFile:
         if not (self.type or self.message or self.frame or self.last_frame):
-            raise ValueError("an exception pattern wants type, message, frame or last_frame")
+            raise ValueError("an exception pattern needs type, message, frame or last_frame")
         return self
 
 
@@ -44,7 +44,7 @@ class StructureFile(StrictModel):
 
     kind: Identifier = Field(description="Kind of structure.")
     fields: dict[str, FieldTest] = Field(
-        default={}, description="Regex or list of values that each field matches whole."
+        default={}, description="Regex or list of values that each field matches as a whole."
     )
     not_fields: dict[str, FieldTest] = Field(default={}, description="Regex or list of values that no field may match.")
 
@@ -60,26 +60,28 @@ class SeriesFile(StrictModel):
     """A test of one metric over the steps of a run: how it changes, or above or below which number it is, for how long."""
 
     metric: Identifier = Field(description="A field of iteration lines, or a metric of the bundle.")
-    change: Identifier | None = Field(None, description="The kind of change that is looked for.")
-    above: NumberOrParam | None = Field(None, description="It is above this number.")
-    below: NumberOrParam | None = Field(None, description="It is below this number.")
+    change: Identifier | None = Field(None, description="The kind of change to look for.")
+    above: NumberOrParam | None = Field(None, description="The value is above this number.")
+    below: NumberOrParam | None = Field(None, description="The value is below this number.")
     of: Literal["value", "mean", "median", "max"] = Field("value", description="What the number is a multiple of.")
-    points: NumberOrParam | None = Field(None, description="For so many logged points on end.")
-    steps: NumberOrParam | None = Field(None, description="For so many steps on end, whatever the logging interval.")
-    seconds: NumberOrParam | None = Field(None, description="For so many seconds on end.")
-    after: NumberOrParam | None = Field(None, description="So many first steps are left out.")
-    at_end: bool = Field(default=False, description="It must hold at the last point.")
-    params: dict[str, NumberOrParam] = Field(default={}, description="Numbers of the change.")
+    points: NumberOrParam | None = Field(None, description="For this many logged points in a row.")
+    steps: NumberOrParam | None = Field(
+        None, description="For this many steps in a row, whatever the logging interval."
+    )
+    seconds: NumberOrParam | None = Field(None, description="For this many seconds in a row.")
+    after: NumberOrParam | None = Field(None, description="Skip this many first steps.")
+    at_end: bool = Field(default=False, description="Also true at the last point.")
+    params: dict[str, NumberOrParam] = Field(default={}, description="Parameters of the change.")
 
     @model_validator(mode="after")
     def _one_test(self) -> SeriesFile:
         if sum(item is not None for item in (self.change, self.above, self.below)) != 1:
-            raise ValueError("a series is tested by exactly one of change, above, below")
+            raise ValueError("a series test needs exactly one of change, above, below")
         given = [point for point in (self.points, self.steps, self.seconds) if point is not None]
         if self.change is not None and (given or self.of != "value" or self.at_end):
-            raise ValueError("points, steps, seconds, of and at_end go with above or below")
+            raise ValueError("points, steps, seconds, of and at_end require above or below")
         if self.params and self.change is None:
-            raise ValueError("params go with change")
+            raise ValueError("params requires change")
         return self
 
 
@@ -88,29 +90,29 @@ class PluginFile(StrictModel):
 
     name: Identifier = Field(description="Name of its entry point in the group signalbox.detectors.")
     params: dict[str, NumberOrParam] = Field(default={}, description="Its numbers, or '$name' of a site parameter.")
-    captures: list[PatternName] = Field(default=[], description="The names that it captures, for holes in texts.")
+    captures: list[PatternName] = Field(default=[], description="The names of its captures, for holes in texts.")
 
 
 class PatternFile(StrictModel):
     """A named thing to look for: exactly one of literal, regex, exception, structure, detect, series, plugin."""
 
-    literal: Regex | None = Field(None, description="This text in a line.")
+    literal: Regex | None = Field(None, description="Literal text in a line.")
     regex: Regex | None = Field(None, description="A regular expression of the safe subset, in a line.")
     exception: ExceptionFile | None = None
     structure: StructureFile | None = None
     detect: DetectFile | None = None
     series: SeriesFile | None = None
     plugin: PluginFile | None = None
-    ignore_case: bool = Field(default=False, description="Upper and lower case are the same.")
-    confirm: Regex | None = Field(None, description="A regex of full Python syntax that the hit line must match too.")
-    not_line: Regex | None = Field(None, description="A regex that the hit line must not match.")
-    where: WhereFile | None = Field(None, description="Where it may stand.")
+    ignore_case: bool = Field(default=False, description="Ignore case.")
+    confirm: Regex | None = Field(None, description="A full Python regex that the line must also match.")
+    not_line: Regex | None = Field(None, description="A regex that the line must not match.")
+    where: WhereFile | None = Field(None, description="Where the pattern applies.")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> PatternFile:
         given = [self.literal, self.regex, self.exception, self.structure, self.detect, self.series, self.plugin]
         if sum(item is not None for item in given) != 1:
             raise ValueError(
-                "a pattern has exactly one of literal, regex, exception, structure, detect, series, plugin"
+                "a pattern needs exactly one of literal, regex, exception, structure, detect, series, plugin"
             )
         return self

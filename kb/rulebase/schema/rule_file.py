@@ -17,11 +17,11 @@ class StepFile(StrictModel):
 
     action: Identifier = Field(description="A word of rules/actions.yaml.")
     text: Text = Field(description="What to do, in words; holes are {name} or {name|default}.")
-    grade: Grade | None = Field(None, description="Left out: the action's own.")
-    scope: Scope | None = Field(None, description="Left out: the action's own.")
+    grade: Grade | None = Field(None, description="Default: the grade of the action.")
+    scope: Scope | None = Field(None, description="Default: the scope of the action.")
     command: Line | None = Field(None, description="A read-only command.")
-    verify: Line | None = Field(None, description="How to see that it worked.")
-    escalate: Line | None = Field(None, description="Whom to turn to if it did not.")
+    verify: Line | None = Field(None, description="How to check that it worked.")
+    escalate: Line | None = Field(None, description="Who to contact if it did not.")
 
 
 class RowFile(StrictModel):
@@ -33,21 +33,21 @@ class RowFile(StrictModel):
     severity: Severity | None = None
     summary: Line | None = None
     remediation: list[StepFile] = Field(default=[])
-    ignore: bool = Field(default=False, description="This key is harmless: say nothing.")
+    ignore: bool = Field(default=False, description="This key is harmless; report nothing.")
 
     @model_validator(mode="after")
     def _titled(self) -> RowFile:
         if self.title is None and not self.ignore:
-            raise ValueError("a row wants a title, or ignore: true")
+            raise ValueError("a row needs a title, or ignore: true")
         return self
 
 
 class TableFile(StrictModel):
     """One rule for a catalogue: a captured key picks the row."""
 
-    key: PatternName = Field(description="The captured name that picks the row.")
+    key: PatternName = Field(description="The capture whose value selects the row.")
     rows: Annotated[dict[str, RowFile], Field(min_length=1)]
-    default: RowFile | None = Field(None, description="What an unknown key means; left out: silent.")
+    default: RowFile | None = Field(None, description="The meaning of an unknown key. Default: none, report nothing.")
 
 
 class NotWhenFile(StrictModel):
@@ -56,14 +56,14 @@ class NotWhenFile(StrictModel):
     reason: Line
     if_: Any = Field(alias="if", description="A condition.")
     owner: Line | None = None
-    expires: Day | None = Field(None, description="Day after which it should be looked at again.")
+    expires: Day | None = Field(None, description="Day after which to review it.")
 
 
 class ReferenceFile(StrictModel):
     """Where a fact comes from."""
 
     url: Line
-    shows: Annotated[str, Field(max_length=400)] = Field("", description="What the source shows.")
+    shows: Annotated[str, Field(max_length=400)] = Field("", description="What the source states.")
 
 
 class DeprecatedFile(StrictModel):
@@ -78,11 +78,11 @@ class LearnedFile(StrictModel):
     """What a rule was learned from, as the miner wrote it."""
 
     incidents: Annotated[list[Counted], Field(min_length=1, max_length=1000)] = Field(description="Their numbers.")
-    miner: Line = Field(description="The version of the miner.")
-    support: Counted = Field(description="Incidents that it finds.")
-    asked: Counted = Field(description="Incidents that it was to find.")
-    counter_examples: Counted = Field(0, description="Incidents of other faults in which it speaks.")
-    tried: Counted = Field(0, description="Incidents of other faults that it was held against.")
+    miner: Line = Field(description="Version of the miner.")
+    support: Counted = Field(description="Incidents that the rule matches.")
+    asked: Counted = Field(description="Incidents that the rule should match.")
+    counter_examples: Counted = Field(0, description="Incidents of other faults that the rule matches.")
+    tried: Counted = Field(0, description="Incidents of other faults that the rule was tested on.")
 
 
 class RuleFile(StrictModel):
@@ -90,33 +90,31 @@ class RuleFile(StrictModel):
 
     format: Literal[1]
     id: Id = Field(description="The name of the rule's folder; never reused.")
-    title: Line = Field(description="Name of the fault found, not of the cure; at most 80 characters.")
+    title: Line = Field(description="Name of the fault, not of its cause; at most 80 characters.")
     fault: Identifier = Field(description="A class of rules/faults.yaml.")
     role: Role
     status: Status
     severity: Severity
     summary: Line = Field(description="One sentence; holes are {name} or {name|default}.")
     cause: Text = Field(description="Why this happens.")
-    impact: Text = Field(description="What it does to the run.")
+    impact: Text = Field(description="Effect on the run.")
     match: Annotated[dict[PatternName, PatternFile], Field(min_length=1, max_length=64)] = Field(
         description="Named patterns."
     )
-    when: Any = Field(None, description="The condition over the patterns' names; left out: any of them.")
+    when: Any = Field(None, description="The condition over the patterns' names. Default: any of them.")
     remediation: list[StepFile] = Field(default=[], description="Ordered steps; the first is what a person can do now.")
-    fallback: bool = Field(
-        default=False, description="Speaks only for lines and exceptions that no other rule explains."
-    )
-    owner: Identifier | None = Field(None, description="Who acts; left out: by the fault's domain.")
-    live: LiveAction = Field("notify", description="What to do when it is seen in a running job.")
-    not_when: list[NotWhenFile] = Field(default=[], description="Where one holds, the rule is silent.")
+    fallback: bool = Field(default=False, description="Use only for lines and exceptions that no other rule explains.")
+    owner: Identifier | None = Field(None, description="Who acts. Default: by the fault's domain.")
+    live: LiveAction = Field("notify", description="What to do when it appears in a running job.")
+    not_when: list[NotWhenFile] = Field(default=[], description="The rule is silent where one of these holds.")
     table: TableFile | None = None
-    explains: list[str] = Field(default=[], description="Faults or rules that may be its consequence.")
-    applies_to: dict[str, Line] = Field(default={}, description="Framework and versions that it is for.")
+    explains: list[str] = Field(default=[], description="Faults or rules that can be its consequence.")
+    applies_to: dict[str, Line] = Field(default={}, description="Framework and versions that it applies to.")
     params: dict[PatternName, Number] = Field(default={}, description="Site parameters with their defaults.")
     references: list[ReferenceFile] = Field(default=[])
     known_problems: list[Line] = Field(default=[])
     deprecated: DeprecatedFile | None = None
-    related: dict[str, Id] = Field(default={}, description="Other rules; renamed: the id that this one had.")
+    related: dict[str, Id] = Field(default={}, description="Other rules; renamed: the earlier id of this rule.")
     provenance: Line = "hand"
     learned: LearnedFile | None = None
 

@@ -13,24 +13,24 @@ from kb.rulebase.schema.pattern_file import PatternFile
 class SiteExceptionFile(StrictModel):
     """What a site takes out of a rule of the base. Of the parts that are given all must hold."""
 
-    rule: Id = Field(description="The rule that is silent here.")
+    rule: Id = Field(description="The rule to silence here.")
     reason: Line
-    expires: Day = Field(description="The last day on which it holds.")
+    expires: Day = Field(description="The last day on which it applies.")
     owner: Line | None = None
-    lines: Regex | None = Field(None, description="Signals whose line holds this do not count.")
-    nodes: Regex | None = Field(None, description="Signals of nodes whose whole name this matches do not count.")
-    jobs: Regex | None = Field(None, description="Only for jobs whose whole name or id this matches.")
+    lines: Regex | None = Field(None, description="Ignore signals whose line contains this.")
+    nodes: Regex | None = Field(None, description="Ignore signals of nodes whose whole name matches this.")
+    jobs: Regex | None = Field(None, description="Apply only to jobs whose whole name or id matches this.")
     match: Annotated[dict[PatternName, PatternFile], Field(max_length=16)] = Field(
-        default={}, description="Patterns of its own, for `if`."
+        default={}, description="Additional patterns, for `if`."
     )
     if_: Any = Field(None, alias="if", description="A condition over the rule's patterns and its own.")
-    always: bool = Field(default=False, description="The rule is never right here.")
+    always: bool = Field(default=False, description="The rule never applies here.")
 
     @model_validator(mode="after")
     def _bounded(self) -> SiteExceptionFile:
         given = [self.lines, self.nodes, self.jobs, self.if_]
         if self.always == any(item is not None for item in given):
-            raise ValueError("an exception says where it holds, by lines, nodes, jobs or if; or else always: true")
+            raise ValueError("an exception needs lines, nodes, jobs or if, or else always: true")
         return self
 
 

@@ -53,7 +53,7 @@ def to_fault(model: type[BaseModel], node: Node, error: Any) -> Fault:
     if last == "[key]":
         word = str(error["loc"][-2])
         return _deepest_node(node, error["loc"][:-2])[0].key_fault(
-            word, f"key {word[:40]!r} does not have the right form", "letters, digits and '_', first a letter"
+            word, f"key {word[:40]!r} has an invalid form", "letters, digits and '_', starting with a letter"
         )
     return here.fault(*_message_and_hint(".".join(path) or "the file", error))
 
@@ -66,9 +66,9 @@ def _message_and_hint(name: str, error: Any) -> tuple[str, str]:
     if kind == "literal_error":
         expected = str(context["expected"])
         hint = nearest(given, re.findall(r"'([^']*)'", expected)) if isinstance(given, str) else ""
-        return f"'{name}' is {str(given)[:40]!r}, which is none of: {expected}", hint
+        return f"'{name}' is {str(given)[:40]!r}, which is not one of: {expected}", hint
     if kind == "string_pattern_mismatch":
-        return f"'{name}' does not have the right form: {str(given)[:40]!r}", f"must match {context['pattern']}"
+        return f"'{name}' has an invalid form: {str(given)[:40]!r}", f"must match {context['pattern']}"
     if kind in ("string_too_long", "too_long"):
         return f"'{name}' is longer than {context['max_length']}", ""
     hint = "quote it to make it text" if kind == "string_type" and isinstance(given, int | float) else ""

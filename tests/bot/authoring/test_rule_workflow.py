@@ -555,7 +555,7 @@ def test_the_command_tells_a_damaged_lock_in_one_line(signalbox, few_rules):
     ran = signalbox("rules", "lock", "--rules", few_rules)
 
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
-    assert ran.err.startswith("signalbox: not a lock of rules: ")
+    assert ran.err.startswith("signalbox: not a rule lock file: ")
 
 
 def test_stats_on_logs_say_what_each_rule_costs(few_rules, tmp_path):

@@ -534,7 +534,7 @@ def rule(name, **lines):
 BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
 BAD_RULES = {
     "tabs": (rule("odd", match="match:\n\tone:\n\t\tliteral: 'x'"), "a tab where only spaces may stand"),
-    "duplicate keys": (rule("odd", more="role: symptom"), "key 'role' stands here a second time"),
+    "duplicate keys": (rule("odd", more="role: symptom"), "key 'role' is defined twice"),
     "unknown keys": (rule("odd", more="colour: red"), "unknown key 'colour'"),
     "anchor bomb": (BOMB, "anchor '&a' is not allowed"),
     "pathological regex": (

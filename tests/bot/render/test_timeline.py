@@ -118,7 +118,7 @@ def test_logs_that_changed_since_are_no_error(known, tmp_path, gone):
 def test_nothing_read_has_a_timeline(known, tmp_path):
     """An empty answer gives an empty picture."""
     made = loads(nothing_read(known, tmp_path, "no reason").timeline())
-    assert (made.rows, made.notes) == ((), ("there is no log of the job",))
+    assert (made.rows, made.notes) == ((), ("no log of the job",))
 
 
 def test_hostile_names_stay_within_the_bound():

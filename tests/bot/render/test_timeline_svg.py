@@ -88,7 +88,7 @@ def test_no_text_is_read_as_markup_and_none_warns(theme):
 @pytest.mark.parametrize(
     "odd",
     [
-        Timeline("Not enough was seen to say anything"),
+        Timeline("Not enough evidence to reach a verdict"),
         Timeline(
             "", rows=(TimelineRow("rank 0"), TimelineRow("rank 1", step=7, why="behind", error=RowError(None, "Boom")))
         ),

@@ -181,16 +181,16 @@ CASES = {
 
 
 WRONG = {
-    "none": ("{metric: loss}", "a series is tested by exactly one of change, above, below"),
-    "two": ("{metric: loss, above: 1, below: 2}", "a series is tested by exactly one of change, above, below"),
+    "none": ("{metric: loss}", "a series test needs exactly one of change, above, below"),
+    "two": ("{metric: loss, above: 1, below: 2}", "a series test needs exactly one of change, above, below"),
     "change": ("{metric: loss, change: brokn}", "no change 'brokn'"),
     "number": ("{metric: loss, change: broken, params: {abov: 5}}", "no number of this change 'abov'"),
     "points": (
         "{metric: loss, change: broken, points: 5}",
-        "points, steps, seconds, of and at_end go with above or below",
+        "points, steps, seconds, of and at_end require above or below",
     ),
     "parameter": ("{metric: loss, above: $much}", "no parameter 'much' under params"),
-    "params": ("{metric: loss, above: 1, params: {share: 5}}", "params go with change"),
+    "params": ("{metric: loss, above: 1, params: {share: 5}}", "params requires change"),
     "text": ("{metric: loss, above: 1, of: median, points: many}", "points"),
 }
 

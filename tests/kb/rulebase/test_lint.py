@@ -151,8 +151,8 @@ def test_texts() -> None:
     """Long titles, missing references and missing remediation are told."""
     rule = dataclasses.replace(RULE, title="x" * 81, references=(), remediation=())
     assert sorted(told(rule)) == [
-        "no reference (name a public page that shows the fact)",
-        "no remediation (say what a person can do now)",
+        "no reference (add a public page that supports the rule)",
+        "no remediation (add what a person can do now)",
         "the title has 81 characters, more than 80",
     ]
 
@@ -166,7 +166,7 @@ def test_rows_may_carry_the_remediation() -> None:
     assert told(rule) == []
     rule = dataclasses.replace(rule, table=Table("fan", {"1": row, "2": TableRow("2", "y" * 90)}))
     assert sorted(told(rule)) == [
-        "no remediation (say what a person can do now)",
+        "no remediation (add what a person can do now)",
         "the title has 90 characters, more than 80",
     ]
 
@@ -178,7 +178,7 @@ def test_rows_may_carry_the_remediation() -> None:
 def test_links(url: str) -> None:
     """A reference is an http or https link to a host."""
     (line,) = told(dataclasses.replace(RULE, references=(Reference(url),)))
-    assert "is no link" in line
+    assert "is not a link" in line
 
 
 @pytest.mark.parametrize(

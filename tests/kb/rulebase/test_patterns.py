@@ -22,7 +22,7 @@ from kb.scanning.matcher import HyperscanMatcher, Re2Matcher, ScanPattern, self_
         (r"abcd{2000}", "more than 1000"),
         (r"(?:word)*", "empty string"),
         (r"(?s)abcd.*", "inline flags"),
-        (r"(?:[a-z]+ )+word", "without end inside another"),
+        (r"(?:[a-z]+ )+word", "unbounded repeat inside another"),
         (r"abc\d+", "four letters"),
         (r"error|\d+", "four letters"),
         (r"(unclosed", "not a regular expression"),

@@ -219,7 +219,7 @@ def test_a_table_rule() -> None:
         ),
         ("literal: port is back", "detect: {name: loss_spike, params: {a: $b}}", "no parameter 'b' under params"),
         ("cause: >-\n", "cause: >-\n\t", "tab"),
-        ("severity: high", "severity: high\nseverity: low", "8:1: key 'severity' stands here a second time"),
+        ("severity: high", "severity: high\nseverity: low", "8:1: key 'severity' is defined twice"),
         ("severity: high", "severity: [high]", "7:11: 'severity' is"),
         ("impact: >-\n", "impact: &x\n", "anchor"),
     ],
@@ -296,7 +296,7 @@ def test_a_misnamed_rule_file_is_told() -> None:
     """rule.yml would be passed over in silence: it is told. Files of tests are not."""
     loaded = load(files() | {"net/a/rule.yml": RULE, "net/a/match/x.log": "x", "net/a/match/b/job.yaml": "id: 1"})
     assert [str(fault) for fault in loaded.faults] == [
-        "net/a/rule.yml:1:1: this file is not read (a rule's file is named rule.yaml)"
+        "net/a/rule.yml:1:1: this file is not read (name a rule's file rule.yaml)"
     ]
 
 
@@ -320,7 +320,7 @@ def test_a_broken_vocabulary_is_an_error(name: str, text: str | None) -> None:
         ("explains: [lost_peer]", "explains: [link_down]", "'link_down' explains itself through slow_step"),
         ("explains: [lost_peer]", "explains: [slow_step]", "'slow_step' explains itself"),
         ("explains: [lost_peer]", "explains: [lost_per]", "no fault 'lost_per' (did you mean 'lost_peer'?)"),
-        ("id: slow_step", "id: link_down", "4:5: id 'link_down' stands here a second time (first in line 3)"),
+        ("id: slow_step", "id: link_down", "4:5: id 'link_down' is defined twice (first in line 3)"),
         ("advice: wait", "advice: requeue", "actions.yaml has no advice 'requeue'"),
         ("domain: training", "domain: software", "actions.yaml names no owner for domain 'software'"),
         ("domain: training", "domain: trainin", "did you mean 'training'?"),

@@ -115,8 +115,8 @@ def test_duplicate_keys_are_all_named() -> None:
     """Each key that stands twice is told with the line of the first, at any depth."""
     text = "a: 1\nb:\n  c: 1\n  c: 2\na: 2\n"
     assert faults(text) == [
-        "4:3: key 'c' stands here a second time (first in line 3)",
-        "5:1: key 'a' stands here a second time (first in line 1)",
+        "4:3: key 'c' is defined twice (first in line 3)",
+        "5:1: key 'a' is defined twice (first in line 1)",
     ]
 
 

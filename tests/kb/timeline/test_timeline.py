@@ -141,7 +141,7 @@ def test_one_rank_is_a_picture_too():
         [row.label for row in made.rows],
         made.standing_out,
         made.finding,
-    ) == (["rank 0"], (), "No rank gets on, and none stands out")
+    ) == (["rank 0"], (), "No rank makes progress, and none stands out")
 
 
 def test_without_times_it_says_so():
@@ -151,7 +151,7 @@ def test_without_times_it_says_so():
     )
     made = timeline(Evidence(streams=streams), HUNG)
     assert (made.start, made.end, made.marks) == (None, None, ())
-    assert made.notes == ("the logs have no times: who stopped first cannot be seen",)
+    assert made.notes == ("the logs have no times, so it is unknown who stopped first",)
     assert [(row.label, row.step, row.why) for row in made.rows] == [
         ("rank 3", 6, "behind"),
         ("rank 0", 7, ""),
@@ -164,7 +164,7 @@ def test_without_times_it_says_so():
 def test_of_nothing_there_is_an_empty_picture():
     """No log is no error."""
     made = timeline(Evidence(), diagnose(Evidence(), BOOK))
-    assert Timeline("Not enough was seen to say anything", notes=("there is no log of the job",)) == made
+    assert Timeline("Not enough evidence to reach a verdict", notes=("no log of the job",)) == made
 
 
 def test_clocks_that_are_off_are_put_right_by_the_steps():

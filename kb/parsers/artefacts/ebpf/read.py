@@ -26,11 +26,11 @@ def read_ebpf(
     """Read one file. `resource` and `tool` say what the caller knows; an envelope in the file knows better."""
     gaps: list[Gap] = []
     if len(data) > MAX_BYTES:
-        gaps.append(_gap("ebpf-cut", source, f"more than {MAX_BYTES >> 20} MiB: the rest was not read", str(len(data))))
+        gaps.append(_gap("ebpf-cut", source, f"more than {MAX_BYTES >> 20} MiB; the rest was not read", str(len(data))))
     text = data[:MAX_BYTES].decode("utf-8", "replace")
     lines: list[Any] = text.split("\n", MAX_LINES)
     if len(lines) > MAX_LINES:
-        gaps.append(_gap("ebpf-cut", source, f"more than {MAX_LINES} lines: the rest was not read"))
+        gaps.append(_gap("ebpf-cut", source, f"more than {MAX_LINES} lines; the rest was not read"))
         del lines[MAX_LINES:]
     head, lines = _envelope(text, lines)
     reading = EbpfParser(
@@ -40,13 +40,13 @@ def read_ebpf(
         reading.feed(line)
     done = reading.close(head)
     if not (done.series or done.stacks or done.events or done.ticks or reading.known):
-        return None, (*gaps, _gap("ebpf-unreadable", source, "neither bpftrace's output nor offcputime's"))
+        return None, (*gaps, _gap("ebpf-unreadable", source, "not output of bpftrace or offcputime"))
     if reading.odd:
-        gaps.append(_gap("ebpf-odd-lines", source, "lines of no known form", str(reading.odd)))
+        gaps.append(_gap("ebpf-odd-lines", source, "lines of unknown form", str(reading.odd)))
     if reading.full:
-        gaps.append(_gap("ebpf-cut", source, "more series, stacks or lines than are kept", str(reading.full)))
+        gaps.append(_gap("ebpf-cut", source, "too many series, stacks or lines to keep", str(reading.full)))
     if reading.lost:
-        gaps.append(_gap("ebpf-lost", source, "the kernel lost events: counts are too low", str(reading.lost)))
+        gaps.append(_gap("ebpf-lost", source, "the kernel lost events; counts are too low", str(reading.lost)))
     return done, tuple(gaps)
 
 

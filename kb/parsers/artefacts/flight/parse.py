@@ -23,7 +23,7 @@ def parse_dump(data: bytes, work: DumpReading) -> Dump | None:
     """Decode a dump from JSON or a pickle. Return None where nothing can be read; the reading holds the gaps."""
     if len(data) > work.limits.size:
         size = f"{len(data) >> 20} MiB"
-        work.gap("dump_too_large", f"larger than the {work.limits.size >> 20} MiB that are read of a dump", got=size)
+        work.gap("dump_too_large", f"larger than the read limit of {work.limits.size >> 20} MiB", got=size)
         return None
     head = data[:64].lstrip()
     if head[:1] == b"{":
@@ -40,12 +40,12 @@ def _from_json(data: bytes, work: DumpReading) -> Dump | None:
     except msgspec.ValidationError:
         pass  # a part is not as expected: read the rest
     except _NOT_JSON as error:
-        work.gap("dump_unreadable", f"no whole JSON: {one_line(error)}")
+        work.gap("dump_unreadable", f"incomplete JSON: {one_line(error)}")
         return None
     try:
         return _tolerant(msgspec.json.decode(data), work)
     except _NOT_JSON as error:
-        work.gap("dump_unreadable", f"no whole JSON: {one_line(error)}")
+        work.gap("dump_unreadable", f"incomplete JSON: {one_line(error)}")
         return None
 
 
@@ -68,7 +68,7 @@ def _from_pickle(data: bytes, work: DumpReading) -> Dump | None:
         RecursionError,
         MemoryError,
     ) as error:
-        work.gap("dump_unreadable", f"no whole pickle: {one_line(error)}")
+        work.gap("dump_unreadable", f"incomplete pickle: {one_line(error)}")
         return None
     try:
         return msgspec.convert(built, Dump, strict=False)
@@ -79,7 +79,7 @@ def _from_pickle(data: bytes, work: DumpReading) -> Dump | None:
 def _tolerant(built: Any, work: DumpReading) -> Dump | None:
     """A dump of which some part is not as expected: what is, part by part, and how much was dropped."""
     if not isinstance(built, dict) or not ("entries" in built or "pg_status" in built or "pg_config" in built):
-        work.gap("dump_unreadable", "no Flight Recorder dump: it has neither entries nor process groups")
+        work.gap("dump_unreadable", "not a Flight Recorder dump: it has neither entries nor process groups")
         return None
     entries, bad = _convert_each(_parts(built.get("entries")), DumpEntry, work.limits.entries * 4)
     configs, bad_configs = _convert_named(built.get("pg_config"), GroupConfig)
@@ -90,7 +90,7 @@ def _tolerant(built: Any, work: DumpReading) -> Dump | None:
         for name, kinds in (("entries", (list, tuple)), ("pg_config", dict), ("pg_status", dict))
     )
     if dropped:
-        work.gap("dump_partial", f"{dropped} parts are not of a known form", got=f"{len(entries)} entries")
+        work.gap("dump_partial", f"{dropped} parts have an unknown form", got=f"{len(entries)} entries")
     version, rank = built.get("version"), built.get("rank")
     return Dump(
         version=version if isinstance(version, str | float) else "",

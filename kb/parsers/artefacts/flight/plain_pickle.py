@@ -37,11 +37,11 @@ def refusal(data: bytes, containers: int = LIMITS.containers) -> str:
     Linear in the size; nothing is built. What passes cannot name a class, call, or set state.
     """
     if sum(map(data.count, _CONTAINERS)) > containers:
-        return f"it may build more than {containers} containers"
+        return f"it could build more than {containers} containers"
     try:
         return _walk(data)
     except IndexError:
-        return "it is cut off: no end of the pickle"
+        return "it is truncated: the pickle has no end"
 
 
 def _walk(data: bytes) -> str:
@@ -59,7 +59,7 @@ def _walk(data: bytes) -> str:
         elif code == _STOP:
             return ""
         elif code not in lengths:
-            return f"opcode {code:#04x} at byte {at} is none that a dump of plain values needs"
+            return f"opcode {code:#04x} at byte {at} is not needed for plain values"
         else:
             width = lengths[code]
             size = int.from_bytes(data[at + 1 : at + 1 + width], "little")
@@ -83,17 +83,17 @@ class _ByteSource:
         return bytes(self.data[start : self.at])
 
     def readline(self) -> bytes:
-        raise pickle.UnpicklingError("a line is asked for: that is no opcode of plain values")
+        raise pickle.UnpicklingError("the pickle reads a line, which no opcode of plain values does")
 
 
 class _PlainUnpickler(pickle.Unpickler):
     """The second lock: whatever the walk let through, no class and no persistent id is looked up."""
 
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"a class is asked for: {module[:80]}.{name[:80]}")
+        raise pickle.UnpicklingError(f"the pickle needs a class: {module[:80]}.{name[:80]}")
 
     def persistent_load(self, pid: Any) -> Any:  # noqa: ARG002 - the name is the base class's
-        raise pickle.UnpicklingError("a persistent id is asked for")
+        raise pickle.UnpicklingError("the pickle needs a persistent id")
 
 
 def load_plain(data: bytes) -> Any:

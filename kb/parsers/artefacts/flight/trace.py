@@ -36,10 +36,10 @@ def to_trace(dump: Dump, work: DumpReading) -> CollectiveTrace:
     """Build the trace of one rank. What is missing or contradicted in the dump becomes a gap of the reading."""
     version = str(dump.version)[:40]
     if version.split(".")[0] not in KNOWN_MAJOR:
-        work.gap("dump_version_unknown", f"format version {version!r} is not known; read as well as it goes")
+        work.gap("dump_version_unknown", f"unknown format version {version!r}; read as far as possible")
     if not dump.entries and not dump.pg_status:
-        reason = "the recorder held nothing: it was off, or nothing was done yet"
-        work.gap("dump_empty", reason, rules_out="whether this rank joined what others wait in")
+        reason = "the recorder is empty: it was off, or nothing ran yet"
+        work.gap("dump_empty", reason, rules_out="whether this rank joined the collectives that others wait in")
     kept = dump.entries[-work.limits.entries :]
     if len(kept) < len(dump.entries):
         work.gap("dump_cut", "only the last entries are kept", got=f"{len(kept)} of {len(dump.entries)}")
@@ -50,8 +50,8 @@ def to_trace(dump: Dump, work: DumpReading) -> CollectiveTrace:
         if item.process_group[1:]:
             names.setdefault(_group_of(item), item.process_group[1][:200])
     if not groups and (entries or dump.pg_status):
-        reason = "the dump does not tell who belongs to its process groups; worked out from who recorded them"
-        work.gap("groups_inferred", reason, rules_out="a rank that never used a group is not known to belong to it")
+        reason = "the dump does not list the members of its process groups; inferred from who recorded them"
+        work.gap("groups_inferred", reason, rules_out="a rank that never used a group is not known to be a member")
     return CollectiveTrace(
         source=work.source,
         rank=_checked_rank(dump, groups, work),
@@ -160,14 +160,14 @@ def _checked_rank(dump: Dump, groups: Mapping[str, tuple[int, ...]], work: DumpR
     if named is None and len(own) == 1:
         return own[0]
     if named is None:
-        work.gap("dump_rank_unknown", "neither the dump nor its file's name tells the rank")
+        work.gap("dump_rank_unknown", "neither the dump nor its file's name gives the rank")
     elif len(set(told.values())) > 1 or (own and named not in own):
         said = [f"{who} says rank {rank}" for who, rank in told.items()]
         if own:
             said.append(f"its process groups say {f'rank {own[0]}' if len(own) == 1 else f'one of {len(own)}'}")
         fits = [rank for rank in told.values() if not own or rank in own]
         taken = own[0] if len(own) == 1 else fits[0] if fits else None
-        got = "left out" if taken is None else f"taken as rank {taken}"
+        got = "skipped" if taken is None else f"read as rank {taken}"
         work.gap("dump_rank_contradicted", ", ".join(said), got=got)
         return taken
     return named

@@ -42,14 +42,14 @@ def read_prometheus(
     """
     if len(data) > MOST_BYTES:
         return None, (
-            Gap("metric_too_large", source, f"the answer has {len(data)} bytes; at most {MOST_BYTES} are read"),
+            Gap("metric_too_large", source, f"the response has {len(data)} bytes; at most {MOST_BYTES} are read"),
         )
     try:
         top = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         status = decode_raw(top.get("status"))
         body = msgspec.json.decode(top["data"], type=dict[str, msgspec.Raw]) if "data" in top else {}
     except _BROKEN as error:
-        return None, (Gap("metric_unreadable", source, f"not an answer of Prometheus: {str(error)[:200]}"),)
+        return None, (Gap("metric_unreadable", source, f"not a Prometheus response: {str(error)[:200]}"),)
     if status not in {"success", None} or "result" not in body:
         said = [str(decode_raw(top.get(key)) or "")[:200] for key in ("errorType", "error")]
         reason = ": ".join(part for part in said if part) or f"status {str(status)[:40]!r} and no result"
@@ -61,7 +61,7 @@ def read_prometheus(
         raw = msgspec.json.decode(body["result"], type=list[msgspec.Raw])
     except _BROKEN:
         kind = str(decode_raw(body.get("resultType")))[:40]
-        return None, (Gap("metric_unreadable", source, f"the result is a {kind}, no list of series"),)
+        return None, (Gap("metric_unreadable", source, f"the result is a {kind}, not a list of series"),)
     return answer.read(raw)
 
 
@@ -106,7 +106,7 @@ class _AnswerReader:
             Gap(code, self.source, f"{_ODD[code]} ({count} times)") for code, count in sorted(self.odd.items())
         ]
         if not settled:
-            self.gaps.append(Gap("metric_empty", self.source, "the answer has no series with a value"))
+            self.gaps.append(Gap("metric_empty", self.source, "the response has no series with a value"))
         return (tuple(settled) or None), tuple(self.gaps)
 
     def _series(self, raw: msgspec.Raw) -> MetricSeries | None:
@@ -166,7 +166,7 @@ class _AnswerReader:
                 continue
             factor = unit_factor(members, known)
             if factor != 1.0:
-                reason = f"{metric} was not in {known.unit}; its values were taken times {factor:g}"
+                reason = f"{metric} was not in {known.unit}; its values were multiplied by {factor:g}"
                 self.gaps.append(Gap("metric_unit", self.source, reason, scope=metric))
                 mended = [replace(m, values=array("d", [v * factor for v in m.values])) for m in members]
             else:
@@ -203,7 +203,7 @@ class _AnswerReader:
                     ended.append(member)
             if holed:
                 longest = max(hole for hole, _ in holed)
-                reason = f"{len(holed)} of {len(members)} series have holes, the longest of {longest:.0f} s"
+                reason = f"{len(holed)} of {len(members)} series have gaps, the longest of {longest:.0f} s"
                 who = first_resources(m for _, m in holed)
                 self.gaps.append(Gap("metric_holes", self.source, f"{metric}: {reason}", scope=who))
             if ended:
@@ -220,13 +220,13 @@ class _AnswerReader:
 
 
 _ODD = {
-    "metric_series_broken": "a series that is not one was left out",
+    "metric_series_broken": "an invalid series was skipped",
     "metric_series_cut": f"a series had more than {MOST_POINTS} points and was cut",
     "metric_series_full": f"a series has {MOST_POINTS} points, the server's limit: it may have been cut",
-    "metric_point_broken": "a point that is no pair of numbers was left out",
-    "metric_not_a_number": "a value that is NaN or infinite was left out",
+    "metric_point_broken": "a point that is not a pair of numbers was skipped",
+    "metric_not_a_number": "a value that is NaN or infinite was skipped",
     "metric_times_in_ms": "a time was in milliseconds",
-    "metric_out_of_range": "a value that its metric cannot have was left out",
+    "metric_out_of_range": "a value outside the metric's range was skipped",
 }
 
 

@@ -22,7 +22,7 @@ def test_what_is_written_is_read_as_events():
             1780000000.5,
             "process_end",
             "SIGKILL",
-            "rank 3: process 4711 ended by SIGKILL, while 7 other ranks ran on",
+            "rank 3: process 4711 ended by SIGKILL, while 7 other ranks kept running",
             Resource(node="gpu-31", rank=3, pid=4711),
             {"signal": "SIGKILL", "pid": 4711, "others": 7},
         ),
@@ -31,7 +31,7 @@ def test_what_is_written_is_read_as_events():
             1780000001.0,
             "process_end",
             "gone",
-            "rank 4: process 4712 is gone, nobody could tell how, while 0 other ranks ran on",
+            "rank 4: process 4712 is gone for an unknown reason, while 0 other ranks kept running",
             Resource(rank=4, pid=4712),
             {"signal": "", "pid": 4712, "others": 0},
         ),
@@ -46,8 +46,8 @@ def test_an_entry_that_is_none_costs_itself_only(odd):
     """The others are read, and how many were left out is told."""
     good = {"rank": 3, "pid": 4711, "time": 1780000000.5, "how": "exit 1", "new_field": True}
     events, gaps = read_processes(json.dumps({"ended": [odd, good]}).encode(), "processes.json")
-    assert [event.message for event in events] == ["rank 3: process 4711 ended: exit 1, while 0 other ranks ran on"]
-    assert [(gap.code, gap.reason) for gap in gaps] == [("processes_left_out", "1 entries are not usable")]
+    assert [event.message for event in events] == ["rank 3: process 4711 ended: exit 1, while 0 other ranks kept running"]
+    assert [(gap.code, gap.reason) for gap in gaps] == [("processes_left_out", "1 entry is unusable")]
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"ended": 3}', b"\xff", b"[" * 100_000])

@@ -84,7 +84,7 @@ def test_a_good_rule_has_no_faults() -> None:
     ("old", "new", "expected"),
     [
         ("severity: high", "sevrity: high", "7:1: unknown key 'sevrity' (did you mean 'severity'?)"),
-        ("severity: high", "severity: hihg", "7:11: 'severity' is 'hihg', which is none of: 'critical', 'high', "),
+        ("severity: high", "severity: hihg", "7:11: 'severity' is 'hihg', which is not one of: 'critical', 'high', "),
         ("role: root_cause", "role: cause", "did you mean 'root_cause'?"),
         ("    regex: 'spool", "    regexp: 'spool", "13:5: unknown key 'regexp' (did you mean 'regex'?)"),
         (
@@ -97,13 +97,13 @@ def test_a_good_rule_has_no_faults() -> None:
         ("title: Spool is full", "title: [a]", "3:8: 'title' must be text"),
         ("title: Spool is full", "title: " + "x" * 500, "3:8: 'title' is longer than 400"),
         ("title: Spool is full\n", "", "1:1: key 'title' is missing"),
-        ("format: 1", "format: 2", "1:9: 'format' is '2', which is none of: 1"),
-        ("id: spool-full", "id: Spool_Full", "2:5: 'id' does not have the right form: 'Spool_Full'"),
-        ("id: spool-full", "id: -x", "does not have the right form"),
-        ("fault: disk_full", "fault: Disk Full", "does not have the right form"),
+        ("format: 1", "format: 2", "1:9: 'format' is '2', which is not one of: 1"),
+        ("id: spool-full", "id: Spool_Full", "2:5: 'id' has an invalid form: 'Spool_Full'"),
+        ("id: spool-full", "id: -x", "has an invalid form"),
+        ("fault: disk_full", "fault: Disk Full", "has an invalid form"),
         ("    text: Remove old files.", "    texts: Remove old files.", "18:5: key 'text' is missing"),
-        ("  full:", "  4ull:", "12:3: key '4ull' does not have the right form"),
-        ("{type: SpoolError, message: full}", "{not_message: full}", "wants type, message, frame or last_frame"),
+        ("  full:", "  4ull:", "12:3: key '4ull' has an invalid form"),
+        ("{type: SpoolError, message: full}", "{not_message: full}", "needs type, message, frame or last_frame"),
         ("{type: SpoolError, message: full}", "SpoolError", "'match.twin.exception' must be a mapping"),
         ("status: experimental", "status: deprecated", "go together"),
         ("remediation:\n", "remediation: none\nextra:\n", "'remediation' must be a list"),
@@ -122,7 +122,7 @@ def test_a_pattern_is_of_one_kind(pattern: str) -> None:
     """A pattern with no kind or two kinds is refused."""
     text = RULE.replace("  twin:\n    exception: {type: SpoolError, message: full}\n", f"  twin: {pattern}\n")
     assert told(text) == [
-        "14:9: a pattern has exactly one of literal, regex, exception, structure, detect, series, plugin"
+        "14:9: a pattern needs exactly one of literal, regex, exception, structure, detect, series, plugin"
     ]
 
 
@@ -165,7 +165,7 @@ def test_wrong_types_in_optional_parts(extra: str) -> None:
 
 def test_rows_want_a_title_unless_ignored() -> None:
     """A row of a table says what its key means, or that it is harmless."""
-    assert "a row wants a title" in told(RULE + "table: {key: name, rows: {a: {role: symptom}}}\n")[0]
+    assert "a row needs a title" in told(RULE + "table: {key: name, rows: {a: {role: symptom}}}\n")[0]
 
 
 @pytest.mark.parametrize("day", ["2027-02-30", "'31.1.2027'", "2027"])

@@ -404,4 +404,4 @@ def test_a_memo_bomb_is_not_expanded():
 
 def test_a_frame_longer_than_the_file_is_cut_off():
     """A length that points beyond the end is no reason to read or reserve more."""
-    assert refusal(b"\x80\x02X" + struct.pack("<I", 1 << 31) + b"abc") == "it is cut off: no end of the pickle"
+    assert refusal(b"\x80\x02X" + struct.pack("<I", 1 << 31) + b"abc") == "it is truncated: the pickle has no end"
