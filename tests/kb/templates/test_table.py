@@ -133,7 +133,7 @@ def test_tables_are_made_alike_before_they_are_compared():
 
 def test_versions_do_not_mix():
     """Tables of different miners are refused, with what to do."""
-    with pytest.raises(ValueError, match="make both anew"):
+    with pytest.raises(ValueError, match="mine both again"):
         merge(made("one"), replace(made("one"), version=0))
 
 
