@@ -122,14 +122,14 @@ class Facts:
         return replace(resource, node=self._nodes[resource.rank])
 
     def ranks_known(self) -> int:
-        """How many ranks the job has, as far as anything tells."""
+        """Return how many ranks the job has, as far as it is known."""
         if self.evidence.job.world_size:
             return self.evidence.job.world_size
         named = {s.summary.ref.resource.rank for s in self.streams} - {None}
         return len(named)
 
     def of_another_job(self, stream: int, line: str) -> bool:
-        """Whether a line of a scheduler's own log speaks of jobs, and none of them is this one."""
+        """Whether a line of a scheduler's log names jobs, none of which is this one."""
         if not self._own_jobs:
             return False
         if self.streams[stream].summary.ref.kind != "scheduler" and not _SCHEDULER.search(line):
@@ -138,7 +138,7 @@ class Facts:
         return bool(named) and self._own_jobs.isdisjoint(named)
 
     def survived(self, stream: int, offset: int, time: float | None, rank: int | None = None) -> bool:
-        """Whether the run demonstrably went on behind a place: in its own stream, or by the clock in the log of steps."""
+        """Whether the run went on after a place: in its own stream, or by time in the log of the steps."""
         facts = self.streams[stream]
         if facts.went_on(offset) or facts.recovered(offset, rank):
             return True
@@ -154,14 +154,14 @@ class Facts:
         return later >= PROGRESS_AFTER
 
     def last_point(self) -> ProgressPoint | None:
-        """The furthest step of the job."""
+        """Return the furthest step of the job."""
         points = [p for facts in self.streams for p in facts.points if p.step is not None]
         return max(points, key=lambda p: p.step or 0, default=None)
 
     def text_bytes(self) -> int:
-        """How much text was seen."""
+        """Return how much text was read, in bytes."""
         return sum(facts.summary.size for facts in self.streams)
 
     def of_kind(self, kind: SourceKind) -> Iterator[StreamFacts]:
-        """The streams of one kind."""
+        """Yield the streams of one kind."""
         return (facts for facts in self.streams if facts.summary.ref.kind == kind)

@@ -20,19 +20,19 @@ from kb.plugin import Observed, Plugged, plugin_key
 from kb.rulebase.rule import MEASURED, DetectorTest, Pattern, PluginTest, Rule, SeriesTest
 from kb.scanning.summary import Place
 
-LEAST_POINTS = 5  # of a metric; fewer are no series
+LEAST_POINTS = 5  # of a metric; fewer are not a series
 
 
 class PatternLookup:
-    """Every pattern of every rule looked up in the facts of one job."""
+    """Looks up the patterns of rules in the facts of one job."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._classes: set[str] | None = None  # of the exceptions
+        self._classes: set[str] | None = None  # class names of the exceptions
         self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, SeriesFinding], ...]] = {}
 
     def look_up(self, rule: Rule, pattern: Pattern) -> PatternResult:
-        """Look one pattern up."""
+        """Look up one pattern."""
         key = f"{rule.id}#{pattern.name}"
         if pattern.exception is not None:
             return self._structured(
@@ -50,7 +50,7 @@ class PatternLookup:
         return self._lines(key, pattern)
 
     def _raised(self, kind: str | None) -> list[tuple[int, Structure]]:
-        """The exceptions whose class a regex matches whole: there are few classes, and many ranks that raise one."""
+        """Return the exceptions whose class a regex matches. There are few classes, and many ranks that raise one."""
         everything = self.facts.structures("exception")
         if kind is None:
             return everything
@@ -159,7 +159,7 @@ class PatternLookup:
         return PatternResult(len(signals), signals, {None: len(signals)} if signals else {})
 
     def _series(self, key: str, pattern: Pattern, test: SeriesTest) -> PatternResult:
-        """Where a series is as the test asks; a metric of the bundle speaks from the stream of its metrics."""
+        """Find where a series passes the test. A metric of the bundle is reported from the stream of its metrics."""
         if not self._measured(test.metric):
             return PatternResult()
         from kb.facts.series_tests import look  # noqa: PLC0415 - numpy is slow to import, and only a few jobs measure what rules ask for
@@ -190,7 +190,7 @@ class PatternLookup:
         return PatternResult(len(signals), tuple(signals), Counter(signal.resource.rank for signal in signals))
 
     def _measured(self, metric: str) -> bool:
-        """Whether anything of the job measures it."""
+        """Whether anything of the job measures the metric."""
         if metric in self.facts.evidence.panels or (
             metric == "gpu_memory_share" and "gpu_memory" in self.facts.evidence.panels
         ):
@@ -204,7 +204,7 @@ class PatternLookup:
         return sum(1 for _ in islice(points, LEAST_POINTS)) == LEAST_POINTS
 
     def _plugged(self, key: str, pattern: Pattern, test: PluginTest) -> PatternResult:
-        """What a user's detector gave; the streams that it speaks of must be there."""
+        """Return what a user's detector reported for existing streams."""
         gave = self.facts.evidence.plugged.get(plugin_key(test), Plugged(failure="it did not run"))
         if gave.failure:
             return PatternResult(needs=f"detector {test.name}: {gave.failure}")

@@ -22,20 +22,20 @@ def searches(pattern: str | None, text: str) -> bool:
 
 
 def fits(pattern: str, text: str, *, whole: bool = True) -> bool:
-    """Whether a regex matches a whole text, or is somewhere in it."""
+    """Whether a regex matches the whole text, or is found in it."""
     regex = compiled(pattern)
     return (regex.fullmatch(text) if whole else regex.search(text)) is not None
 
 
 def line_passes(pattern: Pattern, line: str) -> bool:
-    """`confirm` and `not_line` on the line of a structure; the scanner has done it for line patterns."""
+    """Apply `confirm` and `not_line` to the line of a structure. The scanner does so for line patterns."""
     if pattern.confirm is not None and not searches(pattern.confirm, line):
         return False
     return pattern.not_line is None or not searches(pattern.not_line, line)
 
 
 def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, str] | None]:
-    """A test of exception structures: gives what was captured, or None."""
+    """Return a test of exception structures that returns the captures, or None."""
 
     def judge(structure: Structure) -> Mapping[str, str] | None:
         kind, message = str(structure.fields.get("type") or ""), str(structure.fields.get("message") or "")
@@ -59,7 +59,7 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
 
 
 def structure_test(test: StructureTest) -> Callable[[Structure], Mapping[str, str] | None]:
-    """A test of structures' fields: gives all fields as text, or None."""
+    """Return a test of structures' fields that returns all fields as text, or None."""
 
     def judge(structure: Structure) -> Mapping[str, str] | None:
         fields = {name: "" if value is None else str(value) for name, value in structure.fields.items()}

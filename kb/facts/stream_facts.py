@@ -16,13 +16,13 @@ _TROUBLE = re.compile(
 
 
 def structure_start(structure: Structure) -> int:
-    """The byte at which a structure begins, which may be before its decisive line."""
+    """Return the byte at which a structure begins, which can be before its decisive line."""
     start = structure.fields.get("start")
     return structure.offset if start is None else int(start)
 
 
 class StreamFacts:
-    """One stream's facts by offset: stage, iteration, traceback spans, what came after."""
+    """The facts of one stream by offset: stage, iteration, traceback spans, what came after."""
 
     def __init__(self, summary: StreamSummary) -> None:
         self.summary = summary
@@ -43,7 +43,7 @@ class StreamFacts:
         self._recovered = [recovery.offset for recovery in self._recoveries]
 
     def stage(self, offset: int) -> Stage | None:
-        """The stage that the stream was in at an offset: the last mark before it, or iterating after an iteration line."""
+        """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
         mark = bisect_right(self._mark_offsets, offset) - 1
         point = bisect_right(self._point_offsets, offset) - 1
         if mark < 0 and point < 0:
@@ -53,7 +53,7 @@ class StreamFacts:
         return self.summary.marks[mark].stage
 
     def iteration(self, offset: int) -> int | None:
-        """The last step logged before an offset."""
+        """Return the last step logged before an offset."""
         for index in range(bisect_right(self._point_offsets, offset) - 1, -1, -1):
             step = self.points[index].step
             if step is not None:
@@ -61,19 +61,19 @@ class StreamFacts:
         return None
 
     def in_traceback(self, offset: int) -> bool:
-        """Whether a line stands inside a traceback or is its last."""
+        """Whether a line is inside a traceback or is its last."""
         index = bisect_right(self._spans, (offset, 1 << 62)) - 1
         return any(start <= offset < end for start, end in self._spans[max(0, index - 3) : index + 1])
 
     def steps_after(self, offset: int) -> int:
-        """How many further training steps were logged behind an offset."""
+        """Return how many further training steps were logged after an offset."""
         later = self.points[bisect_right(self._point_offsets, offset) :]
         # where every epoch ends at the same step, each such line is progress of its own
         steps = {p.step if p.step is not None and p.step != p.total else -p.offset for p in later}
         return len(steps)
 
     def went_on(self, offset: int) -> bool:
-        """Whether the run demonstrably went on behind an offset, ended well, or says that it lives with what stands there."""
+        """Whether the run went on after an offset, ended normally, or reports that it survived what is there."""
         if any(start <= offset < end for start, end in self._excused):
             return True
         if self.completed is not None and self.completed > offset:
@@ -81,12 +81,12 @@ class StreamFacts:
         return self.steps_after(offset) >= PROGRESS_AFTER
 
     def recovered(self, offset: int, rank: int | None) -> bool:
-        """Whether a line a little further on says that the trouble at an offset is over; not one of another rank."""
+        """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's."""
         low = bisect_right(self._recovered, offset - 1)
         high = bisect_right(self._recovered, offset + RECOVERY)
         return any(rank is None or recovery.resource.rank in (None, rank) for recovery in self._recoveries[low:high])
 
     def ends_cleanly_after(self, offset: int) -> bool:
-        """Whether the stream goes on behind an offset and its last line is not of trouble."""
+        """Whether the stream goes on after an offset and its last line reports no trouble."""
         last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
         return last is not None and last[0] > offset and not _TROUBLE.search(last[1])

@@ -174,7 +174,9 @@ def stalled_compound(
     missing = ["SM activity"] if sm is None or not _recently_measured(sm, now, SpinLimits(lasts=lasts)) else []
     missing += [] if progress is not None else ["time of the last step"]
     if missing or sm is None or progress is None:
-        return ProbeVote("stalled_compound", "not_observable", ", ".join(missing) + " unknown", {}, None, tuple(missing))
+        return ProbeVote(
+            "stalled_compound", "not_observable", ", ".join(missing) + " unknown", {}, None, tuple(missing)
+        )
     level = known_median(_cells(sm, now, SpinLimits(lasts=lasts)), axis=1)
     spins = {row.resource.node for row, at in zip(sm.rows, level.tolist(), strict=True) if at >= at_least}
     held = [{e.resource.node for e in events if _is_recent(e, now, 2 * lasts)} for events in (stalled, blocked)]

@@ -1,4 +1,4 @@
-"""From a checked rule file to the Rule value: default words filled in, site parameters put in their places."""
+"""Builds the Rule value of a checked rule file: fills in defaults and site parameters."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def build(
     family: str,
     params: Mapping[str, float],
 ) -> Rule:
-    """The rule of a file that has no faults. `params`: its parameters, with the site's numbers where it gives some."""
+    """Return the rule of a file without faults. `params`: its parameters, with the site's numbers where there are any."""
     table = _table(model, base)
     domain = base.faults[model.fault].domain
-    # a row may name a fault of another domain: then the engine asks `owners` for the fault it found
+    # a row may name a fault of another domain; the engine then asks `owners` for that fault
     owner = model.owner or (base.owners[domain] if table is None else None)
     retired = model.deprecated
     return Rule(
@@ -85,12 +85,12 @@ def _learned(given: LearnedFile | None) -> Learned | None:
 
 
 def _flat(text: str) -> str:
-    """Without the newline that a folded text ends with."""
+    """Drop the newline that a folded text ends with."""
     return text.strip()
 
 
 def pattern(name: str, model: PatternFile, params: Mapping[str, float]) -> Pattern:
-    """A pattern of a file; `$name` in its numbers is a parameter."""
+    """Return a pattern of a file. `$name` in its numbers is a parameter."""
     where = model.where
     return Pattern(
         name=name,

@@ -1,7 +1,7 @@
-"""What a rule file must keep to beyond its shape: known words, regexes that compile, holes that something fills.
+"""Checks of a rule file beyond its shape: known words, regexes that compile, holes that something fills.
 
-The checks read the file's tree, so each fault stands where it was written, and a file with the wrong shape is checked as
-far as it goes.
+The checks read the file's tree, so that each fault has its place in the file. A file with the wrong shape is checked as
+far as possible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kb.rulebase.yaml_nodes import Node, nearest
 
 HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
 MAX_REGEX = 2000
-MAX_TEXT = 4000  # longer ones the schema refuses; here they would only cost time
+MAX_TEXT = 4000  # the schema refuses longer ones; here they would only cost time
 ALWAYS = frozenset({"rank", "node", "iteration", "stage", "gpu"})
 OWNERS = frozenset({"user", "hardware", "network", "storage", "platform", "none"})
 EXCEPTION_CAPTURES = frozenset({"type", "message", "last_frame"})
@@ -79,13 +79,13 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
     "jump": ("times", "logged"),
     "growth": ("a_step", "window"),
     "off_schedule": ("steps",),
-}  # of kb.metrics.change_points, each with its numbers
+}  # of kb.metrics.change_points, with the parameters of each
 _FILLED = ("text", "command", "verify", "escalate")
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words that a rule may use: classes of fault, actions, and the ids of all rules."""
+    """The words that a rule may use: fault classes, actions, and the ids of all rules."""
 
     faults: Collection[str]
     actions: Collection[str]
@@ -93,7 +93,7 @@ class Words:
 
 
 def check_rule(node: Node, words: Words) -> Iterator[Fault]:
-    """Everything wrong with a rule's words, regexes and holes; conditions apart."""
+    """Return all faults of a rule's words, regexes and holes; conditions are checked elsewhere."""
     captured = set(ALWAYS)
     yield from check_patterns(node)
     for _, pattern in _items(node, "match"):
@@ -110,13 +110,13 @@ def check_rule(node: Node, words: Words) -> Iterator[Fault]:
 
 
 def check_patterns(node: Node) -> Iterator[Fault]:
-    """Everything wrong with the patterns under a node's `match`."""
+    """Return all faults of the patterns under a node's `match`."""
     for name, pattern in _items(node, "match"):
         yield from _pattern(name, pattern, node)
 
 
 def check_regex(place: Node | None) -> Iterator[Fault]:
-    """A fault where a regex of full syntax cannot be used, or would take forever on some line."""
+    """Yield a fault where a full-syntax regex cannot be used, or can take forever on some line."""
     text = place.text() if place is not None else None
     if place is None or text is None:
         return
@@ -127,7 +127,7 @@ def check_regex(place: Node | None) -> Iterator[Fault]:
 
 
 def check_history(node: Node, condition: Condition, words: Words) -> Iterator[Fault]:
-    """A fault where a condition speaks of a past fault or rule that nobody knows. `node` is the condition's."""
+    """Yield a fault where a condition names an unknown past fault or rule. `node` is the condition's."""
     if isinstance(condition, Past):
         for name, known, what in ((condition.fault, words.faults, "fault"), (condition.rule, words.rules, "rule")):
             if name is not None and name not in known:
@@ -135,7 +135,7 @@ def check_history(node: Node, condition: Condition, words: Words) -> Iterator[Fa
 
 
 def captures(pattern: Node) -> frozenset[str]:
-    """The names that a pattern can capture."""
+    """Return the names that a pattern can capture."""
     found = set(_groups(pattern.get("regex")))
     exception = pattern.get("exception")
     if exception is not None:
@@ -155,7 +155,7 @@ def captures(pattern: Node) -> frozenset[str]:
 
 
 def wrong_regex(regex: str) -> str:
-    """What is wrong with a regex of full Python syntax; nothing where it can be used."""
+    """Return what is wrong with a regex of full Python syntax; empty where it can be used."""
     if len(regex) > MAX_REGEX:
         return f"a regular expression of more than {MAX_REGEX} characters"
     with warnings.catch_warnings():
@@ -171,7 +171,7 @@ SLOW = "take forever"  # of kb.rulebase.patterns.check's messages, the one that 
 
 
 def unsafe_regex(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
-    """What is wrong with a regex that is looked for in every line (kb.rulebase.patterns.check)."""
+    """Yield what is wrong with a regex that is searched in every line (kb.rulebase.patterns.check)."""
     if message := wrong_regex(regex):
         return (message,)
     try:
@@ -221,7 +221,7 @@ def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
 
 
 def _series(series: Node) -> Iterator[Fault]:
-    """The words of a series test; of a metric of the bundle any name will do."""
+    """Yield faults of the words of a series test. A metric of the bundle may have any name."""
     change = series.get("change")
     yield from _known(change, CHANGES, "change")
     numbers = CHANGES.get(_word(change))
@@ -237,7 +237,7 @@ def _unknown_key(node: Node | None, name: str, what: str, known: Collection[str]
 
 
 def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Fault]:
-    """Holes and actions of a rule or of a row."""
+    """Yield faults of the holes and actions of a rule or a row."""
     texts = [part.get("summary")]
     remediation = part.get("remediation")
     for step in remediation.parts() if remediation is not None else ():
@@ -258,7 +258,7 @@ def _links(node: Node, words: Words) -> Iterator[Fault]:
     for part in explains.parts() if explains is not None else ():
         yield from _known(part, {*words.faults, *words.rules}, "fault or rule")
     for relation, item in _items(node, "related"):
-        if relation != "renamed":  # the id before a change of name is no rule any more
+        if relation != "renamed":  # the id before a rename is no longer a rule
             yield from _known(item, words.rules, "rule")
     deprecated = node.get("deprecated")
     if deprecated is not None:

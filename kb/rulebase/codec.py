@@ -1,4 +1,7 @@
-"""A rulebook as bytes and back, for a fast start, its digest, and the lock of its rules. No YAML, no pydantic."""
+"""Encodes a rulebook as bytes for a fast start, and computes its digest and the lock of its rules.
+
+Uses neither YAML nor pydantic.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ _FIELDS = {item: tuple(part.name for part in fields(item)) for item in _TAGS}
 
 
 def _wire_rule() -> type[msgspec.Struct]:
-    """Rule with conditions as tagged lists: msgspec cannot tell the members of the Condition union apart."""
+    """A rule with conditions as tagged lists, since msgspec cannot distinguish the members of the Condition union."""
     hints = get_type_hints(Rule)
     hints["when"] = list[Any]
     hints["not_when"] = list[tuple[str, list[Any], str | None, str | None]]
@@ -67,7 +70,7 @@ _DECODER = msgspec.msgpack.Decoder(_Wire)
 
 
 def encode(rulebook: Rulebook) -> bytes:
-    """A rulebook as bytes, for a cache beside the rules. The same rulebook gives the same bytes."""
+    """Encode a rulebook for a cache beside the rules. The same rulebook gives the same bytes."""
     wire = _Wire(
         FORMAT,
         rulebook.version,
@@ -82,7 +85,7 @@ def encode(rulebook: Rulebook) -> bytes:
 
 
 def decode(data: bytes) -> Rulebook:
-    """The rulebook back.
+    """Decode a rulebook.
 
     Raises:
         UnreadableInput: these are not the bytes of a rulebook of this format.
@@ -98,7 +101,7 @@ def decode(data: bytes) -> Rulebook:
 
 
 def digest(rulebook: Rulebook) -> str:
-    """SHA-256 over everything that can change an answer: all rules (their places apart) and the vocabularies."""
+    """Return the SHA-256 of everything that can change a report: all rules (without their places) and the vocabularies."""
     rules = []
     for rule in sorted(rulebook.rules, key=lambda item: item.id):
         wire = msgspec.structs.asdict(_to_wire(rule))
@@ -115,10 +118,10 @@ class Locked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_lock(text: str) -> dict[str, Locked]:
-    """The entries of a lock.json by rule id.
+    """Return the entries of a lock.json by rule id.
 
     Raises:
-        UnreadableInput: the text is no lock.
+        UnreadableInput: the text is not a lock file.
     """
     try:
         return msgspec.json.decode(text, type=dict[str, Locked])
@@ -127,9 +130,10 @@ def read_lock(text: str) -> dict[str, Locked]:
 
 
 def meaning(rule: Rule) -> str:
-    """SHA-256 over what decides when a rule speaks and what it then names; its texts, steps and severity are not in it.
+    """Return the SHA-256 of what decides when a rule matches and what it reports, without its texts, steps and
+    severity.
 
-    Parts that are left as they are by default do not count, so a new optional part of the format changes no rule.
+    Parts with default values are left out, so that a new optional part of the format changes no rule.
     """
     table = rule.table
     parts = {
@@ -149,7 +153,7 @@ def _row(row: TableRow) -> list[Any]:
 
 
 def _told(value: Any) -> Any:
-    """A part of a rule as plain values, without what is as it is by default."""
+    """Return a part of a rule as plain values, without defaults."""
     if is_dataclass(value):
         tag = {"is": type(value).__name__.lower()} if type(value) in _TAGS else {}
         given = {field.name: getattr(value, field.name) for field in fields(value)}

@@ -1,7 +1,6 @@
-"""Reads the `when` of a rule, an expression or a mapping, into the Condition values of kb.rulebase.rule.
+"""Parses the `when` of a rule, an expression or a mapping, into the Condition values of kb.rulebase.rule.
 
-Faults are gathered, never raised; each stands where the author must look. Depth and size are bounded: a condition is
-written by a person.
+Faults are collected, never raised, each with its place in the file. Depth and size are bounded.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _Item = TypeVar("_Item")
 
 
 class _Broken(Exception):  # noqa: N818 - ends one expression; its fault is noted
-    """An expression cannot be read further."""
+    """Raised where an expression cannot be parsed further."""
 
 
 class ConditionParser:
-    """Reads conditions of one rule. `names` are its patterns, `params` its site parameters with their values."""
+    """Parses the conditions of one rule. `names` are its patterns, `params` its site parameters with their values."""
 
     def __init__(self, names: Collection[str], params: Mapping[str, float]) -> None:
         self._names, self._params = names, params
@@ -50,7 +49,7 @@ class ConditionParser:
         self.faults: list[Fault] = []
 
     def parse(self, node: Node) -> Condition | None:
-        """A condition, or None where it has faults (see `faults`)."""
+        """Return the condition, or None where it has faults (see `faults`)."""
         before = len(self.faults)
         condition = self._condition(node, 0)
         return condition if len(self.faults) == before else None
@@ -300,7 +299,7 @@ class ConditionParser:
 
 
 def read_span(text: str) -> Span | None:
-    """A span written as 30s, 10m, 2h, 500ms, 1d or "40 lines"; None where it is none."""
+    """Parse a span written as 30s, 10m, 2h, 500ms, 1d or "40 lines"; None where it is invalid."""
     match = _SPAN.match(text)
     if match is None:
         return None
@@ -311,13 +310,13 @@ def read_span(text: str) -> Span | None:
 
 
 def any_of(names: Collection[str]) -> Condition:
-    """The condition of a rule that gives none: any of its patterns."""
+    """Return the condition of a rule without `when`: any of its patterns."""
     parts = tuple(Name(name) for name in names)
     return parts[0] if len(parts) == 1 else Any(parts)
 
 
 def walk(condition: Condition) -> Iterator[Condition]:
-    """A condition and all its parts."""
+    """Yield a condition and all its parts."""
     yield condition
     if isinstance(condition, All | Any):
         for part in condition.parts:
@@ -327,7 +326,7 @@ def walk(condition: Condition) -> Iterator[Condition]:
 
 
 def names(condition: Condition) -> frozenset[str]:
-    """The patterns that a condition speaks of."""
+    """Return the patterns that a condition names."""
     found: set[str] = set()
     for part in walk(condition):
         if isinstance(part, Name):

@@ -1,6 +1,6 @@
-"""What is wrong with rules that do load: too few tests, weak or slow patterns, dead parts, missing references.
+"""Finds problems of rules that load: too few tests, weak or slow patterns, unused parts, missing references.
 
-The loader refuses what cannot be used; the linter tells what a reviewer would send back.
+The loader refuses what cannot be used; the linter reports what a reviewer would send back.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _tests(rule: Rule, places: Positions, given: Sequence[str], empty: Collectio
     if rule.status == "deprecated":
         return
     for folder, least in (("match", MATCH_TESTS), ("silent", SILENT_TESTS)):
-        # the files of a bundle lie in a folder and are one test
+        # the files of a bundle are in a folder and count as one test
         have = {tuple(parts[:2]) for name in given if (parts := name.split("/"))[0] == folder and len(parts) > 1}
         if len(have) < least:
             yield places.fault(rule, "id", f"{len(have)} of at least {least} tests under {folder}/")
@@ -105,7 +105,7 @@ def _pattern(rule: Rule, pattern: Pattern, places: Positions) -> Iterator[Fault]
 
 
 def _full_syntax(pattern: Pattern) -> Iterator[tuple[str, str]]:
-    """The regexes beside the one that is looked for in every line, by the path of their key."""
+    """Return the regexes that are not searched in every line, by the path of their key."""
     found: list[tuple[str, str | None]] = [
         ("confirm", pattern.confirm),
         ("not_line", pattern.not_line),

@@ -1,7 +1,7 @@
-"""What a site lays over the rule base without touching it: exceptions with reason and expiry, numbers, rules of its own.
+"""What a site adds to the rule base without changing it: exceptions with reason and expiry, numbers, its own rules.
 
-The folder holds `site.yaml` and `rules/<family>/<id>/rule.yaml`; docs/site-overlay.md explains both. A part that is wrong
-is left out and told, and the base works on.
+The folder holds `site.yaml` and `rules/<family>/<id>/rule.yaml`; docs/site-overlay.md explains both. A wrong part is
+skipped and reported, and the base still works.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "site.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """site.yaml, read: rule id → its numbers, and its exceptions, each with where it stands."""
+    """The contents of site.yaml: rule id → its numbers, and its exceptions, each with its place."""
 
     params: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     exceptions: Mapping[str, tuple[tuple[Node, SiteExceptionFile], ...]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Overlay:
 
 
 def read(site: SiteFiles, known: Collection[str]) -> Overlay:
-    """Read site.yaml. `known`: the ids of all rules; what speaks of others is a fault."""
+    """Read site.yaml. `known`: the ids of all rules; naming any other is a fault."""
     text = site.files.get(NAME)
     if text is None:
         return Overlay()
@@ -59,7 +59,7 @@ def read(site: SiteFiles, known: Collection[str]) -> Overlay:
 
 
 def numbers(overlay: Overlay, rule: str, known: Collection[str]) -> tuple[dict[str, float], list[Fault]]:
-    """The site's numbers for the parameters that a rule has."""
+    """Return the site's numbers for the parameters of a rule."""
     given = overlay.params.get(rule, {})
     node = _at(overlay.node, "params", rule)
     faults = [
@@ -71,7 +71,7 @@ def numbers(overlay: Overlay, rule: str, known: Collection[str]) -> tuple[dict[s
 
 
 def number_fault(overlay: Overlay, rule: str, faults: Collection[Fault]) -> Fault:
-    """That a rule cannot be used with the site's numbers, and so goes by its own."""
+    """Return the fault of a rule that cannot use the site's numbers and keeps its own."""
     first = min(faults)
     return _at(overlay.node, "params", rule).fault(
         f"rule {rule!r} cannot use these numbers and keeps its own: {first.message}"
@@ -79,7 +79,7 @@ def number_fault(overlay: Overlay, rule: str, faults: Collection[Fault]) -> Faul
 
 
 def excepted(rule: Rule, overlay: Overlay, today: str | None) -> tuple[Rule, list[Fault]]:
-    """A rule with the site's exceptions that still hold on the day `today` (ISO date; None: all hold)."""
+    """Return a rule with the site's exceptions that apply on the day `today` (ISO date; None: all apply)."""
     faults: list[Fault] = []
     found: list[SiteException] = []
     patterns = list(rule.patterns)
@@ -99,7 +99,7 @@ def excepted(rule: Rule, overlay: Overlay, today: str | None) -> tuple[Rule, lis
 
 
 def expired(place: Node, day: str, rule: str) -> Fault:
-    """That an exception is no longer in force."""
+    """Return the fault of an exception that has expired."""
     message = f"the exception to {rule!r} expired on {day}; the rule is active again"
     return place.key_fault("expires", message, "review it: renew it with a reason, or remove it")
 
@@ -107,7 +107,7 @@ def expired(place: Node, day: str, rule: str) -> Fault:
 def _condition(
     place: Node, item: SiteExceptionFile, known: list[Pattern]
 ) -> tuple[list[Pattern], Condition | None, list[Fault]]:
-    """The patterns that an exception brings, and its condition over them and the rule's."""
+    """Return the patterns of an exception, and its condition over them and the rule's."""
     faults = list(check_patterns(place))
     taken = {pattern.name for pattern in known}
     match = _at(place, "match")
@@ -130,7 +130,7 @@ def _those(known: Collection[str]) -> str:
 
 
 def _at(node: Node | None, *path: str) -> Node:
-    """The node at a path, or the deepest on the way."""
+    """Return the node at a path, or the deepest one on the way."""
     found = node if node is not None else Node(NAME, 1, 1, None)
     for key in path:
         found = found.get(key) or found
@@ -138,7 +138,7 @@ def _at(node: Node | None, *path: str) -> Node:
 
 
 def same_id(paths: Mapping[str, str], base: Collection[str], nodes: Mapping[str, Node | None]) -> Iterator[Fault]:
-    """A fault for each own rule (id → path) that has the id of one of the base."""
+    """Return a fault for each of the site's rules (id → path) whose id the base has already."""
     for name, path in paths.items():
         if name in base:
             message = f"the rule base already has a rule {name!r}"

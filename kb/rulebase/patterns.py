@@ -12,14 +12,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-# The parser of `re` has been there, under one name or the other, since Python 2; no public library gives its tree.
+# The parser of `re` has existed under one name or the other since Python 2. No public library returns its tree.
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parse  # type: ignore[attr-defined]
 from typing import Any
 
 MAX_REPEAT = 1000
-WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones: they would blow up the automaton
-TELLING = 6  # so many letters or digits in a row, and a part of a pattern is worth looking for by itself
+WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones, since they would blow up the automaton
+TELLING = 6  # letters or digits in a row from which a part of a pattern is worth searching by itself
 COMMON = frozenset(
     b"cluster client connection device endpoint epoch error exception failed failure iteration killed loading memory "
     b"message network node process rank server signal socket step timeout timed training unreachable warning worker".split()
@@ -51,7 +51,7 @@ _Items = Sequence[tuple[Any, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ScanForm:
-    """What the engine looks for. `anchored`: the regex has `^`, which means the start of the peeled message."""
+    """What the engine searches. `anchored`: the regex has `^`, which means the start of the message after its prefix."""
 
     expression: str
     exact: bool
@@ -59,7 +59,7 @@ class ScanForm:
 
 
 def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
-    """Say what is wrong with a regex as a pattern of a rule; nothing means that it is in the safe subset."""
+    """Return what is wrong with a regex as a pattern of a rule; empty if it is in the safe subset."""
     try:
         tree = sre_parse.parse(regex.encode("utf-8"), re.IGNORECASE if ignore_case else 0)
     except (re.error, RecursionError, OverflowError, ValueError) as error:
@@ -77,17 +77,17 @@ def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
 
 
 def informative(regex: str) -> int:
-    """The length of the longest run of literal characters that every match must contain, counting letters and digits."""
+    """Return the length of the longest literal run that every match must contain, counting letters and digits."""
     return _informative(_squash(sre_parse.parse(regex.encode("utf-8"))))
 
 
 def groups(regex: str) -> frozenset[str]:
-    """The names that a regex captures."""
+    """Return the names that a regex captures."""
     return frozenset(re.compile(regex).groupindex)
 
 
 def literal_regex(text: str) -> str:
-    """The regex that finds just this text."""
+    """Return the regex that matches exactly this text."""
     return re.escape(text)
 
 
@@ -107,7 +107,7 @@ def scan_form(regex: str) -> ScanForm:
 
 
 def portable(regex: str) -> str:
-    """The whole regex as any engine of this kind reads it: bytes, no captures, anchors left out; for comparisons."""
+    """Return the whole regex as any engine of this kind reads it: bytes, no captures, no anchors; for comparisons."""
     writer = _Writer()
     return writer.sequence(item for item in sre_parse.parse(regex.encode("utf-8")) if not _is_anchor(*item))
 
@@ -156,7 +156,7 @@ def _repeats_nested(items: Iterable[tuple[Any, Any]], inside: bool = False) -> b
 
 
 def _squash(items: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Plain groups opened, so that literals on both sides of a bracket make one run."""
+    """Flatten plain groups, so that literals on both sides of a bracket form one run."""
     flat: list[tuple[Any, Any]] = []
     for op, argument in items:
         flat.extend(_squash(argument[3]) if op is sre.SUBPATTERN else [(op, argument)])
@@ -171,7 +171,7 @@ def _informative(items: _Items) -> int:
             run.append(argument)
             continue
         if op is sre.AT or (op is sre.IN and len(argument) <= 2):
-            continue  # these do not end a run: one of two letters tells nearly as much as one
+            continue  # these do not end a run: one of two letters is nearly as selective as one
         best = max(best, _letters(run))
         run = []
         if op is sre.BRANCH:
@@ -186,7 +186,7 @@ def _letters(run: Sequence[int]) -> int:
 
 
 def _trim(items: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Drop what is optional at both ends: it changes no line's answer, only the number of end offsets."""
+    """Drop what is optional at both ends. It changes no line's result, only the number of reported ends."""
     while items and (shorter := _least(items[0])) != items[:1]:
         items = shorter + items[1:]
     while items and (shorter := _least(items[-1])) != items[-1:]:
@@ -199,7 +199,7 @@ def _is_anchor(op: Any, argument: Any) -> bool:
 
 
 def _divided(items: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
-    r"""A sequence cut at each repeat: `.*`, `\S{1,80}`, `\d+`. What repeats costs the engine most and tells least."""
+    r"""Split a sequence at each repeat: `.*`, `\S{1,80}`, `\d+`. Repeats cost the engine most and select least."""
     parts: list[list[tuple[Any, Any]]] = [[]]
     for op, argument in items:
         if op in _REPEATS and argument[1] > 1:
@@ -210,7 +210,7 @@ def _divided(items: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
 
 
 def _telling(part: _Items) -> int:
-    """How well a part tells its lines from others; words that stand on most lines of any log tell little."""
+    """Score how selective a part is. Words that occur on most lines of any log score low."""
     flat = _squash(part)
     plain = [bytes(argument for op, argument in flat if op is sre.LITERAL)]
     for op, argument in flat:

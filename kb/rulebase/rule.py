@@ -1,4 +1,4 @@
-"""What a rule is, once loaded and checked. Frozen values; docs/rule-format.md explains each part to its author."""
+"""What a rule is, once loaded and checked. Frozen values; docs/rule-format.md explains each part to rule authors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LiveAction = Literal["notify", "propose_pause"]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a pattern may stand. Empty means anywhere.
+    """Where a pattern applies. Empty means anywhere.
 
-    `in_traceback`: inside a Python traceback or on its last line (True), or outside of any (False).
+    `in_traceback`: inside a Python traceback or on its last line (True), or outside (False).
     """
 
     sources: tuple[SourceKind, ...] = ()
@@ -29,10 +29,10 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class ExceptionTest:
-    """A test of a Python exception: `type` matches the class name whole, without its module; the others are searched.
+    """A test of a Python exception: `type` matches the whole class name without its module; the others are searched.
 
-    `frame` is searched in every frame written as "path:line in function"; `last_frame` in the innermost one only.
-    `uncaught`: it ended its process, as far as the log shows.
+    `frame` is searched in every frame, written as "path:line in function"; `last_frame` only in the innermost one.
+    `uncaught`: the exception ended its process, as far as the log shows.
     """
 
     type: str | None = None
@@ -55,7 +55,7 @@ class StructureTest:
 
 @dataclass(frozen=True, slots=True)
 class DetectorTest:
-    """A detector over series (later stacks and collectives) by name, with its parameters."""
+    """A detector over series, by name, with its parameters."""
 
     name: str
     params: Mapping[str, float] = field(default_factory=dict)
@@ -79,9 +79,11 @@ MEASURED: Mapping[str, str] = {
 class SeriesTest:
     """A test of one metric over steps, from iteration lines or from metrics.
 
-    Either `change`, one of kb.facts.series_tests.CHANGES with its `params`, or a level that is `above` or `below` a number: of the value
-    itself, or of its own mean, median or largest value before (`of`), for so many logged `points`, `steps` and `seconds` on
-    end. The first `after` steps are left out. `at_end`: it must hold at the last point.
+    Either `change`, one of kb.facts.series_tests.CHANGES with its `params`, or a level that is `above` or `below` a
+    number: of the
+    value itself, or of its own earlier mean, median or maximum (`of`), for this many logged `points`, `steps` and
+    `seconds`
+    in a row. The first `after` steps are skipped. `at_end`: it must also hold at the last point.
     """
 
     metric: str
@@ -99,7 +101,7 @@ class SeriesTest:
 
 @dataclass(frozen=True, slots=True)
 class PluginTest:
-    """A detector that users programmed in Python, by the name of its entry point, with its parameters."""
+    """A detector that users wrote in Python, by the name of its entry point, with its parameters."""
 
     name: str
     params: Mapping[str, float] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class PluginTest:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A named thing to look for. Exactly one of literal, regex, exception, structure, detect, series, plugin is set."""
+    """A named pattern. Exactly one of literal, regex, exception, structure, detect, series, plugin is set."""
 
     name: str
     literal: str | None = None
@@ -125,7 +127,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A distance: seconds, or lines, or neither (no limit)."""
+    """A distance in seconds or in lines; no limit where neither is set."""
 
     seconds: float | None = None
     lines: int | None = None
@@ -133,14 +135,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The pattern of that name was seen."""
+    """The pattern of that name was found."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every part holds; with `same`, within one node, rank, GPU, communicator or stream, and within `within`."""
+    """Every part holds. With `same`: within one node, rank, GPU, communicator or stream; and within `within`."""
 
     parts: tuple[Condition, ...]
     same: Join | None = None
@@ -163,7 +165,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """The named patterns one after another, each within `within` of the one before."""
+    """The named patterns in order, each within `within` of the previous one."""
 
     order: tuple[str, ...]
     within: Span = field(default_factory=Span)
@@ -172,7 +174,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A pattern seen at least (at most) so many times, within a span where one is given."""
+    """A pattern found at least (at most) this many times, within a span where one is set."""
 
     of: str
     at_least: int | None = None
@@ -183,7 +185,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """`of` is not seen after (before, around) `anchor`, within the span."""
+    """`of` is not found after (before, around) `anchor`, within the span."""
 
     of: str
     side: Literal["after", "before", "around"]
@@ -193,7 +195,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """On how many ranks a pattern stands: a number, a share of the job's ranks, all but n, or first in time there."""
+    """How many ranks show a pattern: a number, a share of the job's ranks, all but n, or which showed it first."""
 
     of: str
     at_least: int | None = None
@@ -206,7 +208,7 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """History: a fault or rule was diagnosed on the same node (rank, job) within so many days, at least n times."""
+    """A fault or rule was diagnosed on the same node (GPU, job) within the last days, at least n times."""
 
     fault: str | None = None
     rule: str | None = None
@@ -220,7 +222,7 @@ Condition = Name | All | Any | Not | Sequence | Count | Absent | Ranks | Past
 
 @dataclass(frozen=True, slots=True)
 class RemediationStep:
-    """One step of the remedy: an action of actions.yaml, its words, and where known a read-only command and a check."""
+    """One step of the remedy: an action of actions.yaml, its text, and where known a read-only command and a check."""
 
     action: str
     text: str
@@ -233,7 +235,7 @@ class RemediationStep:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row of a table rule: what a captured key means. Parts left empty are the rule's own."""
+    """A row of a table rule: the meaning of a captured key. Empty parts default to the rule's own."""
 
     key: str
     title: str
@@ -247,7 +249,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Captured key → row. `default` says what an unknown key means; None: the rule is silent on it."""
+    """Captured key → row. `default` is the meaning of an unknown key; None: the rule ignores it."""
 
     key: str
     rows: Mapping[str, TableRow]
@@ -256,7 +258,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class RuleException:
-    """An exception to a rule: where its condition holds the rule is silent."""
+    """An exception to a rule: the rule is silent where its condition holds."""
 
     reason: str
     condition: Condition
@@ -266,11 +268,11 @@ class RuleException:
 
 @dataclass(frozen=True, slots=True)
 class SiteException:
-    """What a site's overlay takes out of a rule until a day (ISO date, the last on which it holds).
+    """What a site's overlay excludes from a rule until a day (ISO date, the last on which it applies).
 
-    Of the parts that are given all must hold: `jobs` and `nodes` match the whole name, `lines` is searched in the deciding
-    line, `condition` is over the rule's patterns. Signals that they fit do not count; with none of `lines` and `nodes`
-    none does.
+    All parts that are set must hold: `jobs` and `nodes` match the whole name, `lines` is searched in the decisive line,
+    `condition` is over the rule's patterns. Matching signals do not count; with neither `lines` nor `nodes`, no signal
+    counts.
     """
 
     reason: str
@@ -284,7 +286,7 @@ class SiteException:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a fact comes from and what the source shows."""
+    """The source of a fact, and what the source states."""
 
     url: str
     shows: str = ""
@@ -292,7 +294,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Deprecation:
-    """When and why a rule was retired, and the rule that took its place."""
+    """When and why a rule was retired, and the rule that replaced it."""
 
     date: str
     reason: str
@@ -301,7 +303,7 @@ class Deprecation:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a rule was learned from: incidents, by which miner, how many it finds of those asked, and in how many others it speaks."""
+    """What a rule was learned from: the incidents, the miner, and how many incidents it matches, also of other faults."""
 
     incidents: tuple[int, ...]
     miner: str
@@ -313,7 +315,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Knowledge: which signals mean which fault, why, and what to do about it."""
+    """A rule: which signals mean which fault, why, and what to do about it."""
 
     id: str
     title: str
@@ -348,9 +350,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class FaultClass:
-    """A class of faults.yaml. `outlives`: a run can go on with it, so later progress does not clear it.
+    """A class of faults.yaml. `outlives`: a run can survive it, so later progress does not clear it.
 
-    `explains`: the classes that may be its consequence (closed over by the loader).
+    `explains`: the classes that can be its consequence (the loader adds the indirect ones).
     """
 
     id: str
@@ -364,7 +366,7 @@ class FaultClass:
 
 @dataclass(frozen=True, slots=True)
 class ActionWord:
-    """A word of actions.yaml: what may be advised, with its default grade and scope."""
+    """A word of actions.yaml: an action that can be advised, with its default grade and scope."""
 
     id: str
     title: str
@@ -374,7 +376,7 @@ class ActionWord:
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """The versioned set of rules with its vocabulary. `digest` covers everything that can change an answer.
+    """The versioned set of rules with its vocabulary. `digest` covers everything that can change a report.
 
     `versions`: rule id → its version, counted from 1 and raised whenever its meaning changes (rules/lock.json).
     """
@@ -390,12 +392,12 @@ class Rulebook:
 
 @dataclass(frozen=True, slots=True)
 class SiteFiles:
-    """An overlay's files by path relative to it. `root` is how messages name the folder."""
+    """An overlay's files by path relative to it. `root` is the name of the folder in messages."""
 
     root: str
     files: Mapping[str, str]
 
     def rules(self) -> dict[str, str]:
-        """Its own rules' files, by path relative to its rules folder."""
+        """The overlay's own rules, by path relative to its rules folder."""
         found = ((path.partition("/"), text) for path, text in self.files.items())
         return {rest: text for (first, _, rest), text in found if first == "rules"}

@@ -1,4 +1,4 @@
-"""Rule files in, a checked rulebook out. A bad rule is left out and its faults are told; it never takes the base down.
+"""Loads rule files into a checked rulebook. A bad rule is skipped and its faults are reported; the others still load.
 
 A start from a cached rulebook needs only kb.rulebase.codec; this module reads YAML.
 """
@@ -30,12 +30,12 @@ _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where the parts of rules stand: rule id → dotted path of keys ("match.retry.regex") → line and column."""
+    """Where the parts of rules are: rule id → dotted path of keys ("match.retry.regex") → line and column."""
 
     places: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
     def fault(self, rule: Rule, path: str, message: str, hint: str = "") -> Fault:
-        """A fault at a part of a rule, or at the nearest part around it that is known."""
+        """Return a fault at a part of a rule, or at the nearest enclosing part whose place is known."""
         known = self.places.get(rule.id, {})
         while path and path not in known:
             path = path.rpartition(".")[0]
@@ -45,7 +45,7 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The rulebook of all good rules, the faults of the others, and where everything stands."""
+    """The rulebook of all good rules, the faults of the others, and the places of all parts."""
 
     rulebook: Rulebook
     faults: tuple[Fault, ...] = ()
@@ -54,7 +54,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A rule file on its way: `id` and `family` from its path."""
+    """A rule file while it is loaded: `id` and `family` come from its path."""
 
     path: str
     id: str
@@ -106,13 +106,13 @@ def load(
 
 
 def _drafts(files: Mapping[str, str], root: str) -> tuple[list[_Draft], list[Fault]]:
-    """The rule files among some files, read, and a fault for each that looks like one and is none."""
+    """Parse the rule files among some files, and return a fault for each misplaced one."""
     found = [_draft(path, text, root) for path, text in sorted(files.items()) if path.split("/")[-1] == "rule.yaml"]
     return found, [_stray(root + path) for path in sorted(files) if _looks_like_a_rule(path)]
 
 
 def _new_only(own: Sequence[_Draft], base: Collection[str]) -> tuple[list[_Draft], list[Fault]]:
-    """A site's own rules without those whose id the base has."""
+    """Return a site's own rules without those whose id the base has."""
     nodes = {draft.id: draft.node for draft in own}
     faults = list(same_id({draft.id: draft.path for draft in own}, base, nodes))
     return [draft for draft in own if draft.id not in base], faults
@@ -121,7 +121,7 @@ def _new_only(own: Sequence[_Draft], base: Collection[str]) -> tuple[list[_Draft
 def _laid_over(
     draft: _Draft, words: Words, base: Rulebook, overlay: Overlay, today: str | None
 ) -> tuple[Rule | None, list[Fault]]:
-    """A rule with what the site says of it."""
+    """Return a rule with the site's changes."""
     own = _params(draft.node)
     given, faults = numbers(overlay, draft.id, own)
     rule, wrong = _finish(draft, words, base, {**own, **given}, today)
@@ -139,7 +139,7 @@ def _laid_over(
 
 
 def _vocabularies(files: Mapping[str, str]) -> Rulebook:
-    """A rulebook without rules."""
+    """Return a rulebook without rules."""
     faults: list[Fault] = []
     version = files.get("VERSION", "0").strip()
     if _VERSION.match(version) is None:
@@ -166,7 +166,7 @@ def _vocabularies(files: Mapping[str, str]) -> Rulebook:
 
 
 def _versions(text: str, ids: set[str]) -> tuple[dict[str, int], list[Fault]]:
-    """The versions of these rules. A lock that cannot be read leaves them out; no answer hangs on it."""
+    """Return the versions of these rules. An unreadable lock leaves them out, since no report depends on it."""
     try:
         locked = read_lock(text)
     except UnreadableInput as error:
@@ -219,7 +219,7 @@ def _unknown_words(node: Node, actions: ActionsFile) -> Iterator[Fault]:
 
 
 def _closure(name: str, direct: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """All that a fault may bring about, itself apart unless it is on a circle; in order of name."""
+    """Return all that a fault can cause, in order of name, without itself unless it is on a circle."""
     found: set[str] = set()
     todo = list(direct.get(name, ()))
     while todo:
@@ -270,7 +270,7 @@ def _draft(path: str, text: str, root: str) -> _Draft:
 
 
 def _twice(drafts: Sequence[_Draft]) -> dict[str, list[Fault]]:
-    """The ids of more than one rule, each with a fault at every one of them. None of these rules is used."""
+    """Return the ids of more than one rule, each with a fault at every one of them. None of these rules is used."""
     groups: dict[str, list[_Draft]] = {}
     for draft in drafts:
         groups.setdefault(draft.id, []).append(draft)
@@ -291,7 +291,7 @@ def _second(name: str, draft: _Draft, others: Sequence[_Draft]) -> Fault:
 def _finish(
     draft: _Draft, words: Words, base: Rulebook, params: Mapping[str, float], today: str | None
 ) -> tuple[Rule | None, list[Fault]]:
-    """The rule, or None where anything is wrong with it, and the faults that reading its shape did not show."""
+    """Return the rule, or None where anything is wrong with it, and the faults beyond its shape."""
     node = draft.node
     if node is None:
         return None, []
@@ -308,7 +308,7 @@ def _finish(
 
 
 def _in_force(rule: Rule, node: Node, today: str | None) -> tuple[Rule, list[Fault]]:
-    """A rule without the exceptions of its own that have expired."""
+    """Return a rule without the exceptions of its own that have expired."""
     late = [today is not None and item.expires is not None and item.expires < today for item in rule.not_when]
     if not any(late):
         return rule, []

@@ -10,7 +10,7 @@ from kb.parsers.logs.prefixes import Prefix, peel
 from kb.parsers.logs.structured import stamp_of
 from kb.parsers.logs.timestamps import find_time
 
-LONGEST_STRUCTURED = 2048  # bytes of a JSON line in which its time is looked for
+LONGEST_STRUCTURED = 2048  # bytes of a JSON line in which its time is searched
 LONGEST_LINE = 64 * 1024
 
 
@@ -45,13 +45,13 @@ def owned_lines(
         present.add(pattern)
         del found[pattern]
     for pattern, starts in found.items():
-        if any(later <= earlier for earlier, later in pairwise(starts)):  # engines tell hits by where they end
+        if any(later <= earlier for earlier, later in pairwise(starts)):  # engines order hits by where they end
             found[pattern] = sorted(set(starts))
     return found, present
 
 
 def rank_of_line(data: bytes, start: int) -> int | None:
-    """The rank in a line's prefix; nearly every line is told without peeling it."""
+    """Return the rank in a line's prefix. Nearly every line is decided without peeling it."""
     head = data[start : start + 96]
     if head.startswith(b"[rank"):
         number, closed, _ = head[5:12].partition(b"]")
@@ -76,7 +76,7 @@ def line_resource(stream: Resource, prefix: Prefix) -> Resource:
 
 
 def filled_resource(stream: Resource, line: Resource) -> Resource:
-    """What the line says of its speaker, filled up with what the stream says."""
+    """Return the resource that a line names, filled up with that of its stream."""
     return Resource(
         cluster=line.cluster or stream.cluster,
         node=line.node or stream.node,
@@ -95,7 +95,7 @@ def time_of_line(line: bytes, year: int | None) -> float | None:
 
 @lru_cache(maxsize=4096)
 def _stamp(line: bytes, year: int | None) -> float | None:
-    """The time that a line's beginning tells; asked again and again for the lines around those that are kept."""
+    """Return the time at a line's start. Cached, since the lines around kept ones are read again and again."""
     if line.startswith(b"{") and (time := stamp_of(line)) is not None:
         return time
     prefix = peel(line[:512])
@@ -103,7 +103,7 @@ def _stamp(line: bytes, year: int | None) -> float | None:
 
 
 def time_at_or_before(data: bytes, start: int, year: int | None) -> float | None:
-    """The time of a line: its own stamp, or that of the nearest of the twelve lines before it."""
+    """Return the time of a line: its own stamp, or that of the nearest of the twelve lines before it."""
     for line in (line_at(data, start), *reversed(data[max(0, start - 2048) : start].split(b"\n")[-13:])):
         if line and (time := time_of_line(line, year)) is not None:
             return time

@@ -17,7 +17,7 @@ Hit = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ScanPattern:
-    """An expression in scan form (kb.rulebase.patterns). `once`: one report a block is enough."""
+    """An expression in scan form (kb.rulebase.patterns). `once`: one report per block is enough."""
 
     expression: str
     ignore_case: bool = False
@@ -30,14 +30,14 @@ class Matcher(Protocol):
     name: str
 
     def hits(self, block: bytes) -> list[Hit]:
-        """All (pattern index, offset of a byte in the matching line) of a block, in no order."""
+        """Return all (pattern index, offset of a byte in the matching line) of a block, in no order."""
 
     def dump(self) -> bytes | None:
-        """The compiled set for a cache, or None where the engine cannot."""
+        """Return the compiled set for a cache, or None where the engine does not support it."""
 
 
 class EngineFault(SignalboxError):  # noqa: N818 - says what it is
-    """The engine at hand gives wrong answers or will not start."""
+    """Raised if the installed engine gives wrong results or does not start."""
 
 
 class HyperscanMatcher:
@@ -62,7 +62,7 @@ class HyperscanMatcher:
         return found
 
     def dump(self) -> bytes:
-        """The compiled set; valid only for the same engine version and CPU features."""
+        """Return the compiled set; valid only for the same engine version and CPU features."""
         import hyperscan  # noqa: PLC0415
 
         return bytes(hyperscan.dumpb(self._database))
@@ -87,12 +87,12 @@ def _compile(hyperscan: Any, patterns: Sequence[ScanPattern]) -> Any:
 
 def _load(hyperscan: Any, cached: bytes) -> Any:
     database = hyperscan.loadb(cached, hyperscan.HS_MODE_BLOCK)
-    database.scratch = hyperscan.Scratch(database)  # a loaded database comes without one and would refuse to scan
+    database.scratch = hyperscan.Scratch(database)  # a loaded database has none and would refuse to scan
     return database
 
 
 class Re2Matcher:
-    """google-re2's Set, line by line: the same answers, some ten times slower."""
+    """google-re2's Set, line by line: the same results, about ten times slower."""
 
     name = "re2"
 
@@ -100,7 +100,7 @@ class Re2Matcher:
         import re2  # noqa: PLC0415 - an optional dependency
 
         options = re2.Options()
-        options.max_mem = 1 << 30  # out of memory a Set gives no answer at all
+        options.max_mem = 1 << 30  # out of memory, a Set returns nothing
         options.encoding = re2.Options.Encoding.LATIN1
         options.log_errors = False
         self._set = re2.Set.SearchSet(options)
@@ -120,11 +120,11 @@ class Re2Matcher:
         return found
 
     def dump(self) -> None:
-        """RE2 sets cannot be kept."""
+        """Return None: RE2 sets cannot be cached."""
 
 
 def self_test(build: Callable[[Sequence[ScanPattern]], Matcher]) -> None:
-    """Refuse an engine that misses what it must find (upstream issues 358 and 382 of Vectorscan).
+    """Refuse an engine that misses matches (upstream issues 358 and 382 of Vectorscan).
 
     Raises:
         EngineFault: with the case that failed.

@@ -1,6 +1,6 @@
-"""What to look for in a stream: all patterns of the rulebook, the triggers of the readers, progress forms, stage marks.
+"""What to search in a stream: all patterns of the rulebook, triggers of the readers, progress forms, stage marks.
 
-The plan is a plain value, so that it can be cached beside the compiled engine and handed to other processes.
+The plan is a plain value, so that it can be cached beside the compiled engine and passed to other processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TargetKind = Literal["rule", "reader", "progress", "stage"]
 class LinePattern:
     """A rule's literal or regex, as the scanner needs it on a line that the engine hit.
 
-    `certain`: the engine's word is enough to count the line; else `regex`, `confirm` and `not_line` decide.
+    `certain`: the engine's hit is enough to count the line; else `regex`, `confirm` and `not_line` decide.
     """
 
     key: str
@@ -39,7 +39,7 @@ class LinePattern:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whom a hit of an engine pattern concerns: `index` into lines, readers, progress forms or stages."""
+    """The target of an engine pattern's hit: `index` into lines, readers, progress forms or stages."""
 
     kind: TargetKind
     index: int
@@ -47,9 +47,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """Engine patterns, whom each concerns, and the line patterns. `digest` keys the compiled engine.
+    """The engine patterns, the targets of each, and the line patterns. `digest` keys the compiled engine.
 
-    `once`: the indices of the patterns that tell only that a block has them.
+    `once`: the indices of the patterns that are only reported once per block.
     """
 
     patterns: tuple[ScanPattern, ...]
@@ -60,12 +60,12 @@ class ScanPlan:
 
 
 def active(rule: Rule) -> bool:
-    """Whether a rule is evaluated at all: drafts and retired rules are not."""
+    """Whether a rule is evaluated. Drafts and retired rules are not."""
     return rule.status not in ("draft", "deprecated")
 
 
 def plan(rulebook: Rulebook) -> ScanPlan:
-    """Gather everything that one pass over a stream must find."""
+    """Collect everything that one pass over a stream must find."""
     rules = lines_plan(rule for rule in rulebook.rules if active(rule))
     engine = {pattern: list(targets) for pattern, targets in zip(rules.patterns, rules.targets, strict=True)}
     for index, reader in enumerate(ALL_READERS):
@@ -80,7 +80,7 @@ def plan(rulebook: Rulebook) -> ScanPlan:
 
 
 def lines_plan(rules: Iterable[Rule]) -> ScanPlan:
-    """The lines alone that some rules look for, whatever their status."""
+    """Return a plan of only the lines of some rules, whatever their status."""
     lines = [
         _line_pattern(rule, pattern) for rule in rules for pattern in rule.patterns if pattern.literal or pattern.regex
     ]
@@ -92,7 +92,7 @@ def lines_plan(rules: Iterable[Rule]) -> ScanPlan:
 
 
 def joined(first: ScanPlan, lines: ScanPlan) -> ScanPlan:
-    """A plan with the lines of another one behind its own; the engine patterns stand one after the other."""
+    """Append the lines of another plan; the engine patterns follow each other."""
     shift = len(first.lines)
     moved = tuple(tuple(Target(target.kind, target.index + shift) for target in targets) for targets in lines.targets)
     return ScanPlan(

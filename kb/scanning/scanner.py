@@ -1,7 +1,7 @@
-"""Reads a stream in blocks and keeps a bounded summary of it: `feed(bytes)` as often as you like, then `finish()`.
+"""Reads a stream in blocks and keeps a bounded summary of it: call `feed(bytes)` repeatedly, then `finish()`.
 
-Text stays a block of bytes; line, time, rank and captures are worked out only for the few lines that are kept. A scanner
-may be given a shard of a stream: it *owns* the lines that start in its range and sees some context around them.
+Text stays a block of bytes; line, time, rank and captures are computed only for the few lines that are kept. A scanner
+can read a shard of a stream: it *owns* the lines that start in its range and sees some context around them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kb.scanning.plan import ScanPlan
 from kb.scanning.structure_collector import StructureCollector
 from kb.scanning.summary import TEXT, StageMark, StreamSummary, bounded_marks
 
-WORK = 4 * 1024 * 1024  # bytes gathered before a pass
-BEFORE = 16 * 1024  # context kept in front of what is still to come
-AFTER = 64 * 1024  # context wanted behind a line before it is looked at
+WORK = 4 * 1024 * 1024  # bytes collected before a pass
+BEFORE = 16 * 1024  # context kept before what is still to come
+AFTER = 64 * 1024  # context required after a line before it is scanned
 _DATED = re.compile(rb"(?<!\d)(?:19|20)\d\d[-/]?[01]\d[-/]?[0-3]\d")
 
 
@@ -56,9 +56,9 @@ class Scanner:
         self._iterations = IterationLines(ref)
 
     def feed(self, block: bytes, again: int = 0) -> None:
-        """Take the next bytes of the stream. `again`: so many of the first ones were given before, for context.
+        """Take the next bytes of the stream. `again`: how many of the first bytes were passed before, for context.
 
-        Where they are as many as the scanner keeps of what it had, nothing is copied.
+        If they are as many as the scanner keeps, nothing is copied.
         """
         self._end += len(block) - again
         if again and again >= self._waiting:
@@ -70,7 +70,7 @@ class Scanner:
             self._work(final=False)
 
     def finish(self) -> StreamSummary:
-        """Read what is left and give the summary."""
+        """Read what is left and return the summary."""
         self._work(final=True)
         stop = self._end if self._stop is None else min(self._stop, self._end)
         return StreamSummary(

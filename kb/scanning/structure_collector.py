@@ -13,13 +13,13 @@ from kb.scanning.summary import fuller
 
 SHAPES = 64
 PLACES_A_SHAPE = 8  # structures parsed of one shape of line, in a log of one rank
-PLACES_A_SHARED_SHAPE = 64  # likewise, in a log of many
+PLACES_A_SHARED_SHAPE = 64  # likewise, in a log of many ranks
 LAST_READ = 8
 
 
 @dataclass(slots=True)
 class _ReadPlaces:
-    """The structures of one reader while the stream is read: how many of each shape were parsed, windows of the last."""
+    """The structures of one reader during a scan: how many of each shape were parsed, and windows of the last places."""
 
     parsed: int = 0
     shapes: dict[bytes, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class StructureCollector:
 
 
 def _reader_window(data: bytes, start: int, reader: Reader) -> tuple[bytes, int]:
-    """The bytes around a line that a reader wants, from a line start on, and where the line lies in them."""
+    """Return the bytes around a line that a reader needs, from a line start on, and the line's position in them."""
     low = max(0, start - reader.before)
     if low:
         newline = data.find(b"\n", low, start)

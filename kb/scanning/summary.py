@@ -1,6 +1,6 @@
-"""What a scanner keeps of a stream, and how two such summaries of parts of one stream become one.
+"""What a scanner keeps of a stream, and how the summaries of two parts of a stream are merged.
 
-`merge` is associative and does not depend on order: whatever cut a stream into shards, threads or processes, the same
+`merge` is associative and independent of order: however a stream is cut into shards, threads or processes, the same
 leaves give the same summary. Everything is bounded, whatever the size of the stream.
 """
 
@@ -30,7 +30,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a pattern hit: the byte at which its line starts, the line (cut to 512 characters around the hit), who, when."""
+    """Where a pattern hit: the offset of its line, the line (cut to 512 characters around the hit), its resource and
+    time.
+    """
 
     offset: int
     line: str
@@ -41,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RankTally:
-    """How often a pattern hit on one rank of the stream (None where lines do not tell), and where first."""
+    """How often a pattern hit on one rank of the stream (None where lines name no rank), and its first offset."""
 
     rank: int | None
     count: int
@@ -50,7 +52,7 @@ class RankTally:
 
 @dataclass(frozen=True, slots=True)
 class PatternHits:
-    """One pattern in one stream: lines counted, the first and last few places, a tally for each rank."""
+    """One pattern in one stream: the number of lines, the first and last few places, a tally per rank."""
 
     count: int
     first: tuple[Place, ...]
@@ -58,13 +60,13 @@ class PatternHits:
     ranks: tuple[RankTally, ...]
 
     def places(self) -> tuple[Place, ...]:
-        """First and last places by offset, none twice."""
+        """First and last places by offset, without duplicates."""
         return tuple({place.offset: place for place in (*self.first, *self.last)}.values())
 
 
 @dataclass(frozen=True, slots=True)
 class StageMark:
-    """A line that tells that a stage begins."""
+    """A line that marks the start of a stage."""
 
     offset: int
     stage: Stage
@@ -75,8 +77,9 @@ class Series:
     """Iteration lines of a stream, thinned by a hash of their offset once there are too many.
 
     `mask`: a point is kept when `thinning(offset) & mask == 0`; 0 keeps all. `seen` counts the lines before thinning.
-    The first, the last LAST_POINTS, the first that is not finite and the first SIZED_POINTS that say that steps have
-    another size are always among the points.
+    The first point, the last LAST_POINTS, the first that is not finite and the first SIZED_POINTS that report another
+    step
+    size are always kept.
     """
 
     points: tuple[ProgressPoint, ...] = ()
@@ -89,7 +92,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """A stream as its scanner saw it: bytes read, hits, structures, series, stage marks, times, head and tail."""
+    """The summary of a stream: bytes read, hits, structures, series, stage marks, times, head and tail."""
 
     ref: StreamRef
     size: int = 0
@@ -106,7 +109,7 @@ class StreamSummary:
 
 
 def tail_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
-    """The lines at the end of a stream, each with the offset at which it starts."""
+    """Yield the lines at the end of a stream, each with its offset."""
     offset = summary.tail_offset
     for line in summary.tail.split("\n"):
         yield offset, line
@@ -114,12 +117,12 @@ def tail_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
 
 
 def thinning(offset: int) -> int:
-    """A well-mixed 24-bit hash of an offset: which points are kept must not follow any period of the log."""
+    """Return a well-mixed 24-bit hash of an offset, so that the kept points follow no period of the log."""
     return ((offset + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 40
 
 
 def first_places(places: Iterable[Place]) -> tuple[Place, ...]:
-    """The first places by offset, at most so many of one rank."""
+    """Return the first places by offset, at most a fixed number per rank."""
     kept: list[Place] = []
     taken: dict[int | None, int] = {}
     for place in sorted(places, key=lambda item: item.offset):
@@ -131,12 +134,12 @@ def first_places(places: Iterable[Place]) -> tuple[Place, ...]:
 
 
 def last_places(places: Iterable[Place]) -> tuple[Place, ...]:
-    """The last places by offset, none twice."""
+    """Return the last places by offset, without duplicates."""
     return tuple(sorted({p.offset: p for p in places}.values(), key=lambda item: item.offset)[-LAST_PLACES:])
 
 
 def series_of(points: Iterable[ProgressPoint], seen: int, mask: int) -> Series:
-    """The series of points: a sample thinned until it is small enough, with the first, the last few and the odd one."""
+    """Build the series of points: a thinned sample, with the first, the last few and the unusual ones."""
     ordered = sorted({p.offset: p for p in points}.values(), key=lambda p: p.offset)
     sample = [p for p in ordered if thinning(p.offset) & mask == 0]
     while len(sample) > POINTS:
@@ -161,12 +164,12 @@ def is_finite(point: ProgressPoint) -> bool:
 
 
 def fuller(left: Structure, right: Structure) -> Structure:
-    """Of two readings of the same place the one that tells more: a traceback rather than its last line alone."""
+    """Return the more complete of two readings of a place: a traceback rather than its last line alone."""
     return max(left, right, key=lambda item: (len(str(item.fields.get("frames") or "")), repr(item)))
 
 
 def merge(left: StreamSummary, right: StreamSummary) -> StreamSummary:
-    """Join the summaries of two parts of one stream."""
+    """Merge the summaries of two parts of one stream."""
     return replace(
         left,
         ref=left.ref if left.ref.uri <= right.ref.uri else right.ref,
@@ -185,7 +188,7 @@ def merge(left: StreamSummary, right: StreamSummary) -> StreamSummary:
 
 
 def bounded_marks(marks: Iterable[StageMark]) -> tuple[StageMark, ...]:
-    """Stage marks by offset, the first and the last of them."""
+    """Return stage marks by offset, the first and the last of them."""
     ordered = sorted(set(marks), key=lambda mark: (mark.offset, mark.stage))
     return tuple(ordered) if len(ordered) <= 2 * MARKS else (*ordered[:MARKS], *ordered[-MARKS:])
 

@@ -1,1 +1,1 @@
-"""The life of all ranks over time as drawable values: rows, marks and curves."""
+"""The activity of all ranks over time as drawable values: rows, marks and curves."""

@@ -12,7 +12,7 @@ from kb.timeline.standouts import LEAD, has_trouble, silent_early
 
 
 def lasting(seconds: float) -> str:
-    """Seconds for people: `0.4 s`, `12 s`, `00:03:12`."""
+    """Format seconds for people: `0.4 s`, `12 s`, `00:03:12`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
@@ -26,7 +26,7 @@ def lasting(seconds: float) -> str:
 
 
 def headline(report: Report, rows: Sequence[RowActivity], odd: Mapping[int, str], span: Span | None) -> str:
-    """What the picture shows, in a sentence without its stop."""
+    """Return what the picture shows, as a sentence without its full stop."""
     silent = dict(silent_early(rows, span))
     if report.diagnoses:
         suspects = [index for index, why in odd.items() if why == "suspect"]
@@ -50,7 +50,7 @@ _OTHERWISE = {"no_fault": "No failure found", "no_match": "The job failed, but n
 def _suspects_in_words(
     rows: Sequence[RowActivity], suspects: Sequence[int], silent: Mapping[int, float], *, failed: bool
 ) -> str:
-    """The suspects and what they did before the others, with a colon; nothing where there are none."""
+    """Return the suspects and what they did before the others, with a colon; empty without suspects."""
     if not suspects:
         return ""
     lead = _lead_seconds(rows, suspects, failed=failed)
@@ -62,7 +62,7 @@ def _suspects_in_words(
 
 
 def _row_names(rows: Sequence[RowActivity], indices: Sequence[int]) -> str:
-    """The rows by name: `Rank 17 (node-c)`, `Ranks 8-15 (node-b)`."""
+    """Return the names of rows: `Rank 17 (node-c)`, `Ranks 8-15 (node-b)`."""
     if not indices:
         return ""
     own = [rows[index] for index in indices]

@@ -10,8 +10,8 @@ from kb.report import Diagnosis, Report
 from kb.timeline.picture import COLUMNS
 from kb.timeline.rows import RowActivity, Span
 
-STANDOUTS = 12  # rows that stand out; with more of them nothing stands out
-LEAD = 1.0  # seconds; who is first by less is not called so: stamps are not that good
+STANDOUTS = 12  # rows that stand out; with more, none does
+LEAD = 1.0  # seconds; a smaller lead does not count, since time stamps are not that exact
 
 
 def has_trouble(report: Report) -> bool:
@@ -23,7 +23,7 @@ def has_trouble(report: Report) -> bool:
 
 
 def standouts(rows: Sequence[RowActivity], report: Report, span: Span | None) -> dict[int, str]:
-    """Index of a row → why it stands out; suspects in their order, then who stopped first."""
+    """Return the index of each row that stands out → why; suspects first, then the first to stop."""
     found: dict[int, str] = {}
     for index in _suspects(rows, report.diagnoses[0] if report.diagnoses else None):
         found[index] = "suspect"
@@ -40,7 +40,7 @@ def standouts(rows: Sequence[RowActivity], report: Report, span: Span | None) ->
 
 
 def _suspects(rows: Sequence[RowActivity], best: Diagnosis | None) -> list[int]:
-    """The rows of the first diagnosis's suspects; none where that is most of them."""
+    """Return the rows of the first diagnosis's suspects; none where that is most of them."""
     found: dict[int, None] = {}
     for who in best.suspects if best else ():
         for index, row in enumerate(rows):
@@ -51,7 +51,7 @@ def _suspects(rows: Sequence[RowActivity], best: Diagnosis | None) -> list[int]:
 
 
 def _first_to_err(rows: Sequence[RowActivity]) -> list[int]:
-    """The row with the first error of the first diagnosis, where it is the only one at that time."""
+    """Return the row with the first error of the first diagnosis, if no other row has one at that time."""
     times = [
         (row.error.time, index) for index, row in enumerate(rows) if row.error and row.error.cause and row.error.time
     ]
@@ -60,7 +60,7 @@ def _first_to_err(rows: Sequence[RowActivity]) -> list[int]:
 
 
 def silent_early(rows: Sequence[RowActivity], span: Span | None) -> list[tuple[int, float]]:
-    """Ranks that wrote steadily and stopped while most went on: index, seconds before the next; the first one first."""
+    """Return ranks that wrote steadily and stopped while most went on: index and lead in seconds, the first one first."""
     if span is None:
         return []
     width = (span[1] - span[0]) / COLUMNS
@@ -81,7 +81,7 @@ def silent_early(rows: Sequence[RowActivity], span: Span | None) -> list[tuple[i
 
 
 def _behind_in_steps(rows: Sequence[RowActivity]) -> list[int]:
-    """Ranks whose last step is before that of most."""
+    """Return ranks whose last step is before that of most."""
     steps = Counter(row.step for row in rows if row.step is not None)
     if sum(steps.values()) < 3:
         return []

@@ -1,6 +1,6 @@
-"""The picture of an incident as a value: ranks over time, who stopped first on top. Drawn from it without the logs.
+"""Builds the timeline of an incident: ranks over time, the first to stop on top.
 
-Bounded whatever the size of the job: ranks that are alike are folded into groups, the odd ones keep a row of their own.
+Its size is bounded whatever the size of the job: similar ranks are folded into groups, unusual ones keep their own row.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from kb.timeline.standouts import has_trouble, standouts
 
 MOST_MARKS = 16
 MOST_NOTES = 8
-ZOOM = 4.0  # the picture shows so many times the span from what stopped first to the end
-LEAST_SPAN = 60.0  # seconds; a shorter span is shown only of a shorter job
-FAR = 30 * 86400.0  # seconds; times so far from the others are no times of this run
+ZOOM = 4.0  # the picture shows this many times the span from the first stop to the end
+LEAST_SPAN = 60.0  # seconds; only a shorter job shows a shorter span
+FAR = 30 * 86400.0  # seconds; times this far from the others do not belong to this run
 
 
 def timeline(
     evidence: Evidence, report: Report, listen: Listen | None = None, *, most_rows: int = MOST_ROWS
 ) -> Timeline:
-    """The picture of a diagnosed job. `listen`: gives, of the span that is shown, more of the logs than summaries keep."""
+    """Build the timeline of a diagnosed job. `listen` reads more of the logs in the shown span than summaries keep."""
     seen = Rows(evidence, report)
     cause = seen.cause()
     whole = _whole_span(evidence, seen)
@@ -54,7 +54,7 @@ def timeline(
 
 
 def _whole_span(evidence: Evidence, seen: Rows) -> Span | None:
-    """From the first line of all logs to the last thing known; None where nothing has times."""
+    """Return the span from the first line of all logs to the last known time; None without times."""
     pairs = []
     for index in seen.streams:
         summary, shift = evidence.streams[index], seen.clocks.get(index, 0.0)
@@ -74,7 +74,7 @@ def _whole_span(evidence: Evidence, seen: Rows) -> Span | None:
 
 
 def _shown_span(evidence: Evidence, report: Report, seen: Rows, whole: Span | None, cause: float | None) -> Span | None:
-    """What is shown: the whole run, or its last act where that is a small part of it."""
+    """Return the span to show: the whole run, or its last part where that is short."""
     if whole is None:
         return None
     begin, end = whole
@@ -84,7 +84,7 @@ def _shown_span(evidence: Evidence, report: Report, seen: Rows, whole: Span | No
     for index in seen.streams:
         summary, shift = evidence.streams[index], seen.clocks.get(index, 0.0)
         place = seen.places.place(index, summary.ref.resource)
-        steps = len(summary.series.points) >= 3  # others may have said all that they had to say at the start
+        steps = len(summary.series.points) >= 3  # others may have finished writing at the start
         if summary.last_time is not None and (place.rank in guilty or (steps and has_trouble(report))):
             times.append(summary.last_time - shift)
     act = [time for time in times if begin <= time <= end]
@@ -124,7 +124,7 @@ _PROBES = {
 
 
 def _marks(evidence: Evidence, report: Report, span: Span | None, cause: float | None) -> Iterator[Mark]:
-    """The instants of the whole job that lie in the span, in order."""
+    """Yield the instants of the whole job within the span, in order."""
     job = evidence.job
     found = [] if cause is None else [Mark("cause", cause, "first cause")]
     found += [
@@ -147,7 +147,7 @@ def _marks(evidence: Evidence, report: Report, span: Span | None, cause: float |
 def _notes(
     evidence: Evidence, report: Report, seen: Rows, rows: Sequence[RowActivity], span: Span | None
 ) -> Iterable[str]:
-    """What the picture cannot show, and what was corrected in it."""
+    """Return what the picture cannot show, and what was corrected in it."""
     notes = []
     timeless = sum(evidence.streams[index].last_time is None for index in seen.streams)
     if not seen.streams:

@@ -59,7 +59,11 @@ def read_processes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, 
             found.append(event_of(one, source))
         else:
             odd += 1
-    gaps = (Gap("processes_left_out", source, f"{odd} {'entry is' if odd == 1 else 'entries are'} unusable"),) if odd else ()
+    gaps = (
+        (Gap("processes_left_out", source, f"{odd} {'entry is' if odd == 1 else 'entries are'} unusable"),)
+        if odd
+        else ()
+    )
     return tuple(found), gaps
 
 
