@@ -1,7 +1,7 @@
-"""Writes the evidence bundle of a job that still runs: begun when the first probe sees something, completed at the call.
+"""Writes the evidence bundle of a running job: started when the first probe votes yes, completed when a hang or fault is called.
 
-What a process can tell dies with it, so stacks are written as they come. Logs are copied within bounds, their beginning
-and their end, with secrets masked. Whatever cannot be written is told, and the rest is written all the same.
+Stacks are written as they come, since they are lost with the process. Of each log, a bounded beginning and end are copied,
+with secrets masked. Write failures are reported; the rest is still written.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StackRound:
 
 
 def round_of(name: str, dumps: Iterable[StackDump]) -> StackRound:
-    """Pack what py-spy gave."""
+    """Pack the output of py-spy."""
     files = (
         (f"rank-{dump.rank}{f'.{dump.pid}' if dump.child else ''}.json", zlib.compress(dump.data, 1)) for dump in dumps
     )
@@ -61,7 +61,7 @@ def name_of(time: float) -> str:
 
 @dataclass(slots=True)
 class LiveBundle:
-    """The bundle in `folder`. `begun`: when it was begun, None before; `gaps`: what could not be written."""
+    """The bundle in `folder`. `begun`: when it was started, None before; `gaps`: what could not be written."""
 
     folder: Path
     root: Path
@@ -72,7 +72,7 @@ class LiveBundle:
     _votes: list[dict[str, object]] = field(default_factory=list)
 
     def begin(self, now: float) -> bool:
-        """Make the folder; whether that could be done."""
+        """Create the folder. Returns whether that worked."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -82,7 +82,7 @@ class LiveBundle:
         return True
 
     def stacks(self, rounds: Iterable[StackRound]) -> None:
-        """Write the rounds that are not there yet."""
+        """Write the rounds that are not stored yet."""
         for stack_round in rounds:
             if stack_round.name in self._rounds or len(self._rounds) >= MOST_ROUNDS or not stack_round.files:
                 continue
@@ -96,17 +96,17 @@ class LiveBundle:
             self._write(f"{part}/{name}.json", data)
 
     def parts(self, found: Mapping[str, bytes]) -> None:
-        """Write files by their paths in the bundle, in place of what was there."""
+        """Write files by their paths in the bundle, replacing existing ones."""
         for name, data in found.items():
             self._write(name, data)
 
     def ended(self, found: Sequence[Ended]) -> None:
-        """Write which processes ended while others ran on."""
+        """Write which processes ended while others kept running."""
         if found:
             self._write(PROCESSES, written(tuple(found)))
 
     def dumps(self, found: Iterable[DumpFile]) -> None:
-        """Copy Flight Recorder dumps that are not there yet, or were written anew."""
+        """Copy Flight Recorder dumps that are new or were rewritten."""
         for dump_file in found:
             name = f"flight_recorder/{dump_file.path.name}"
             told: dict[str, object] = {"bytes": dump_file.size, "written": iso(dump_file.written)}
@@ -126,7 +126,7 @@ class LiveBundle:
             self._files[name] = told
 
     def logs(self, files: Sequence[tuple[StreamRef, float | None]], kernel: tuple[str, bytes] | None) -> None:
-        """Copy the logs as they are now."""
+        """Copy the current logs."""
         each = max(LEAST_LOG, min(MOST_LOG, MOST_LOGS // max(1, len(files))))
         for ref, arrived in files:
             self._copy(ref, arrived, each)
@@ -202,10 +202,10 @@ class LiveBundle:
 
 
 def fresh_folder(folder: Path) -> Path:
-    """The folder that a bundle is to be written to, which must not hold anything yet.
+    """Check the folder to write a bundle to, which must be new or empty.
 
     Raises:
-        UnreadableInput: there is something in it, or it is no folder.
+        UnreadableInput: it is not empty, or not a folder.
     """
     try:
         with os.scandir(folder) as entries:
@@ -215,12 +215,12 @@ def fresh_folder(folder: Path) -> Path:
     except OSError as error:
         raise UnreadableInput(f"{folder}: cannot be used for the bundle: {error.strerror}") from error
     if used:
-        raise UnreadableInput(f"{folder}: there is something in it; name a new folder for the bundle")
+        raise UnreadableInput(f"{folder}: not empty; choose a new folder for the bundle")
     return folder
 
 
 def _pieces(path: Path, size: int, most: int) -> Iterator[bytes]:
-    """A log's beginning and end as whole lines with secrets masked, and a line between them that says what is left out."""
+    """A log's beginning and end as whole lines, secrets masked, with a line between them that says how much is left out."""
     if size <= most:
         yield from _lines(path, 0, size)
         return
@@ -231,7 +231,7 @@ def _pieces(path: Path, size: int, most: int) -> Iterator[bytes]:
 
 
 def _lines(path: Path, start: int, stop: int) -> Iterator[bytes]:
-    """The bytes of [start, stop) in blocks that end with a line, so that no secret lies across two."""
+    """The bytes of [start, stop) in blocks of whole lines, so that no secret is split between two."""
     with path.open("rb") as handle:
         handle.seek(start)
         if start:

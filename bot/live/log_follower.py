@@ -1,4 +1,4 @@
-"""Logs that grow: each look scans what is new with the whole rule base, and keeps a bounded summary of every log.
+"""Growing logs: each poll scans new lines with the whole rule base, and keeps a bounded summary of every log.
 
 A log's last 64 KiB (less where nothing but progress is in them) are scanned anew whenever it grows, so that what began
 before a look and ended after it is read whole; what lies before is settled and never read again. The summary is the one that a scan of the whole file would give. A file
@@ -34,7 +34,7 @@ _FEWER = frozenset({"empty", "same_file"})  # gaps that say nothing of a job tha
 
 @dataclass(slots=True)
 class _FollowedFile:
-    """One file. Bytes [0, own) are settled in `settled`, [0, end) are seen; `marks`: up to where it reached, and when."""
+    """One file. Bytes [0, own) are final in `settled`, [0, end) are scanned; `marks`: its size over time."""
 
     ref: StreamRef
     plain: bool
@@ -48,7 +48,7 @@ class _FollowedFile:
 
 
 class LogFollower:
-    """Follows the logs under a path: `look(now)` as often as you like, then `streams` and `gaps`."""
+    """Follows the logs under a path: call `look(now)` repeatedly, then read `streams` and `gaps`."""
 
     def __init__(self, knowledge: Knowledge, root: Path) -> None:
         self.root = root if root.is_dir() else root.parent
@@ -61,17 +61,17 @@ class LogFollower:
 
     @property
     def streams(self) -> tuple[StreamSummary, ...]:
-        """The summaries, sources named as in a bundle; the last time of a log is when its last bytes came."""
+        """The summaries, sources named as in a bundle. The last time of a log is the arrival of its last bytes."""
         views = (self._files[key].view for key in self._shown if key in self._files)
         return tuple(view for view in views if view is not None)
 
     @property
     def files(self) -> tuple[tuple[StreamRef, float | None], ...]:
-        """The files themselves with when they last grew."""
+        """The files, with the time at which each last grew."""
         return tuple((self._files[key].ref, self._files[key].arrived) for key in self._shown if key in self._files)
 
     def look(self, now: float) -> bool:
-        """Read what is new (`now`: seconds since the epoch); whether there was anything."""
+        """Read what is new (`now`: seconds since the epoch). Returns whether there was anything."""
         if len(self._shown) <= MANY or now - self._listed >= SELDOM:
             self._list(now)
         grew = [self._grow(key, now) for key in self._shown]
@@ -79,7 +79,7 @@ class LogFollower:
         return any(grew)
 
     def scan_text(self, ref: StreamRef, text: bytes, now: float) -> StreamSummary:
-        """The summary of a text that is held in memory."""
+        """Summarise a text held in memory."""
         year = datetime.fromtimestamp(now, UTC).year
         return scan(self._knowledge.plan, self._matcher, replace(ref, size=len(text)), [text], year)
 
@@ -113,9 +113,9 @@ class LogFollower:
         try:
             status = Path(one.ref.uri).stat()
         except OSError:
-            return False  # gone; what it said stays until the files are listed anew
+            return False  # gone; its summary stays until the files are listed again
         if (status.st_dev, status.st_ino) != key:
-            return False  # another file has taken its name; listed next time
+            return False  # replaced by another file; listed next time
         if status.st_size < one.end:
             reason = f"the file became shorter: it had {one.end} bytes, now {status.st_size}; read anew"
             self._lost[one.ref.uri] = Gap("shrunk", one.ref.uri, reason)
@@ -125,7 +125,7 @@ class LogFollower:
         fresh = self._looked < status.st_mtime <= now or (one.view is None and status.st_mtime <= now)
         one.arrived = status.st_mtime if fresh else now
         known, one.end = one.end, status.st_size
-        if known:  # when the first of it came is not known
+        if known:  # the arrival time of its first part is unknown
             one.marks.append((one.end, one.arrived))
             one.marks = one.marks[:1] + one.marks[1::2] if len(one.marks) > MARKS else one.marks
         else:
@@ -165,7 +165,7 @@ class LogFollower:
         return scanner.finish()
 
     def _packed(self, followed_file: _FollowedFile, year: int) -> StreamSummary:
-        """A packed file is one that was rotated away: read whole, when it is new."""
+        """A compressed file was rotated away: read it whole, once."""
         if followed_file.end > LARGEST_PACKED:
             gap = Gap("too_large", followed_file.ref.uri, f"packed, {followed_file.end} bytes; it is not followed")
             return _as_heard(followed_file, StreamSummary(followed_file.ref, gaps=(gap,)), self.root)
@@ -175,7 +175,7 @@ class LogFollower:
 
 
 def placed(uri: str, root: Path) -> str:
-    """Where a log lies in a bundle."""
+    """The path of a log in a bundle."""
     path = Path(uri)
     inside = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
     return f"{_LOGS}{os.sep}{inside}"
@@ -186,7 +186,7 @@ def _named(summary: StreamSummary, ref: StreamRef, root: Path) -> StreamSummary:
 
 
 def _as_heard(followed_file: _FollowedFile, summary: StreamSummary, root: Path) -> StreamSummary:
-    """The summary with the times at which things came: what a live log says last is as old as its last byte."""
+    """The summary with arrival times: the last line of a live log is as old as its last byte."""
     points = tuple(_timed(summary.series.points, followed_file.marks))
     series = replace(summary.series, points=points)
     last = followed_file.arrived if followed_file.arrived is not None else summary.last_time
@@ -195,7 +195,7 @@ def _as_heard(followed_file: _FollowedFile, summary: StreamSummary, root: Path) 
 
 
 def _timed(points: Iterable[ProgressPoint], marks: list[tuple[int, float]]) -> Iterable[ProgressPoint]:
-    """Points without a time of their own get that of the look at which they came; the first look tells none."""
+    """Points without a time get that of the poll at which they arrived; those of the first poll get none."""
     ends = [end for end, _ in marks]
     for point in points:
         at = bisect_right(ends, point.offset)

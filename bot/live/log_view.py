@@ -1,7 +1,7 @@
-"""Lines of many logs as one: of the ranks, nodes and times that are asked for, in order of time, in bounded memory.
+"""Merges the lines of many logs by time, filtered by rank, node and time, in bounded memory.
 
-A log is read block by block and its lines are merged with those of the others by their stamps; a line without one has that
-of the line before it. Secrets are masked on the way out.
+Logs are read block by block and merged by time stamp; a line without one takes that of the line before it. Secrets are
+masked in the output.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_RANKS = 100_000
 
 
 class LogLine(NamedTuple):
-    """One line. `number`: from 1, 0 where it is not known; `text`: without its prefixes of time and rank, which stand beside it; `whole`: with them."""
+    """One line. `number`: from 1, or 0 if unknown; `text`: without the prefixes for time and rank; `whole`: with them."""
 
     time: float | None
     rank: int | None
@@ -50,7 +50,7 @@ class LogLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineFilter:
-    """Which lines: of these ranks (all where empty), of this node, in [start, end), that `grep` finds."""
+    """Which lines to show: of these ranks (all if empty), of this node, in [start, end), matching `grep`."""
 
     ranks: frozenset[int] = frozenset()
     node: str | None = None
@@ -59,17 +59,17 @@ class LineFilter:
     grep: Search | None = None
 
     def of_stream(self, who: Resource) -> bool:
-        """Whether a log may hold such lines, as far as its name tells."""
+        """Whether a log can contain such lines, judging by its name."""
         here = self.node is None or who.node is None or _same_node(who.node, self.node)
         return here and (not self.ranks or who.rank is None or who.rank in self.ranks)
 
     def of_speaker(self, rank: int | None, node: str | None) -> bool:
-        """Whether a line of this speaker is wanted."""
+        """Whether lines of this source match."""
         here = self.node is None or (node is not None and _same_node(node, self.node))
         return here and (not self.ranks or (rank is not None and rank in self.ranks))
 
     def in_time(self, time: float | None) -> bool:
-        """Whether a line of this time is wanted; one without a time is where no time is asked for."""
+        """Whether a line of this time matches; a line without a time matches if there is no time filter."""
         if time is None:
             return self.start is None and self.end is None
         return (self.start is None or time >= self.start) and (self.end is None or time < self.end)
@@ -80,24 +80,24 @@ def _same_node(node: str, wanted: str) -> bool:
 
 
 def ranks_of(text: str) -> frozenset[int]:
-    """`7`, `0-3,8` as ranks.
+    """Parse ranks such as `7` or `0-3,8`.
 
     Raises:
-        UnreadableInput: it is none of those.
+        UnreadableInput: it is neither.
     """
     found: set[int] = set()
     for part in text.split(","):
         match = _RANKS.fullmatch(part.strip())
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if last < first or last - first > MOST_RANKS:
-            raise UnreadableInput(f"--rank {text[:40]!r}: write a rank, or ranks as 0-3,8")
+            raise UnreadableInput(f"--rank {text[:40]!r}: expected a rank, or ranks such as 0-3,8")
         found.update(range(first, last + 1))
     return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """The logs that are looked at. `written`: when the last of them was last written to; `gaps`: what cannot be read."""
+    """The logs to show. `written`: time of the last write to any of them; `gaps`: what cannot be read."""
 
     streams: tuple[StreamRef, ...]
     root: Path | None
@@ -113,7 +113,7 @@ def of_paths(paths: Sequence[Path]) -> Logs:
 
 
 def of_bundle(folder: Path) -> Logs:
-    """The logs of a bundle, with who spoke and when as its description says."""
+    """The logs of a bundle, with the sources and times in its description."""
     told, odd = read_description(folder)
     found = discover([folder], bundle=True)
     streams = tuple(_spoken(ref, told.speakers.get(log_name(ref, folder))) for ref in found.streams)
@@ -127,7 +127,7 @@ def _spoken(ref: StreamRef, who: Resource | None) -> StreamRef:
 
 
 def end_of(logs: Logs) -> float | None:
-    """The last stamp that the ends of the logs show; when they were last written to where they show none."""
+    """The last time stamp at the ends of the logs; if there is none, the time of the last write."""
     times = []
     for ref in logs.streams:
         told = LogClock(ref, "")
@@ -147,7 +147,7 @@ def _written(streams: Iterable[StreamRef]) -> float | None:
 
 
 def log_name(ref: StreamRef, root: Path | None) -> str:
-    """What a log is called: its path within the folder that is looked at."""
+    """The name of a log: its path within the folder."""
     path = Path(ref.uri)
     return str(path.relative_to(root)) if root is not None and path.is_relative_to(root) else ref.uri
 
@@ -156,7 +156,7 @@ def log_name(ref: StreamRef, root: Path | None) -> str:
 
 
 def lines_of(logs: Logs, wanted: LineFilter, gaps: list[Gap]) -> Iterator[LogLine]:
-    """The wanted lines of all logs, in order of time. `gaps` grows by what cannot be read."""
+    """The matching lines of all logs, in order of time. Appends what cannot be read to `gaps`."""
     streams = [ref for ref in logs.streams if wanted.of_stream(ref.resource)]
     _more_files(len(streams))
     block = max(LEAST_BLOCK, min(MOST_BLOCK, MEMORY // max(1, len(streams))))
@@ -166,7 +166,7 @@ def lines_of(logs: Logs, wanted: LineFilter, gaps: list[Gap]) -> Iterator[LogLin
 
 
 def masked(lines: Iterable[LogLine]) -> Iterator[LogLine]:
-    """The lines with secrets masked; a few at a time, as a key may lie on several."""
+    """The lines with secrets masked, several at a time, since a key can span lines."""
     batch: list[LogLine] = []
     for line in lines:
         batch.append(line)
@@ -197,7 +197,7 @@ def _ordered(lines: Iterator[LogLine], place: int) -> Iterator[tuple[float, int,
 
 
 def stream_lines(ref: StreamRef, name: str, wanted: LineFilter, block: int, gaps: list[Gap]) -> Iterator[LogLine]:
-    """The wanted lines of one log, in its own order; not masked."""
+    """The matching lines of one log, in its own order; not masked."""
     reading = StreamReader(ref, block=block)
     number, rest = 1, b""
     told = LogClock(ref, name)
@@ -270,7 +270,7 @@ class LogClock:
             self._time = time
 
     def stamp(self, line: bytes) -> float | None:
-        """The time that a line itself tells."""
+        """The time stamp in a line."""
         return stamp_of(line) if line.startswith(b"{") else peel(line, self._year).time
 
     def _line(self, line: bytes, number: int, wanted: LineFilter) -> Iterator[LogLine]:

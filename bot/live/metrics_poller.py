@@ -1,4 +1,4 @@
-"""Asks a source of metrics again and again beside the looks at a live job; one that is slow or dead holds no look up."""
+"""Polls a metrics source in the background of a live watch; a slow or dead source does not delay the watch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from connectors.base.contract import CollectionRequest, Deadline, Source, SourceFailed
 from kb.model import Gap, JobRecord, Resource, Window
 
-EVERY = 60.0  # seconds between two questions
+EVERY = 60.0  # seconds between two queries
 BACK = 1800.0  # seconds that each asks for: some minutes to judge, and what was usual before
-SECONDS = 20.0  # for one question
-PATIENCE = 1.0  # seconds that a look waits for an answer; a later one comes at the next look
+SECONDS = 20.0  # for one query
+PATIENCE = 1.0  # seconds to wait for a reply; a later reply is used at the next poll
 MOST = 64 << 20  # bytes of one round
 
 
 @dataclass(slots=True)
 class _PollRound:
-    """One round of questions, as a spool: its files, its gaps, and whether it is over."""
+    """One round of queries, as a spool: its files, its gaps, and whether it is complete."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
@@ -45,12 +45,12 @@ class _PollRound:
         unit: str = "",
         written: float | None = None,
     ) -> None:
-        """The files tell that themselves."""
+        """Do nothing: the files describe themselves."""
 
 
 @dataclass(slots=True)
 class MetricsPoller:
-    """`source` is asked every `every` seconds, in a thread that ends with the program."""
+    """Queries `source` every `every` seconds, in a daemon thread."""
 
     source: Source
     every: float = EVERY
@@ -59,7 +59,7 @@ class MetricsPoller:
     _round: _PollRound | None = None
 
     def look(self, now: float, record: JobRecord) -> tuple[Mapping[str, bytes], tuple[Gap, ...]] | None:
-        """The files and gaps of a round that is over since the last look; None where there is none."""
+        """The files and gaps of a round completed since the last call; None if there is none."""
         if self._round is None and now - self._asked >= 0.95 * self.every:
             self._asked = now
             self._round = _PollRound()

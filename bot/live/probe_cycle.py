@@ -1,7 +1,7 @@
-"""One look after another at a job that runs: logs, processes and their stacks, recorders, metrics; evidence comes out.
+"""Collects evidence from a running job, cycle by cycle: logs, processes and their stacks, Flight Recorders, metrics.
 
-Everything kept is bounded: summaries of logs, the last few rounds of stacks, the last RAS answers, a digest of each rank's
-last Flight Recorder dump, the metrics as they were last asked for.
+All state is bounded: summaries of logs, the last few rounds of stacks, the last RAS output, a digest of each rank's last
+Flight Recorder dump, the latest metrics.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kb.scanning.summary import StreamSummary
 _EXITS_UNKNOWN = Gap(
     "exits_unknown",
     "processes",
-    "all processes are gone, and no log tells how they ended: put the launcher's own output (torchrun, srun) beside the ranks' logs",
+    "all processes are gone, and no log says how they ended: put the launcher's own output (torchrun, srun) next to the ranks' logs",
     rules_out="which process ended first, and by what signal",
 )
 _LAUNCHERS = frozenset({"elastic_failure", "elastic_exit", "launcher_exit"})
@@ -67,16 +67,16 @@ class Sampler(Protocol):
 
     @property
     def others(self) -> Collection[int]:
-        """Processes that are none of the job's."""
+        """Processes that do not belong to the job."""
 
     def ranks(self, wanted: ProcessSelector) -> tuple[tuple[RankProcess, ...], tuple[Gap, ...]]:
-        """The ranks that run here."""
+        """The ranks that run on this host."""
 
     def alive(self, process: Process) -> bool:
-        """Whether this very process still runs."""
+        """Whether this same process still runs."""
 
     def ended(self, process: Process) -> str:
-        """How a process that is gone ended; "" where that cannot be told."""
+        """How a process ended; "" if that is unknown."""
 
     def stacks(
         self, ranks: Sequence[RankProcess], stopping: Callable[[], bool]
@@ -89,7 +89,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProbeSources:
-    """What is looked at; None for what is not. `logs`: a folder or file. `ask`: whether dumps may be asked for by pipe.
+    """What to probe; None for what is not probed. `logs`: a folder or file. `ask`: whether to request dumps by pipe.
 
     `params`: numbers for this job, by rule and parameter (`Job.params`).
     """
@@ -109,10 +109,9 @@ class ProbeSources:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What one look gave. `grew`: some log said something; `lost`: rank → process that has gone since the look before.
+    """The result of one cycle. `grew`: a log has new lines; `lost`: rank → process that ended since the cycle before.
 
-    `how`: how those ended, where that could be told. `ended`: since when no process of the job runs here any more. `gaps`:
-    those that are new.
+    `how`: how those ended, if known. `ended`: since when no process of the job runs here. `gaps`: only new ones.
     """
 
     time: float
@@ -125,7 +124,7 @@ class ProbeResult:
 
 
 class ProbeCycle:
-    """Looks at a job: `look(now)` as often as you like."""
+    """Probes a job: call `look(now)` repeatedly."""
 
     def __init__(self, knowledge: Knowledge, sources: ProbeSources, stopping: Callable[[], bool]) -> None:
         self.rounds: deque[StackRound] = deque(maxlen=ROUNDS)
@@ -152,19 +151,19 @@ class ProbeCycle:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What could not be looked at, so far."""
+        """What could not be probed so far."""
         return tuple(self._known.values())
 
     @property
     def kernel(self) -> tuple[str, bytes] | None:
-        """The name and text of the kernel log, where there is any."""
+        """The name and text of the kernel log, if there is one."""
         kernel = self._sources.kernel
         if kernel is None or kernel.gaps:
             return None
         return f"dmesg.{self._sources.host.name}.log", kernel.text or _NOTHING
 
     def look(self, now: float) -> ProbeResult:
-        """Look at everything once. `now`: seconds since the epoch. Logs come last: they are judged as soon as they are read."""
+        """Run one cycle. `now`: seconds since the epoch. Logs come last, so that they are evaluated right after being read."""
         self._new = []
         lost = self._look_at_processes(now)
         self._look_at_ras(now)
@@ -182,7 +181,7 @@ class ProbeCycle:
         return ProbeResult(now, self._evidence(now), grew, lost, self._ended, tuple(self._new), how)
 
     def start(self) -> None:
-        """Start what runs beside the looks."""
+        """Start the background sources."""
         probes, host = self._sources.ebpf, self._sources.host
         if probes is None:
             return
@@ -191,13 +190,13 @@ class ProbeCycle:
         self._note(probes.start({name: path for name, path in found.items() if path is not None}))
 
     def stop(self) -> None:
-        """Stop what runs beside the looks."""
+        """Stop the background sources."""
         if self._sources.ebpf is not None:
             self._sources.ebpf.stop()
 
     @property
     def ended(self) -> tuple[Ended, ...]:
-        """Processes that ended while the job ran on, as far as that is sure.
+        """Processes that certainly ended while the job kept running.
 
         Where nobody can tell how one ended, it may have been the job's own end, or ranks that have nothing left to do while
         one still writes: so others must have run on for a while, and more of them than are gone.
@@ -211,11 +210,11 @@ class ProbeCycle:
 
     @property
     def dumps(self) -> tuple[DumpFile, ...]:
-        """The Flight Recorder dumps that were read and are not too old."""
+        """The Flight Recorder dumps that are recent enough."""
         return tuple(dump for dump, _ in self._rings.values())
 
     def traced(self) -> Mapping[str, bytes]:
-        """What the eBPF programs wrote so far."""
+        """The output of the eBPF programs so far."""
         return self._sources.ebpf.outputs() if self._sources.ebpf is not None else {}
 
     def _evidence(self, now: float) -> Evidence:
@@ -256,7 +255,7 @@ class ProbeCycle:
         return grew
 
     def _look_at_processes(self, now: float) -> dict[int, Process]:
-        """See who runs and, where it is time, take a round of stacks; who was lost."""
+        """Check which processes run and, if due, take a round of stacks. Returns those that are gone."""
         host = self._sources.host
         ranks, gaps = host.ranks(self._sources.wanted)
         if not self._mains:
@@ -269,7 +268,7 @@ class ProbeCycle:
             self._gone[rank] = Ended(rank, process.pid, now, how, host.name, len(ranks))
         for item in ranks:
             self._mains[item.rank] = item.main
-            self._gone.pop(item.rank, None)  # started anew
+            self._gone.pop(item.rank, None)  # restarted
             self._world = item.main.world_size or self._world
             if self._sources.recorder is not None and item.main.dumps:
                 self._sources.recorder.prefixes.add(item.main.dumps)
@@ -300,7 +299,7 @@ class ProbeCycle:
             self._samples.append(tuple(samples))
 
     def _look_at_dumps(self, now: float) -> None:
-        """Read Flight Recorder dumps that are new; where the logs are silent, and it is allowed, ask for some."""
+        """Read new Flight Recorder dumps; if the logs are silent and it is allowed, request some."""
         recorder = self._sources.recorder
         if recorder is None:
             return
@@ -357,7 +356,7 @@ class ProbeCycle:
                     self.answers.pop(next(iter(self.answers)))
 
     def _note(self, gaps: Sequence[Gap]) -> None:
-        """Keep a gap, once."""
+        """Record a gap once."""
         for gap in gaps:
             key = (gap.code, gap.source)
             if key not in self._known and len(self._known) < MOST_GAPS:

@@ -1,4 +1,4 @@
-"""Logs that grow, as lines: what was written since the last look, of files that are there and of those that appear."""
+"""Tails growing logs: lines written since the last poll, in existing files and new ones."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class _TailedFile:
 
 @dataclass(slots=True)
 class LogTail:
-    """Follows the logs that `list_logs` gives: `look` as often as you like.
+    """Follows the logs that `list_logs` returns: call `look` repeatedly.
 
-    Lines carry no numbers but where a log was read from its beginning; one that was cut or replaced is read from its start.
+    Lines have numbers only if the log was read from its beginning. A truncated or replaced log is read from its start.
     """
 
     list_logs: Callable[[], Logs]
@@ -42,7 +42,7 @@ class LogTail:
     _looks: int = 0
 
     def look(self) -> Iterator[LogLine]:
-        """The new lines of all logs, by time as far as they have any."""
+        """The new lines of all logs, by time where they have one."""
         if self._looks % AGAIN == 0:
             self._list(first=self._looks == 0)
         self._looks += 1
@@ -68,7 +68,7 @@ class LogTail:
             with suppress(OSError):
                 status = Path(uri).stat()
                 key = (status.st_dev, status.st_ino)
-                if key in moved:  # rotated away: what it says has been shown
+                if key in moved:  # rotated away: its lines have been shown
                     self._tails[uri] = replace(moved[key])
                     continue
                 at = max(0, status.st_size - LATEST) if first and not self.from_start else 0
@@ -85,8 +85,8 @@ class LogTail:
                     self._tails[uri] = tail = _TailedFile(LogClock(ref, name), (status.st_dev, status.st_ino), 0, 1)
                 new = os.pread(handle.fileno(), MOST_AT_ONCE, tail.at)
         except OSError:
-            return  # gone for now; it may come back under its name
-        if tail.at and not tail.number and not tail.rest:  # begun in the middle of a line
+            return  # gone for now; it can come back under the same name
+        if tail.at and not tail.number and not tail.rest:  # starts in the middle of a line
             cut = new.find(b"\n") + 1
             tail.at, new = tail.at + cut, new[cut:]
             tail.number = -1

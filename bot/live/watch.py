@@ -1,4 +1,4 @@
-"""Watches a job that runs, and says when it hangs or fails: the votes as they come, a fault when it is seen, an answer in the end.
+"""Watches a running job and reports when it hangs or fails: votes as they change, faults as they appear, the diagnosis at the end.
 
 The votes and the verdict are kb's. Here is what follows from them: a bundle is begun at the first vote, completed when a
 hang or a fatal fault is called, and diagnosed. A fault is told when it is first seen, and called when it still stands a
@@ -32,9 +32,9 @@ Called = Literal["hang", "fatal", "stopped", ""]
 
 @dataclass(frozen=True, slots=True)
 class WatchPlan:
-    """How to watch. `every` and `limit` in seconds; no `limit`: until something is called or the job ends.
+    """How to watch. `every` and `limit` in seconds; without `limit`, until something is called or the job ends.
 
-    `save`: the folder of the bundle, made when it is needed.
+    `save`: the folder of the bundle, created when needed.
     """
 
     save: Path
@@ -49,15 +49,15 @@ class Clock(Protocol):
         """Seconds since the epoch."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait; less where `stopping` becomes true."""
+        """Wait, or return early when `stopping` becomes true."""
 
     def stopping(self) -> bool:
-        """Whether somebody wants the watch to end."""
+        """Whether the watch should end."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """Something to show. `event`: votes, fault, went_on, degraded, gone, bundle, gap, called."""
+    """An event to show. `event`: votes, fault, went_on, degraded, gone, bundle, gap, called."""
 
     event: str
     time: float
@@ -67,7 +67,7 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class WatchOutcome:
-    """How the watch ended. `called`: "stopped" is a run that was stopped, "" that nothing was found."""
+    """How the watch ended. `called`: "stopped" for a run that was stopped, "" if nothing was found."""
 
     why: str
     called: Called = ""
@@ -78,7 +78,7 @@ class WatchOutcome:
 
 @dataclass(slots=True)
 class _PendingFault:
-    """A fault that is seen and not called yet: since when, and what was told of it."""
+    """A fault that was seen but not called yet: since when, and what was reported."""
 
     since: float
     told: set[str] = field(default_factory=set)
@@ -113,7 +113,7 @@ class Watch:
         self._grew = float("-inf")
 
     def run(self) -> WatchOutcome:
-        """Watch until something is called, the job ends, the time is over, or somebody stops it."""
+        """Watch until something is called, the job ends, the time is up, or the watch is stopped."""
         end = None if self._plan.limit is None else self._clock.now() + self._plan.limit
         self._looking.start()
         try:
@@ -125,17 +125,17 @@ class Watch:
                 now = self._clock.now()
                 if not self._clock.stopping():
                     if end is not None and now >= end:
-                        return self._left("the time is over, and nothing was found")
+                        return self._left("time is up, and nothing was found")
                     pause = min(self._plan.every, SETTLE) if self._urgent(now) else self._plan.every
                     pause = max(SHORTEST, pause - (now - begun))  # a fatal line waits for no more than a look's length
                     self._clock.sleep(pause if end is None else min(pause, end - now))
                 if self._clock.stopping():
-                    return replace(self._left("stopped before anything was called"), interrupted=True)
+                    return replace(self._left("stopped before anything was found"), interrupted=True)
         finally:
             self._looking.stop()
 
     def step(self) -> WatchOutcome | None:
-        """One look at everything; how the watch ends, where it does."""
+        """Run one cycle. Returns how the watch ends, or None to continue."""
         look = self._last = self._looking.look(self._clock.now())
         self._grew = look.time if look.grew else self._grew
         for gap in look.gaps:
@@ -188,22 +188,22 @@ class Watch:
     def _judge(self, report: Report, look: ProbeResult) -> WatchOutcome | None:
         if look.evidence.hang.called:
             yes = [vote.probe for vote in look.evidence.hang.votes if vote.vote == "yes"]
-            return self._call("hang", f"{' and '.join(yes)} agree that nothing gets on", look)
+            return self._call("hang", f"{' and '.join(yes)} agree that the job makes no progress", look)
         kind = _failing(report)
         if kind:
             return self._failed(report, kind, look)
         if self._trouble is not None:
             self._trouble = None
-            self._tell(WatchEvent("went_on", look.time, "the run went on: no fault any more"))
+            self._tell(WatchEvent("went_on", look.time, "the run continued; the fault is gone"))
         self._tell_degraded(report, look.time)
         if look.ended is not None and look.time - look.ended >= SETTLE:
-            return self._left("the job's processes have ended, and nothing was found")
+            return self._left("the job's processes ended, and nothing was found")
         if report.phase == "completed" and not look.grew and look.ended is None:
-            return self._left("the run ended well")
+            return self._left("the run completed")
         return None
 
     def _failed(self, report: Report, kind: str, look: ProbeResult) -> WatchOutcome | None:
-        """Tell a fault at once; call it when it still stands."""
+        """Report a fault at once; call it if it persists."""
         if self._trouble is None:
             self._trouble = _PendingFault(look.time)
         self._tell_fault(report, self._trouble, look.time)
@@ -251,15 +251,13 @@ class Watch:
             "advice": list(hang.advice),
         }
         self._shown = votes
-        words = (
-            ", ".join(f"{vote.probe} {_WORDS[vote.vote]}" for vote in hang.votes) or "the run has ended: nothing hangs"
-        )
+        words = ", ".join(f"{vote.probe} {_WORDS[vote.vote]}" for vote in hang.votes) or "the run has ended; no hang"
         self._tell(WatchEvent("votes", now, f"{f'step {step}: ' if step else ''}{words}", fields))
 
     # The bundle
 
     def _freeze(self, look: ProbeResult, why: str) -> None:
-        """Begin the bundle, so that what dies with the processes is kept."""
+        """Start the bundle, to save what is lost with the processes."""
         if self._bundle.begun is not None:
             self._add()
             return
@@ -269,11 +267,11 @@ class Watch:
                 self._tell(WatchEvent("gap", look.time, f"{gap.source}: {gap.reason}", {"code": gap.code}))
             return
         self._complete(look)
-        text = f"evidence is kept in {self._plan.save} ({why})"
+        text = f"saving evidence to {self._plan.save} ({why})"
         self._tell(WatchEvent("bundle", look.time, text, {"folder": str(self._plan.save), "why": why}))
 
     def _add(self) -> None:
-        """Write what came since the bundle was begun, but for the logs."""
+        """Write what arrived since the bundle was started, except logs."""
         self._bundle.stacks(self._looking.rounds)
         self._bundle.answers("ras", self._looking.answers)
         self._bundle.dumps(self._looking.dumps)
@@ -291,7 +289,7 @@ class Watch:
         self._tell(WatchEvent("called", look.time, f"{called}: {why}", {"called": called, "why": why}))
         report = diagnose(look.evidence, self._knowledge.rulebook)
         live = DiagnosisResult(resolve(replace(report, bundle=self._plan.save.name), None), {}, b"")
-        if self._bundle.begun is None:  # nowhere to write: what was seen must do
+        if self._bundle.begun is None:  # nowhere to write: use what was seen live
             return WatchOutcome(why, called, live)
         self._complete(look)
         return WatchOutcome(why, called, self._answer(live, called), self._plan.save)
@@ -306,7 +304,7 @@ class Watch:
         return live if lost and live.report.verdict == "fault" else answer
 
     def _left(self, why: str) -> WatchOutcome:
-        """The end with nothing called; a bundle that was begun is completed."""
+        """End without a call; complete the bundle if it was started."""
         if self._bundle.begun is None:
             return WatchOutcome(why)
         if self._last is not None:

@@ -156,7 +156,11 @@ def test_killed_it_goes_on_where_it_was(signalbox, site: Path) -> None:
 
 @pytest.mark.parametrize(
     ("last", "configured", "why"),
-    [("30d", False, "config example"), ("0d", True, "expected a duration of at most a year"), ("30d", True, "no configured connector")],
+    [
+        ("30d", False, "config example"),
+        ("0d", True, "expected a duration of at most a year"),
+        ("30d", True, "no configured connector"),
+    ],
 )
 @pytest.mark.usefixtures("known")
 def test_nobody_to_ask_is_said(tmp_path: Path, monkeypatch, last: str, configured: bool, why: str) -> None:

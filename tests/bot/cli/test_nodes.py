@@ -105,7 +105,9 @@ def test_a_node_of_many_failed_jobs_is_a_lemon() -> None:
 def test_good_runs_are_kept_listed_and_forgotten() -> None:
     """One that failed is refused."""
     assert "No baselines yet" in run("baselines", "list", which=app)
-    assert "not kept: its logs show that it did not complete" in run("baselines", "keep", BUNDLES / "rank-killed", which=app)
+    assert "not kept: its logs show that it did not complete" in run(
+        "baselines", "keep", BUNDLES / "rank-killed", which=app
+    )
     assert "there is no such folder" in run("baselines", "keep", "/nowhere", which=app)
     assert run("baselines", "keep", BUNDLES / "healthy", which=app).startswith("Kept as the good run of lm-tiny:")
     (line,) = run("baselines", "list", "--json", which=app).splitlines()

@@ -228,7 +228,9 @@ def test_a_full_disk_is_told(tmp_path):
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, before[1]))
     try:
-        with pytest.raises(UnreadableInput, match="cannot store standard input here while it is read: File too large; set TMPDIR"):
+        with pytest.raises(
+            UnreadableInput, match="cannot store standard input here while it is read: File too large; set TMPDIR"
+        ):
             copied(Endless(), tmp_path, 50_000_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
