@@ -1,8 +1,8 @@
-"""A report as JSON (`signalbox.report/1`) and back, and the JSON Schema of it.
+"""Conversion of reports to and from JSON (`signalbox.report/1`), and its JSON Schema.
 
-Only the outline is written by hand: fields of the values in kb.report pass through by their names, so a field added
-there is in the JSON and in the schema at once, and the suite asks for its description in `MEANING`.
-`python -m bot.render.report_json` prints the schema that stands in docs/report.schema.json.
+Only the outline is written by hand: fields of the values in kb.report pass through by name, so a field added there
+appears in the JSON and in the schema, and the tests require its description in `MEANING`.
+`python -m bot.render.report_json` prints the schema in docs/report.schema.json.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _TIMES = frozenset(
         "stopped",
         "since",
     }
-)  # keys whose value is a time, wherever they stand
-_SHARES = frozenset({"confidence", "score", "similarity"})  # numbers that are always there
+)  # keys whose value is a time, at any depth
+_SHARES = frozenset({"confidence", "score", "similarity"})  # numbers that are never null
 _OUTLINE = ("id", "fingerprint", "bundle", "window", "job", "versions", "verdict", "phase", "summary")
 
 
 def to_json(report: Report, timing: Mapping[str, float] | None = None) -> Json:
-    """The report in the shape of `signalbox.report/1`; `timing` is seconds by stage of the work.
+    """Convert the report to `signalbox.report/1`; `timing` is seconds by stage of the work.
 
-    Everything but `timing` depends on the report alone. Times become ISO 8601 in UTC; what is no time (NaN, out of the
-    calendar) becomes null.
+    Everything except `timing` depends only on the report. Times become ISO 8601 in UTC; invalid times (NaN, out of
+    range) become null.
     """
     body: Json = _walked(msgspec.to_builtins(report), iso)
     start, end = report.window
@@ -70,10 +70,10 @@ def dumps(report: Report, timing: Mapping[str, float] | None = None) -> bytes:
 
 
 def from_json(text: bytes) -> Report:
-    """The report that `dumps` wrote. Keys that this version does not know are left out.
+    """Read a report written by `dumps`. Unknown keys are ignored.
 
     Raises:
-        UnreadableInput: the text is not JSON, of another schema, or a value is of the wrong type.
+        UnreadableInput: the text is not JSON, has another schema, or a value has the wrong type.
     """
     try:
         body = msgspec.json.decode(text)
@@ -85,7 +85,7 @@ def from_json(text: bytes) -> Report:
 
 
 def iso(time: float | None) -> str | None:
-    """Seconds since the epoch as ISO 8601 in UTC with Z; None for None and for what is no time of the calendar."""
+    """Seconds since the epoch as ISO 8601 in UTC with Z; None for None and for times out of range."""
     if time is None:
         return None
     try:
@@ -95,7 +95,7 @@ def iso(time: float | None) -> str | None:
 
 
 def seconds(text: str | None) -> float | None:
-    """The time that `iso` wrote, as seconds since the epoch. Raises ValueError on other text."""
+    """Parse a time written by `iso` to seconds since the epoch. Raises ValueError on other text."""
     if text is None:
         return None
     when = datetime.fromisoformat(text)
@@ -103,7 +103,7 @@ def seconds(text: str | None) -> float | None:
 
 
 def _flat(body: Json) -> Json:
-    """The wire's outline turned back into the fields of `Report`."""
+    """Convert the outline of the JSON back to the fields of `Report`."""
     window, versions = body["window"], body["versions"]
     rulebook = versions["rulebook"]
     return body | {
@@ -113,7 +113,7 @@ def _flat(body: Json) -> Json:
 
 
 def _walked(value: Any, convert: Callable[[Any], Any], key: str = "") -> Any:
-    """A copy of plain JSON values with times converted and numbers that JSON does not know replaced."""
+    """Copy JSON values, converting times and replacing numbers that JSON cannot represent."""
     if key in _TIMES:
         return convert(value)
     if isinstance(value, dict):
@@ -134,10 +134,10 @@ def _encodable(value: Any) -> Any:
 
 
 def schema() -> Json:
-    """The JSON Schema (2020-12) of a report: strict, every key required, each described."""
+    """The JSON Schema (2020-12) of a report: strict, with every key required and described."""
     definitions: Json = msgspec.json.schema(Report)["$defs"]
     top = definitions.pop("Report")
-    definitions.pop("Versions")  # the outline nests it anew
+    definitions.pop("Versions")  # the outline nests it differently
     top["properties"] = _outline_schema(top["properties"])
     strict = {name: _strict(name, part) for name, part in sorted(definitions.items())}
     strict["Time"] = {"type": "string", "format": "date-time", "pattern": "Z$", "description": "ISO 8601 in UTC."}
@@ -150,17 +150,17 @@ def schema() -> Json:
 
 
 def schema_text() -> str:
-    """The schema as it stands in docs/report.schema.json."""
+    """The content of docs/report.schema.json."""
     return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
 
 
 def _outline_schema(fields: Json) -> Json:
     outline = {
         "window": _object(
-            "The span looked at, half open.", {"start": (_time(), "Its start."), "end": (_time(), "Its end.")}
+            "The time range examined, half open.", {"start": (_time(), "Its start."), "end": (_time(), "Its end.")}
         ),
         "versions": _object(
-            "What gave this answer.",
+            "Versions that produced this answer.",
             {
                 "engine": ({"type": "string"}, "Version of Signalbox."),
                 "rulebook": (
@@ -197,7 +197,7 @@ def _time() -> Json:
 
 
 def _strict(name: str, part: Json) -> Json:
-    """One value's schema: every key required, none besides, descriptions and bounds put in, defaults taken out."""
+    """Make a value's schema strict: all keys required, no others, with descriptions and bounds, without defaults."""
     properties = {}
     for key, plain in part["properties"].items():
         value = _time() if key in _TIMES else {word: item for word, item in plain.items() if word != "default"}
@@ -226,39 +226,39 @@ _BOUNDS: Mapping[str, Json] = {
 MEANING: Mapping[str, str] = {
     "Report.schema": "Name and version of this format.",
     "Report.id": "Digest of the rest of the report.",
-    "Report.fingerprint": "Digest of the kind of failure, the same for its like.",
-    "Report.bundle": "Name of the evidence bundle that was read, null where there was none.",
-    "Report.window": "The span looked at, half open.",
-    "Report.job": "The job asked about.",
-    "Report.versions": "What gave this answer.",
-    "Report.verdict": "fault: something failed and a rule says what. no_match: something failed and no rule says what. "
-    "no_fault: nothing failed. insufficient_evidence: not enough was seen to say.",
-    "Report.phase": "What state the run was in at the end of the evidence.",
+    "Report.fingerprint": "Digest of the kind of failure, equal for failures of the same kind.",
+    "Report.bundle": "Name of the evidence bundle, null if there was none.",
+    "Report.window": "The time range examined, half open.",
+    "Report.job": "The diagnosed job.",
+    "Report.versions": "Versions that produced this answer.",
+    "Report.verdict": "fault: the run failed and a rule explains why. no_match: the run failed and no rule explains why. "
+    "no_fault: no failure found. insufficient_evidence: not enough evidence to tell.",
+    "Report.phase": "The state of the run at the end of the evidence.",
     "Report.summary": "The answer in one sentence.",
     "Report.decision": "What to do with the job.",
-    "Report.progress": "How far the run came.",
-    "Report.diagnoses": "The faults found, the first cause first.",
-    "Report.indicators": "What stands out though no rule says why.",
+    "Report.progress": "How far the run got.",
+    "Report.diagnoses": "The faults found, most likely root cause first.",
+    "Report.indicators": "Unusual observations that no rule explains.",
     "Report.hang": "Whether the job hangs, by vote of the probes.",
-    "Report.gaps": "What could not be seen, and what that keeps us from telling.",
-    "Report.not_evaluated": "Rules that could not be judged.",
+    "Report.gaps": "Missing evidence, and what cannot be told without it.",
+    "Report.not_evaluated": "Rules that could not be evaluated.",
     "Report.streams": "How many sources were read.",
     "Report.bytes_read": "How many bytes were read.",
     "Report.timing": "Seconds by stage of the work; the only part that differs between runs over the same evidence.",
     "JobView.id": "The scheduler's id of the job.",
     "JobView.name": "The job's name.",
     "JobView.attempt": "Which attempt this was.",
-    "JobView.state": "The state that the scheduler gives.",
+    "JobView.state": "Its state, as reported by the scheduler.",
     "JobView.nodes": "How many nodes it ran on.",
-    "JobView.attempts": "Its runs as the scheduler tells them, oldest first; the last one is this.",
+    "JobView.attempts": "Its attempts as reported by the scheduler, oldest first; the last one is this one.",
     "JobView.last_good": "Id of the last run of the same name that completed.",
-    "Attempt.number": "Which run, as the scheduler counts.",
+    "Attempt.number": "Number of the attempt, as counted by the scheduler.",
     "Attempt.state": "Its state in the scheduler's words.",
-    "Attempt.reason": "The scheduler's word for its end.",
-    "Attempt.exit_code": "Exit status of what ended first.",
+    "Attempt.reason": "The scheduler's reason for its end.",
+    "Attempt.exit_code": "Exit status of the process that ended first.",
     "Attempt.signal": "Signal that ended it.",
     "Attempt.queued": "When it was submitted.",
-    "Attempt.scheduled": "When nodes were given to it.",
+    "Attempt.scheduled": "When nodes were allocated.",
     "Attempt.initialised": "When its processes were started.",
     "Attempt.first_iterated": "Time of its first iteration line.",
     "Attempt.last_iterated": "Time of its last iteration line.",
@@ -269,42 +269,42 @@ MEANING: Mapping[str, str] = {
     "Decision.advice": "One of the closed list in rules/actions.yaml.",
     "Decision.exclude": "Nodes to leave out.",
     "Decision.from_checkpoint": "Iteration of the checkpoint to start from.",
-    "Decision.steps_lost": "Iterations to be done again.",
+    "Decision.steps_lost": "Iterations to repeat.",
     "Decision.gpu_hours_lost": "Cost of those iterations in GPU hours.",
     "Decision.owner": "Who should act.",
     "Decision.why": "Why this advice.",
-    "Decision.options": "The choices that are open, each with its cost.",
+    "Decision.options": "The available choices, each with its cost.",
     "Option.advice": "One of the closed list in rules/actions.yaml.",
-    "Option.gpu_hours": "What it costs in GPU hours, as far as that can be told.",
-    "Option.why": "What that is made of.",
+    "Option.gpu_hours": "Its cost in GPU-hours, null if unknown.",
+    "Option.why": "What the cost includes.",
     "Exclusion.node": "The node.",
-    "Exclusion.scope": "cluster: bar it for everybody. job: for this job only.",
+    "Exclusion.scope": "cluster: bar it for all jobs. job: for this job only.",
     "Exclusion.why": "Why it should be left out.",
     "Progress.last_iteration": "The last iteration seen.",
     "Progress.last_progress": "When the last iteration was seen.",
-    "Progress.last_checkpoint": "Iteration of the last checkpoint that was written whole.",
+    "Progress.last_checkpoint": "Iteration of the last complete checkpoint.",
     "Progress.stage": "The stage that the run had reached.",
     "Progress.total_iterations": "Iterations planned.",
     "Diagnosis.rank": "Place in the list, from 1.",
     "Diagnosis.fault": "Class of fault, an id of rules/faults.yaml.",
-    "Diagnosis.rule": "The rule that says so.",
+    "Diagnosis.rule": "The rule that matched.",
     "Diagnosis.rule_version": "Version of that rule.",
     "Diagnosis.title": "What failed, in a few words.",
     "Diagnosis.summary": "What failed, in a sentence.",
-    "Diagnosis.confidence": "Calibrated chance that this is right, 0 to 1.",
+    "Diagnosis.confidence": "Calibrated probability that this is correct, 0 to 1.",
     "Diagnosis.band": "The confidence in a word.",
     "Diagnosis.role": "Its place in the causal chain.",
-    "Diagnosis.reasons": "Why it stands where it stands.",
-    "Diagnosis.traits": "What its confidence was worked out from, in the words of kb.diagnosis.confidence.",
-    "Diagnosis.suspects": "Who is at fault, the likeliest first.",
-    "Diagnosis.first_seen": "When it first showed.",
+    "Diagnosis.reasons": "Why it has this rank.",
+    "Diagnosis.traits": "The traits that its confidence is computed from, as named in kb.diagnosis.confidence.",
+    "Diagnosis.suspects": "Who is at fault, most likely first.",
+    "Diagnosis.first_seen": "When it was first seen.",
     "Diagnosis.stage": "Stage of the run at that time.",
     "Diagnosis.iteration": "Iteration of the run at that time.",
-    "Diagnosis.evidence": "What shows it, the deciding things first.",
+    "Diagnosis.evidence": "What proves it, decisive evidence first.",
     "Diagnosis.explains": "Symptoms that this fault accounts for.",
     "Diagnosis.remediation": "The steps of the remedy, in order.",
-    "Diagnosis.cause": "What brings such a fault about.",
-    "Diagnosis.impact": "What such a fault does to a run.",
+    "Diagnosis.cause": "What causes such a fault.",
+    "Diagnosis.impact": "How such a fault affects a run.",
     "Diagnosis.owner": "Who should act on it.",
     "Suspect.kind": "What is suspected.",
     "Suspect.node": "Its node.",
@@ -319,10 +319,10 @@ MEANING: Mapping[str, str] = {
     "GpuRef.uuid": "Its UUID.",
     "GpuRef.pci": "Its PCI address.",
     "EvidenceItem.id": "Name of this item within the report.",
-    "EvidenceItem.kind": "What sort of thing it is.",
+    "EvidenceItem.kind": "The kind of evidence.",
     "EvidenceItem.source": "The file or address it was read from.",
     "EvidenceItem.text": "The text or figures, secrets masked.",
-    "EvidenceItem.line": "Line number, from 1; null where it was not worked out.",
+    "EvidenceItem.line": "Line number, from 1; null if not determined.",
     "EvidenceItem.offset": "Byte at which the line starts.",
     "EvidenceItem.time": "When it was written.",
     "EvidenceItem.rank": "Global rank of the writer.",
@@ -332,9 +332,9 @@ MEANING: Mapping[str, str] = {
     "Explained.count": "How often it was seen.",
     "Explained.ranks": "On which ranks, as ranges.",
     "RemedyStep.action": "An action of rules/actions.yaml.",
-    "RemedyStep.grade": "look: changes nothing. safe: can be undone, touches this job only. disruptive: others feel it.",
+    "RemedyStep.grade": "look: read-only. safe: can be undone, affects only this job. disruptive: affects other jobs.",
     "RemedyStep.text": "What to do.",
-    "RemedyStep.scope": "Whom it touches.",
+    "RemedyStep.scope": "What it affects.",
     "RemedyStep.command": "A command that does it.",
     "RemedyStep.verify": "How to see that it worked.",
     "Indicators.events": "Lines that stand out.",
@@ -342,52 +342,52 @@ MEANING: Mapping[str, str] = {
     "Indicators.stages": "Stages that stand out.",
     "Indicators.iterations": "Iterations that stand out.",
     "Indicator.what": "What stands out.",
-    "Indicator.why": "By what it stands out.",
-    "Indicator.evidence": "Where it stands, null where it is no single line.",
+    "Indicator.why": "Why it stands out.",
+    "Indicator.evidence": "Where it was found, null if it is not a single line.",
     "Hang.called": "Whether a hang is called.",
     "Hang.votes": "How each probe voted.",
-    "Hang.suspected": "One probe sees a hang and no second one could look, or none agrees.",
-    "Hang.advice": "What to switch on to be sure.",
-    "Hang.stacks": "Where the main threads of the ranks stand, as one tree; each branch comes before those further in.",
+    "Hang.suspected": "One probe sees a hang, and no second one could check or agrees.",
+    "Hang.advice": "What to enable to confirm it.",
+    "Hang.stacks": "Where the main threads of the ranks are, as one tree; each branch precedes its nested branches.",
     "StackBranch.depth": "Branches around this one; 0 for the outermost.",
-    "StackBranch.frames": "Its frames as `function (file:line)`, outermost first; `...` stands for those left out.",
+    "StackBranch.frames": "Its frames as `function (file:line)`, outermost first; `...` marks omitted ones.",
     "StackBranch.ranks": "How many ranks are in it.",
     "StackBranch.inside": "The ranks that are in it, as ranges.",
     "StackBranch.outside": "The ranks that are not, of those with a stack, as ranges.",
-    "StackBranch.folded": "Branches further in that are not shown.",
+    "StackBranch.folded": "Nested branches that are not shown.",
     "Alike.incident": "Its number.",
-    "Alike.similarity": "How much both have in common, 0 to 1.",
-    "Alike.fault": "The class that people closed it as, null where no rule fitted.",
-    "Alike.closed_as": "What people closed it as, in words.",
-    "Alike.helped": "What was done about it.",
-    "Alike.shared": "The events that both have, the first few.",
+    "Alike.similarity": "How similar both are, 0 to 1.",
+    "Alike.fault": "The fault class it was closed as, null if no rule fitted.",
+    "Alike.closed_as": "What it was closed as, in words.",
+    "Alike.helped": "What fixed it.",
+    "Alike.shared": "Events that both have, the first few.",
     "Recalled.kind": "node: a node that failed other jobs too. data: the same part of the data at each crash. iteration: the same "
     "or never the same step. barred: a node that people had barred.",
-    "Recalled.text": "What earlier incidents teach, in words.",
+    "Recalled.text": "What earlier incidents suggest, in words.",
     "Recalled.incidents": "Their numbers, the first few.",
     "Outcomes.advice": "One of the closed list in rules/actions.yaml.",
     "Outcomes.fault": "The class of fault that it was given for.",
-    "Outcomes.helped": "How many next tries came past the point of failure.",
-    "Outcomes.tried": "Of so many.",
-    "Outcomes.open": "Further ones of which it is not known.",
-    "Memory.alike": "Earlier incidents that looked like this one, the most alike first: hints, no diagnoses.",
-    "Memory.recalled": "What earlier incidents teach of this one.",
+    "Outcomes.helped": "How many next attempts got past the point of failure.",
+    "Outcomes.tried": "How many attempts were made.",
+    "Outcomes.open": "Further attempts whose outcome is unknown.",
+    "Memory.alike": "Earlier incidents that looked like this one, most similar first: hints only.",
+    "Memory.recalled": "What earlier incidents suggest about this one.",
     "Memory.outcomes": "How advice fared for this fault here.",
-    "Memory.digest": "Digest of all that was remembered, empty where nothing was asked.",
-    "Report.memory": "What is remembered of other runs and of the job's own earlier tries.",
+    "Memory.digest": "Digest of all hints, empty if none were looked up.",
+    "Report.memory": "Hints from other runs and from the job's own earlier attempts.",
     "Vote.probe": "The probe.",
     "Vote.vote": "Its vote.",
     "Vote.detail": "What it saw.",
-    "Vote.since": "When what it sees began.",
-    "Gap.code": "What sort of gap, one of a closed list.",
+    "Vote.since": "When the observed condition began.",
+    "Gap.code": "The kind of gap, one of a closed list.",
     "Gap.source": "The source concerned.",
-    "Gap.reason": "Why nothing, or less, came.",
-    "Gap.scope": "Which part is concerned: ranks, nodes, a span.",
-    "Gap.asked": "What was asked for.",
-    "Gap.got": "What came.",
-    "Gap.rules_out": "What it keeps us from telling.",
+    "Gap.reason": "Why evidence is missing or incomplete.",
+    "Gap.scope": "The part concerned: ranks, nodes, a time range.",
+    "Gap.asked": "What was requested.",
+    "Gap.got": "What was received.",
+    "Gap.rules_out": "What cannot be told without it.",
     "NotEvaluated.rule": "The rule.",
-    "NotEvaluated.needs": "What it would need.",
+    "NotEvaluated.needs": "What it needs.",
 }
 
 if __name__ == "__main__":
