@@ -130,8 +130,9 @@ def read_lock(text: str) -> dict[str, Locked]:
 
 
 def meaning(rule: Rule) -> str:
-    """Return the SHA-256 of what decides when a rule matches and what it reports, without its texts, steps and
-    severity.
+    """Return the SHA-256 of what decides when a rule matches and what it reports.
+
+    Texts, steps and severity are not included.
 
     Parts with default values are left out, so that a new optional part of the format changes no rule.
     """

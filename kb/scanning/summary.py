@@ -30,9 +30,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a pattern hit: the offset of its line, the line (cut to 512 characters around the hit), its resource and
-    time.
-    """
+    """Where a pattern hit: the line (cut to 512 characters around the hit), its offset, resource and time."""
 
     offset: int
     line: str
