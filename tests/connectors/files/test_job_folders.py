@@ -123,12 +123,12 @@ def test_single_files_are_jobs_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("logs/{id}", "begin with /"),
+        ("logs/{id}", "start it with /"),
         ("/logs/all", "neither {id} nor {name}"),
-        ("/logs/{job}", "a field {job}"),
-        ("/logs/{id", "not closed"),
-        ("/{user}/{id}", "begins with a field"),
-        ("s3://{name}/{id}", "begins with a field"),
+        ("/logs/{job}", "unknown field {job}"),
+        ("/logs/{id", "unclosed brace"),
+        ("/{user}/{id}", "starts with a field"),
+        ("s3://{name}/{id}", "starts with a field"),
         ("/logs/../{id}", "`..`"),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_file_that_becomes_a_link_is_refused(tmp_path: Path) -> None:
     [entry] = store.below(str(tmp_path / "jobs"), Deadline.within(5))
     (tmp_path / "jobs/rank-0.log").unlink()
     (tmp_path / "jobs/rank-0.log").symlink_to(tmp_path / "secret.log")
-    with pytest.raises(SourceFailed, match="leads out"):
+    with pytest.raises(SourceFailed, match="outside the allowed folders"):
         store.opened(entry, Deadline.within(5))
 
 
@@ -347,6 +347,6 @@ def test_check_says_what_it_reads(shared: JobFolders, tmp_path: Path) -> None:
     checked = shared.check(Deadline.within(5))
     assert (checked.works, "is read as user" in checked.words) == (True, True)
     gone = JobFolders(FoldersSettings(f"{tmp_path}/gone/{{id}}")).check(Deadline.within(5))
-    assert (gone.works, gone.change) == (False, "see `pattern`")
+    assert (gone.works, gone.change) == (False, "check `pattern`")
     other = JobFolders(FoldersSettings(f"{tmp_path}/{{name}}/run-{{id}}")).check(Deadline.within(5))
     assert (other.works, other.change.endswith("with `pattern`")) == (False, True)

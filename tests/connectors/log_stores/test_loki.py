@@ -204,7 +204,7 @@ def test_pods_name_a_job_where_no_label_does() -> None:
         spool, _ = collected(settings, record)
         assert list(spool.logs) == ["logs/loki/fit-0.log"]
         assert spool.logs["logs/loki/fit-0.log"].endswith(b"east\n")
-        with pytest.raises(SourceFailed, match="nothing names this job"):
+        with pytest.raises(SourceFailed, match="no label identifies this job"):
             collected(settings, stored_logs.record())
 
 
