@@ -1,4 +1,4 @@
-"""A merged rule base reaches the running service: pulled into a folder of its own, tried, and switched to at once or not at all.
+"""Updates the rule base of the running service: a version is pulled into its own folder, checked, and switched to atomically.
 
 One process of a host (the keeper) pulls: `RuleReloader`. Every other one takes up what is current between two diagnoses: `CurrentRules`. A
 version that cannot be loaded is refused: the reason is kept, the last good version stays. What lies where, below the folder of a
@@ -55,31 +55,31 @@ class SourceState(msgspec.Struct, frozen=True):
     looked: float | None = None
 
     def words(self) -> str:
-        """For people, in one line."""
+        """The state in one line."""
         parts = [f"rules of version {self.version}" if self.version else "the rules that came with this installation"]
         if self.refused:
             parts.append(f"version {self.refused} is refused: {self.why}")
         if self.trouble:
-            parts.append(f"the source cannot be looked at: {self.trouble}")
+            parts.append(f"the source cannot be checked: {self.trouble}")
         return "; ".join(parts)
 
 
 class UpdateRefused(SignalboxError):  # noqa: N818 - an outcome: the version in force stays
-    """A version of the rules that must not come into force."""
+    """A version of the rules that must not be used."""
 
 
 class SourceUnavailable(SignalboxError):  # noqa: N818 - an outcome: it is tried again
-    """The source of the rules cannot be looked at now."""
+    """The source of the rules cannot be reached now."""
 
 
 def folder_of(source: Source) -> Path:
-    """Where a source's versions lie on this host."""
+    """The folder of a source's versions on this host."""
     named = repr((source.git, source.ref, source.folder, source.path, source.overlay))
     return state_dir() / "rules" / sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def state_of(source: Source) -> SourceState:
-    """How it stands, as the keeper of this host last said."""
+    """The state last recorded by the keeper of this host."""
     try:
         return msgspec.json.decode((folder_of(source) / "state.json").read_bytes(), type=SourceState)
     except (OSError, msgspec.MsgspecError):
@@ -87,7 +87,7 @@ def state_of(source: Source) -> SourceState:
 
 
 def check(source: Source) -> CheckResult:
-    """Look at a source without keeping anything of it: whether it can be reached, and whether its rules can be loaded."""
+    """Check whether a source can be reached and its rules load, without storing anything."""
     sent = source.path or f"git fetch {source.git} {source.ref}"
     with tempfile.TemporaryDirectory(prefix="signalbox-", ignore_cleanup_errors=True) as home:
         version = "that is there now"
@@ -97,14 +97,12 @@ def check(source: Source) -> CheckResult:
             _write(source, fetched, Path(home) / "rules")
             faults = _faults(source, Path(home) / "rules")
         except UpdateRefused as refused:
-            return CheckResult(
-                False, f"the version {version} would be refused: {refused}", sent, "mend the rules there"
-            )
+            return CheckResult(False, f"the version {version} would be refused: {refused}", sent, "fix the rules there")
         except (SignalboxError, OSError) as error:
             return CheckResult(False, str(error), sent, "docs/rule-pull-requests.md")
     words = f"version {version} can be loaded"
     if faults:
-        return CheckResult(False, f"{words}, and has faults: {'; '.join(faults[:FEW])}", sent, "mend the rules there")
+        return CheckResult(False, f"{words}, but has errors: {'; '.join(faults[:FEW])}", sent, "fix the rules there")
     standing = state_of(source)
     return CheckResult(standing.refused is None, f"{words}; in force on this host: {standing.words()}", sent)
 
@@ -126,7 +124,7 @@ class CurrentRules:
         Raises:
             SignalboxError: there is none at all.
         """
-        wanted = (_target(self.source), today())  # exceptions of an overlay expire by the day
+        wanted = (_target(self.source), today())  # overlay exceptions expire by date
         if self._held is not None and wanted == self._seen:
             return self._held
         try:
@@ -180,7 +178,7 @@ class RuleReloader:
     _looked: float | None = field(default=None)
 
     def tick(self) -> SourceState | None:
-        """Look where it is time; how it stands then. Whatever goes wrong is part of that, and logged once."""
+        """Check the source if it is due. Returns the state, which includes errors; each error is logged once."""
         now = self.clock()
         if self._looked is not None and 0 <= now - self._looked < self.source.every:
             return None
@@ -201,7 +199,7 @@ class RuleReloader:
                 _log.exception("the rules could not be looked at")
 
     def pull(self, before: SourceState, now: float) -> SourceState:
-        """Bring the newest version into force, or keep why not."""
+        """Switch to the newest version, or record why not."""
         home = folder_of(self.source)
         standing = msgspec.structs.replace(before, trouble=None, looked=now)
         refused = "that is there now"
@@ -212,7 +210,7 @@ class RuleReloader:
             in_force = _target(self.source)
             if fetched.version == in_force == before.version:
                 after = msgspec.structs.replace(standing, refused=None, why=None)
-            elif fetched.version == in_force:  # killed before it was written down
+            elif fetched.version == in_force:  # killed before it was recorded
                 faults = self._refuse_broken(home / "versions" / in_force, SourceState())
                 after = SourceState(in_force, now, faults=faults, looked=now)
             elif fetched.version == before.refused:
@@ -228,12 +226,12 @@ class RuleReloader:
         return after
 
     def _switched(self, home: Path, fetched: _SourceVersion, standing: SourceState, now: float) -> SourceState:
-        """Write a version down, try it, and switch to it."""
+        """Write a version to disk, check it, and switch to it."""
         folder = home / "versions" / fetched.version
         folder.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-", ignore_cleanup_errors=True) as new:
             _write(self.source, fetched, Path(new))
-            shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed here
+            shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
             Path(new).rename(folder)
         faults = self._refuse_broken(folder, standing)
         _linked(home / "current", f"versions/{fetched.version}")
@@ -254,7 +252,7 @@ class RuleReloader:
 
 
 def _write(source: Source, fetched: _SourceVersion, folder: Path) -> None:
-    """Write a version down."""
+    """Write a version to disk."""
     count = 0
     for path, data in fetched.files():
         place = folder / path
@@ -334,7 +332,7 @@ class _SourceVersion:
             at = end + 1
 
     def _commit(self, url: str) -> str:
-        """The newest commit of the ref, fetched."""
+        """Fetch the newest commit of the ref."""
         if not (self._mirror / "HEAD").is_file():
             shutil.rmtree(self._mirror, ignore_errors=True)
             self._mirror.mkdir(mode=0o700)
@@ -359,7 +357,7 @@ class _SourceVersion:
 
 
 def _login(source: Source) -> Mapping[str, str]:
-    """How git logs in: by the environment, which other users of this machine do not see."""
+    """Credentials for git, passed in the environment, which other users of this host cannot see."""
     settings = [
         ("protocol.allow", "never"),
         *((f"protocol.{text}.allow", "always") for text in ("https", "http", "ssh", "file")),
@@ -414,7 +412,7 @@ def _wanted(path: str) -> bool:
 def _bounded(count: int, size: int) -> None:
     if count > MOST_FILES or size > MOST_BYTES:
         raise UpdateRefused(
-            f"{count:,} files of {size:,} bytes are too much: {MOST_FILES:,} and {MOST_BYTES:,} at the most"
+            f"{count:,} files of {size:,} bytes are too much: at most {MOST_FILES:,} and {MOST_BYTES:,}"
         )
 
 
@@ -424,7 +422,7 @@ def _told(fault: Fault, folder: Path) -> str:
 
 
 def _linked(link: Path, target: str) -> None:
-    """Point a link elsewhere, at once."""
+    """Replace a link atomically."""
     new = link.with_name(f".{link.name}-{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         new.unlink()

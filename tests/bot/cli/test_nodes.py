@@ -109,7 +109,7 @@ def test_good_runs_are_kept_listed_and_forgotten() -> None:
         "baselines", "keep", BUNDLES / "rank-killed", which=app
     )
     assert "there is no such folder" in run("baselines", "keep", "/nowhere", which=app)
-    assert run("baselines", "keep", BUNDLES / "healthy", which=app).startswith("Kept as the good run of lm-tiny:")
+    assert run("baselines", "keep", BUNDLES / "healthy", which=app).startswith("Kept as the baseline of lm-tiny:")
     (line,) = run("baselines", "list", "--json", which=app).splitlines()
     assert json.loads(line)["family"] == "lm-tiny|pytorch-ddp|"
     assert "lm-tiny|pytorch-ddp|" in run("baselines", "list", which=app)
