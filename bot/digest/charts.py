@@ -67,7 +67,7 @@ def captions(digest: Digest) -> list[Caption]:
     if any(row.failures for row in digest.trend):
         found.append(_caption("trend", "Eight weeks", _trend_words(digest)))
     if digest.offenders.nodes:
-        found.append(_caption("nodes", "Nodes that were named", _heat_words(digest)))
+        found.append(_caption("nodes", "Nodes named in failures", _heat_words(digest)))
     return found
 
 
@@ -123,9 +123,9 @@ class _Pareto(_Sheet):
         self._head(
             f"{hours(dear[0].gpu_hours.value)} of {hours(digest.gpu_hours.value)} GPU-hours went to one class: {dear[0].title}"
             if digest.gpu_hours.value
-            else f"{digest.failures} failures, of none of which the cost is known",
-            f"{digest.failures} failures in {digest.week}; GPU-hours are known of {digest.gpu_hours.n} of them. "
-            "The dots are the share of all up to there.",
+            else f"{digest.failures} failures of unknown cost",
+            f"{digest.failures} failures in {digest.week}; GPU-hours known for {digest.gpu_hours.n}. "
+            "Dots show the cumulative share.",
         )
         half = (WIDTH - 2 * MARGIN - 60) / 2
         self._column((MARGIN, half), "GPU-hours lost", dear, lambda row: row.gpu_hours.value)
@@ -142,7 +142,7 @@ class _Pareto(_Sheet):
         """`place`: its left edge and its width."""
         x, wide = place
         self._canvas.text(x, self.TOP - 30, name, BODY + 2, bold=True)
-        self._canvas.text(x + wide, self.TOP - 30, "up to here", SMALL, self._colours.faint, anchor="end")
+        self._canvas.text(x + wide, self.TOP - 30, "cumulative", SMALL, self._colours.faint, anchor="end")
         bars = [(row.title, row.domain, value(row)) for row in lines[:CLASSES]]
         if len(lines) > CLASSES:
             bars.append((f"{len(lines) - CLASSES} more classes", "none", sum(map(value, lines[CLASSES:]))))
@@ -206,7 +206,7 @@ class _Trend(_Sheet):
         weeks = digest.trend
         self._head(
             f"{digest.failures} failures in {digest.week}, {_against(digest.failures, digest.before.failures)}",
-            "Shares and means over fewer than 5 failures are left out. Each line has a scale of its own, which does not start at zero.",
+            "Shares and means need at least 5 failures. Each line has its own scale, and its axis does not start at zero.",
         )
         blue, amber = self._domain("hardware"), self._domain("software")
         half = (WIDTH - 2 * MARGIN - 60) / 2
@@ -214,7 +214,7 @@ class _Trend(_Sheet):
             _Chart("Failures", [float(row.failures) for row in weeks], "{:.0f}".format, blue, bars=True),
             _Chart("GPU-hours lost (known)", [row.gpu_hours.value for row in weeks], hours, amber, bars=True),
             _Chart("Mean time between failures, hours", [row.between.value for row in weeks], hours, blue),
-            _Chart("Effective ratio of the jobs that were interrupted", [row.effective for row in weeks], fine, amber),
+            _Chart("Effective ratio of interrupted jobs", [row.effective for row in weeks], fine, amber),
         )
         for at, chart in enumerate(charts):
             x, y = MARGIN + (at % 2) * (half + 60), self.TOP + (at // 2) * (self.HEIGHT + self.GAP)
@@ -263,10 +263,10 @@ class _Heat(_Sheet):
         super().__init__(self.TOP + len(found.nodes) * self.PITCH + 30, theme)
         lemons = [row.name for row in found.nodes if row.lemon]
         self._head(
-            f"{', '.join(lemons[:3])}{f' and {found.lemons - 3} more' if found.lemons > 3 else ''}: named far more often than chance explains"
+            f"{', '.join(lemons[:3])}{f' and {found.lemons - 3} more' if found.lemons > 3 else ''}: named far more often than chance would explain"
             if lemons
-            else "No node stands out: what is named is spread as chance would",
-            f"Jobs whose hardware or network failures name the node; {len(found.nodes)} of {found.named} nodes. "
+            else "No node stands out: failures are spread as expected by chance",
+            f"Jobs with hardware or network failures on the node; {len(found.nodes)} of {found.named} nodes. "
             f"A lemon has a score of {LEMON_SCORE:g} or more and at least {LEMON_JOBS} jobs.",
         )
         right = self.LEFT + self.CELL * len(digest.trend)
@@ -327,7 +327,7 @@ def _span(values: Sequence[float]) -> tuple[float, float]:
 
 def _against(now: int, before: int) -> str:
     if now == before:
-        return "as many as the week before"
+        return "the same as the week before"
     return f"{abs(now - before)} {'more' if now > before else 'fewer'} than the week before"
 
 

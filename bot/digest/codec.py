@@ -22,7 +22,7 @@ def loads(text: bytes) -> Digest:
     try:
         found = msgspec.json.decode(text, type=Digest)
     except (ValueError, RecursionError) as error:
-        raise UnreadableInput(f"no readable digest: {error}") from error
+        raise UnreadableInput(f"not a readable digest: {error}") from error
     if found.schema != SCHEMA:
-        raise UnreadableInput(f"no digest of the schema {SCHEMA}")
+        raise UnreadableInput(f"not a digest of schema {SCHEMA}")
     return found

@@ -80,14 +80,16 @@ def tiles(digest: Digest) -> list[FigureTile]:
         FigureTile(
             "Between failures",
             "-" if between is None else f"{phrases.hours(between)} h",
-            f"left out: n = {this.between.n}"
+            f"not enough data (n = {this.between.n})"
             if between is None
             else phrases.moved(between, before.between.value) or "mean",
         ),
         FigureTile(
             "Effective ratio",
             "-" if ratio is None else phrases.fine(ratio),
-            f"left out: n = {ineffective.known}" if ratio is None else f"of {ineffective.jobs} interrupted jobs",
+            f"not enough data (n = {ineffective.known})"
+            if ratio is None
+            else f"of {ineffective.jobs} interrupted jobs",
         ),
     ]
 
@@ -123,9 +125,9 @@ def _records(digest: Digest) -> list[tuple[str, str, Any, Any]]:
     return [
         ("Without a diagnosis", "unknown", digest.unknown, phrases.unknown_of(digest)),
         ("Closed by people", "closed", this.closed, long.closed),
-        ("Right at the first place", "top1", this.top1, long.top1),
-        ("Right within the first three", "top3", this.top3, long.top3),
-        ("Rightly without a diagnosis", "abstained", this.abstained, long.abstained),
+        ("Top answer correct", "top1", this.top1, long.top1),
+        ("Correct answer in the top three", "top3", this.top3, long.top3),
+        ("Correctly gave no cause", "abstained", this.abstained, long.abstained),
     ]
 
 

@@ -22,7 +22,7 @@ def zone_named(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UnreadableInput(f"there is no time zone {name[:60]!r}: name one like Europe/Berlin") from error
+        raise UnreadableInput(f"unknown time zone {name[:60]!r}; use a name such as Europe/Berlin") from error
 
 
 def hours(value: float) -> str:
@@ -50,20 +50,20 @@ def short_week(name: str) -> str:
 def share(one: Share) -> str:
     """A share with its interval and n; where n is too small, only the counts."""
     if one.value is None or one.low is None or one.high is None:
-        return f"{one.hits} of {one.n} (n under {LEAST}: no share)" if one.n else "none judged"
+        return f"{one.hits} of {one.n} (too few for a share)" if one.n else "no feedback yet"
     return f"{percent(one.value)} ({one.hits} of {one.n}; 95 %: {percent(one.low)} to {percent(one.high)})"
 
 
 def spread(one: Spread) -> str:
     """Median and nine-tenths mark of spans of time."""
     if one.median is None or one.p90 is None:
-        return f"left out (n = {one.n})"
+        return f"not enough data (n = {one.n})"
     return f"median {lasting(one.median)}, p90 {lasting(one.p90)} (n = {one.n})"
 
 
 def rate(one: Rate) -> str:
     """Hours per failure."""
-    return f"left out (n = {one.n})" if one.value is None else f"{hours(one.value)} h (n = {one.n})"
+    return f"not enough data (n = {one.n})" if one.value is None else f"{hours(one.value)} h (n = {one.n})"
 
 
 def lost(one: Sum) -> str:
@@ -73,13 +73,13 @@ def lost(one: Sum) -> str:
 
 def gpus(size: SizeClass) -> str:
     """A class of sizes."""
-    return f"{size.low:,} GPUs and more" if size.high is None else f"{size.low:,} to {size.high:,} GPUs"
+    return f"{size.low:,} or more GPUs" if size.high is None else f"{size.low:,} to {size.high:,} GPUs"
 
 
 def arrow(now: float, before: float) -> str:
     """How a number stands against the one before."""
     if now == before:
-        return "→ as before"
+        return "→ unchanged"
     sign, way = ("↑", "up") if now > before else ("↓", "down")
     return f"{sign} {way} from {hours(before) if isinstance(before, float) else before}"
 
@@ -103,20 +103,24 @@ def local(digest: Digest, time: float) -> datetime:
 def unfinished(digest: Digest) -> str:
     """A note where the week is not over, or the digest is late."""
     if digest.until < digest.end:
-        return f"The week is not over: figures until {local(digest, digest.until):%a %d %b %H:%M}."
-    return "This digest comes late: nothing of Signalbox ran when it was due." if digest.late else ""
+        return f"The week is not over; figures up to {local(digest, digest.until):%a %d %b %H:%M}."
+    return "This digest is late: Signalbox was not running when it was due." if digest.late else ""
 
 
 def none_at_all(digest: Digest) -> str:
     """What is said of a week without failures."""
-    asked = f"{digest.reports} jobs were looked at and nothing had failed" if digest.reports else "no job was looked at"
+    asked = (
+        f"{digest.reports} jobs were diagnosed, none of which had failed"
+        if digest.reports
+        else "no jobs were diagnosed"
+    )
     return f"No failures this week: {asked}."
 
 
 def news(digest: Digest) -> Iterator[tuple[str, str]]:
     """What is new this week: (kind, names)."""
     if not digest.new.compared:
-        yield "new", "there is no week before to compare with"
+        yield "new", "no earlier week to compare with"
         return
     for kind, names in (("classes", digest.new.classes), ("nodes", digest.new.nodes), ("rules", digest.new.rules)):
         if names:
@@ -138,8 +142,8 @@ def formula(digest: Digest) -> str:
     one = digest.ineffective
     if one.value is None or one.recovery is None:
         return (
-            f"Left out: of {one.interruptions} interruptions the recovery time is known of {one.known}, "
-            f"and fewer than {LEAST} give no mean."
+            f"Not enough data: the recovery time is known for {one.known} of {one.interruptions} interruptions, "
+            f"and a mean needs at least {LEAST}."
         )
     told = (
         f"{one.interruptions} interruptions x {lasting(one.recovery * 3600)} + {hours(one.saving.value)} h of writing "

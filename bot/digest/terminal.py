@@ -37,7 +37,7 @@ def text(digest: Digest, *, meanings: bool = False) -> str:
 def _news(digest: Digest) -> Iterator[str]:
     found = list(phrases.news(digest))
     if not found:
-        yield "New this week: nothing that the seven weeks before had not"
+        yield "New this week: nothing new compared with the seven weeks before"
     for kind, names in found:
         yield from _wrapped(f"New this week: {names}" if kind == "new" else f"New {kind}: {names}")
 
@@ -55,10 +55,10 @@ def _recovery(digest: Digest) -> Iterator[str]:
     found = digest.recovery
     yield from (
         "",
-        f"Time to recover ({found.interruptions} of {digest.failures} failures were of jobs that ran again)",
+        f"Time to recover ({found.interruptions} of {digest.failures} failures were followed by another attempt)",
     )
     yield from (f"  {name:<16} {phrases.spread(getattr(found, name))}" for name in TERMS)
-    yield f"  {'together':<16} {phrases.spread(found.whole)}"
+    yield f"  {'total':<16} {phrases.spread(found.whole)}"
     yield from _wrapped(f"Ineffective training time: {phrases.formula(digest)}", "  ")
     rows = [(phrases.gpus(one), str(one.runs), phrases.hours(one.to_failure.total), phrases.rate(one.to_failure))
             for one in digest.sizes]  # fmt: skip
@@ -96,21 +96,21 @@ def _record(digest: Digest) -> Iterator[str]:
     rows = [
         ("no diagnosis", phrases.share(digest.unknown), phrases.share(phrases.unknown_of(digest))),
         ("closed by people", phrases.share(this.closed), phrases.share(long.closed)),
-        ("right, first place", phrases.share(this.top1), phrases.share(long.top1)),
-        ("right, first three", phrases.share(this.top3), phrases.share(long.top3)),
-        ("rightly none", phrases.share(this.abstained), phrases.share(long.abstained)),
+        ("correct, top answer", phrases.share(this.top1), phrases.share(long.top1)),
+        ("correct, top three", phrases.share(this.top3), phrases.share(long.top3)),
+        ("correctly none", phrases.share(this.abstained), phrases.share(long.abstained)),
     ]
-    yield from _table("Own record", ("<figure", "<this week", f"<{long.weeks} weeks"), rows)
+    yield from _table("Accuracy", ("<figure", "<this week", f"<{long.weeks} weeks"), rows)
     fired = [(str(one.fired), phrases.share(one.wrong), one.rule) for one in digest.fired]
-    yield from _table("Rules that were first", (">times", "<wrong, 8 weeks", "<rule"), fired)
+    yield from _table("Rules most often ranked first", (">times", "<wrong, 8 weeks", "<rule"), fired)
     wrong = [(phrases.share(one.wrong), one.rule) for one in digest.wrong]
-    yield from _table("Rules that were wrong most often", ("<wrong, 8 weeks", "<rule"), wrong)
+    yield from _table("Rules most often wrong", ("<wrong, 8 weeks", "<rule"), wrong)
     if digest.thinly_judged:
-        yield f"  {digest.thinly_judged} rules were judged fewer than five times and are left out."
+        yield f"  {digest.thinly_judged} rules with fewer than five judgements are omitted."
 
 
 def _open(digest: Digest) -> Iterator[str]:
-    yield from ("", f"Not closed: {digest.open_week} of this week, {digest.open_all} of eight weeks")
+    yield from ("", f"Unresolved: {digest.open_week} from this week, {digest.open_all} from eight weeks")
     rows = [
         (str(one.incident), "-" if one.gpu_hours is None else phrases.hours(one.gpu_hours), one.job, one.title)
         for one in digest.open
@@ -124,10 +124,10 @@ def _cuts(cuts: Iterable[Breakdown], failures: int) -> Iterator[str]:
         if rows:
             yield from _table(f"By {cut.name}", (">failures", ">GPU-hours lost", f"<{cut.name}"), rows)
         if cut.rest:
-            yield f"  {cut.rest} failures of others are left out."
+            yield f"  {cut.rest} other failures are omitted."
         if cut.unknown:
             yield from ([] if rows else [""])
-            yield f"  The {cut.name} is not known of {cut.unknown} of {failures} failures."
+            yield f"  {cut.unknown} of {failures} failures: {cut.name} unknown."
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -186,7 +186,7 @@ def refuse_rule(rule: str) -> None:
         PlanRefused: it is none.
     """
     if not _RULE.match(rule):
-        raise PlanRefused(f"{rule[:60]!r} is no id of a rule: lower-case words with - between them")
+        raise PlanRefused(f"{rule[:60]!r} is not a rule id: use lower-case words separated by -")
 
 
 def placed(files: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
@@ -198,15 +198,15 @@ def placed(files: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
     wrong = sorted(path for path in files if not _PATH.match(path))
     if wrong:
         raise PlanRefused(
-            f"{wrong[0][:100]!r} is no file of a rule: <family>/<id>/rule.yaml, match/… and silent/… alone go there"
+            f"{wrong[0][:100]!r} is not a file of a rule: only <family>/<id>/rule.yaml, match/… and silent/… are allowed"
         )
     homes = {path.split("/", 2)[1] for path in files}
     if len(homes) != 1:
-        raise PlanRefused(f"a proposal is one rule; here are {len(homes)}")
+        raise PlanRefused(f"a proposal contains one rule, not {len(homes)}")
     size = sum(map(len, files.values()))
     if len(files) > MOST_FILES or size > MOST_BYTES:
         raise PlanRefused(
-            f"{len(files)} files of {size:,} bytes are too much for one rule: {MOST_FILES} and {MOST_BYTES:,}"
+            f"{len(files)} files of {size:,} bytes exceed the limit for one rule: {MOST_FILES} and {MOST_BYTES:,}"
         )
     root = "" if folder == ROOT else f"{folder}/"
     return {f"{root}{path}": data for path, data in sorted(files.items())}

@@ -73,7 +73,7 @@ class GitHub:
         tree = _sha(self._api, call, self._api.json(call))
         if tree == under:
             if tip is None:
-                raise ForgeError("nothing", f"the branch {self._base(plan)[0]} holds this rule already")
+                raise ForgeError("nothing", f"the branch {self._base(plan)[0]} already has this rule")
             return tip
         body: dict[str, Any] = {"message": plan.message, "tree": tree, "parents": [parent]}
         if self._settings.app is None:
@@ -183,11 +183,11 @@ class GitHub:
         del plan
         call = HttpRequest("/graphql", body={"query": READY, "variables": {"id": pull.handle}})
         told = self._graph.json(call)
-        errors = told.get("errors") if isinstance(told, dict) else [{"message": "its answer is of another form"}]
+        errors = told.get("errors") if isinstance(told, dict) else [{"message": "its response has an unexpected form"}]
         if not errors:
             return
         first = errors[0] if isinstance(errors, list) and errors and isinstance(errors[0], dict) else {}
-        said = f"GitHub does not mark #{pull.number} ready: {str(first.get('message'))[:200]}"
+        said = f"GitHub did not mark #{pull.number} ready: {str(first.get('message'))[:200]}"
         if first.get("type") in ("FORBIDDEN", "INSUFFICIENT_SCOPES"):
             raise ForgeError("forbidden", said, "the app or token needs pull requests: write")
         kind: Literal["busy", "refused"] = "busy" if first.get("type") == "RATE_LIMITED" else "refused"
@@ -209,9 +209,9 @@ class GitHub:
             return CheckResult(False, str(failed), sent)
         rights = found.get("permissions")
         if self._settings.app is None and isinstance(rights, dict) and rights.get("push") is not True:
-            return CheckResult(False, "this token may read the repository and not write it", sent, "contents: write")
+            return CheckResult(False, "this token can read the repository but not write to it", sent, "contents: write")
         if found.get("archived") is True:
-            return CheckResult(False, "the repository is archived: it is read only", sent, "name another one")
+            return CheckResult(False, "the repository is archived and read-only", sent, "name another one")
         if tip is None:
             return CheckResult(False, f"there is no branch {base}", sent, "name one: rules.pull_requests.base")
         by = "as an app" if self._settings.app is not None else "by a token"
@@ -228,7 +228,7 @@ class GitHub:
         call = HttpRequest(self._path())
         found = self._api.json(call)
         if not isinstance(found, dict) or not isinstance(found.get("default_branch"), str):
-            raise self._api.strange(call, "it is no repository")
+            raise self._api.strange(call, "not a repository")
         return found
 
     def _base(self, plan: PullRequestPlan) -> tuple[str, str]:
@@ -256,7 +256,7 @@ class GitHub:
             self._api.json(HttpRequest(self._path("git", "refs"), body={"ref": f"refs/heads/{branch}", "sha": commit}))
         except ForgeError as failed:
             if failed.kind == "refused" and "already exists" in str(failed).lower():
-                raise ForgeError("moved", f"GitHub: the branch {branch} was made at the same moment") from None
+                raise ForgeError("moved", f"GitHub: the branch {branch} was created at the same time") from None
             raise
 
     def _moved(self, branch: str, commit: str) -> None:
@@ -266,7 +266,7 @@ class GitHub:
         except ForgeError as failed:
             said = str(failed).lower()
             if failed.kind == "refused" and ("fast forward" in said or "does not exist" in said):
-                raise ForgeError("moved", f"GitHub: the branch {branch} moved at the same moment") from None
+                raise ForgeError("moved", f"GitHub: the branch {branch} was updated at the same time") from None
             raise
 
     def _is_here(self, one: Mapping[str, Any]) -> bool:
@@ -312,12 +312,12 @@ def _signed(app: App, now: float) -> str:
     try:
         return str(jwt.encode(claims, key, algorithm="RS256"))
     except (jwt.PyJWTError, ValueError, TypeError):  # what it says may hold a part of the key
-        raise ForgeError("not_configured", "rules.pull_requests.app.key is no private key (PEM, RSA)") from None
+        raise ForgeError("not_configured", "rules.pull_requests.app.key is not a private key (PEM, RSA)") from None
 
 
 def _pull(api: ForgeApi, call: HttpRequest, found: Any, etag: str | None = None) -> PullRequest:
     if not isinstance(found, dict) or not isinstance(found.get("number"), int):
-        raise api.strange(call, "it is no pull request")
+        raise api.strange(call, "not a pull request")
     merged = bool(found.get("merged_at")) or found.get("merged") is True
     standing: Literal["open", "merged", "closed"] = "open" if found.get("state") == "open" else "closed"
     return PullRequest(

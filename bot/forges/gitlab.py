@@ -78,7 +78,7 @@ class GitLab:
         actions += [{"action": "delete", "file_path": path} for path in plan.gone if there[path] is not None]
         if not actions:
             if tip is None:
-                raise ForgeError("nothing", f"the branch {base[0] if base else ''} holds this rule already")
+                raise ForgeError("nothing", f"the branch {base[0] if base else ''} already has this rule")
             return tip
         body: dict[str, Any] = {
             "branch": plan.branch,
@@ -94,12 +94,12 @@ class GitLab:
             found = self._api.json(call)
         except ForgeError as failed:
             if failed.kind == "refused" and "already exists" in str(failed):
-                raise ForgeError("moved", f"GitLab: the branch {plan.branch} was made at the same moment") from None
+                raise ForgeError("moved", f"GitLab: the branch {plan.branch} was created at the same time") from None
             raise
         made = self._sha(call, found)
         if isinstance(found, dict) and found.get("parent_ids") != [parent]:
             # somebody pushed in between: theirs stands below ours, nothing is lost, and the branch is theirs now
-            raise ForgeError("moved", f"GitLab: the branch {plan.branch} moved at the same moment")
+            raise ForgeError("moved", f"GitLab: the branch {plan.branch} was updated at the same time")
         noted(made)
         return made
 
@@ -163,7 +163,7 @@ class GitLab:
         for name in plan.reviewers:
             found = next((one for one in self._users(name) if one.get("username") == name), None)
             if found is None or not isinstance(found.get("id"), int):
-                lacking.append(f"reviewer {name}: there is no such user")
+                lacking.append(f"reviewer {name}: no such user")
             else:
                 ids.append(found["id"])
         if ids:
@@ -208,7 +208,7 @@ class GitLab:
         except ForgeError as failed:
             return CheckResult(False, str(failed), sent)
         if found.get("archived") is True:
-            return CheckResult(False, "the project is archived: it is read only", sent, "name another one")
+            return CheckResult(False, "the project is archived and read-only", sent, "name another one")
         if (level := _level(found)) is not None and level < DEVELOPER:
             return CheckResult(False, "this token may not push branches", sent, "give it the role Developer, scope api")
         if tip is None:
@@ -225,7 +225,7 @@ class GitLab:
             call = HttpRequest(self._path())
             found = self._api.json(call)
             if not isinstance(found, dict) or not isinstance(found.get("id"), int):
-                raise self._api.strange(call, "it is no project")
+                raise self._api.strange(call, "not a project")
             self._known = found
         return self._known
 
@@ -247,7 +247,7 @@ class GitLab:
         try:
             return base64.b64decode(found["content"], validate=True)
         except (KeyError, TypeError, ValueError):
-            raise self._api.strange(call, "it is no file") from None
+            raise self._api.strange(call, "not a file") from None
 
     def _users(self, name: str) -> Iterator[dict[str, Any]]:
         found = self._api.json(HttpRequest("/users", {"username": name}))
@@ -259,7 +259,7 @@ class GitLab:
 
     def _pull(self, call: HttpRequest, found: Any, etag: str | None = None) -> PullRequest:
         if not isinstance(found, dict) or not isinstance(found.get("iid"), int):
-            raise self._api.strange(call, "it is no merge request")
+            raise self._api.strange(call, "not a merge request")
         states: Mapping[str, Literal["open", "merged", "closed"]] = {
             "opened": "open",
             "locked": "open",

@@ -61,7 +61,7 @@ class ForgeApi:
             raise failed_of(failed) from None
         if answer.cut:
             raise ForgeError(
-                "bad_answer", f"{self.name}: {call.summary()}: its answer is larger than {LARGEST:,} bytes"
+                "bad_answer", f"{self.name}: {call.summary()}: the response is larger than {LARGEST:,} bytes"
             )
         if 200 <= answer.status < 300 or answer.status in fine:
             return answer
@@ -79,7 +79,7 @@ class ForgeApi:
             answer = self.ask(HttpRequest(call.path, params, headers=call.headers))
             listed = self.decoded(answer, call)
             if not isinstance(listed, list):
-                raise self.strange(call, "it is no list")
+                raise self.strange(call, "not a list")
             yield from listed
             if 'rel="next"' not in answer.headers.get("link", ""):
                 return
@@ -100,7 +100,7 @@ class ForgeApi:
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            raise self.strange(call, f"its answer is no JSON: {_plain(answer.body)}") from None
+            raise self.strange(call, f"the response is not JSON: {_plain(answer.body)}") from None
 
     def strange(self, call: HttpRequest, why: str) -> ForgeError:
         """An answer that is not what the documentation promises."""
@@ -112,7 +112,7 @@ class ForgeApi:
         where = f"{self.name} answered {answer.status} to {call.summary()}{f': {said}' if said else ''}"
         pause = self._asked_to_wait(answer, said)
         if pause is not None:
-            return ForgeError("busy", where, "it is asked too often, and is left alone until then", pause=pause)
+            return ForgeError("busy", where, "rate limited; no more requests until then", pause=pause)
         kind, hint = _meaning(answer.status, said)
         return ForgeError(kind, where, hint)
 
@@ -141,20 +141,18 @@ class ForgeApi:
 def _meaning(status: int, said: str) -> tuple[Kind, str]:
     words = said.lower()
     if status >= 500:
-        return "busy", "that is its own trouble; it is tried again"
+        return "busy", "a server error; it is retried"
     if "protected" in words or "rule violations" in words or "not allowed to push" in words:
         return "protected", "let this app or token create and update the branches signalbox/rule/*"
     if "archived" in words:
-        return "forbidden", "the repository is read only: name another one under rules.pull_requests"
+        return "forbidden", "the repository is read-only: configure another one under rules.pull_requests"
     known: Mapping[int, tuple[Kind, str]] = {
-        401: ("unauthorised", "the token or the app's key is wrong, revoked or expired: renew it; it is tried every hour"),
-        403: ("forbidden", "it lacks a right: contents and pull requests, read and write (docs/rule-pull-requests.md)"),
-        404: ("missing", "there is no such repository, or this token may not see it: check `repository` and where the app is installed"),
-        409: ("moved", "it changed at the same moment, or is empty; it is looked at again"),
+        401: ("unauthorised", "the token or the key of the app is wrong, revoked or expired: renew it; it is retried every hour"),
+        403: ("forbidden", "a permission is missing: contents and pull requests, read and write (docs/rule-pull-requests.md)"),
+        404: ("missing", "the repository does not exist, or this token has no access to it: check `repository` and where the app is installed"),
+        409: ("moved", "it changed at the same time, or is empty; it is checked again"),
     }  # fmt: skip
-    return known.get(
-        status, ("refused", "the request itself is refused; mend what it names, then propose the rule again")
-    )
+    return known.get(status, ("refused", "the request was rejected: fix what it names, then propose the rule again"))
 
 
 def told(body: bytes) -> str:

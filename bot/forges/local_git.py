@@ -54,7 +54,7 @@ class LocalGit:
             tree = self.git("write-tree", env=index)
         if tree == self.git("rev-parse", f"{parent}^{{tree}}"):
             if tip is None:
-                raise ForgeError("nothing", f"the branch {self._base_name(plan)} holds this rule already")
+                raise ForgeError("nothing", f"the branch {self._base_name(plan)} already has this rule")
             return tip
         when = f"{int(plan.at.timestamp())} +0000"
         people = {
@@ -123,7 +123,7 @@ class LocalGit:
             wanted = self._settings.base or "main, master"
             return CheckResult(False, f"there is no branch {wanted}", sent, "name one: rules.pull_requests.base")
         if not os.access(self.git("rev-parse", "--absolute-git-dir"), os.W_OK):
-            return CheckResult(False, f"{self._home} may not be written", sent, "let the service's user write there")
+            return CheckResult(False, f"{self._home} is not writable", sent, "let the service's user write there")
         return CheckResult(True, f"branches are made in {self._home} from {base[:12]}", sent)
 
     # -- how -------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class LocalGit:
         except subprocess.TimeoutExpired:
             raise ForgeError("unreachable", f"git {words[0]} in {self._home} took more than {PATIENCE:g} s") from None
         except OSError as error:
-            why = "there is no git on this machine" if error.filename == "git" else f"{error.strerror or error}"
+            why = "git is not installed on this machine" if error.filename == "git" else f"{error.strerror or error}"
             raise ForgeError("not_configured", f"{self._home}: {why}") from None
         if ran.returncode != 0:
             raise self._refusal(words[0], ran.stderr)
@@ -153,14 +153,14 @@ class LocalGit:
         words = " ".join(shown(said[-2000:].decode("utf-8", errors="replace")).split())
         told = f"git {verb} in {self._home}: {words[:300]}"
         if verb == "update-ref" and any(one in words for one in _MOVED):
-            return ForgeError("moved", told, "the branch moved; it is looked at again")
+            return ForgeError("moved", told, "the branch moved; it is checked again")
         if "dubious ownership" in words:
             return ForgeError(
                 "not_configured", told, f"own it, or allow it: git config --global --add safe.directory {self._home}"
             )
         if "not a git repository" in words or "cannot change to" in words:
             return ForgeError(
-                "missing", f"{self._home} is no git repository", "name a clone under rules.pull_requests.repository"
+                "missing", f"{self._home} is not a git repository", "name a clone under rules.pull_requests.repository"
             )
         if any(one in words for one in ("Permission denied", "insufficient permission", "Read-only file system")):
             return ForgeError("forbidden", told, "let the service's user write there")

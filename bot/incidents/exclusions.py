@@ -1,7 +1,7 @@
-"""The bar list: nodes to be left out, for the cluster or for one job. Diagnoses propose, people confirm, refuse and lift.
+"""Node exclusions, for a cluster or for one job. Diagnoses propose them; people confirm, refuse and lift them.
 
-Signalbox changes nothing on a cluster: the command that would is words for people. Of one node, scope and job at most one bar
-is open; of two people who decide at once the second is told what the first did.
+Signalbox changes nothing on a cluster: it shows the command to run. At most one exclusion per node, scope and job is
+open. If two people decide at the same time, the second one learns what the first did.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
 
 
 class AlreadyDecided(SignalboxError):  # noqa: N818 - an outcome
-    """Somebody else decided before; the text says who and what."""
+    """Somebody else decided first. The message says who, and what."""
 
 
 class ExclusionNotFound(SignalboxError):  # noqa: N818 - an outcome
-    """There is no such bar, or it is not this tenant's."""
+    """The exclusion does not exist, or belongs to another tenant."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExclusion:
-    """A row of the list; see `bot.store.tables.BarRow`."""
+    """An exclusion of a node; see `bot.store.tables.BarRow`."""
 
     id: int
     tenant: str
@@ -62,13 +62,13 @@ class NodeExclusion:
     decided_by: str | None
 
     def over(self, now: datetime) -> bool:
-        """Whether its time has passed."""
+        """Whether it has expired."""
         return self.until is not None and self.until <= now
 
 
 @dataclass(frozen=True, slots=True)
 class ExclusionRequest:
-    """A bar that somebody wants. `job`: whose, where the scope is a job."""
+    """A request to exclude a node. `job`: the job, if the scope is a job."""
 
     tenant: str
     cluster: str
@@ -81,13 +81,13 @@ class ExclusionRequest:
 
     @property
     def key(self) -> str:
-        """The same for the same node, scope and job."""
+        """Identifies the node, scope and job."""
         told = repr((self.tenant, self.cluster, self.node, self.scope, self.job))
         return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class ExclusionList(Repository):
-    """The bar list in one database."""
+    """The exclusions in one database."""
 
     def list(
         self,
@@ -98,7 +98,7 @@ class ExclusionList(Repository):
         states: Collection[State] = ("proposed", "barred"),
         limit: int = 100,
     ) -> tuple[NodeExclusion, ...]:
-        """The newest bars of a tenant; those whose time has passed among them."""
+        """The newest exclusions of a tenant, including expired ones."""
         query = select(BarRow).where(col(BarRow.tenant) == tenant, col(BarRow.state).in_(states))
         query = query if cluster is None else query.where(col(BarRow.cluster) == cluster)
         query = query if node is None else query.where(col(BarRow.node) == node)
@@ -107,7 +107,7 @@ class ExclusionList(Repository):
             return tuple(_bar(row) for row in session.exec(query))
 
     def of_incident(self, incident: int) -> tuple[NodeExclusion, ...]:
-        """The bars that an incident's diagnosis proposed, as they are now, the first named first."""
+        """The exclusions that the diagnosis of an incident proposed, in order, with their current status."""
         query = select(BarRow).where(col(BarRow.incident_id) == incident).order_by(col(BarRow.id))
         with self.database.errors(), self.database.session() as session:
             latest = {row.key: _bar(row) for row in session.exec(query.limit(10 * MOST_PROPOSED))}
@@ -116,7 +116,10 @@ class ExclusionList(Repository):
     def decide_all(
         self, bars: Sequence[NodeExclusion], to: State, who: str, now: datetime
     ) -> tuple[tuple[NodeExclusion, ...], tuple[str, ...]]:
-        """Decide on several in one transaction: those as they are now, and where somebody was faster, in words."""
+        """Decide on several exclusions in one transaction.
+
+        Return the updated ones, and messages about those decided by others.
+        """
 
         def decided(session: Session) -> tuple[tuple[NodeExclusion, ...], tuple[str, ...]]:
             done: list[NodeExclusion] = []
@@ -133,23 +136,27 @@ class ExclusionList(Repository):
         return self.database.write(decided)
 
     def add(self, wanted: ExclusionRequest, who: str, now: datetime) -> NodeExclusion:
-        """Bar a node; a proposal that is there is confirmed by it.
+        """Exclude a node. An existing proposal is confirmed.
 
         Raises:
-            AlreadyDecided: it is barred already. SignalboxError: this is no name of a node, or its end lies in the past.
+            AlreadyDecided: the node is already barred.
+            SignalboxError: the node name is not valid, or the end lies in the past.
         """
         checked = replace(wanted, node=node_name(wanted.node), job=_text(wanted.job, LONGEST_JOB))
         if checked.until is not None and checked.until <= now:
-            raise SignalboxError("this end lies in the past: a bar must have an end to come, or none")
+            raise SignalboxError("the end of a bar must lie in the future")
         return self.database.write(lambda session: bar_within(session, checked, who, now))
 
     def decide(
         self, bar: int, tenant: str, to: State, who: str, now: datetime, *, until: datetime | None = None
     ) -> tuple[NodeExclusion, bool]:
-        """Confirm, refuse or lift a bar: it as it is now, and whether that is new. The same decision twice is no news.
+        """Confirm, refuse or lift an exclusion.
+
+        Return it, and whether it changed. Repeating a decision changes nothing.
 
         Raises:
-            ExclusionNotFound: there is none of that number for this tenant. AlreadyDecided: somebody decided otherwise before.
+            ExclusionNotFound: it does not exist for this tenant.
+            AlreadyDecided: somebody decided otherwise.
         """
         return self.database.write(
             lambda session: decide_within(session, bar, tenant, to, who=who, now=now, until=until)
@@ -157,15 +164,15 @@ class ExclusionList(Repository):
 
 
 def node_name(text: str) -> str:
-    """A name of a node, as schedulers allow them.
+    """The validated name of a node.
 
     Raises:
-        SignalboxError: it is none.
+        SignalboxError: it is not a valid name.
     """
     name = text.strip()
     if _NODE.match(name) is None:
         raise SignalboxError(
-            f"{text[:80]!r} is no name of a node: letters, digits, dots, hyphens and underscores, at most 253"
+            f"{text[:80]!r} is not a valid node name: use at most 253 letters, digits, dots, hyphens and underscores"
         )
     return name
 
@@ -173,10 +180,10 @@ def node_name(text: str) -> str:
 def propose_within(
     session: Session, report: Report, *, tenant: str, cluster: str | None, incident: int, now: datetime
 ) -> int:
-    """Propose the bars that a report's decision names; how many are new.
+    """Propose the exclusions of a decision. Return how many are new.
 
-    Names that no scheduler could give are left out; what is barred or proposed already stays; what people refused or lifted for
-    this same incident is not proposed again.
+    Names that no scheduler allows are skipped. Existing exclusions and proposals stay. What people refused or lifted
+    for the same incident is not proposed again.
     """
     job = report.job.name or report.job.id or ""
     told = 0
@@ -196,7 +203,7 @@ def propose_within(
 
 
 def bar_within(session: Session, wanted: ExclusionRequest, who: str, now: datetime) -> NodeExclusion:
-    """`ExclusionList.add` in a transaction that writes."""
+    """`ExclusionList.add` in a write transaction."""
     _close_over(session, wanted.key, now)
     for _ in range(3):
         row = session.exec(_open(wanted.key)).first()
@@ -212,20 +219,20 @@ def bar_within(session: Session, wanted: ExclusionRequest, who: str, now: dateti
         row.why, row.until = _text(wanted.why, LONGEST_WHY) or row.why, wanted.until
         _decide(session, row, "barred", who, now)
         return _bar(row)
-    raise SignalboxError("too many people decide on this node at this moment; try again")
+    raise SignalboxError("several people are deciding on this node right now; try again")
 
 
 def decide_within(
     session: Session, bar: int, tenant: str, to: State, *, who: str, now: datetime, until: datetime | None = None
 ) -> tuple[NodeExclusion, bool]:
-    """`ExclusionList.decide` in a transaction that writes."""
+    """`ExclusionList.decide` in a write transaction."""
     row = session.get(BarRow, bar, with_for_update=True) if 0 < bar < 2**31 else None
     if row is None or row.tenant != tenant:
-        raise ExclusionNotFound(f"there is no bar {bar}; see `signalbox nodes barred`")
+        raise ExclusionNotFound(f"bar {bar} does not exist; see `signalbox nodes barred`")
     if row.state == to:
         return _bar(row), False
     if row.state == "barred" and row.until is not None and row.until <= now:
-        raise AlreadyDecided(f"the bar of {row.node} was over on {row.until:%Y-%m-%d}")
+        raise AlreadyDecided(f"the bar of {row.node} expired on {row.until:%Y-%m-%d}")
     allowed = {"proposed": ("barred", "refused"), "barred": ("lifted",)}
     if to not in allowed.get(row.state, ()):
         raise AlreadyDecided(_already(row))
@@ -238,7 +245,7 @@ def decide_within(
 def in_force_within(
     session: Session, tenant: str, cluster: str | None, *, nodes: Collection[str], jobs: Collection[str], now: datetime
 ) -> tuple[NodeExclusion, ...]:
-    """The bars that people confirmed of these nodes, for the cluster or for one of these jobs, whose time has not passed."""
+    """The confirmed, unexpired exclusions of these nodes, for the cluster or for one of these jobs."""
     names = sorted(set(nodes))[:4096]
     found: list[NodeExclusion] = []
     for start in range(0, len(names), 500):
@@ -256,7 +263,7 @@ def in_force_within(
 
 
 def in_words(bar: NodeExclusion, now: datetime, *, named: bool = True) -> str:
-    """What holds of a bar, as part of a sentence; `named`: with who decided."""
+    """The status of an exclusion, as part of a sentence; `named`: include who decided."""
     by = f" by {bar.decided_by}" if named and bar.decided_by else ""
     scope = " for the cluster" if bar.scope == "cluster" else f" for {bar.job}"
     when = f" on {bar.decided_at or bar.since:%Y-%m-%d}"
@@ -265,15 +272,15 @@ def in_words(bar: NodeExclusion, now: datetime, *, named: bool = True) -> str:
     if bar.state == "refused":
         return f"not barred: refused{when}{by}"
     if bar.state == "lifted":
-        return f"not barred any more: lifted{when}{by}"
+        return f"no longer barred: lifted{when}{by}"
     if bar.until is not None and bar.over(now):
-        return f"not barred any more: its time was over on {bar.until:%Y-%m-%d}"
+        return f"no longer barred: expired on {bar.until:%Y-%m-%d}"
     until = f", until {bar.until:%Y-%m-%d %H:%M}Z" if bar.until else ""
     return f"barred{scope}{when}{by}{until}"
 
 
 def command(bar: NodeExclusion, system: str = "slurm") -> str:
-    """What would take the node out, for a person to run; Signalbox never does. `system`: slurm or kubernetes."""
+    """The command that drains the node, for a person to run; Signalbox never runs it. `system`: slurm or kubernetes."""
     if system == "kubernetes":
         return f"kubectl cordon {shlex.quote(bar.node)}"
     number = f" incident {bar.incident_id}" if bar.incident_id is not None else ""
@@ -308,7 +315,7 @@ def _open(key: str) -> SelectOfScalar[BarRow]:
 
 
 def _close_over(session: Session, key: str, now: datetime) -> None:
-    """A bar whose time has passed makes room for the next one."""
+    """Close an expired exclusion, to make room for a new one."""
     row = session.exec(_open(key)).first()
     if row is not None and row.until is not None and row.until <= now:
         row.state, row.decided_at, row.decided_by = "lifted", row.until, DIAGNOSIS
@@ -325,7 +332,7 @@ def _decide(session: Session, row: BarRow, to: State, who: str, now: datetime) -
 
 
 def _noted(session: Session, row: BarRow, who: str, now: datetime) -> None:
-    """Whoever decided stands in the audit; the messages about the incident say it."""
+    """Write the decision to the audit log, and update the messages about the incident."""
     what = f"{row.state} {row.node}{f' for {row.job}' if row.scope == 'job' else ''}"
     session.add(AuditRow(at=now, tenant=row.tenant, who=_text(who, 128), verb="bar", what=what[:300], allowed=True))
     if row.incident_id is not None:
@@ -336,7 +343,7 @@ def _already(row: BarRow) -> str:
     by = f" by {row.decided_by}" if row.decided_by else ""
     when = f" on {row.decided_at:%Y-%m-%d %H:%M}Z" if row.decided_at else ""
     word = {
-        "barred": "is barred already",
+        "barred": "is already barred",
         "refused": "was refused",
         "lifted": "was lifted",
         "proposed": "is only proposed",
@@ -354,5 +361,5 @@ def _bar(row: BarRow) -> NodeExclusion:
 
 
 def jobs_of(names: Sequence[str | None]) -> tuple[str, ...]:
-    """By what bars may name a job."""
+    """The names under which exclusions may refer to a job."""
     return tuple(_text(one, LONGEST_JOB) for one in names if one)

@@ -1,4 +1,4 @@
-"""What an incident was, as an annotation in Grafana: one for each incident, changed when the last word on it changes.
+"""Annotations in Grafana: one for each resolved incident, updated when its resolution changes.
 
 API: https://grafana.com/docs/grafana/latest/developers/http_api/annotations/
 """
@@ -24,15 +24,15 @@ _MOST_TAGS = 20
 
 
 def owe_within(session: Session, incident: int, tenant: str, key: str, now: datetime) -> None:
-    """Have it told, by `serve`, what an incident was; `key`: of the word that was said."""
+    """Queue the annotation of an incident, for `serve` to send; `key`: of the feedback."""
     enqueue_item(session, f"grafana:{incident}:{key}"[:200], tenant, "grafana", {"incident": incident}, now=now)
 
 
 def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
-    """Write the annotation of an incident, or change the one that is there.
+    """Create or update the annotation of an incident.
 
     Raises:
-        SignalboxError: Grafana could not be reached or refused.
+        SignalboxError: Grafana is unreachable or rejects the request.
     """
     body = annotation(grafana, ledger, incident)
     if body is None:
@@ -49,7 +49,7 @@ def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
 
 
 def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any] | None:
-    """The annotation as Grafana takes it: times in milliseconds, tags, text; None where nobody said what it was."""
+    """The request body of the annotation: times in milliseconds, tags, text; None if there is no confirmed cause."""
     record, said = ledger.incidents.answer(incident), word(ledger.closings.said(incident))
     if record is None or said is None:
         return None

@@ -1,6 +1,6 @@
-"""What the next shift must know: what is open, which nodes are barred, what is watched, what waits for people, what changed.
+"""Shift handover: open incidents, excluded nodes, watched jobs, pending decisions, and recent changes.
 
-A few bounded questions to the store; no report is opened. Lists have an end and say how much is left out.
+It takes a few bounded queries and opens no report. Lists are bounded and say how many entries are omitted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ RUNS_STILL = ("running", "hung", "degraded")  # phases of a job that had not end
 
 @dataclass(frozen=True, slots=True)
 class HandoverIncident:
-    """An incident. `fault`: of the first diagnosis, else the verdict; `told`: its summary, or what happened to it; `by`: whom."""
+    """An incident.
+
+    `fault`: of the first diagnosis, or the verdict; `told`: its summary or its last step; `by`: who did that.
+    """
 
     incident: int
     job: str
@@ -45,7 +48,7 @@ class HandoverIncident:
 
 @dataclass(frozen=True, slots=True)
 class HandoverSection:
-    """The first lines of a list, and how many it has."""
+    """The first entries of a list, and its total count."""
 
     count: int = 0
     lines: tuple[HandoverIncident, ...] = ()
@@ -53,7 +56,7 @@ class HandoverSection:
 
 @dataclass(frozen=True, slots=True)
 class HandoverNode:
-    """A node that is barred, or proposed to be. `scope`: cluster, or job; `job`: whose, then."""
+    """A node that is excluded or proposed to be barred. `scope`: cluster or job; `job`: the job of that scope."""
 
     node: str
     cluster: str
@@ -67,7 +70,7 @@ class HandoverNode:
 
 @dataclass(frozen=True, slots=True)
 class HandoverProposal:
-    """A rule that is proposed. `error`: why it waits."""
+    """A proposed rule. `error`: why it waits."""
 
     rule: str
     state: str
@@ -78,7 +81,7 @@ class HandoverProposal:
 
 @dataclass(frozen=True, slots=True)
 class PendingWork:
-    """What waits for people or workers. `questions`: people who were asked what an incident was, and have not said."""
+    """Pending work of people and workers. `questions`: people asked for a cause who have not answered."""
 
     proposals: tuple[HandoverProposal, ...] = ()
     more_proposals: int = 0
@@ -92,7 +95,11 @@ class PendingWork:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """All of it, of a tenant. `snoozed`: how many sleep; `watched`: they still ran when they were looked at, and nobody closed them."""
+    """The handover of a tenant.
+
+    `snoozed`: number of snoozed incidents; `watched`: jobs that were still running when diagnosed, with open
+    incidents.
+    """
 
     tenant: str
     since: datetime
@@ -110,7 +117,7 @@ class Handover:
 
 
 def handover(store: Database, tenant: str, since: datetime, now: datetime) -> Handover:
-    """What has to be handed over at `now`; what changed, since `since`.
+    """The handover as of `now`, with the changes since `since`.
 
     Raises:
         StoreError: the store cannot be read.
@@ -148,7 +155,7 @@ def handover(store: Database, tenant: str, since: datetime, now: datetime) -> Ha
 
 
 def dumps(found: Handover) -> bytes:
-    """As JSON, times as ISO in UTC."""
+    """The handover as JSON, with times as ISO 8601 in UTC."""
     return msgspec.json.encode(asdict(found))
 
 
@@ -179,7 +186,7 @@ def _line(
 
 
 def _closed(session: Session, tenant: str, since: datetime, now: datetime) -> HandoverSection:
-    """The close-outs of the time, each incident once, with its last word."""
+    """Incidents closed in the time range, each once, with the last feedback."""
     asked = (
         col(IncidentRow.tenant) == tenant,
         col(AnnotationRow.at) >= since,
@@ -206,7 +213,7 @@ def _closed(session: Session, tenant: str, since: datetime, now: datetime) -> Ha
 
 
 def _changed(session: Session, tenant: str, since: datetime, now: datetime) -> HandoverSection:
-    """What else happened to incidents: taken, given, put off, merged, reopened."""
+    """Other changes: acknowledged, assigned, snoozed, merged, reopened."""
     count, steps = steps_since(session, tenant, since, MOST)
     numbers = {one.incident for one in steps}
     rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(numbers)))}
@@ -259,7 +266,7 @@ def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> P
 
 
 def _questions(session: Session, tenant: str, now: datetime) -> HandoverSection:
-    """Reminders that stand in the chat and have no answer."""
+    """Unanswered reminders in Slack."""
     asked = (
         col(PostingRow.tenant) == tenant,
         col(PostingRow.state) == PostingState.REMINDER,
@@ -280,7 +287,7 @@ def _questions(session: Session, tenant: str, now: datetime) -> HandoverSection:
 
 
 def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tuple[HandoverNode, ...], int]:
-    """The nodes in a state of the bar list, and how many more there are."""
+    """The nodes in a state, and how many more there are."""
     until = col(BarRow.until)
     asked = (col(BarRow.tenant) == tenant, col(BarRow.state) == state, or_(until.is_(None), until > now))
     rows = session.exec(
@@ -297,7 +304,7 @@ def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tu
 
 
 def _said(text: str) -> str:
-    """What may be shown anywhere: no secrets, nothing that is not seen as it is, not without end."""
+    """Text that is safe to show: secrets redacted, unprintable characters escaped, bounded length."""
     return cut(shown(redact(text[:2000])), LONGEST)
 
 
@@ -305,7 +312,7 @@ def _said(text: str) -> str:
 
 
 def text(found: Handover) -> str:
-    """For a terminal."""
+    """The handover as text for a terminal."""
     return "\n".join(
         [
             f"Handover, {_clock(found.since)} to {_clock(found.until)}",
@@ -315,13 +322,13 @@ def text(found: Handover) -> str:
             f"Barred nodes: {len(found.barred) + found.more_barred or 'none'}",
             *(f"  {node_words(one)}" for one in found.barred),
             *_left_out(found.more_barred),
-            *_section("To watch, they still ran when looked at", found.watched),
+            *_section("Still running when diagnosed", found.watched),
             "",
             "Waiting:",
             *(f"  {one}" for one in waiting_words(found.waiting)),
-            *_section("New since then", found.new),
-            *_section("Closed since then", found.closed),
-            *_section("Else since then", found.changed),
+            *_section("New", found.new),
+            *_section("Closed", found.closed),
+            *_section("Other changes", found.changed),
         ]
     )
 
@@ -336,33 +343,33 @@ def _left_out(count: int) -> list[str]:
 
 
 def line_words(one: HandoverIncident) -> str:
-    """An incident in a line."""
+    """One line for an incident."""
     who = f", {one.assignee}" if one.assignee and one.state != "closed" else ""
     by = f" (by {one.by})" if one.by else ""
     return f"{one.incident}  {_clock(one.at)}  {one.job}: {one.fault}; {one.told}{by} [{one.state}{who}]"
 
 
 def node_words(one: HandoverNode) -> str:
-    """A node in a line."""
+    """One line for a node."""
     scope = f" for job {one.job}" if one.scope == "job" else ""
     until = f" until {_clock(one.until)}" if one.until is not None else ""
     return f"{one.node} ({one.cluster}){scope}{until}: {one.why}"
 
 
 def waiting_words(found: PendingWork) -> Sequence[str]:
-    """What waits, a line each; one that says so where nothing does."""
+    """Pending work, one line each, or a line that says there is none."""
     lines = [f"rule {one.rule}, {one.state}{f': {one.error}' if one.error else ''}, proposed by {one.who}"
              for one in found.proposals]  # fmt: skip
     lines += [f"{many(found.more_proposals, 'more proposed rule')}"] * bool(found.more_proposals)
     lines += [f"bar {node_words(one)}?" for one in found.nodes]
     lines += [f"{many(found.more_nodes, 'more node')} proposed to be barred"] * bool(found.more_nodes)
-    lines += [
-        f"{many(found.questions.count, 'incident')} of which somebody was asked what they were, without an answer"
-    ] * bool(found.questions.count)
-    queue = [f"{found.queued} diagnoses waiting" if found.queued else "", f"{found.running} under way" if found.running else "",
+    lines += [f"{many(found.questions.count, 'incident')} waiting for somebody to confirm the cause"] * bool(
+        found.questions.count
+    )
+    queue = [f"{found.queued} queued" if found.queued else "", f"{found.running} running" if found.running else "",
              f"{found.failed} failed" if found.failed else ""]  # fmt: skip
     told = ", ".join(one for one in queue if one)
-    return [*lines, *([f"work: {told}"] if told else [])] or ["nothing"]
+    return [*lines, *([f"diagnoses: {told}"] if told else [])] or ["nothing"]
 
 
 def _clock(at: datetime) -> str:

@@ -1,6 +1,6 @@
-"""The life of an incident beside its close-out: somebody takes it, puts it off, joins it to another one, opens it again.
+"""The life cycle of an incident: acknowledge, assign, snooze, merge, reopen. Closing is in `resolution`.
 
-Every step is a row of its own, once, and stays; what holds now stands on the incident. A step edits the messages about it.
+Each step is an append-only row. The current state is on the incident. A step updates the messages about it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MOST_STEPS = 200  # shown of one incident, the latest
 
 
 class StepNotAllowed(SignalboxError):  # noqa: N818 - an outcome
-    """The step makes no sense in the state that the incident is in; the text says why and what to do."""
+    """The step does not apply to the current state. The message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class LifecycleStep:
-    """What one person does. `who`: of the chat, or the login of the command line; `source`: slack, cli.
+    """A step by a person. `who`: Slack user id, or login on the command line; `source`: slack, cli.
 
-    `assignee`: to whom (assign), None to nobody; `until`: asleep so long (snooze), with a zone; `other`: the incident as a
-    part of which it counts from now on (merge).
+    `assignee`: for assign, None unassigns; `until`: for snooze, with a time zone; `other`: for merge, the incident to
+    merge into.
     """
 
     verb: Verb
@@ -51,7 +51,7 @@ class LifecycleStep:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """A step as it was kept."""
+    """A stored step."""
 
     incident: int
     at: datetime
@@ -60,7 +60,7 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True)
 class MergedIncidents:
-    """To what an incident is joined: the one it is a part of, and those that are parts of it, each with its job's name."""
+    """The incident that this one is merged into, and those merged into it, each with the name of its job."""
 
     whole: tuple[int, str] | None = None
     parts: tuple[tuple[int, str], ...] = ()
@@ -70,27 +70,27 @@ class Lifecycle(Repository):
     """The steps in one database."""
 
     def step(self, incident: int, tenant: str, key: str, step: LifecycleStep, now: datetime) -> bool:
-        """Take a step; whether it is new (two deliveries of one click have one `key`).
+        """Record a step. Return whether it is new (deliveries of the same click share a `key`).
 
         Raises:
-            IncidentNotFound: there is none of that number for this tenant, or none to merge into.
-            StepNotAllowed: the step makes no sense in the state that the incident is in.
+            IncidentNotFound: it does not exist for this tenant, or the incident to merge into does not.
+            StepNotAllowed: the step does not apply to the current state.
         """
         return self.database.write(lambda session: step_within(session, incident, tenant, key=key, step=step, now=now))
 
     def steps(self, incident: int) -> tuple[RecordedStep, ...]:
-        """The last steps of an incident, the oldest first; with those by which others became parts of it."""
+        """The last steps of an incident, oldest first, including merges into it."""
         with self.database.errors(), self.database.session() as session:
             return steps_within(session, incident)
 
     def family(self, incident: int) -> MergedIncidents:
-        """What it is joined to."""
+        """The incidents that it is merged with."""
         with self.database.errors(), self.database.session() as session:
             return family_within(session, incident)
 
 
 def step_within(session: Session, incident: int, tenant: str, *, key: str, step: LifecycleStep, now: datetime) -> bool:
-    """`Lifecycle.step` in a transaction that writes."""
+    """`Lifecycle.step` in a write transaction."""
     rows = _locked(session, tenant, (incident, step.other) if step.verb == "merge" else (incident,))
     row = rows.get(incident)
     if row is None:
@@ -111,14 +111,16 @@ def step_within(session: Session, incident: int, tenant: str, *, key: str, step:
         note=_text(step.note, LONGEST_NOTE),
     ).model_dump(exclude={"id"})
     if insert_new(session, StepRow, values) is None:
-        raise StepNotAllowed("the same was just done from elsewhere; look again")  # the transaction is rolled back
+        raise StepNotAllowed(
+            "somebody else just did the same; check the current state"
+        )  # the transaction is rolled back
     session.add(row)
     refresh_messages(session, [incident, *touched])
     return True
 
 
 def _locked(session: Session, tenant: str, numbers: Sequence[int | None]) -> Mapping[int, IncidentRow]:
-    """The rows of this tenant, locked in the order of their numbers: two merges at once do not wait for each other."""
+    """Rows of this tenant, locked in order of their ids, so that two merges do not deadlock."""
     wanted = [one for one in numbers if one is not None and 0 < one < 2**63]
     query = select(IncidentRow).where(col(IncidentRow.id).in_(wanted), col(IncidentRow.tenant) == tenant)
     rows = session.exec(query.order_by(col(IncidentRow.id)).with_for_update())
@@ -126,12 +128,12 @@ def _locked(session: Session, tenant: str, numbers: Sequence[int | None]) -> Map
 
 
 def _taken(session: Session, row: IncidentRow, step: LifecycleStep, now: datetime) -> list[int]:
-    """All steps but a merge; the other incidents that say something else from now on."""
+    """Apply a step other than a merge. Return the other incidents whose messages change."""
     state = state_of(row, now)
     if step.verb == "reopen":
         return _reopened(row, state, now)
     if state in ("closed", "merged"):
-        told = "is closed" if state == "closed" else f"is a part of incident {row.merged_into}"
+        told = "is closed" if state == "closed" else f"is merged into incident {row.merged_into}"
         raise StepNotAllowed(f"incident {row.id} {told}: reopen it first")
     if step.verb == "ack":
         row.acked_at, row.snoozed_until = row.acked_at or now, None
@@ -157,10 +159,10 @@ def _reopened(row: IncidentRow, state: State, now: datetime) -> list[int]:
 
 def _snoozed(session: Session, row: IncidentRow, until: datetime | None, now: datetime) -> None:
     if until is None or until <= now:
-        raise StepNotAllowed("the time until which it should sleep is over already")
+        raise StepNotAllowed("the end of the snooze must lie in the future")
     if until > now + LONGEST_SNOOZE:
         raise StepNotAllowed(
-            f"an incident sleeps at most {LONGEST_SNOOZE.days} days; close it if nobody will look at it"
+            f"an incident can be snoozed for at most {LONGEST_SNOOZE.days} days; close it if nobody is going to look at it"
         )
     row.snoozed_until = until
     session.execute(  # a reminder waits too
@@ -178,18 +180,20 @@ def _snoozed(session: Session, row: IncidentRow, until: datetime | None, now: da
 def _merged(
     session: Session, row: IncidentRow, rows: Mapping[int, IncidentRow], step: LifecycleStep, tenant: str
 ) -> list[int]:
-    """The incident, and all that are parts of it, become parts of the other one, or of what that is a part of."""
+    """Merge the incident, and all merged into it, into the other one or into its target."""
     other = rows.get(step.other or 0)
     if other is None:
         raise IncidentNotFound(f"there is no incident {step.other} to merge into")
     whole = other.merged_into or other.id
     if whole == row.id:
         told = (
-            "an incident cannot be a part of itself" if other is row else f"incident {other.id} is a part of it already"
+            "an incident cannot be merged into itself"
+            if other is row
+            else f"incident {other.id} is already merged into it"
         )
         raise StepNotAllowed(told)
     if row.merged_into == whole:
-        raise StepNotAllowed(f"incident {row.id} is a part of incident {whole} already")
+        raise StepNotAllowed(f"incident {row.id} is already merged into incident {whole}")
     left, row.merged_into = row.merged_into, whole
     row.snoozed_until = None
     parts = session.exec(
@@ -202,7 +206,7 @@ def _merged(
 
 
 def _text(text: str, most: int) -> str:
-    """A text that every database takes, in one line."""
+    """Text that every database accepts, on one line."""
     return " ".join(text.encode("utf-8", "replace").decode().replace("\0", "?").split())[:most]
 
 
@@ -221,7 +225,7 @@ def steps_within(session: Session, incident: int) -> tuple[RecordedStep, ...]:
 
 
 def steps_since(session: Session, tenant: str, since: datetime, most: int) -> tuple[int, tuple[RecordedStep, ...]]:
-    """How many steps were taken since then in a tenant, and the last ones of them, the newest first."""
+    """The number of steps in a tenant since a time, and the last of them, newest first."""
     joined, asked = (
         col(IncidentRow.id) == col(StepRow.incident_id),
         (col(StepRow.at) >= since, col(IncidentRow.tenant) == tenant),
@@ -259,7 +263,7 @@ def _kept(row: StepRow) -> RecordedStep:
 
 
 def told(taken: RecordedStep, of: int) -> str:
-    """A step in words, without who and when, as the incident `of` tells it."""
+    """A step in words, without the person and the time, from the point of view of incident `of`."""
     step = taken.step
     if step.verb == "merge":
         words = (
@@ -270,7 +274,7 @@ def told(taken: RecordedStep, of: int) -> str:
     elif step.verb == "snooze":
         words = f"snoozed until {step.until:%Y-%m-%d %H:%M}Z" if step.until is not None else "snoozed"
     elif step.verb == "assign":
-        words = f"assigned to {step.assignee}" if step.assignee else "assigned to nobody"
+        words = f"assigned to {step.assignee}" if step.assignee else "unassigned"
     else:
         words = {"ack": "acknowledged", "reopen": "reopened"}[step.verb]
     return f"{words}: {step.note}" if step.note else words

@@ -1,7 +1,7 @@
-"""Asks the store what is remembered for a new job: earlier incidents, the fault library, the bar list, how advice fared.
+"""Find precedents for a new job: earlier incidents, the fault library, exclusions, and outcomes of past advice.
 
-Bounded whatever the store holds: the newest incidents of the same tenant and cluster, the newest entries of the library. What
-ended later than the job itself is left out, so the same question has the same answer tomorrow.
+All queries are bounded: the newest incidents of the same tenant and cluster, and the newest library entries.
+Incidents that ended after the job are skipped, so that the answer is reproducible.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PERSON = frozenset("UW")
 
 @dataclass(frozen=True, slots=True)
 class PrecedentScope:
-    """Of whose past is asked. `link`: what ties the job to its other tries, where it came from a scheduler."""
+    """Which past incidents to search. `link`: identifies other attempts of the job, if it came from a scheduler."""
 
     tenant: str = DEFAULT_TENANT
     cluster: str | None = None
@@ -56,17 +56,17 @@ class PrecedentScope:
 
 
 def whose(facts: JobFacts) -> PrecedentScope:
-    """Of a job that was found."""
+    """The scope for a job that was found."""
     return PrecedentScope(facts.tenant, facts.cluster, link_of(facts))
 
 
 def traced(answer: DiagnosisResult) -> dict[str, bytes]:
-    """What an answer leaves for later ones, as it is kept with its incident."""
+    """The trace of an answer, stored with its incident for later comparisons."""
     return {TRACE: msgspec.json.encode(trace_of(answer.report, answer.evidence))}
 
 
 def moment(evidence: Evidence, now: datetime) -> datetime | None:
-    """When a job ended: as its scheduler says, else its last line; None where neither can be, and never later than now."""
+    """When a job ended: from its scheduler, or its last log line; None if unknown, and never in the future."""
     told = evidence.job.end
     if told is None:
         told = max((one.last_time for one in evidence.streams if one.last_time is not None), default=None)
@@ -81,7 +81,10 @@ def recaller(
     faults: Mapping[str, FaultClass],
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Recall:
-    """Asks for what is remembered; the database is opened only then, and stays open. Raises `StoreError`."""
+    """A function that finds precedents.
+
+    It opens the database on the first call and keeps it open. Raises `StoreError`.
+    """
 
     def recall(evidence: Evidence) -> Precedents:
         store, present = database(), now()
@@ -94,7 +97,7 @@ def recaller(
 def recall_within(
     session: Session, evidence: Evidence, who: PrecedentScope, faults: Mapping[str, FaultClass], now: datetime
 ) -> Precedents:
-    """All that is remembered for the job of this evidence."""
+    """All precedents for the job of this evidence."""
     at = moment(evidence, now) or now
     who = replace(who, cluster=who.cluster or evidence.job.cluster)
     rows, same = _rows(session, evidence.job, who, at, now)
@@ -119,14 +122,14 @@ def recall_within(
 def _rows(
     session: Session, job: Job, who: PrecedentScope, at: datetime, now: datetime
 ) -> tuple[list[DigestRow], frozenset[int]]:
-    """The reports on earlier ends, oldest first, one of each; and the incidents of this very end."""
+    """Reports of earlier ends, oldest first, one for each; and the incidents of this end."""
     read = rows_between(session, who.tenant, at - SPAN, now, until=now, cluster=who.cluster, most=MOST)
     same = frozenset(one.id for one in read if _is_same(one, job, at.timestamp()))
     return [one for one in ends([row for row in read if row.id not in same]) if one.at < at.timestamp()], same
 
 
 def _is_same(row: DigestRow, job: Job, at: float) -> bool:
-    """Whether a report is on this very end of the job."""
+    """Whether a report is about the same end of the job."""
     if job.id is None or row.job is None:
         return job.id == row.job and abs(row.at - at) < 0.001
     if row.job != job.id:
@@ -140,7 +143,7 @@ def _is_same(row: DigestRow, job: Job, at: float) -> bool:
 def _earlier(
     session: Session, rows: Sequence[DigestRow], job: Job, who: PrecedentScope, at: float
 ) -> tuple[tuple[EarlierIncident, ...], Mapping[int, Link]]:
-    """The rows with what they leave for later ones, and which of them are tries of this very job; what ties each to others."""
+    """The rows with their traces, and which of them are attempts of this job."""
     more = _more(session, [one.id for one in rows])
     found = [(row, more[row.id]) for row in rows if row.id in more and more[row.id].merged is None]
     own = {row.id for row, one in found if _is_own(row, one.link, job, who.link, at)}
@@ -163,7 +166,7 @@ def _is_own(row: DigestRow, link: Link, job: Job, mine: Link | None, at: float) 
 
 @dataclass(frozen=True, slots=True)
 class _IncidentDetails:
-    """What the digest does not need of an incident."""
+    """Columns of an incident that the digest does not need."""
 
     link: Link
     reached: int | None
@@ -209,13 +212,13 @@ def _trace(data: bytes | None) -> IncidentTrace:
 
 @dataclass(frozen=True, slots=True)
 class _SuccessfulRuns:
-    """When jobs ended well, by what ties their tries together."""
+    """Times of successful runs, by the link between attempts."""
 
     by_job: Mapping[str, Sequence[float]]
     by_name: Mapping[str, Sequence[float]]
 
     def between(self, link: Link, after: float, before: float) -> bool:
-        """Whether the job ended well in this span."""
+        """Whether the job succeeded in this time range."""
         by_job = self.by_job.get(link.job, ())
         by_name = [at for at in self.by_name.get(link.name or "", ()) if at - after <= CHAIN]
         return any(after < at < before for at in (*by_job, *by_name))
@@ -240,7 +243,7 @@ def _good_ends(session: Session, tenant: str, at: datetime) -> _SuccessfulRuns:
 def _steps(
     earlier: Sequence[EarlierIncident], links: Mapping[int, Link], good: _SuccessfulRuns
 ) -> tuple[AdviceStep, ...]:
-    """Each failure of the jobs that were tried again, with what came next."""
+    """Each failure of a job that was tried again, with the next outcome."""
     chains: dict[str, list[EarlierIncident]] = {}
     for one in earlier:
         if one.failed and one.row.chain is not None:
@@ -267,7 +270,7 @@ def _of_chain(
 
 
 def _by(who: str | None) -> str:
-    """Who confirmed, as it is told in a report: an id of the chat is nobody's name."""
+    """Who confirmed, as shown in a report. Slack ids are not names."""
     if not who:
         return "somebody"
-    return "somebody in the chat" if who[0] in _PERSON and who.isalnum() and who.isupper() else who
+    return "somebody in Slack" if who[0] in _PERSON and who.isalnum() and who.isupper() else who

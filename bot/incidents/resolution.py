@@ -1,4 +1,7 @@
-"""What people say an incident truly was: kept for good, the last word valid, disagreement shown and not overwritten."""
+"""The confirmed cause of an incident.
+
+Append-only feedback, of which the last counts. Disagreement is shown, not overwritten.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ _TRIES = 5
 
 
 class IncidentNotFound(SignalboxError):  # noqa: N818 - an outcome
-    """There is no such incident, or it is not this tenant's."""
+    """The incident does not exist, or belongs to another tenant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What one person says. `who`: of the chat, or the login of the command line; `source`: slack, cli.
+    """Feedback of one person. `who`: Slack user id, or login on the command line; `source`: slack, cli.
 
-    `verdict`: whether the bot was right. `cause`: shown (`fault` and `rule` are those of a diagnosis that was shown), fault
-    (another one), no_rule, unknown; None where somebody only pressed Wrong. `lost_hours`: of wall time.
+    `verdict`: whether the answer was correct. `cause`: shown (`fault` and `rule` of a diagnosis in the answer), fault
+    (another one), no_rule, unknown; None if the person only pressed Wrong. `lost_hours`: wall-clock hours.
     """
 
     who: str
@@ -48,7 +51,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A closing as it was kept. `void`: the incident was reopened since, so it holds no more."""
+    """Stored feedback. `void`: superseded because the incident was reopened."""
 
     incident: int
     version: int
@@ -59,32 +62,32 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What holds of an incident: the last closing with a cause, and the last ones of others who say something else."""
+    """The resolution of an incident: the last feedback with a cause, and the last of others who disagree."""
 
     last: Annotation
     against: tuple[Annotation, ...] = ()
 
 
 class Closings(Repository):
-    """The annotations in one database."""
+    """The feedback in one database."""
 
     def annotate(self, incident: int, tenant: str, key: str, said: Closing, now: datetime) -> bool:
-        """Keep what somebody says; whether it is new (two deliveries of one click have one `key`).
+        """Store feedback. Return whether it is new (deliveries of the same click share a `key`).
 
         Raises:
-            IncidentNotFound: there is none of that number for this tenant.
+            IncidentNotFound: it does not exist for this tenant.
         """
         with self.database.errors(), self.database.session(write=True) as session:
             return annotate_within(session, incident, tenant, key=key, said=said, now=now)
 
     def said(self, incident: int) -> tuple[Annotation, ...]:
-        """All that was said of an incident, the oldest first."""
+        """All feedback on an incident, oldest first."""
         with self.database.errors(), self.database.session() as session:
             return said_within(session, [incident]).get(incident, ())
 
 
 def annotate_within(session: Session, incident: int, tenant: str, *, key: str, said: Closing, now: datetime) -> bool:
-    """`Closings.annotate` in a transaction that writes."""
+    """`Closings.annotate` in a write transaction."""
     row = session.get(IncidentRow, incident, with_for_update=True) if 0 < incident < 2**63 else None
     if row is None or row.tenant != tenant:
         raise IncidentNotFound(f"there is no incident {incident}")
@@ -106,11 +109,11 @@ def annotate_within(session: Session, incident: int, tenant: str, *, key: str, s
             learn_within(session, row, _lesson(word(said_within(session, [incident])[incident])), now)
         refresh_messages(session, [incident])
         return True
-    raise SignalboxError("too many people speak of this incident at this moment; try again")
+    raise SignalboxError("several people are closing this incident right now; try again")
 
 
 def said_within(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Annotation, ...]]:
-    """All that was said of each incident, the oldest first."""
+    """All feedback on each incident, oldest first."""
     found: dict[int, tuple[Annotation, ...]] = {}
     rows = session.exec(
         select(AnnotationRow, IncidentRow.reopened_at)
@@ -125,7 +128,7 @@ def said_within(session: Session, incidents: Sequence[int]) -> Mapping[int, tupl
 
 
 def word(said: Iterable[Annotation]) -> Resolution | None:
-    """What holds: the last word that names a cause, against the last words of others that name another one."""
+    """The resolution: the last feedback that names a cause, and the last of others who name another one."""
     of_each: dict[str, Annotation] = {}
     for one in said:
         if one.said.cause is not None and not one.void:
@@ -138,7 +141,7 @@ def word(said: Iterable[Annotation]) -> Resolution | None:
 
 
 def _lesson(holds: Resolution | None) -> Lesson | None:
-    """What the fault library learns of what holds; None where the cause is still unknown."""
+    """What the fault library learns from the resolution; None while the cause is unknown."""
     if holds is None:
         return None
     said = holds.last.said
@@ -150,7 +153,7 @@ def _lesson(holds: Resolution | None) -> Lesson | None:
 
 
 def _meant(one: Annotation) -> tuple[str | None, ...]:
-    """The cause as two people can agree on it: a fault is the same, shown or not."""
+    """The cause in a form that two people can agree on: a fault counts as the same, whether shown or not."""
     said = one.said
     return (said.fault,) if said.cause in ("shown", "fault") else (said.cause, said.fault)
 

@@ -152,18 +152,18 @@ def render(found: Sequence[RuleOutcome], statuses: Mapping[str, str]) -> str:
     judged = sum(one.precision.n for one in fired)
     right = sum(one.confirmed for one in fired)
     lines = [
-        f"{sum(one.fired for one in fired)} first answers of {len(fired)} rules; right: {HitRate(right, judged).words}",
+        f"{sum(one.fired for one in fired)} first answers of {len(fired)} rules; correct: {HitRate(right, judged).words}",
         "",
         f"{'confirmed':>9} {'refuted':>8} {'unseen':>7} {'missed':>7}  {'precision, 95 %':22} rule",
     ]
     lines += [_line(one) for one in fired]
-    lines.append(f"\n{len(silent)} rules never came first here")
+    lines.append(f"\n{len(silent)} rules were never the first answer here")
     return "\n".join(lines)
 
 
 def _line(one: RuleOutcome) -> str:
     seen = one.precision
-    told = f"{seen.hits / seen.n:4.0%} ({seen.low:.0%} to {seen.high:.0%})" if seen.n else "not judged"
+    told = f"{seen.hits / seen.n:4.0%} ({seen.low:.0%} to {seen.high:.0%})" if seen.n else "no feedback"
     return f"{one.confirmed:9d} {one.refuted:8d} {one.unseen:7d} {one.missed:7d}  {told:22} {one.rule}"
 
 

@@ -88,4 +88,4 @@ def loads(text: bytes) -> Curves:
             raise UnreadableInput(f"not of the schema {SCHEMA}")
         return msgspec.convert({"charts": body["charts"]}, Curves)
     except (ValueError, TypeError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise UnreadableInput(f"no readable curves: {error}") from error
+        raise UnreadableInput(f"not readable curves: {error}") from error

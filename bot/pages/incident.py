@@ -30,17 +30,17 @@ MOST_BRANCHES = 150
 DEEPEST = 10  # branches further in are not indented more
 MOST_SUSPECTS = 40
 _VERDICTS = {
-    "fault": "a fault was found",
-    "no_fault": "nothing failed",
-    "no_match": "it failed, and no rule says of what",
-    "insufficient_evidence": "not enough was seen",
+    "fault": "fault found",
+    "no_fault": "no failure found",
+    "no_match": "failed; no rule matches",
+    "insufficient_evidence": "not enough evidence",
 }
 _SAID = {
-    "right": "the first diagnosis was right",
-    "right_not_first": "right, but not the first",
+    "right": "the top answer was correct",
+    "right_not_first": "correct, but not the top answer",
     "wrong": "the answer was wrong",
-    "abstained_rightly": "rightly without an answer",
-    "not_looked_at": "the answer was not looked at",
+    "abstained_rightly": "correctly gave no cause",
+    "not_looked_at": "not reviewed",
 }
 
 
@@ -166,7 +166,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         ("State", job.state or ""),
         ("Stage", reached.stage or ""),
         ("Last iteration", "" if reached.last_iteration is None else f"{reached.last_iteration:,}{total}"),
-        ("Logged at", "" if reached.last_progress is None else phrases.clock(reached.last_progress)),
+        ("Last progress", "" if reached.last_progress is None else phrases.clock(reached.last_progress)),
         ("Last checkpoint", "" if reached.last_checkpoint is None else f"{reached.last_checkpoint:,}"),
         ("Steps lost", "" if lost.steps_lost is None else f"{lost.steps_lost:,}"),
         ("GPU-hours lost", "" if lost.gpu_hours_lost is None else f"{lost.gpu_hours_lost:,.1f}"),
@@ -207,7 +207,7 @@ def _attempts(report: Report) -> Iterator[tuple[str, str, str]]:
         )  # fmt: skip
         steps = (("queued", one.queued), ("started", one.initialised or one.scheduled), ("ended", one.stopped))
         times = phrases.joined(f"{word} {phrases.clock(when)}" for word, when in steps if when is not None)
-        yield str(one.number), end or "of unknown end", times
+        yield str(one.number), end or "unknown outcome", times
 
 
 def _window(report: Report) -> str:

@@ -40,6 +40,6 @@ def _lived(incident: Incident, state: State) -> Iterator[str]:
     if state == "snoozed" and incident.snoozed_until is not None:
         yield f"Snoozed until {incident.snoozed_until:%Y-%m-%d %H:%M}Z"
     if incident.reopened_at is not None and state != "closed":
-        yield f"Reopened {incident.reopened_at:%Y-%m-%d %H:%M}Z: what was said of it before holds no more"
+        yield f"Reopened {incident.reopened_at:%Y-%m-%d %H:%M}Z: earlier feedback no longer applies"
     if incident.backfilled:
-        yield "Found by a backfill: nobody was told of it when it happened"
+        yield "Found by a backfill: nobody was notified at the time"

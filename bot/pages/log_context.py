@@ -113,7 +113,7 @@ def _line(text: str) -> str:
 
 
 def dumps(found: Iterable[LogContext]) -> bytes:
-    """As JSON."""
+    """Print JSON."""
     return msgspec.json.encode({"schema": SCHEMA, "passages": list(found)})
 
 
@@ -129,4 +129,4 @@ def loads(text: bytes) -> tuple[LogContext, ...]:
             raise UnreadableInput(f"not of the schema {SCHEMA}")
         return msgspec.convert(body["passages"], tuple[LogContext, ...])
     except (ValueError, TypeError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise UnreadableInput(f"no readable passages: {error}") from error
+        raise UnreadableInput(f"not readable log context: {error}") from error

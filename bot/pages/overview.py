@@ -26,7 +26,7 @@ from bot.store.database import Database
 
 LONGEST_NAME = 40  # characters of a node's name
 MOST_NODES = 3
-VERDICTS = {"no_fault": "nothing failed", "no_match": "no rule fits", "insufficient_evidence": "not enough was seen"}
+VERDICTS = {"no_fault": "no failure found", "no_match": "no rule fits", "insufficient_evidence": "not enough evidence"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _faults(found: IncidentResults, wanted: IncidentQuery, words: RuleTexts) -> 
 
 
 def _weeks(weeks: int) -> str:
-    return "all times" if weeks == 0 else "the last week" if weeks == 1 else f"the last {weeks} weeks"
+    return "all time" if weeks == 0 else "the last week" if weeks == 1 else f"the last {weeks} weeks"
 
 
 def _page(home: str, wanted: IncidentQuery, page: int) -> str:

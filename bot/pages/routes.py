@@ -76,7 +76,7 @@ def pages(ledger: Ledger, known: Knowledge, settings: PageLinks, *, now: Callabl
             return _refused(410 if refused.expired else 403, str(refused))
         found = weeks.picture(allowed.tenant, allowed.week, picture) if allowed.week is not None else None
         if found is None:
-            return _refused(404, "there is no such picture")
+            return _refused(404, "no such picture")
         return Response(
             found, 200, headers=HEADERS | {"Cache-Control": "private, max-age=600"}, content_type="image/svg+xml"
         )
@@ -100,7 +100,7 @@ def _digest(weeks: DigestPages, allowed: LinkGrant, to: To) -> Response:
     """The page of a digest; its style is its own, and is told to the browser as it stands in it."""
     found = weeks.page(allowed.tenant, allowed.week or "", to)
     if found is None:
-        return _refused(404, "this digest is not kept any more")
+        return _refused(404, "this digest is no longer stored")
     headers = HEADERS | {"Content-Security-Policy": DIGEST_POLICY}
     return Response(found, 200, headers=headers, content_type="text/html; charset=utf-8")
 
@@ -109,7 +109,7 @@ def _incident(ledger: Ledger, words: RuleTexts, allowed: LinkGrant, to: To, now:
     """The page of one incident, if it is there and this tenant's."""
     record = ledger.incidents.answer(allowed.incident or 0)
     if record is None or record.incident.tenant != allowed.tenant:
-        return _refused(404, "this incident is not kept any more")
+        return _refused(404, "this incident is no longer stored")
     incident = record.incident
     try:
         report = from_json(record.report_json)

@@ -116,17 +116,17 @@ def read(secret: str, token: str, now: float) -> LinkGrant:
         LinkRefused: nothing: it is not ours, was changed, or its time is over.
     """
     if len(token) > LONGEST:
-        raise LinkRefused("this link is not one of Signalbox's")
+        raise LinkRefused("this link is not from Signalbox")
     try:
         told: Any = _signer(secret).loads(token)
         tenant, incident, until, *week = told
         number = None if incident is None else int(incident)
         allowed = LinkGrant(str(tenant), number, int(until), str(week[0]) if week else None)
     except (BadData, ValueError, TypeError) as error:
-        raise LinkRefused("this link is not one of Signalbox's, or it was changed") from error
+        raise LinkRefused("this link is not valid: it was changed, or is not from Signalbox") from error
     if now > allowed.until:
         raise LinkRefused(
-            "this link has expired; ask for the diagnosis again, or open it from a newer message", expired=True
+            "this link has expired; diagnose the job again, or open the link of a newer message", expired=True
         )
     return allowed
 

@@ -51,11 +51,11 @@ def pack(folder: Path, target: Path, whole: Callable[[], bool] = lambda: True) -
         try:
             written = _write(folder, part)
             if not written:
-                raise ArchiveError(f"{folder}: there is nothing in it to be packed")
+                raise ArchiveError(f"{folder}: nothing to pack")
             if contents(part) != written:
-                raise ArchiveError(f"{target}: what was read back is not what was written; the disk may be failing")
+                raise ArchiveError(f"{target}: the archive differs from what was written; the disk may be failing")
             if not whole():
-                raise ArchiveError(f"{folder}: somebody else removed it meanwhile")
+                raise ArchiveError(f"{folder}: another process removed it")
             os.replace(part, target)  # noqa: PTH105 - the counterpart of fsync below
             _sync(target.parent)
         finally:
@@ -184,7 +184,7 @@ def _entries(target: Path) -> Generator[tuple[tarfile.TarInfo, IO[bytes]], None,
                 count, size = count + 1, size + entry.size
                 source = tar.extractfile(entry) if entry.isreg() else None
                 if source is None or not _plain(entry.name):
-                    raise ArchiveError(f"{target}: it holds {entry.name[:100]!r}, which is no file of a bundle")
+                    raise ArchiveError(f"{target}: it holds {entry.name[:100]!r}, which is not a file of a bundle")
                 if count > MOST_FILES or size > MOST_BYTES:
                     raise ArchiveError(f"{target}: it holds more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
                 yield entry, source

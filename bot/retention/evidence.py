@@ -78,20 +78,18 @@ def evidence(store: Database, incident_id: int) -> EvidenceLocation | None:
 
 def _evidence(bundle: str | None, archive: str | None, gone: EvidenceRemoval | None) -> EvidenceLocation:
     if bundle is not None and Path(bundle).is_dir():
-        return EvidenceLocation("folder", bundle, f"its evidence lies in {bundle}")
+        return EvidenceLocation("folder", bundle, f"its evidence is in {bundle}")
     if archive is not None and Path(archive).is_file():
         return EvidenceLocation("packed", archive, f"its evidence is packed in {archive}")
     if archive is not None:
         return EvidenceLocation(
-            "elsewhere", archive, f"its evidence is packed in {archive}, which cannot be reached from here"
+            "elsewhere", archive, f"its evidence is packed in {archive}, which is not reachable from this host"
         )
     if bundle is None:
-        return EvidenceLocation("none", None, "no evidence was kept: it was diagnosed from files that somebody named")
+        return EvidenceLocation("none", None, "no evidence was kept: it was diagnosed from files given by path")
     if gone is not None:
         return EvidenceLocation("gone", None, f"its evidence was removed on {gone.at:%Y-%m-%d}: {gone.why}")
-    return EvidenceLocation(
-        "elsewhere", bundle, f"its evidence was in {bundle}, which is not there, or not on this host"
-    )
+    return EvidenceLocation("elsewhere", bundle, f"its evidence was in {bundle}, which does not exist on this host")
 
 
 def pin(store: Database, incident_id: int, now: datetime, who: str, *, pinned: bool = True) -> bool:

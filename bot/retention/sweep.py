@@ -41,7 +41,7 @@ MOST_TOLD = 20  # troubles
 class SweepResult:
     """What a round did. Bytes: `packed_from` of folders became `packed_to`; `freed` went without a pack.
 
-    `bundles`: packed; `unwanted`: folders that no incident needs, and unfinished ones; `packs`: removed, as their time was over;
+    `bundles`: packed; `unwanted`: folders that no incident needs, and unfinished ones; `packs`: removed: retention expired;
     `evicted`: bundles that had to make room, of which the incidents now know; `reports`: removed; `rows`: of other tables;
     `trouble`: what could not be done, in words.
     """
@@ -175,7 +175,7 @@ class _Sweep:
                         col(IncidentRow.bundle) == str(folder), col(IncidentRow.archive).is_(None)
                     )
                 )
-                self._note(session, list(ids), "it had to make room for newer bundles (collect: keep)")
+                self._note(session, list(ids), "it was evicted to make room for newer bundles (collect: keep)")
             shutil.rmtree(folder, ignore_errors=True)
             evicted_of(folder).unlink(missing_ok=True)
             self.told.evicted += 1
@@ -203,7 +203,7 @@ class _Sweep:
                 row.archive = None
             days = self.settings.archive / 86400
             self._note(
-                session, [row.id for row in rows], f"its time was over, after {days:g} days (retention: archive)"
+                session, [row.id for row in rows], f"its retention of {days:g} days expired (retention: archive)"
             )
             return True
 

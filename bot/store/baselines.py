@@ -1,8 +1,8 @@
-"""Good runs that failed ones are compared with, one for each family of jobs, kept in the store.
+"""Baselines: successful runs that failed runs are compared with, one per family of jobs.
 
-A family is told by the job's name without what changes from run to run, its framework and its image. What is kept is small: the
-words of each event and how often it came, never a line. A run of the same name in another image is compared with where there is
-none of the same.
+A family is identified by the job name without its variable parts, the framework and the image. A baseline is small:
+the words of each event and how often it occurred, no log lines. If a family has no baseline, one of the same name and
+framework in another image is used.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHANGING = re.compile(
 
 
 class _StoredBaseline(msgspec.Struct, frozen=True):
-    """A baseline as it is written: each event as its words, lines, nodes and most lines on one node."""
+    """A baseline as stored: the words of each event, its line count, node count, and most lines on one node."""
 
     events: list[tuple[str, int, int, int]]
     nodes: int
@@ -47,7 +47,7 @@ class _StoredBaseline(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class BaselineEntry:
-    """A good run in the list. `family`: see `family_of`; `label`: which run it was; `bytes`: that it takes."""
+    """A baseline in the list. `family`: see `family_of`; `label`: the run it comes from; `bytes`: its size."""
 
     family: str
     label: str
@@ -57,7 +57,7 @@ class BaselineEntry:
 
 
 def family_of(job: Job) -> str | None:
-    """The family of a job; None where it has no name."""
+    """The family of a job; None if the job has no name."""
     name = (job.name or "").strip().replace("|", "_")
     if not name:
         return None
@@ -71,7 +71,9 @@ def family_of(job: Job) -> str | None:
 
 
 def keep(database: Database, family: str, good: Baseline, at: datetime, *, tenant: str = DEFAULT_TENANT) -> None:
-    """Keep a good run as its family's, in place of the one before; the oldest families go where there are too many.
+    """Store the baseline of a family and replace the previous one.
+
+    The oldest families are removed if there are too many.
 
     Raises:
         StoreError: the store cannot be used.
@@ -96,7 +98,7 @@ def _make_room(session: Session, tenant: str) -> None:
 
 
 def find(database: Database, family: str, *, tenant: str = DEFAULT_TENANT) -> Baseline | None:
-    """The good run of a family, else the newest of the same name and framework; None where there is none that can be read.
+    """The baseline of a family, or the newest of the same name and framework; None if none can be read.
 
     Raises:
         StoreError: the store cannot be used.
@@ -117,11 +119,11 @@ def find(database: Database, family: str, *, tenant: str = DEFAULT_TENANT) -> Ba
             data = zstandard.ZstdDecompressor().decompress(row.events_zstd, max_output_size=MOST_BYTES)
             return unpacked(data, row.label)
         except (zstandard.ZstdError, msgspec.DecodeError, IndexError) as error:
-            raise StoreError(f"the good run of {family!r} cannot be read: {error}") from error
+            raise StoreError(f"the baseline of {family!r} cannot be read: {error}") from error
 
 
 def finder(database: Callable[[], Database], tenant: str) -> Callable[[Job], Baseline | None]:
-    """Asks for the good run of a job's family; the database is opened only then."""
+    """A function that finds the baseline for a job. It opens the database on the first call."""
 
     def found(job: Job) -> Baseline | None:
         family = family_of(job)
@@ -131,7 +133,7 @@ def finder(database: Callable[[], Database], tenant: str) -> Callable[[Job], Bas
 
 
 def listed(database: Database, tenant: str, most: int = 1000) -> tuple[BaselineEntry, ...]:
-    """The good runs of a tenant, the newest first.
+    """The baselines of a tenant, newest first.
 
     Raises:
         StoreError: the store cannot be used.
@@ -150,7 +152,7 @@ def listed(database: Database, tenant: str, most: int = 1000) -> tuple[BaselineE
 
 
 def drop(database: Database, family: str, *, tenant: str = DEFAULT_TENANT) -> bool:
-    """Forget the good run of a family; whether there was one.
+    """Remove the baseline of a family. Return whether there was one.
 
     Raises:
         StoreError: the store cannot be used.
@@ -166,7 +168,7 @@ def drop(database: Database, family: str, *, tenant: str = DEFAULT_TENANT) -> bo
 
 
 def packed(good: Baseline) -> bytes:
-    """A good run as JSON, its settings redacted; the most usual events where there are too many."""
+    """A baseline as JSON, with its settings redacted. If it has too many events, only the most frequent are kept."""
     keys = sorted(good.counts, key=lambda one: (-good.counts[one][1], -good.counts[one][0], one))[:MOST_EVENTS]
     place = {key: index for index, key in enumerate(keys)}
     events = [(" ".join(key), *good.counts[key]) for key in keys]
@@ -176,7 +178,7 @@ def packed(good: Baseline) -> bytes:
 
 
 def unpacked(data: bytes, label: str = "") -> Baseline:
-    """A good run from JSON."""
+    """A baseline from JSON."""
     kept = msgspec.json.decode(data, type=_StoredBaseline)
     keys = [tuple(words.split()) for words, *_ in kept.events]
     counts = {key: (lines, nodes, most) for key, (_, lines, nodes, most) in zip(keys, kept.events, strict=True)}

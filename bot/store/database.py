@@ -1,6 +1,6 @@
-"""The database under all that Signalbox remembers: one set of tables for SQLite and others, errors as one line.
+"""Database access for SQLite and PostgreSQL: connections, transactions, migrations, one-line errors.
 
-Slow to import (SQLAlchemy), so it is imported after the answer is printed.
+Importing SQLAlchemy is slow, so this module is imported after the answer is printed.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ T = TypeVar("T")
 
 
 class StoreError(SignalboxError):
-    """The store cannot be read or written. The text is one line and says which store."""
+    """The store cannot be read or written. The message is one line and names the store."""
 
 
 class Database:
-    """The tables in one database, whoever's. Close it, or use it in a `with`."""
+    """A database with its tables. Close it, or use it in a `with` statement."""
 
     def __init__(self, url: str) -> None:
-        """Open the database and make its tables where they are missing.
+        """Open the database and create missing tables.
 
         Raises:
-            StoreError: it cannot be opened or written, or a newer Signalbox made it.
+            StoreError: it cannot be opened or written, or a newer version of Signalbox created it.
         """
         self._engine: Engine | None = None
         self._turn = threading.Lock()
@@ -81,14 +81,14 @@ class Database:
             found = _version(connection)
             if found is not None and found > SCHEMA_VERSION:
                 raise StoreError(
-                    f"{self._name} has tables of version {found}; this Signalbox knows version {SCHEMA_VERSION}"
+                    f"{self._name} has tables of version {found}; this version of Signalbox supports version {SCHEMA_VERSION}"
                 )
             if found != SCHEMA_VERSION:
                 _upgrade(connection, found)
 
     @contextlib.contextmanager
     def session(self, *, write: bool = False) -> Iterator[Session]:
-        """A transaction: kept at the end, rolled back on an error."""
+        """A transaction: committed at the end, rolled back on an error."""
         if self._engine is None:
             raise StoreError(f"{self._name} is not open")
         with (
@@ -100,7 +100,7 @@ class Database:
 
     @contextlib.contextmanager
     def _in_turn(self) -> Iterator[None]:
-        """One writer of this process after the other on SQLite, which lets who waits sleep, and not in order."""
+        """Serialise the writers of this process on SQLite, whose own waiting sleeps and is not in order."""
         alone = self._engine is not None and self._engine.dialect.name == "sqlite"
         held = alone and self._turn.acquire(timeout=_BUSY_SECONDS)
         try:
@@ -110,9 +110,9 @@ class Database:
                 self._turn.release()
 
     def write(self, do: Callable[[Session], T]) -> T:
-        """What `do` gives, in a transaction that writes; begun again, some times, where the database or the connection gave up.
+        """Run `do` in a write transaction and return its result. Retry if the database or the connection aborts it.
 
-        A connection may end after the commit and before we hear of it, so `do` must bear being done twice.
+        A connection may break after the commit and before the confirmation, so `do` must be idempotent.
 
         Raises:
             StoreError: the store cannot be used.
@@ -131,7 +131,7 @@ class Database:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Whatever the database or the file system says, as one line that names the store."""
+        """Turn errors of the database and the file system into a one-line `StoreError` that names the store."""
         try:
             yield
         except (SQLAlchemyError, OSError, ImportError, ValueError, zstandard.ZstdError) as error:
@@ -146,7 +146,7 @@ class Repository:
         """Use an open database, or open one.
 
         Raises:
-            StoreError: it cannot be opened or written, or a newer Signalbox made it.
+            StoreError: it cannot be opened or written, or a newer version of Signalbox created it.
         """
         self.database = Database(database) if isinstance(database, str) else database
 
@@ -162,7 +162,7 @@ class Repository:
 
 
 def insert_new(session: Session, table: type[SQLModel], values: Mapping[str, Any]) -> int | None:
-    """The id of a new row; None where one of its unique keys is there already, or is being written and then there."""
+    """Insert a row and return its id; None if a row with one of its unique keys exists or is being written."""
     connection = session.connection()
     found: int | None = connection.execute(_insertion(table, connection.dialect.name), values).scalar_one_or_none()
     return found
@@ -178,12 +178,12 @@ def _insertion(table: type[SQLModel], dialect: str) -> Executable:
 
 
 def _passes(error: DBAPIError) -> bool:
-    """Whether the same may go well a moment later."""
+    """Whether a retry may succeed."""
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _GIVEN_UP
 
 
 def _version(connection: Connection) -> int | None:
-    """The version of the tables; None where there are none."""
+    """The version of the tables; None if there are none."""
     if not connection.dialect.has_table(connection, "schema_version"):
         return None
     found: Sequence[Any] = connection.execute(select(SchemaVersion.version)).all()
@@ -191,7 +191,7 @@ def _version(connection: Connection) -> int | None:
 
 
 def _upgrade(connection: Connection, found: int | None) -> None:
-    """Take the steps that are missing, all in the transaction of `connection`; `found`: the version that is there."""
+    """Run the missing migrations in the transaction of `connection`. `found`: the current version of the tables."""
     from alembic import command  # noqa: PLC0415 - slow to import, and needed once in the life of a version
     from alembic.config import Config  # noqa: PLC0415
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
@@ -217,7 +217,7 @@ def _engine(url: str) -> Engine:
 
 
 def _private_file(path: Path) -> None:
-    """The database's file and folder, for this user alone: it holds lines of logs."""
+    """Create the database file and its folder for this user only: it contains log lines."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not path.exists():
         path.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""The rows of the digest out of the store: two statements, no report is opened."""
+"""Rows for the digest, read from the store with two statements. No report is opened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COLUMNS = (
 
 @dataclass(slots=True)
 class _Feedback:
-    """What people said of an incident, the last word of each kind."""
+    """Feedback of people on an incident, the latest of each kind."""
 
     closed: bool = False
     cause: str | None = None
@@ -62,7 +62,7 @@ def compute(
     faults: Mapping[str, FaultClass],
     late: bool = False,
 ) -> Digest:
-    """The digest of a week of a tenant, of what was known at a time.
+    """The digest of a week of a tenant, with the data known at a given time.
 
     Raises:
         StoreError: the store cannot be read.
@@ -75,7 +75,9 @@ def compute(
 
 
 def lemons(store: Database, tenant: str, weeks: int, now: datetime, faults: Mapping[str, FaultClass]) -> Offenders:
-    """The nodes of the hardware and network failures of so many weeks up to now, as the digest counts them.
+    """Repeat offenders.
+
+    The nodes of hardware and network failures in the last `weeks` weeks, counted as in the digest.
 
     Raises:
         StoreError: the store cannot be read.
@@ -92,7 +94,10 @@ def lemons(store: Database, tenant: str, weeks: int, now: datetime, faults: Mapp
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """No search for circles meanwhile: rows make none, and with a hundred thousand of them it takes a third of the time."""
+    """Pause the garbage collector.
+
+    Rows form no cycles, and with 100,000 of them collecting takes a third of the time.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -103,7 +108,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def rows_within(session: Session, tenant: str, week: Week, zone: tzinfo, until: datetime) -> list[DigestRow]:
-    """The reports of a week and the seven before, each with what people had said of it by then."""
+    """The reports of a week and of the seven weeks before, each with the feedback given by then."""
     start = datetime.fromtimestamp(first_of(week).start(zone), UTC)
     last = min(until, datetime.fromtimestamp(week.end(zone), UTC) + AFTER)
     return rows_between(session, tenant, start, last, until=until)
@@ -119,9 +124,9 @@ def rows_between(
     cluster: str | None = None,
     most: int | None = None,
 ) -> list[DigestRow]:
-    """The reports that were made from `start` to `last`, each with what people had said of it `until` then.
+    """The reports created from `start` to `last`, each with the feedback given before `until`.
 
-    `cluster`: of this one, and those of which none is known; `most`: the newest so many.
+    `cluster`: only this cluster, and reports without a cluster; `most`: at most this many, the newest.
     """
     said = _said(session, tenant, start, until)
     table = inspect(IncidentRow).local_table.c
@@ -139,7 +144,7 @@ def rows_between(
 
 
 def _plain(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A time as the database has it, in UTC without saying so: giving two hundred thousand of them a zone takes a while."""
+    """A time as stored: UTC without a zone. Adding a zone to 200,000 values is slow."""
     return type_coerce(column, DateTime) if isinstance(column.type, UtcDateTime) else column
 
 
@@ -200,7 +205,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8192)
 def _clean(text: str | None) -> str | None:
-    """A name that may be shown anywhere: no secrets, nothing that is not seen as it is, not without end."""
+    """A name that is safe to show: secrets redacted, unprintable characters escaped, bounded length."""
     return None if text is None else cut(shown(redact(text)), LONGEST)
 
 

@@ -1,6 +1,7 @@
-"""The fault library: what each failure looked like whose cause people named, kept so that the next one is recognised.
+"""The fault library: signatures of failures whose cause people confirmed, so that the next one is recognised.
 
-An entry follows the incident's close-out: it comes with it, changes with it and goes with it. Tenants see their own alone.
+An entry follows the resolution of its incident: it is created, changed and removed with it. Tenants see only their
+own entries.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ LONGEST = 300  # characters of words of people
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What people say of an incident. `fault`: None where no rule fits; `closed_as`: the cause in words; `helped`: what was done."""
+    """The confirmed cause of an incident.
+
+    `fault`: None if no rule fits; `closed_as`: the cause in words; `helped`: the fix.
+    """
 
     fault: str | None
     rule: str | None
@@ -36,7 +40,7 @@ class Lesson:
 
 
 def learn_within(session: Session, row: IncidentRow, lesson: Lesson | None, now: datetime) -> None:
-    """Let the entry of an incident be what its close-out says now; none where that names nothing to learn from."""
+    """Update the library entry of an incident to match its resolution; remove it if there is nothing to learn."""
     kept = session.get(PatternRow, row.id)
     pattern = _pattern(session, row) if lesson is not None else None
     if lesson is None or pattern is None or not pattern.events:
@@ -61,7 +65,7 @@ def learn_within(session: Session, row: IncidentRow, lesson: Lesson | None, now:
 
 
 def known_within(session: Session, tenant: str, most: int = MOST) -> list[KnownIncident]:
-    """The newest entries of a tenant; without those whose close-out holds no more, or whose incident is part of another."""
+    """The newest entries of a tenant, without those of superseded resolutions and merged incidents."""
     holds = or_(col(IncidentRow.reopened_at).is_(None), col(IncidentRow.reopened_at) < col(PatternRow.at))
     rows = session.exec(
         select(PatternRow)
@@ -81,7 +85,7 @@ def known_within(session: Session, tenant: str, most: int = MOST) -> list[KnownI
 
 
 def _pattern(session: Session, row: IncidentRow) -> Signature | None:
-    """The pattern of an incident's report; None where that is not kept any more."""
+    """The signature of the report of an incident; None if the report is no longer stored."""
     report = session.get(ReportRow, row.id)
     if report is None:
         return None

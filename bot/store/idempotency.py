@@ -1,4 +1,4 @@
-"""What came from outside and must have its effect once: deliveries of a chat, ends of jobs."""
+"""Idempotency keys of inbound events: Slack deliveries, ends of jobs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MANY = 500  # keys in one question: SQLite takes 999 values
 
 
 class IdempotencyKeys(Repository):
-    """The same in one database."""
+    """The idempotency keys in one database."""
 
     def known(self, keys: Iterable[str]) -> frozenset[str]:
-        """Those of the keys that were added before."""
+        """The keys that were added before."""
         asked = list(keys)
         found: set[str] = set()
         with self.database.errors(), self.database.session() as session:
@@ -30,7 +30,7 @@ class IdempotencyKeys(Repository):
         return frozenset(found)
 
     def add(self, keys: Collection[str]) -> None:
-        """Remember keys; one that is there becomes new again."""
+        """Add keys. The time of a key that exists is renewed."""
         now = datetime.now(UTC)
         rows = [
             {"key": key, "at": now} for key in sorted(set(keys))
@@ -43,7 +43,7 @@ class IdempotencyKeys(Repository):
 
 
 def add_if_new(session: Session, key: str, now: datetime) -> bool:
-    """Whether this key comes for the first time, in a transaction that writes."""
+    """Add a key in a write transaction. Return whether it is new."""
     if session.get(SeenRow, key) is not None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""In which state an incident is: one word for it, and the same word as a condition on the table."""
+"""The state of an incident, as a value and as a condition on the table."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class HasIncidentState(Protocol):
-    """What tells the state: of a row, or of an incident read from one."""
+    """The fields that determine the state, of a row or of an incident."""
 
     @property
     def acked_at(self) -> datetime | None:
-        """Since when somebody is at it."""
+        """When it was acknowledged."""
 
     @property
     def snoozed_until(self) -> datetime | None:
-        """Until when it sleeps."""
+        """When the snooze ends."""
 
     @property
     def closed_at(self) -> datetime | None:
-        """Since when somebody has said what it was."""
+        """When it was closed."""
 
     @property
     def merged_into(self) -> int | None:
-        """The incident as a part of which it counts."""
+        """The incident that it is merged into."""
 
 
 def state_of(one: HasIncidentState, now: datetime) -> State:
-    """The state; of several that could be said the one that leaves least to do."""
+    """The state of an incident. If several apply, the one that requires the least action."""
     if one.merged_into is not None:
         return "merged"
     if one.closed_at is not None:
@@ -46,7 +46,7 @@ def state_of(one: HasIncidentState, now: datetime) -> State:
 
 
 def in_state(state: State, now: datetime) -> ColumnElement[bool]:
-    """Rows of which `state_of` says so."""
+    """Condition for rows in this state, as `state_of` determines it."""
     merged, closed = col(IncidentRow.merged_into), col(IncidentRow.closed_at)
     if state == "merged":
         return merged.is_not(None)
@@ -61,14 +61,14 @@ def in_state(state: State, now: datetime) -> ColumnElement[bool]:
 
 
 def awake(now: datetime) -> ColumnElement[bool]:
-    """Rows that lists show: neither merged nor asleep."""
+    """Condition for rows shown in lists: not merged and not snoozed."""
     until = col(IncidentRow.snoozed_until)
     asleep_no_more = or_(col(IncidentRow.closed_at).is_not(None), until.is_(None), until <= now)
     return and_(col(IncidentRow.merged_into).is_(None), asleep_no_more)
 
 
 def to_do(now: datetime) -> ColumnElement[bool]:
-    """Rows of failures that wait for a word on what they were: not closed, merged or snoozed, nor found in the past."""
+    """Condition for failures without a confirmed cause: not closed, merged, snoozed or backfilled."""
     until = col(IncidentRow.snoozed_until)
     return and_(
         col(IncidentRow.closed_at).is_(None),

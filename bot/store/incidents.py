@@ -1,7 +1,8 @@
-"""What Signalbox remembers of its answers: incidents, their reports and the text to try later rules on.
+"""Stored incidents: their reports, and the log text that later rules are tested on.
 
-One set of tables for SQLite and other databases. Slow to import (SQLAlchemy), so it is imported after the answer is
-printed. A store that cannot be used raises `StoreError`, whose text is one line; `remember` hands it back instead.
+The tables are the same for SQLite and PostgreSQL. Importing SQLAlchemy is slow, so this module is imported after the
+answer is printed. If the store cannot be used, functions raise `StoreError` with a one-line message; `remember`
+returns the message instead.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MOST_RUNS = 16  # kept of a job's attempts, the last ones: the reports before ha
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """A report that was given, in short. `fault` and `rule` are those of the first diagnosis."""
+    """Summary of a stored report. `fault` and `rule` are those of the first diagnosis."""
 
     id: int
     created_at: datetime
@@ -71,10 +72,10 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class IncidentFilter:
-    """Which incidents are wanted; all that is set must hold.
+    """Filter for incidents. All conditions that are set must hold.
 
-    `state`: as it is at `now`; `assignee`: who has it; `awake`: not those that are snoozed or merged; `to_do`: failures that wait for a word on what they were
-    (bot.store.incident_state).
+    `state`: as of `now`; `assignee`: assigned to this person; `awake`: neither snoozed nor merged; `to_do`: failures
+    without a confirmed cause (bot.store.incident_state).
     """
 
     tenant: str | None = None
@@ -86,7 +87,7 @@ class IncidentFilter:
     to_do: bool = False
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """The same for the table."""
+        """The filter as conditions on the table."""
         now = self.now or datetime.now(UTC)
         found: list[ColumnElement[bool]] = []
         if self.tenant is not None:
@@ -111,10 +112,10 @@ EVERYTHING = IncidentFilter()
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose report it is: the tenant, the cluster, when the job ended. `kept`: what small things are kept with it, by name.
+    """Context of a report: tenant, cluster, end of the job. `kept`: small attachments to store with it, by name.
 
-    `partition`, `framework`, `image`: what the job ran in; `saving`: seconds that it spent writing checkpoints.
-    `backfilled`: it was found in the past, and nobody was told of it.
+    `partition`, `framework`, `image`: the environment of the job; `saving`: seconds spent writing checkpoints;
+    `backfilled`: found in the past, and announced to nobody.
     """
 
     tenant: str = DEFAULT_TENANT
@@ -138,7 +139,7 @@ class ReportedIncident:
 
 @dataclass(frozen=True, slots=True)
 class IncidentRecord(ReportedIncident):
-    """All that is kept of an incident. `replay_size` is the bytes that the text had; `replay_cut`: less was kept."""
+    """Everything stored of an incident. `replay_size`: bytes of the original text; `replay_cut`: whether it was cut."""
 
     replay: bytes
     replay_size: int
@@ -147,7 +148,7 @@ class IncidentRecord(ReportedIncident):
 
 @dataclass(frozen=True, slots=True)
 class PackedReport:
-    """A report ready to be kept: packed before, so that a transaction is short."""
+    """A report compressed and ready to insert, so that the transaction is short."""
 
     row: Mapping[str, Any]
     json_zstd: bytes
@@ -173,9 +174,9 @@ class IncidentStore(Repository):
         *,
         origin: Origin | None = None,
     ) -> int:
-        """Keep a report and give the incident's id. A report that is there already keeps its first id and time.
+        """Store a report and return the id of its incident. A report that is already stored keeps its id and time.
 
-        `now` needs a zone. Of `replay`, whole lines up to 256 KB are kept.
+        `now` needs a time zone. Of `replay`, whole lines up to 256 KB are kept.
         """
         filed = file(report_json, report, replay, bundle, now, origin=origin)
         with self.database.errors():
@@ -183,14 +184,14 @@ class IncidentStore(Repository):
         return self.database.write(lambda session: add_within(session, filed)) if known is None else known
 
     def list(self, limit: int = 20, wanted: IncidentFilter = EVERYTHING, *, skip: int = 0) -> tuple[Incident, ...]:
-        """The latest incidents that are wanted, the newest first. `skip`: so many are left out first."""
+        """The matching incidents, newest first. `skip`: how many to skip."""
         query = select(IncidentRow).order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
         query = query.where(*wanted.conditions()).offset(max(skip, 0))
         with self.database.errors(), self.database.session() as session:
             return tuple(_incident(row) for row in session.exec(query.limit(max(limit, 0))))
 
     def answer(self, incident_id: int) -> ReportedIncident | None:
-        """An incident with its report, without the text for replay: that is unpacked for nobody who only shows the answer."""
+        """An incident with its report. Does not unpack the replay text, which is only needed for tests of rules."""
         if not 0 < incident_id < 2**63:
             return None
         with self.database.errors(), self.database.session() as session:
@@ -200,7 +201,7 @@ class IncidentStore(Repository):
             return ReportedIncident(_incident(row), _unpacked(report.json_zstd))
 
     def get(self, incident_id: int) -> IncidentRecord | None:
-        """All that is kept of one incident; None where there is none of that id."""
+        """Everything stored of an incident; None if it does not exist."""
         if not 0 < incident_id < 2**63:
             return None
         with self.database.errors(), self.database.session() as session:
@@ -218,7 +219,7 @@ class IncidentStore(Repository):
             )
 
     def chain(self, incident: Incident) -> tuple[int, tuple[tuple[str, int], ...]]:
-        """How many incidents of the same chain came before this one, and how often each fault was theirs."""
+        """The number of earlier incidents of the same chain, and how often each fault occurred in them."""
         before = (
             select(IncidentRow.fault, func.count())
             .where(
@@ -234,7 +235,7 @@ class IncidentStore(Repository):
         return sum(count for _, count in rows), tuple((fault, count) for fault, count in rows if fault is not None)
 
     def tried_after(self, incident: Incident) -> int:
-        """How many incidents of the same chain came after this one."""
+        """The number of later incidents of the same chain."""
         with self.database.errors(), self.database.session() as session:
             return session.exec(
                 select(func.count()).where(
@@ -245,13 +246,13 @@ class IncidentStore(Repository):
             ).one()
 
     def count(self, wanted: IncidentFilter = EVERYTHING) -> int:
-        """How many incidents are wanted."""
+        """The number of matching incidents."""
         query = select(func.count(col(IncidentRow.id))).where(*wanted.conditions())
         with self.database.errors(), self.database.session() as session:
             return session.exec(query).one()
 
     def kept(self, incident_id: int, name: str) -> bytes | None:
-        """A small thing that is kept with an incident."""
+        """An attachment of an incident; None if there is none of this name."""
         with self.database.errors(), self.database.session() as session:
             row = session.get(KeptRow, (incident_id, name))
             return None if row is None else _unpacked(row.data_zstd)
@@ -271,10 +272,10 @@ def remember(
     origin: Origin | None = None,
     within: Callable[[Session, int], None] | None = None,
 ) -> str | None:
-    """Keep a report in the store of this user; a one-line warning where that cannot be done, None where it was.
+    """Store a report in the database of this user. Return a one-line warning if that fails, None on success.
 
-    The answer stands printed already, so nothing here is an error. `now` is the present unless given; `within`: what else is
-    written in the same transaction, given the incident's number.
+    The answer is already printed, so failures are not errors. `now` defaults to the current time; `within`: writes
+    more in the same transaction, given the id of the incident.
     """
     filed = file(dumps(report), report, replay, bundle, now or datetime.now(UTC), origin=origin)
 
@@ -287,7 +288,7 @@ def remember(
         with IncidentStore(url or database_url()) as store:
             store.database.write(kept)
     except (StoreError, OSError, RuntimeError) as error:  # RuntimeError: no home folder
-        return f"this report is not kept among the incidents: {error}"
+        return f"the report was not stored as an incident: {error}"
     return None
 
 
@@ -300,7 +301,7 @@ def file(
     *,
     origin: Origin | None = None,
 ) -> PackedReport:
-    """A report made ready for `add_within`; see `IncidentStore.add`."""
+    """A report prepared for `add_within`; see `IncidentStore.add`."""
     origin = origin or Origin()
     text = _whole_lines(replay, REPLAY_BYTES)
     return PackedReport(
@@ -314,7 +315,7 @@ def file(
 
 
 def add_within(session: Session, filed: PackedReport) -> int:
-    """`IncidentStore.add` in a transaction that writes."""
+    """`IncidentStore.add` in a write transaction."""
     known = _known(session, filed.row["report_id"])
     if known is not None:
         return known
@@ -345,7 +346,7 @@ def _known(session: Session, report_id: str) -> int | None:
 
 
 def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> Mapping[str, Any]:
-    """The values of an incident's row."""
+    """The column values of an incident."""
     first = report.diagnoses[0] if report.diagnoses else None
     return {
         "created_at": now,
@@ -382,12 +383,12 @@ def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> M
 
 
 def _small_number(number: int | None) -> int | None:
-    """A number that every database takes; a step beyond that is none."""
+    """The number if every database can store it, else None."""
     return number if number is not None and abs(number) < 2**31 else None
 
 
 def _suspected(first: Diagnosis | None) -> str:
-    """The nodes that the first diagnosis suspects, as JSON."""
+    """The suspected nodes of the first diagnosis, as JSON."""
     named = (_storable(one.node) for one in first.suspects) if first else ()
     return msgspec.json.encode(list(dict.fromkeys(one for one in named if one))[:MOST_NODES]).decode()
 
@@ -410,7 +411,7 @@ def _runs(attempts: Sequence[Attempt]) -> str:
 
 
 def _storable(text: str | None) -> str | None:
-    """Text that every database takes: no lone surrogates (file names have them), no NUL."""
+    """The text without what some databases reject: lone surrogates (as in file names) and NUL."""
     return None if text is None else text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
@@ -419,7 +420,7 @@ def _incident(row: IncidentRow) -> Incident:
 
 
 def _whole_lines(text: bytes, limit: int) -> bytes:
-    """At most `limit` bytes from the start, to the end of a line; in the midst of one where it is longer than that."""
+    """The first lines of the text, at most `limit` bytes; a longer first line is cut."""
     if len(text) <= limit:
         return text
     end = text.rfind(b"\n", 0, limit) + 1

@@ -1,6 +1,7 @@
-"""All tables, in one place: answers and what people said of them, the work to be done, the messages to be sent.
+"""All database tables: incidents and feedback, tasks, messages, proposals.
 
-A change here needs a step in `migrations/versions`; a test compares what the steps give with what stands here.
+A change here needs a migration in `migrations/versions`; a test compares the result of the migrations with these
+definitions.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from bot.store.states import OutboxState, PostingState, WorkState
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time with a zone, kept as UTC without one, and given back with UTC: the same on every database."""
+    """A time with a zone, stored as UTC without one and returned as UTC: the same on every database."""
 
     impl = DateTime
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """What the database gets: UTC without a zone."""
+        """The value to store: UTC without a zone."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -28,7 +29,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """What the program gets: UTC, and says so."""
+        """The value to return: UTC with a zone."""
         return None if value is None else value.replace(tzinfo=UTC)
 
 
@@ -39,7 +40,7 @@ WAITING = "state = 'collecting'"
 
 
 class SchemaVersion(SQLModel, table=True):
-    """One row: which version of the tables this database has."""
+    """The version of the tables, in a single row."""
 
     __tablename__ = "schema_version"
 
@@ -48,14 +49,19 @@ class SchemaVersion(SQLModel, table=True):
 
 
 class IncidentRow(SQLModel, table=True):
-    """A report that was given, by what people look for.
+    """An incident: a stored report, by the fields that people search for.
 
-    `chain`: the same for the tries of a job, told by `link_job` and `link_name` (bot.policy.routing.Link); `owner`: whose job it was; `closed_at`: since when somebody has said
-    what it truly was; `pinned`: its evidence is kept whatever its age; `archive`: where its evidence lies packed. What the digest
-    counts: `attempt`; `width`, its nodes; `nodes`, those suspected (JSON); `runs`, its attempts (JSON, kb.digest.rows.AttemptTimes);
-    `saving`, seconds spent writing checkpoints; `partition`, `framework`, `image`; whether its `advice` helped: `reached`, the last
-    iteration. Its life (bot.incidents.lifecycle; the steps that led here are StepRows): `acked_at`, since when somebody is at it; `assignee`; `snoozed_until`; `merged_into`, the incident as a part of
-    which it counts; `reopened_at`: what was said of it before holds no more. `backfilled`: found in the past, told to nobody.
+    `chain`: shared by the attempts of a job, which `link_job` and `link_name` identify (bot.policy.routing.Link);
+    `owner`: owner of the job; `closed_at`: when its cause was confirmed; `pinned`: its evidence is kept regardless of
+    age; `archive`: path of its packed evidence.
+
+    For the digest: `attempt`; `width`, the number of nodes; `nodes`, the suspected nodes (JSON); `runs`, the attempts
+    (JSON, kb.digest.rows.AttemptTimes); `saving`, seconds spent writing checkpoints; `partition`, `framework`,
+    `image`; `advice` and `reached`, the last iteration, to tell whether the advice helped.
+
+    Life cycle (bot.incidents.lifecycle; the steps are StepRows): `acked_at`; `assignee`; `snoozed_until`;
+    `merged_into`; `reopened_at`, which supersedes earlier feedback. `backfilled`: found in the past, and announced to
+    nobody.
     """
 
     __tablename__ = "incident"
@@ -117,7 +123,7 @@ class ReportRow(SQLModel, table=True):
 
 
 class ReplayRow(SQLModel, table=True):
-    """The text of an incident on which later rules are tried, compressed; `size` is what it was before it was cut."""
+    """The text of an incident that later rules are tested on, compressed; `size` is the original size in bytes."""
 
     __tablename__ = "replay"
 
@@ -128,7 +134,7 @@ class ReplayRow(SQLModel, table=True):
 
 
 class KeptRow(SQLModel, table=True):
-    """Something small that belongs to an incident, compressed: its timeline."""
+    """A small attachment of an incident, compressed, such as its timeline."""
 
     __tablename__ = "kept"
 
@@ -138,10 +144,10 @@ class KeptRow(SQLModel, table=True):
 
 
 class AnnotationRow(SQLModel, table=True):
-    """What a person said of an incident, once; nothing is overwritten. `key`: of two deliveries of one click one is kept.
+    """Feedback of a person on an incident, append-only. `key`: deduplicates deliveries of the same click.
 
-    `verdict`: whether the bot was right. `cause`: what kind of answer `fault` and `rule` are: shown, fault, no_rule, unknown;
-    None where a person only pressed Wrong. `nodes`: JSON. `version` counts from 1 in an incident.
+    `verdict`: whether the answer was correct. `cause`: the kind of answer that `fault` and `rule` give: shown, fault,
+    no_rule, unknown; None if a person only pressed Wrong. `nodes`: JSON. `version` counts from 1 in each incident.
     """
 
     __tablename__ = "annotation"
@@ -166,9 +172,9 @@ class AnnotationRow(SQLModel, table=True):
 
 
 class StepRow(SQLModel, table=True):
-    """A step in the life of an incident, once; nothing is overwritten. `key`: of two deliveries of one click one is kept.
+    """A step in the life cycle of an incident, append-only. `key`: deduplicates deliveries of the same click.
 
-    `verb`: ack, assign (`assignee`: to whom, None to nobody), snooze (`until`), merge (into `other`), reopen.
+    `verb`: ack, assign (`assignee`; None unassigns), snooze (`until`), merge (into `other`), reopen.
     """
 
     __tablename__ = "step"
@@ -187,9 +193,10 @@ class StepRow(SQLModel, table=True):
 
 
 class ShadowHitRow(SQLModel, table=True):
-    """A rule in status shadow that would have spoken on a live incident: counted, shown to nobody (bot.learning.replay.shadow).
+    """A match of a rule in status shadow on a live incident: counted, but not shown (bot.learning.replay.shadow).
 
-    `version` and `meaning` (kb.rulebase.codec): of the rule as it was then. `leads`: its `fault` would have been the first answer.
+    `version` and `meaning` (kb.rulebase.codec) are those of the rule at that time. `leads`: its `fault` would have
+    been the first answer.
     """
 
     __tablename__ = "shadow_hit"
@@ -205,7 +212,7 @@ class ShadowHitRow(SQLModel, table=True):
 
 
 class SeenRow(SQLModel, table=True):
-    """Something that came from outside and must have its effect once: a delivery of Slack, the end of a job."""
+    """An idempotency key of an inbound event: a Slack delivery, the end of a job."""
 
     __tablename__ = "seen"
 
@@ -214,12 +221,12 @@ class SeenRow(SQLModel, table=True):
 
 
 class PostingRow(SQLModel, table=True):
-    """A message of ours in a chat that is edited in place. What it says is composed when it is sent.
+    """A message in Slack that is edited in place. Its text is composed when it is sent.
 
-    `version` is raised by every change of what it should say; `sent` is the version that stands there, 0 for the opening words,
-    None where nothing does. `state`: a PostingState. `facts`: JSON, what it says beyond its incident.
-    `parent`: the posting in whose thread it stands. `lease_until`: a sender is at it. `ready_at`: not to be sent before.
-    `once`: the same for two deliveries of one wish and for two workers at one piece of work.
+    `version` is raised by every change of the content; `sent` is the delivered version, 0 for the opening text, None
+    before the first delivery. `state`: a PostingState. `facts`: JSON, content beyond the incident. `parent`: the
+    message whose thread it belongs to. `lease_until`: a sender has claimed it. `ready_at`: not to be sent earlier.
+    `once`: deduplicates deliveries of a request and workers on the same task.
     """
 
     __tablename__ = "posting"
@@ -253,10 +260,10 @@ class PostingRow(SQLModel, table=True):
 
 
 class RequestRow(SQLModel, table=True):
-    """Somebody who wants a diagnosis, and where the answer goes. `key`: Slack's id of the wish.
+    """A request for a diagnosis, and where the answer goes. `key`: the id of the request in Slack.
 
-    `reply_to`: where an answer for this person alone is sent, for half an hour; `posting_id`: the message that answers;
-    `settled`: there is nothing more to be told.
+    `reply_to`: where to send an answer for this person only, valid for half an hour; `posting_id`: the message with
+    the answer; `settled`: nothing remains to be sent.
     """
 
     __tablename__ = "request"
@@ -280,7 +287,7 @@ class RequestRow(SQLModel, table=True):
 
 
 class OutboxRow(SQLModel, table=True):
-    """Something to be sent once besides the postings. `key`: of equal ones one is sent. `method`: how; `payload`: JSON.
+    """Something to send once, other than messages. `key`: deduplicates items. `method`: how to send; `payload`: JSON.
 
     `state`: an OutboxState.
     """
@@ -302,7 +309,7 @@ class OutboxRow(SQLModel, table=True):
 
 
 class ChoiceRow(SQLModel, table=True):
-    """What a button stands for that offers one of several: its opaque handle, and the order that pressing it gives (JSON)."""
+    """The meaning of a button that offers one of several options: its opaque handle and its payload (JSON)."""
 
     __tablename__ = "choice"
 
@@ -313,7 +320,7 @@ class ChoiceRow(SQLModel, table=True):
 
 
 class MuteRow(SQLModel, table=True):
-    """What is not told unasked until a date. `kind`: rule, job, node; `channel`: there only, None for everywhere."""
+    """A mute until a date. `kind`: rule, job, node; `channel`: only there, None for everywhere."""
 
     __tablename__ = "mute"
 
@@ -330,7 +337,7 @@ class MuteRow(SQLModel, table=True):
 
 
 class FlapRow(SQLModel, table=True):
-    """One failure on one chain in one channel; times are seconds since the epoch (bot.policy.notifications.Flap)."""
+    """A recurring failure of a chain in a channel; times in seconds since the epoch (bot.policy.notifications.Flap)."""
 
     __tablename__ = "flap"
 
@@ -344,7 +351,7 @@ class FlapRow(SQLModel, table=True):
 
 
 class LookedRow(SQLModel, table=True):
-    """Somebody looked at a rule that was often wrong: what was said of it before counts no more."""
+    """A review of a rule that was often wrong: earlier feedback on it no longer counts."""
 
     __tablename__ = "looked"
 
@@ -355,7 +362,7 @@ class LookedRow(SQLModel, table=True):
 
 
 class MembersRow(SQLModel, table=True):
-    """Who is in a group of the chat, as it was last told. `members`: JSON."""
+    """The members of a Slack user group, as last read. `members`: JSON."""
 
     __tablename__ = "members"
 
@@ -365,7 +372,7 @@ class MembersRow(SQLModel, table=True):
 
 
 class AuditRow(SQLModel, table=True):
-    """Who did what, and whether it was allowed."""
+    """An audit entry: who did what, and whether it was allowed."""
 
     __tablename__ = "audit"
 
@@ -380,7 +387,7 @@ class AuditRow(SQLModel, table=True):
 
 
 class ClaimRow(SQLModel, table=True):
-    """A period in which something regular is done once, whoever does it: ("digest", "2026-W47")."""
+    """A claimed period in which a scheduled job runs once: ("digest", "2026-W47")."""
 
     __tablename__ = "claim"
 
@@ -392,9 +399,9 @@ class ClaimRow(SQLModel, table=True):
 
 
 class DigestRow(SQLModel, table=True):
-    """The numbers of a week's digest as they were given (JSON, compressed): whatever is drawn of them later is the same.
+    """The published numbers of a weekly digest (JSON, compressed). Charts drawn later use the same numbers.
 
-    `error`: there are none, and the log has more under this id.
+    `error`: the digest failed; the log has details under this id.
     """
 
     __tablename__ = "digest"
@@ -407,9 +414,9 @@ class DigestRow(SQLModel, table=True):
 
 
 class BaselineRow(SQLModel, table=True):
-    """The events of the last good run of a family of jobs (JSON, compressed): what failed ones are compared with.
+    """The events of the last successful run of a family (JSON, compressed), for comparison with failed runs.
 
-    `family`: see bot.store.baselines.family_of. `label`: which run it was. `version`: of the miner that made its templates.
+    `family`: see bot.store.baselines.family_of. `label`: the run it comes from. `version`: of the template miner.
     """
 
     __tablename__ = "baseline"
@@ -423,11 +430,12 @@ class BaselineRow(SQLModel, table=True):
 
 
 class DraftRow(SQLModel, table=True):
-    """A rule that is being drafted with a person, from the form to the proposal (bot.learning.drafts.store). `handle`: names its form.
+    """A rule drafted with a person, from the form to the proposal (bot.learning.drafts.store).
 
-    `parent`: the message in whose thread it is told of. `state`: asked, drafted, refused, proposed. `version` is raised by every
-    wish; `wish`: what the person said last (JSON), and what is to be done with it. `content_zstd`: the draft with its replay
-    (JSON, compressed).
+    `handle`: identifies its form.
+
+    `parent`: the message of its thread. `state`: asked, drafted, refused, proposed. `version` is raised by every
+    request; `wish`: the last request (JSON). `content_zstd`: the draft with its backtest (JSON, compressed).
     """
 
     __tablename__ = "draft"
@@ -446,13 +454,15 @@ class DraftRow(SQLModel, table=True):
 
 
 class ProposalRow(SQLModel, table=True):
-    """A rule that is proposed to those who own the rules (bot.learning.proposals.store). `key`: of its patterns; closed means not again.
+    """A rule proposed to the owners of the rules (bot.learning.proposals.store).
 
-    `state`: asked, open, merged, closed, failed. `version` is raised by every change of what is proposed; `sent` is the one
-    that stands on the forge, `commented` the last one that was only told there, because a person works on the branch.
-    `content_zstd`: its files, title and backtest (JSON, compressed). `head`: our newest commit; `etag`: of the last look.
-    `posting_id`: the message that tells of it. `opened_at`: since when it counts against the limits; `ready_at`: not before.
-    `error`: why it waits, or cannot be.
+    `key`: of its patterns; a closed one is not proposed again.
+
+    `state`: asked, open, merged, closed, failed. `version` is raised by every change of the proposal; `sent` is the
+    version on the forge, `commented` the last version that was only commented, because a person works on the branch.
+    `content_zstd`: files, title and backtest (JSON, compressed). `head`: our newest commit; `etag`: of the last
+    response. `posting_id`: the message about it. `opened_at`: since when it counts against the limits; `ready_at`:
+    not to be opened earlier. `error`: why it waits or failed.
     """
 
     __tablename__ = "proposal"
@@ -486,9 +496,11 @@ class ProposalRow(SQLModel, table=True):
 
 
 class PatternRow(SQLModel, table=True):
-    """What a failure looked like whose cause people named: an entry of the fault library. `events_zstd`: JSON, kb.precedents.signature.
+    """An entry of the fault library.
 
-    `version`: of the miner that made its templates. `closed_as`: the cause in words; `helped`: what was done about it.
+    The signature of a failure with a confirmed cause. `events_zstd`: JSON, kb.precedents.signature.
+
+    `version`: of the template miner. `closed_as`: the cause in words; `helped`: the fix.
     """
 
     __tablename__ = "pattern"
@@ -506,11 +518,13 @@ class PatternRow(SQLModel, table=True):
 
 
 class BarRow(SQLModel, table=True):
-    """A node that is, or should be, left out. Of one `key` (tenant, cluster, node, scope, job) at most one row is open.
+    """A node that is excluded or proposed for exclusion.
 
-    `state`: proposed by a diagnosis; barred, refused, lifted by people. `scope`: cluster, or job, then `job` is whose. `since`:
-    when it was proposed or barred; `until`: it ends by itself; `who`: a diagnosis or a person; `decided_by`: who confirmed,
-    refused or lifted it, at `decided_at`. `version`: raised by every change, told by who changes it: of two people one is late.
+    At most one row per `key` (tenant, cluster, node, scope, job) is open.
+
+    `state`: proposed by a diagnosis; barred, refused, lifted by people. `scope`: cluster, or job with its `job`.
+    `since`: when it was proposed or excluded; `until`: when it expires; `who`: a diagnosis or a person; `decided_by`:
+    who confirmed, refused or lifted it, at `decided_at`. `version`: raised by every change, for optimistic locking.
     """
 
     __tablename__ = "bar"
@@ -538,7 +552,10 @@ class BarRow(SQLModel, table=True):
 
 
 class GoodEndRow(SQLModel, table=True):
-    """A run that ended well, told by `link_job` and `link_name` (bot.policy.routing.Link): what came before it in its chain was overcome."""
+    """A successful run, identified by `link_job` and `link_name` (bot.policy.routing.Link).
+
+    Earlier failures of its chain are resolved.
+    """
 
     __tablename__ = "good_end"
 
@@ -551,10 +568,10 @@ class GoodEndRow(SQLModel, table=True):
 
 
 class WorkRow(SQLModel, table=True):
-    """Something to be done by a worker, once. Of one `key` at most one row is open (waiting or running).
+    """A task for a worker, done once. At most one row per `key` is open (waiting or running).
 
-    `state`: a WorkState. `state`: a WorkState. `payload`: JSON. `repeats`: how often it was asked for again meanwhile. `tries`: how often a worker has begun it.
-    `spooled`: JSON, what a worker has got so far that another one need not get again.
+    `state`: a WorkState. `payload`: JSON. `repeats`: how often it was requested again in the meantime. `tries`: how
+    often a worker started it. `spooled`: JSON, partial results that another worker can reuse.
     """
 
     __tablename__ = "work"

@@ -119,11 +119,9 @@ def _narrower(
 ) -> RuleAdvice | None:
     text, numbers = seen.text(rule), tuple(wrong)
     why = f"its first answer was {precision.words}; instead people named {_truths(seen, wrong)}"
-    title = f"{rule.id} was wrong {len(wrong)} times"
+    title = f"{rule.id} was wrong in {len(wrong)} incidents"
     if text is None:
-        return RuleAdvice(
-            "narrow", rule.id, title, (why, "it lies in the site's overlay, to be changed there"), numbers
-        )
+        return RuleAdvice("narrow", rule.id, title, (why, "it is in the site overlay; change it there"), numbers)
     named = _always(seen, wrong) if not right and rule.table is None else None
     if named is not None:
         files = {rule.file: with_value(text, "fault", named)}
@@ -136,12 +134,14 @@ def _narrower(
     if apart is None:
         if precision.n < LEAST_WEAK or precision.high >= WEAK:
             return None
-        few = f"no line tells them from the {len(right)} in which it was right" if right else "it was never right"
+        few = (
+            f"no line separates them from the {len(right)} in which it was correct" if right else "it was never correct"
+        )
         return RuleAdvice("narrow", rule.id, title, (why, few), numbers)
     narrower = _excluding(text, dict(apart.values), len(wrong), len(right))
     files = {rule.file: narrower, **silent_logs(seen.base, rule, narrower, apart, cases)}
-    told_by = f"the {len(apart.support)} looked at have {apart.search!r}, none of the {len(right)} others has"
-    title = f"{rule.id} is silent where {apart.search[:80]!r} stands"
+    told_by = f"{apart.search!r} occurs in the {len(apart.support)} examined and in none of the {len(right)} others"
+    title = f"exclude lines with {apart.search[:80]!r} from {rule.id}"
     return RuleAdvice("narrow", rule.id, title, (why, told_by), numbers, files, (apart.search,))
 
 
@@ -165,7 +165,7 @@ def _excluding(text: str, values: Mapping[str, Any], wrong: int, right: int) -> 
     if value_of(text, "when") is None:
         text = with_value(text, "when", " or ".join(names))
     exceptions = value_of(text, "not_when") or []
-    reason = f"people named another cause in all {wrong} incidents with this line, in none of {right} without it"
+    reason = f"people named another cause in all {wrong} incidents with this line and in none of {right} without it"
     return with_value(with_pattern(text, name, values), "not_when", [*exceptions, {"reason": reason, "if": name}])
 
 
@@ -216,10 +216,10 @@ def _wider(
         return RuleAdvice("widen", rule.id, title, tuple(reasons), numbers)
     apart = widening(cases, near.line, _against(seen, fault), fault, lambda one: fit(one, cleaner.names))
     if apart is None:
-        reasons.append("no pattern for such lines stays silent in incidents of other faults")
+        reasons.append("no pattern for such lines avoids incidents of other faults")
         return RuleAdvice("widen", rule.id, title, tuple(reasons), numbers)
     reasons.append(
-        f"{apart.search!r} finds {len(apart.support)} of {len(cases)} of them and speaks in none of another fault"
+        f"{apart.search!r} matches {len(apart.support)} of {len(cases)} of them and no incident of another fault"
     )
     wider = _also(text, dict(apart.values))
     files = {rule.file: wider, **match_logs(seen.base, rule, wider, apart, cases)}
@@ -264,7 +264,7 @@ def _linked(seen: AdviceHistory) -> Iterator[RuleAdvice]:
         text = seen.text(rule)
         explains = [*(value_of(text, "explains") or []), effect.id] if text is not None else []
         files = {rule.file: with_value(text, "explains", explains)} if text is not None else {}
-        title = f"{cause.id} brings about {effect.id}, says {rule.id}"
+        title = f"{rule.id}: {cause.id} causes {effect.id}"
         yield RuleAdvice("link", rule.id, title, (order, said), pair.incidents, files)
 
 
@@ -285,7 +285,7 @@ def _promotion(seen: AdviceHistory, name: str, right: HitRate) -> RuleAdvice:
     text = seen.text(rule) if rule is not None else None
     files = {rule.file: promoted(text)} if rule is not None and text is not None else {}
     return RuleAdvice(
-        "promote", name, f"{name} has earned promotion", (f"as a shadow it was right in {right.words}",), (), files
+        "promote", name, f"{name} can be promoted", (f"as a shadow rule it was correct in {right.words}",), (), files
     )
 
 
@@ -300,7 +300,7 @@ def _retired(seen: AdviceHistory, found: Sequence[RuleOutcome]) -> Iterator[Rule
         rule for one in found if not one.fired and (rule := seen.rule(one.rule)) is not None and rule.id not in spoke
     ]
     silent = [rule for rule in silent if rule.status in ("experimental", "stable")]
-    why = f"in none of {len(times)} incidents of {days} days has it been among the answers"
+    why = f"it was in none of the answers to {len(times)} incidents in {days} days"
     own = [rule for rule in silent if rule.provenance != "hand"]
     for rule in own:
         text = seen.text(rule)
@@ -309,7 +309,7 @@ def _retired(seen: AdviceHistory, found: Sequence[RuleOutcome]) -> Iterator[Rule
     others = sorted(rule.id for rule in silent if rule.provenance == "hand")
     if others:
         named = f"{', '.join(others[:20])}{f' and {len(others) - 20} more' if len(others) > 20 else ''}"
-        yield RuleAdvice("retire", "", f"{len(others)} rules written by hand never fired here", (why, named))
+        yield RuleAdvice("retire", "", f"{len(others)} hand-written rules never fired here", (why, named))
 
 
 def _deprecated(text: str, day: date, why: str) -> str:
@@ -326,13 +326,13 @@ def render(found: AdviceReport) -> str:
     for number, one in enumerate(found.advice, start=1):
         lines += told_of(number, one)
     if not found.advice:
-        lines.append("no rule is to be changed, as far as the close-outs say")
+        lines.append("the resolved incidents suggest no rule changes")
     if found.unknown:
-        lines += ["", "What no rule knows, by GPU-hours lost:"]
+        lines += ["", "Failures without a rule, by GPU-hours lost:"]
         for group in found.unknown:
             n = len(group.incidents)
             hours = (
-                f"{group.hours:,.1f}" if group.known == n else f"at least {group.hours:,.1f} (known of {group.known})"
+                f"{group.hours:,.1f}" if group.known == n else f"at least {group.hours:,.1f} (known for {group.known})"
             )
             truths = (
                 f"; closed as {', '.join(f'{name} {count}' for name, count in group.truths.items())}"

@@ -40,7 +40,7 @@ def proposed_of(advice: RuleAdvice, tried: Trial, told: Backtest, *, tenant: str
         lines=tuple(lines_of(files, "/match/")),
         silent=tuple(lines_of(files, "/silent/")),
         figures=figures,
-        notes=(*advice.reasons[1:], *(f"The replay speaks against it: {one}" for one in hurts)),
+        notes=(*advice.reasons[1:], *(f"The backtest advises against it: {one}" for one in hurts)),
         passed=passed,
     )
 

@@ -61,7 +61,7 @@ def rule_path(files: Mapping[str, bytes]) -> str:
     """
     found = [path for path in files if path.endswith("/rule.yaml")]
     if len(found) != 1:
-        raise ValueError(f"a draft has one rule.yaml, this one has {len(found)}")
+        raise ValueError(f"a draft must have one rule.yaml, this one has {len(found)}")
     return found[0]
 
 

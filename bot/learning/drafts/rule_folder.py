@@ -105,7 +105,7 @@ def _hidden(text: str) -> tuple[str, list[str]]:
     """The rule's text, and a word for a person where a pattern held what looks like a secret: it is masked, so finds nothing."""
     hidden = redact_bytes(text.encode(), emails=True).decode()
     return hidden, [] if hidden == text else [
-        "rule.yaml: a pattern holds what looks like a secret; it is masked: write it anew"
+        "rule.yaml: a pattern contains what looks like a secret, which is masked: rewrite the pattern"
     ]
 
 
@@ -130,8 +130,8 @@ def _values(candidate: Candidate, book: Rulebook, said: str, link: Callable[[int
         "status": "draft",
         "severity": _SEVERITY[fault.domain],
         "summary": _summary(candidate),
-        "cause": f"{cause}. People said: {said}." if said else f"{cause}; nobody said more of the cause.",
-        "impact": "The run goes on, but worse."
+        "cause": f"{cause}. People said: {said}." if said else f"{cause}; no further cause is known.",
+        "impact": "The run continues, but degraded."
         if fault.outlives
         else "The run ends, or its other ranks wait until they time out.",
         "match": {name: _plain(one) for name, one in candidate.match.items()},
@@ -171,13 +171,13 @@ def _remediation(candidate: Candidate, book: Rulebook, said: str) -> list[dict[s
     for rule in alike:
         counts[rule.remediation[0].action] = counts.get(rule.remediation[0].action, 0) + 1
     action = min(counts, key=lambda one: (-counts[one], one)) if counts else "look_at_logs"
-    first = f"{book.actions[action].title}; begin with the lines quoted, on {{node|the node}}."
+    first = f"{book.actions[action].title}; start with the quoted lines on {{node|the node}}."
     steps = [{"action": action, "text": first}]
     if said:
         steps.append(
             {
                 "action": "look_at_logs",
-                "text": f"See whether it is as in the incidents that this was learned from: {said}.",
+                "text": f"Check whether it matches the incidents that the rule was learned from: {said}.",
             }
         )
     return steps

@@ -69,7 +69,7 @@ class DraftService:
         """
         found = gathered(self.url, incident, tenant, alone=alone, clean=self._clean)
         if found is None:
-            return DraftContent(reasons=(f"There is no incident {incident}.",))
+            return DraftContent(reasons=(f"Incident {incident} does not exist.",))
         mined = mine(found.cases, found.background, self.base.known.rulebook)
         if isinstance(mined, Refusal):
             return DraftContent(reasons=mined.reasons)
@@ -79,8 +79,8 @@ class DraftService:
         texts = {case.id: case.texts for case in found.cases}
         made = draft(candidate, texts, self.base.known, self.base.files, names=found.names)
         rule = _rule(made.files)
-        alone = ("One incident alone supports it.",) if candidate.alone else ()
-        missing = tuple(f"Still to be added by a person: {one}" for one in made.missing)
+        alone = ("Only one incident supports it.",) if candidate.alone else ()
+        missing = tuple(f"To be added by a person: {one}" for one in made.missing)
         regexes = regexes_of(rule)
         return DraftContent(
             rule=candidate.id,
@@ -110,7 +110,7 @@ class DraftService:
                 trial(self.base, own), self.url, self._clean, tenant=tenant, most=self.config.learning.judged
             )
         except RuleError as error:
-            hurts = tuple(f"the rule cannot be: {one.message}" for one in error.faults[:5])
+            hurts = tuple(f"the rule is not valid: {one.message}" for one in error.faults[:5])
             figures: tuple[tuple[str, str], ...] = ()
         else:
             figures, hurts, _ = replayed(told)
@@ -142,7 +142,7 @@ class DraftService:
             lines=content.lines,
             silent=tuple(lines_of(content.files, "/silent/")),
             figures=content.figures,
-            notes=(*content.notes, *(f"The replay speaks against it: {one}" for one in content.hurts)),
+            notes=(*content.notes, *(f"The backtest advises against it: {one}" for one in content.hurts)),
             passed=content.passed,
         )
 
@@ -153,7 +153,7 @@ class DraftService:
         with Database(self.url) as store:
             found = draft_of(store, str(msgspec.json.decode(work.payload)["draft"]))
         if found is None or found.state == "proposed":
-            return TaskResult("there is nothing to do")
+            return TaskResult("nothing to do")
         wish = found.wish
         if found.content is not None and found.content.files:
             content = self.replayed(found.content, found.tenant, wish.edits)
@@ -182,7 +182,7 @@ class DraftService:
             _told(session, found, f"not proposed: {against}", now)
             return "refused"
         if not made_within(session, found, "proposed", content):
-            return "somebody changed it meanwhile"
+            return "somebody changed it in the meantime"
         asked = propose_within(session, settings, proposed, now, again=True)
         told_of_within(session, asked.proposal, channel=found.channel, parent=found.parent, now=now)
         return f"proposal {asked.proposal}"

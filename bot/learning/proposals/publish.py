@@ -57,7 +57,7 @@ class ProposalWorker:
         """
         found = proposal_of(self.database, number)
         if found is None or found.state not in LIVE:
-            return "there is nothing to do"
+            return "nothing to do"
         now = self.now()
         settings = self.settings
         if settings is None or found.forge not in (None, settings.forge):
@@ -78,7 +78,7 @@ class ProposalWorker:
         """It is not for this configuration: it stands in another repository, or there is none."""
         words = ABSENT
         if self.settings is not None:
-            words = f"it is of {found.forge}, and {self.settings.forge} is configured now; decide on it there"
+            words = f"it was opened on {found.forge}, but {self.settings.forge} is configured now; decide on it there"
         values = {"error": words, "looked_at": now, "ready_at": now + timedelta(seconds=LONGEST)}
         changed(self.database, found, now, values, tell=found.error != words)
         return words
@@ -133,7 +133,7 @@ class _ProposalCheck:
             return self._ready(replace(pull, head=tip))
         if tip is None and began:
             raise ForgeError(
-                "moved", f"the branch {found.branch} is gone; its pull request is looked at again", pause=60.0
+                "moved", f"the branch {found.branch} is gone; its pull request is checked again", pause=60.0
             )
         return self._ready(self._brought(pull, tip))
 
@@ -161,7 +161,7 @@ class _ProposalCheck:
         if draft and words is None:
             self.forge.ready(pull, self.plan)
         self._note(draft=words is not None, etag=None if draft else pull.etag, error=words)
-        return words or ("it stands" if pull.url is None else f"it stands at {pull.url}")
+        return words or ("opened" if pull.url is None else f"opened at {pull.url}")
 
     def _is_draft(self, pull: PullRequest) -> bool:
         """Whether it is ours to mark ready: one that was ready and that a person made a draft again stays one."""
@@ -170,7 +170,7 @@ class _ProposalCheck:
     def _undone(self, pull: PullRequest) -> str | None:
         """Why it is still a draft, in words."""
         if not self.found.content.passed:
-            return "it stays a draft: the replay did not pass"
+            return "it stays a draft: the backtest did not pass"
         if not self.settings.checks:
             return None
         checks = self.forge.checks(pull)
@@ -189,11 +189,11 @@ class _ProposalCheck:
         found = self.found
         began = found.number is not None or found.sent is not None
         if pull is None or not (began or hidden(self.plan.mark) in pull.body):
-            why = f"there is a branch {found.branch} with commits that are not ours"
+            why = f"there is a branch {found.branch} with commits by others"
             raise ForgeError("foreign", why, "delete or rename it")
-        words = "somebody works on the branch: Signalbox only comments there"
+        words = "somebody else commits to the branch: Signalbox only comments there"
         if found.version not in (found.sent, found.commented):
-            text = f"Signalbox would change this proposal now, and leaves the branch to whoever works on it.\n\n{self.plan.body}"
+            text = f"Signalbox has an update for this proposal, but leaves the branch to its new author.\n\n{self.plan.body}"
             self.forge.comment(pull, f"{self.plan.mark}:v{found.version}", text)
         values = {
             "number": pull.number,
@@ -208,7 +208,7 @@ class _ProposalCheck:
     def _ended(self, pull: PullRequest) -> str:
         """A person has decided."""
         self._note(state=pull.state, number=pull.number, url=pull.url, ended_at=self.now, error=None, etag=pull.etag)
-        return "it was merged" if pull.state == "merged" else "it was closed, and is not proposed again"
+        return "it was merged" if pull.state == "merged" else "it was closed and will not be proposed again"
 
     def _head(self, head: str) -> None:
         changed(self.database, self.found, self.now, {"head": head}, tell=False)

@@ -156,7 +156,7 @@ def refuse(settings: PullRequests, proposed: ProposedRule) -> None:
     if homes != [proposed.rule]:
         raise PlanRefused(f"there is no rule.yaml of {proposed.rule} among its files")
     if not proposed.key.isprintable() or not 1 <= len(proposed.key) <= 200:
-        raise PlanRefused("the fingerprint of its patterns is no fingerprint")
+        raise PlanRefused("the fingerprint of its patterns is not valid")
 
 
 def propose_within(
@@ -265,21 +265,24 @@ def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str
     """A replay as figures of a body, what of it speaks against the rule, and whether it passed."""
     changes = {kind: backtest.of(kind) for kind in ("new", "lost", "changed")}
     figures = [
-        ("Incidents searched", f"{backtest.incidents}{_beside(backtest.without_text, 'have no text any more')}"),
-        ("It speaks on", _listed(backtest.hits)),
+        ("Incidents searched", f"{backtest.incidents}{_beside(backtest.without_text, 'no longer have their text')}"),
+        ("Matches", _listed(backtest.hits)),
         *((f"First answers {kind}", _listed([one.incident for one in found])) for kind, found in changes.items()),
-        ("Better, worse than what people named", f"{_count(backtest, 'better')}, {_count(backtest, 'worse')}"),
+        (
+            "Better, worse than the cause that people named",
+            f"{_count(backtest, 'better')}, {_count(backtest, 'worse')}",
+        ),
         ("Precision", backtest.precision.words),
         ("Recall", backtest.recall.words),
         (
-            "Rules that lead no more",
+            "Rules that are no longer first",
             ", ".join(f"{name} {count}" for name, count in backtest.shadowed.items()) or "none",
         ),
-        ("Logs of good runs that it names", f"{len(backtest.clean_hits)} of {backtest.clean}"),
+        ("Logs of successful runs that it matches", f"{len(backtest.clean_hits)} of {backtest.clean}"),
         ("Cost", "; ".join((backtest.cost.words, *backtest.dear))),
     ]
     if backtest.unjudged:
-        figures.insert(1, ("Not judged, for there were too many", str(backtest.unjudged)))
+        figures.insert(1, ("Not evaluated (too many)", str(backtest.unjudged)))
     return tuple(figures), tuple(backtest.hurts), not backtest.hurts
 
 
@@ -320,7 +323,9 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
         incidents=content.incidents,
         passed=content.passed,
     )
-    note = "Opened as a draft by Signalbox; it is marked ready when the replay and the checks of this repository pass."
+    note = (
+        "Opened as a draft by Signalbox. It is marked ready when the backtest and the checks of this repository pass."
+    )
     body = body_of(told, "" if settings.backend == "local" else note)
     title = title_of(proposal.rule, content.title)
     numbers = ", ".join(str(number) for number in content.incidents[:20])
@@ -433,11 +438,11 @@ def reserved_within(session: Session, number: int, settings: PullRequests, now: 
     recent = sorted(one.opened_at for one in counted if one.opened_at is not None and one.opened_at > now - HOUR)
     waits = None
     if len(standing) >= settings.at_once:
-        waits = f"it waits: {len(standing)} proposals are open, and at most {settings.at_once} may be at once"
+        waits = f"waiting: {len(standing)} proposals are open; the limit is {settings.at_once}"
         own.ready_at = now + timedelta(seconds=settings.every)
     elif len(recent) >= settings.hourly:
         own.ready_at = recent[-settings.hourly] + HOUR
-        waits = f"it waits until {own.ready_at:%H:%M} UTC: at most {settings.hourly} new ones an hour"
+        waits = f"waiting until {own.ready_at:%H:%M} UTC: the limit is {settings.hourly} new ones an hour"
     if waits is None:
         own.opened_at, own.forge = now, settings.forge
     if own.error != waits:

@@ -72,7 +72,7 @@ class BacktestCost:
     def words(self) -> str:
         """The cost for each MB."""
         megabytes = max(self.size, 1) / 1e6
-        return f"{self.asked / megabytes:.1f} lines asked and {self.engine / megabytes * 1e3:.2f} ms of the engine a MB"
+        return f"{self.asked / megabytes:.1f} lines checked and {self.engine / megabytes * 1e3:.2f} ms of engine time per MB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def backtest(
             found = sorted((one for part in sifted for one in part.found), key=lambda one: (not told[one].said, -one))
             heard, judged = _heard(pool, found, told, most)
     except BrokenProcessPool as error:
-        raise SignalboxError("a process that tried the rules died; there is no result") from error
+        raise SignalboxError("a backtest process died; there is no result") from error
     left = found[judged:]
     texts = sum(one.texts for one in sifted)
     result = Backtest(
@@ -297,11 +297,11 @@ def _hurts(result: Backtest) -> Iterator[str]:
         more = f" and {len(worse) - FEW} more" if len(worse) > FEW else ""
         yield f"it changes {len(worse)} answer{'s' * (len(worse) != 1)} that people confirmed: {named}{more}"
     elif result.unjudged_said:
-        yield f"it may change so many answers that {result.unjudged_said} of which people spoke were not judged"
+        yield f"it may change too many answers: {result.unjudged_said} incidents with feedback were not evaluated"
     if result.clean_hits:
         named = ", ".join(result.clean_hits[:FEW])
         more = f" and {len(result.clean_hits) - FEW} more" if len(result.clean_hits) > FEW else ""
-        yield f"it speaks on {len(result.clean_hits)} of {result.clean} clean logs: {named}{more}"
+        yield f"it matches {len(result.clean_hits)} of {result.clean} clean logs: {named}{more}"
 
 
 def _on_clean(judge: TrialJudge, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:

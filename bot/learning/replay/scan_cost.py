@@ -34,7 +34,7 @@ def dearer(trial: Trial, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[s
     for name, count in sorted(_of(trial.new.rules, trial.rules, texts).items()):
         asked = count / size * 1e6
         if asked > bar and count > base[name]:
-            yield f"{name} asks for {asked:.1f} lines a MB of clean logs, 95 % of the rules for {bar:.1f} at most"
+            yield f"{name} checks {asked:.1f} lines per MB of clean logs; 95 % of the rules check at most {bar:.1f}"
 
 
 def _of(rules: Iterable[Rule], touched: Collection[str], texts: Iterable[bytes]) -> Counter[str]:

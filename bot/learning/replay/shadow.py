@@ -65,7 +65,7 @@ class ShadowStats:
 
     @property
     def earned(self) -> bool:
-        """Whether it has earned promotion."""
+        """Whether it can be promoted."""
         return not self.lacks
 
 
@@ -170,9 +170,9 @@ def _fared(
 
 def _lacks(right: HitRate, bar: PromotionThreshold) -> str:
     if right.hits < bar.right:
-        return f"right in {right.hits} closed incidents, {bar.right} are needed"
+        return f"correct in {right.hits} resolved incidents; {bar.right} are needed"
     if right.low < bar.precision:
-        return f"surely right in {right.low:.0%} only, {bar.precision:.0%} are needed"
+        return f"correct in at least {right.low:.0%} with 95 % certainty; {bar.precision:.0%} are needed"
     return ""
 
 
@@ -184,12 +184,12 @@ def promoted(text: str) -> str:
 def render(found: Sequence[ShadowStats]) -> str:
     """The shadows as text for people."""
     if not found:
-        return "no rule is in status shadow"
+        return "no rules in status shadow"
     told = [
-        f"{one.hits:6d} {one.leads:6d}  {one.rule}: {one.right.words}; {one.lacks or 'it has earned promotion'}"
+        f"{one.hits:6d} {one.leads:6d}  {one.rule}: {one.right.words}; {one.lacks or 'it can be promoted'}"
         for one in found
     ]
-    lines = [f"{'hits':>6} {'first':>6}  right, as people closed them; what it lacks", *told]
+    lines = [f"{'hits':>6} {'first':>6}  correct, by resolution; missing for promotion", *told]
     return "\n".join(lines)
 
 

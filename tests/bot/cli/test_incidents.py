@@ -88,7 +88,7 @@ def test_an_incident_says_where_its_evidence_is(tmp_path):
     head = "Incident 3, 2026-03-02 10:30Z, bundle /spool/a, pinned\nIts evidence is packed in "
     assert run("show", "3").stdout == f"{head}{tmp_path}/a.tar.zst.\n\n{plain(FALLEN_GPU)}"
     (tmp_path / "a.tar.zst").unlink()
-    assert run("show", "3").stdout.startswith(f"{head}{tmp_path}/a.tar.zst, which cannot be reached from here.\n\n")
+    assert run("show", "3").stdout.startswith(f"{head}{tmp_path}/a.tar.zst, which is not reachable from this host.\n\n")
 
 
 @pytest.mark.usefixtures("_three")

@@ -47,7 +47,7 @@ def test_a_node_is_barred_listed_and_lifted() -> None:
         True,
         "ana",
     )
-    assert run("lift", "1").startswith("gpu-017: not barred any more: lifted on")
+    assert run("lift", "1").startswith("gpu-017: no longer barred: lifted on")
     assert run("barred") == "No nodes are barred or proposed.\n"
     assert "lifted" in run("barred", "--node", "gpu-017")
 
@@ -55,11 +55,11 @@ def test_a_node_is_barred_listed_and_lifted() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("bar", "a;b"), "no name of a node"),
+        (("bar", "a;b"), "is not a valid node name"),
         (("bar", "n1", "--for", "soon"), "expected a duration of at most ten years"),
         (("bar", "n1", "--for", "0d"), "expected a duration of at most ten years"),
         (("bar", "n1", "--for", "99999w"), "expected a duration of at most ten years"),
-        (("confirm", "77"), "there is no bar 77"),
+        (("confirm", "77"), "bar 77 does not exist"),
         (("barred", "--system", "pbs"), "slurm or kubernetes"),
     ],
 )

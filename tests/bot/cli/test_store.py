@@ -68,11 +68,11 @@ def test_from_folder_to_pack_and_back(state: Path, tmp_path: Path) -> None:
 def test_what_is_pinned_is_not_tidied(state: Path) -> None:
     """Pinned, the bundle stays a folder; unpinned, it ages."""
     folder = state / "spool" / "default" / "run-01" / "run-1"
-    assert run("pin", "1").output == f"Incident 1 is pinned: nothing of it is removed; its evidence lies in {folder}.\n"
+    assert run("pin", "1").output == f"Incident 1 is pinned: nothing of it is removed; its evidence is in {folder}.\n"
     assert run("tidy").output == "Nothing to do.\n"
     done = run("unpack", "1", "/nowhere")
     assert done.exit_code == 2
-    assert f"its evidence lies in {folder}; `signalbox diagnose --bundle {folder}` reads it" in done.output
+    assert f"its evidence is in {folder}; `signalbox diagnose --bundle {folder}` reads it" in done.output
     told = json.loads(run("unpin", "1", "--json").output)
     assert told == {"incident": 1, "pinned": False, "evidence": "folder", "where": str(folder)}
     assert json.loads(run("tidy", "--json").output)["bundles"] == 1

@@ -56,7 +56,7 @@ def test_nothing_else_goes_anywhere(path):
 
 def test_one_rule_of_bounded_size():
     """Two rules are two proposals; a rule has no millions of bytes."""
-    with pytest.raises(PlanRefused, match="a proposal is one rule; here are 2"):
+    with pytest.raises(PlanRefused, match="a proposal contains one rule, not 2"):
         placed({**GOOD, "rdma/other-rule/rule.yaml": b"x"}, "rules")
     with pytest.raises(PlanRefused, match="are too much for one rule"):
         placed({**GOOD, "rdma/nic-flaps/match/big.log": bytes(MOST_BYTES)}, "rules")

@@ -48,7 +48,7 @@ def app(stage, keys, tmp_path):
 def test_as_an_app(app):
     """Its signed token is exchanged once for one of this repository; commits have no author of ours, so GitHub signs them."""
     number = app.propose(proposed()).proposal
-    assert app.advance(number).startswith("it stands at ")
+    assert app.advance(number).startswith("opened at ")
     [commit] = [one.body for one in app.double.seen if one.words == "POST /repos/acme/rules/git/commits"]
     tokens = [one for one in app.double.seen if one.parts[-1] == "access_tokens"]
     assert (sorted(commit), app.double.tokens_made) == (["message", "parents", "tree"], 1)
@@ -74,7 +74,7 @@ def test_an_apps_token_is_renewed_before_it_ends(app):
         ({"id": "78"}, "404"),
         ({"installation": 1}, "404"),
         ({"key": Secret(env="NO_SUCH_KEY")}, "NO_SUCH_KEY is not set"),
-        ({"key": Secret(env=TOKEN)}, "is no private key (PEM, RSA)"),
+        ({"key": Secret(env=TOKEN)}, "is not a private key (PEM, RSA)"),
     ],
 )
 def test_an_app_that_is_none(app, settings, words):
@@ -101,7 +101,7 @@ def test_reviewers_that_may_not_review_hold_nothing_up(stage, caplog):
     """The others are asked."""
     stage.settings = replace(stage.settings, reviewers=("ada", "eve", "bob"))
     number = stage.propose(proposed()).proposal
-    assert stage.advance(number).startswith("it stands at ")
+    assert stage.advance(number).startswith("opened at ")
     assert stage.requests()[0].reviewers == ("ada", "bob")
     assert "reviewer eve: GitHub answered 422" in caplog.text
 
@@ -114,11 +114,11 @@ def test_what_graphql_refuses_is_no_success(stage):
     said = stage.advance(number)
     assert (
         said
-        == "GitHub does not mark #1 ready: Resource not accessible by integration; the app or token needs pull requests: write"
+        == "GitHub did not mark #1 ready: Resource not accessible by integration; the app or token needs pull requests: write"
     )
     assert (stage.kept(number).draft, stage.kept(number).state, stage.requests()[0].draft) == (True, "open", True)
     stage.double.fault = lambda _: None
-    assert (stage.advance(number, 90).startswith("it stands at "), stage.requests()[0].draft) == (True, False)
+    assert (stage.advance(number, 90).startswith("opened at "), stage.requests()[0].draft) == (True, False)
 
 
 def test_enterprise_has_graphql_beside_the_rest(monkeypatch):
@@ -133,8 +133,8 @@ def test_enterprise_has_graphql_beside_the_rest(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda double: double.rights.update(push=False), "this token may read the repository and not write it"),
-        (lambda double: setattr(double, "archived", True), "the repository is archived: it is read only"),
+        (lambda double: double.rights.update(push=False), "this token can read the repository but not write to it"),
+        (lambda double: setattr(double, "archived", True), "the repository is archived and read-only"),
         (lambda double: double.tokens.clear(), "answered 401"),
         (lambda double: double.repository.branches.pop("main"), "is empty"),
     ],

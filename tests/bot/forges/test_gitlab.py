@@ -21,9 +21,9 @@ def stage(tmp_path, monkeypatch):
 def test_reviewers_by_name(stage, caplog):
     """One that is not there holds nothing up."""
     stage.settings = replace(stage.settings, reviewers=("ada", "eve"))
-    assert stage.advance(stage.propose(proposed()).proposal).startswith("it stands at ")
+    assert stage.advance(stage.propose(proposed()).proposal).startswith("opened at ")
     assert stage.requests()[0].reviewers == (1,)
-    assert "reviewer eve: there is no such user" in caplog.text
+    assert "reviewer eve: no such user" in caplog.text
 
 
 def test_a_commit_of_ours_is_known_after_a_crash(stage):
@@ -33,7 +33,7 @@ def test_a_commit_of_ours_is_known_after_a_crash(stage):
     stage.advance(number)
     assert (stage.kept(number).head, BRANCH in stage.double.repository.branches) == (None, True)
     stage.double.fault = lambda _: None
-    assert stage.advance(number, 60).startswith("it stands at ")
+    assert stage.advance(number, 60).startswith("opened at ")
     assert stage.commits(BRANCH) == 1
 
 
@@ -47,7 +47,7 @@ def test_an_amended_commit_is_its_authors(stage):
     one = repository.commits[repository.branches[BRANCH]]
     ada = {"name": "ada", "email": "ada@example.org", "date": "2026-11-23T09:00:00.000+00:00"}
     repository.branches[BRANCH] = repository.commit(one.tree, one.parents, one.message, one.author, ada)
-    assert stage.advance(number, 60).startswith(f"there is a branch {BRANCH} with commits that are not ours")
+    assert stage.advance(number, 60).startswith(f"there is a branch {BRANCH} with commits by others")
 
 
 def test_somebody_pushes_at_the_same_moment(stage):
@@ -61,8 +61,8 @@ def test_somebody_pushes_at_the_same_moment(stage):
         stage.push(BRANCH, {"note": b"Ada's"})
 
     stage.double.between = between
-    assert "moved at the same moment" in stage.advance(number)
-    assert stage.advance(number) == "somebody works on the branch: Signalbox only comments there"
+    assert "was updated at the same time" in stage.advance(number)
+    assert stage.advance(number) == "somebody else commits to the branch: Signalbox only comments there"
     assert (stage.files(BRANCH)["note"], len(stage.requests()[0].comments)) == (b"Ada's", 1)
 
 
@@ -81,7 +81,7 @@ def test_a_title_of_a_person_stays(stage):
     ("change", "words"),
     [
         (lambda double: setattr(double, "level", 20), "this token may not push branches"),
-        (lambda double: setattr(double, "archived", True), "the project is archived: it is read only"),
+        (lambda double: setattr(double, "archived", True), "the project is archived and read-only"),
         (lambda double: setattr(double, "token", "other"), "answered 401"),
         (lambda double: setattr(double, "scopes", False), "insufficient_scope; The request requires higher privileges"),
         (lambda double: double.repository.branches.pop("main"), "there is no branch main"),

@@ -79,7 +79,7 @@ def test_a_bare_repository_and_an_own_base(tmp_path, monkeypatch):
         stage.settings = replace(stage.settings, repository=str(bare), base="trunk")
         stage.home = bare
         one = proposed()
-        assert stage.advance(stage.propose(one).proposal) == "it stands"
+        assert stage.advance(stage.propose(one).proposal) == "opened"
         assert (stage.files(BRANCH), git(bare, "rev-list", "--count", f"trunk..{BRANCH}")) == (stage.whole(one), b"1\n")
 
 
@@ -114,15 +114,15 @@ def test_nobodys_checkout_changes_under_their_feet(stage, tmp_path):
     stage.propose(proposed(lines=3))
     assert stage.advance(number).startswith(f"somebody has {BRANCH} checked out in ")
     stage.git("worktree", "remove", str(tmp_path / "tree"))
-    assert (stage.advance(number), stage.commits(BRANCH)) == ("it stands", 2)
+    assert (stage.advance(number), stage.commits(BRANCH)) == ("opened", 2)
 
 
 def test_what_is_wrong_is_said(tmp_path):
     """Of a path that is no repository, and of one without the base."""
     plain = LocalGit(PullRequests("local", str(tmp_path)))
-    assert (plain.check().works, "is no git repository; name a clone" in plain.check().words) == (False, True)
+    assert (plain.check().works, "is not a git repository; name a clone" in plain.check().words) == (False, True)
     away = LocalGit(PullRequests("local", str(tmp_path / "away"))).check()
-    assert (away.works, "is no git repository" in away.words) == (False, True)
+    assert (away.works, "is not a git repository" in away.words) == (False, True)
     git(tmp_path, "init", "-q", "-b", "trunk")
     assert plain.check().words == "there is no branch main, master"
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")

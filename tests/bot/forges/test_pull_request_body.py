@@ -99,7 +99,7 @@ def test_what_a_reviewer_reads():
     """In the order of a hurry: what, why, what it looks for, the figures, how to reject."""
     told = replace(
         TOLD, why="the switch port was bad", patterns=["link (?P<port>\\w+) down"], lines=["link p1 down"],
-        silent=["link p1 up"], figures=[("It speaks on", "2: no. 4, no. 7")], notes=["one incident alone supports it"],
+        silent=["link p1 up"], figures=[("Matches", "2: no. 4, no. 7")], notes=["one incident alone supports it"],
         incidents=[4, 7], passed=True,
     )  # fmt: skip
     assert (
@@ -109,12 +109,12 @@ def test_what_a_reviewer_reads():
 
 **Why.** the switch port was bad
 Incidents: 4, 7.
-Asked for by `U0ADA`.
+Requested by `U0ADA`.
 
-**Mind.**
+**Note.**
 - one incident alone supports it
 
-**What it looks for**
+**Patterns**
 
 ```text
 link (?P<port>\\w+) down
@@ -126,23 +126,23 @@ link (?P<port>\\w+) down
 link p1 down
 ```
 
-**Lines on which it is silent**
+**Lines that it does not match**
 
 ```text
 link p1 up
 ```
 
-**Replayed on what was seen before**
+**Backtest on stored incidents**
 
 | Backtest |  |
 | --- | --- |
-| It speaks on | 2: no. 4, no. 7 |
+| Matches | 2: no. 4, no. 7 |
 
-The replay passed: no confirmed answer changes, and no clean log is named.
+The backtest passed: no confirmed answer changes, and no clean log matches.
 
-**To take it:** read `rule.yaml`, change in this branch what is wrong, merge. A rule with status draft or shadow speaks to nobody yet.
-**To reject it:** close this. The same pattern is not proposed again.
-Once somebody commits to this branch, Signalbox only comments here.
+**To accept:** review `rule.yaml`, fix it in this branch if needed, and merge. A rule with status draft or shadow does not appear in answers yet.
+**To reject:** close this pull request. The same pattern is not proposed again.
+After somebody commits to this branch, Signalbox only comments here.
 
 <!-- signalbox:1 -->
 {END}"""

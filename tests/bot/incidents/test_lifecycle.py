@@ -191,12 +191,12 @@ def test_reopened_a_part_is_on_its_own(ledger: Ledger) -> None:
         (1, "reopen", {}, "incident 1 is open"),
         (2, "ack", {}, "incident 2 is closed: reopen it first"),
         (2, "snooze", {"until": NOW + HOUR}, "incident 2 is closed: reopen it first"),
-        (3, "assign", {"assignee": "bob"}, "incident 3 is a part of incident 1: reopen it first"),
-        (1, "snooze", {"until": NOW}, "the time until which it should sleep is over already"),
-        (1, "snooze", {"until": NOW + timedelta(days=91)}, "an incident sleeps at most 90 days; close it if nobody will look at it"),
-        (1, "merge", {"other": 1}, "an incident cannot be a part of itself"),
-        (1, "merge", {"other": 3}, "incident 3 is a part of it already"),
-        (3, "merge", {"other": 1, "note": "again"}, "incident 3 is a part of incident 1 already"),
+        (3, "assign", {"assignee": "bob"}, "incident 3 is merged into incident 1: reopen it first"),
+        (1, "snooze", {"until": NOW}, "the end of the snooze must lie in the future"),
+        (1, "snooze", {"until": NOW + timedelta(days=91)}, "an incident can be snoozed for at most 90 days; close it if nobody is going to look at it"),
+        (1, "merge", {"other": 1}, "an incident cannot be merged into itself"),
+        (1, "merge", {"other": 3}, "incident 3 is already merged into it"),
+        (3, "merge", {"other": 1, "note": "again"}, "incident 3 is merged into incident 1 already"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(ledger: Ledger, number: int, verb: str, more: dict[str, Any], why: str) -> None:

@@ -198,7 +198,7 @@ def test_bars_in_force_of_the_jobs_own_nodes(ledger: Ledger) -> None:
     barred = recall(ledger, nodes={"gpu-1": (0,), "gpu-2": (1,)}).history.barred
     assert [(one.node, one.scope, one.since, one.who, one.why) for one in barred] == [
         ("gpu-1", "cluster", "2026-03-02", "ana", "ECC"),
-        ("gpu-2", "cluster", "2026-03-02", "somebody in the chat", ""),
+        ("gpu-2", "cluster", "2026-03-02", "somebody in Slack", ""),
     ]
 
 

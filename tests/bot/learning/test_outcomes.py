@@ -178,7 +178,7 @@ def test_a_learned_rule_that_never_fires_is_proposed_for_retirement(few_rules, d
     own = base_of(few_rules)
     advice, _ = [one for one in seen(database, own).advice if one.kind == "retire"]
     assert advice.rule == "lease-revoked"
-    assert advice.reasons == ("in none of 200 incidents of 400 days has it been among the answers",)
+    assert advice.reasons == ("it was in none of the answers to 200 incidents in 400 days",)
     assert trial(own, advice.files).rules == ("lease-revoked",)
 
 
@@ -207,10 +207,10 @@ def test_unknown_failures_are_grouped_and_ordered_by_what_they_cost(base, databa
         ((other,), 320.0, 1),
         (tuple(lease), 0.0, 0),
     ]
-    assert "What no rule knows, by GPU-hours lost:" in render(found)
+    assert "Failures without a rule, by GPU-hours lost:" in render(found)
     assert len(as_json(found)["unknown"]) == 2
 
 
 def test_an_empty_store_advises_nothing(base, database):
     """And says so."""
-    assert render(seen(database, base)) == "no rule is to be changed, as far as the close-outs say"
+    assert render(seen(database, base)) == "the resolved incidents suggest no rule changes"

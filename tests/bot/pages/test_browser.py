@@ -77,7 +77,7 @@ def served(tmp_path_factory, known):
             ledger.incidents.add(dumps(replace(one, id=one.id + text[:9])), replace(one, id=f"{one.id}{hash(text)}"), b"", None, AT,
                        origin=Origin(kept=small))  # fmt: skip
         threading.Thread(target=server.run, daemon=True).start()
-        about = IncidentStatus(12, AT, (), "its evidence lies in /var/spool/x")
+        about = IncidentStatus(12, AT, (), "its evidence is in /var/spool/x")
         alone = {
             "alone": incident_page(HUNG, kept(place=PLACE), about, words_of(known)),
             "alone-hostile": incident_page(hostile_report(EVERYTHING), kept(EVERYTHING, PLACE), about, words_of(known)),

@@ -121,7 +121,7 @@ def test_a_bundle_lives_as_long_as_is_said(site: Site) -> None:
 
     told = site.tidy(NOW + 181 * day)
     assert (told.packs, told.freed, site.packs()) == (1, size, [])
-    words = "its evidence was removed on 2027-05-22: its time was over, after 180 days (retention: archive)"
+    words = "its evidence was removed on 2027-05-22: its retention of 180 days expired (retention: archive)"
     assert evidence(site.store.database, number) == EvidenceLocation("gone", None, words)
     assert site.store.get(number).replay == b"text\n"
 
@@ -191,7 +191,7 @@ def test_folders_of_people_are_never_touched(small: Site, tmp_path: Path) -> Non
     shutil.rmtree(mine)
     assert (
         evidence(small.store.database, numbers[0]).words
-        == f"its evidence was in {mine}, which is not there, or not on this host"
+        == f"its evidence was in {mine}, which does not exist on this host"
     )
 
 
@@ -373,7 +373,7 @@ def test_eviction_takes_closed_ones_first_and_pinned_ones_never(site: Site) -> N
     prune(site.spool / "default", 0, spare=lambda: kept)
     assert [one.exists() for one in (folder_pinned, folder_open, folder_closed)] == [True, False, False]
     assert site.tidy() == replace(NOTHING, evicted=2)
-    words = "its evidence was removed on 2026-11-22: it had to make room for newer bundles (collect: keep)"
+    words = "its evidence was removed on 2026-11-22: it was evicted to make room for newer bundles (collect: keep)"
     assert [evidence(site.store.database, one).words for one in (closed, opened)] == [words] * 2
     assert not evicted_of(folder_open).exists()
     assert site.tidy() == NOTHING

@@ -40,8 +40,8 @@ def test_outcomes_as_text_and_as_json(filled, few_rules):
     """Each rule with its n; the shadows beside them."""
     text = filled("rules", "stats", "--outcomes", "--rules", few_rules)
     told = json.loads(filled("rules", "stats", "--outcomes", "--json", "--rules", few_rules).out)
-    assert b"2 first answers of 2 rules; right: 1 of 1" in text.out
-    assert b"no rule is in status shadow" in text.out
+    assert b"2 first answers of 2 rules; correct: 1 of 1" in text.out
+    assert b"no rules in status shadow" in text.out
     assert {item["rule"]: (item["confirmed"], item["unseen"], item["n"]) for item in told["rules"]} == {
         "cuda-out-of-memory": (1, 0, 1),
         "disk-full": (0, 1, 0),
@@ -80,7 +80,7 @@ def test_advice_on_the_store(filled, few_rules):
     text = filled("rules", "advise", "--rules", few_rules)
     told = json.loads(filled("rules", "advise", "--quick", "--json", "--rules", few_rules).out)
     assert text.status == 0, text.err
-    assert b"What no rule knows, by GPU-hours lost:" in text.out
+    assert b"Failures without a rule, by GPU-hours lost:" in text.out
     assert [item["incidents"] for item in told["unknown"]] == [[1, 2]]
     none = filled("rules", "advise", "--rules", few_rules, "--propose", "1")
     assert (none.status, "there is no advice 1" in none.err) == (2, True)

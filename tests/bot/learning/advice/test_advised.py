@@ -131,7 +131,7 @@ def test_a_promotion_becomes_a_branch_where_nothing_speaks_against_it(site, tmp_
     assert site.propose(branch=None) == 1
     assert "not proposed: `rules: pull_requests:` is not configured" in capsys.readouterr().err
     assert site.propose(clean=[runs]) == 1
-    assert "not proposed: it speaks on 1 of" in capsys.readouterr().err
+    assert "not proposed: it matches 1 of" in capsys.readouterr().err
     assert (site.branches(), site.proposals()) == (["main"], ())
 
     assert site.propose() == 0, capsys.readouterr().err

@@ -120,7 +120,7 @@ def test_a_branch_of_somebody_else_is_left_alone(stage, kind):
     stage.propose(proposed(lines=5))
     said = [stage.advance(number) for _ in range(3)]
 
-    assert said[0] == "somebody works on the branch: Signalbox only comments there"
+    assert said[0] == "somebody else commits to the branch: Signalbox only comments there"
     assert (stage.files(branch), stage.commits(branch)) == (before, 2)
     assert stage.kept(number).error == said[0]
     if kind != "local":
@@ -139,7 +139,7 @@ def test_a_branch_that_was_there_before_is_not_taken(stage):
     stage.settings = replace(stage.settings, every=60.0)
     number = stage.propose(proposed("other")).proposal
     said = stage.advance(number)
-    assert said == "there is a branch signalbox/rule/other with commits that are not ours; delete or rename it"
+    assert said == "there is a branch signalbox/rule/other with commits by others; delete or rename it"
     kept = stage.kept(number)
     assert (kept.state, kept.error, kept.ready_at - stage.clock) == ("asked", said, timedelta(hours=1))
 
@@ -154,7 +154,7 @@ def test_a_persons_word_is_the_last(stage, state):
     again = stage.propose(proposed(lines=2))
 
     assert (stage.kept(number).state, again.how, again.proposal) == (state, state, number)
-    assert stage.advance(number) == "there is nothing to do"
+    assert stage.advance(number) == "nothing to do"
     assert stage.propose(proposed(key="the same rule, another pattern", lines=2), again=True).how == "new"
 
     asked = stage.propose(proposed(lines=3), again=True)
@@ -224,7 +224,7 @@ def test_what_the_base_holds_already_is_not_proposed(stage, kind):
     number = stage.propose(one).proposal
     said = stage.advance(number)
     assert (stage.kept(number).state, stage.kept(number).error, stage.requests()) == ("merged", said, [])
-    assert said.endswith("holds this rule already")
+    assert said.endswith("already has this rule")
 
 
 # -- limits ---------------------------------------------------------------------------------------------------------------
@@ -235,18 +235,18 @@ def test_no_more_than_so_many_an_hour_and_at_once(tmp_path, monkeypatch):
     with staged("github", tmp_path, monkeypatch, hourly=2, at_once=3) as stage:
         numbers = [stage.propose(proposed(f"rule-{count}")).proposal for count in range(5)]
         said = [stage.advance(number, minutes=0) for number in numbers]
-        assert [one.partition(" at ")[0] for one in said[:2]] == ["it stands"] * 2
-        assert said[2:] == ["it waits until 11:00 UTC: at most 2 new ones an hour"] * 3
+        assert [one.partition(" at ")[0] for one in said[:2]] == ["opened"] * 2
+        assert said[2:] == ["waiting until 11:00 UTC: the limit is 2 new ones an hour"] * 3
         assert [stage.kept(number).error for number in numbers] == [None, None, *said[2:]]
         assert tick(stage.database, START) == 0
 
         stage.clock = START + timedelta(hours=1, seconds=1)
         later = [stage.advance(number, minutes=0) for number in numbers[2:]]
-        full = "it waits: 3 proposals are open, and at most 3 may be at once"
-        assert [one if "waits" in one else "it stands" for one in later] == ["it stands", full, full]
+        full = "waiting: 3 proposals are open; the limit is 3"
+        assert [one if "waits" in one else "opened" for one in later] == ["opened", full, full]
         stage.decide("signalbox/rule/rule-0", "closed")
-        assert stage.advance(numbers[0], minutes=0) == "it was closed, and is not proposed again"
-        assert stage.advance(numbers[3], minutes=6).startswith("it stands at ")
+        assert stage.advance(numbers[0], minutes=0) == "it was closed and will not be proposed again"
+        assert stage.advance(numbers[3], minutes=6).startswith("opened at ")
         assert len(stage.requests()) == 4
 
 
@@ -380,8 +380,8 @@ def test_without_any_checks_the_replay_decides(stage, kind):
     assert stage.advance(number) == waits
     stage.propose(proposed(lines=2))
     assert stage.advance(number, minutes=11) == waits  # of the commit that went up just now
-    assert stage.advance(number, minutes=5).startswith("it stands at ")
-    assert stage.advance(other, minutes=1) == "it stays a draft: the replay did not pass"
+    assert stage.advance(number, minutes=5).startswith("opened at ")
+    assert stage.advance(other, minutes=1) == "it stays a draft: the backtest did not pass"
     stage.advance(other, minutes=60)
     assert [one.draft for one in stage.requests()] == [False, True]
 
@@ -391,7 +391,7 @@ def test_a_repository_without_drafts(tmp_path, monkeypatch):
     with staged("github", tmp_path, monkeypatch) as stage:
         stage.double.drafts = False
         number = stage.propose(proposed()).proposal
-        assert stage.advance(number).startswith("it stands at ")
+        assert stage.advance(number).startswith("opened at ")
         assert [(one.state, one.draft) for one in stage.requests()] == [("open", False)]
 
 
@@ -488,4 +488,4 @@ def test_it_is_given_up_in_the_end(tmp_path, monkeypatch):
         assert (waits[:7], set(waits[7:-1]), len(waits)) == ([60, 120, 240, 480, 960, 1920, 3600], {3600.0}, 10)
         stage.double.fault = lambda _: None
         assert stage.propose(proposed()).how == "updated"
-        assert stage.advance(number).startswith("it stands at ")
+        assert stage.advance(number).startswith("opened at ")

@@ -78,7 +78,7 @@ def test_what_speaks_on_a_good_run_hurts(base, database):
     """Also where no incident is stored at all."""
     told = backtest(trial(base, {PATH: rule(regex="training finished")}), database, CLEAN, workers=1)
     assert (told.clean_hits, told.incidents, told.precision) == (("good",), 0, HitRate(0, 0))
-    assert told.hurts == ("it speaks on 1 of 1 clean logs: good",)
+    assert told.hurts == ("it matches 1 of 1 clean logs: good",)
 
 
 def test_a_replaced_rule_is_tried_against_what_it_was(base, database):
@@ -115,7 +115,7 @@ def test_what_is_not_judged_is_said(base, database):
     one = backtest(tried, database, {}, workers=1, most=1)
     assert (two.judged, two.unjudged, two.unjudged_said, two.hurts) == (2, 1, 0, ())
     assert (two.precision, two.recall) == (HitRate(2, 2), HitRate(2, 2))
-    assert one.hurts == ("it may change so many answers that 1 of which people spoke were not judged",)
+    assert one.hurts == ("it may change too many answers: 1 incidents with feedback were not evaluated",)
 
 
 def test_texts_that_are_gone_or_damaged_are_counted(base, database):

@@ -28,7 +28,7 @@ def test_a_rule_that_asks_for_many_lines_is_told(base):
     many = list(dearer(trial(base, {FILE: rule(regex="loss: .{1,9} [|]")}), LONG))
     each = GOOD.count("loss:") / len(GOOD) * 1e6
     assert many == [
-        f"lease-revoked asks for {each:.1f} lines a MB of clean logs, 95 % of the rules for 10.0 at most",
+        f"lease-revoked checks {each:.1f} lines per MB of clean logs; 95 % of the rules check at most 10.0",
     ]
     assert list(dearer(trial(base, {FILE: rule()}), LONG)) == []
 
@@ -53,4 +53,4 @@ def test_a_backtest_tells_it_and_lets_it_pass(base, url):
     """It is no harm by itself."""
     told = backtest(trial(base, {FILE: rule(regex="loss: .{1,9} [|]", fault="storage_io")}), url, LONG, workers=1)
     assert [one.partition(" asks")[0] for one in told.dear] == ["lease-revoked"]
-    assert [one.partition(" of")[0] for one in told.hurts] == ["it speaks on 1"]
+    assert [one.partition(" of")[0] for one in told.hurts] == ["it matches 1"]

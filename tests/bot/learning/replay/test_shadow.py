@@ -111,9 +111,9 @@ def test_promotion_is_earned_by_evidence(base, database):
     assert standing(database, base) == (earned,)
     assert earned.earned
     assert standing(database, base, bar=PromotionThreshold(right=20)) == (
-        ShadowStats("lease-revoked", 10, 10, HitRate(9, 9), "right in 9 closed incidents, 20 are needed"),
+        ShadowStats("lease-revoked", 10, 10, HitRate(9, 9), "correct in 9 resolved incidents; 20 are needed"),
     )
-    assert "it has earned promotion" in render(standing(database, base))
+    assert "it can be promoted" in render(standing(database, base))
 
 
 def test_a_shadow_that_is_wrong_earns_nothing(base, database):
@@ -135,7 +135,7 @@ def test_a_rule_that_was_changed_begins_anew(base, few_rules, database):
     assert [one.hits for one in standing(database, changed)] == [0]
     shown = with_rule(few_rules, rule(status="experimental"))
     assert standing(database, shown) == ()
-    assert render(()) == "no rule is in status shadow"
+    assert render(()) == "no rules in status shadow"
 
 
 def test_a_promotion_is_a_change_like_any_other(base, database):
