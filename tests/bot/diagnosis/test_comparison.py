@@ -160,7 +160,7 @@ def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
             events_zstd=b"x",
         )
         database.write(lambda session: session.add(row))
-        with pytest.raises(StoreError, match="the good run of 'f' cannot be read"):
+        with pytest.raises(StoreError, match="the baseline of 'f' cannot be read"):
             find(database, "f")
 
 

@@ -58,9 +58,9 @@ def test_one_rule_of_bounded_size():
     """Two rules are two proposals; a rule has no millions of bytes."""
     with pytest.raises(PlanRefused, match="a proposal contains one rule, not 2"):
         placed({**GOOD, "rdma/other-rule/rule.yaml": b"x"}, "rules")
-    with pytest.raises(PlanRefused, match="are too much for one rule"):
+    with pytest.raises(PlanRefused, match="exceed the limit for one rule"):
         placed({**GOOD, "rdma/nic-flaps/match/big.log": bytes(MOST_BYTES)}, "rules")
-    with pytest.raises(PlanRefused, match="a proposal is one rule; here are 0"):
+    with pytest.raises(PlanRefused, match="a proposal contains one rule, not 0"):
         placed({}, "rules")
 
 

@@ -121,7 +121,7 @@ def test_which_runs_others_may_be_measured_by(report: Report, words: str | None)
 def test_a_good_run_is_kept_and_found_by_its_like(ledger: Ledger, known: Knowledge) -> None:
     """The next failed run with this name finds the baseline."""
     told = keep_bundle(ledger.database, known, GOOD, tenant="default", label="healthy")
-    assert told.startswith("kept as the good run of lm-tiny: ")
+    assert told.startswith("kept as the baseline of lm-tiny: ")
     assert [(item.family, item.label) for item in listed(ledger.database, "default")] == [(FAMILY, "healthy")]
     find = finder(lambda: ledger.database, "default")
     good = find(Job(name="lm-tiny-run3", framework="pytorch-ddp"))

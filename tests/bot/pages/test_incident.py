@@ -72,7 +72,7 @@ def test_stacks_show_who_is_inside_and_outside():
     text = Read(incident_page(replace(HEALTHY, hang=Hang(called=True, stacks=stacks)))).text
     assert "Where 1024 ranks are" in text
     assert "1023 ranks inside 0-516,518-1023, outside 517" in text.replace("\n", " ")
-    assert "2 branches further in" in text
+    assert "2 branches deeper" in text
 
 
 def test_no_attack_becomes_markup(known):

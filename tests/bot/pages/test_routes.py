@@ -132,7 +132,7 @@ def test_the_overview_leads_to_each_page_and_filters(served):
     linked = [one for one in page.links if one != address]
     assert [served.get(one).status_code for one in linked] == [200, 200]
     filtered = Read(served.get(address, fault="gpu_fell_off_bus", node="gpu-017", state="open", weeks="0").text)
-    assert filtered.missing("1 as asked, all times", "llm-70b", "gpu-017", "9.6", "open") == []
+    assert filtered.missing("1 matching, all time", "llm-70b", "gpu-017", "9.6", "open") == []
     served.now += 601.0
     assert [served.get(one).status_code for one in linked] == [410, 410]
 
