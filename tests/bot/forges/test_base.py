@@ -50,7 +50,7 @@ def test_files_go_below_the_folder():
 )
 def test_nothing_else_goes_anywhere(path):
     """No workflow, no hidden file, no vocabulary, nothing outside."""
-    with pytest.raises(PlanRefused, match="is no file of a rule"):
+    with pytest.raises(PlanRefused, match="is not a file of a rule"):
         placed({**GOOD, path: b"x"}, "rules")
 
 
@@ -67,7 +67,7 @@ def test_one_rule_of_bounded_size():
 @pytest.mark.parametrize("rule", ["", "A-b", "a b", "a/../b", "-x", "x-", "a" * 90, "a\nb", "a.lock"])
 def test_a_branch_is_named_by_a_rules_id(rule):
     """So it must be one."""
-    with pytest.raises(PlanRefused, match="is no id of a rule"):
+    with pytest.raises(PlanRefused, match="is not a rule id"):
         refuse_rule(rule)
 
 
@@ -82,7 +82,7 @@ WRONG = [
     (lambda: PullRequests("gitlab", "a/b", folder="../x", **TOKEN), "is not a folder of a repository"),
     (lambda: PullRequests("gitlab", "a/b", base="a..b", **TOKEN), "is not a branch or tag"),
     (lambda: PullRequests("gitlab", "a/b", base="-x", **TOKEN), "is not a branch or tag"),
-    (lambda: PullRequests("gitlab", "a/b", url="ftp://x", **TOKEN), "is no address of a server"),
+    (lambda: PullRequests("gitlab", "a/b", url="ftp://x", **TOKEN), "is not a server address"),
     (lambda: PullRequests("gitlab", "a/b", hourly=0, **TOKEN), "are at least 1"),
     (lambda: PullRequests("gitlab", "a/b", every=1.0, **TOKEN), "at least a minute"),
     (lambda: PullRequests("gitlab", "a/b", email="a>\nb", **TOKEN), "cannot be used in a commit"),

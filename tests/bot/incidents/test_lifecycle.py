@@ -196,7 +196,7 @@ def test_reopened_a_part_is_on_its_own(ledger: Ledger) -> None:
         (1, "snooze", {"until": NOW + timedelta(days=91)}, "an incident can be snoozed for at most 90 days; close it if nobody is going to look at it"),
         (1, "merge", {"other": 1}, "an incident cannot be merged into itself"),
         (1, "merge", {"other": 3}, "incident 3 is already merged into it"),
-        (3, "merge", {"other": 1, "note": "again"}, "incident 3 is merged into incident 1 already"),
+        (3, "merge", {"other": 1, "note": "again"}, "incident 3 is already merged into incident 1"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(ledger: Ledger, number: int, verb: str, more: dict[str, Any], why: str) -> None:

@@ -30,7 +30,7 @@ def test_the_decision_comes_first_then_all_that_supports_it(known):
         "1,198 of 5,000", "9.6", "Who wrote when", "end of the job 12:03:59", "A GPU fell off the bus", "Suspects",
         "gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017", "logs/dmesg-gpu-017.log:812", "before", "Xid (PCI:0000:5d:00): 79", "after",
         "Drain gpu-017 and reboot it.", "disruptive", "scontrol update", "Check: `nvidia-smi -L`", "63 collective timeouts",
-        "A power, link or board fault.", "dies, and all who wait", "xid-catalogue", "A collective timed out", "Hang: called",
+        "A power, link or board fault.", "dies, and all who wait", "xid-catalogue", "A collective timed out", "Hang: not called",
         "Curves", "step 390", "leaves the others", "No confirmed cause yet", "rulebook 2026.3",
     )  # fmt: skip
     assert page.missing(*wanted) == []
