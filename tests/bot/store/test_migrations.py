@@ -208,7 +208,9 @@ def test_a_newer_database_is_left_as_it_is(database: str) -> None:
     with opened(database) as connection:
         connection.execute(text("UPDATE schema_version SET version = 99"))
     before = rows(database), tables(database)
-    with pytest.raises(StoreError, match=rf"tables of version 99; this version of Signalbox supports version {SCHEMA_VERSION}$"):
+    with pytest.raises(
+        StoreError, match=rf"tables of version 99; this version of Signalbox supports version {SCHEMA_VERSION}$"
+    ):
         Database(database)
     assert before == (rows(database), tables(database))
 
