@@ -252,7 +252,7 @@ def test_a_call_that_is_sent_once(server: Hostile) -> None:
     with pytest.raises(SourceFailed, match="ended early"):
         client.once(HttpRequest("/x"), soon())
     server.fault = "elsewhere"
-    with pytest.raises(SourceFailed, match="another place"):
+    with pytest.raises(SourceFailed, match="another host"):
         client.once(HttpRequest("/x"), soon())
 
 
