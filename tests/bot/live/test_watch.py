@@ -553,7 +553,7 @@ def test_a_watch_ends_with_its_time(signalbox, tmp_path):
     (logs / "rank-0.log").write_bytes(b"step 1 | loss: 2.0\n")
     ran = signalbox("watch", "j1", "--logs", logs, "--for", "1s", "--every", "1", "--no-kernel", "--json")
     assert ran.status == 0
-    assert json.loads(ran.out.splitlines()[-1])["text"].startswith("the time is over")
+    assert json.loads(ran.out.splitlines()[-1])["text"].startswith("time is up")
 
 
 def test_sigterm_ends_it_cleanly(signalbox, tmp_path):
