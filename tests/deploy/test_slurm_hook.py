@@ -26,7 +26,7 @@ from connectors.base.contract import Deadline, JobQuery
 from connectors.base.secret import Secret
 from connectors.slurm.connector import Slurm, SlurmSettings
 from kb.model import Window
-from tests.bot.server.test_job_watcher import Shelf
+from tests.support.common.job_watcher_shelf import Shelf
 from tests.support.paths import ROOT
 from tests.support.slurm_cluster import RealSlurm, real_slurm
 

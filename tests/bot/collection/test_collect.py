@@ -48,11 +48,10 @@ from connectors.base.contract import (
 )
 from kb.errors import SignalboxError
 from kb.model import Attempt, Gap, Job, JobRecord, Prefilter, Resource, Window
+from tests.support.common.collection_samples import END, OOM, START
 
-START, END = 1_763_000_000.0, 1_763_003_600.0
 NOW = END + 60
 JOB = JobRecord(Job(id="4711", name="llm-7b", start=START, end=END, state="FAILED", nodes={"n1": (0, 1)}), "slurm")
-OOM = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB\n"
 Act = Callable[[CollectionRequest, Spool], Iterable[Gap]]
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 from bot.diagnosis.diagnose import diagnose_bundle
-from tests.bot.diagnosis.test_flight_recorder_pool import MADE, Evil, dump
+from tests.support.common.recorder_dumps import MADE, Evil, dump
 
 STEPS = "".join(f"2026-11-18 10:5{minute}:00 rank 0 step {minute} loss 3.2\n" for minute in range(9))
 

@@ -22,7 +22,7 @@ from bot.rulebase.loader import Knowledge
 from connectors.base.contract import CheckResult, CollectionRequest, Deadline, EvidenceKind, JobQuery, JobSummary, Spool
 from kb.errors import SignalboxError
 from kb.model import Gap, Job, JobRecord, Window
-from tests.bot.collection.test_collect import END, OOM, START
+from tests.support.common.collection_samples import END, OOM, START
 
 
 @dataclass(frozen=True, slots=True)

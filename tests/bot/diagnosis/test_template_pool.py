@@ -14,7 +14,7 @@ from bot.diagnosis.template_pool import tables
 from connectors.bundles.streams import discover
 from kb.errors import UnreadableInput
 from kb.templates.table import TemplateTable
-from tests.kb.templates.test_lookup_budget import noise
+from tests.support.common.template_noise import noise
 from tests.support.paths import ROOT
 from tests.support.template_samples import log
 

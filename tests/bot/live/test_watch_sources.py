@@ -25,8 +25,8 @@ from connectors.host.processes import Host, ProcessSelector, RankProcess
 from connectors.metrics.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
 from kb.model import Gap, JobRecord
 from kb.model import Job as NamedJob
-from tests.bot.diagnosis.test_flight_recorder_pool import dump
-from tests.bot.live.test_watch import START, Job, watched
+from tests.support.common.recorder_dumps import dump
+from tests.support.common.watched_job import START, Job, watched
 from tests.support.prometheus_server import line, needed, serving
 
 

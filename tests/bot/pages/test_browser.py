@@ -28,10 +28,10 @@ from bot.store.incidents import Origin
 from bot.store.tables import DigestRow, ReportRow
 from kb.digest.weeks import week_named
 from kb.report import Hang, StackBranch, Vote
-from tests.bot.pages.test_incident import hostile_report
 from tests.support import hostile_store
 from tests.support.bot_samples import FALLEN_GPU, NOON, UNKNOWN
 from tests.support.chromium import PATIENCE, complaints, followed
+from tests.support.common.hostile_page import hostile_report
 from tests.support.filled_store import FAULTS
 from tests.support.filled_store import NOW as LATER
 from tests.support.hostile_store import SCRIPTS

@@ -23,8 +23,8 @@ from bot.store.digest_rows import compute
 from bot.store.incidents import Origin
 from bot.store.tables import DigestRow
 from kb.digest.weeks import Week
-from tests.bot.pages.test_incident import hostile_report
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY
+from tests.support.common.hostile_page import hostile_report
 from tests.support.made_pages import ATTACKS, Read, curves, timeline
 
 SECRET = "0123456789abcdef" * 2

@@ -25,9 +25,9 @@ from bot.rulebase.reload import CurrentRules, RuleReloader, SourceState, check, 
 from bot.store.incidents import IncidentStore
 from bot.store.tables import IncidentRow
 from connectors.base.secret import Secret
-from tests.bot.server.test_alert_payloads import alert, payload
-from tests.bot.server.test_serve import SECRET, bearer, free_port, ok, until
 from tests.doubles.listening import Answering, listening
+from tests.support.common.alert_samples import alert, payload
+from tests.support.common.served_bot import SECRET, bearer, free_port, ok, until
 from tests.support.paths import DEMO
 from tests.support.staged_proposals import git, proposed
 

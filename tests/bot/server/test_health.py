@@ -22,7 +22,7 @@ from bot.runtime.metrics import FOLDER
 from bot.server.health import REQUEST_ID, operations, watched
 from bot.server.webhooks import app
 from connectors.base.secret import Secret
-from tests.bot.server.test_serve import free_port, ok, served, until, worker_of
+from tests.support.common.served_bot import free_port, ok, served, until, worker_of
 
 SECRET = "s3cret-of-the-scraper"  # noqa: S105 - of the test
 

@@ -24,43 +24,19 @@ from bot.server.job_watcher import (
     watch_job_ends,
     watched_schedulers,
 )
-from bot.store.database import StoreError
 from bot.store.idempotency import IdempotencyKeys
 from connectors.base.contract import Deadline, JobQuery, JobSummary, SourceFailed
 from connectors.files.job_folders import FoldersSettings
 from connectors.kubernetes.connector import Kubernetes
 from connectors.slurm.connector import SlurmSettings
 from kb.model import Attempt, JobRecord, Window
-from tests.connectors.kubernetes.test_connector import DEPLOY, settings
 from tests.doubles.kubernetes import TOKEN, serving
 from tests.doubles.kubernetes import Cluster as Api
+from tests.support.common.job_watcher_shelf import Shelf
+from tests.support.common.kubernetes_settings import DEPLOY, settings
 from tests.support.kube_objects import condition, iso, thing
 
 NOW = 1_763_000_000.0
-
-
-@dataclass
-class Shelf:
-    """A store of seen keys, which can fail."""
-
-    keys: set[str] = field(default_factory=set)
-    broken: bool = False
-
-    def known(self, keys):
-        """Return the stored keys."""
-        self._check(keys)
-        return self.keys & set(keys)
-
-    def add(self, keys):
-        """Store keys."""
-        self._check(keys)
-        self.keys |= set(keys)
-
-    def _check(self, keys):
-        assert len(keys) <= 500
-        assert all(len(key) <= 200 for key in keys)
-        if self.broken:
-            raise StoreError("the store cannot be used")
 
 
 @dataclass

@@ -9,11 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -27,9 +23,8 @@ from bot.server.alert_payloads import LARGEST
 from bot.server.webhooks import app
 from bot.store.incidents import IncidentStore
 from connectors.base.secret import Secret
-from tests.bot.server.test_alert_payloads import alert, payload
-
-SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test
+from tests.support.common.alert_samples import alert, payload
+from tests.support.common.served_bot import SECRET, bearer, free_port, ok, served, until, worker_of
 
 
 @pytest.fixture
@@ -41,11 +36,6 @@ def web(url: str, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
         "shut": Webhook("x", Secret(env="UNSET_SECRET")),
     }
     return app(lambda: TaskQueue(url), hooks).test_client()
-
-
-def bearer(secret: str = SECRET) -> dict[str, str]:
-    """Return the header with the secret."""
-    return {"Authorization": f"Bearer {secret}"}
 
 
 def test_alerts_become_work(web: FlaskClient, url: str) -> None:
@@ -133,50 +123,6 @@ def test_other_requests(web: FlaskClient) -> None:
 # -- the whole service ---------------------------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(what: Callable[[], object], seconds: float = 90.0) -> None:
-    """Wait until a condition holds."""
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
-@contextmanager
-def served(folder: Path, cache: Path, port: int, more: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """Run the service as a process. `more`: lines of its `serve` section."""
-    path = folder / "signalbox.yaml"
-    path.write_text(
-        f"version: 1\nserve:\n  listen: 127.0.0.1:{port}\n  workers: 1\n{more}"
-        "  webhooks:\n    alerts: {secret: {env: HOOK_SECRET}}\nclusters: {east: {}}\n"
-    )
-    known = {key: value for key, value in os.environ.items() if not key.startswith("SIGNALBOX_")}
-    own = {"SIGNALBOX_STATE": str(folder / "state"), "SIGNALBOX_CACHE": str(cache), "HOOK_SECRET": SECRET}
-    words = [sys.executable, "-m", "bot.cli.main", "serve", "--config", str(path)]
-    with (folder / "serve.log").open("wb") as log:
-        running = subprocess.Popen(words, env={**known, **own}, stderr=log, stdout=log)
-        try:
-            yield running
-        finally:
-            running.kill()
-            running.wait()
-
-
-def ok(port: int) -> bool:
-    """Whether the service responds."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
-
-
 @pytest.mark.skipif(shutil.which("prometheus-alertmanager") is None, reason="needs Debian's prometheus-alertmanager")
 def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path, known: object) -> None:
     """An alert in a real Alertmanager becomes a task that a worker runs; a killed worker is restarted; SIGTERM stops everything."""
@@ -248,13 +194,6 @@ def begun(pid: int) -> bool:
         return False
     ignored = int(next(line for line in told.splitlines() if line.startswith("SigIgn")).split()[1], 16)
     return "State:\tZ" not in told and bool(ignored & 1 << signal.SIGTERM - 1)
-
-
-def worker_of(pid: int) -> int:
-    """Return a child process that is not multiprocessing's tracker."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    [worker, *_] = [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
-    return int(worker)
 
 
 def reachable(port: int) -> bool:

@@ -8,37 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.handlers.diagnose import next_working_day
+from tests.support.common.slack_actions import form, only, option, press, text_of
 from tests.support.slack_stage import ADA, CHANNEL, EVE, FOREIGN, GRACE, ONCALL, OTHER, stage
-
-
-def press(play, ts, action, user=ADA, value=None):
-    """Press a button and run everything that follows."""
-    delivery = play.workspace.click(user, CHANNEL, ts, action, value)
-    play.settle()
-    return delivery
-
-
-def form(play, user=ADA):
-    """Return the form that opens, shortly after the acknowledgement."""
-    return play.workspace.until(lambda: play.workspace.modal(user))
-
-
-def only(items):
-    """Return the only item."""
-    [one] = items
-    return one
-
-
-def option(message, verb):
-    """Return the value of an overflow option."""
-    menus = [element for block in message.blocks if block["type"] == "actions" for element in block["elements"]]
-    menu = only([item for item in menus if item["type"] == "overflow"])
-    return only([item["value"] for item in menu["options"] if item["value"].startswith(verb)])
-
-
-def text_of(message):
-    """Return the text of a message's blocks."""
-    return json.dumps(message.blocks, ensure_ascii=False)
 
 
 def test_a_diagnosis(play):

@@ -10,7 +10,7 @@ import pytest
 
 from bot.queue.payloads import DiagnosePayload
 from bot.slack.forms.close_out import UNTIL
-from tests.bot.slack.test_app import form, only, option, press, text_of
+from tests.support.common.slack_actions import form, only, option, press, text_of
 from tests.support.slack_stage import ADA, BUNDLES, CHANNEL, GRACE, OTHER, stage
 
 TENANT = f"""\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bot.slack.test_app import only, text_of
+from tests.support.common.slack_actions import only, text_of
 from tests.support.paths import BUNDLES as BUNDLE_FOLDERS
 from tests.support.slack_stage import ADA, BUNDLES, CHANNEL, EVE, GRACE, Stage, stage
 

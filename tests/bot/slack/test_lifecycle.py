@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.store.incident_state import state_of
-from tests.bot.slack.test_app import form, only, text_of
+from tests.support.common.slack_actions import form, only, text_of
 from tests.support.slack_stage import ADA, CHANNEL, EVE, GRACE, stage
 
 

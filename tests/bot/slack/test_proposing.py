@@ -14,7 +14,7 @@ from bot.incidents.resolution import Closing
 from bot.learning.proposals.store import proposals, tick
 from bot.render.report_json import dumps
 from bot.slack.groups import refresh
-from tests.bot.slack.test_app import form, only, text_of
+from tests.support.common.slack_actions import form, only, text_of
 from tests.support.slack_stage import ADA, CHANNEL, EVE, GRACE, ONCALL, stage
 
 RUNS = 4

@@ -10,8 +10,8 @@ pytest.importorskip("websockets", reason="Socket Mode needs websockets")
 
 from bot.config.file import read
 from bot.slack.service import listen
-from tests.bot.slack.test_app import form, only, press, text_of
 from tests.doubles.slack_socket_mode import SocketMode, socket_mode
+from tests.support.common.slack_actions import form, only, press, text_of
 from tests.support.slack_stage import ADA, CHANNEL, stage
 
 

@@ -16,14 +16,8 @@ from bot.runtime import paths
 from bot.store.database import SCHEMA_VERSION, StoreError
 from bot.store.incidents import REPLAY_BYTES, Incident, IncidentFilter, IncidentStore, remember
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
+from tests.support.common.incident_samples import NOW, put
 from tests.support.paths import ROOT
-
-NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
-
-
-def put(store, report, replay=b"", bundle=None, now=NOW):
-    """Add a report as the command does."""
-    return store.add(dumps(report), report, replay, bundle, now)
 
 
 def test_an_incident_is_kept_with_what_people_look_for(url):
@@ -154,7 +148,7 @@ from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from tests.support.bot_samples import HEALTHY
-from tests.bot.store.test_incidents import NOW, put
+from tests.support.common.incident_samples import NOW, put
 from bot.store.incidents import IncidentStore
 print("ready", flush=True)
 while not Path({str(go)!r}).exists():

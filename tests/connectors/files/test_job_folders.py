@@ -12,15 +12,13 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, SourceFailed
+from connectors.base.contract import Deadline, JobQuery, SourceFailed
 from connectors.files import copy
 from connectors.files.job_folders import FoldersSettings, JobFolders
 from connectors.files.local import HostFolders
-from kb.model import Job, JobRecord, Prefilter, Resource, Window
-from tests.support.contract.subject import START, Memory
-
-ALL = Window(0.0, 4_000_000_000.0)
-WORDS = Prefilter(("traceback", "xid"))
+from kb.model import Job, JobRecord, Resource, Window
+from tests.support.common.job_folder_samples import ALL, collect_from, found_by, large
+from tests.support.contract.subject import START
 
 
 def _write(root: Path, files: dict[str, bytes | str]) -> Path:
@@ -29,28 +27,6 @@ def _write(root: Path, files: dict[str, bytes | str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return root
-
-
-def found_by(folders: JobFolders, text: str, user: str | None = None) -> list[tuple[str | None, str | None]]:
-    """The ids and names of the jobs that are found."""
-    found = folders.find(JobQuery(text, ALL, user=user), Deadline.within(10))
-    return [(item.job.id, item.job.name) for item in found]
-
-
-def collect_from(
-    folders: JobFolders,
-    record: JobRecord,
-    *,
-    most: int = 64 << 20,
-    deep: bool = False,
-    kinds=("logs",),
-    seconds: float = 20.0,
-) -> tuple[Memory, list[str]]:
-    """What one collection writes, and the codes of its gaps."""
-    deadline = Deadline.within(seconds)
-    spool = Memory(deadline)
-    asked = CollectionRequest(record, ALL, deadline, WORDS, Bounds(log_bytes=most), deep, frozenset(kinds))
-    return spool, [gap.code for gap in folders.collect(asked, spool)]
 
 
 def _job(job_id: str, name: str | None = None) -> JobRecord:
@@ -174,13 +150,6 @@ def test_small_jobs_are_copied_whole(tmp_path: Path) -> None:
     assert spool.parts == {"flight_recorder/nccl_trace_rank_1": b"\x80\x02}."}
     assert spool.told["logs/folders/rank-1.log"]["resource"] == Resource(rank=1)
     assert spool.told["logs/folders/rank-0.log"]["written"] == (tmp_path / "j-1/rank-0.log").stat().st_mtime
-
-
-def large(lines: int = 200_000) -> bytes:
-    """A log of iterations with one relevant line in the middle."""
-    text = [b"step %06d loss: 1.5 all is well\n" % number for number in range(lines)]
-    text[lines // 2] = b"Traceback (most recent call last):\n"
-    return b"".join(text)
 
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz", ".zst"])

@@ -14,7 +14,7 @@ from connectors.base.secret import Secret
 from connectors.files import object_store
 from connectors.files.job_folders import FoldersSettings, JobFolders
 from kb.model import Job, JobRecord
-from tests.connectors.files.test_job_folders import ALL, collect_from, found_by, large
+from tests.support.common.job_folder_samples import ALL, collect_from, found_by, large
 from tests.support.contract.subject import Subject
 from tests.support.contract.suite import Contract
 from tests.support.s3_server import ACCESS, SECRET, s3_server

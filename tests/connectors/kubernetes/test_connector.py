@@ -9,8 +9,6 @@ import pytest
 
 from connectors.base.budget import Load
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, JobSummary, SourceFailed
-from connectors.base.http import Endpoint, Login
-from connectors.base.secret import Secret
 from connectors.kubernetes.api import selector
 from connectors.kubernetes.auth import from_kubeconfig, in_cluster
 from connectors.kubernetes.connector import Kubernetes, KubernetesSettings
@@ -18,24 +16,17 @@ from kb.model import Job, JobRecord, Resource, Window
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.schedulers.kubernetes import read_kubernetes
 from tests.doubles.kubernetes import TOKEN, Cluster, serving
+from tests.support.common.kubernetes_settings import DEPLOY, settings
 from tests.support.contract.subject import END, Memory, Subject, hasty
 from tests.support.contract.suite import Contract
 from tests.support.kube_objects import START, condition, ended, event, kubeflow, node, owner, pod, thing
-from tests.support.paths import ROOT
 
-DEPLOY = ROOT / "deploy" / "kubernetes"
 WINDOW = Window(START - 60, END)
 
 
 @pytest.fixture(autouse=True)
 def _token(monkeypatch):
     monkeypatch.setenv("KUBE_TOKEN", TOKEN)
-
-
-def settings(url, **more):
-    """Settings for a server at this address."""
-    endpoint = Endpoint(url, login=Login(token=Secret(env="KUBE_TOKEN")), load=Load(requests=10_000))
-    return KubernetesSettings(endpoint=endpoint, **more)
 
 
 def quick(url):

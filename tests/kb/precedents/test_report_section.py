@@ -19,7 +19,7 @@ from kb.precedents.report_section import Precedents, remembered
 from kb.precedents.signature import FaultLibrary
 from kb.report import Decision, Diagnosis, Exclusion, GpuRef, Progress, Report, Suspect, Versions
 from kb.scanning.summary import StreamSummary, series_of
-from tests.kb.precedents.test_signature import LOST, known, report
+from tests.support.common.precedent_samples import LOST, known, report
 from tests.support.kb_samples import ref
 
 DAY = 86400.0

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import random
-
 from kb.templates.lookup_budget import LOOKS, LookupBudget
 from kb.templates.miner import Miner
 from kb.templates.table import TemplateTable, merge
 from kb.templates.template import MOST, OTHER, OTHER_TROUBLE
+from tests.support.common.template_noise import noise
 from tests.support.template_samples import REF, log
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _FEW = 400
-
-
-def noise(lines: int, seed: int = 1) -> bytes:
-    """Lines of random words, each its own."""
-    chance = random.Random(seed)
-    words = ["".join(chance.choices(_LETTERS, k=chance.randint(2, 9))) for _ in range(5000)]
-    return "".join(" ".join(chance.choices(words, k=chance.randint(5, 9))) + "\n" for _ in range(lines)).encode()
 
 
 def mined(text: bytes, looks: int = _FEW, block: int = 1 << 20) -> tuple[TemplateTable, LookupBudget]:

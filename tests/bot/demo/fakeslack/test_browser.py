@@ -11,8 +11,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from bot.demo.fakeslack.rate_limits import unlimited
-from tests.bot.demo.fakeslack.ui.test_routes import everywhere
 from tests.support.chromium import PATIENCE, complaints, pressed
+from tests.support.common.fakeslack_pages import everywhere
 from tests.support.fakeslack_apps import ALERTS, ANN, BO, RANDOM, running, workspace
 
 

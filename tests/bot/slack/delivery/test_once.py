@@ -20,7 +20,7 @@ from bot.queue.worker import run
 from bot.slack.delivery.compose import Composer
 from bot.slack.delivery.sender import Sender
 from bot.store.tables import AnnotationRow, IncidentRow, MuteRow, OutboxRow, PostingRow, RequestRow, WorkRow
-from tests.bot.slack.test_app import form, only, option, press, text_of
+from tests.support.common.slack_actions import form, only, option, press, text_of
 from tests.support.kill_points import is_answer, prepare
 from tests.support.slack_stage import ADA, CHANNEL, GRACE, stage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from bot.digest.schedule import tick
-from tests.bot.slack.test_app import only, text_of
+from tests.support.common.slack_actions import only, text_of
 from tests.support.slack_stage import ADA, CHANNEL, stage
 
 TENANT = f"    digest: {{channel: {CHANNEL}}}\n    zone: Europe/Berlin\n"

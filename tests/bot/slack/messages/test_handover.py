@@ -18,7 +18,7 @@ from bot.slack.blocks.limits import MESSAGE_BLOCKS, WHOLE, weight
 from bot.slack.messages.handover import message_of
 from bot.slack.parsing.commands import read_shift
 from kb.errors import UnreadableInput
-from tests.bot.slack.test_app import only, text_of
+from tests.support.common.slack_actions import only, text_of
 from tests.support.slack_reading import read
 from tests.support.slack_stage import ADA, CHANNEL
 

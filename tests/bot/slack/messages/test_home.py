@@ -6,9 +6,9 @@ from random import Random
 
 from bot.slack.messages.home import home
 from bot.slack.messages.lists import ClusterState, ConnectorState, ListedIncident
-from tests.bot.slack.messages.test_lists import CLUSTERS, FOUND
 from tests.support.block_limits import faults_of_view
 from tests.support.bot_samples import NOON
+from tests.support.common.list_samples import CLUSTERS, FOUND
 from tests.support.hostile_reports import text
 from tests.support.slack_reading import read
 

@@ -17,23 +17,9 @@ from bot.slack.messages.lists import (
     rules,
 )
 from tests.support.block_limits import faults_of_message, texts
-from tests.support.bot_samples import NOON
+from tests.support.common.list_samples import CLUSTERS, FOUND
 from tests.support.hostile_reports import SECRETS, text
 from tests.support.slack_reading import read
-
-FOUND = [
-    ListedIncident(f"h{n}", f"llm-{n}", "A GPU fell off the bus", NOON, "ECC error" if n else "") for n in range(5)
-]
-CLUSTERS = [
-    ClusterState(
-        "alpha",
-        (
-            ConnectorState("slurm", "slurm", True, "3 jobs of today"),
-            ConnectorState("logs", "loki", False, "403: token is wrong"),
-            ConnectorState("metrics", "prometheus"),
-        ),
-    )
-]
 
 
 def test_a_page_of_incidents():

@@ -1,0 +1,1 @@
+"""What several test modules share: samples, doubles and small helpers."""
