@@ -243,4 +243,4 @@ def test_diagnose_writes_the_picture(signalbox, tmp_path):
     ran = signalbox("diagnose", "--bundle", DEMO, "--no-store", "--picture", tmp_path / "none" / "incident.png")
     assert (ran.status, "cannot write the picture: No such file or directory" in ran.err) == (2, True)
     ran = signalbox("diagnose", "--each", DEMO, "--picture", file)
-    assert (ran.status, "--picture" in ran.err and "one run" in ran.err) == (2, True)
+    assert (ran.status, "--picture" in ran.err and "cannot be combined with --each" in ran.err) == (2, True)
