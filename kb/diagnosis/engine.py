@@ -46,6 +46,8 @@ SHOWN_TEXT = 2048
 DIAGNOSES = 8
 INDICATORS = 8
 _NUMBER = re.compile(r"\d+")
+# captured fields of a comparison that say what kind of failure it is, whatever rank or node it names
+_COMPARED_FIELDS = ("class", "activity", "frame", "why", "op", "metric", "way", "phase", "what", "state")
 _TELLING = re.compile(
     r"(?i)\b(?:error|exception|fatal|fail(?:ed|ure)?|abort(?:ed)?|killed|segfault|core dumped|cannot|could not|unable to|denied|refused|timed? ?out|not found|invalid|corrupt)"
 )
@@ -363,10 +365,18 @@ def _where(best: Diagnosis) -> str:
 
 
 def _fingerprint(verdict: str, ranked: Sequence[Ranked]) -> str:
-    """Return a digest that failures of the same kind share: verdict, fault, rule, and the shape of the decisive line."""
+    """Return a digest that failures of the same kind share: verdict, fault, rule, and the shape of the decisive line.
+
+    For a finding of a comparison, the line is a sentence of our own: its captured fields count instead, so that a change of
+    wording does not separate a failure from earlier ones.
+    """
     parts: Mapping[str, str] = {"verdict": verdict}
     if ranked:
         best = ranked[0].best
-        shape = _NUMBER.sub("#", best.first.line)[:120]
-        parts = {"fault": best.fault.id, "rule": best.rule.id, "shape": shape}
+        first = best.first
+        if first.compared:
+            said = "|".join(first.captures.get(field, "") for field in _COMPARED_FIELDS)
+        else:
+            said = first.line
+        parts = {"fault": best.fault.id, "rule": best.rule.id, "shape": _NUMBER.sub("#", said)[:120]}
     return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()[:16]
