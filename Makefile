@@ -31,6 +31,7 @@ $(DEV): requirements-dev.lock $(READY)
 lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell  # misspellings, and words that docs/make/wordlist.txt replaces
 
 format: $(DEV)
 	$(BIN)/ruff format .

@@ -4,7 +4,7 @@
     python bench/calibrate.py --add NAME CASES [--rules R]  first score cases that the rules have not seen; keep the rows
 
 A row is one first diagnosis: the traits of its evidence, whether it was right, and the public thread that the case is from.
-Rows are taken once, when a set of cases is first scored, and never again: rules mended on a case say nothing about the
+Rows are taken once, when a set of cases is first scored, and never again: rules fixed on a case say nothing about the
 next. Folds keep all cases of one source together.
 """
 
@@ -23,7 +23,7 @@ from kb.diagnosis.confidence import BASE, WEIGHTS, confidence
 ROWS = Path(__file__).with_name("calibration.json")
 FREE = ("last_resort", "rival", "contributing", "measured", "repeated", "agreed")  # the other two are set by hand
 FOLDS = 5
-PRIOR = 1.0  # how firmly weights are held near nought: one pseudo-observation each
+PRIOR = 1.0  # how firmly weights are held near zero: one pseudo-observation each
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """What the vote of the four hang probes buys over any one of them, on made jobs (bench/hang_sim.py).
 
-    python bench/hang.py [--hours 500] [--hangs 140] [--seed N] [--world first|anew|third] [--processes N] [--json]
+    python bench/hang.py [--hours 500] [--hangs 140] [--seed N] [--world first|second|third] [--processes N] [--json]
 
-Three worlds of jobs: two that the probes were mended with (hang_sim.FIRST, ANEW), and one that was never looked at before
+Three worlds of jobs: two that the probes were fixed with (hang_sim.FIRST, SECOND), and one that was never looked at before
 (THIRD). Each made job is looked at as `signalbox watch` would, every 20 s, through kb.hangs.observe.hang_votes. Where nothing but short
 steps filled the last three minutes one look in six is taken: silence and spinning need more than that to begin. A
 healthy trace may give false calls, each counted once until ten minutes without one have passed. A hang is found where it is
@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import hang_sim  # it lies beside this script
-from hang_sim import ANEW, BASE, FIRST, KINDS, LOOK, THIRD, Made, World, made_job
+from hang_sim import BASE, FIRST, KINDS, LOOK, SECOND, THIRD, Made, World, made_job
 
 from bot.live.probe_cycle import HELD
 from bot.rulebase.loader import knowledge
@@ -46,7 +46,7 @@ ASKED_DELAY = {"logs and stacks": 300.0, "logs, stacks and a recorder": 60.0}
 HEALTHY_HOURS = 2.0
 PROBES = ("silence", "stacks", "spin", "collective", "vote")
 SELDOM = 6
-REST = 600.0  # seconds without a call after which the next one counts anew
+REST = 600.0  # seconds without a call after which the next one counts again
 PHASES = ("saving", "evaluating", "start")
 DATA = "loader"
 _BOOKS: list[Rulebook] = []
@@ -259,11 +259,11 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=500.0, help="healthy job-hours of each world")
     parser.add_argument("--hangs", type=int, default=140, help="of each world")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--world", choices=("first", "anew", "third"), help="one world only")
+    parser.add_argument("--world", choices=("first", "second", "third"), help="one world only")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    worlds = [one for one in (FIRST, ANEW, THIRD) if asked.world in (None, one.name)]
+    worlds = [one for one in (FIRST, SECOND, THIRD) if asked.world in (None, one.name)]
     answers = {one.name: run(asked.hours, asked.hangs, asked.seed, one, asked.processes) for one in worlds}
     if asked.json:
         print(json.dumps(answers))

@@ -1,10 +1,10 @@
 """Made jobs for bench/hang.py: what logs, stacks, metrics and recorders of a training job show at any moment of its life.
 
-Three worlds of them. FIRST was written before the probes were measured with it; since then four flaws were mended: a job does
+Three worlds of them. FIRST was written before the probes were measured with it; since then four flaws were fixed: a job does
 not live through a wait that is longer than its own collectives' time-out; an evaluation may stand in one line at every
 look, as steps do; who writes a checkpoint has the function that saves above it; and dumps carry their newest stamp, as
-the reader gives it. ANEW was drawn after the probes were mended, with other ranges; its false calls
-were then looked at and mended too. THIRD is wider than both, was drawn after that, and nothing was looked at in it before the
+the reader gives it. SECOND was drawn after the probes were fixed, with other ranges; its false calls
+were then looked at and fixed too. THIRD is wider than both, was drawn after that, and nothing was looked at in it before the
 figures were taken. A wait for data of more than four minutes, or a retry of more than one, is a hang in all of them. What
 makes it hard is here on purpose: a main thread
 that stands in the same device wait at nearly every look, evaluation and checkpoints that one rank does while the others
@@ -107,8 +107,8 @@ class World:
 
 
 FIRST = World()
-ANEW = World(
-    "anew",
+SECOND = World(
+    "second",
     step=(0.5, 120.0),
     log_every=(1, 1, 2, 5, 10, 20, 100),
     evaluates=(10.0, 1200.0),

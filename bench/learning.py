@@ -1,4 +1,4 @@
-"""Learning from resolved incidents: signatures are taken out of the rule base, mined anew from three incidents, and tried on others.
+"""Learning from resolved incidents: signatures are taken out of the rule base, mined again from three incidents, and tried on others.
 
     python bench/learning.py [--l4-seeds 4] [--made-seeds 6] [--benchmark DIR] [--keep DIR] [--verbose] [--json]
 

@@ -455,7 +455,7 @@ class NoCode(pickle.Unpickler):
 
 
 def scrub_ring(data: bytes, pairs: list[tuple[re.Pattern[bytes], bytes]]) -> bytes:
-    """A pickled ring with every pair replaced in its texts; those have their lengths beside them, so it is packed anew."""
+    """A pickled ring with every pair replaced in its texts; those have their lengths beside them, so it is packed again."""
 
     def scrubbed(value: Any) -> Any:
         if isinstance(value, str):
@@ -559,7 +559,7 @@ def write(job: Running, python: Path, out: Path, *, alive: bool, now: float) -> 
         "redaction": [
             "paths of the recording machine -> /home/user",
             "its host name -> node-a, node-b",
-            "pickled rings packed anew for that",
+            "pickled rings packed again for that",
         ],
         "zone": "UTC",
         "files": {

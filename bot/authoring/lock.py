@@ -67,7 +67,7 @@ def locked_in(files: Mapping[str, str], unread: tuple[Fault, ...] = ()) -> dict[
     """The lock among the files of a rules folder (`bot.rulebase.loader.read_files`); empty where there is none.
 
     Raises:
-        UnreadableInput: there is one and it cannot be read; written anew it would lose every version.
+        UnreadableInput: there is one and it cannot be read; written again it would lose every version.
     """
     for fault in unread:
         if fault.file == NAME:

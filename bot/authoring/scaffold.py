@@ -148,7 +148,7 @@ def made(wish: NewRule, log: Path | None) -> ScaffoldedRule:
 def _tests_missing(match: int, silent: int) -> list[str]:
     wanted = (("match", MATCH_TESTS - match), ("silent", SILENT_TESTS - silent))
     found = [f"{folder}: {count} more log{'s' if count > 1 else ''}" for folder, count in wanted if count > 0]
-    return [*found, "match, silent: lines written anew, with no real host, user or path"] if match else found
+    return [*found, "match, silent: lines written again, with no real host, user or path"] if match else found
 
 
 def _read(log: Path) -> bytes:

@@ -205,7 +205,7 @@ def _lost(task: TemplateTask) -> _Part:
 def _start() -> None:
     leave_interrupts()
     keep_memory()
-    gc.disable()  # a miner makes no circles, and lists of a million lines are walked in vain
+    gc.disable()  # a miner makes no circles, and lists of a million lines are walked without success
 
 
 def _pooled(tasks: Sequence[TemplateTask], workers: int) -> Iterator[tuple[TemplateTask, _Part]]:
@@ -233,7 +233,7 @@ def _result(future: Future[_Part], task: TemplateTask) -> _Part:
 def _by_ray(tasks: Sequence[TemplateTask], workers: int | None) -> Iterator[tuple[TemplateTask, _Part]]:
     """Shards to Ray's workers, a few at a time, tables back. The workers read the same files: a file system that all share.
 
-    Ray itself starts a task anew whose worker died, three times; then it is a gap.
+    Ray itself starts a task again whose worker died, three times; then it is a gap.
     """
     ray = _ray()
     started = not ray.is_initialized()

@@ -42,7 +42,7 @@ PAUSES: Mapping[Kind, float] = {
     "busy": MINUTE,
     "moved": 5.0,
     "bad_answer": 5 * MINUTE,
-    # what a person has to mend: looked at again now and then, for the mending is not told to us
+    # what a person has to fix: looked at again now and then, for the fixing is not told to us
     "unauthorised": HOUR,
     "forbidden": HOUR,
     "missing": HOUR,

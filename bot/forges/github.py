@@ -274,7 +274,7 @@ class GitHub:
         return _text(one, "head", "repo", "full_name").lower() == self._settings.repository.lower()
 
     def _login(self) -> Mapping[str, str]:
-        """The header of an app: its token for this repository, made anew some minutes before it ends."""
+        """The header of an app: its token for this repository, made again some minutes before it ends."""
         if self._token is None or self._token[1] - EARLY < self._clock():
             app = self._settings.app
             assert app is not None  # noqa: S101 - the only caller

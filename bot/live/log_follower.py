@@ -1,6 +1,6 @@
 """Growing logs: each poll scans new lines with the whole rule base, and keeps a bounded summary of every log.
 
-A log's last 64 KiB (less where nothing but progress is in them) are scanned anew whenever it grows, so that what began
+A log's last 64 KiB (less where nothing but progress is in them) are scanned again whenever it grows, so that what began
 before a look and ended after it is read whole; what lies before is settled and never read again. The summary is the one that a scan of the whole file would give. A file
 is known by what it is on disk, not by its name: one that is rotated away keeps its summary under its new name.
 """
@@ -27,7 +27,7 @@ MANY = 512  # with more files than that new ones are looked for less often
 SELDOM = 120.0  # seconds
 LARGEST_PACKED = 64 << 20
 MARKS = 4096
-QUIET = 8192  # bytes scanned anew where the last look saw nothing but progress
+QUIET = 8192  # bytes scanned again where the last look saw nothing but progress
 _LOGS = "logs"
 _FEWER = frozenset({"empty", "same_file"})  # gaps that say nothing of a job that has just begun to write
 
@@ -117,7 +117,7 @@ class LogFollower:
         if (status.st_dev, status.st_ino) != key:
             return False  # replaced by another file; listed next time
         if status.st_size < one.end:
-            reason = f"the file became shorter: it had {one.end} bytes, now {status.st_size}; read anew"
+            reason = f"the file became shorter: it had {one.end} bytes, now {status.st_size}; read again"
             self._lost[one.ref.uri] = Gap("shrunk", one.ref.uri, reason)
             self._files[key] = one = _FollowedFile(one.ref, is_plain(one.ref))
         if status.st_size == one.end:

@@ -15,7 +15,7 @@ from kb.model import StreamRef
 LATEST = 8 << 10  # bytes of each log that are shown at first
 MOST_AT_ONCE = 4 << 20  # bytes of one log read in one look
 LONGEST_LINE = 1 << 20
-AGAIN = 10  # looks after which files are listed anew
+AGAIN = 10  # looks after which files are listed again
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from kb.report import Hang, Report
 
 SETTLE = 8.0  # seconds from a fault first seen to its call: others have their say, and a run that goes on shows it
 PATIENCE = 60.0  # likewise, of silence, where no more than a symptom is known, or no rule says what failed
-AGAIN = 60.0  # seconds after which steps alone are judged anew
+AGAIN = 60.0  # seconds after which steps alone are judged again
 SHORTEST = 0.5  # seconds between two looks, however long they take
 _QUOTED = 240
 
@@ -158,7 +158,7 @@ class Watch:
         return self._judge(self._report, look)
 
     def _judged(self, look: ProbeResult) -> Report:
-        """The report: anew where anything but more steps was seen, and now and then for what the steps themselves show."""
+        """The report: again where anything but more steps was seen, and now and then for what the steps themselves show."""
         signs = (
             look.evidence.hang.called,
             self._looking.ended,

@@ -164,7 +164,7 @@ def _said(session: Session, tenant: str, start: datetime, until: datetime) -> di
             col(IncidentRow.tenant) == tenant,
             col(IncidentRow.created_at) >= start,
             col(AnnotationRow.at) <= until,
-            # what was said before an incident was reopened holds no more
+            # what was said before an incident was reopened no longer applies
             or_(reopened.is_(None), reopened > until, col(AnnotationRow.at) > reopened),
         )
         .order_by(col(AnnotationRow.incident_id), col(AnnotationRow.version))

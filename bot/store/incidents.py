@@ -235,7 +235,7 @@ class IncidentStore(Repository):
         return sum(count for _, count in rows), tuple((fault, count) for fault, count in rows if fault is not None)
 
     def tried_after(self, incident: Incident) -> int:
-        """The number of later incidents of the same chain."""
+        """The number recentlyr incidents of the same chain."""
         with self.database.errors(), self.database.session() as session:
             return session.exec(
                 select(func.count()).where(

@@ -374,9 +374,7 @@ def _fingerprint(verdict: str, ranked: Sequence[Ranked]) -> str:
     if ranked:
         best = ranked[0].best
         first = best.first
-        if first.compared:
-            said = "|".join(first.captures.get(field, "") for field in _COMPARED_FIELDS)
-        else:
-            said = first.line
+        fields = "|".join(first.captures.get(field, "") for field in _COMPARED_FIELDS)
+        said = fields if first.compared else first.line
         parts = {"fault": best.fault.id, "rule": best.rule.id, "shape": _NUMBER.sub("#", said)[:120]}
     return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()[:16]

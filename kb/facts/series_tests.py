@@ -222,7 +222,7 @@ def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, .
 
 
 def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[SeriesChange, ...]:
-    """A loss that is no number at its end, or twice on end with nothing wrong before. Of numbers alone nothing is worked out."""
+    """A loss that is no number at its end, or twice in a row with nothing wrong before. Of numbers alone nothing is worked out."""
     known = _known(series)
     if known.all():
         return ()

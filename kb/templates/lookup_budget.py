@@ -13,7 +13,7 @@ from kb.templates.template import OTHER, OTHER_TROUBLE
 
 LOOKS = 50_000  # of a stream by default: some ten seconds
 FEWEST_LOOKS = 8192  # of a part of a stream, however small its share: more than a table has templates
-GLANCES = 1  # lines compared with known ones in vain, per examination, once none is left
+GLANCES = 1  # lines compared with known ones without success, per examination, once none is left
 REMEMBERED = 1 << 16  # different lines needed to recognize one that recurs
 _SPOKEN = 200  # bytes that prefixes take up
 

@@ -88,7 +88,7 @@ def test_one_ranks_python_error_stands_before_63_peers_nccl_errors(engine: Match
 
 
 def test_a_full_disk_stands_before_the_checkpoint_that_it_spoiled(engine: Matcher) -> None:
-    """What is to be mended is the disk."""
+    """What is to be fixed is the disk."""
     text = (
         STEPS
         + "OSError: [Errno 28] No space left on device\n\nDuring handling of the above exception, another exception occurred:\n\n"

@@ -1,4 +1,4 @@
-"""Recorders made anew: traces of ranks that ran programs until nobody got on."""
+"""Recorders made again: traces of ranks that ran programs until nobody got on."""
 
 from dataclasses import replace
 

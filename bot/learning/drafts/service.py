@@ -1,4 +1,4 @@
-"""From an incident to a rule that can be proposed: mined, drafted, mended by a person, replayed. For the chat and the command line."""
+"""From an incident to a rule that can be proposed: mined, drafted, fixed by a person, replayed. For the chat and the command line."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class DraftService:
         )
 
     def replayed(self, content: DraftContent, tenant: str, edits: DraftEdits | None = None) -> DraftContent:
-        """A draft as a person mended it, tried on all that was seen."""
+        """A draft as a person fixed it, tried on all that was seen."""
         files = dict(content.files)
         if edits is not None:
             files = edited(files, edits)

@@ -1,4 +1,4 @@
-"""A rule that is drafted with a person: asked for, mined and replayed by a worker, read and mended, proposed.
+"""A rule that is drafted with a person: asked for, mined and replayed by a worker, read and fixed, proposed.
 
 A draft is a row; whoever asks raises its version and leaves a wish, a worker does it. Deliveries that come twice and workers
 that die change nothing: the draft's handle comes of what asked for it, and what a worker made is written with the end of its work.

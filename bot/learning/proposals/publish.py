@@ -214,7 +214,7 @@ class _ProposalCheck:
         changed(self.database, self.found, self.now, {"head": head}, tell=False)
 
     def _note(self, **values: Any) -> None:
-        """Write down; the message about it is composed anew where people would read something else."""
+        """Write down; the message about it is composed again where people would read something else."""
         told = any(getattr(self.found, name) != value for name, value in values.items() if name in TOLD)
         later = self.now + timedelta(seconds=self.settings.every)
         values = {"looked_at": self.now, "ready_at": later, "tries": 0, **values}

@@ -133,7 +133,7 @@ def propose(
 ) -> ProposalRequest:
     """Write down that a rule is proposed, and that a worker is to do it. `again`: a person asks, though it was decided on before.
 
-    `posting`: the message that tells of it; it is composed anew whenever the proposal changes.
+    `posting`: the message that tells of it; it is composed again whenever the proposal changes.
 
     Raises:
         PlanRefused: it must not go into a repository.

@@ -119,7 +119,7 @@ def _text(text: str | bytes | None) -> str | None:
 
 
 def _whole(base: RuleFiles, changed: Mapping[str, str | None], day: str) -> Rulebook:
-    """All rules loaded anew, where words have changed that each of them may use."""
+    """All rules loaded again, where words have changed that each of them may use."""
     files = {path: text for path, text in {**base.files, **changed}.items() if text is not None}
     loaded = load(files, base.site, day)
     known = {(one.file, one.message) for one in base.known.faults}
@@ -230,7 +230,7 @@ class TrialJudge:
 
 
 class _CombinedMatcher:
-    """The engine of a rule base, and beside it one of a few patterns more: what takes seconds to compile is not compiled anew."""
+    """The engine of a rule base, and beside it one of a few patterns more: what takes seconds to compile is not compiled again."""
 
     name = "both"
 

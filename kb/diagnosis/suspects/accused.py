@@ -90,7 +90,7 @@ def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple
 
 
 def named_by_others(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
-    """Return those that launchers, schedulers and lists of late ranks name, else the ends that fail most."""
+    """Return those that launchers, schedulers and lists recently ranks name, else the ends that fail most."""
     plain = [claim for claim in claims if not claim.peer]
     return most_named(plain, "reported by the launcher, the scheduler or another rank") or _failing_connections(claims)
 

@@ -64,7 +64,7 @@ class _CumulativeSum:
         self.restart(limits.warm_up - 1)
 
     def restart(self, at: int) -> None:
-        """Learn anew from behind a place: what changed has been told, or was the warm-up."""
+        """Learn again from behind a place: what changed has been told, or was the warm-up."""
         self.begin = at + 1
         self.past: list[float] = []
         self.total, self.zero = 0.0, at + 1

@@ -12,7 +12,7 @@ from kb.metrics.change_points.track import SeriesChange, Track, first_not_finite
 
 
 def loss_broken(series: Track, above: float = 1e3, warm_up: int = 30) -> SeriesChange | None:
-    """The first place where a loss is lost: NaN or infinite twice on end or at the end, above 1e3, or jumping about.
+    """The first place where a loss is lost: NaN or infinite twice in a row or at the end, above 1e3, or jumping about.
 
     It jumps where over five logged steps it spreads six times as far as its noise and most of them lie far above.
     """

@@ -34,7 +34,7 @@ def learning_rate_off_schedule(points: Sequence[ProgressPoint], params: Mapping[
     ends = [known[at - 1] for at in (*starts[1:], len(known))]
     ended = [p.step for p in ends if p.step is not None and p.total is not None and p.step >= 0.95 * p.total]
     if len(starts) > MOST_RUNS or len(ended) > 1 or any(p.epoch is not None and p.total is not None for p in known):
-        return None  # steps that are counted anew in every epoch
+        return None  # steps that are counted again in every epoch
     for at, end in pairwise([*starts, len(known)]):
         found = _warms_up_again(known[at:end], params) or _other_than_before(known[:at], known[at:end], params)
         if found is not None:

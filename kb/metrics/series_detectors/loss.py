@@ -31,7 +31,7 @@ def loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]
 
 
 def _finite_again(losses: Sequence[ProgressPoint]) -> bool:
-    """Whether the losses at the end are finite for long: a try that was begun anew, or a few bad batches, not a broken run."""
+    """Whether the losses at the end are finite for long: a try that was begun again, or a few bad batches, not a broken run."""
     calm = takewhile(lambda p: math.isfinite(p.loss or 0.0) and p.loss != 0.0, reversed(losses))
     return sum(1 for _ in islice(calm, 100)) == 100
 

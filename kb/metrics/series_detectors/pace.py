@@ -126,7 +126,7 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
     """Of progress bars, whose rate is an average since the bar began, only each bar's last point; other points all.
 
     Bars of another length do other work: only those of the commonest length are compared. A bar that others break into
-    pieces gives its pieces; where bars begin anew (other epochs, other trainers in one file), each counts once.
+    pieces gives its pieces; where bars begin again (other epochs, other trainers in one file), each counts once.
     """
     ends = []
     for index, point in enumerate(points):
@@ -147,7 +147,7 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
 
 
 def _once_a_bar(ends: list[ProgressPoint]) -> list[ProgressPoint]:
-    """Where bars begin anew, only the last piece of each; lines, and the pieces of a single bar, as they are."""
+    """Where bars begin again, only the last piece of each; lines, and the pieces of a single bar, as they are."""
     bars = [p for p in ends if p.format in BARS]
     last = [item for item, follower in pairwise(bars) if (follower.step or 0) < (item.step or 0)]
     if not last:

@@ -101,7 +101,7 @@ class Site:
 class Outline:
     """What a workload says of itself: state in Slurm's words, its own word for the end, times, and who made it.
 
-    `restarts`: how often its controller began it anew, where that is counted (JobSet, Volcano's Job, RayJob).
+    `restarts`: how often its controller began it again, where that is counted (JobSet, Volcano's Job, RayJob).
     """
 
     name: str

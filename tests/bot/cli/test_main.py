@@ -660,7 +660,7 @@ def test_a_rule_test_that_fails_is_told(signalbox, few_rules):
 
 
 def test_the_exit_status_may_be_the_decision(signalbox):
-    """For wrappers that requeue: mend first, nothing to do, and undecided are told apart."""
+    """For wrappers that requeue: fix first, nothing to do, and undecided are told apart."""
     bundles = BUNDLES
     words = ("diagnose", "--no-store", "--exit-decision", "--bundle")
     assert signalbox(*words, bundles / "healthy").status == 0

@@ -25,7 +25,7 @@ def _own_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, kno
 
 
 def run(*words: str | Path, which: object = nodes) -> str:
-    """What it prints; an error's words where it is one that a person can mend."""
+    """What it prints; an error's words where it is one that a person can fix."""
     done = CliRunner().invoke(which, [str(word) for word in words])  # type: ignore[arg-type]
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         return f"{type(done.exception).__name__}: {done.exception}"

@@ -209,7 +209,7 @@ def test_all_of_it_is_copied_up_to_the_bound(tmp_path):
 
 
 def test_more_than_there_is_room_for_is_refused(tmp_path):
-    """Reading stops at the bound, the disk holds no more than it, and the line says what to do."""
+    """Reading stops at the bound, the disk no longer applies than it, and the line says what to do."""
     endless = Endless()
 
     with pytest.raises(

@@ -197,7 +197,7 @@ def test_a_run_in_another_image_is_compared_with_where_there_is_none_of_the_same
 
 
 def test_the_oldest_families_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site that names every run anew fills the store with no more than so many."""
+    """A site that names every run again fills the store with no more than so many."""
     monkeypatch.setattr("bot.store.baselines.MOST_FAMILIES", 3)
     with Database(f"sqlite:///{tmp_path}/s.db") as database:
         for day in range(1, 6):

@@ -123,7 +123,7 @@ def _dying_once(task: template_pool.TemplateTask):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_worker_of_ray_that_is_killed_changes_nothing(streams, ray, monkeypatch):
-    """Its task is done anew by another: the same answer."""
+    """Its task is done again by another: the same answer."""
     assert ray.is_initialized()
     monkeypatch.setattr(template_pool, "_work", _dying_once)
     found = tables(streams, engine="ray", workers=2, shard=70_000)

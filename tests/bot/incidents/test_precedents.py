@@ -240,14 +240,14 @@ def test_a_diagnosis_with_a_store_says_what_it_knows_and_twice_the_same(ledger: 
     with ledger.database.session(write=True) as session:
         number = add_within(session, filed)
         session.get_one(IncidentRow, number).attempt = 77
-    said = Closing("ana", "cli", "right", "shown", "data_error", action="copied the shard anew")
+    said = Closing("ana", "cli", "right", "shown", "data_error", action="copied the shard again")
     ledger.closings.annotate(number, "default", "k", said, NOW)
     ask = recaller(lambda: ledger.database, PrecedentScope(), known.rulebook.faults, lambda: LATER)
     again = [diagnose_bundle(known, DEMO, workers=1, recall=ask).report for _ in range(2)]
     assert again[0] == again[1]
     assert again[0].id != first.report.id
     assert [(one.incident, one.similarity, one.helped) for one in again[0].memory.alike] == [
-        (number, 1.0, "copied the shard anew")
+        (number, 1.0, "copied the shard again")
     ]
     assert [one.kind for one in again[0].memory.recalled] == ["iteration"]
     assert replace(again[0], memory=first.report.memory, id="", decision=first.report.decision) == replace(

@@ -65,7 +65,7 @@ def test_the_last_word_counts_and_disagreement_is_kept(base, database):
 
 
 def test_what_was_said_before_somebody_looked_counts_no_more(base, database):
-    """A rule that was mended starts anew, for that tenant."""
+    """A rule that was fixed starts again, for that tenant."""
     add(database, base.known, OOM, job="1", said=wrong("disk_full"))
     add(database, base.known, OOM, job="2", said=right("cuda_oom"), days=3)
     with Ledger(database) as ledger, ledger.database.session(write=True) as session:

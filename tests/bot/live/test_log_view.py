@@ -169,7 +169,7 @@ def test_no_ranks(text: str) -> None:
 
 
 def test_following(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First what is there, then what is added, of new files too; a line that is not ended waits; a rotated log begins anew."""
+    """First what is there, then what is added, of new files too; a line that is not ended waits; a rotated log begins again."""
     monkeypatch.setattr("bot.live.tail.AGAIN", 1)
     tailing = LogTail(lambda: of_paths([two]), LineFilter())
     assert [line.text for line in tailing.look()] == ["a", "b", "Traceback:", "  File x", "c", "d"]

@@ -301,7 +301,7 @@ def test_pieces_give_what_the_whole_gives(known, tmp_path):
 
 
 def test_rotation_keeps_what_was_seen(known, tmp_path):
-    """A log that is moved away keeps its summary under its new name; the new one begins anew."""
+    """A log that is moved away keeps its summary under its new name; the new one begins again."""
     path = tmp_path / "rank-0.log"
     path.write_bytes(b"step 1 | loss: 2.0\n" + TRACE)
     following = LogFollower(known, tmp_path)

@@ -59,7 +59,7 @@ def test_links_are_left_out(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_a_sound_pack_is_never_written_over(bundle: Path, tmp_path: Path) -> None:
-    """Packed again after files were lost, the pack still has them; a damaged one is made anew."""
+    """Packed again after files were lost, the pack still has them; a damaged one is made again."""
     target = tmp_path / "p.tar.zst"
     pack(bundle, target)
     (bundle / "logs" / "rank-0.log").unlink()

@@ -327,7 +327,7 @@ def test_one_bundle_that_cannot_be_packed_does_not_stop_the_others(
 
 
 def test_of_two_replicas_one_tidies_each_day(site: Site, tmp_path: Path) -> None:
-    """Whoever comes first; the next day anew; hosts with spools of their own each have their turn."""
+    """Whoever comes first; the next day again; hosts with spools of their own each have their turn."""
     site.bundle("run", 20)
     assert daily(site.store.database, site.spool, NOW, site.settings).bundles == 1
     assert daily(site.store.database, site.spool, NOW + timedelta(hours=3), site.settings) is None

@@ -152,8 +152,8 @@ def test_a_broken_version_is_refused(home, source, name):
     assert (folder_of(source) / "versions").stat().st_mtime_ns == before
 
     git(home, "revert", "--no-edit", "HEAD")
-    mended = commit(home, "mended")
-    assert (pull(source).version, state_of(source).refused) == (mended, None)
+    fixed = commit(home, "fixed")
+    assert (pull(source).version, state_of(source).refused) == (fixed, None)
 
 
 def test_what_was_wrong_before_does_not_refuse_more(home, source):

@@ -555,7 +555,7 @@ def kubeconfig(folder, user, **cluster):
 
 
 def test_a_token_in_a_kubeconfig(tmp_path):
-    """A token in the file is read anew each time, and shown nowhere."""
+    """A token in the file is read again each time, and shown nowhere."""
     path = kubeconfig(tmp_path, {"token": "first"})
     endpoint = from_kubeconfig(str(path), None, Load(), (), tmp_path)
     assert (endpoint.url, endpoint.login.token.value()) == ("https://10.0.0.1:6443", "first")
@@ -624,7 +624,7 @@ def test_rubbish_for_a_kubeconfig(tmp_path, text):
 
 
 def test_within_a_cluster(tmp_path, monkeypatch):
-    """In a pod the service account's files tell how to reach the server; the token is read anew each time."""
+    """In a pod the service account's files tell how to reach the server; the token is read again each time."""
     (tmp_path / "token").write_text("one\n")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     endpoint = in_cluster(Load(), tmp_path)

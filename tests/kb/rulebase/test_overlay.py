@@ -126,7 +126,11 @@ def test_a_site_sets_the_numbers_of_rules() -> None:
         ("version: 1\nparams:\n  moon-set: {most: 2}\n", 3, "has no parameter 'most'"),
         ("version: 1\nexceptions:\n  - {rule: sun-set, reason: r, expires: 2027-01-01, always: true}\n", 3, "no rule"),
         ("version: 1\nexceptions:\n  - {rule: moon-set, reason: r, always: true}\n", 3, "expires"),
-        ("version: 1\nexceptions:\n  - {rule: moon-set, reason: r, expires: 2027-01-01}\n", 3, "needs lines, nodes, jobs or if"),
+        (
+            "version: 1\nexceptions:\n  - {rule: moon-set, reason: r, expires: 2027-01-01}\n",
+            3,
+            "needs lines, nodes, jobs or if",
+        ),
         (EXCEPTION.format("nodes: '(a'"), 3, "not a regular expression"),
         (EXCEPTION.format("if: tide"), 3, "tide"),
         (EXCEPTION.format("match: {line: {literal: 'high tide'}}, if: line"), 3, "already has a pattern 'line'"),

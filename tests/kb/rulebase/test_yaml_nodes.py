@@ -165,7 +165,7 @@ def test_syntax_error_ends_the_file_but_keeps_earlier_faults() -> None:
 
 
 def test_colon_in_a_text_gets_a_hint() -> None:
-    """The commonest syntax error says how it is mended."""
+    """The commonest syntax error says how it is fixed."""
     assert "quote a text that contains ': '" in faults("a: one: two")[0]
 
 

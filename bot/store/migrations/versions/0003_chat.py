@@ -9,7 +9,7 @@ down_revision = "0002"
 
 def upgrade() -> None:
     """Widen the incidents, make the rest."""
-    # Added in place: a batch would make the table anew, which SQLite refuses while reports refer to its rows.
+    # Added in place: a batch would make the table again, which SQLite refuses while reports refer to its rows.
     op.add_column("incident", sa.Column("tenant", sa.String, nullable=False, server_default="default"))
     op.add_column("incident", sa.Column("cluster", sa.String))
     op.add_column("incident", sa.Column("chain", sa.String))

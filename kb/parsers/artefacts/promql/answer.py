@@ -153,7 +153,7 @@ class _AnswerReader:
         return times, values
 
     def _units(self, found: Iterable[MetricSeries]) -> list[MetricSeries]:
-        """Mend the units that can be told from the numbers of a metric over all its series; drop what cannot be."""
+        """Fix the units that can be told from the numbers of a metric over all its series; drop what cannot be."""
         metrics: dict[str, list[MetricSeries]] = {}
         for metric_series in found:
             metrics.setdefault(metric_series.metric, []).append(metric_series)
@@ -168,12 +168,12 @@ class _AnswerReader:
             if factor != 1.0:
                 reason = f"{metric} was not in {known.unit}; its values were multiplied by {factor:g}"
                 self.gaps.append(Gap("metric_unit", self.source, reason, scope=metric))
-                mended = [replace(m, values=array("d", [v * factor for v in m.values])) for m in members]
+                fixed = [replace(m, values=array("d", [v * factor for v in m.values])) for m in members]
             else:
-                mended = members
+                fixed = members
             settled += [
                 metric_series
-                for metric_series in (self._sensible(m, known) for m in mended)
+                for metric_series in (self._sensible(m, known) for m in fixed)
                 if metric_series is not None
             ]
         return settled

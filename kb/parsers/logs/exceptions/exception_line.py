@@ -78,7 +78,7 @@ def _undoubled(name: bytes) -> bytes:
 
 
 def _read_message(window: bytes, first: bytes, position: int, voice: Voice, *, alone: bool) -> tuple[bytes, int]:
-    """The whole message and the index behind it: the lines that follow the exception's, up to what starts anew."""
+    """The whole message and the index behind it: the lines that follow the exception's, up to what starts again."""
     parts, size, end, foreign = [first], len(first), position, 0
     deep = not first.strip()  # a text that begins on the next line is mostly indented as a whole
     for _, after, line in lines_from(window, position, 0 if alone else _MAX_MESSAGE_LINES):

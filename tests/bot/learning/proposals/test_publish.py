@@ -474,7 +474,7 @@ def test_how_many_calls_a_proposal_takes(stage, kind):
 
 
 def test_it_is_given_up_in_the_end(tmp_path, monkeypatch):
-    """A forge that is never there is asked more and more seldom, for some days; whoever proposes again starts anew."""
+    """A forge that is never there is asked more and more seldom, for some days; whoever proposes again starts again."""
     assert MOST_TRIES > 72  # an hour between them
     monkeypatch.setattr(proposing, "MOST_TRIES", 10)
     with staged("github", tmp_path, monkeypatch) as stage:

@@ -17,7 +17,7 @@ PLAIN = {name: 0.0 for weights in BOTH for key in weights.first for name in key.
 
 
 def an_event(text: str, node: str = "n1", **features: float) -> MeasuredEvent:
-    """An event of one node with some features; the others are nought."""
+    """An event of one node with some features; the others are zero."""
     spot = LineRef(f"{node}.log", 10, text, 1, 100.0, node)
     event = RunEvent(text, text, None, {node: NodeEvent(1, (spot,))})
     return MeasuredEvent(
@@ -27,7 +27,7 @@ def an_event(text: str, node: str = "n1", **features: float) -> MeasuredEvent:
 
 
 def test_weights_add_up_in_log_odds_and_joined_ones_count_where_both_hold() -> None:
-    """The chance of the sum; a product with a nought is nought."""
+    """The chance of the sum; a product with a zero is zero."""
     weights = {"": -1.0, "a": 1.0, "a*b": 2.0}
     assert probability({"a": 0.0, "b": 1.0}, weights) == pytest.approx(0.2689, abs=1e-4)
     assert probability({"a": 1.0, "b": 0.0}, weights) == 0.5

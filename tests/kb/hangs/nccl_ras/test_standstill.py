@@ -41,7 +41,7 @@ def test_ranks_apart_that_do_not_move_are_pending():
         ([5, 4, 5, 5], [5, 5, 5, 5]),
         ([9, 8, 9, 9], [1, 0, 1, 1]),
     ],
-    ids=["moves", "even", "caught up", "made anew"],
+    ids=["moves", "even", "caught up", "made again"],
 )
 def test_what_moves_or_is_even_is_not_pending(first, second):
     """A mismatch that moves on is work, and ranks that are level wait for nobody that RAS knows."""

@@ -46,7 +46,9 @@ def test_an_entry_that_is_none_costs_itself_only(odd):
     """The others are read, and how many were left out is told."""
     good = {"rank": 3, "pid": 4711, "time": 1780000000.5, "how": "exit 1", "new_field": True}
     events, gaps = read_processes(json.dumps({"ended": [odd, good]}).encode(), "processes.json")
-    assert [event.message for event in events] == ["rank 3: process 4711 ended: exit 1, while 0 other ranks kept running"]
+    assert [event.message for event in events] == [
+        "rank 3: process 4711 ended: exit 1, while 0 other ranks kept running"
+    ]
     assert [(gap.code, gap.reason) for gap in gaps] == [("processes_left_out", "1 entry is unusable")]
 
 

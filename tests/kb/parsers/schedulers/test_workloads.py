@@ -254,7 +254,7 @@ def test_a_preempted_pod():
 
 
 def test_attempts_of_a_jobset_are_counted_by_its_label():
-    """A JobSet makes all its pods anew; its label says how often."""
+    """A JobSet makes all its pods again; its label says how often."""
     one = jobset_pod("node", 0, 0)
     one["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] = "3"
     found = read(KIND["JobSet"], thing("jobset.x-k8s.io/v1alpha2", "JobSet", "llm"), [one]).record
