@@ -52,5 +52,5 @@ def test_a_rule_that_was_dear_before_may_be_changed(base):
 def test_a_backtest_tells_it_and_lets_it_pass(base, url):
     """It is no harm by itself."""
     told = backtest(trial(base, {FILE: rule(regex="loss: .{1,9} [|]", fault="storage_io")}), url, LONG, workers=1)
-    assert [one.partition(" asks")[0] for one in told.dear] == ["lease-revoked"]
+    assert [one.partition(" checks")[0] for one in told.dear] == ["lease-revoked"]
     assert [one.partition(" of")[0] for one in told.hurts] == ["it matches 1"]
