@@ -52,7 +52,7 @@ def test_what_the_commit_says(stage):
     assert told.startswith(
         "Signalbox <signalbox@localhost> Signalbox 2026-11-22T10:00:00+00:00\nRule nic-flaps: The NIC flaps\n"
     )
-    assert "**To reject it:**" in told
+    assert "**To reject:**" in told
 
 
 def test_a_patch_can_be_carried_elsewhere(stage, tmp_path):

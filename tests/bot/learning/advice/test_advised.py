@@ -152,5 +152,5 @@ def test_a_change_that_breaks_the_rules_own_tests_is_refused(few_rules, cache, m
 
 def test_a_number_that_is_not_in_the_list_is_told(site):
     """With how long it is."""
-    with pytest.raises(SignalboxError, match=r"there is no advice 1: the list of .* has 0"):
+    with pytest.raises(SignalboxError, match=r"there is no advice 1: .* lists 0"):
         site.propose()

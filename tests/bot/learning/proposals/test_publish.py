@@ -125,7 +125,7 @@ def test_a_branch_of_somebody_else_is_left_alone(stage, kind):
     assert stage.kept(number).error == said[0]
     if kind != "local":
         [comment] = stage.requests()[0].comments
-        assert comment.startswith("Signalbox would change this proposal now")
+        assert comment.startswith("Signalbox has an update for this proposal")
         stage.propose(proposed(lines=6))
         stage.advance(number)
         assert len(stage.requests()[0].comments) == 2
@@ -243,7 +243,7 @@ def test_no_more_than_so_many_an_hour_and_at_once(tmp_path, monkeypatch):
         stage.clock = START + timedelta(hours=1, seconds=1)
         later = [stage.advance(number, minutes=0) for number in numbers[2:]]
         full = "waiting: 3 proposals are open; the limit is 3"
-        assert [one if "waits" in one else "opened" for one in later] == ["opened", full, full]
+        assert [one if "waiting" in one else "opened" for one in later] == ["opened", full, full]
         stage.decide("signalbox/rule/rule-0", "closed")
         assert stage.advance(numbers[0], minutes=0) == "it was closed and will not be proposed again"
         assert stage.advance(numbers[3], minutes=6).startswith("opened at ")
@@ -263,7 +263,7 @@ def test_two_workers_take_one_place(tmp_path, monkeypatch, database):
                     numbers,
                 )
             )
-        assert sorted("waits" in one for one in said) == [False, *[True] * 5]
+        assert sorted("waiting" in one for one in said) == [False, *[True] * 5]
         assert len(stage.requests()) == 1
 
 
@@ -331,7 +331,7 @@ def test_other_settings_leave_what_stands_elsewhere(stage):
     stage.advance(number)
     elsewhere = replace(stage.settings, repository="/else/where" if stage.settings.backend == "local" else "acme/other")
     other = ProposalWorker(stage.database, elsewhere, lambda: stage.clock)
-    assert other.advance(number).startswith("it is of ")
+    assert other.advance(number).startswith("it was opened on ")
     assert (
         ProposalWorker(stage.database, None, lambda: stage.clock)
         .advance(number)
@@ -400,21 +400,21 @@ def test_a_repository_without_drafts(tmp_path, monkeypatch):
 CALLS = {"github": 17, "gitlab": 13}
 LIMIT = {"Retry-After": "120"}
 FAULTS = {
-    "401": (Said(401, {"message": "Bad credentials"}), "renew it; it is tried every hour", 3600),
+    "401": (Said(401, {"message": "Bad credentials"}), "renew it; it is retried every hour", 3600),
     "403": (Said(403, {"message": "Resource not accessible by integration"}), "contents and pull requests", 3600),
     "404": (Said(404, {"message": "Not Found"}), "", 3600),
-    "409": (Said(409, {"message": "Git Repository is empty."}), "it is looked at again", 5),
+    "409": (Said(409, {"message": "Git Repository is empty."}), "it is checked again", 5),
     "422": (
         Said(422, {"message": "Validation Failed", "errors": [{"field": "x"}]}),
         "then propose the rule again",
         None,
     ),
-    "429": (Said(429, {"message": "slow down"}, LIMIT), "it is asked too often", 120),
-    "secondary": (secondary(77), "it is asked too often", 77),
-    "secondary without a time": (secondary(None), "it is asked too often", 60),
-    "used up": (primary(START.timestamp() + 60 + 900), "it is asked too often", 900),
-    "500": (Said(500, b"<html>oh no</html>"), "its own trouble", 60),
-    "503": (Said(503, {"message": "unavailable"}), "its own trouble", 60),
+    "429": (Said(429, {"message": "slow down"}, LIMIT), "rate limited", 120),
+    "secondary": (secondary(77), "rate limited", 77),
+    "secondary without a time": (secondary(None), "rate limited", 60),
+    "used up": (primary(START.timestamp() + 60 + 900), "rate limited", 900),
+    "500": (Said(500, b"<html>oh no</html>"), "a server error", 60),
+    "503": (Said(503, {"message": "unavailable"}), "a server error", 60),
     "half": ("half", "ended early", 60),
     "hung up": ("after", "does not speak valid HTTP", 60),
     "no json": (Said(200, b"<html>proxy login</html>"), "is no JSON", 300),
@@ -425,7 +425,7 @@ FAULTS = {
         "signalbox/rule/*",
         3600,
     ),
-    "archived": (Said(403, {"message": "Repository was archived so is read-only."}), "name another one", 3600),
+    "archived": (Said(403, {"message": "Repository was archived so is read-only."}), "configure another one", 3600),
 }
 
 
@@ -446,7 +446,7 @@ def test_what_a_forge_answers_is_said(stage, kind, name):
         said = stage.advance(number)
         kept = stage.kept(number)
         stage.double.fault = lambda _: None
-        if said.startswith("it st"):  # labels hold nothing up; 404 is an answer to some questions
+        if said.startswith(("opened", "it st")):  # labels hold nothing up; 404 is an answer to some questions
             assert kept.state == "open"
             continue
         assert (words in said, said[:500], "t0ken" in said) == (True, kept.error, False), (at, said)
