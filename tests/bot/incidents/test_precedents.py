@@ -269,7 +269,7 @@ def test_a_store_that_cannot_be_asked_is_a_gap(known: Knowledge) -> None:
             "not_recalled",
             "store",
             "s.db cannot be used: disk full",
-            rules_out="what earlier incidents teach of this one",
+            rules_out="precedents among earlier incidents",
         )
         in report.gaps
     )

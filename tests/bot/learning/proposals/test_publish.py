@@ -417,7 +417,7 @@ FAULTS = {
     "503": (Said(503, {"message": "unavailable"}), "a server error", 60),
     "half": ("half", "ended early", 60),
     "hung up": ("after", "does not speak valid HTTP", 60),
-    "no json": (Said(200, b"<html>proxy login</html>"), "is no JSON", 300),
+    "no json": (Said(200, b"<html>proxy login</html>"), "is not JSON", 300),
     "another shape": (Said(200, {"message": "hello"}), "", 300),
     "elsewhere": (Said(302, None, {"Location": "https://evil.example/"}), "another host", 3600),
     "protected": (
