@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import sys
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bot.render import phrases
 from bot.render.phrases import few, joined, many, shown, tail
 from bot.render.report_json import iso
+from bot.render.text_wrap import wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,14 +106,14 @@ class _Page:
 
     def text(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
         """Add a paragraph; `hang` is the extra indent of the lines after the first."""
-        for number, part in enumerate(_wrapped(shown(text), self.width - indent - hang)):
+        for number, part in enumerate(wrapped(shown(text), self.width - indent - hang)):
             self.lines.append(OutputLine(" " * (indent + (hang if number else 0)) + part, style=style))
 
     def field(self, label: str, text: str, style: str = "", indent: int = 0) -> None:
         """Add a paragraph with a label in the margin. Adds nothing for an empty text."""
         if not text:
             return
-        for number, part in enumerate(_wrapped(shown(text), self.width - _MARGIN - indent)):
+        for number, part in enumerate(wrapped(shown(text), self.width - _MARGIN - indent)):
             margin = f"   {shown(label)}" if number == 0 else ""
             self.lines.append(OutputLine(" " * indent + part, f"{margin:<{_MARGIN}}", style))
 
@@ -358,47 +358,3 @@ def _missing(page: _Page, report: Report) -> None:
 def _versions(page: _Page, report: Report) -> None:
     page.gap()
     page.text(phrases.versions(report), "quiet")
-
-
-# --- words -----------------------------------------------------------------------------------------------------------
-
-
-def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Wrap the text to `width` columns at spaces; a word longer than that is broken anywhere.
-
-    A character takes one column, or two by its East Asian width. Combining marks count as one, so that a pile of them
-    makes a long line, not an endless one.
-    """
-    line, used = "", 0
-    for word in text.split():
-        size = _columns(word)
-        if line and used + 1 + size <= width:
-            line, used = f"{line} {word}", used + 1 + size
-            continue
-        if line:
-            yield line
-        while size > width:
-            head = _head(word, width)
-            yield head
-            word = word[len(head) :]  # noqa: PLW2901 - continue with the rest of the word
-            size = _columns(word)
-        line, used = word, size
-    if line:
-        yield line
-
-
-def _columns(text: str) -> int:
-    return len(text) if text.isascii() else sum(map(_column, text))
-
-
-def _column(character: str) -> int:
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def _head(word: str, width: int) -> str:
-    used = 0
-    for place, character in enumerate(word):
-        used += _column(character)
-        if used > width:
-            return word[:place]
-    return word

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bot.cli.options import RulesFolder
-from kb.errors import Fault, RuleError, SignalboxError
+from bot.cli.rules.loading import load_rules, load_valid, refuse, reported_errors, rule_named
+from kb.errors import Fault, RuleError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from bot.rulebase.loader import Knowledge
-    from kb.rulebase.rule import Rule, Rulebook
+    pass
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 Site = Annotated[Path | None, typer.Option("--site", help="The overlay's folder; by default, the configured one.")]
@@ -35,7 +32,7 @@ def list_rules(
     site: Site = None,
 ) -> None:
     """List all rules, one per line: id, fault, role, status, title."""
-    for rule in _load(rules, site).rulebook.rules:
+    for rule in load_rules(rules, site).rulebook.rules:
         if fault in (None, rule.fault):
             typer.echo(f"{rule.id:44} {rule.fault:20} {rule.role:13} {rule.status:13} {rule.title}")
 
@@ -47,7 +44,7 @@ def show(
     """Show the file of a rule."""
     from bot.rulebase.loader import default_folder
 
-    found = _named(_load(rules, site), rule)
+    found = rule_named(load_rules(rules, site), rule)
     typer.echo(((rules or default_folder()) / found.file).read_text("utf-8"))
     for site_exception in found.site:
         typer.echo(f"# excepted by the site until {site_exception.expires}: {site_exception.reason}")
@@ -76,7 +73,7 @@ def lint(
     tests = tests_of(folder, loaded.rulebook.rules)
     found = {*unread, *more, *loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)}
     if wanted(loaded.rulebook.rules):
-        found.update(detector_faults(_load(rules, site), tests, loaded.positions))
+        found.update(detector_faults(load_rules(rules, site), tests, loaded.positions))
     faults = [*sorted(found), *(Fault(str(test.path), 1, 1, "the test log is empty") for test in tests if empty(test))]
     for fault in faults:
         typer.echo(str(fault))
@@ -97,8 +94,8 @@ def try_rules(
     from bot.cli.rules.run_tests import failure_text, match_log
     from bot.rulebase.loader import default_folder
 
-    known = spoken(_load(rules, site)) if drafts else _load(rules, site)
-    chosen = [_named(known, item) for item in ids] if ids else list(known.rulebook.rules)
+    known = spoken(load_rules(rules, site)) if drafts else load_rules(rules, site)
+    chosen = [rule_named(known, item) for item in ids] if ids else list(known.rulebook.rules)
     if on is not None:
         match_log(known, on, chosen)
         return
@@ -125,7 +122,7 @@ def lock(
     folder = rules or default_folder()
     files, unread = read_files(folder)
     before = locked_in(files, unread)
-    after = step(_sound(files, unread), before)
+    after = step(load_valid(files, unread), before)
     stale = files.get(NAME) != after.text
     for line in after.told():
         typer.echo(line)
@@ -154,9 +151,9 @@ def docs(
 
     folder = (rules or default_folder()).absolute()
     if to is None and folder.name == "_rules":  # installed: there is no docs/ next to it
-        _refuse("give a folder with --to")
+        refuse("give a folder with --to")
     target = to or folder.parent / "docs" / "rules"
-    wanted = pages(_sound(*read_files(folder)), folder)
+    wanted = pages(load_valid(*read_files(folder)), folder)
     found = differences(wanted, target)
     for page_difference in found if check else ():
         typer.echo(f"{page_difference.path}: {page_difference.what}")
@@ -191,7 +188,7 @@ def new(
     wish = NewRule(name, family, fault, role, title, action, regex)
     wrong = refusals(wish, read_files(folder)[0])
     if wrong:
-        _refuse(*wrong)
+        refuse(*wrong)
     result = made(wish, log)
     write(folder / family / name, result)
     typer.echo(str(folder / family / name))
@@ -215,8 +212,8 @@ def diff(
     from bot.authoring.diff import compare, render
     from bot.authoring.selftest import spoken
 
-    new = spoken(_load(new_rules)) if drafts else _load(new_rules)
-    typer.echo(render(compare(_load(old), new, on, workers)))
+    new = spoken(load_rules(new_rules)) if drafts else load_rules(new_rules)
+    typer.echo(render(compare(load_rules(old), new, on, workers)))
 
 
 @app.command()
@@ -238,16 +235,16 @@ def stats(
     if outcomes:
         from bot.cli.rules.advise import show_outcomes
 
-        with _errors_told():
+        with reported_errors():
             show_outcomes(rules, site, tenant, as_json=as_json)
         return
     if as_json or tenant is not None:
-        _refuse("--json and --tenant need --outcomes")
+        refuse("--json and --tenant need --outcomes")
     from bot.authoring.selftest import names_of, tests_of
     from bot.authoring.stats import costs, render, render_costs
     from bot.rulebase.loader import default_folder
 
-    known = _load(rules, site)
+    known = load_rules(rules, site)
     if on:
         typer.echo(render_costs(*costs(known, on)))
         return
@@ -286,13 +283,13 @@ def advise(
 
     if propose_ is not None:
         if quick or as_json:
-            _refuse("--propose cannot be combined with --quick or --json")
-        with _errors_told():
+            refuse("--propose cannot be combined with --quick or --json")
+        with reported_errors():
             status = propose_advice(propose_, rules, site, tenant, clean=clean or (), branch=branch)
         raise typer.Exit(status)
     if branch is not None:
-        _refuse("--branch needs --propose")
-    with _errors_told():
+        refuse("--branch needs --propose")
+    with reported_errors():
         show_advice(rules, site, tenant, clean=clean or (), quick=quick, as_json=as_json)
 
 
@@ -311,7 +308,7 @@ def backtest(
     """Try changed rules on all stored incidents and on clean logs. Exits 1 if they make anything worse."""
     from bot.cli.rules.advise import try_rules
 
-    with _errors_told():
+    with reported_errors():
         sound = try_rules(rules, new_rules, tenant, clean=clean or (), every=every, as_json=as_json)
     raise typer.Exit(0 if sound else 1)
 
@@ -344,7 +341,7 @@ def propose(
     from bot.cli.rules.propose import run
     from bot.runtime.paths import DEFAULT_TENANT
 
-    with _errors_told():
+    with reported_errors():
         status = run(
             incident, tenant or DEFAULT_TENANT, branch=branch, into=into, dry=dry_run, alone=alone,
             all_the_same=all_the_same, rules=rules, as_json=as_json,
@@ -361,51 +358,5 @@ def proposals(
     """List proposed rules and their state."""
     from bot.cli.rules.propose import listed
 
-    with _errors_told():
+    with reported_errors():
         listed(as_json=as_json, live=live)
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    try:
-        yield
-    except SignalboxError as error:
-        _refuse(*str(error).splitlines())
-
-
-def _sound(files: Mapping[str, str], unread: Sequence[Fault]) -> Rulebook:
-    """Load the rules of a folder; if any file has errors, report them and exit."""
-    from kb.rulebase.rulebook import load
-
-    loaded = load(files)
-    if faults := [*unread, *loaded.faults]:
-        _refuse(*map(str, faults))
-    return loaded.rulebook
-
-
-def _refuse(*messages: str) -> NoReturn:
-    from bot.render.phrases import shown
-
-    for message in messages:
-        typer.echo(f"signalbox: {shown(message)}", err=True)
-    raise typer.Exit(2)
-
-
-def _load(folder: Path | None, site: Path | None = None) -> Knowledge:
-    from bot.rulebase.loader import knowledge
-
-    known = knowledge(folder, site)
-    if known.faults:
-        typer.echo(f"signalbox: {len(known.faults)} errors in rule files; see `signalbox rules lint`", err=True)
-    return known
-
-
-def _named(known: Knowledge, name: str) -> Rule:
-    from rapidfuzz import process
-
-    for rule in known.rulebook.rules:
-        if rule.id == name:
-            return rule
-    near = [match[0] for match in process.extract(name, [rule.id for rule in known.rulebook.rules], limit=3)]
-    typer.echo(f"signalbox: no rule {name!r}; closest: {', '.join(near)}", err=True)
-    raise typer.Exit(2)

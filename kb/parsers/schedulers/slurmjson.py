@@ -16,6 +16,7 @@ from typing import Any, Final
 from kb.model import Event, Gap, Job, Resource, Scalar
 from kb.parsers.schedulers.hostlists import MAX_NODES, hostlist
 from kb.parsers.schedulers.jsondocs import MAX_BYTES, integer, listed, mapping, objects, string
+from kb.parsers.schedulers.slurm_values import exit_of, number_of, pair, states_of, time_of
 
 MAX_JOBS: Final = 10_000
 MAX_STEPS: Final = 4096  # of one job
@@ -141,66 +142,26 @@ def _is(item: Mapping[str, Any], job_id: str) -> bool:
         return array is not None and (str(array[0]), str(array[1])) == (base, task)
     if part is not None:
         return het is not None and (str(het[0]), str(het[1])) == (base, part)
-    own = {string(item.get("job_id")), string(_number(mapping(item.get("array")).get("job_id")))}
-    own |= {string(_number(item.get("array_job_id"))), str(het[0]) if het else ""}
+    own = {string(item.get("job_id")), string(number_of(mapping(item.get("array")).get("job_id")))}
+    own |= {string(number_of(item.get("array_job_id"))), str(het[0]) if het else ""}
     return base in own
 
 
 def _array(item: Mapping[str, Any]) -> tuple[int, int] | None:
     inner = mapping(item.get("array"))
-    job = _number(inner.get("job_id", item.get("array_job_id")))
-    return _pair(job, _number(inner.get("task_id", item.get("array_task_id"))))
+    job = number_of(inner.get("job_id", item.get("array_job_id")))
+    return pair(job, number_of(inner.get("task_id", item.get("array_task_id"))))
 
 
 def _het(item: Mapping[str, Any]) -> tuple[int, int] | None:
     inner = mapping(item.get("het"))
-    job = _number(inner.get("job_id", item.get("het_job_id")))
-    return _pair(job, _number(inner.get("job_offset", item.get("het_job_offset"))))
-
-
-def _pair(job: int | None, number: int | None) -> tuple[int, int] | None:
-    return (job, number) if job and number is not None else None
-
-
-def _number(value: Any) -> int | None:
-    """Give a plain number, or that of `{set, infinite, number}`; None where it is not set or has no bound."""
-    if isinstance(value, dict):
-        return (
-            integer(value.get("number"))
-            if value.get("set") is not False and value.get("infinite") is not True
-            else None
-        )
-    return integer(value)
-
-
-def _time(value: Any) -> float | None:
-    """Give a time; Slurm writes 0 for one that has not come."""
-    number = _number(value)
-    return float(number) if number is not None and 0 < number < 1 << 33 else None
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    """Give states as they come: a word, several in one string, or a list."""
-    if isinstance(value, list):
-        return tuple(word.upper()[:40] for word in value[:16] if isinstance(word, str))
-    # `CANCELLED by 1000`
-    return tuple(re.split(r"[\s,+|]+", string(value, 200).upper().partition(" BY ")[0].strip())) if value else ()
-
-
-def _exit(value: Any) -> tuple[int | None, int | None]:
-    """Give the exit code and the signal; no signal is None. A plain number is a wait status, as the controller gives it."""
-    code = mapping(value)
-    if not code:
-        status = _number(value)
-        return (None, None) if status is None or status < 0 else (status >> 8 & 0xFF, status & 0x7F or None)
-    signal = mapping(code.get("signal"))
-    number = _number(signal.get("id")) if "id" in signal else _number(signal.get("signal_id"))
-    return _number(code.get("return_code")), number or None
+    job = number_of(inner.get("job_id", item.get("het_job_id")))
+    return pair(job, number_of(inner.get("job_offset", item.get("het_job_offset"))))
 
 
 def _ended_with(item: Mapping[str, Any], states: tuple[str, ...]) -> tuple[int | None, int | None]:
     """Exit code and signal of a job or step; v0.0.38 writes success for what failed, which tells nothing."""
-    code, signal = _exit(item.get("exit_code"))
+    code, signal = exit_of(item.get("exit_code"))
     if code == 0 and signal is None and _STATES.get(states[0] if states else "") == "exit":
         return None, None
     return code, signal
@@ -208,18 +169,18 @@ def _ended_with(item: Mapping[str, Any], states: tuple[str, ...]) -> tuple[int |
 
 def _run(item: Mapping[str, Any]) -> SlurmRun:
     time, state = mapping(item.get("time")), mapping(item.get("state"))
-    states = _words(state.get("current") or item.get("job_state") or item.get("state"))
+    states = states_of(state.get("current") or item.get("job_state") or item.get("state"))
     code, signal = _ended_with(item, states)
-    minutes = _number(time.get("limit", item.get("time_limit")))
+    minutes = number_of(time.get("limit", item.get("time_limit")))
     nodes = hostlist(string(item.get("nodes"), 1 << 16))
-    start, end = _time(time.get("start", item.get("start_time"))), _time(time.get("end", item.get("end_time")))
+    start, end = time_of(time.get("start", item.get("start_time"))), time_of(time.get("end", item.get("end_time")))
     # a running job's end is what its limit would make it
     running = bool(states) and _STATES.get(states[0]) not in {*_ENDED, "requeued"}
     job = Job(
         id=string(item.get("job_id")) or None,
         name=string(item.get("name")) or None,
         cluster=string(item.get("cluster")) or None,
-        attempt=_number(item.get("restart_cnt")),
+        attempt=number_of(item.get("restart_cnt")),
         state=states[0] if states else None,
         start=start,
         end=None if running else end,
@@ -234,12 +195,12 @@ def _run(item: Mapping[str, Any]) -> SlurmRun:
         exit_code=code,
         signal=signal,
         limit=minutes * 60.0 if minutes is not None else None,
-        submitted=_time(time.get("submission", item.get("submit_time"))),
+        submitted=time_of(time.get("submission", item.get("submit_time"))),
         nodes=nodes,
         failed_nodes=hostlist(string(item.get("failed_node"), 4096)),
         killed_by=string(item.get("kill_request_user")),
         partition=string(item.get("partition")),
-        eligible=_time(time.get("eligible", item.get("eligible_time"))),
+        eligible=time_of(time.get("eligible", item.get("eligible_time"))),
         array=_array(item),
         het=_het(item),
         tasks=_tasks(item),
@@ -255,7 +216,9 @@ def _run(item: Mapping[str, Any]) -> SlurmRun:
 
 def _tasks(item: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
     """Give the tasks by node of the step with the most; nothing where their layout does not tell."""
-    steps = [(_number(mapping(step.get("tasks")).get("count")) or 0, step) for step in objects(item.get("steps"), 256)]
+    steps = [
+        (number_of(mapping(step.get("tasks")).get("count")) or 0, step) for step in objects(item.get("steps"), 256)
+    ]
     count, widest = max(steps, key=lambda pair: pair[0], default=(0, {}))
     nodes = _nodes(widest)
     if not nodes or count > MAX_TASKS or count % len(nodes):
@@ -273,10 +236,10 @@ def _first_exit(item: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Give exit code and signal of the step that failed first; of two at once the one that is no batch script."""
     failed: list[tuple[float, bool, tuple[int | None, int | None]]] = []
     for step in objects(item.get("steps"), MAX_STEPS):
-        ended = _ended_with(step, _words(step.get("state")))
+        ended = _ended_with(step, states_of(step.get("state")))
         if any(ended):
             batch = string(mapping(step.get("step")).get("name")) in {"batch", "extern"}
-            failed.append((_time(mapping(step.get("time")).get("end")) or float("inf"), batch, ended))
+            failed.append((time_of(mapping(step.get("time")).get("end")) or float("inf"), batch, ended))
     return min(failed, key=lambda item: item[:2])[2] if failed else (None, None)
 
 
@@ -360,7 +323,7 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     reason, shown = string(item.get("reason"), MESSAGE), "+".join(sorted(states))
     fields: dict[str, Scalar] = {"states": shown, "set_by": string(item.get("reason_set_by_user"), 80)}
     message = f"{name} is {shown}: {reason}" if reason else f"{name} is {shown}"
-    at = _time(item.get("reason_changed_at")) if reason else None
+    at = time_of(item.get("reason_changed_at")) if reason else None
     yield Event(source, at, kind, reason[:80] or shown, message[:MESSAGE], Resource(node=name), fields)
 
 
@@ -375,7 +338,7 @@ def _told(run: SlurmRun, word: str) -> str:
 
 def _step(step: Mapping[str, Any], run: SlurmRun, source: str) -> Iterator[Event]:
     """Give a step that did not end well. One that was only stopped with the job says nothing new."""
-    states = _words(step.get("state"))
+    states = states_of(step.get("state"))
     word = states[0] if states else ""
     kind = _STATES.get(word, "state")
     if (
@@ -396,10 +359,10 @@ def _step(step: Mapping[str, Any], run: SlurmRun, source: str) -> Iterator[Event
         "name": name,
         "exit_code": code,
         "signal": signal,
-        "start": _time(time.get("start")),
-        "tasks": _number(mapping(step.get("tasks")).get("count")),
+        "start": time_of(time.get("start")),
+        "tasks": number_of(mapping(step.get("tasks")).get("count")),
         "nodes": len(nodes),
     }
     message = f"step {number or name} {word}, exit code {code}" + (f", signal {signal}" if signal else "")
     who = Resource(node=nodes[0]) if len(nodes) == 1 else Resource()
-    yield Event(source, _time(time.get("end")), kind, word, message, who, fields)
+    yield Event(source, time_of(time.get("end")), kind, word, message, who, fields)

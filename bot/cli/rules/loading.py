@@ -1,0 +1,67 @@
+"""What the commands of `signalbox rules` share: loading rules, finding one by name, and reporting errors."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from kb.errors import Fault, SignalboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from bot.rulebase.loader import Knowledge
+    from kb.rulebase.rule import Rule, Rulebook
+
+
+@contextmanager
+def reported_errors() -> Iterator[None]:
+    """Print an error of Signalbox and exit, instead of a traceback."""
+    try:
+        yield
+    except SignalboxError as error:
+        refuse(*str(error).splitlines())
+
+
+def load_valid(files: Mapping[str, str], unread: Sequence[Fault]) -> Rulebook:
+    """Load the rules of a folder; if any file has errors, report them and exit."""
+    from kb.rulebase.rulebook import load
+
+    loaded = load(files)
+    if faults := [*unread, *loaded.faults]:
+        refuse(*map(str, faults))
+    return loaded.rulebook
+
+
+def refuse(*messages: str) -> NoReturn:
+    """Print messages on stderr and exit with the status of bad usage."""
+    from bot.render.phrases import shown
+
+    for message in messages:
+        typer.echo(f"signalbox: {shown(message)}", err=True)
+    raise typer.Exit(2)
+
+
+def load_rules(folder: Path | None, site: Path | None = None) -> Knowledge:
+    """Load the rule base, with a note on stderr if some files have errors."""
+    from bot.rulebase.loader import knowledge
+
+    known = knowledge(folder, site)
+    if known.faults:
+        typer.echo(f"signalbox: {len(known.faults)} errors in rule files; see `signalbox rules lint`", err=True)
+    return known
+
+
+def rule_named(known: Knowledge, name: str) -> Rule:
+    """Return the rule with this id; otherwise print the closest ids and exit."""
+    from rapidfuzz import process
+
+    for rule in known.rulebook.rules:
+        if rule.id == name:
+            return rule
+    near = [match[0] for match in process.extract(name, [rule.id for rule in known.rulebook.rules], limit=3)]
+    typer.echo(f"signalbox: no rule {name!r}; closest: {', '.join(near)}", err=True)
+    raise typer.Exit(2)
