@@ -107,9 +107,9 @@ DONE = replace(HEALTHY, job=JobView(state="COMPLETED"))
     [
         (DONE, None),
         (replace(DONE, job=JobView(state="COMPLETED by somebody")), None),
-        (replace(DONE, verdict="fault"), "it did not end well by its own lines (fault)"),
-        (replace(DONE, job=JobView(state="CANCELLED")), "its scheduler says cancelled of its end, and not completed"),
-        (replace(DONE, job=JobView()), "its scheduler says nothing of its end, and not completed"),
+        (replace(DONE, verdict="fault"), "its logs show that it did not complete (fault)"),
+        (replace(DONE, job=JobView(state="CANCELLED")), "its scheduler reports cancelled, not completed"),
+        (replace(DONE, job=JobView()), "its scheduler reports no state, not completed"),
         (replace(DONE, hang=Hang(suspected=True)), "it may have hung"),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_run_that_failed_is_never_kept(ledger: Ledger, known: Knowledge, tmp_p
     """Whatever its scheduler or name says; the previous baseline stays."""
     lies = changed(tmp_path / "lies", BAD, state="COMPLETED")
     assert keep_bundle(ledger.database, known, lies, tenant="default", label="x").startswith(
-        "not kept: it did not end well"
+        "not kept: its logs show that it did not complete"
     )
     nameless = changed(tmp_path / "nameless", GOOD, name="''")
     assert keep_bundle(ledger.database, known, nameless, tenant="default", label="x") == "not kept: the job has no name"
@@ -160,7 +160,7 @@ def test_a_run_that_failed_is_never_kept(ledger: Ledger, known: Knowledge, tmp_p
 def test_a_run_that_is_too_large_is_not_read(ledger: Ledger, known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large run is skipped."""
     monkeypatch.setattr("bot.handlers.keep_baseline.MOST_BYTES", 1000)
-    assert keep_bundle(ledger.database, known, GOOD, tenant="default", label="x").startswith("not kept: its logs have")
+    assert keep_bundle(ledger.database, known, GOOD, tenant="default", label="x").startswith("not kept: its logs are 0 MiB, more than the limit")
 
 
 def test_the_worker_collects_and_keeps_it(
