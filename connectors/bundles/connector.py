@@ -116,7 +116,7 @@ class Bundles:
         """Copy the wanted parts of the job's bundle, and return its recorded gaps."""
         kept, gaps = self._wanted(request)
         if kept is None:
-            reason = "there is no bundle of this job"
+            reason = "no bundle for this job"
             return (
                 *gaps,
                 Gap("no_bundle", SOURCE, reason, asked=self._root, rules_out="everything that a bundle would show"),

@@ -228,7 +228,7 @@ def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: Hang
         )
         return Probe("collective", "yes", told, since, now)
     if now is None:
-        told = "Flight Recorder: operations are unfinished, of unknown age, because the time of the dump is unknown"
+        told = "Flight Recorder: operations are pending; their age is unknown because the dump has no time"
         return Probe("collective", "not_observable", told)
     told = f"Flight Recorder: the oldest operation on {verdict.seen} ranks has been pending for {oldest.age:.0f} s"
     return Probe("collective", "no", told, None, now)

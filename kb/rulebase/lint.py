@@ -48,7 +48,7 @@ def lint(
         for pattern in rule.patterns:
             if pattern.name not in used:
                 found.append(
-                    places.fault(rule, f"match.{pattern.name}", f"pattern {pattern.name!r} is not used by when")
+                    places.fault(rule, f"match.{pattern.name}", f"the condition in `when` does not use the pattern {pattern.name!r}")
                 )
             found += _pattern(rule, pattern, places)
     found += _duplicates(rulebook, places)

@@ -154,7 +154,7 @@ def refuse(settings: PullRequests, proposed: ProposedRule) -> None:
     refuse_rule(proposed.rule)
     homes = [path.split("/")[-2] for path in placed(proposed.files, settings.folder) if path.endswith("/rule.yaml")]
     if homes != [proposed.rule]:
-        raise PlanRefused(f"there is no rule.yaml of {proposed.rule} among its files")
+        raise PlanRefused(f"its files contain no rule.yaml for {proposed.rule}")
     if not proposed.key.isprintable() or not 1 <= len(proposed.key) <= 200:
         raise PlanRefused("the fingerprint of its patterns is not valid")
 

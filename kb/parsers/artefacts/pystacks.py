@@ -273,7 +273,7 @@ class _StackTextReader:
         if len(self.refused) > 64:
             gaps += (_gap("stacks_refused", source, f"no stack for {len(self.refused) - 64} more processes"),)
         if not samples and not gaps:
-            gaps = (_gap("stacks_unreadable", source, "no stack of a known form"),)
+            gaps = (_gap("stacks_unreadable", source, "no stack in a known format"),)
         return gaps
 
     def _take(self, raw: bytes) -> None:

@@ -144,7 +144,7 @@ def test_unused_patterns() -> None:
         RULE, patterns=(*RULE.patterns, Pattern("drill", literal="drill"), Pattern("idle", literal="idling"))
     )
     rule = dataclasses.replace(rule, not_when=(RuleException("a drill", Any((Name("drill"), Not(Name("fan"))))),))
-    assert told(rule) == ["pattern 'idle' is not used by when"]
+    assert told(rule) == ["the condition in `when` does not use the pattern 'idle'"]
 
 
 def test_texts() -> None:
