@@ -540,7 +540,7 @@ Running tokenizer on dataset (num_proc=16): 100%|██████████|
   train_loss               =     @{loss:.4f}
   train_runtime            = 1:02:31.00
 Figure saved at: saves/@{run}/training_loss.png
-[WARNING|@{t:%Y-%m-%d %H:%M:%S}] llamafactory.extras.plotting:148 >> No metric eval_loss to plot.
+[WARNING|@{t:%Y-%m-%d %H:%M:%S}] llamafactory.extras.ploting:148 >> No metric eval_loss to plot.
 """,
         curve="tune",
         needs=_HF,
