@@ -1,1 +1,1 @@
-"""The weekly digest: its rows out of the store, its pictures, text, page and files, and when it is given."""
+"""The weekly digest: its rows, charts, text, page and files, and its schedule."""

@@ -1,4 +1,4 @@
-"""The files that go with a digest: its pictures, its page, its numbers."""
+"""The files of a digest: charts, page, numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.digest.html import page
 
 @dataclass(frozen=True, slots=True)
 class DigestFile:
-    """A file to be uploaded. `alt`: a picture in words."""
+    """A file to upload. `alt`: a description of the image."""
 
     name: str
     title: str
@@ -22,10 +22,10 @@ class DigestFile:
 
 
 def files_of(numbers: bytes) -> list[DigestFile]:
-    """The files of a digest, from its numbers as they were kept.
+    """The files of a digest, from its stored numbers.
 
     Raises:
-        UnreadableInput: they are of another version.
+        UnreadableInput: they have another schema version.
     """
     digest = loads(numbers)
     stem = f"failures-{digest.week}"

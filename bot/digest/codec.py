@@ -1,4 +1,7 @@
-"""The numbers of a digest as JSON (`signalbox.digest/1`) and back: what is kept, and what everything else is drawn from."""
+"""The numbers of a digest as JSON (`signalbox.digest/1`).
+
+They are stored, and everything else is generated from them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from kb.errors import UnreadableInput
 
 
 def dumps(digest: Digest) -> bytes:
-    """One line of JSON."""
+    """The numbers as one line of JSON."""
     return msgspec.json.encode(digest)
 
 
@@ -17,7 +20,7 @@ def loads(text: bytes) -> Digest:
     """The digest that `dumps` wrote.
 
     Raises:
-        UnreadableInput: it is none, or of another version.
+        UnreadableInput: it is not a digest, or has another schema version.
     """
     try:
         found = msgspec.json.decode(text, type=Digest)

@@ -1,4 +1,4 @@
-"""The digest as one HTML page that needs nothing else: no script, no outside resource, light and dark, wide and narrow."""
+"""The digest as a self-contained HTML page: no script, no external resources, light and dark, wide and narrow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOURS = "%a %d %b %H:%M"
 
 @dataclass(frozen=True, slots=True)
 class FigureTile:
-    """One of the figures at the head, with how it stands against the week before."""
+    """A headline figure with its change since the previous week."""
 
     name: str
     value: str
@@ -32,7 +32,7 @@ class FigureTile:
 
 
 def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
-    """The page, UTF-8. `to`: the address of an incident's page, where there are any."""
+    """The page, in UTF-8. `to`: returns the address of the page of an incident, if there is one."""
     text: str = _template().render(
         d=digest,
         span=phrases.span(digest),
@@ -62,7 +62,7 @@ def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
 
 
 def tiles(digest: Digest) -> list[FigureTile]:
-    """The four figures that are read first."""
+    """The four headline figures."""
     this, before = digest.this, digest.before
     lost, ineffective = digest.gpu_hours, digest.ineffective
     between, ratio = this.between.value, ineffective.effective

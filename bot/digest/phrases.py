@@ -1,4 +1,7 @@
-"""The figures of a digest in words: numbers with their n, changes against the week before. No layout, no markup."""
+"""Phrases for the figures of a digest.
+
+Numbers with their n, and changes since the previous week. No layout or markup.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from kb.errors import UnreadableInput
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """A time zone by its name.
+    """The time zone with this name.
 
     Raises:
-        UnreadableInput: there is none.
+        UnreadableInput: it does not exist.
     """
     try:
         return ZoneInfo(name)
@@ -26,19 +29,19 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def hours(value: float) -> str:
-    """Hours, with a decimal where there are few of them."""
+    """Hours, with one decimal for small values."""
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.1f}"
 
 
 def lasting(seconds: float) -> str:
-    """A span of time in the unit that reads well."""
+    """A duration in a readable unit."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def percent(value: float) -> str:
-    """A share in whole per cent; the space does not break."""
+    """A share in whole per cent, with a non-breaking space."""
     return f"{100 * value:.0f}\u00a0%"
 
 
@@ -48,14 +51,14 @@ def short_week(name: str) -> str:
 
 
 def share(one: Share) -> str:
-    """A share with its interval and n; where n is too small, only the counts."""
+    """A share with its confidence interval and n; only the counts if n is too small."""
     if one.value is None or one.low is None or one.high is None:
         return f"{one.hits} of {one.n} (too few for a share)" if one.n else "no feedback yet"
     return f"{percent(one.value)} ({one.hits} of {one.n}; 95 %: {percent(one.low)} to {percent(one.high)})"
 
 
 def spread(one: Spread) -> str:
-    """Median and nine-tenths mark of spans of time."""
+    """Median and 90th percentile of durations."""
     if one.median is None or one.p90 is None:
         return f"not enough data (n = {one.n})"
     return f"median {lasting(one.median)}, p90 {lasting(one.p90)} (n = {one.n})"
@@ -67,17 +70,17 @@ def rate(one: Rate) -> str:
 
 
 def lost(one: Sum) -> str:
-    """GPU-hours, and of how many failures they are known."""
+    """GPU-hours, and the number of failures for which they are known."""
     return f"{hours(one.value)} (n = {one.n} of {one.of})"
 
 
 def gpus(size: SizeClass) -> str:
-    """A class of sizes."""
+    """A range of job sizes."""
     return f"{size.low:,} or more GPUs" if size.high is None else f"{size.low:,} to {size.high:,} GPUs"
 
 
 def arrow(now: float, before: float) -> str:
-    """How a number stands against the one before."""
+    """The change of a number since the previous week."""
     if now == before:
         return "→ unchanged"
     sign, way = ("↑", "up") if now > before else ("↓", "down")
@@ -85,30 +88,30 @@ def arrow(now: float, before: float) -> str:
 
 
 def moved(now: float | None, before: float | None, words: str = "") -> str:
-    """The same where both are known."""
+    """The same, if both values are known."""
     return "" if now is None or before is None else f"{arrow(now, before)}{words}"
 
 
 def span(digest: Digest) -> str:
-    """The week's days by the team's calendar."""
+    """The days of the week in the time zone of the team."""
     first, last = local(digest, digest.start), local(digest, digest.end - 1)
     return f"{first:%a %d %b} to {last:%a %d %b %Y}, {digest.zone}"
 
 
 def local(digest: Digest, time: float) -> datetime:
-    """A time by the team's clock."""
+    """A time in the time zone of the team."""
     return datetime.fromtimestamp(time, zone_named(digest.zone))
 
 
 def unfinished(digest: Digest) -> str:
-    """A note where the week is not over, or the digest is late."""
+    """A note that the week is not over, or that the digest is late."""
     if digest.until < digest.end:
         return f"The week is not over; figures up to {local(digest, digest.until):%a %d %b %H:%M}."
     return "This digest is late: Signalbox was not running when it was due." if digest.late else ""
 
 
 def none_at_all(digest: Digest) -> str:
-    """What is said of a week without failures."""
+    """The text for a week without failures."""
     asked = (
         f"{digest.reports} jobs were diagnosed, none of which had failed"
         if digest.reports
@@ -118,7 +121,7 @@ def none_at_all(digest: Digest) -> str:
 
 
 def news(digest: Digest) -> Iterator[tuple[str, str]]:
-    """What is new this week: (kind, names)."""
+    """What is new this week, as (kind, names)."""
     if not digest.new.compared:
         yield "new", "no earlier week to compare with"
         return

@@ -1,7 +1,10 @@
-"""The digest put out once a week: whoever claims the week works it out, keeps the numbers, and has the message sent.
+"""Publish the digest once a week.
 
-The claim, the numbers and the message are three transactions; whoever dies between them is followed by another after some
-minutes, who finds the numbers there and goes on. The message and the end of the claim are one transaction: there is one message.
+The replica that claims the week computes and stores the numbers, and queues the message.
+
+The claim, the numbers and the message are three transactions. If a replica dies in between, another one takes over
+after a few minutes and continues from the stored numbers. The message and the end of the claim are one transaction,
+so there is exactly one message.
 """
 
 from __future__ import annotations
@@ -36,12 +39,12 @@ _log = logging.getLogger(__name__)
 
 
 def tick(store: Database, config: Config, faults: Mapping[str, FaultClass], now: datetime, name: str) -> list[int]:
-    """Put out what is due; the ids of the messages that are made. To be called every minute, by every replica.
+    """Publish the digests that are due. Return the ids of the new messages. Every replica calls it every minute.
 
-    `name`: who asks, another one for each process. `faults`: the classes of the rule base.
+    `name`: unique for each process. `faults`: the fault classes of the rule base.
 
     Raises:
-        StoreError: the store cannot be used; the next tick tries again.
+        StoreError: the store cannot be used; the next tick retries.
     """
     made = []
     for tenant, settings in sorted(config.tenants_of_chat.items()):
@@ -57,7 +60,7 @@ def tick(store: Database, config: Config, faults: Mapping[str, FaultClass], now:
 
 
 def numbers_of(store: Database, tenant: str, week: str) -> bytes | None:
-    """The numbers of a digest that was given; None where there are none."""
+    """The stored numbers of a published digest; None if there are none."""
     with store.errors(), store.session() as session:
         row = session.get(DigestRow, (tenant, week))
         if row is None or row.numbers_zstd is None:

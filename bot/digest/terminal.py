@@ -1,4 +1,4 @@
-"""The digest for a terminal: plain text with every figure, its n, and what it means."""
+"""The digest as text for a terminal, with every figure, its n, and its meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 100
 
 
 def text(digest: Digest, *, meanings: bool = False) -> str:
-    """The digest. `meanings`: with what each figure means below."""
+    """The digest as text. `meanings`: explain each figure at the end."""
     lines = [f"Failures of training jobs, week {digest.week} ({phrases.span(digest)})"]
     lines += [one for one in (phrases.unfinished(digest),) if one]
     lines += ["" if digest.failures else phrases.none_at_all(digest)]

@@ -1,1 +1,1 @@
-"""Where proposed rules are reviewed: a local git repository, GitHub, GitLab. All take the same plan."""
+"""Forges where proposed rules are reviewed: a local git repository, GitHub, GitLab. All accept the same plan."""

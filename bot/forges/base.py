@@ -1,7 +1,9 @@
-"""What a pull request should be (`PullRequestPlan`), what a forge can do with it (`Forge`), and how it fails (`ForgeError`).
+"""The interface of forges.
 
-A forge does one small thing a call, so that whoever was killed between two calls can look and go on. It never forces a branch,
-and writes only below the folder of the rules.
+A planned pull request (`PullRequestPlan`), the operations (`Forge`), and failures (`ForgeError`).
+
+Each call does one small thing, so that after a crash the next attempt can inspect the state and continue. Branches
+are never force-pushed, and files are written only below the folder of the rules.
 """
 
 from __future__ import annotations
@@ -53,7 +55,10 @@ PAUSES: Mapping[Kind, float] = {
 
 
 class ForgeError(SignalboxError):
-    """A forge did not do what it was asked. The text says what to do; `pause`: seconds to the next try, None: it is final."""
+    """A request to a forge failed.
+
+    The message says what to do; `pause`: seconds until the next try, None if the failure is final.
+    """
 
     def __init__(self, kind: Kind, message: str, hint: str = "", *, pause: float | None = None) -> None:
         self.kind = kind
@@ -63,7 +68,7 @@ class ForgeError(SignalboxError):
 
 
 def failed_of(error: SourceFailed) -> ForgeError:
-    """What the HTTP client says, as a forge's failure."""
+    """A failure of the HTTP client as a `ForgeError`."""
     kinds: Mapping[str, Kind] = {
         "not_configured": "not_configured",
         "bad_answer": "unreachable",
@@ -75,15 +80,16 @@ def failed_of(error: SourceFailed) -> ForgeError:
 
 
 class PlanRefused(SignalboxError):  # noqa: N818 - an outcome
-    """What was to be proposed must not go into a repository."""
+    """The proposed content must not go into a repository."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullRequestPlan:
-    """A pull request as it should be.
+    """The desired pull request.
 
-    `mark`: stands hidden in its body and in the messages of its commits, and tells that they are this proposal's. `base`: None for the repository's own. `files`: by
-    their paths from the repository's root; `gone`: paths of an earlier version that are no more. `at`: the time of its commits.
+    `mark`: hidden in its body and commit messages, to recognise them later. `base`: None for the default branch.
+    `files`: by path from the root of the repository; `gone`: paths of an earlier version to delete. `at`: the time of
+    its commits.
     """
 
     mark: str
@@ -102,7 +108,10 @@ class PullRequestPlan:
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """A pull request as it stands. `handle`: how the forge names it where the number does not do; `etag`: of this look."""
+    """The current state of a pull request.
+
+    `handle`: the id on the forge if the number does not suffice; `etag`: of this response.
+    """
 
     number: int | None
     url: str | None
@@ -117,7 +126,7 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitChecks:
-    """The forge's own checks of a commit: how many, how many of them are not done, the names of those that failed."""
+    """The checks of a commit: their number, how many are pending, and the names of those that failed."""
 
     total: int = 0
     pending: int = 0
@@ -125,75 +134,76 @@ class CommitChecks:
 
     @property
     def passed(self) -> bool:
-        """There are some, and all went well."""
+        """Whether there are checks and all passed."""
         return self.total > 0 and self.pending == 0 and not self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class Decoration:
-    """What became of labels and reviewers: what could not be had, in words. They never hold a proposal up."""
+    """The result of adding labels and reviewers: what failed, in words. Failures never block a proposal."""
 
     lacking: tuple[str, ...] = ()
 
 
 class Forge(Protocol):
-    """What keeps a repository. Every call may raise ForgeError, and may have had its effect all the same."""
+    """A repository host. Any call may raise ForgeError, and may have taken effect nevertheless."""
 
     def tip(self, branch: str) -> str | None:
-        """The newest commit of a branch; None where there is no such branch."""
+        """The newest commit of a branch; None if the branch does not exist."""
 
     def ours(self, commit: str, plan: PullRequestPlan) -> bool:
-        """Whether a commit that we have not written down is one of this plan's for certain."""
+        """Whether a commit without a record is certainly from this plan."""
 
     def commit(self, plan: PullRequestPlan, tip: str | None, noted: Callable[[str], None]) -> str:
-        """One commit with the plan's files upon `tip`, or upon the base as a new branch; the new tip.
+        """Commit the files of the plan on top of `tip`, or of the base on a new branch. Return the new tip.
 
-        `noted` hears of it before anybody can see it, where the forge can tell. Where nothing changes, `tip` stays.
+        `noted` is called with the commit before it is visible, if the forge allows that. If nothing changes, `tip` is
+        returned.
         """
 
     def find(self, plan: PullRequestPlan) -> PullRequest | None:
-        """The pull request of this plan: with its mark, else the open one of its branch."""
+        """The pull request of this plan: the one with its mark, or the open one of its branch."""
 
     def open(self, plan: PullRequestPlan) -> PullRequest:
-        """Open it."""
+        """Open the pull request."""
 
     def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> PullRequest | None:
-        """How it stands; None where nothing changed since the look that gave `etag`. `head`: our newest commit."""
+        """Its current state; None if unchanged since `etag`. `head`: our newest commit."""
 
     def edit(self, pull: PullRequest, plan: PullRequestPlan) -> None:
-        """Have it say what the plan says."""
+        """Update its text from the plan."""
 
     def dress(self, pull: PullRequest, plan: PullRequestPlan) -> Decoration:
-        """Give it labels and reviewers."""
+        """Add labels and reviewers."""
 
     def checks(self, pull: PullRequest) -> CommitChecks:
-        """How its checks went."""
+        """The results of its checks."""
 
     def ready(self, pull: PullRequest, plan: PullRequestPlan) -> None:
-        """It is a draft no more."""
+        """Mark it ready for review."""
 
     def comment(self, pull: PullRequest, mark: str, text: str) -> None:
-        """Say something in it once, however often this is asked for."""
+        """Add a comment once, even if called repeatedly."""
 
     def check(self) -> CheckResult:
-        """Try it without writing anything."""
+        """Test access without writing anything."""
 
 
 def refuse_rule(rule: str) -> None:
-    """A rule's id goes into branches and messages.
+    """Validate the id of a rule, which becomes part of branch names and messages.
 
     Raises:
-        PlanRefused: it is none.
+        PlanRefused: it is not valid.
     """
     if not _RULE.match(rule):
         raise PlanRefused(f"{rule[:60]!r} is not a rule id: use lower-case words separated by -")
 
 
 def placed(files: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
-    """The files of one rule by their paths from the repository's root: below `folder`, and nothing but a rule's.
+    """The files of one rule by path from the root of the repository, all below `folder`.
 
     Raises:
-        PlanRefused: a path that leads elsewhere or to something else, too many files, too large ones, or none.
+        PlanRefused: a path is not allowed, or there are too many files, too large ones, or none.
     """
     wrong = sorted(path for path in files if not _PATH.match(path))
     if wrong:

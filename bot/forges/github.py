@@ -1,7 +1,9 @@
-"""GitHub and GitHub Enterprise: refs, trees, commits and pull requests over its REST API; one mutation that only GraphQL has.
+"""GitHub and GitHub Enterprise.
 
-As an App (a signed token of ten minutes, exchanged for one of an hour that counts for this repository alone) or by a token. Commits
-made by an App carry no author of ours: then GitHub signs them itself.
+Refs, trees, commits and pull requests over the REST API, and one mutation that only GraphQL offers.
+
+Authenticates as an App (a signed token of ten minutes, exchanged for a one-hour token limited to the repository) or
+with a token. Commits made by an App set no author, so that GitHub signs them.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class GitHub:
         return _sha(self._api, call, found.get("object"))
 
     def ours(self, commit: str, plan: PullRequestPlan) -> bool:
-        """Never: what we make is noted before it can be seen."""
+        """Never: commits are recorded before they are visible."""
         del commit, plan
         return False
 
@@ -104,7 +106,7 @@ class GitHub:
         return None if best is None else _pull(self._api, call, best)
 
     def open(self, plan: PullRequestPlan) -> PullRequest:
-        """See Forge. Where a repository has no drafts, it is none."""
+        """See Forge. If the repository does not support drafts, it is opened ready for review."""
         base = plan.base or self._base(plan)[0]
         body = {
             "title": plan.title,
@@ -140,7 +142,7 @@ class GitHub:
         return _pull(self._api, call, self._api.decoded(answer, call), answer.headers.get("etag"))
 
     def edit(self, pull: PullRequest, plan: PullRequestPlan) -> None:
-        """Its body says the plan's; a title that a person changed stays, and so does what they wrote around ours."""
+        """See Forge. A title changed by a person and text around ours are kept."""
         body = renewed(pull.body, plan.body)
         if body != pull.body:
             self._api.json(HttpRequest(self._path("pulls", str(pull.number)), body={"body": body}, method="PATCH"))
@@ -179,7 +181,7 @@ class GitHub:
         return CommitChecks(len(runs) + len(states), pending, tuple(failed))
 
     def ready(self, pull: PullRequest, plan: PullRequestPlan) -> None:
-        """See Forge. Only GraphQL can; it answers 200 to what it refuses."""
+        """See Forge. Only GraphQL offers it, and it answers 200 to rejected requests."""
         del plan
         call = HttpRequest("/graphql", body={"query": READY, "variables": {"id": pull.handle}})
         told = self._graph.json(call)

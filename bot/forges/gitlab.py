@@ -1,7 +1,7 @@
-"""GitLab, hosted or one's own: one commit of several actions, merge requests, by a project access token.
+"""GitLab, hosted or self-managed: one commit with several actions, and merge requests, with a project access token.
 
-A commit here makes its branch in the same call and its id is known only afterwards. So one that we have not written down is told
-by the plan's mark in its message, by its author, and by never having been touched since: its two times are the same.
+GitLab creates branch and commit in one call and returns the id afterwards. An unrecorded commit of ours is recognised
+by the mark in its message, by its author, and by equal author and commit times.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GitLab:
         return self._sha(call, found.get("commit"))
 
     def ours(self, commit: str, plan: PullRequestPlan) -> bool:
-        """See Forge. Of the branch every commit must be ours: somebody may have pushed below our newest one."""
+        """See Forge. Every commit of the branch must be ours: somebody may have pushed below our newest one."""
         base = plan.base or self._base(plan)[0]
         call = HttpRequest(self._path("repository", "compare"), {"from": base, "to": commit})
         found = self._api.json(call)
@@ -61,7 +61,7 @@ class GitLab:
         return by_us and untouched and _trailer(plan.mark) in str(commit.get("message")).splitlines()
 
     def commit(self, plan: PullRequestPlan, tip: str | None, noted: Callable[[str], None]) -> str:
-        """See Forge. `noted` hears of it when it is there: nothing is known before."""
+        """See Forge. `noted` is called after the commit exists, because its id is unknown before."""
         base = None if tip is not None else self._base(plan)
         parent = tip or (base[1] if base else "")
         there = {path: self._blob(path, parent) for path in [*plan.files, *plan.gone]}
@@ -150,7 +150,7 @@ class GitLab:
         return self._pull(call, self._api.decoded(answer, call), answer.headers.get("etag"))
 
     def edit(self, pull: PullRequest, plan: PullRequestPlan) -> None:
-        """Its description says the plan's; what people wrote around it stays."""
+        """See Forge. Text that people wrote around ours is kept."""
         body = renewed(pull.body, plan.body)
         if body != pull.body:
             self._put(pull, {"description": body})
@@ -178,7 +178,7 @@ class GitLab:
         return Decoration(tuple(lacking))
 
     def checks(self, pull: PullRequest) -> CommitChecks:
-        """The newest pipeline of the merge request, where it is of its newest commit."""
+        """The newest pipeline of the merge request, if it is for its newest commit."""
         call = HttpRequest(self._path("merge_requests", str(pull.number)))
         found = self._api.json(call)
         pipeline = found.get("head_pipeline") if isinstance(found, dict) else None
@@ -190,7 +190,7 @@ class GitLab:
         return CommitChecks(1, 1) if state in RUNNING else CommitChecks(1, 0, (f"pipeline {state}",))
 
     def ready(self, pull: PullRequest, plan: PullRequestPlan) -> None:
-        """See Forge. A draft is one by its title; what a person made of the rest of it stays."""
+        """See Forge. Drafts are marked by their title; other changes to the title are kept."""
         self._put(pull, {"title": _DRAFT.sub("", pull.title) or plan.title})
 
     def comment(self, pull: PullRequest, mark: str, text: str) -> None:

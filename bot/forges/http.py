@@ -1,4 +1,4 @@
-"""How the APIs of forges are called: once each, writes a second apart, and every refusal as a sentence with what to do."""
+"""HTTP calls to forges: no automatic retries, writes a second apart, and errors as sentences that say what to do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _SHOWN = 300
 
 
 class ForgeApi:
-    """One forge's API. `token`: a header with the login, for those that are not fixed; `clock`: seconds since the epoch."""
+    """The API of a forge.
+
+    `token`: returns a header with the login, if it is not fixed; `clock`: seconds since the epoch.
+    """
 
     def __init__(
         self,
@@ -45,10 +48,10 @@ class ForgeApi:
         self._wrote = 0.0
 
     def ask(self, call: HttpRequest, *fine: int) -> HttpResponse:
-        """The answer of a call; `fine`: statuses besides 2xx that the caller knows what to do with.
+        """Send a request. `fine`: statuses other than 2xx that the caller handles.
 
         Raises:
-            ForgeError: any other, or none.
+            ForgeError: any other status, or no response.
         """
         verb = call.method or ("GET" if call.body is None else "POST")
         if verb != "GET":
@@ -68,12 +71,12 @@ class ForgeApi:
         raise self.refusal(answer, call)
 
     def json(self, call: HttpRequest, *fine: int) -> Any:
-        """The JSON of an answer; None for a status of `fine`."""
+        """The JSON of a response; None for a status in `fine`."""
         answer = self.ask(call, *fine)
         return None if answer.status in fine else self.decoded(answer, call)
 
     def pages(self, call: HttpRequest) -> Iterator[Any]:
-        """All that a list holds, page by page, up to a bound."""
+        """All entries of a list, page by page, up to a limit."""
         for number in range(1, PAGES + 1):
             params = {**dict(call.params), "per_page": PAGE, "page": number}
             answer = self.ask(HttpRequest(call.path, params, headers=call.headers))
@@ -85,17 +88,17 @@ class ForgeApi:
                 return
 
     def say_once(self, path: str, mark: str, text: str) -> None:
-        """A comment of a list of them, unless one with this mark stands there already."""
+        """Add a comment unless one with this mark exists."""
         if not any(
             hidden(mark) in str(one.get("body")) for one in self.pages(HttpRequest(path)) if isinstance(one, dict)
         ):
             self.json(HttpRequest(path, body={"body": f"{text}\n\n{hidden(mark)}"}))
 
     def decoded(self, answer: HttpResponse, call: HttpRequest) -> Any:
-        """The JSON of an answer.
+        """The JSON of a response.
 
         Raises:
-            ForgeError: it is none.
+            ForgeError: it is not JSON.
         """
         try:
             return msgspec.json.decode(answer.body)
@@ -103,11 +106,11 @@ class ForgeApi:
             raise self.strange(call, f"the response is not JSON: {_plain(answer.body)}") from None
 
     def strange(self, call: HttpRequest, why: str) -> ForgeError:
-        """An answer that is not what the documentation promises."""
+        """The error for a response that differs from the documentation."""
         return ForgeError("bad_answer", f"{self.name}: {call.summary()}: {why}")
 
     def refusal(self, answer: HttpResponse, call: HttpRequest) -> ForgeError:
-        """What a status means, in words, with what to do and when to come again."""
+        """The error for a status, with what to do and when to retry."""
         said = told(answer.body)
         where = f"{self.name} answered {answer.status} to {call.summary()}{f': {said}' if said else ''}"
         pause = self._asked_to_wait(answer, said)
@@ -156,7 +159,10 @@ def _meaning(status: int, said: str) -> tuple[Kind, str]:
 
 
 def told(body: bytes) -> str:
-    """What a refusal says of itself, in one line, cut: GitHub's message and errors, GitLab's message or error."""
+    """The error message in a response, on one line and cut.
+
+    The message and errors of GitHub, the message or error of GitLab.
+    """
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -1,7 +1,9 @@
-"""A branch in a clone on this machine, for clusters without a way out: made with git's plumbing, no work tree is touched.
+"""A branch in a local clone, for clusters without internet access.
 
-There is no request to open: the branch is one, and who merges it into the base or deletes it has decided. A folder can be
-named that gets each proposal as a .patch, to be carried elsewhere.
+It uses plumbing commands and touches no work tree.
+
+There is no pull request: merging the branch into the base accepts the proposal, deleting it rejects it. Optionally,
+each proposal is also written to a folder as a .patch file.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _MOVED = ("but expected", "cannot lock ref", "reference already exists", "unable
 
 
 class LocalGit:
-    """One repository of this machine, bare or not."""
+    """A local repository, bare or not."""
 
     def __init__(self, settings: PullRequests) -> None:
         self._settings = settings
@@ -35,7 +37,7 @@ class LocalGit:
         return self._commit(f"refs/heads/{branch}")
 
     def ours(self, commit: str, plan: PullRequestPlan) -> bool:
-        """Never: what we make is noted before it can be seen."""
+        """Never: commits are recorded before they are visible."""
         del commit, plan
         return False
 

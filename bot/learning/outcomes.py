@@ -1,4 +1,4 @@
-"""How answers fared: what people said of each incident, and what that makes of each rule and of the confidence shipped."""
+"""Outcomes of answers: the feedback on each incident, and what follows for each rule and for its confidence."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _COLUMNS = ("id", "tenant", "created_at", "verdict", "fault", "rule", "gpu_hours
 
 @dataclass(frozen=True, slots=True)
 class ReviewedIncident:
-    """An incident as it was answered, and what people said that it was.
+    """An incident with its answer and its feedback.
 
-    `fault`, `rule`: of the first diagnosis. `said`: somebody named a cause; `truth`: the fault that the last of them named;
-    `disputed`: others named another one. `right`: what the last word on the answer says of it, at `judged`. `lost`: GPU-hours.
+    `fault`, `rule`: of the first diagnosis. `said`: somebody named a cause; `truth`: the last fault named;
+    `disputed`: others named another one. `right`: the last verdict on the answer, given at `judged`. `lost`:
+    GPU-hours.
     """
 
     incident: int
@@ -44,12 +45,12 @@ class ReviewedIncident:
 
     @property
     def confirmed(self) -> bool:
-        """Whether people said that the fault that came first was it."""
+        """Whether the first fault was confirmed."""
         return self.fault is not None and self.truth == self.fault
 
 
 def told_within(session: Session, tenant: str | None = None) -> dict[int, ReviewedIncident]:
-    """All incidents, or a tenant's, with what people said of them; those that were merged into others are not among them."""
+    """All incidents, or those of a tenant, with their feedback; without merged ones."""
     table = inspect(IncidentRow).local_table.c
     query = select(*(table[name] for name in _COLUMNS)).where(table.merged_into.is_(None))
     spoken = select(col(AnnotationRow.incident_id)).distinct()
@@ -87,22 +88,22 @@ def _told(row: Sequence[Any], said: Iterable[Annotation]) -> ReviewedIncident:
 
 
 def outcomes_within(session: Session, rulebook: Rulebook, tenant: str | None = None) -> tuple[RuleOutcome, ...]:
-    """How each rule of the base and each that ever came first fared, the worst first.
+    """The outcomes of each rule of the base, and of each rule that was ever first, worst first.
 
-    What was said of a rule before somebody looked at it (bot.notify.mutes) counts no more.
+    Feedback from before a review of the rule (bot.notify.mutes) does not count.
     """
     return outcomes(rulebook, told_within(session, tenant).values(), looked_within(session))
 
 
 def looked_within(session: Session) -> Mapping[tuple[str, str], datetime]:
-    """(tenant, rule) → when somebody last looked at the rule because it was often wrong."""
+    """(tenant, rule) → the time of the last review of a rule that was often wrong."""
     return {(row.tenant, row.rule): row.at for row in session.execute(select(LookedRow)).scalars()}
 
 
 def outcomes(
     rulebook: Rulebook, told: Iterable[ReviewedIncident], looked: Mapping[tuple[str, str], datetime] | None = None
 ) -> tuple[RuleOutcome, ...]:
-    """`outcomes_within` on what was read."""
+    """`outcomes_within` for rows already read."""
     confirmed, refuted, unseen, missed = (Counter[str]() for _ in range(4))
     naming = _naming(rulebook)
     for one in told:
@@ -120,7 +121,7 @@ def outcomes(
 
 
 def shares(found: Iterable[RuleOutcome]) -> Mapping[str, HitRate]:
-    """Rule → its precision, as `kb.learning.precision.calibrated` takes it."""
+    """Rule → its precision, in the form that `kb.learning.precision.calibrated` takes."""
     return {one.rule: one.precision for one in found if one.precision.n}
 
 
@@ -146,7 +147,7 @@ def _worst_first(one: RuleOutcome) -> tuple[object, ...]:
 
 
 def render(found: Sequence[RuleOutcome], statuses: Mapping[str, str]) -> str:
-    """The rules that ever fired as text for people, the worst first; of the others how many there are."""
+    """The rules that ever fired as text, worst first, and the number of the others."""
     fired = [one for one in found if one.fired]
     silent = [one for one in found if not one.fired and statuses.get(one.rule) not in (None, "deprecated", "draft")]
     judged = sum(one.precision.n for one in fired)

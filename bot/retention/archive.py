@@ -1,6 +1,8 @@
-"""A bundle as one file: packed, read through, unpacked. All of it as streams: memory stays small, however large it is.
+"""Pack a bundle into one file, read it, and unpack it.
 
-A pack is there whole or not at all: it is written beside its place, read back and compared, and only then gets its name.
+Everything is streamed, so memory use does not depend on the size.
+
+A pack is complete or absent: it is written next to its place, read back and compared, and only then renamed.
 """
 
 from __future__ import annotations
@@ -32,16 +34,16 @@ Contents = dict[str, tuple[int, str]]  # name → bytes, SHA-256
 
 
 class ArchiveError(SignalboxError):
-    """A pack that cannot be written, read or unpacked. The text is one line and says which."""
+    """A pack cannot be written, read or unpacked. The message is one line and names the file."""
 
 
 def pack(folder: Path, target: Path, whole: Callable[[], bool] = lambda: True) -> int:
-    """Pack a folder's files into `target`; the bytes that the pack has. A sound one that is there already is left as it is.
+    """Pack the files of a folder into `target` and return the size of the pack. An intact pack that exists is kept.
 
-    `whole`: asked once all is read, whether the folder still had everything then.
+    `whole`: called after reading; returns whether the folder is still complete.
 
     Raises:
-        ArchiveError: it cannot be written or read, or what was read back is not what was written.
+        ArchiveError: it cannot be written or read, or the data read back differs from what was written.
     """
     if is_sound(target):
         return target.stat().st_size
@@ -64,7 +66,7 @@ def pack(folder: Path, target: Path, whole: Callable[[], bool] = lambda: True) -
 
 
 def is_sound(target: Path) -> bool:
-    """Whether a pack is there and can be read to its end."""
+    """Whether a pack exists and can be read to its end."""
     try:
         return bool(contents(target))
     except ArchiveError:
@@ -72,7 +74,7 @@ def is_sound(target: Path) -> bool:
 
 
 def contents(target: Path) -> Contents:
-    """What a pack holds.
+    """The contents of a pack.
 
     Raises:
         ArchiveError: it cannot be read to its end.
@@ -82,10 +84,10 @@ def contents(target: Path) -> Contents:
 
 
 def unpack(target: Path, folder: Path) -> int:
-    """Unpack into a folder that is not there yet, or empty; how many files.
+    """Unpack into a folder that does not exist or is empty. Return the number of files.
 
     Raises:
-        ArchiveError: the pack is damaged or holds what no bundle does; nothing is left in the folder then.
+        ArchiveError: the pack is damaged, or has entries that no bundle has; the folder is left empty.
     """
     count = 0
     with _told(folder, "cannot be written"):

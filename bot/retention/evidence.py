@@ -1,4 +1,4 @@
-"""What is kept of an incident: where its evidence is, whether it is pinned, and what eviction must spare."""
+"""The evidence of an incident: where it is, whether it is pinned, and what eviction must spare."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ State = Literal["none", "folder", "packed", "elsewhere", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class EvidenceLocation:
-    """Where an incident's evidence is. `words`: a sentence for people."""
+    """Where the evidence of an incident is. `words`: as a sentence."""
 
     state: State
     where: str | None
@@ -32,14 +32,14 @@ class EvidenceLocation:
 
 
 class EvidenceRemoval(msgspec.Struct, frozen=True):
-    """Why evidence is gone, as it is kept with an incident."""
+    """Why the evidence was removed, as stored with the incident."""
 
     at: datetime
     why: str
 
 
 def spared(store: Database, now: datetime, settings: Retention) -> ProtectedBundles:
-    """The bundles that eviction leaves alone, as somebody pinned them, or takes last, as they are hot and not closed."""
+    """Bundles that eviction skips because they are pinned, or removes last because they are recent and unresolved."""
     hot = now - timedelta(seconds=settings.hot)
     kept = col(IncidentRow.pinned).is_(True) | (
         col(IncidentRow.closed_at).is_(None) & (col(IncidentRow.created_at) >= hot)
@@ -54,7 +54,7 @@ def spared(store: Database, now: datetime, settings: Retention) -> ProtectedBund
 
 
 def sparing(url: str, settings: Retention) -> Spare:
-    """The same, of a store that is opened only if eviction asks."""
+    """A function for `spared` that opens the store only when eviction asks."""
 
     def ask() -> ProtectedBundles:
         with Database(url) as store:
@@ -64,7 +64,7 @@ def sparing(url: str, settings: Retention) -> Spare:
 
 
 def evidence(store: Database, incident_id: int) -> EvidenceLocation | None:
-    """Where the evidence of an incident is; None where there is no such incident."""
+    """Where the evidence of an incident is; None if the incident does not exist."""
     if not 0 < incident_id < 2**63:
         return None
     with store.errors(), store.session() as session:
@@ -93,7 +93,7 @@ def _evidence(bundle: str | None, archive: str | None, gone: EvidenceRemoval | N
 
 
 def pin(store: Database, incident_id: int, now: datetime, who: str, *, pinned: bool = True) -> bool:
-    """Keep everything of an incident whatever its age, or no longer; whether there is such an incident."""
+    """Pin or unpin an incident. Return whether it exists. Everything of a pinned incident is kept, regardless of age."""
     if not 0 < incident_id < 2**63:
         return False
     with store.errors(), store.session(write=True) as session:
@@ -110,7 +110,7 @@ def pin(store: Database, incident_id: int, now: datetime, who: str, *, pinned: b
 
 
 def counts(store: Database) -> dict[str, int]:
-    """How many incidents there are, how many are open, pinned, packed, and how many reports are kept."""
+    """The number of incidents, of open, pinned and packed ones, and of stored reports."""
     parts: Mapping[str, ColumnElement[bool] | None] = {
         "incidents": None,
         "open": col(IncidentRow.closed_at).is_(None),

@@ -1,4 +1,4 @@
-"""Rows that have done their work and are old: what is removed of each table, and after how long."""
+"""Retention of rows: what is removed from each table, and after how long."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ REPLY_TO = timedelta(minutes=30)  # for so long Slack takes answers there
 
 
 def prune_rows(store: Database, now: datetime) -> dict[str, int]:
-    """Remove old rows of all tables, and forget where answers can go no more; how many of each, those of none left out."""
+    """Remove old rows from all tables and expired reply addresses.
+
+    Return the number removed per table, without zeros.
+    """
     found: dict[str, int] = {}
     for table in DAYS:
         with store.errors(), store.session(write=True) as session:

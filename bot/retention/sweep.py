@@ -1,8 +1,10 @@
-"""For how long evidence and answers are kept: bundles as folders, then packed, then gone; reports longer; what is pinned stays.
+"""Retention of evidence and reports.
 
-`tidy` may be killed at any moment and run twice at once. A folder goes only after its pack was written, read back and
-recorded, its mark first; a pack goes only after the database says so. What was left half done the next round ends. Nothing
-outside of the spool is ever touched: folders that people named are theirs.
+Bundles are kept as folders, then packed, then removed; reports are kept longer; pinned incidents keep everything.
+
+`tidy` may be killed at any time, and two may run at once. A folder is removed only after its pack is written,
+verified and recorded; a pack is removed only after the database is updated. The next run completes what an
+interrupted one left. Nothing outside the spool is touched: folders given by path belong to their owners.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ MOST_TOLD = 20  # troubles
 
 @dataclass(slots=True)
 class SweepResult:
-    """What a round did. Bytes: `packed_from` of folders became `packed_to`; `freed` went without a pack.
+    """The result of a sweep. Bytes: `packed_from` of folders became `packed_to`; `freed` were removed without a pack.
 
-    `bundles`: packed; `unwanted`: folders that no incident needs, and unfinished ones; `packs`: removed: retention expired;
-    `evicted`: bundles that had to make room, of which the incidents now know; `reports`: removed; `rows`: of other tables;
-    `trouble`: what could not be done, in words.
+    `bundles`: packed; `unwanted`: unfinished folders and those that no incident uses; `packs`: removed after their
+    retention; `evicted`: evicted bundles recorded on their incidents; `reports`: removed; `rows`: removed from other
+    tables; `trouble`: failures, in words.
     """
 
     bundles: int = 0
@@ -64,7 +66,7 @@ def packs_of(settings: Retention) -> Path:
 
 
 def daily(store: Database, spool: Path, now: datetime, settings: Retention) -> SweepResult | None:
-    """Tidy once a day, whoever comes first of those that share a spool; None where somebody has.
+    """Run `tidy` once a day among the replicas that share a spool. Return None if another one did.
 
     Raises:
         SignalboxError: the store or the spool cannot be used.
@@ -80,10 +82,10 @@ def daily(store: Database, spool: Path, now: datetime, settings: Retention) -> S
 
 
 def tidy(store: Database, spool: Path, now: datetime, settings: Retention) -> SweepResult:
-    """Pack, remove and forget what is due. Safe to repeat, to interrupt, and to run twice at once.
+    """Pack and remove what is due. Safe to repeat, to interrupt, and to run concurrently.
 
     Raises:
-        SignalboxError: the store cannot be used. What is wrong with one bundle is told, and the others are gone on with.
+        SignalboxError: the store cannot be used. Failures of single bundles are reported in the result.
     """
     one = _Sweep(store, spool, packs_of(settings), now, settings, SweepResult())
     one.adopt()
@@ -108,7 +110,7 @@ class _Sweep:
     # -- folders to packs ----------------------------------------------------------------------------------------------
 
     def adopt(self) -> None:
-        """Record packs of which no incident knows: the last round broke off, or the database was restored."""
+        """Record packs that no incident refers to, after an interrupted sweep or a restored database."""
         known = {path for path, _, _ in self._recorded()}
         for path in sorted(packs_in(self.packs)):
             if str(path) not in known:
@@ -116,7 +118,7 @@ class _Sweep:
                 self._record(folder, path)
 
     def pack_bundles(self) -> None:
-        """Pack what is no longer hot, and remove what nobody needs."""
+        """Pack bundles that are no longer recent, and remove unused ones."""
         before = self.now - timedelta(seconds=self.settings.hot)
         unwanted = min(before, self.now - LEFT_OVER)  # a younger one may be under diagnosis
         here = {str(folder): (folder, mark) for folder, mark in marks(self.spool, 2)}
@@ -166,7 +168,7 @@ class _Sweep:
     # -- what goes -----------------------------------------------------------------------------------------------------
 
     def note_evicted(self) -> None:
-        """Tell the incidents of bundles that had to make room."""
+        """Record evictions on the incidents of the bundles."""
         for note in sorted(self.spool.glob(f"*/*/*.{EVICTED}")):
             folder = note.with_name(note.name.removesuffix(f".{EVICTED}"))
             with self.store.errors(), self.store.session(write=True) as session:
@@ -181,7 +183,7 @@ class _Sweep:
             self.told.evicted += 1
 
     def expire_packs(self) -> None:
-        """Remove packs whose time is over, all of whose incidents are unpinned: the database first."""
+        """Remove expired packs whose incidents are all unpinned. The database is updated first."""
         before = self.now - timedelta(seconds=self.settings.archive)
         latest: dict[str, datetime] = {}
         kept = set()
@@ -214,7 +216,7 @@ class _Sweep:
                 session.merge(KeptRow(incident_id=number, name=NOTE, data_zstd=data))
 
     def sweep(self) -> None:
-        """Remove what others left half done: unfinished bundles and packs, packs without incidents, empty places."""
+        """Remove leftovers: unfinished bundles and packs, packs without incidents, empty folders."""
         early = self.now - LEFT_OVER
         for folder in _unfinished(self.spool, early):
             self.told.unwanted += 1
@@ -244,7 +246,7 @@ class _Sweep:
         self.told.freed += size
 
     def expire_reports(self) -> None:
-        """Remove reports, the texts for replay and small things; the incident's own row and what people said of it stay."""
+        """Remove expired reports, replay texts and attachments. The row of the incident and its feedback stay."""
         before = self.now - timedelta(seconds=self.settings.reports)
         old = select(IncidentRow.id).where(col(IncidentRow.created_at) < before, col(IncidentRow.pinned).is_(False))
         with self.store.errors(), self.store.session(write=True) as session:
@@ -271,7 +273,7 @@ def _remove(folder: Path) -> None:
 
 
 def packs_in(packs: Path) -> Iterator[Path]:
-    """The packs below a folder."""
+    """The packs in a folder and its subfolders."""
     yield from packs.rglob(f"*{ENDING}")
 
 

@@ -1,4 +1,4 @@
-"""From an incident to a rule that can be proposed: mined, drafted, fixed by a person, replayed. For the chat and the command line."""
+"""From an incident to a proposed rule: mined, drafted, edited by a person, tested. For Slack and the command line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ SHOWN = 12  # lines of logs in a form or a pull request
 
 @dataclass
 class DraftService:
-    """Drafts rules for one store. `url`: of its database; `folder`: of the rules, `site`: of the overlay, None for the usual ones."""
+    """Drafts rules for one store.
+
+    `url`: of its database; `folder`: of the rules; `site`: of the overlay; None for the defaults.
+    """
 
     url: str
     config: Config
@@ -212,7 +215,7 @@ def _told(session: Session, found: Draft, words: str, now: datetime) -> None:
 
 @dataclass
 class DraftWorker:
-    """A worker's way to drafts: it keeps what it made ready for one rule base until another one is in force."""
+    """Processes draft tasks, and caches what it built for a rule base until another one is in force."""
 
     url: str
     config: Config

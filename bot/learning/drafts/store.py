@@ -1,7 +1,8 @@
-"""A rule that is drafted with a person: asked for, mined and replayed by a worker, read and fixed, proposed.
+"""Stored rule drafts: requested, mined and tested by a worker, edited by a person, proposed.
 
-A draft is a row; whoever asks raises its version and leaves a wish, a worker does it. Deliveries that come twice and workers
-that die change nothing: the draft's handle comes of what asked for it, and what a worker made is written with the end of its work.
+A draft is a row. Each request raises its version, and a worker processes it. Duplicate deliveries and workers that
+die are harmless: the handle of the draft is derived from the request, and the result is written when the task
+completes.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ Then = Literal["show", "propose"]
 
 
 class DraftEdits(msgspec.Struct, frozen=True):
-    """What a person made of a draft. `regexes`: None where they were not asked for; `fault`: None leaves it as it was.
+    """The edits of a person. `regexes`: None if not asked for; `fault`: None keeps it.
 
-    `all_the_same`: it is to be proposed though the replay speaks against it.
+    `all_the_same`: propose it even if the backtest advises against it.
     """
 
     title: str = ""
@@ -43,7 +44,7 @@ class DraftEdits(msgspec.Struct, frozen=True):
 
 
 class DraftRequest(msgspec.Struct, frozen=True):
-    """What is to be done with a draft: shown again, or proposed. `edits`: None where nobody has changed anything."""
+    """A request for a draft: show it again, or propose it. `edits`: None if nobody has changed anything."""
 
     then: Then = "show"
     edits: DraftEdits | None = None
@@ -119,7 +120,7 @@ def ask_draft_within(
 def wish_draft_within(
     session: Session, handle: str, tenant: str, *, version: int, wish: DraftRequest, now: datetime
 ) -> bool:
-    """Leave a wish with a draft that stands at `version`; whether it was taken, and not another one before it."""
+    """Store a request for a draft at `version`. Return whether it was accepted before any other."""
     row = session.exec(
         select(DraftRow).where(col(DraftRow.handle) == handle, col(DraftRow.tenant) == tenant).with_for_update()
     ).first()
@@ -140,7 +141,7 @@ def draft_of(database: Database, handle: str) -> Draft | None:
 
 
 def made_within(session: Session, draft: Draft, state: State, content: DraftContent) -> bool:
-    """What came of a draft's wish; whether nobody left another one meanwhile."""
+    """Store the result of a request. Return whether no newer request arrived in the meantime."""
     row = session.get(DraftRow, draft.handle, with_for_update=True)
     if row is None or row.version != draft.version:
         return False

@@ -1,8 +1,10 @@
-"""A worker brings a proposal to the forge and keeps it current: every step is looked at first and written down after.
+"""Bring a proposal to the forge and keep it up to date.
 
-Killed between any two calls, the next try finds what is there and goes on; a branch, a commit and a pull request are known by what
-was noted before, or by a mark in them, so there is never a second one. A branch on which somebody else has a commit is theirs:
-there Signalbox only comments.
+Each step first checks the current state and is recorded afterwards.
+
+After a crash between two calls, the next attempt finds the current state and continues. Branches, commits and pull
+requests are recognised by a record or by a mark, so there are no duplicates. If somebody else commits to a branch,
+Signalbox only comments there.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def _now() -> datetime:
 
 @dataclass(slots=True)
 class ProposalWorker:
-    """A worker's way to its forge, which keeps its login between two proposals."""
+    """Publishes proposals, and keeps its login to the forge between them."""
 
     database: Database
     settings: PullRequests | None
@@ -45,12 +47,14 @@ class ProposalWorker:
     _forge: Forge | None = field(default=None)
 
     def do(self, work: QueuedTask) -> TaskResult:
-        """Look after one proposal. The result is what it came to, in words."""
+        """Process one proposal. The result is a sentence."""
         number = int(msgspec.json.decode(work.payload)["proposal"])
         return TaskResult(self.advance(number))
 
     def advance(self, number: int) -> str:
-        """Bring one proposal as far as it goes now; in words. Safe to be called at any time, and again.
+        """Advance one proposal as far as possible.
+
+        Return the result as a sentence. Safe to call at any time and repeatedly.
 
         Raises:
             StoreError: the store cannot be used.
@@ -111,7 +115,7 @@ class _ProposalCheck:
     pushed: bool = False
 
     def go(self) -> str:
-        """Look, then do what is missing."""
+        """Check the state, then do what is missing."""
         found = self.found
         current = found.version in {found.sent, found.commented}
         began = found.number is not None or found.sent is not None

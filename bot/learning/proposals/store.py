@@ -1,7 +1,8 @@
-"""Rules that are proposed to those who own the rules: written down first, so that a kill anywhere ends in one pull request.
+"""Proposed rules. Each is stored first, so that a crash at any point still results in exactly one pull request.
 
-Of one pattern there is one proposal. What it should say has a version, and so has what stands on the forge; a worker brings the
-second up to the first (`bot.learning.proposals.publish`). Closed by a person means: not proposed again, unless a person asks for it.
+There is one proposal per pattern. The desired content has a version, and so has the content on the forge; a worker
+brings the second up to the first (`bot.learning.proposals.publish`). A proposal closed by a person is not proposed
+again unless a person asks for it.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ How = Literal["new", "updated", "same", "closed", "merged"]
 
 @dataclass(frozen=True, slots=True)
 class ProposedRule:
-    """A rule that is to be proposed. `key`: a fingerprint of its patterns; `files`: by path below the folder of the rules.
+    """A rule to propose. `key`: a fingerprint of its patterns; `files`: by path below the folder of the rules.
 
-    `fault`: the class that it names. `who`: asked for it. `why`: words of the close-out; `lines`: of logs that it matches, `silent`: on
-    which it is silent. `figures`, `passed`: what the replay gave (`replayed`). `notes`: what a reviewer must know.
+    `fault`: its fault class. `who`: who requested it. `why`: the feedback it is based on; `lines`: log lines that it
+    matches; `silent`: lines that it must not match. `figures`, `passed`: results of the backtest (`replayed`).
+    `notes`: hints for reviewers.
     """
 
     key: str
@@ -62,7 +64,10 @@ class ProposedRule:
 
 
 class ProposalContent(msgspec.Struct, frozen=True):
-    """What a proposal says, as it is kept. `keys`: of the patterns that it had; `gone`: files that it had, by path as in `files`."""
+    """The stored content of a proposal.
+
+    `keys`: fingerprints of its patterns so far; `gone`: files of earlier versions.
+    """
 
     title: str
     fault: str
@@ -81,7 +86,7 @@ class ProposalContent(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProposalRequest:
-    """What became of a wish to propose. `how`: closed or merged where it was decided on before, and is left so."""
+    """The result of a request. `how`: closed or merged if it was decided before and stays so."""
 
     proposal: int
     how: How
@@ -89,7 +94,7 @@ class ProposalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposal as it is kept; see ProposalRow."""
+    """A stored proposal; see ProposalRow."""
 
     id: int
     key: str
@@ -131,9 +136,9 @@ def propose(
     again: bool = False,
     posting: int | None = None,
 ) -> ProposalRequest:
-    """Write down that a rule is proposed, and that a worker is to do it. `again`: a person asks, though it was decided on before.
+    """Store a proposal and enqueue a task for it. `again`: requested by a person although it was decided before.
 
-    `posting`: the message that tells of it; it is composed again whenever the proposal changes.
+    `posting`: the message about it, which is updated whenever the proposal changes.
 
     Raises:
         PlanRefused: it must not go into a repository.
@@ -146,7 +151,7 @@ def propose(
 
 
 def refuse(settings: PullRequests, proposed: ProposedRule) -> None:
-    """Look whether it may go into a repository.
+    """Check whether the content may go into a repository.
 
     Raises:
         PlanRefused: it may not.
@@ -168,7 +173,7 @@ def propose_within(
     again: bool = False,
     posting: int | None = None,
 ) -> ProposalRequest:
-    """`propose` in a transaction that writes; what it must hold was looked at (`refuse`)."""
+    """`propose` in a write transaction, after `refuse`."""
     row = _known(session, proposed)
     if row is None:
         made = ProposalRow(
@@ -262,7 +267,7 @@ def _content(proposed: ProposedRule) -> ProposalContent:
 
 
 def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], bool]:
-    """A replay as figures of a body, what of it speaks against the rule, and whether it passed."""
+    """The figures of a backtest, the arguments against the rule, and whether it passed."""
     changes = {kind: backtest.of(kind) for kind in ("new", "lost", "changed")}
     figures = [
         ("Incidents searched", f"{backtest.incidents}{_beside(backtest.without_text, 'no longer have their text')}"),
@@ -305,7 +310,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
-    """The pull request that a proposal should be."""
+    """The pull request for a proposal."""
     content, home = proposal.content, settings.folder
     mark = f"signalbox:{sha256(f'{proposal.key} {proposal.branch}'.encode()).hexdigest()[:20]}"
     told = BodyContent(
@@ -352,14 +357,14 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
 
 
 def proposal_of(database: Database, number: int) -> Proposal | None:
-    """One proposal; None where there is none of that number."""
+    """One proposal; None if it does not exist."""
     with database.errors(), database.session() as session:
         row = session.get(ProposalRow, number)
         return None if row is None else _proposal(row)
 
 
 def proposals(database: Database, tenant: str | None = None, *, live: bool = False) -> tuple[Proposal, ...]:
-    """All proposals, the newest first. `live`: those that nobody has decided on."""
+    """All proposals, newest first. `live`: only undecided ones."""
     wanted = select(ProposalRow).order_by(col(ProposalRow.id).desc())
     if tenant is not None:
         wanted = wanted.where(col(ProposalRow.tenant) == tenant)
@@ -370,7 +375,7 @@ def proposals(database: Database, tenant: str | None = None, *, live: bool = Fal
 
 
 def tick(database: Database, now: datetime) -> int:
-    """Ask for work on every proposal that is due: to be put on the forge, or to be looked at; how many."""
+    """Enqueue tasks for all proposals that are due. Return how many."""
     due = select(ProposalRow.id, ProposalRow.tenant).where(
         col(ProposalRow.state).in_(LIVE), col(ProposalRow.ready_at) <= now
     )
@@ -387,12 +392,12 @@ def tick(database: Database, now: datetime) -> int:
 
 
 def work_within(session: Session, number: int, tenant: str, now: datetime) -> None:
-    """A worker is to look after a proposal."""
+    """Enqueue a task for a proposal."""
     enqueue_task(session, TaskRequest(PROPOSE, f"{PROPOSE}:{number}", tenant, f'{{"proposal":{number}}}'), now, 0.0)
 
 
 def raised_within(session: Session, posting: int | None, now: datetime) -> None:
-    """The message that tells of a proposal says something else now."""
+    """Raise the version of the message about a proposal."""
     if posting is not None:
         session.execute(
             update(PostingRow)
@@ -402,7 +407,7 @@ def raised_within(session: Session, posting: int | None, now: datetime) -> None:
 
 
 def told_of_within(session: Session, number: int, *, channel: str, parent: int | None, now: datetime) -> None:
-    """A message tells where a proposal stands, in the thread of the incident that it came from, and is edited as it goes."""
+    """Add a message about the proposal in the thread of its incident; it is updated as the proposal advances."""
     row = session.get_one(ProposalRow, number)
     if row.posting_id is None:
         facts = {"proposal": number}
@@ -422,7 +427,7 @@ def told_of_within(session: Session, number: int, *, channel: str, parent: int |
 
 
 def reserved_within(session: Session, number: int, settings: PullRequests, now: datetime) -> str | None:
-    """Take a place among those that may be open; in words why there is none now, and the proposal waits."""
+    """Reserve one of the limited open slots; otherwise return why the proposal waits."""
     # all rows that count, in one order: two workers take places one after the other
     rows = session.exec(
         select(ProposalRow)
@@ -453,7 +458,7 @@ def reserved_within(session: Session, number: int, settings: PullRequests, now: 
 
 
 def changed(database: Database, proposal: Proposal, now: datetime, values: Mapping[str, Any], *, tell: bool) -> None:
-    """Write down what became of it. `tell`: the message about it says something else now."""
+    """Store the new state. `tell`: the message about it changes too."""
 
     def change(session: Session) -> None:
         session.execute(update(ProposalRow).where(col(ProposalRow.id) == proposal.id).values(**values))

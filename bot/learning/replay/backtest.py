@@ -1,9 +1,9 @@
-"""A change of rules tried on every incident that is stored and on logs of good runs, before a person is asked to read it.
+"""Backtest a change of rules on all stored incidents and on logs of successful runs, before a person reviews it.
 
-Two passes. The first looks, in each stored text, for what the changed rules could speak on (`kb.learning.required_literals`); only
-the texts that have any of it are judged by both rule bases. Whatever has none of it is answered as before: a rule speaks for
-itself, and one that says nothing changes no answer. What is compared are answers on the stored text, old and new alike: of an
-incident that stacks or metrics decided, the text alone may say less than its report did.
+It takes two passes. The first searches each stored text for what the changed rules require
+(`kb.learning.required_literals`); only texts with a match are evaluated with both rule bases. All other answers stay
+the same, because a rule that does not fire changes no answer. Both answers are computed from the stored text: for an
+incident that stacks or metrics decided, the text alone may say less than its report.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ Kind = Literal["new", "lost", "changed"]
 
 @dataclass(frozen=True, slots=True)
 class ChangedAnswer:
-    """An incident whose first answer the change makes another one. `truth`: the fault that people named, None where nobody did.
+    """An incident whose first answer changes. `truth`: the fault that people named, None if nobody did.
 
-    `better`, `worse`: the new answer is what people named and the old one was not, and the other way round.
+    `better`: only the new answer is what people named; `worse`: only the old one.
     """
 
     incident: int
@@ -62,7 +62,7 @@ class ChangedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class BacktestCost:
-    """What the changed rules cost: `engine` seconds over `size` bytes of text, lines that the engine points them to there."""
+    """The cost of the changed rules: `engine` seconds for `size` bytes of text, and the number of lines to check."""
 
     size: int = 0
     engine: float = 0.0
@@ -70,7 +70,7 @@ class BacktestCost:
 
     @property
     def words(self) -> str:
-        """The cost for each MB."""
+        """The cost per MB."""
         megabytes = max(self.size, 1) / 1e6
         return f"{self.asked / megabytes:.1f} lines checked and {self.engine / megabytes * 1e3:.2f} ms of engine time per MB"
 

@@ -1,4 +1,4 @@
-"""Logs of runs in which nothing failed, on which no rule may speak."""
+"""Logs of successful runs, which no rule may match."""
 
 from __future__ import annotations
 

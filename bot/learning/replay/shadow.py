@@ -1,7 +1,7 @@
-"""Rules in status shadow: tried on every live incident, counted, shown to nobody; and what they earn by it.
+"""Rules in status shadow: evaluated on every live incident and counted, but not shown; and their promotion.
 
-A shadow earns promotion by evidence alone: so many incidents in which people named the cause that it would have named, and a
-share of right ones whose lower bound is high enough. Its age counts for nothing. Hits of a rule that has changed since do not count.
+A shadow rule is promoted by evidence only: enough incidents in which people named the cause that it would have named,
+and a precision whose lower bound is high enough. Age does not count, nor do hits of an earlier version of the rule.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kb.scanning.plan import active
 
 @dataclass(frozen=True, slots=True)
 class PromotionThreshold:
-    """What a shadow must show: so many incidents in which it was `right`, and 95 % certainty that at least `precision` are."""
+    """The evidence required for promotion: `right` correct incidents, and 95 % certainty of at least `precision`."""
 
     right: int = 5
     precision: float = 0.7
@@ -117,7 +117,7 @@ def _found(
 
 
 def count_within(session: Session, incident: int, tenant: str, hits: Iterable[ShadowHit]) -> None:
-    """Count what shadows found, in the transaction that keeps the incident; of one incident each rule counts once."""
+    """Count shadow hits in the transaction that stores the incident; each rule counts once per incident."""
     for one in hits:
         if session.get(ShadowHitRow, (incident, one.rule)) is None:
             row = ShadowHitRow(
@@ -138,7 +138,7 @@ def count_within(session: Session, incident: int, tenant: str, hits: Iterable[Sh
 def shadows_within(
     session: Session, rulebook: Rulebook, tenant: str | None = None, bar: PromotionThreshold | None = None
 ) -> tuple[ShadowStats, ...]:
-    """How each shadow of the rule base fared, those first that have earned promotion."""
+    """The statistics of each shadow rule, promotable ones first."""
     known = {rule.id: meaning(rule) for rule in shadows_of(rulebook)}
     if not known:
         return ()
@@ -177,12 +177,12 @@ def _lacks(right: HitRate, bar: PromotionThreshold) -> str:
 
 
 def promoted(text: str) -> str:
-    """The text of a shadow's rule.yaml with the status that is shown."""
+    """The rule.yaml of a shadow rule with a visible status."""
     return with_value(text, "status", "experimental")
 
 
 def render(found: Sequence[ShadowStats]) -> str:
-    """The shadows as text for people."""
+    """The shadow rules as text."""
     if not found:
         return "no rules in status shadow"
     told = [

@@ -1,7 +1,7 @@
-"""A change of rules, and what the rule bases before and after it say of a text.
+"""A change of rules, and the answers of the rule bases before and after it.
 
-A text is scanned once for both, and the rules that are the same are asked once: a rule speaks for itself (`kb.diagnosis.findings.evaluate_rules`),
-so only the touched ones can say anything else. Rules that are not shown yet, drafts and shadows, are tried as if they spoke.
+A text is scanned once for both. Unchanged rules are evaluated once, because rules are independent
+(`kb.diagnosis.findings.evaluate_rules`). Drafts and shadow rules are evaluated as if they were active.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswer:
-    """A first answer: a verdict, and of a fault which and by which rule."""
+    """A first answer: the verdict, and the fault and rule if there is one."""
 
     verdict: str
     fault: str | None = None
@@ -168,7 +168,7 @@ def _spoke(rule: Rule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What the two rule bases say of one text. `spoke`: touched rule → the faults that it finds in it now."""
+    """The answers of both rule bases for one text. `spoke`: changed rule → the faults that it now finds."""
 
     old: FirstAnswer
     new: FirstAnswer
@@ -176,7 +176,7 @@ class TrialResult:
 
 
 class TrialJudge:
-    """Judges texts by two rule bases at once: they are scanned once, and the rules that are the same are asked once."""
+    """Evaluates texts with two rule bases at once. Texts are scanned once, and unchanged rules are evaluated once."""
 
     def __init__(self, trial_: Trial) -> None:
         touched = set(trial_.rules)
