@@ -102,7 +102,7 @@ def test_who_may_not_is_told_so(tmp_path, known, fallen, monkeypatch):
     with stage(tmp_path, known, url, monkeypatch.setenv, tenant=only_ada, bundles={"fallen": fallen}) as play:
         play.diagnose("fallen")
         press(play, "bar_confirm", EVE)
-        assert "You may not" in play.told(EVE)[-1]
+        assert "You don't have permission" in play.told(EVE)[-1]
         assert [bar.state for bar in play.ledger.exclusions.list("default")] == ["proposed"]
 
 
@@ -123,6 +123,6 @@ def test_the_next_end_of_the_job_says_that_the_barred_node_was_used_again(play):
     job.write_text(job.read_text().replace("rank-killed", "again").replace("13:48:06", "15:48:06"))
     play.diagnose("lm-tiny-again")
     told = text_of(play.answers()[-1])
-    assert "node-b was barred for the cluster on" in told
+    assert "node-b was excluded for the cluster on" in told
     assert "It looks the same as incident 1, closed as" in told
     assert "proposed to be barred" not in told
