@@ -18,7 +18,7 @@ from bot.incidents.ledger import Ledger
 from bot.learning import outcomes
 from bot.learning.advice import advise
 from bot.learning.advice.advise import RuleAdvice
-from bot.learning.advice.advised import against, in_the_way, proposed_of
+from bot.learning.advice.propose import against, in_the_way, proposed_of
 from bot.learning.drafts.service import refusal
 from bot.learning.proposals.store import ProposedRule, proposals
 from bot.learning.replay import shadow

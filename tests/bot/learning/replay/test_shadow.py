@@ -121,7 +121,9 @@ def test_a_shadow_that_is_wrong_earns_nothing(base, database):
     for at in range(8):
         live(database, base, LEASE, f"{at}", wrong("storage_io" if at < 5 else "disk_full"))
     assert standing(database, base) == (
-        ShadowStats("lease-revoked", 8, 8, HitRate(5, 8), "correct in at least 31% with 95 % certainty; 70% are needed"),
+        ShadowStats(
+            "lease-revoked", 8, 8, HitRate(5, 8), "correct in at least 31% with 95 % certainty; 70% are needed"
+        ),
     )
 
 

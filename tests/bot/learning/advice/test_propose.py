@@ -11,7 +11,7 @@ from bot.authoring.selftest import evidence_of
 from bot.cli.rules.advise import propose_advice
 from bot.incidents.ledger import Ledger
 from bot.learning.advice.advise import RuleAdvice
-from bot.learning.advice.advised import against, in_the_way
+from bot.learning.advice.propose import against, in_the_way
 from bot.learning.proposals.store import Proposal, ProposedRule, proposals
 from bot.learning.replay.backtest import Backtest
 from bot.learning.replay.shadow import count_within, shadowed
