@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--healthy", type=int, default=30, help="pairs of healthy runs")
     parser.add_argument("--size", choices=tuple(SCALES), default="small")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--hash", action="store_true", help="write HASH again, and nothing else")
+    parser.add_argument("--hash", action="store_true", help="write HASH anew, and nothing else")
     args = parser.parse_args()
     if args.hash:
         HASH.write_text(source_hash() + "\n", "utf-8")

@@ -18,7 +18,7 @@ from bench.l4set.styles import STYLES, WEIGHTS
 ROUND = 100
 SYMPTOMS = {"launch": 21, "crash": 57, "abnormal": 17, "other": 5}
 LEVEL_SHARES = {"error": 0.548, "warning": 0.231, "info": 0.136, "debug": 0.085}
-RECORDED = {  # real runs that are dressed again, by symptom
+RECORDED = {  # real runs that are dressed anew, by symptom
     "launch": ("import", "load", "port", "missing-node"),
     "crash": ("raise", "kill", "segv", "worker-raise", "save-full", "stuck", "worker-kill", "eval-assert"),
     "abnormal": ("slow",),

@@ -1,4 +1,4 @@
-"""Real torchrun runs (carriers/*.json) dressed again: other hosts, days, processes and paths; every line is torch's or Python's own."""
+"""Real torchrun runs (carriers/*.json) dressed anew: other hosts, days, processes and paths; every line is torch's or Python's own."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_from_folder_to_pack_and_back(state: Path, tmp_path: Path) -> None:
             assert (tmp_path / "out" / path.relative_to(DEMO)).read_bytes() == path.read_bytes()
     again = run("unpack", "1", str(tmp_path / "out"))
     assert isinstance(again.exception, Exception)
-    assert "there is something in it" in str(again.exception)
+    assert "not empty; choose a new folder" in str(again.exception)
 
 
 def test_what_is_pinned_is_not_tidied(state: Path) -> None:

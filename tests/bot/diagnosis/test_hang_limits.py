@@ -92,8 +92,8 @@ def test_one_probe_alone_is_suspicion_and_says_what_to_switch_on(signalbox, tmp_
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("silence_most=9", "write RULE.NAME=NUMBER, as in hang-called.silence_most=900"),
-        ("hang-called.silence_most=-9", "write RULE.NAME=NUMBER, as in hang-called.silence_most=900"),
+        ("silence_most=9", "expected RULE.NAME=NUMBER, such as hang-called.silence_most=900"),
+        ("hang-called.silence_most=-9", "expected RULE.NAME=NUMBER, such as hang-called.silence_most=900"),
         ("hang-called.silence_mots=9", "hang-called has no such parameter; did you mean 'silence_most'?"),
         ("disk-full.a=9", "only rule hang-called takes parameters from a job"),
     ],

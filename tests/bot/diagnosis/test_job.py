@@ -156,8 +156,8 @@ def test_the_command(known: Knowledge, tmp_path: Path, cache: Path, monkeypatch:
     assert {**again, "timing": {}} == {**report, "timing": {}}
     for arguments, said in (
         (["diagnose", "llm-rde", "--config", str(path)], "did you mean llm-red"),
-        (["diagnose", "llm-red", "b", "--config", str(path)], "name one JOB"),
-        (["diagnose", "llm-red", "--config", str(path), "--save-bundle", str(tmp_path / "kept")], "something in it"),
+        (["diagnose", "llm-red", "b", "--config", str(path)], "give a single JOB"),
+        (["diagnose", "llm-red", "--config", str(path), "--save-bundle", str(tmp_path / "kept")], "not empty"),
         (["diagnose", "llm-red", "--config", str(path), "--cluster", "north"], "no cluster 'north'"),
         (["diagnose", "llm-red", "--config", str(path), "--window", "soon"], "soon"),
         (["diagnose", "--window", "2h", "--bundle", str(tmp_path / "kept")], "go with a JOB"),
