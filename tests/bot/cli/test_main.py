@@ -424,7 +424,7 @@ def test_folders_that_cannot_be_written_cost_only_what_they_are_for(stranger):
 
     assert (ran.status, faults(ran)[0]) == (0, "disk_full")
     assert ran.err.count("\n") == 1
-    assert "this report is not kept among the incidents" in ran.err
+    assert "the report was not stored as an incident" in ran.err
     assert list(closed.iterdir()) == []
 
 
@@ -436,7 +436,7 @@ def test_a_file_where_a_folder_should_be(signalbox, logs, tmp_path, variable):
     ran = signalbox("diagnose", "--json", "--logs", logs, env={variable: str(tmp_path / "file")})
 
     assert (ran.status, faults(ran)[0]) == (0, "disk_full")
-    assert ("not kept" in ran.err) == (variable == "SIGNALBOX_STATE")
+    assert ("not stored" in ran.err) == (variable == "SIGNALBOX_STATE")
 
 
 # Outputs

@@ -160,7 +160,7 @@ def test_the_command(known: Knowledge, tmp_path: Path, cache: Path, monkeypatch:
         (["diagnose", "llm-red", "--config", str(path), "--save-bundle", str(tmp_path / "kept")], "not empty"),
         (["diagnose", "llm-red", "--config", str(path), "--cluster", "north"], "no cluster 'north'"),
         (["diagnose", "llm-red", "--config", str(path), "--window", "soon"], "soon"),
-        (["diagnose", "--window", "2h", "--bundle", str(tmp_path / "kept")], "go with a JOB"),
+        (["diagnose", "--window", "2h", "--bundle", str(tmp_path / "kept")], "need a JOB"),
     ):
         told = CliRunner().invoke(app, arguments)
         assert said in f"{told.exception} {told.output}", arguments
