@@ -162,7 +162,7 @@ def test_a_life_from_the_shell():
         (("snooze", "3"), "either --for"),
         (("snooze", "3", "--for", "soon"), "--for"),
         (("snooze", "3", "--until", "tomorrow"), "is not a time"),
-        (("snooze", "3", "--until", "2020-01-01"), "over already"),
+        (("snooze", "3", "--until", "2020-01-01"), "must lie in the future"),
         (("handover", "--since", "0h"), "--since"),
         (("merge", "3", "99"), "no incident 99"),
         (("ack", "99"), "no incident 99"),

@@ -56,7 +56,7 @@ def test_dumps_that_appear_are_a_vote_and_name_the_rank(known, tmp_path):
     ran = watched(known, job, tmp_path / "kept", also=writes, recorder=RecorderSource(START, {str(folder / "trace_")}))
     votes = {vote["probe"]: vote for vote in [new for new in ran.news if new.event == "votes"][-1].fields["votes"]}
     assert (votes["collective"]["vote"], ran.outcome.called) == ("yes", "hang")
-    assert "is pending for 40 s" in votes["collective"]["detail"]
+    assert "has been pending for 40 s" in votes["collective"]["detail"]
     assert ran.first("called").time - job.hangs_at <= 100
     kept = tmp_path / "kept"
     assert {f"trace_{rank}" for rank in range(4)} == {path.name for path in (kept / "flight_recorder").iterdir()}

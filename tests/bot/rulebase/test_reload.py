@@ -312,7 +312,7 @@ def test_a_source_is_tried_without_keeping_anything(home, source):
     ) == (True, True)
     assert not folder_of(source).exists()
     edit(home, "role: root_cause", "role: culprit")
-    assert (check(source).works, "has faults" in check(source).words) == (False, True)
+    assert (check(source).works, "has errors" in check(source).words) == (False, True)
     removed(home, "rules/faults.yaml")
     assert (check(source).works, "would be refused" in check(source).words) == (False, True)
     shutil.rmtree(home)

@@ -219,7 +219,7 @@ def test_a_store_that_cannot_be_used_is_one_line(tmp_path, place):
     """Whatever is wrong with the place, `remember` gives one line of warning, without any password."""
     warning = remember(HEALTHY, b"", None, url=place(tmp_path), now=NOW)
 
-    assert "not kept" in warning
+    assert "not stored" in warning
     assert "\n" not in warning
     assert "geheim" not in warning
 
@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     )
     probe = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
-    assert "not kept" in probe.stdout
+    assert "not stored" in probe.stdout
     assert probe.stdout.count("\n") == 1
 
 
