@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from hypothesis import settings
@@ -12,6 +13,11 @@ pytest_plugins = ["pytester", "tests.support.left_processes"]
 # the suite starts hundreds of interpreters: without its bytecode on disk, each would compile the product
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell that starts the suite in the background ignores SIGINT, and every child would inherit that: tests that interrupt a
+# command would wait forever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("signalbox", deadline=None)
 settings.load_profile("signalbox")
