@@ -48,7 +48,11 @@ def lint(
         for pattern in rule.patterns:
             if pattern.name not in used:
                 found.append(
-                    places.fault(rule, f"match.{pattern.name}", f"the condition in `when` does not use the pattern {pattern.name!r}")
+                    places.fault(
+                        rule,
+                        f"match.{pattern.name}",
+                        f"the condition in `when` does not use the pattern {pattern.name!r}",
+                    )
                 )
             found += _pattern(rule, pattern, places)
     found += _duplicates(rulebook, places)

@@ -160,7 +160,9 @@ def test_a_run_that_failed_is_never_kept(ledger: Ledger, known: Knowledge, tmp_p
 def test_a_run_that_is_too_large_is_not_read(ledger: Ledger, known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large run is skipped."""
     monkeypatch.setattr("bot.handlers.keep_baseline.MOST_BYTES", 1000)
-    assert keep_bundle(ledger.database, known, GOOD, tenant="default", label="x").startswith("not kept: its logs are 0 MiB, more than the limit")
+    assert keep_bundle(ledger.database, known, GOOD, tenant="default", label="x").startswith(
+        "not kept: its logs are 0 MiB, more than the limit"
+    )
 
 
 def test_the_worker_collects_and_keeps_it(
