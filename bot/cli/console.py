@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from collections.abc import Iterator
@@ -28,10 +29,18 @@ def complain(message: str) -> None:
     typer.echo(f"signalbox: {text}", err=True)
 
 
-def refuse(message: str) -> NoReturn:
-    """Report bad usage: one line on stderr, exit status 2."""
-    complain(message)
+def refuse(*messages: str) -> NoReturn:
+    """Report bad usage: one line per message on stderr, exit status 2."""
+    for message in messages:
+        complain(message)
     raise typer.Exit(2)
+
+
+def shell_user() -> str:
+    """The user of this shell."""
+    with suppress(OSError, KeyError, ImportError):
+        return getpass.getuser()
+    return "somebody"
 
 
 def must_be_folder(folder: Path) -> None:

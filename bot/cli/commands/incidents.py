@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bot.cli.console import refuse
+
 if TYPE_CHECKING:
     from bot.store.incident_state import State
     from bot.store.incidents import Incident, IncidentStore
@@ -68,8 +70,7 @@ def show(
         why = f"there is no incident {incident_id}; see `signalbox incidents list`"
         if kept is not None:
             why = f"the report of incident {incident_id} has expired and was removed (retention: reports)"
-        typer.echo(f"signalbox: {why}", err=True)
-        raise typer.Exit(2)
+        refuse(why)
     if html is not None:
         from bot.cli.html import write_incident
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bot.cli.console import refuse
 from bot.cli.options import RulesFolder
-from bot.cli.rules.loading import load_rules, load_valid, refuse, reported_errors, rule_named
+from bot.cli.rules.loading import load_rule_base, load_valid, reported_errors, rule_named
 from kb.errors import Fault, RuleError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def list_rules(
     site: Site = None,
 ) -> None:
     """List all rules, one per line: id, fault, role, status, title."""
-    for rule in load_rules(rules, site).rulebook.rules:
+    for rule in load_rule_base(rules, site).rulebook.rules:
         if fault in (None, rule.fault):
             typer.echo(f"{rule.id:44} {rule.fault:20} {rule.role:13} {rule.status:13} {rule.title}")
 
@@ -44,7 +45,7 @@ def show(
     """Show the file of a rule."""
     from bot.rulebase.loader import default_folder
 
-    found = rule_named(load_rules(rules, site), rule)
+    found = rule_named(load_rule_base(rules, site), rule)
     typer.echo(((rules or default_folder()) / found.file).read_text("utf-8"))
     for site_exception in found.site:
         typer.echo(f"# excepted by the site until {site_exception.expires}: {site_exception.reason}")
@@ -73,7 +74,7 @@ def lint(
     tests = tests_of(folder, loaded.rulebook.rules)
     found = {*unread, *more, *loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)}
     if wanted(loaded.rulebook.rules):
-        found.update(detector_faults(load_rules(rules, site), tests, loaded.positions))
+        found.update(detector_faults(load_rule_base(rules, site), tests, loaded.positions))
     faults = [*sorted(found), *(Fault(str(test.path), 1, 1, "the test log is empty") for test in tests if empty(test))]
     for fault in faults:
         typer.echo(str(fault))
@@ -94,7 +95,7 @@ def try_rules(
     from bot.cli.rules.run_tests import failure_text, match_log
     from bot.rulebase.loader import default_folder
 
-    known = spoken(load_rules(rules, site)) if drafts else load_rules(rules, site)
+    known = spoken(load_rule_base(rules, site)) if drafts else load_rule_base(rules, site)
     chosen = [rule_named(known, item) for item in ids] if ids else list(known.rulebook.rules)
     if on is not None:
         match_log(known, on, chosen)
@@ -212,8 +213,8 @@ def diff(
     from bot.authoring.diff import compare, render
     from bot.authoring.selftest import spoken
 
-    new = spoken(load_rules(new_rules)) if drafts else load_rules(new_rules)
-    typer.echo(render(compare(load_rules(old), new, on, workers)))
+    new = spoken(load_rule_base(new_rules)) if drafts else load_rule_base(new_rules)
+    typer.echo(render(compare(load_rule_base(old), new, on, workers)))
 
 
 @app.command()
@@ -244,7 +245,7 @@ def stats(
     from bot.authoring.stats import costs, render, render_costs
     from bot.rulebase.loader import default_folder
 
-    known = load_rules(rules, site)
+    known = load_rule_base(rules, site)
     if on:
         typer.echo(render_costs(*costs(known, on)))
         return

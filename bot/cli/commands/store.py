@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from bot.cli.console import complain, refuse, shell_user
 from bot.cli.options import ConfigFile
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
     packed = [path.stat().st_size for path in packs_in(packs)]
     warnings = [*_warnings(), *(gap.reason for gap in gaps)]
     for words in warnings:
-        _complain(words)
+        complain(words)
     days = {name: getattr(known.retention, name) / 86400 for name in ("hot", "archive", "reports")}
     body: dict[str, Any] = {
         "database": _database(),
@@ -83,7 +82,7 @@ def tidy(config: ConfigFile = None, as_json: AsJson = False) -> None:
     else:
         _say("\n".join(sentences(told)) or "Nothing to do.")
     for words in told.trouble:
-        _complain(words)
+        complain(words)
     raise typer.Exit(1 if told.trouble else 0)
 
 
@@ -127,7 +126,7 @@ def _pin(incident_id: int, *, pinned: bool, as_json: bool) -> None:
     from bot.retention.evidence import pin as set_pin
 
     with _store() as store:
-        if not set_pin(store.database, incident_id, datetime.now(UTC), _user(), pinned=pinned):
+        if not set_pin(store.database, incident_id, datetime.now(UTC), shell_user(), pinned=pinned):
             _unknown(incident_id)
         where = evidence(store.database, incident_id)
     if where is None:
@@ -156,8 +155,7 @@ def unpack(
         _unknown(incident_id)
     if found.state != "packed" or found.where is None:
         hint = f"; `signalbox diagnose --bundle {found.where}` reads it" if found.state == "folder" else ""
-        _complain(f"incident {incident_id}: {found.words}{hint}")
-        raise typer.Exit(2)
+        refuse(f"incident {incident_id}: {found.words}{hint}")
     count = take_out(Path(found.where), fresh_folder(folder))
     if as_json:
         _json({"incident": incident_id, "folder": str(folder), "files": count})
@@ -189,21 +187,8 @@ def _warnings() -> list[str]:
     return [words] if words is not None else []
 
 
-def _user() -> str:
-    with suppress(OSError, KeyError, ImportError):
-        return getpass.getuser()
-    return "somebody"
-
-
 def _unknown(incident_id: int) -> NoReturn:
-    _complain(f"there is no incident {incident_id}; see `signalbox incidents list`")
-    raise typer.Exit(2)
-
-
-def _complain(words: str) -> None:
-    from bot.render.phrases import shown
-
-    typer.echo(f"signalbox: {shown(words)}", err=True)
+    refuse(f"there is no incident {incident_id}; see `signalbox incidents list`")
 
 
 def _say(words: str) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import typer
 
-from bot.cli.rules.propose import hand_over, settings_of, user
+from bot.cli.console import shell_user
+from bot.cli.rules.propose import hand_over, settings_of
 from bot.config.file import read
 from bot.config.learning import Learning
 from bot.config.rules import PullRequests
@@ -109,7 +110,7 @@ def propose_advice(
         return _not_proposed([str(fault) for fault in error.faults])
     for line in _told(told):
         typer.echo(shown(line))
-    proposed = proposed_of(one, tried, told, tenant=tenant or DEFAULT_TENANT, who=user())
+    proposed = proposed_of(one, tried, told, tenant=tenant or DEFAULT_TENANT, who=shell_user())
     reasons += [why] if (why := refusal(settings, proposed)) is not None else _in_the_way(url, proposed)
     if reasons:
         return _not_proposed(reasons)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-import typer
-
+from bot.cli.console import complain, refuse
 from kb.errors import Fault, SignalboxError
 
 if TYPE_CHECKING:
@@ -36,22 +35,13 @@ def load_valid(files: Mapping[str, str], unread: Sequence[Fault]) -> Rulebook:
     return loaded.rulebook
 
 
-def refuse(*messages: str) -> NoReturn:
-    """Print messages on stderr and exit with the status of bad usage."""
-    from bot.render.phrases import shown
-
-    for message in messages:
-        typer.echo(f"signalbox: {shown(message)}", err=True)
-    raise typer.Exit(2)
-
-
-def load_rules(folder: Path | None, site: Path | None = None) -> Knowledge:
+def load_rule_base(folder: Path | None, site: Path | None = None) -> Knowledge:
     """Load the rule base, with a note on stderr if some files have errors."""
     from bot.rulebase.loader import knowledge
 
     known = knowledge(folder, site)
     if known.faults:
-        typer.echo(f"signalbox: {len(known.faults)} errors in rule files; see `signalbox rules lint`", err=True)
+        complain(f"{len(known.faults)} errors in rule files; see `signalbox rules lint`")
     return known
 
 
@@ -59,9 +49,8 @@ def rule_named(known: Knowledge, name: str) -> Rule:
     """Return the rule with this id; otherwise print the closest ids and exit."""
     from rapidfuzz import process
 
-    for rule in known.rulebook.rules:
-        if rule.id == name:
-            return rule
-    near = [match[0] for match in process.extract(name, [rule.id for rule in known.rulebook.rules], limit=3)]
-    typer.echo(f"signalbox: no rule {name!r}; closest: {', '.join(near)}", err=True)
-    raise typer.Exit(2)
+    found = next((rule for rule in known.rulebook.rules if rule.id == name), None)
+    if found is None:
+        near = [match[0] for match in process.extract(name, [rule.id for rule in known.rulebook.rules], limit=3)]
+        refuse(f"no rule {name!r}; closest: {', '.join(near)}")
+    return found

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import typer
 
+from bot.cli.console import shell_user
 from bot.config.file import Config, read
 from bot.config.rules import PullRequests
 from bot.incidents.ledger import Ledger
@@ -52,7 +51,7 @@ def run(
         _print(content, as_json=as_json)
         return 1 if content.reasons or content.hurts else 0
     settings = settings_of(config.rules.pull_requests, branch)
-    proposed = drafter.proposed(content, tenant, user())
+    proposed = drafter.proposed(content, tenant, shell_user())
     _print(content, as_json=as_json)
     against = refusal(settings, proposed)
     if against is None and content.hurts and not all_the_same:
@@ -184,10 +183,3 @@ def settings_of(configured: PullRequests | None, branch: Path | None) -> PullReq
         return PullRequests("local", str(branch.resolve()), folder=folder, hourly=1000, at_once=1000)
     except ValueError as error:
         raise SignalboxError(f"--branch: {error}") from None
-
-
-def user() -> str:
-    """The user of this shell."""
-    with suppress(OSError, KeyError, ImportError):
-        return getpass.getuser()
-    return "somebody"
