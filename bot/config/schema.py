@@ -105,7 +105,7 @@ def build(settings: type, checked: Mapping[str, Any]) -> Any:
 def _built(hint: Any, value: Any) -> Any:
     if value is None:
         return None
-    hint = next((get_arg for get_arg in get_args(hint) if get_arg is not type(None)), hint) if _is_union(hint) else hint
+    hint = next((member for member in get_args(hint) if member is not type(None)), hint) if _is_union(hint) else hint
     if isinstance(hint, type) and is_dataclass(hint):
         return build(hint, value)
     origin, inside = get_origin(hint), get_args(hint)

@@ -317,7 +317,7 @@ def text(found: Handover) -> str:
         [
             f"Handover, {_clock(found.since)} to {_clock(found.until)}",
             *_section("Open", found.open),
-            *_section("Asleep", found.snoozed) * bool(found.snoozed.count),
+            *_section("Snoozed", found.snoozed) * bool(found.snoozed.count),
             "",
             f"Barred nodes: {len(found.barred) + found.more_barred or 'none'}",
             *(f"  {node_words(one)}" for one in found.barred),

@@ -256,7 +256,7 @@ def confidence(diagnosis: Diagnosis, limit: int | None = None) -> str:
     return f"{diagnosis.band}{f'. {reasons[:1].upper()}{reasons[1:]}' if reasons else ''}"
 
 
-_GRADES = {
+GRADES = {
     "look": "read-only",
     "safe": "safe: affects only this job",
     "disruptive": "disruptive: affects other jobs",
@@ -265,7 +265,7 @@ _GRADES = {
 
 def grade(step: RemedyStep) -> str:
     """How risky a step of the remedy is."""
-    return f"({_GRADES.get(step.grade, step.grade)})"
+    return f"({GRADES.get(step.grade, step.grade)})"
 
 
 # --- who -------------------------------------------------------------------------------------------------------------

@@ -46,8 +46,8 @@ class ObjectStore:
     def listed(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
         """See FileStore."""
         for page in self._pages(folder, deadline, "/"):
-            for commonprefix in page.get("CommonPrefixes", ()):
-                path = f"{_bucket(folder)}/{commonprefix['Prefix'].rstrip('/')}"
+            for prefix in page.get("CommonPrefixes", ()):
+                path = f"{_bucket(folder)}/{prefix['Prefix'].rstrip('/')}"
                 yield FileEntry(path, path.rsplit("/", 1)[-1], folder=True)
             yield from _objects(page, _bucket(folder))
 

@@ -46,7 +46,7 @@ class Regex:
 
 def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece, ...]:
     """What the messages have in common, in order, with stretches where they differ."""
-    cut = [tokens(fromkey, names) for fromkey in dict.fromkeys(messages)][:MOST_MESSAGES]
+    cut = [tokens(message, names) for message in dict.fromkeys(messages)][:MOST_MESSAGES]
     if not cut:
         return ()
     pieces = [Piece(token, fixed=True) for token in cut[0]]

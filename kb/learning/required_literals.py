@@ -111,8 +111,8 @@ def _words(regex: str) -> Group | None:
 def _triggers(kind: str) -> Group:
     """What finds the lines of which structures of a kind are made."""
     names = _READERS.get(kind, (kind,))
-    found = frozenset(_trigger(all_reader) for all_reader in ALL_READERS if all_reader.name in names)
-    return found or frozenset(_trigger(all_reader) for all_reader in ALL_READERS)
+    found = frozenset(_trigger(reader) for reader in ALL_READERS if reader.name in names)
+    return found or frozenset(_trigger(reader) for reader in ALL_READERS)
 
 
 def _trigger(reader: Reader) -> ScanPattern:

@@ -52,7 +52,7 @@ def named(text: str) -> list[str]:
     words = (word.strip(".=").rpartition("=")[2] for word in _WORD.findall(text[:4096]))
     found = [item for item in words if _DIGITS.search(item) and _ENDING.search(item) and not _OTHER.search(item)]
     found += [f"{match['kind'].lower()} {int(match['number'])}" for match in _NUMBERED.finditer(text[:4096])]
-    return [fromkey[-LONGEST:] for fromkey in dict.fromkeys(found)]
+    return [shard[-LONGEST:] for shard in dict.fromkeys(found)]
 
 
 def _last(lines: Sequence[str]) -> list[str]:

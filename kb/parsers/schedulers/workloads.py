@@ -165,10 +165,10 @@ def _state(status: Mapping[str, Any]) -> tuple[str | None, str, float | None]:
 
 
 def _parent(meta: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    for ownerreference in objects(meta.get("ownerReferences"), 20):
-        if ownerreference.get("controller") is True:
-            group = string(ownerreference.get("apiVersion"), 300).rpartition("/")[0]
-            return group, string(ownerreference.get("kind"), 80), string(ownerreference.get("name"), 253)
+    for owner in objects(meta.get("ownerReferences"), 20):
+        if owner.get("controller") is True:
+            group = string(owner.get("apiVersion"), 300).rpartition("/")[0]
+            return group, string(owner.get("kind"), 80), string(owner.get("name"), 253)
     return None
 
 

@@ -107,7 +107,7 @@ def _unwrapped(annotation: Any) -> Any:
         if hasattr(annotation, "__metadata__"):
             annotation = annotation.__origin__
             continue
-        models = [get_arg for get_arg in get_args(annotation) if get_arg is not type(None)]
+        models = [member for member in get_args(annotation) if member is not type(None)]
         if type(None) in get_args(annotation) and len(models) == 1:
             annotation = models[0]
             continue

@@ -114,8 +114,8 @@ def _query(node: JsonNode) -> None:
 
 
 def _check_max_selected(node: JsonNode) -> None:
-    for max_selected_item in node.children("max_selected_items"):
-        max_selected_item.integer(1, 100)
+    for limit in node.children("max_selected_items"):
+        limit.integer(1, 100)
 
 
 def _require_options(node: JsonNode) -> None:
