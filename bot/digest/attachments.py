@@ -29,7 +29,10 @@ def files_of(numbers: bytes) -> list[DigestFile]:
     """
     digest = loads(numbers)
     stem = f"failures-{digest.week}"
-    drawn = [DigestFile(f"{stem}-{one.name}.png", one.title, one.png, one.alt) for one in pictures(digest)]
+    drawn = [
+        DigestFile(f"{stem}-{picture.name}.png", picture.title, picture.png, picture.alt)
+        for picture in pictures(digest)
+    ]
     readable = msgspec.json.format(dumps(digest), indent=1)
     return [
         *drawn,

@@ -36,7 +36,7 @@ def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
     text: str = _template().render(
         d=digest,
         span=phrases.span(digest),
-        notes=[one for one in (phrases.unfinished(digest),) if one],
+        notes=[item for item in (phrases.unfinished(digest),) if item],
         nothing=phrases.none_at_all(digest),
         to=to,
         tiles=tiles(digest),
@@ -113,7 +113,7 @@ def _uri(svg: str) -> str:
 def _parts(digest: Digest) -> Iterator[Mapping[str, str]]:
     """The means of the terms as parts of a bar; nothing where one is not known."""
     means = [getattr(digest.recovery, name).mean for name in TERMS]
-    whole = sum(one for one in means if one is not None)
+    whole = sum(item for item in means if item is not None)
     if whole <= 0 or None in means:
         return
     for name, mean in zip(TERMS, means, strict=True):
@@ -131,10 +131,10 @@ def _records(digest: Digest) -> list[tuple[str, str, Any, Any]]:
     ]
 
 
-def _cells(one: Spread) -> Markup:
-    told = (one.median, one.p90)
+def _cells(spread: Spread) -> Markup:
+    told = (spread.median, spread.p90)
     cells = ["left out" if value is None else phrases.lasting(value) for value in told]
-    return Markup("").join(Markup('<td class="n">{}</td>').format(text) for text in (*cells, one.n))
+    return Markup("").join(Markup('<td class="n">{}</td>').format(text) for text in (*cells, spread.n))
 
 
 @cache

@@ -50,28 +50,28 @@ def short_week(name: str) -> str:
     return name.rpartition("-")[2]
 
 
-def share(one: Share) -> str:
+def share(item: Share) -> str:
     """A share with its confidence interval and n; only the counts if n is too small."""
-    if one.value is None or one.low is None or one.high is None:
-        return f"{one.hits} of {one.n} (too few for a share)" if one.n else "no feedback yet"
-    return f"{percent(one.value)} ({one.hits} of {one.n}; 95 %: {percent(one.low)} to {percent(one.high)})"
+    if item.value is None or item.low is None or item.high is None:
+        return f"{item.hits} of {item.n} (too few for a share)" if item.n else "no feedback yet"
+    return f"{percent(item.value)} ({item.hits} of {item.n}; 95 %: {percent(item.low)} to {percent(item.high)})"
 
 
-def spread(one: Spread) -> str:
+def spread(item: Spread) -> str:
     """Median and 90th percentile of durations."""
-    if one.median is None or one.p90 is None:
-        return f"not enough data (n = {one.n})"
-    return f"median {lasting(one.median)}, p90 {lasting(one.p90)} (n = {one.n})"
+    if item.median is None or item.p90 is None:
+        return f"not enough data (n = {item.n})"
+    return f"median {lasting(item.median)}, p90 {lasting(item.p90)} (n = {item.n})"
 
 
-def rate(one: Rate) -> str:
+def rate(item: Rate) -> str:
     """Hours per failure."""
-    return f"not enough data (n = {one.n})" if one.value is None else f"{hours(one.value)} h (n = {one.n})"
+    return f"not enough data (n = {item.n})" if item.value is None else f"{hours(item.value)} h (n = {item.n})"
 
 
-def lost(one: Sum) -> str:
+def lost(item: Sum) -> str:
     """GPU-hours, and the number of failures for which they are known."""
-    return f"{hours(one.value)} (n = {one.n} of {one.of})"
+    return f"{hours(item.value)} (n = {item.n} of {item.of})"
 
 
 def gpus(size: SizeClass) -> str:
@@ -137,7 +137,10 @@ def fine(value: float) -> str:
 
 def unknown_of(digest: Digest) -> Share:
     """Failures without a diagnosis in all weeks of the digest."""
-    return share_of(sum(one.unknown.hits for one in digest.trend), sum(one.unknown.n for one in digest.trend))
+    return share_of(
+        sum(trend_point.unknown.hits for trend_point in digest.trend),
+        sum(trend_point.unknown.n for trend_point in digest.trend),
+    )
 
 
 def formula(digest: Digest) -> str:

@@ -18,19 +18,19 @@ _WIDTH = 100
 def text(digest: Digest, *, meanings: bool = False) -> str:
     """The digest as text. `meanings`: explain each figure at the end."""
     lines = [f"Failures of training jobs, week {digest.week} ({phrases.span(digest)})"]
-    lines += [one for one in (phrases.unfinished(digest),) if one]
+    lines += [item for item in (phrases.unfinished(digest),) if item]
     lines += ["" if digest.failures else phrases.none_at_all(digest)]
     if digest.failures:
-        lines += [f"{one.name:<18} {one.value:>10}  {one.told}" for one in tiles(digest)]
+        lines += [f"{tile.name:<18} {tile.value:>10}  {tile.told}" for tile in tiles(digest)]
         lines += ["", *_news(digest), *_classes(digest), *_recovery(digest)]
-    if any(one.failures for one in digest.trend):
+    if any(trend_point.failures for trend_point in digest.trend):
         lines += [*_trend(digest), *_nodes(digest), *_record(digest), *_open(digest)]
     if digest.failures:
         lines += [*_cuts(digest.cuts, digest.failures)]
     lines += ["", *_wrapped(DEFINITIONS["few"] + " " + DEFINITIONS["share"])]
     if meanings:
         lines += ["", "What the figures mean"]
-        lines += [line for name, one in DEFINITIONS.items() for line in _wrapped(f"{name.replace('_', ' ')}: {one}")]
+        lines += [line for name, item in DEFINITIONS.items() for line in _wrapped(f"{name.replace('_', ' ')}: {item}")]
     return "\n".join(shown(line).rstrip() for line in lines)
 
 
@@ -43,10 +43,16 @@ def _news(digest: Digest) -> Iterator[str]:
 
 
 def _classes(digest: Digest) -> Iterator[str]:
-    dear = sorted(digest.classes, key=lambda one: (-one.gpu_hours.value, one.fault))
+    dear = sorted(digest.classes, key=lambda fault_class: (-fault_class.gpu_hours.value, fault_class.fault))
     rows = [
-        (phrases.lost(one.gpu_hours), str(one.failures), str(one.before), one.domain.replace("none", "-"), one.title)
-        for one in dear
+        (
+            phrases.lost(item.gpu_hours),
+            str(item.failures),
+            str(item.before),
+            item.domain.replace("none", "-"),
+            item.title,
+        )
+        for item in dear
     ]
     yield from _table("By class", (">GPU-hours lost", ">failures", ">before", "<acts", "<class"), rows)
 
@@ -60,22 +66,22 @@ def _recovery(digest: Digest) -> Iterator[str]:
     yield from (f"  {name:<16} {phrases.spread(getattr(found, name))}" for name in TERMS)
     yield f"  {'total':<16} {phrases.spread(found.whole)}"
     yield from _wrapped(f"Ineffective training time: {phrases.formula(digest)}", "  ")
-    rows = [(phrases.gpus(one), str(one.runs), phrases.hours(one.to_failure.total), phrases.rate(one.to_failure))
-            for one in digest.sizes]  # fmt: skip
+    rows = [(phrases.gpus(job_size), str(job_size.runs), phrases.hours(job_size.to_failure.total), phrases.rate(job_size.to_failure))
+            for job_size in digest.sizes]  # fmt: skip
     yield from _table("Mean time to failure by size", ("<size", ">attempts", ">hours run", "<to failure"), rows)
 
 
 def _trend(digest: Digest) -> Iterator[str]:
     rows = [
         (
-            one.week,
-            str(one.failures),
-            phrases.lost(one.gpu_hours),
-            phrases.rate(one.between),
-            f"{one.unknown.hits} of {one.unknown.n}",
-            "left out" if one.effective is None else phrases.fine(one.effective),
+            trend_point.week,
+            str(trend_point.failures),
+            phrases.lost(trend_point.gpu_hours),
+            phrases.rate(trend_point.between),
+            f"{trend_point.unknown.hits} of {trend_point.unknown.n}",
+            "left out" if trend_point.effective is None else phrases.fine(trend_point.effective),
         )
-        for one in reversed(digest.trend)
+        for trend_point in reversed(digest.trend)
     ]
     heads = ("<week", ">failures", ">GPU-hours lost", ">between failures", ">no diagnosis", ">effective")
     yield from _table("Eight weeks", heads, rows)
@@ -83,10 +89,16 @@ def _trend(digest: Digest) -> Iterator[str]:
 
 def _nodes(digest: Digest) -> Iterator[str]:
     rows = [
-        (one.name, *(str(count or ".") for count in one.weeks), str(one.jobs), f"{one.score:.1f}", "lemon" * one.lemon)
-        for one in digest.offenders.nodes
+        (
+            node.name,
+            *(str(count or ".") for count in node.weeks),
+            str(node.jobs),
+            f"{node.score:.1f}",
+            "lemon" * node.lemon,
+        )
+        for node in digest.offenders.nodes
     ]
-    weeks = (f">{phrases.short_week(one.week)}" for one in digest.trend)
+    weeks = (f">{phrases.short_week(trend_point.week)}" for trend_point in digest.trend)
     heads = ("<node", *weeks, ">jobs", ">score", "<")
     yield from _table("Nodes named in hardware and network failures, jobs by week", heads, rows)
 
@@ -101,9 +113,9 @@ def _record(digest: Digest) -> Iterator[str]:
         ("correctly none", phrases.share(this.abstained), phrases.share(long.abstained)),
     ]
     yield from _table("Accuracy", ("<figure", "<this week", f"<{long.weeks} weeks"), rows)
-    fired = [(str(one.fired), phrases.share(one.wrong), one.rule) for one in digest.fired]
+    fired = [(str(rule_line.fired), phrases.share(rule_line.wrong), rule_line.rule) for rule_line in digest.fired]
     yield from _table("Rules most often ranked first", (">times", "<wrong, 8 weeks", "<rule"), fired)
-    wrong = [(phrases.share(one.wrong), one.rule) for one in digest.wrong]
+    wrong = [(phrases.share(rule_line.wrong), rule_line.rule) for rule_line in digest.wrong]
     yield from _table("Rules most often wrong", ("<wrong, 8 weeks", "<rule"), wrong)
     if digest.thinly_judged:
         yield f"  {digest.thinly_judged} rules with fewer than five judgements are omitted."
@@ -112,15 +124,15 @@ def _record(digest: Digest) -> Iterator[str]:
 def _open(digest: Digest) -> Iterator[str]:
     yield from ("", f"Unresolved: {digest.open_week} from this week, {digest.open_all} from eight weeks")
     rows = [
-        (str(one.incident), "-" if one.gpu_hours is None else phrases.hours(one.gpu_hours), one.job, one.title)
-        for one in digest.open
+        (str(item.incident), "-" if item.gpu_hours is None else phrases.hours(item.gpu_hours), item.job, item.title)
+        for item in digest.open
     ]
     yield from _table("", (">incident", ">GPU-hours", "<job", "<class"), rows)
 
 
 def _cuts(cuts: Iterable[Breakdown], failures: int) -> Iterator[str]:
     for cut in cuts:
-        rows = [(str(one.failures), phrases.lost(one.gpu_hours), one.value) for one in cut.lines]
+        rows = [(str(line.failures), phrases.lost(line.gpu_hours), line.value) for line in cut.lines]
         if rows:
             yield from _table(f"By {cut.name}", (">failures", ">GPU-hours lost", f"<{cut.name}"), rows)
         if cut.rest:
@@ -136,7 +148,7 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> I
         return
     if title:
         yield from ("", title)
-    clean = [[shown(cell) for cell in row] for row in ([one[1:] for one in heads], *rows)]
+    clean = [[shown(cell) for cell in row] for row in ([word[1:] for word in heads], *rows)]
     widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
     for row in clean:
         cells = (f"{cell:{head[0]}{width}}" for cell, head, width in zip(row, heads, widths, strict=True))

@@ -96,12 +96,12 @@ class GitHub:
         params = {"head": f"{self._owner}:{plan.branch}", "state": "all", "sort": "created", "direction": "desc"}
         call = HttpRequest(self._path("pulls"), params)
         found = [
-            one
-            for one in self._api.pages(call)
-            if isinstance(one, dict) and _text(one, "head", "ref") == plan.branch and self._is_here(one)
+            page
+            for page in self._api.pages(call)
+            if isinstance(page, dict) and _text(page, "head", "ref") == plan.branch and self._is_here(page)
         ]
-        marked = [one for one in found if hidden(plan.mark) in str(one.get("body"))]
-        standing = [one for one in found if one.get("state") == "open"]
+        marked = [item for item in found if hidden(plan.mark) in str(item.get("body"))]
+        standing = [item for item in found if item.get("state") == "open"]
         best = next(iter([*marked, *standing]), None)
         return None if best is None else _pull(self._api, call, best)
 
@@ -173,11 +173,11 @@ class GitHub:
         runs = _list(self._api, call, self._api.json(call), "check_runs")
         call = HttpRequest(self._path("commits", pull.head, "status"), {"per_page": 100})
         states = _list(self._api, call, self._api.json(call), "statuses")
-        pending = sum(one.get("status") != "completed" for one in runs)
-        pending += sum(one.get("state") == "pending" for one in states)
+        pending = sum(run.get("status") != "completed" for run in runs)
+        pending += sum(state.get("state") == "pending" for state in states)
         fine = ("success", "neutral", "skipped", None)
-        failed = [str(one.get("name")) for one in runs if one.get("conclusion") not in fine]
-        failed += [str(one.get("context")) for one in states if one.get("state") in ("failure", "error")]
+        failed = [str(run.get("name")) for run in runs if run.get("conclusion") not in fine]
+        failed += [str(state.get("context")) for state in states if state.get("state") in ("failure", "error")]
         return CommitChecks(len(runs) + len(states), pending, tuple(failed))
 
     def ready(self, pull: PullRequest, plan: PullRequestPlan) -> None:
@@ -271,9 +271,9 @@ class GitHub:
                 raise ForgeError("moved", f"GitHub: the branch {branch} was updated at the same time") from None
             raise
 
-    def _is_here(self, one: Mapping[str, Any]) -> bool:
+    def _is_here(self, mapping: Mapping[str, Any]) -> bool:
         """Whether the branch is one of this repository and not of a fork."""
-        return _text(one, "head", "repo", "full_name").lower() == self._settings.repository.lower()
+        return _text(mapping, "head", "repo", "full_name").lower() == self._settings.repository.lower()
 
     def _login(self) -> Mapping[str, str]:
         """The header of an app: its token for this repository, made again some minutes before it ends."""
@@ -346,7 +346,7 @@ def _list(api: ForgeApi, call: HttpRequest, found: Any, name: str) -> list[dict[
     listed = found.get(name) if isinstance(found, dict) else None
     if not isinstance(listed, list):
         raise api.strange(call, f"it holds no {name}")
-    return [one for one in listed if isinstance(one, dict)]
+    return [item for item in listed if isinstance(item, dict)]
 
 
 def _text(found: Any, *keys: str) -> str:

@@ -53,7 +53,7 @@ class GitLab:
         commits = found.get("commits") if isinstance(found, dict) else None
         if not isinstance(commits, list):
             raise self._api.strange(call, "it compares nothing")
-        return bool(commits) and all(isinstance(one, dict) and self._is_ours(one, plan) for one in commits)
+        return bool(commits) and all(isinstance(item, dict) and self._is_ours(item, plan) for item in commits)
 
     def _is_ours(self, commit: Mapping[str, Any], plan: PullRequestPlan) -> bool:
         untouched = commit.get("authored_date") == commit.get("committed_date")
@@ -109,14 +109,14 @@ class GitLab:
         params = {"source_branch": plan.branch, "state": "all", "order_by": "created_at", "sort": "desc"}
         call = HttpRequest(self._path("merge_requests"), params)
         found = [
-            one
-            for one in self._api.pages(call)
-            if isinstance(one, dict)
-            and one.get("source_branch") == plan.branch
-            and one.get("source_project_id") == project
+            page
+            for page in self._api.pages(call)
+            if isinstance(page, dict)
+            and page.get("source_branch") == plan.branch
+            and page.get("source_project_id") == project
         ]
-        marked = [one for one in found if hidden(plan.mark) in str(one.get("description"))]
-        standing = [one for one in found if one.get("state") == "opened"]
+        marked = [item for item in found if hidden(plan.mark) in str(item.get("description"))]
+        standing = [item for item in found if item.get("state") == "opened"]
         best = next(iter([*marked, *standing]), None)
         return None if best is None else self._pull(call, best)
 
@@ -161,7 +161,7 @@ class GitLab:
         change: dict[str, Any] = {"add_labels": ",".join(plan.labels)} if plan.labels else {}
         ids = []
         for name in plan.reviewers:
-            found = next((one for one in self._users(name) if one.get("username") == name), None)
+            found = next((user for user in self._users(name) if user.get("username") == name), None)
             if found is None or not isinstance(found.get("id"), int):
                 lacking.append(f"reviewer {name}: no such user")
             else:
@@ -251,7 +251,7 @@ class GitLab:
 
     def _users(self, name: str) -> Iterator[dict[str, Any]]:
         found = self._api.json(HttpRequest("/users", {"username": name}))
-        yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+        yield from (item for item in found if isinstance(item, dict)) if isinstance(found, list) else ()
 
     def _put(self, pull: PullRequest, change: Mapping[str, Any]) -> None:
         path = self._path("merge_requests", str(pull.number))
@@ -293,5 +293,5 @@ def _level(project: Mapping[str, Any]) -> int | None:
     rights = project.get("permissions")
     if not isinstance(rights, dict):
         return None
-    levels = [one.get("access_level") for one in rights.values() if isinstance(one, dict)]
-    return max((one for one in levels if isinstance(one, int)), default=None)
+    levels = [access.get("access_level") for access in rights.values() if isinstance(access, dict)]
+    return max((level for level in levels if isinstance(level, int)), default=None)

@@ -90,7 +90,7 @@ class ForgeApi:
     def say_once(self, path: str, mark: str, text: str) -> None:
         """Add a comment unless one with this mark exists."""
         if not any(
-            hidden(mark) in str(one.get("body")) for one in self.pages(HttpRequest(path)) if isinstance(one, dict)
+            hidden(mark) in str(page.get("body")) for page in self.pages(HttpRequest(path)) if isinstance(page, dict)
         ):
             self.json(HttpRequest(path, body={"body": f"{text}\n\n{hidden(mark)}"}))
 
@@ -170,7 +170,7 @@ def told(body: bytes) -> str:
     if not isinstance(found, dict):
         return _plain(body)
     parts = [found.get("message"), found.get("error"), found.get("error_description"), found.get("errors")]
-    return _cut(" ".join(shown("; ".join(_words(one) for one in parts if one)).split()))
+    return _cut(" ".join(shown("; ".join(_words(part) for part in parts if part)).split()))
 
 
 def _words(part: Any) -> str:
@@ -179,7 +179,7 @@ def _words(part: Any) -> str:
             return str(part["message"])
         return ", ".join(f"{key}: {_words(value)}" for key, value in list(part.items())[:5])
     if isinstance(part, list):
-        return ", ".join(_words(one) for one in part[:5])
+        return ", ".join(_words(item) for item in part[:5])
     return str(part)
 
 

@@ -154,7 +154,7 @@ class LocalGit:
     def _refusal(self, verb: str, said: bytes) -> ForgeError:
         words = " ".join(shown(said[-2000:].decode("utf-8", errors="replace")).split())
         told = f"git {verb} in {self._home}: {words[:300]}"
-        if verb == "update-ref" and any(one in words for one in _MOVED):
+        if verb == "update-ref" and any(text in words for text in _MOVED):
             return ForgeError("moved", told, "the branch moved; it is checked again")
         if "dubious ownership" in words:
             return ForgeError(
@@ -164,7 +164,7 @@ class LocalGit:
             return ForgeError(
                 "missing", f"{self._home} is not a git repository", "name a clone under rules.pull_requests.repository"
             )
-        if any(one in words for one in ("Permission denied", "insufficient permission", "Read-only file system")):
+        if any(text in words for text in ("Permission denied", "insufficient permission", "Read-only file system")):
             return ForgeError("forbidden", told, "let the service's user write there")
         if "No space left" in words:
             return ForgeError("busy", told)
@@ -213,7 +213,7 @@ class LocalGit:
         fork = self.git("merge-base", base, tip)
         changed = self.git("diff-tree", "-r", "-z", "--name-only", "--no-renames", fork, tip).split("\0")
         return all(
-            self.git("ls-tree", base, "--", one) == self.git("ls-tree", tip, "--", one) for one in changed if one
+            self.git("ls-tree", base, "--", text) == self.git("ls-tree", tip, "--", text) for text in changed if text
         )
 
     def _patch(self, plan: PullRequestPlan) -> None:

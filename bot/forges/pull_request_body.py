@@ -113,7 +113,7 @@ def _code(text: str) -> str:
 
 
 def _block(lines: Sequence[str]) -> str:
-    kept = [redact(one)[:LONGEST_LINE] for one in lines[:MOST_LINES]]
+    kept = [redact(line)[:LONGEST_LINE] for line in lines[:MOST_LINES]]
     if len(lines) > MOST_LINES:
         kept.append(f"… and {len(lines) - MOST_LINES} more")
     return "\n".join(block(kept)) if kept else ""

@@ -124,11 +124,13 @@ class ExclusionList(Repository):
         def decided(session: Session) -> tuple[tuple[NodeExclusion, ...], tuple[str, ...]]:
             done: list[NodeExclusion] = []
             late: list[str] = []
-            for one in sorted(
+            for node_exclusion in sorted(
                 bars, key=lambda bar: bar.id
             ):  # two people who decide on the same wait for each other in order
                 try:
-                    done.append(decide_within(session, one.id, one.tenant, to, who=who, now=now)[0])
+                    done.append(
+                        decide_within(session, node_exclusion.id, node_exclusion.tenant, to, who=who, now=now)[0]
+                    )
                 except AlreadyDecided as error:
                     late.append(str(error))
             return tuple(done), tuple(late)
@@ -187,13 +189,13 @@ def propose_within(
     """
     job = report.job.name or report.job.id or ""
     told = 0
-    for one in report.decision.exclude[:MOST_PROPOSED]:
-        if _NODE.match(one.node) is None:
+    for item in report.decision.exclude[:MOST_PROPOSED]:
+        if _NODE.match(item.node) is None:
             continue
-        whose = _text(job, LONGEST_JOB) if one.scope == "job" else ""
-        if one.scope == "job" and not whose:
+        whose = _text(job, LONGEST_JOB) if item.scope == "job" else ""
+        if item.scope == "job" and not whose:
             continue
-        wanted = ExclusionRequest(tenant, cluster or "", one.node, one.scope, whose, None, one.why, incident)
+        wanted = ExclusionRequest(tenant, cluster or "", item.node, item.scope, whose, None, item.why, incident)
         _close_over(session, wanted.key, now)
         before = select(BarRow.id).where(col(BarRow.key) == wanted.key, col(BarRow.incident_id) == incident)
         if session.exec(before).first() is None:
@@ -259,7 +261,7 @@ def in_force_within(
         if cluster:
             query = query.where(col(BarRow.cluster).in_((cluster, "")))
         found += [_bar(row) for row in session.exec(query.order_by(col(BarRow.id)).limit(500))]
-    return tuple({(one.node, one.scope): one for one in found}.values())
+    return tuple({(node_exclusion.node, node_exclusion.scope): node_exclusion for node_exclusion in found}.values())
 
 
 def in_words(bar: NodeExclusion, now: datetime, *, named: bool = True) -> str:
@@ -357,9 +359,9 @@ def _text(text: str, most: int) -> str:
 
 
 def _bar(row: BarRow) -> NodeExclusion:
-    return NodeExclusion(**{one.name: getattr(row, one.name) for one in fields(NodeExclusion)})
+    return NodeExclusion(**{field.name: getattr(row, field.name) for field in fields(NodeExclusion)})
 
 
 def jobs_of(names: Sequence[str | None]) -> tuple[str, ...]:
     """The names under which exclusions may refer to a job."""
-    return tuple(_text(one, LONGEST_JOB) for one in names if one)
+    return tuple(_text(name, LONGEST_JOB) for name in names if name)

@@ -70,7 +70,7 @@ def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any
         "signalbox",
         f"incident-{incident}",
         f"fault-{cause}",
-        *(f"node-{one}" for one in closing.nodes),
+        *(f"node-{node}" for node in closing.nodes),
         *grafana.tags,
     ]
     return {**times, "tags": tags[:_MOST_TAGS], "text": f"{job}: {cause}{nodes}{action}"[:1000]}

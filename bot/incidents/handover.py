@@ -215,12 +215,12 @@ def _closed(session: Session, tenant: str, since: datetime, now: datetime) -> Ha
 def _changed(session: Session, tenant: str, since: datetime, now: datetime) -> HandoverSection:
     """Other changes: acknowledged, assigned, snoozed, merged, reopened."""
     count, steps = steps_since(session, tenant, since, MOST)
-    numbers = {one.incident for one in steps}
+    numbers = {step.incident for step in steps}
     rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(numbers)))}
     lines = (
-        _line(rows[one.incident], now, told(one, one.incident), at=one.at, by=one.step.who)
-        for one in steps
-        if one.incident in rows
+        _line(rows[step.incident], now, told(step, step.incident), at=step.at, by=step.step.who)
+        for step in steps
+        if step.incident in rows
     )
     return HandoverSection(count, tuple(lines))
 
@@ -235,8 +235,10 @@ def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> P
     )
     count = session.exec(select(func.count(col(ProposalRow.id))).where(*open_proposals)).one()
     told = tuple(
-        HandoverProposal(one.rule, one.state, one.who, one.url, _said(one.error) if one.error else None)
-        for one in proposals
+        HandoverProposal(
+            proposal.rule, proposal.state, proposal.who, proposal.url, _said(proposal.error) if proposal.error else None
+        )
+        for proposal in proposals
     )
     nodes, more = _nodes(session, tenant, "proposed", now)
     work = dict(
@@ -295,9 +297,9 @@ def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tu
     )
     found = tuple(
         HandoverNode(
-            _said(one.node), one.cluster, one.state, _said(one.why), one.since, one.until, one.scope, _said(one.job)
+            _said(row.node), row.cluster, row.state, _said(row.why), row.since, row.until, row.scope, _said(row.job)
         )
-        for one in rows
+        for row in rows
     )
     count = session.exec(select(func.count(col(BarRow.id))).where(*asked)).one() if len(found) == MOST else len(found)
     return found, count - len(found)
@@ -320,12 +322,12 @@ def text(found: Handover) -> str:
             *_section("Snoozed", found.snoozed) * bool(found.snoozed.count),
             "",
             f"Barred nodes: {len(found.barred) + found.more_barred or 'none'}",
-            *(f"  {node_words(one)}" for one in found.barred),
+            *(f"  {node_words(item)}" for item in found.barred),
             *_left_out(found.more_barred),
             *_section("Still running when diagnosed", found.watched),
             "",
             "Waiting:",
-            *(f"  {one}" for one in waiting_words(found.waiting)),
+            *(f"  {line}" for line in waiting_words(found.waiting)),
             *_section("New", found.new),
             *_section("Closed", found.closed),
             *_section("Other changes", found.changed),
@@ -334,7 +336,7 @@ def text(found: Handover) -> str:
 
 
 def _section(title: str, listed: HandoverSection) -> list[str]:
-    lines = [f"  {line_words(one)}" for one in listed.lines]
+    lines = [f"  {line_words(line)}" for line in listed.lines]
     return ["", f"{title}: {listed.count or 'none'}", *lines, *_left_out(listed.count - len(listed.lines))]
 
 
@@ -342,33 +344,35 @@ def _left_out(count: int) -> list[str]:
     return [f"  ... and {count} more"] if count > 0 else []
 
 
-def line_words(one: HandoverIncident) -> str:
+def line_words(handover_incident: HandoverIncident) -> str:
     """One line for an incident."""
-    who = f", {one.assignee}" if one.assignee and one.state != "closed" else ""
-    by = f" (by {one.by})" if one.by else ""
-    return f"{one.incident}  {_clock(one.at)}  {one.job}: {one.fault}; {one.told}{by} [{one.state}{who}]"
+    who = (
+        f", {handover_incident.assignee}" if handover_incident.assignee and handover_incident.state != "closed" else ""
+    )
+    by = f" (by {handover_incident.by})" if handover_incident.by else ""
+    return f"{handover_incident.incident}  {_clock(handover_incident.at)}  {handover_incident.job}: {handover_incident.fault}; {handover_incident.told}{by} [{handover_incident.state}{who}]"
 
 
-def node_words(one: HandoverNode) -> str:
+def node_words(handover_node: HandoverNode) -> str:
     """One line for a node."""
-    scope = f" for job {one.job}" if one.scope == "job" else ""
-    until = f" until {_clock(one.until)}" if one.until is not None else ""
-    return f"{one.node} ({one.cluster}){scope}{until}: {one.why}"
+    scope = f" for job {handover_node.job}" if handover_node.scope == "job" else ""
+    until = f" until {_clock(handover_node.until)}" if handover_node.until is not None else ""
+    return f"{handover_node.node} ({handover_node.cluster}){scope}{until}: {handover_node.why}"
 
 
 def waiting_words(found: PendingWork) -> Sequence[str]:
     """Pending work, one line each, or a line that says there is none."""
-    lines = [f"rule {one.rule}, {one.state}{f': {one.error}' if one.error else ''}, proposed by {one.who}"
-             for one in found.proposals]  # fmt: skip
+    lines = [f"rule {proposal.rule}, {proposal.state}{f': {proposal.error}' if proposal.error else ''}, proposed by {proposal.who}"
+             for proposal in found.proposals]  # fmt: skip
     lines += [f"{many(found.more_proposals, 'more proposed rule')}"] * bool(found.more_proposals)
-    lines += [f"bar {node_words(one)}?" for one in found.nodes]
+    lines += [f"bar {node_words(node)}?" for node in found.nodes]
     lines += [f"{many(found.more_nodes, 'more node')} proposed to be barred"] * bool(found.more_nodes)
     lines += [f"{many(found.questions.count, 'incident')} waiting for somebody to confirm the cause"] * bool(
         found.questions.count
     )
     queue = [f"{found.queued} queued" if found.queued else "", f"{found.running} running" if found.running else "",
              f"{found.failed} failed" if found.failed else ""]  # fmt: skip
-    told = ", ".join(one for one in queue if one)
+    told = ", ".join(item for item in queue if item)
     return [*lines, *([f"diagnoses: {told}"] if told else [])] or ["nothing"]
 
 

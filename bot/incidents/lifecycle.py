@@ -121,7 +121,7 @@ def step_within(session: Session, incident: int, tenant: str, *, key: str, step:
 
 def _locked(session: Session, tenant: str, numbers: Sequence[int | None]) -> Mapping[int, IncidentRow]:
     """Rows of this tenant, locked in order of their ids, so that two merges do not deadlock."""
-    wanted = [one for one in numbers if one is not None and 0 < one < 2**63]
+    wanted = [number for number in numbers if number is not None and 0 < number < 2**63]
     query = select(IncidentRow).where(col(IncidentRow.id).in_(wanted), col(IncidentRow.tenant) == tenant)
     rows = session.exec(query.order_by(col(IncidentRow.id)).with_for_update())
     return {row.id: row for row in rows if row.id is not None}
@@ -202,7 +202,7 @@ def _merged(
     for part in parts:
         part.merged_into = whole
         session.add(part)
-    return [one for one in (whole, other.id, left, *(part.id for part in parts)) if one is not None]
+    return [item for item in (whole, other.id, left, *(part.id for part in parts)) if item is not None]
 
 
 def _text(text: str, most: int) -> str:
@@ -249,7 +249,7 @@ def family_within(session: Session, incident: int) -> MergedIncidents:
         select(IncidentRow).where(col(IncidentRow.merged_into) == incident).order_by(col(IncidentRow.id)).limit(100)
     )
     return MergedIncidents(
-        None if whole is None else (whole.id or 0, _job(whole)), tuple((one.id or 0, _job(one)) for one in parts)
+        None if whole is None else (whole.id or 0, _job(whole)), tuple((part.id or 0, _job(part)) for part in parts)
     )
 
 

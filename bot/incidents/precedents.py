@@ -69,7 +69,7 @@ def moment(evidence: Evidence, now: datetime) -> datetime | None:
     """When a job ended: from its scheduler, or its last log line; None if unknown, and never in the future."""
     told = evidence.job.end
     if told is None:
-        told = max((one.last_time for one in evidence.streams if one.last_time is not None), default=None)
+        told = max((stream.last_time for stream in evidence.streams if stream.last_time is not None), default=None)
     with suppress(ValueError, OverflowError, OSError):
         return None if told is None else min(datetime.fromtimestamp(told, UTC), now)
     return None
@@ -102,20 +102,24 @@ def recall_within(
     who = replace(who, cluster=who.cluster or evidence.job.cluster)
     rows, same = _rows(session, evidence.job, who, at, now)
     earlier, links = _earlier(session, rows, evidence.job, who, at.timestamp())
-    near = tuple(one for one in earlier if at.timestamp() - one.row.at <= NEAR)
+    near = tuple(earlier_incident for earlier_incident in earlier if at.timestamp() - earlier_incident.row.at <= NEAR)
     names = jobs_of((evidence.job.name, evidence.job.id))
     bars = in_force_within(session, who.tenant, who.cluster, nodes=nodes_of(evidence), jobs=names, now=now)
     barred = tuple(
-        ExcludedNode(one.node, one.scope, f"{one.since:%Y-%m-%d}", _by(one.decided_by), one.why) for one in bars
+        ExcludedNode(bar.node, bar.scope, f"{bar.since:%Y-%m-%d}", _by(bar.decided_by), bar.why) for bar in bars
     )
     return Precedents(
         at=at.timestamp(),
         earlier=near,
         history=history_of(near, at.timestamp(), barred),
-        library=FaultLibrary(one for one in known_within(session, who.tenant) if one.incident not in same),
+        library=FaultLibrary(
+            known_incident
+            for known_incident in known_within(session, who.tenant)
+            if known_incident.incident not in same
+        ),
         steps=_steps(earlier, links, _good_ends(session, who.tenant, at)),
-        titles={name: one.title for name, one in faults.items()},
-        domains={name: one.domain for name, one in faults.items()},
+        titles={name: item.title for name, item in faults.items()},
+        domains={name: item.domain for name, item in faults.items()},
     )
 
 
@@ -124,8 +128,8 @@ def _rows(
 ) -> tuple[list[DigestRow], frozenset[int]]:
     """Reports of earlier ends, oldest first, one for each; and the incidents of this end."""
     read = rows_between(session, who.tenant, at - SPAN, now, until=now, cluster=who.cluster, most=MOST)
-    same = frozenset(one.id for one in read if _is_same(one, job, at.timestamp()))
-    return [one for one in ends([row for row in read if row.id not in same]) if one.at < at.timestamp()], same
+    same = frozenset(digest_row.id for digest_row in read if _is_same(digest_row, job, at.timestamp()))
+    return [end for end in ends([row for row in read if row.id not in same]) if end.at < at.timestamp()], same
 
 
 def _is_same(row: DigestRow, job: Job, at: float) -> bool:
@@ -144,15 +148,21 @@ def _earlier(
     session: Session, rows: Sequence[DigestRow], job: Job, who: PrecedentScope, at: float
 ) -> tuple[tuple[EarlierIncident, ...], Mapping[int, Link]]:
     """The rows with their traces, and which of them are attempts of this job."""
-    more = _more(session, [one.id for one in rows])
+    more = _more(session, [digest_row.id for digest_row in rows])
     found = [(row, more[row.id]) for row in rows if row.id in more and more[row.id].merged is None]
-    own = {row.id for row, one in found if _is_own(row, one.link, job, who.link, at)}
+    own = {row.id for row, incident_details in found if _is_own(row, incident_details.link, job, who.link, at)}
     chains = {row.chain for row, _ in found if row.id in own and row.chain is not None}
     earlier = tuple(
-        EarlierIncident(row, row.id in own or row.chain in chains, one.reached, one.advice or "none", one.trace)
-        for row, one in found
+        EarlierIncident(
+            row,
+            row.id in own or row.chain in chains,
+            incident_details.reached,
+            incident_details.advice or "none",
+            incident_details.trace,
+        )
+        for row, incident_details in found
     )
-    return earlier, {row.id: one.link for row, one in found}
+    return earlier, {row.id: incident_details.link for row, incident_details in found}
 
 
 def _is_own(row: DigestRow, link: Link, job: Job, mine: Link | None, at: float) -> bool:
@@ -245,19 +255,19 @@ def _steps(
 ) -> tuple[AdviceStep, ...]:
     """Each failure of a job that was tried again, with the next outcome."""
     chains: dict[str, list[EarlierIncident]] = {}
-    for one in earlier:
-        if one.failed and one.row.chain is not None:
-            chains.setdefault(one.row.chain, []).append(one)
+    for earlier_incident in earlier:
+        if earlier_incident.failed and earlier_incident.row.chain is not None:
+            chains.setdefault(earlier_incident.row.chain, []).append(earlier_incident)
     return tuple(step for tries in chains.values() for step in _of_chain(tries, links, good))
 
 
 def _of_chain(
     tries: Sequence[EarlierIncident], links: Mapping[int, Link], good: _SuccessfulRuns
 ) -> Iterator[AdviceStep]:
-    for one, after in zip(tries, (*tries[1:], None), strict=True):
-        over = good.between(links[one.row.id], one.row.at, after.row.at if after is not None else math.inf)
+    for item, after in zip(tries, (*tries[1:], None), strict=True):
+        over = good.between(links[item.row.id], item.row.at, after.row.at if after is not None else math.inf)
         step = AdviceStep(
-            one.row.known, one.advice, one.reached, one.trace.ran_on, tried=over or after is not None, over=over
+            item.row.known, item.advice, item.reached, item.trace.ran_on, tried=over or after is not None, over=over
         )
         if after is not None and not over:
             step = replace(

@@ -130,14 +130,14 @@ def said_within(session: Session, incidents: Sequence[int]) -> Mapping[int, tupl
 def word(said: Iterable[Annotation]) -> Resolution | None:
     """The resolution: the last feedback that names a cause, and the last of others who name another one."""
     of_each: dict[str, Annotation] = {}
-    for one in said:
-        if one.said.cause is not None and not one.void:
-            of_each.pop(one.said.who, None)
-            of_each[one.said.who] = one  # the last to speak stands last
+    for annotation in said:
+        if annotation.said.cause is not None and not annotation.void:
+            of_each.pop(annotation.said.who, None)
+            of_each[annotation.said.who] = annotation  # the last to speak stands last
     if not of_each:
         return None
     *others, last = of_each.values()
-    return Resolution(last, tuple(one for one in others if _meant(one) != _meant(last)))
+    return Resolution(last, tuple(other for other in others if _meant(other) != _meant(last)))
 
 
 def _lesson(holds: Resolution | None) -> Lesson | None:
@@ -152,9 +152,9 @@ def _lesson(holds: Resolution | None) -> Lesson | None:
     return None
 
 
-def _meant(one: Annotation) -> tuple[str | None, ...]:
+def _meant(annotation: Annotation) -> tuple[str | None, ...]:
     """The cause in a form that two people can agree on: a fault counts as the same, whether shown or not."""
-    said = one.said
+    said = annotation.said
     return (said.fault,) if said.cause in ("shown", "fault") else (said.cause, said.fault)
 
 
@@ -173,7 +173,7 @@ def _row(incident: int, version: int, key: str, said: Closing, now: datetime) ->
         cause=said.cause,
         fault=None if said.fault is None else text("fault", said.fault),
         rule=None if said.rule is None else text("rule", said.rule),
-        nodes=msgspec.json.encode([text("node", one) for one in said.nodes[:MOST_NODES]]).decode(),
+        nodes=msgspec.json.encode([text("node", node) for node in said.nodes[:MOST_NODES]]).decode(),
         action=text("action", said.action),
         lost_hours=said.lost_hours,
         note=text("note", said.note),

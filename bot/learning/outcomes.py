@@ -58,7 +58,7 @@ def told_within(session: Session, tenant: str | None = None) -> dict[int, Review
         query = query.where(table.tenant == tenant)
         spoken = spoken.join(IncidentRow, table.id == col(AnnotationRow.incident_id)).where(table.tenant == tenant)
     said = _said(session, session.execute(spoken).scalars().all())
-    return {one[0]: _told(one, said.get(one[0], ())) for one in session.execute(query)}
+    return {item[0]: _told(item, said.get(item[0], ())) for item in session.execute(query)}
 
 
 def _said(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Annotation, ...]]:
@@ -71,8 +71,8 @@ def _said(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Anno
 def _told(row: Sequence[Any], said: Iterable[Annotation]) -> ReviewedIncident:
     number, tenant, at, verdict, fault, rule, lost, gpus = row
     told = ReviewedIncident(number, tenant, at, verdict, fault, rule, lost=lost)
-    valid = [one for one in said if not one.void]
-    judged = next((one for one in reversed(valid) if one.said.verdict in JUDGED), None)
+    valid = [annotation for annotation in said if not annotation.void]
+    judged = next((annotation for annotation in reversed(valid) if annotation.said.verdict in JUDGED), None)
     if judged is not None:
         told = replace(told, right=judged.said.verdict == "right", judged=judged.at)
     holds = word(valid)
@@ -106,15 +106,15 @@ def outcomes(
     """`outcomes_within` for rows already read."""
     confirmed, refuted, unseen, missed = (Counter[str]() for _ in range(4))
     naming = _naming(rulebook)
-    for one in told:
-        if one.rule is not None:
-            since = (looked or {}).get((one.tenant, one.rule))
-            if one.right is None:
-                unseen[one.rule] += 1
-            elif since is None or one.judged is None or one.judged > since:
-                (confirmed if one.right else refuted)[one.rule] += 1
-        if one.truth is not None and one.truth != one.fault:
-            missed.update(naming.get(one.truth, ()))
+    for reviewed_incident in told:
+        if reviewed_incident.rule is not None:
+            since = (looked or {}).get((reviewed_incident.tenant, reviewed_incident.rule))
+            if reviewed_incident.right is None:
+                unseen[reviewed_incident.rule] += 1
+            elif since is None or reviewed_incident.judged is None or reviewed_incident.judged > since:
+                (confirmed if reviewed_incident.right else refuted)[reviewed_incident.rule] += 1
+        if reviewed_incident.truth is not None and reviewed_incident.truth != reviewed_incident.fault:
+            missed.update(naming.get(reviewed_incident.truth, ()))
     names = {*confirmed, *refuted, *unseen, *(rule.id for rule in rulebook.rules)}
     found = [RuleOutcome(name, confirmed[name], refuted[name], unseen[name], missed[name]) for name in names]
     return tuple(sorted(found, key=_worst_first))
@@ -122,7 +122,7 @@ def outcomes(
 
 def shares(found: Iterable[RuleOutcome]) -> Mapping[str, HitRate]:
     """Rule → its precision, in the form that `kb.learning.precision.calibrated` takes."""
-    return {one.rule: one.precision for one in found if one.precision.n}
+    return {rule_outcome.rule: rule_outcome.precision for rule_outcome in found if rule_outcome.precision.n}
 
 
 def faults_of(rule: Rule) -> frozenset[str]:
@@ -142,42 +142,52 @@ def _naming(rulebook: Rulebook) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-def _worst_first(one: RuleOutcome) -> tuple[object, ...]:
-    return not one.precision.n, one.precision.high, -one.precision.n, -one.fired, one.rule
+def _worst_first(rule_outcome: RuleOutcome) -> tuple[object, ...]:
+    return (
+        not rule_outcome.precision.n,
+        rule_outcome.precision.high,
+        -rule_outcome.precision.n,
+        -rule_outcome.fired,
+        rule_outcome.rule,
+    )
 
 
 def render(found: Sequence[RuleOutcome], statuses: Mapping[str, str]) -> str:
     """The rules that ever fired as text, worst first, and the number of the others."""
-    fired = [one for one in found if one.fired]
-    silent = [one for one in found if not one.fired and statuses.get(one.rule) not in (None, "deprecated", "draft")]
-    judged = sum(one.precision.n for one in fired)
-    right = sum(one.confirmed for one in fired)
+    fired = [rule_outcome for rule_outcome in found if rule_outcome.fired]
+    silent = [
+        rule_outcome
+        for rule_outcome in found
+        if not rule_outcome.fired and statuses.get(rule_outcome.rule) not in (None, "deprecated", "draft")
+    ]
+    judged = sum(rule_outcome.precision.n for rule_outcome in fired)
+    right = sum(rule_outcome.confirmed for rule_outcome in fired)
     lines = [
-        f"{sum(one.fired for one in fired)} first answers of {len(fired)} rules; correct: {HitRate(right, judged).words}",
+        f"{sum(rule_outcome.fired for rule_outcome in fired)} first answers of {len(fired)} rules; correct: {HitRate(right, judged).words}",
         "",
         f"{'confirmed':>9} {'refuted':>8} {'unseen':>7} {'missed':>7}  {'precision, 95 %':22} rule",
     ]
-    lines += [_line(one) for one in fired]
+    lines += [_line(rule_outcome) for rule_outcome in fired]
     lines.append(f"\n{len(silent)} rules were never the first answer here")
     return "\n".join(lines)
 
 
-def _line(one: RuleOutcome) -> str:
-    seen = one.precision
+def _line(rule_outcome: RuleOutcome) -> str:
+    seen = rule_outcome.precision
     told = f"{seen.hits / seen.n:4.0%} ({seen.low:.0%} to {seen.high:.0%})" if seen.n else "no feedback"
-    return f"{one.confirmed:9d} {one.refuted:8d} {one.unseen:7d} {one.missed:7d}  {told:22} {one.rule}"
+    return f"{rule_outcome.confirmed:9d} {rule_outcome.refuted:8d} {rule_outcome.unseen:7d} {rule_outcome.missed:7d}  {told:22} {rule_outcome.rule}"
 
 
 def as_json(found: Sequence[RuleOutcome]) -> Iterator[Mapping[str, Any]]:
     """Each rule as plain values."""
-    for one in found:
-        seen = one.precision
+    for rule_outcome in found:
+        seen = rule_outcome.precision
         yield {
-            "rule": one.rule,
-            "confirmed": one.confirmed,
-            "refuted": one.refuted,
-            "unseen": one.unseen,
-            "missed": one.missed,
+            "rule": rule_outcome.rule,
+            "confirmed": rule_outcome.confirmed,
+            "refuted": rule_outcome.refuted,
+            "unseen": rule_outcome.unseen,
+            "missed": rule_outcome.missed,
             "precision": seen.hits / seen.n if seen.n else None,
             "n": seen.n,
             "low": seen.low,

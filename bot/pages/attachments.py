@@ -49,7 +49,7 @@ def read(kept: Callable[[str], bytes | None]) -> PageAttachments:
     return PageAttachments(
         _read(kept(TIMELINE), timeline_of),
         _read(kept(CURVES), loads) or Curves(),
-        {(one.source, one.offset): one for one in around},
+        {(item.source, item.offset): item for item in around},
     )
 
 

@@ -81,7 +81,9 @@ def words_of(known: Knowledge) -> RuleTexts:
         return fault.replace("_", " ") if found is None else str(found.title)
 
     references = {
-        str(rule.id): tuple((urlsplit(one.url).hostname or one.url, one.url) for one in rule.references)
+        str(rule.id): tuple(
+            (urlsplit(reference.url).hostname or reference.url, reference.url) for reference in rule.references
+        )
         for rule in known.rulebook.rules
     }
     return RuleTexts(title, references)
@@ -120,8 +122,10 @@ def incident_page(
         job=job,
         report=report,
         about=about,
-        said=[_told(one, words) for one in about.said],
-        steps=[(f"{one.at:%Y-%m-%d %H:%M}Z", one.step.who, step_words(one, about.number or 0)) for one in about.steps],
+        said=[_told(item, words) for item in about.said],
+        steps=[
+            (f"{step.at:%Y-%m-%d %H:%M}Z", step.step.who, step_words(step, about.number or 0)) for step in about.steps
+        ],
         decided=phrases.decided(report),
         verdict=_VERDICTS.get(report.verdict, report.verdict),
         tone=_tone(report),
@@ -129,19 +133,19 @@ def incident_page(
         timeline=kept.timeline,
         drawn=_timeline(kept),
         alt=alt_text(kept.timeline) if kept.timeline else "",
-        diagnoses=[(one, tuple(_items(one.evidence, kept)), tuple(one.suspects[:MOST_SUSPECTS])) for one in first],
+        diagnoses=[(item, tuple(_items(item.evidence, kept)), tuple(item.suspects[:MOST_SUSPECTS])) for item in first],
         left_out=len(report.diagnoses) - len(first),
         events=tuple(
-            (one, _EvidenceRow(one.evidence, _around(one.evidence, kept)) if one.evidence else None)
-            for one in report.indicators.events
+            (event, _EvidenceRow(event.evidence, _around(event.evidence, kept)) if event.evidence else None)
+            for event in report.indicators.events
         ),
         branches=tuple(_branches(report.hang.stacks)),
         more_branches=max(0, len(report.hang.stacks) - MOST_BRANCHES),
-        stood=sum(one.ranks for one in report.hang.stacks if one.depth == 0),
+        stood=sum(stack.ranks for stack in report.hang.stacks if stack.depth == 0),
         charts=_charts(kept),
         gaps=phrases.folded(report.gaps[:MOST_GAPS]),
         more_gaps=max(0, len(report.gaps) - MOST_GAPS),
-        needs=Counter(one.needs for one in report.not_evaluated).most_common(8),
+        needs=Counter(not_evaluated.needs for not_evaluated in report.not_evaluated).most_common(8),
         attempts=tuple(_attempts(report)),
         window=_window(report),
         words=words,
@@ -162,7 +166,10 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     found = (
         ("Job", phrases.joined([job.name or "", f"id {job.id}" if job.id else ""])),
         ("Of", job.owner or ""),
-        ("Size", phrases.joined([one for one in phrases.size_facts(job) if not one.startswith("owner ")])),
+        (
+            "Size",
+            phrases.joined([size_fact for size_fact in phrases.size_facts(job) if not size_fact.startswith("owner ")]),
+        ),
         ("State", job.state or ""),
         ("Stage", reached.stage or ""),
         ("Last iteration", "" if reached.last_iteration is None else f"{reached.last_iteration:,}{total}"),
@@ -184,8 +191,8 @@ def _charts(kept: PageAttachments) -> tuple[curves_svg.ChartPanels, ...]:
 
 
 def _items(items: Sequence[EvidenceItem], kept: PageAttachments) -> Iterator[_EvidenceRow]:
-    for one in items[:MOST_EVIDENCE]:
-        yield _EvidenceRow(one, _around(one, kept))
+    for item in items[:MOST_EVIDENCE]:
+        yield _EvidenceRow(item, _around(item, kept))
 
 
 def _around(item: EvidenceItem, kept: PageAttachments) -> LogContext | None:
@@ -193,25 +200,29 @@ def _around(item: EvidenceItem, kept: PageAttachments) -> LogContext | None:
 
 
 def _branches(stacks: Sequence[StackBranch]) -> Iterator[_StackRow]:
-    every = sum(one.ranks for one in stacks if one.depth == 0) or 1
-    for one in stacks[:MOST_BRANCHES]:
-        yield _StackRow(one, min(one.depth, DEEPEST), round(100.0 * min(one.ranks, every) / every, 1))
+    every = sum(stack.ranks for stack in stacks if stack.depth == 0) or 1
+    for stack in stacks[:MOST_BRANCHES]:
+        yield _StackRow(stack, min(stack.depth, DEEPEST), round(100.0 * min(stack.ranks, every) / every, 1))
 
 
 def _attempts(report: Report) -> Iterator[tuple[str, str, str]]:
     """Each run: its number, how it ended, its times."""
-    for one in report.job.attempts[-20:]:
+    for attempt in report.job.attempts[-20:]:
         end = phrases.joined(
-            [one.state or "", one.reason, f"exit {one.exit_code}" if one.exit_code else "",
-             f"signal {one.signal}" if one.signal else ""]
+            [attempt.state or "", attempt.reason, f"exit {attempt.exit_code}" if attempt.exit_code else "",
+             f"signal {attempt.signal}" if attempt.signal else ""]
         )  # fmt: skip
-        steps = (("queued", one.queued), ("started", one.initialised or one.scheduled), ("ended", one.stopped))
+        steps = (
+            ("queued", attempt.queued),
+            ("started", attempt.initialised or attempt.scheduled),
+            ("ended", attempt.stopped),
+        )
         times = phrases.joined(f"{word} {phrases.clock(when)}" for word, when in steps if when is not None)
-        yield str(one.number), end or "unknown outcome", times
+        yield str(attempt.number), end or "unknown outcome", times
 
 
 def _window(report: Report) -> str:
-    start, end = (iso(one) for one in report.window)
+    start, end = (iso(value) for value in report.window)
     return f"{start or 'the beginning'} to {end or 'the end'}" if start or end else ""
 
 

@@ -48,7 +48,7 @@ class IncidentQuery:
             fault=_clean(asked.get("fault", "")),
             node=_clean(asked.get("node", "")),
             job=_clean(asked.get("job", "")),
-            state=next((one for one in STATES if one == state), "any"),
+            state=next((item for item in STATES if item == state), "any"),
             weeks=known if known in WEEKS else USUAL_WEEKS,
             page=min(max(number, 1), MOST_PAGES),
         )
@@ -120,7 +120,7 @@ def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> 
         faults = Counter(fault for _, fault in every_id) if once else dict(session.exec(by_fault).all())
         rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(shown)))}
         said = said_within(session, shown)
-        incidents = tuple(_listed(rows[one], said.get(one, ()), now) for one in shown if one in rows)
+        incidents = tuple(_listed(rows[item], said.get(item, ()), now) for item in shown if item in rows)
     return IncidentResults(incidents, len(ids), faults)
 
 

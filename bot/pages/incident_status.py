@@ -17,8 +17,8 @@ def about_of(
     """All of it. `evidence`: where that is, in words; `to`: the address of an incident's page, where there are any."""
     family, state = ledger.lifecycle.family(incident.id), state_of(incident, now)
 
-    def linked(one: tuple[int, str]) -> tuple[int, str, str | None]:
-        return (*one, to(one[0]) if to is not None else None)
+    def linked(item: tuple[int, str]) -> tuple[int, str, str | None]:
+        return (*item, to(item[0]) if to is not None else None)
 
     return IncidentStatus(
         number=incident.id,
@@ -30,7 +30,7 @@ def about_of(
         lived=tuple(_lived(incident, state)),
         steps=ledger.lifecycle.steps(incident.id),
         whole=None if family.whole is None else linked(family.whole),
-        parts=tuple(linked(one) for one in family.parts),
+        parts=tuple(linked(part) for part in family.parts),
     )
 
 

@@ -53,8 +53,8 @@ def passages(report: Report, root: Path | None) -> tuple[LogContext, ...]:
 
 def _items(report: Report) -> Iterator[EvidenceItem]:
     for diagnosis in report.diagnoses:
-        yield from (one for one in diagnosis.evidence if one.kind in ("line", "series"))
-    yield from (one.evidence for one in report.indicators.events if one.evidence is not None)
+        yield from (item for item in diagnosis.evidence if item.kind in ("line", "series"))
+    yield from (event.evidence for event in report.indicators.events if event.evidence is not None)
 
 
 def _around(item: EvidenceItem, offset: int, root: Path | None) -> LogContext | None:
@@ -102,7 +102,7 @@ def _taken(blocks: Iterable[bytes], most: int) -> Iterator[bytes]:
 
 def _telling(lines: Iterable[str]) -> tuple[str, ...]:
     """Lines as they are kept, without those that say nothing by themselves: empty ones, and what underlines the line before."""
-    return tuple(_line(one) for one in lines if not _UNDERLINE.match(one))
+    return tuple(_line(line) for line in lines if not _UNDERLINE.match(line))
 
 
 def _line(text: str) -> str:

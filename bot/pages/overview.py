@@ -79,10 +79,10 @@ def overview_page(
         tenant=tenant,
         wanted=wanted,
         found=found,
-        rows=[_row(one, words, to) for one in found.incidents],
+        rows=[_row(incident, words, to) for incident in found.incidents],
         faults=_faults(found, wanted, words),
         states=STATES,
-        weeks=[(one, _weeks(one)) for one in WEEKS],
+        weeks=[(item, _weeks(item)) for item in WEEKS],
         counted=f"more than {MOST_COUNTED:,}" if found.count >= MOST_COUNTED else f"{found.count:,}",
         filtered=bool(wanted.fault or wanted.node or wanted.job or wanted.state != "any"),
         span=_weeks(wanted.weeks),
@@ -94,18 +94,31 @@ def overview_page(
     )
 
 
-def _row(one: ListedIncident, words: RuleTexts, to: Callable[[int | None], str]) -> _IncidentRow:
-    fault = words.title(one.fault) if one.fault else VERDICTS.get(one.verdict, one.verdict)
+def _row(listed_incident: ListedIncident, words: RuleTexts, to: Callable[[int | None], str]) -> _IncidentRow:
+    fault = (
+        words.title(listed_incident.fault)
+        if listed_incident.fault
+        else VERDICTS.get(listed_incident.verdict, listed_incident.verdict)
+    )
     said, against = "", False
-    if one.word is not None:
-        last = one.word.last.said
+    if listed_incident.word is not None:
+        last = listed_incident.word.last.said
         said = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(last.cause or "") or (
-            "as diagnosed" if last.fault == one.fault else _short(words.title(last.fault or ""))
+            "as diagnosed" if last.fault == listed_incident.fault else _short(words.title(last.fault or ""))
         )
-        against = bool(one.word.against)
-    nodes = tuple(cut(name, LONGEST_NAME) for name in one.nodes[:MOST_NODES])
-    whole = None if one.merged_into is None else to(one.merged_into)
-    return _IncidentRow(one, to(one.id), fault, nodes, len(one.nodes) - len(nodes), said, against, whole)
+        against = bool(listed_incident.word.against)
+    nodes = tuple(cut(name, LONGEST_NAME) for name in listed_incident.nodes[:MOST_NODES])
+    whole = None if listed_incident.merged_into is None else to(listed_incident.merged_into)
+    return _IncidentRow(
+        listed_incident,
+        to(listed_incident.id),
+        fault,
+        nodes,
+        len(listed_incident.nodes) - len(nodes),
+        said,
+        against,
+        whole,
+    )
 
 
 def _short(title: str) -> str:
@@ -118,7 +131,7 @@ def _faults(found: IncidentResults, wanted: IncidentQuery, words: RuleTexts) -> 
     choices = [(fault, words.title(fault), count) for fault, count in found.faults.items() if fault is not None]
     if wanted.fault not in ("", "none") and all(fault != wanted.fault for fault, _, _ in choices):
         choices.append((wanted.fault, words.title(wanted.fault), 0))
-    return sorted(choices, key=lambda one: (-one[2], one[1]))
+    return sorted(choices, key=lambda choice: (-choice[2], choice[1]))
 
 
 def _weeks(weeks: int) -> str:

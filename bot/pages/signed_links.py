@@ -42,7 +42,7 @@ class PageLinks:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, or would not protect."""
-        if not self.base_url.startswith(("https://", "http://")) or any(one in self.base_url for one in "?# "):
+        if not self.base_url.startswith(("https://", "http://")) or any(item in self.base_url for item in "?# "):
             raise SignalboxError(f"pages: base_url must be an address like https://host/path, not {self.base_url!r}")
         if len(self.secret) < LEAST_SECRET:
             raise SignalboxError(f"pages: the secret must have at least {LEAST_SECRET} characters")

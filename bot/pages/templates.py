@@ -71,14 +71,14 @@ def _visible(value: Any) -> Any:
 
 def lines(text: str) -> Sequence[str]:
     """The lines of an item of evidence, long ones cut, and how many are left out."""
-    found = [one if len(one) <= LONGEST else phrases.cut(one, LONGEST) for one in text.split("\n") if one.strip()]
+    found = [word if len(word) <= LONGEST else phrases.cut(word, LONGEST) for word in text.split("\n") if word.strip()]
     left = len(found) - MOST_LINES
     return found if left <= 0 else [*found[:MOST_LINES], f"... {left} more lines"]
 
 
 def web(address: str | None) -> str | None:
     """An address that may be a link: of the web, in plain letters; else None."""
-    if not address or not address.isprintable() or any(one in " <>\"'`\\" for one in address):
+    if not address or not address.isprintable() or any(item in " <>\"'`\\" for item in address):
         return None
     try:
         parts = urlsplit(address)

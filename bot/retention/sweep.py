@@ -293,7 +293,7 @@ def _unfinished(spool: Path, before: datetime) -> Iterator[Path]:
 def _remove_empty(place: Path, before: datetime) -> None:
     """Remove the place of a job in which nothing is left but its lock."""
     try:
-        if _changed(place) < before and [one.name for one in place.iterdir()] in ([], ["lock"]):
+        if _changed(place) < before and [path.name for path in place.iterdir()] in ([], ["lock"]):
             (place / "lock").unlink(missing_ok=True)
             place.rmdir()
     except OSError:

@@ -169,7 +169,7 @@ def drop(database: Database, family: str, *, tenant: str = DEFAULT_TENANT) -> bo
 
 def packed(good: Baseline) -> bytes:
     """A baseline as JSON, with its settings redacted. If it has too many events, only the most frequent are kept."""
-    keys = sorted(good.counts, key=lambda one: (-good.counts[one][1], -good.counts[one][0], one))[:MOST_EVENTS]
+    keys = sorted(good.counts, key=lambda count: (-good.counts[count][1], -good.counts[count][0], count))[:MOST_EVENTS]
     place = {key: index for index, key in enumerate(keys)}
     events = [(" ".join(key), *good.counts[key]) for key in keys]
     order = [place[key] for key in good.order if key in place]

@@ -67,7 +67,7 @@ def compute(
     Raises:
         StoreError: the store cannot be read.
     """
-    classes = {name: FaultTitle(one.title, one.domain) for name, one in faults.items()}
+    classes = {name: FaultTitle(item.title, item.domain) for name, item in faults.items()}
     with _uncollected():
         with store.errors(), store.session() as session:
             rows = rows_within(session, tenant, week, zone, until)
@@ -84,7 +84,7 @@ def lemons(store: Database, tenant: str, weeks: int, now: datetime, faults: Mapp
     """
     span = timedelta(days=7)
     start = now - weeks * span
-    domains = {name: one.domain for name, one in faults.items()}
+    domains = {name: item.domain for name, item in faults.items()}
     with _uncollected(), store.errors(), store.session() as session:
         rows = [row for row in ends(rows_between(session, tenant, start, now, until=now)) if row.failed]
     begins = [(start + number * span).timestamp() for number in range(weeks + 1)]
@@ -140,7 +140,7 @@ def rows_between(
     # not through the ORM, which takes as long as all the rest
     found = session.connection().execute(query.execution_options(yield_per=_BATCH))
     now = until.astimezone(UTC).replace(tzinfo=None)
-    return [_row(one, said.get(one[0], _NOTHING), now) for one in found]
+    return [_row(feedback, said.get(feedback[0], _NOTHING), now) for feedback in found]
 
 
 def _plain(column: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -181,12 +181,12 @@ def _said(session: Session, tenant: str, start: datetime, until: datetime) -> di
     return found
 
 
-def _row(one: Sequence[Any], said: _Feedback, now: datetime) -> DigestRow:
+def _row(sequence: Sequence[Any], said: _Feedback, now: datetime) -> DigestRow:
     """`one`: the values of `_COLUMNS`; times, and `now`, in UTC without a zone."""
     (
         number, created, ended, verdict, phase, job, name, chain, attempt, fault, rule, cluster, owner, partition, framework,
         image, gpus, width, nodes, runs, redone, saving, part_of, asleep, closed, past,
-    ) = one  # fmt: skip
+    ) = sequence  # fmt: skip
     made = (created - _EPOCH).total_seconds()
     # by position: a hundred thousand calls with thirty names take half a second more
     return DigestRow(
@@ -200,7 +200,7 @@ def _row(one: Sequence[Any], said: _Feedback, now: datetime) -> DigestRow:
 
 @lru_cache(maxsize=8192)
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_clean(one) or "?" for one in msgspec.json.decode(text, type=list[str])))
+    return tuple(dict.fromkeys(_clean(item) or "?" for item in msgspec.json.decode(text, type=list[str])))
 
 
 @lru_cache(maxsize=8192)

@@ -34,15 +34,15 @@ class HasIncidentState(Protocol):
         """The incident that it is merged into."""
 
 
-def state_of(one: HasIncidentState, now: datetime) -> State:
+def state_of(item: HasIncidentState, now: datetime) -> State:
     """The state of an incident. If several apply, the one that requires the least action."""
-    if one.merged_into is not None:
+    if item.merged_into is not None:
         return "merged"
-    if one.closed_at is not None:
+    if item.closed_at is not None:
         return "closed"
-    if one.snoozed_until is not None and one.snoozed_until > now:
+    if item.snoozed_until is not None and item.snoozed_until > now:
         return "snoozed"
-    return "open" if one.acked_at is None else "acknowledged"
+    return "open" if item.acked_at is None else "acknowledged"
 
 
 def in_state(state: State, now: datetime) -> ColumnElement[bool]:

@@ -389,23 +389,23 @@ def _small_number(number: int | None) -> int | None:
 
 def _suspected(first: Diagnosis | None) -> str:
     """The suspected nodes of the first diagnosis, as JSON."""
-    named = (_storable(one.node) for one in first.suspects) if first else ()
-    return msgspec.json.encode(list(dict.fromkeys(one for one in named if one))[:MOST_NODES]).decode()
+    named = (_storable(suspect.node) for suspect in first.suspects) if first else ()
+    return msgspec.json.encode(list(dict.fromkeys(text for text in named if text))[:MOST_NODES]).decode()
 
 
 def _runs(attempts: Sequence[Attempt]) -> str:
     """The times of the last attempts, as JSON."""
     runs = [
         AttemptTimes(
-            one.number,
-            one.queued,
-            one.scheduled,
-            one.initialised,
-            one.first_iterated,
-            one.last_iterated,
-            one.stopped,
+            attempt.number,
+            attempt.queued,
+            attempt.scheduled,
+            attempt.initialised,
+            attempt.first_iterated,
+            attempt.last_iterated,
+            attempt.stopped,
         )
-        for one in attempts[-MOST_RUNS:]
+        for attempt in attempts[-MOST_RUNS:]
     ]
     return msgspec.json.encode(runs).decode()
 

@@ -83,7 +83,7 @@ def advise(
         *_narrowed(seen, found, looked),
         *_widened(seen),
         *_linked(seen),
-        *(_promotion(seen, one.rule, one.right) for one in shadows if one.earned),
+        *(_promotion(seen, shadow.rule, shadow.right) for shadow in shadows if shadow.earned),
         *_retired(seen, found),
     )
     return AdviceReport(advice, tuple(unknown(seen)))
@@ -95,8 +95,8 @@ def advise(
 def _narrowed(
     seen: AdviceHistory, found: Sequence[RuleOutcome], looked: Mapping[tuple[str, str], datetime]
 ) -> Iterator[RuleAdvice]:
-    for one in found:
-        rule = seen.rule(one.rule)
+    for rule_outcome in found:
+        rule = seen.rule(rule_outcome.rule)
         if rule is None:
             continue
         own = [
@@ -104,7 +104,10 @@ def _narrowed(
         ]
         wrong = [told.incident for told in own if told.right is False]
         right = [told.incident for told in own if told.right]
-        if len(wrong) >= LEAST_WRONG and (advice := _narrower(seen, rule, one.precision, wrong, right)) is not None:
+        if (
+            len(wrong) >= LEAST_WRONG
+            and (advice := _narrower(seen, rule, rule_outcome.precision, wrong, right)) is not None
+        ):
             yield advice
 
 
@@ -130,7 +133,7 @@ def _narrower(
     cases = seen.cases(compared)
     names = frozenset().union(*(case.names for case in cases))
     others = seen.cases(sorted(right, reverse=True)[:MOST_AGAINST])
-    apart = exclusion(cases, others, lambda one: fit(one, names))
+    apart = exclusion(cases, others, lambda item: fit(item, names))
     if apart is None:
         if precision.n < LEAST_WEAK or precision.high >= WEAK:
             return None
@@ -170,7 +173,7 @@ def _excluding(text: str, values: Mapping[str, Any], wrong: int, right: int) -> 
 
 
 def _free(names: Sequence[str], name: str) -> str:
-    return next(one for one in (name, *(f"{name}_{at}" for at in range(2, 99))) if one not in names)
+    return next(text for text in (name, *(f"{name}_{at}" for at in range(2, 99))) if text not in names)
 
 
 # --- rules that missed -----------------------------------------------------------------------------------------------
@@ -178,9 +181,9 @@ def _free(names: Sequence[str], name: str) -> str:
 
 def _widened(seen: AdviceHistory) -> Iterator[RuleAdvice]:
     missed: dict[str, list[int]] = {}
-    for one in seen.told.values():
-        if one.truth is not None and one.truth != one.fault and not one.disputed:
-            missed.setdefault(one.truth, []).append(one.incident)
+    for entry in seen.told.values():
+        if entry.truth is not None and entry.truth != entry.fault and not entry.disputed:
+            missed.setdefault(entry.truth, []).append(entry.incident)
     for fault, numbers in sorted(missed.items(), key=lambda item: (-len(item[1]), item[0])):
         if len(numbers) < LEAST_WRONG:
             continue
@@ -193,9 +196,11 @@ def _widened(seen: AdviceHistory) -> Iterator[RuleAdvice]:
 def _nearest(seen: AdviceHistory, fault: str, cases: Sequence[Case]) -> tuple[Rule, NearestLine] | None:
     texts = [text for case in cases for text in case.texts.values()]
     rules = [
-        one for one in seen.base.known.rulebook.rules if active(one) and not one.fallback and fault in faults_of(one)
+        rule
+        for rule in seen.base.known.rulebook.rules
+        if active(rule) and not rule.fallback and fault in faults_of(rule)
     ]
-    found = [(one, near) for one in rules if (near := nearest(one, texts)) is not None and near.lacks]
+    found = [(rule, near) for rule in rules if (near := nearest(rule, texts)) is not None and near.lacks]
     return max(found, key=lambda item: (item[1].score, item[0].id), default=None)
 
 
@@ -214,7 +219,7 @@ def _wider(
     text = seen.text(rule)
     if text is None or rule.table is not None:
         return RuleAdvice("widen", rule.id, title, tuple(reasons), numbers)
-    apart = widening(cases, near.line, _against(seen, fault), fault, lambda one: fit(one, cleaner.names))
+    apart = widening(cases, near.line, _against(seen, fault), fault, lambda item: fit(item, cleaner.names))
     if apart is None:
         reasons.append("no pattern for such lines avoids incidents of other faults")
         return RuleAdvice("widen", rule.id, title, tuple(reasons), numbers)
@@ -227,7 +232,7 @@ def _wider(
 
 
 def _against(seen: AdviceHistory, fault: str) -> Background:
-    others = [one.incident for one in seen.told.values() if one.truth not in (None, fault)]
+    others = [item.incident for item in seen.told.values() if item.truth not in (None, fault)]
     return background(negative_case(case) for case in seen.cases(sorted(others, reverse=True)[:MOST_AGAINST]))
 
 
@@ -254,7 +259,10 @@ def _linked(seen: AdviceHistory) -> Iterator[RuleAdvice]:
             continue
         truths = Counter(seen.told[number].truth for number in pair.incidents)
         rules = Counter(
-            one.rule for number in pair.incidents for one in seen.reports[number].diagnoses if one.fault == pair.cause
+            diagnosis.rule
+            for number in pair.incidents
+            for diagnosis in seen.reports[number].diagnoses
+            if diagnosis.fault == pair.cause
         )
         rule = seen.rule(rules.most_common(1)[0][0])
         if rule is None or effect.id in rule.explains or truths[effect.id] >= max(1, truths[cause.id]):
@@ -270,11 +278,11 @@ def _linked(seen: AdviceHistory) -> Iterator[RuleAdvice]:
 
 def _order(report: StoredReport, faults: Mapping[str, Any]) -> list[str]:
     """The faults of a report that are no symptoms, as they were first seen; those without a time as they were ranked."""
-    found = [one for one in report.diagnoses if one.role in ("root_cause", "contributing")]
-    found = [one for one in found if one.fault in faults and not faults[one.fault].symptom]
-    if all(one.first_seen is not None for one in found):
-        found.sort(key=lambda one: one.first_seen or "")
-    return [one.fault for one in found]
+    found = [diagnosis for diagnosis in report.diagnoses if diagnosis.role in ("root_cause", "contributing")]
+    found = [item for item in found if item.fault in faults and not faults[item.fault].symptom]
+    if all(item.first_seen is not None for item in found):
+        found.sort(key=lambda item: item.first_seen or "")
+    return [item.fault for item in found]
 
 
 # --- shadows, and rules that never fire ------------------------------------------------------------------------------
@@ -291,13 +299,15 @@ def _promotion(seen: AdviceHistory, name: str, right: HitRate) -> RuleAdvice:
 
 def _retired(seen: AdviceHistory, found: Sequence[RuleOutcome]) -> Iterator[RuleAdvice]:
     """Rules of the site's own that never fired, each; of those that ship, how many: another site may need them."""
-    times = [one.at for one in seen.told.values()]
+    times = [item.at for item in seen.told.values()]
     days = (seen.now - min(times)).days if times else 0
     if days < WINDOW_DAYS or len(times) < WINDOW_INCIDENTS:
         return
-    spoke = {one.rule for report in seen.reports.values() for one in report.diagnoses}
+    spoke = {diagnosis.rule for report in seen.reports.values() for diagnosis in report.diagnoses}
     silent = [
-        rule for one in found if not one.fired and (rule := seen.rule(one.rule)) is not None and rule.id not in spoke
+        rule
+        for rule_outcome in found
+        if not rule_outcome.fired and (rule := seen.rule(rule_outcome.rule)) is not None and rule.id not in spoke
     ]
     silent = [rule for rule in silent if rule.status in ("experimental", "stable")]
     why = f"it was in none of the answers to {len(times)} incidents in {days} days"
@@ -323,8 +333,8 @@ def _deprecated(text: str, day: date, why: str) -> str:
 def render(found: AdviceReport) -> str:
     """All of it as text for people."""
     lines: list[str] = []
-    for number, one in enumerate(found.advice, start=1):
-        lines += told_of(number, one)
+    for number, item in enumerate(found.advice, start=1):
+        lines += told_of(number, item)
     if not found.advice:
         lines.append("the resolved incidents suggest no rule changes")
     if found.unknown:
@@ -344,13 +354,13 @@ def render(found: AdviceReport) -> str:
     return "\n".join(lines)
 
 
-def told_of(number: int, one: RuleAdvice) -> Iterator[str]:
+def told_of(number: int, rule_advice: RuleAdvice) -> Iterator[str]:
     """One advice as text for people; `number`: its place in the list, by which it can be proposed."""
-    yield f"{number:3} {one.kind:8} {one.title}"
-    yield from (f"             - {reason}" for reason in one.reasons)
-    if one.incidents:
-        yield f"             - incidents: {_numbers(one.incidents)}"
-    yield from (f"             - changes {path}" for path in one.files)
+    yield f"{number:3} {rule_advice.kind:8} {rule_advice.title}"
+    yield from (f"             - {reason}" for reason in rule_advice.reasons)
+    if rule_advice.incidents:
+        yield f"             - incidents: {_numbers(rule_advice.incidents)}"
+    yield from (f"             - changes {path}" for path in rule_advice.files)
 
 
 def _numbers(numbers: Sequence[int]) -> str:
@@ -361,6 +371,6 @@ def _numbers(numbers: Sequence[int]) -> str:
 def as_json(found: AdviceReport) -> Mapping[str, Any]:
     """All of it as plain values."""
     return {
-        "advice": [{"number": at, **msgspec.to_builtins(one)} for at, one in enumerate(found.advice, start=1)],
-        "unknown": [msgspec.to_builtins(one) for one in found.unknown],
+        "advice": [{"number": at, **msgspec.to_builtins(item)} for at, item in enumerate(found.advice, start=1)],
+        "unknown": [msgspec.to_builtins(unknown_failure) for unknown_failure in found.unknown],
     }

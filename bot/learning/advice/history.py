@@ -105,9 +105,9 @@ class _ReportNames(msgspec.Struct, frozen=True):
         """Hosts, people and jobs."""
         if self.job is not None:
             yield from (self.job.id, self.job.name, self.job.owner)
-        for one in self.diagnoses:
-            yield from (*one.nodes, *(item.node for item in one.evidence))
-        yield from (one.node for one in (self.decision or _NO_DECISION).exclude)
+        for diagnosis in self.diagnoses:
+            yield from (*diagnosis.nodes, *(item.node for item in diagnosis.evidence))
+        yield from (entry.node for entry in (self.decision or _NO_DECISION).exclude)
 
 
 _DECODER = msgspec.json.Decoder(StoredReport)
@@ -126,7 +126,7 @@ class AdviceHistory:
 
     def rule(self, name: str | None) -> Rule | None:
         """A rule of the base."""
-        return next((one for one in self.base.known.rulebook.rules if one.id == name), None)
+        return next((rule for rule in self.base.known.rulebook.rules if rule.id == name), None)
 
     def text(self, rule: Rule) -> str | None:
         """The text of a rule's file; None where it lies in the site's overlay."""
@@ -148,7 +148,7 @@ class AdviceHistory:
                     continue
                 told = names.get(number, frozenset())
                 found.append(Case(number, self.told[number].truth, texts=logs_of(text), names=told))
-        return sorted(found, key=lambda one: wanted.index(one.id))
+        return sorted(found, key=lambda group: wanted.index(group.id))
 
 
 def _names(session: Session, numbers: Sequence[int]) -> Mapping[int, frozenset[str]]:
@@ -156,11 +156,11 @@ def _names(session: Session, numbers: Sequence[int]) -> Mapping[int, frozenset[s
     found: dict[int, set[str | None]] = {number: set() for number in numbers}
     for at in range(0, len(numbers), _BATCH):
         some = numbers[at : at + _BATCH]
-        query = select(col(IncidentRow.id), *(col(one) for one in _NAMING)).where(col(IncidentRow.id).in_(some))
+        query = select(col(IncidentRow.id), *(col(item) for item in _NAMING)).where(col(IncidentRow.id).in_(some))
         for number, nodes, *told in session.execute(query):
             found[number] |= {*msgspec.json.decode(nodes or "[]", type=list[str]), *told}
         for number, said in said_within(session, some).items():
-            found[number] |= {name for one in said for name in (one.said.who, *one.said.nodes)}
+            found[number] |= {name for item in said for name in (item.said.who, *item.said.nodes)}
     for number, report in _reports(session, numbers, _NAMING_DECODER):
         found[number].update(report.names())
     return {number: frozenset(parted(names)) for number, names in found.items()}

@@ -40,7 +40,7 @@ def proposed_of(advice: RuleAdvice, tried: Trial, told: Backtest, *, tenant: str
         lines=tuple(lines_of(files, "/match/")),
         silent=tuple(lines_of(files, "/silent/")),
         figures=figures,
-        notes=(*advice.reasons[1:], *(f"The backtest advises against it: {one}" for one in hurts)),
+        notes=(*advice.reasons[1:], *(f"The backtest advises against it: {harm}" for harm in hurts)),
         passed=passed,
     )
 
@@ -52,7 +52,7 @@ def against(advice: RuleAdvice, base: RuleFiles, folder: Path, told: Backtest) -
         RuleError: the rule as it would be has faults.
     """
     yield from told.hurts
-    rule = next((one for one in base.known.rulebook.rules if one.id == advice.rule), None)
+    rule = next((item for item in base.known.rulebook.rules if item.id == advice.rule), None)
     if rule is not None and advice.kind != "retire":  # a retired rule speaks on nothing, and is tested no more
         was, will = (
             set(SingleRuleScan(base, rule, text).failed(folder))
@@ -67,16 +67,16 @@ def in_the_way(proposed: ProposedRule, live: tuple[Proposal, ...]) -> Proposal |
     kind = f"{proposed.key.partition(':')[0]}:"
     return next(
         (
-            one
-            for one in live
-            if one.rule == proposed.rule and not any(key.startswith(kind) for key in one.content.keys)
+            proposal
+            for proposal in live
+            if proposal.rule == proposed.rule and not any(key.startswith(kind) for key in proposal.content.keys)
         ),
         None,
     )
 
 
 def _rule(tried: Trial, name: str) -> Rule:
-    return next(one for one in tried.new.rules if one.id == name)
+    return next(rule for rule in tried.new.rules if rule.id == name)
 
 
 def _key(advice: RuleAdvice, rule: Rule) -> str:

@@ -51,12 +51,12 @@ class SingleRuleScan:
 
     def __init__(self, base: RuleFiles, rule: Rule, text: str) -> None:
         words = {name: base.files[name] for name in VOCABULARY if name in base.files}
-        others = frozenset(one.id for one in base.known.rulebook.rules) - {rule.id}
+        others = frozenset(item.id for item in base.known.rulebook.rules) - {rule.id}
         loaded = load({**words, rule.file: text}, others=others)
-        if faults := [one for one in loaded.faults if one.file == rule.file]:
+        if faults := [fault for fault in loaded.faults if fault.file == rule.file]:
             raise RuleError(faults)
         own = replace(
-            loaded.rulebook, rules=tuple(replace(one, status="experimental") for one in loaded.rulebook.rules)
+            loaded.rulebook, rules=tuple(replace(item, status="experimental") for item in loaded.rulebook.rules)
         )
         self._known = Knowledge(own, plan(own), None)
         self._matcher = self._known.matcher()
@@ -64,7 +64,7 @@ class SingleRuleScan:
     def lines(self, streams: Mapping[str, bytes]) -> tuple[str, ...]:
         """The lines on which it speaks; none where it is silent."""
         heard = findings_on(self._known, self._matcher, streams)
-        return tuple(dict.fromkeys(signal.line for one in heard for signal in one.signals))
+        return tuple(dict.fromkeys(signal.line for finding in heard for signal in finding.signals))
 
     def failed(self, rules: Path) -> Iterator[str]:
         """The tests beside it, below the folder of the rules, that it does not pass."""
@@ -79,12 +79,12 @@ def silent_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cas
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
     made: dict[str, dict[str, bytes]] = {}
     for case in cases[:MOST_LOGS]:
-        spoke = was.lines({name: one.encode() for name, one in case.texts.items()})
+        spoke = was.lines({name: item.encode() for name, item in case.texts.items()})
         streams = excerpt(_lines(case, found, spoke), case.texts, cleaner, keep)
         raised = retold(streams, "")
         whole = {name: data + raised.get(name, b"") for name, data in streams.items()}
-        able = [one for one in (streams, whole) if one and not will.lines(one)]
-        best = next((one for one in able if was.lines(one)), able[0] if able else None)
+        able = [stream for stream in (streams, whole) if stream and not will.lines(stream)]
+        best = next((entry for entry in able if was.lines(entry)), able[0] if able else None)
         if best is not None:
             made[f"silent/advised-{case.id}"] = best
     return _files(rule, made)
@@ -95,9 +95,13 @@ def match_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, case
     was, will = SingleRuleScan(base, rule, base.files[rule.file]), SingleRuleScan(base, rule, text)
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
     made: dict[str, dict[str, bytes]] = {}
-    for case in (one for one in cases if one.id in found.support):
+    for case in (item for item in cases if item.id in found.support):
         streams = excerpt(_lines(case, found, ()), case.texts, cleaner, keep)
-        able = [one for one in (streams, retold(streams, "")) if one and will.lines(one) and not was.lines(one)]
+        able = [
+            stream
+            for stream in (streams, retold(streams, ""))
+            if stream and will.lines(stream) and not was.lines(stream)
+        ]
         if able and able[0] not in made.values() and len(made) < MOST_LOGS:
             made[f"match/advised-{case.id}"] = able[0]
     return _files(rule, made)
@@ -110,7 +114,7 @@ def _lines(case: Case, found: MinedPattern, spoke: Sequence[str]) -> dict[str, t
         hits = [
             line_at(text, hit.start()) for hit, _ in zip(compiled(found.search).finditer(text), range(2), strict=False)
         ]
-        own = [line for line in text.split("\n") if any(one.strip() and one.strip() in line for one in spoke)]
+        own = [line for line in text.split("\n") if any(word.strip() and word.strip() in line for word in spoke)]
         lines = tuple(dict.fromkeys((*own[: MOST_LINES - len(hits)], *hits)))
         if lines:
             told[source] = lines

@@ -27,7 +27,7 @@ class UnknownFailure:
 
 def unknown(seen: AdviceHistory) -> Iterator[UnknownFailure]:
     """The groups of unanswered failures, those that lost most GPU-hours first."""
-    unanswered = sorted((one.incident for one in seen.told.values() if one.verdict == "no_match"), reverse=True)
+    unanswered = sorted((item.incident for item in seen.told.values() if item.verdict == "no_match"), reverse=True)
     lines = {number: _telling(seen.reports[number]) for number in unanswered[:MOST_UNKNOWN] if number in seen.reports}
     groups = []
     for group in clusters({number: " | ".join(masked) for number, (masked, _) in lines.items() if masked}):
@@ -35,11 +35,11 @@ def unknown(seen: AdviceHistory) -> Iterator[UnknownFailure]:
         truths = Counter(truth for number in group.incidents if (truth := seen.told[number].truth) is not None)
         shown = lines[group.incidents[-1]][1][:SHOWN_LINES]
         groups.append(UnknownFailure(group.incidents, round(sum(lost), 1), len(lost), tuple(shown), dict(truths)))
-    yield from sorted(groups, key=lambda one: (-one.hours, -len(one.incidents), one.incidents))
+    yield from sorted(groups, key=lambda item: (-item.hours, -len(item.incidents), item.incidents))
 
 
 def _telling(report: StoredReport) -> tuple[list[str], list[str]]:
     """The lines that stood out, masked and as they are."""
-    shown = [one.what for one in report.indicators.events if one.what.strip()]
+    shown = [event.what for event in report.indicators.events if event.what.strip()]
     shapes = (shape_of(fold(text.encode("utf-8", "replace"))).template for text in shown)
-    return list(dict.fromkeys(one.text for one in shapes if one is not None)), shown
+    return list(dict.fromkeys(shape.text for shape in shapes if shape is not None)), shown

@@ -76,7 +76,7 @@ class Anonymiser:
     def _word(self, word: str, keep: Collection[str]) -> str:
         if word in keep:
             return word
-        parts = [part.lower() for one in _PARTS.findall(word) for part in _camels(one)]
+        parts = [part.lower() for item in _PARTS.findall(word) for part in _camels(item)]
         fine = all(part in self.known and part not in self.names for part in parts)
         return word if fine and word.lower() not in self.names else NAME
 
@@ -85,7 +85,7 @@ class Anonymiser:
         if token.form == "path":
             return _path(text)
         if token.form == "quoted":
-            return f"{text[0]}{''.join(self._piece(one, ()) for one in tokens(text[1:-1], self.names))}{text[-1]}"
+            return f"{text[0]}{''.join(self._piece(item, ()) for item in tokens(text[1:-1], self.names))}{text[-1]}"
         if token.form == "ip":
             tail = re.search(r"[:<]\d{1,5}>?$", text)
             return f"{self._stand_in('ip', text[: tail.start()] if tail else text)}{tail[0] if tail else ''}"
@@ -101,7 +101,7 @@ class Anonymiser:
         """node-a, node-b, … and addresses that are kept free for examples."""
         known = self._stand_ins
         if text not in known:
-            number = sum(one.startswith("192.0.2.") == (form == "ip") for one in known.values())
+            number = sum(word.startswith("192.0.2.") == (form == "ip") for word in known.values())
             known[text] = f"192.0.2.{number % 250 + 1}" if form == "ip" else f"node-{_letters(number)}"
         return known[text]
 
@@ -128,10 +128,10 @@ def _path(path: str) -> str:
 @lru_cache(4)
 def vocabulary(texts: frozenset[str]) -> frozenset[str]:
     """All words of some texts in lower case, with those of every log."""
-    found = {part.lower() for text in texts for one in _PARTS.findall(text) for part in (*_camels(one), one)}
+    found = {part.lower() for text in texts for item in _PARTS.findall(text) for part in (*_camels(item), item)}
     built_in = {part.lower() for name in dir(builtins) for part in _camels(name)}
     return frozenset(
-        found | built_in | {part for one in (*COMMON, *TELLING) for part in _PARTS.findall(str(one))} | _PLAIN
+        found | built_in | {part for item in (*COMMON, *TELLING) for part in _PARTS.findall(str(item))} | _PLAIN
     )
 
 
@@ -145,7 +145,7 @@ def _texts(rulebook: Rulebook) -> Iterable[str]:
         yield from (rule.title, rule.summary, rule.cause, rule.impact, *rule.known_problems)
         yield from (step.text for step in rule.remediation)
         for pattern in rule.patterns:
-            yield from (one for one in (pattern.literal, pattern.regex, pattern.not_line) if one)
+            yield from (item for item in (pattern.literal, pattern.regex, pattern.not_line) if item)
             if pattern.exception is not None:
-                yield from (one for one in (pattern.exception.type, pattern.exception.message) if one)
+                yield from (item for item in (pattern.exception.type, pattern.exception.message) if item)
     yield from (fault.title for fault in rulebook.faults.values())

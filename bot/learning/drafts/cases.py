@@ -35,7 +35,7 @@ class DraftCases:
     @property
     def names(self) -> frozenset[str]:
         """Names that may stand in no file of a rule."""
-        return frozenset().union(*(one.names for one in self.cases))
+        return frozenset().union(*(case.names for case in self.cases))
 
 
 def gathered(
@@ -61,13 +61,13 @@ def gathered(
         first = _case(store, closings, record)
         alike: list[Case] = []
         others = []
-        for one in store.list(MOST_OTHERS, IncidentFilter(tenant=tenant)):
-            if one.id == incident or one.merged_into is not None or (found := store.get(one.id)) is None:
+        for other in store.list(MOST_OTHERS, IncidentFilter(tenant=tenant)):
+            if other.id == incident or other.merged_into is not None or (found := store.get(other.id)) is None:
                 continue
             case = _case(store, closings, found)
             if case.fault is not None and case.fault == first.fault and len(alike) < MOST_ALIKE and not alone:
                 alike.append(case)
-            elif one.verdict == _NO_FAULT and case.fault is None:
+            elif other.verdict == _NO_FAULT and case.fault is None:
                 others.append(negative_text(case.id, "healthy", case.texts, stage=case.stage, observed=case.observed))
             else:
                 others.append(negative_case(case))
@@ -79,7 +79,7 @@ def gathered(
 
 
 def _case(store: IncidentStore, closings: Closings, record: IncidentRecord) -> Case:
-    said = tuple(one for one in closings.said(record.incident.id) if not one.void)
+    said = tuple(annotation for annotation in closings.said(record.incident.id) if not annotation.void)
     kept: tuple[Observation, ...] = ()
     with suppress(UnreadableInput):
         kept = loads(store.kept(record.incident.id, OBSERVED))
@@ -94,16 +94,16 @@ def case_of(record: IncidentRecord, said: Sequence[Annotation], observed: tuple[
         report = from_json(record.report_json)
     holds = word(said)
     last = holds.last.said if holds is not None else None
-    against = {one.said.fault or one.said.cause or "" for one in (holds.against if holds is not None else ())}
+    against = {item.said.fault or item.said.cause or "" for item in (holds.against if holds is not None else ())}
     events = report.indicators.events if report is not None else ()
     return Case(
         id=incident.id,
         fault=last.fault if last is not None and last.cause in ("shown", "fault") else None,
-        against=tuple(sorted(one for one in against if one)),
+        against=tuple(sorted(item for item in against if item)),
         said="\n".join(part for part in ((last.action, last.note) if last is not None else ()) if part),
         texts=logs_of(record.replay),
         names=frozenset(_names(record, report, said)),
-        told=tuple(one.evidence.text for one in events if one.evidence is not None),
+        told=tuple(event.evidence.text for event in events if event.evidence is not None),
         observed=observed,
         stage=report.progress.stage if report is not None else None,
         job=incident.job_id,
@@ -123,13 +123,13 @@ def logs_of(replay: bytes) -> dict[str, str]:
 def _names(record: IncidentRecord, report: Report | None, said: Iterable[Annotation]) -> Iterable[str]:
     """Hosts, people and jobs of an incident, in lower case, and the parts of their names."""
     found: set[str | None] = {record.incident.owner, record.incident.job_name, record.incident.job_id}
-    for one in said:
-        found |= {one.said.who, *one.said.nodes}
+    for annotation in said:
+        found |= {annotation.said.who, *annotation.said.nodes}
     if report is not None:
         found |= {report.job.owner, report.job.name, report.job.id}
         for diagnosis in report.diagnoses:
             found |= {*diagnosis.nodes, *(item.node for item in diagnosis.evidence)}
-        found |= {one.node for one in report.decision.exclude}
+        found |= {entry.node for entry in report.decision.exclude}
     yield from parted(found)
 
 

@@ -71,10 +71,10 @@ def regexes_of(rule: Mapping[str, Any]) -> tuple[str, ...] | None:
     if not isinstance(match, dict) or not match:
         return None
     if not all(
-        isinstance(one, dict) and set(one) == {"regex"} and isinstance(one["regex"], str) for one in match.values()
+        isinstance(item, dict) and set(item) == {"regex"} and isinstance(item["regex"], str) for item in match.values()
     ):
         return None
-    return tuple(one["regex"] for one in match.values())
+    return tuple(item["regex"] for item in match.values())
 
 
 def written(rule: Mapping[str, Any]) -> bytes:
@@ -88,13 +88,13 @@ def wrong(files: Mapping[str, bytes], folder: Path) -> dict[str, str]:
     text = files[path].decode()
     words = {name: (folder / name).read_text("utf-8") for name in VOCABULARY if (folder / name).is_file()}
     try:
-        faults = [one for one in load({**words, path: text}).faults if one.file == path]
+        faults = [fault for fault in load({**words, path: text}).faults if fault.file == path]
     except RuleError as error:
         faults = list(error.faults)
     found: dict[str, str] = {}
-    for one in faults:
-        field = _field(text, one)
-        found.setdefault(field, f"{one.message}{f' ({one.hint})' if one.hint else ''}"[:300])
+    for fault in faults:
+        field = _field(text, fault)
+        found.setdefault(field, f"{fault.message}{f' ({fault.hint})' if fault.hint else ''}"[:300])
     return found
 
 
@@ -109,7 +109,7 @@ def _field(text: str, fault: Fault) -> str:
 
 def _steps(before: Any, texts: tuple[str, ...]) -> list[dict[str, Any]]:
     """The steps with other words; each keeps what it had besides, a new one has the first one's action."""
-    known = [one for one in before if isinstance(one, dict)] if isinstance(before, list) else []
+    known = [item for item in before if isinstance(item, dict)] if isinstance(before, list) else []
     first = known[0].get("action", "inspect") if known else "inspect"
     return [
         {**(known[number] if number < len(known) else {"action": first}), "text": text}

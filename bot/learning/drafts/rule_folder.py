@@ -83,7 +83,7 @@ def draft(
     """
     book = knowledge.rulebook
     cleaner = Anonymiser(words_of(book), frozenset(name.lower() for name in names))
-    said = "; ".join(dict.fromkeys(told for one in candidate.said if (told := cleaner.words(one))))[:SAID].strip()
+    said = "; ".join(dict.fromkeys(told for item in candidate.said if (told := cleaner.words(item))))[:SAID].strip()
     values = _values(candidate, book, said, link or (lambda number: f"incident:{number}"))
     text, leak = _hidden(dumped(values))
     judge = _RuleTester(candidate, text, base)
@@ -92,7 +92,7 @@ def draft(
     silent = _silent_logs(candidate, texts, cleaner, keep, judge)
     root = f"{candidate.family}/{candidate.id}"
     files = {"rule.yaml": text.encode(), **match, **silent}
-    missing = [*leak, *(str(one) for one in _lint(candidate, judge.loaded, [*match, *silent]))]
+    missing = [*leak, *(str(fault) for fault in _lint(candidate, judge.loaded, [*match, *silent]))]
     return DraftFolder(candidate, {f"{root}/{name}": data for name, data in files.items()}, tuple(missing), said)
 
 
@@ -117,7 +117,7 @@ def _values(candidate: Candidate, book: Rulebook, said: str, link: Callable[[int
     many = len(candidate.support)
     lines = (
         "these lines"
-        if any("structure" not in one and "series" not in one for one in candidate.match.values())
+        if any("structure" not in entry and "series" not in entry for entry in candidate.match.values())
         else "this"
     )
     cause = f"{fault.title}. {many} resolved {'incidents' if many > 1 else 'incident'} of this fault had {lines}"
@@ -134,14 +134,14 @@ def _values(candidate: Candidate, book: Rulebook, said: str, link: Callable[[int
         "impact": "The run continues, but degraded."
         if fault.outlives
         else "The run ends, or its other ranks wait until they time out.",
-        "match": {name: _plain(one) for name, one in candidate.match.items()},
+        "match": {name: _plain(item) for name, item in candidate.match.items()},
     }
     if candidate.when is not None:
         values["when"] = candidate.when
     values["remediation"] = _remediation(candidate, book, said)
     values["references"] = [{"url": link(number), "shows": "what it was closed as"} for number in candidate.support[:5]]
     if candidate.remarks:
-        values["known_problems"] = [one[:400] for one in candidate.remarks]
+        values["known_problems"] = [remark[:400] for remark in candidate.remarks]
     values["provenance"] = "learned"
     values["learned"] = {
         "incidents": list(candidate.support),
@@ -155,7 +155,7 @@ def _values(candidate: Candidate, book: Rulebook, said: str, link: Callable[[int
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: dict(one) if isinstance(one, Mapping) else one for name, one in values.items()}
+    return {name: dict(item) if isinstance(item, Mapping) else item for name, item in values.items()}
 
 
 def _summary(candidate: Candidate) -> str:
@@ -170,7 +170,7 @@ def _remediation(candidate: Candidate, book: Rulebook, said: str) -> list[dict[s
     counts: dict[str, int] = {}
     for rule in alike:
         counts[rule.remediation[0].action] = counts.get(rule.remediation[0].action, 0) + 1
-    action = min(counts, key=lambda one: (-counts[one], one)) if counts else "look_at_logs"
+    action = min(counts, key=lambda count: (-counts[count], count)) if counts else "look_at_logs"
     first = f"{book.actions[action].title}; start with the quoted lines on {{node|the node}}."
     steps = [{"action": action, "text": first}]
     if said:
@@ -228,11 +228,16 @@ def _match_logs(
     """A log an incident, unlike each other; where one incident is all there is, a second with other numbers."""
     made: list[dict[str, bytes]] = []
     frame = next(
-        (str(test["frame"]) for one in candidate.match.values() if "frame" in (test := one.get("exception") or {})), ""
+        (str(test["frame"]) for entry in candidate.match.values() if "frame" in (test := entry.get("exception") or {})),
+        "",
     )
     for number in candidate.support:
         streams = excerpt(candidate.lines.get(number, {}), texts.get(number, {}), cleaner, keep)
-        made += [one for one in (streams, retold(streams, frame)) if one and judge.speaks(one) and one not in made][:1]
+        made += [
+            stream
+            for stream in (streams, retold(streams, frame))
+            if stream and judge.speaks(stream) and stream not in made
+        ][:1]
     if len(made) == 1:
         other = {name: _renumbered(data) for name, data in made[0].items()}
         made += [other] if other != made[0] and judge.speaks(other) else []
@@ -257,7 +262,7 @@ def excerpt(
         for line in own[:4]:
             at = all_lines.index(line) if line in all_lines else -1
             around = all_lines[max(0, at - AROUND) : at + AROUND + 1] if at >= 0 else [line]
-            wanted += [one for one in around if one.strip() and one not in wanted]
+            wanted += [text for text in around if text.strip() and text not in wanted]
         clean = [cleaner.line(line, keep) for line in wanted]
         found[_file_name(source, index)] = ("\n".join(clean) + "\n").encode("ascii", "replace")
     return found
@@ -280,7 +285,9 @@ def retold(streams: Mapping[str, bytes], frame: str = "") -> dict[str, bytes]:
     found = {}
     for name, data in streams.items():
         messages = [line[peel(line).end :].strip() for line in data.splitlines()]
-        told = [head + one + b"\n" for one in messages if raised(one.decode("ascii", "replace")) is not None]
+        told = [
+            head + message + b"\n" for message in messages if raised(message.decode("ascii", "replace")) is not None
+        ]
         if told:
             found[name] = b"".join(told)
     return found
@@ -288,7 +295,7 @@ def retold(streams: Mapping[str, bytes], frame: str = "") -> dict[str, bytes]:
 
 def _renumbered(data: bytes) -> bytes:
     """The log with other numbers, those apart that stand in names and short codes."""
-    return re.sub(rb"(?<![\w.])\d{3,6}(?![\w.])", lambda hit: bytes(49 + (one - 47) % 9 for one in hit[0]), data)
+    return re.sub(rb"(?<![\w.])\d{3,6}(?![\w.])", lambda hit: bytes(49 + (item - 47) % 9 for item in hit[0]), data)
 
 
 def _silent_logs(
@@ -301,12 +308,12 @@ def _silent_logs(
     """Near misses, and the incident's other lines without those that decide."""
     logs = [cleaner.line(line, keep) for line in candidate.near]
     found = [
-        one
-        for one in dict.fromkeys(logs)
-        if one.strip() and not judge.speaks({"near.log": f"{one}\n".encode("ascii", "replace")})
+        fromkey
+        for fromkey in dict.fromkeys(logs)
+        if fromkey.strip() and not judge.speaks({"near.log": f"{fromkey}\n".encode("ascii", "replace")})
     ]
     made = {
-        f"silent/near-{index}.log": f"{one}\n".encode("ascii", "replace") for index, one in enumerate(found, start=1)
+        f"silent/near-{index}.log": f"{item}\n".encode("ascii", "replace") for index, item in enumerate(found, start=1)
     }
     for number in candidate.support[:1]:
         own = {line for lines in candidate.lines.get(number, {}).values() for line in lines}
@@ -325,5 +332,5 @@ def _silent_logs(
 def _lint(candidate: Candidate, loaded: Loaded, logs: Sequence[str]) -> list[Fault]:
     """What `rules lint` would say of the folder."""
     path = f"{candidate.family}/{candidate.id}/rule.yaml"
-    own = [one for one in loaded.faults if one.file == path]
+    own = [fault for fault in loaded.faults if fault.file == path]
     return [*own, *lint(loaded.rulebook, {candidate.id: logs}, loaded.positions)]

@@ -57,7 +57,7 @@ class DraftService:
 
     @cached_property
     def _clean(self) -> Mapping[str, Mapping[str, bytes]]:
-        folders = [Path(one) for one in self.config.learning.clean]
+        folders = [Path(text) for text in self.config.learning.clean]
         return clean_logs(self.base.known, self.folder or default_folder(), folders)
 
     # -- the steps -----------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class DraftService:
         made = draft(candidate, texts, self.base.known, self.base.files, names=found.names)
         rule = _rule(made.files)
         alone = ("Only one incident supports it.",) if candidate.alone else ()
-        missing = tuple(f"To be added by a person: {one}" for one in made.missing)
+        missing = tuple(f"To be added by a person: {item}" for item in made.missing)
         regexes = regexes_of(rule)
         return DraftContent(
             rule=candidate.id,
@@ -91,7 +91,7 @@ class DraftService:
                 title=candidate.title,
                 fault=candidate.fault,
                 regexes=regexes,
-                remediation=tuple(str(one["text"]) for one in rule.get("remediation", ()) if isinstance(one, dict)),
+                remediation=tuple(str(item["text"]) for item in rule.get("remediation", ()) if isinstance(item, dict)),
             ),
             files=dict(made.files),
             looks_for="" if regexes is not None else _words(rule),
@@ -113,7 +113,7 @@ class DraftService:
                 trial(self.base, own), self.url, self._clean, tenant=tenant, most=self.config.learning.judged
             )
         except RuleError as error:
-            hurts = tuple(f"the rule is not valid: {one.message}" for one in error.faults[:5])
+            hurts = tuple(f"the rule is not valid: {fault.message}" for fault in error.faults[:5])
             figures: tuple[tuple[str, str], ...] = ()
         else:
             figures, hurts, _ = replayed(told)
@@ -145,7 +145,7 @@ class DraftService:
             lines=content.lines,
             silent=tuple(lines_of(content.files, "/silent/")),
             figures=content.figures,
-            notes=(*content.notes, *(f"The backtest advises against it: {one}" for one in content.hurts)),
+            notes=(*content.notes, *(f"The backtest advises against it: {harm}" for harm in content.hurts)),
             passed=content.passed,
         )
 

@@ -215,8 +215,8 @@ def _known(session: Session, proposed: ProposedRule) -> ProposalRow | None:
         return found
     same = select(ProposalRow).where(col(ProposalRow.rule) == proposed.rule).order_by(col(ProposalRow.id).desc())
     rows = session.exec(same.with_for_update()).all()
-    live = next((one for one in rows if one.state in LIVE), None)
-    return live or next((one for one in rows if proposed.key in unpacked(one.content_zstd).keys), None)
+    live = next((row for row in rows if row.state in LIVE), None)
+    return live or next((row for row in rows if proposed.key in unpacked(row.content_zstd).keys), None)
 
 
 def _renewed(session: Session, row: ProposalRow, proposed: ProposedRule, now: datetime) -> How:
@@ -272,7 +272,10 @@ def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str
     figures = [
         ("Incidents searched", f"{backtest.incidents}{_beside(backtest.without_text, 'no longer have their text')}"),
         ("Matches", _listed(backtest.hits)),
-        *((f"First answers {kind}", _listed([one.incident for one in found])) for kind, found in changes.items()),
+        *(
+            (f"First answers {kind}", _listed([measured_event.incident for measured_event in found]))
+            for kind, found in changes.items()
+        ),
         (
             "Better, worse than the cause that people named",
             f"{_count(backtest, 'better')}, {_count(backtest, 'worse')}",
@@ -292,7 +295,7 @@ def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str
 
 
 def _count(backtest: Backtest, what: Literal["better", "worse"]) -> int:
-    return sum(bool(getattr(one, what)) for one in backtest.changes)
+    return sum(bool(getattr(change, what)) for change in backtest.changes)
 
 
 def _beside(count: int, words: str) -> str:
@@ -302,7 +305,7 @@ def _beside(count: int, words: str) -> str:
 def _listed(numbers: Sequence[int]) -> str:
     if not numbers:
         return "0"
-    told = ", ".join(f"no. {one}" for one in numbers[:_FEW])
+    told = ", ".join(f"no. {number}" for number in numbers[:_FEW])
     return f"{len(numbers)}: {told}{', …' if len(numbers) > _FEW else ''}"
 
 
@@ -347,7 +350,7 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
         message=message + "\n",
         files=placed(content.files, home),
         gone=tuple(f"{root}{path}" for path in content.gone),
-        labels=tuple(label for one in settings.labels if (label := plain(one, 50))),
+        labels=tuple(label for item in settings.labels if (label := plain(item, 50))),
         reviewers=settings.reviewers,
         at=proposal.created_at,
     )
@@ -435,12 +438,16 @@ def reserved_within(session: Session, number: int, settings: PullRequests, now: 
         .order_by(col(ProposalRow.id))
         .with_for_update()
     ).all()
-    own = next((one for one in rows if one.id == number), None)
+    own = next((row for row in rows if row.id == number), None)
     if own is None or own.opened_at is not None:
         return None
-    counted = [one for one in rows if one.opened_at is not None and one.id != number and one.forge == settings.forge]
-    standing = [one for one in counted if one.state in LIVE]
-    recent = sorted(one.opened_at for one in counted if one.opened_at is not None and one.opened_at > now - HOUR)
+    counted = [row for row in rows if row.opened_at is not None and row.id != number and row.forge == settings.forge]
+    standing = [measured_event for measured_event in counted if measured_event.state in LIVE]
+    recent = sorted(
+        measured_event.opened_at
+        for measured_event in counted
+        if measured_event.opened_at is not None and measured_event.opened_at > now - HOUR
+    )
     waits = None
     if len(standing) >= settings.at_once:
         waits = f"waiting: {len(standing)} proposals are open; the limit is {settings.at_once}"
@@ -478,5 +485,5 @@ def _packed(content: ProposalContent) -> bytes:
 
 
 def _proposal(row: ProposalRow) -> Proposal:
-    kept = {one.name: getattr(row, one.name) for one in fields(Proposal) if one.name != "content"}
+    kept = {field.name: getattr(row, field.name) for field in fields(Proposal) if field.name != "content"}
     return Proposal(**kept, content=unpacked(row.content_zstd))

@@ -107,7 +107,7 @@ class Backtest:
 
     def of(self, kind: Kind) -> tuple[ChangedAnswer, ...]:
         """The changes of one kind."""
-        return tuple(one for one in self.changes if one.kind == kind)
+        return tuple(change for change in self.changes if change.kind == kind)
 
 
 # --- all texts -------------------------------------------------------------------------------------------------------
@@ -149,29 +149,31 @@ def backtest(
     try:
         with ProcessPoolExecutor(workers, process_context(), _start, (url, judge)) as pool:
             sifted = list(pool.map(_sift, _chunks(ids, _CHUNK)))
-            found = sorted((one for part in sifted for one in part.found), key=lambda one: (not told[one].said, -one))
+            found = sorted(
+                (item for part in sifted for item in part.found), key=lambda item: (not told[item].said, -item)
+            )
             heard, judged = _heard(pool, found, told, most)
     except BrokenProcessPool as error:
         raise SignalboxError("a backtest process died; there is no result") from error
     left = found[judged:]
-    texts = sum(one.texts for one in sifted)
+    texts = sum(item.texts for item in sifted)
     result = Backtest(
         trial_.rules,
         incidents=texts,
         without_text=len(ids) - texts,
         judged=judged,
         unjudged=len(left),
-        unjudged_said=sum(told[one].said for one in left),
+        unjudged_said=sum(told[item].said for item in left),
         hits=tuple(number for number in sorted(heard) if heard[number].spoke),
         changes=tuple(
-            _change(number, one, told[number]) for number, one in sorted(heard.items()) if one.old != one.new
+            _change(number, item, told[number]) for number, item in sorted(heard.items()) if item.old != item.new
         ),
         precision=_precision(trial_.new, told, heard),
         recall=_recall(trial_, told, heard, frozenset(left)),
         shadowed=_shadowed(trial_.rules, heard),
         clean=len(clean),
         clean_hits=tuple(_on_clean(judge, clean)),
-        cost=_sum(one.cost for one in sifted),
+        cost=_sum(item.cost for item in sifted),
         seconds=round(time.perf_counter() - begun, 2),
         dear=tuple(dearer(trial_, clean)),
     )
@@ -186,8 +188,8 @@ def _heard(
     chosen = found if most is None else found[:most]
     judged = 0
     for part in _chunks(chosen, _ROUND if most is not None else max(1, len(chosen))):
-        for one in pool.map(_judge, _chunks(part, _FEW_TEXTS)):
-            heard |= one
+        for item in pool.map(_judge, _chunks(part, _FEW_TEXTS)):
+            heard |= item
         judged += len(part)
         if most is not None and sum(_change(number, heard[number], told[number]).worse for number in heard) >= FEW:
             break
@@ -250,15 +252,15 @@ def _judge(ids: Sequence[int]) -> dict[int, TrialResult]:
 
 def _sum(costs: Iterable[BacktestCost]) -> BacktestCost:
     total = BacktestCost()
-    for one in costs:
-        total = BacktestCost(total.size + one.size, total.engine + one.engine, total.asked + one.asked)
+    for cost in costs:
+        total = BacktestCost(total.size + cost.size, total.engine + cost.engine, total.asked + cost.asked)
     return total
 
 
 def _change(number: int, heard: TrialResult, told: ReviewedIncident) -> ChangedAnswer:
     old, new = heard.old, heard.new
     kind: Kind = "changed" if bool(old.fault) == bool(new.fault) else "new" if new.fault else "lost"
-    was, now = (one.fault == told.truth and told.truth is not None for one in (old, new))
+    was, now = (item.fault == told.truth and told.truth is not None for item in (old, new))
     # what its report had right by more than its text must not be made wrong either
     was = was or (told.confirmed and old.fault is None and new.fault is not None)
     return ChangedAnswer(number, kind, old, new, told.truth, better=now and not was, worse=was and not now)
@@ -267,9 +269,9 @@ def _change(number: int, heard: TrialResult, told: ReviewedIncident) -> ChangedA
 def _precision(book: Rulebook, told: Mapping[int, ReviewedIncident], heard: Mapping[int, TrialResult]) -> HitRate:
     """Of the hits on incidents whose cause people named, those in which the cause, or its consequence, is what is named."""
     judged = [
-        any(fits(book, told[number].truth or "", fault) for faults in one.spoke.values() for fault in faults)
-        for number, one in heard.items()
-        if one.spoke and told[number].truth is not None
+        any(fits(book, told[number].truth or "", fault) for faults in item.spoke.values() for fault in faults)
+        for number, item in heard.items()
+        if item.spoke and told[number].truth is not None
     ]
     return HitRate(sum(judged), len(judged))
 
@@ -279,21 +281,26 @@ def _recall(
 ) -> HitRate:
     """Of the incidents of the faults that the touched rules name, those on which one of them speaks; `left` were not judged."""
     faults = {fault for rule in trial_.new.rules if rule.id in trial_.rules for fault in faults_of(rule)}
-    of = [number for number, one in told.items() if one.truth in faults and number not in left]
+    of = [number for number, item in told.items() if item.truth in faults and number not in left]
     return HitRate(sum(number in heard and bool(heard[number].spoke) for number in of), len(of))
 
 
 def _shadowed(rules: Sequence[str], heard: Mapping[int, TrialResult]) -> Mapping[str, int]:
     gone = Counter(
-        one.old.rule for one in heard.values() if one.new.rule in rules and one.old.rule not in (None, one.new.rule)
+        trial_result.old.rule
+        for trial_result in heard.values()
+        if trial_result.new.rule in rules and trial_result.old.rule not in (None, trial_result.new.rule)
     )
     return {str(name): count for name, count in gone.most_common()}
 
 
 def _hurts(result: Backtest) -> Iterator[str]:
-    worse = [one for one in result.changes if one.worse]
+    worse = [change for change in result.changes if change.worse]
     if worse:
-        named = ", ".join(f"{one.incident} ({one.old.fault or one.truth} to {one.new.words})" for one in worse[:FEW])
+        named = ", ".join(
+            f"{changed_answer.incident} ({changed_answer.old.fault or changed_answer.truth} to {changed_answer.new.words})"
+            for changed_answer in worse[:FEW]
+        )
         more = f" and {len(worse) - FEW} more" if len(worse) > FEW else ""
         yield f"it changes {len(worse)} answer{'s' * (len(worse) != 1)} that people confirmed: {named}{more}"
     elif result.unjudged_said:

@@ -26,7 +26,7 @@ def dearer(trial: Trial, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[s
     texts = [text for streams in clean.values() for text in streams.values()]
     size = sum(map(len, texts))
     plan = trial.known.plan
-    ruled = {_rule(one.key) for one in plan.lines}
+    ruled = {_rule(line.key) for line in plan.lines}
     if size < LEAST_BYTES or len(ruled) < LEAST_RULES:
         return
     base = _asked(plan, trial.known.matcher(), texts)

@@ -91,12 +91,12 @@ def shadowed(known: Knowledge, evidence: Evidence, history: History | None = Non
         book, (rule for rule in book.rules if active(rule) and rule.status != "shadow"), facts, history
     )
     found = (_found(book, rule, heard, shown.findings, facts) for rule in shadows)
-    return tuple(one for one in found if one is not None)
+    return tuple(shadow_stats for shadow_stats in found if shadow_stats is not None)
 
 
 def _hit(rule: Rule, evidence: Evidence) -> bool:
     """Whether a rule may find anything: lines that it asks for were hit, or it asks for more than lines."""
-    keys = [f"{rule.id}#{one.name}" for one in rule.patterns if one.literal or one.regex]
+    keys = [f"{rule.id}#{pattern.name}" for pattern in rule.patterns if pattern.literal or pattern.regex]
     return len(keys) < len(rule.patterns) or any(key in stream.hits for stream in evidence.streams for key in keys)
 
 
@@ -104,9 +104,9 @@ def _found(
     book: Rulebook, rule: Rule, heard: Sequence[Finding], shown: Sequence[Finding], facts: Facts
 ) -> ShadowHit | None:
     """What stands of a shadow's findings beside all that is shown."""
-    own = [one for one in heard if one.rule.id == rule.id]
-    standing = combine_findings(sorted((*own, *shown), key=lambda one: one.rule.id), facts) if own else ()
-    kept = [one for one in standing if one.rule.id == rule.id and one.role != "context"]
+    own = [finding for finding in heard if finding.rule.id == rule.id]
+    standing = combine_findings(sorted((*own, *shown), key=lambda finding: finding.rule.id), facts) if own else ()
+    kept = [finding for finding in standing if finding.rule.id == rule.id and finding.role != "context"]
     if not kept:
         return None
     _, ranked, _ = answered(standing, facts)
@@ -118,16 +118,16 @@ def _found(
 
 def count_within(session: Session, incident: int, tenant: str, hits: Iterable[ShadowHit]) -> None:
     """Count shadow hits in the transaction that stores the incident; each rule counts once per incident."""
-    for one in hits:
-        if session.get(ShadowHitRow, (incident, one.rule)) is None:
+    for hit in hits:
+        if session.get(ShadowHitRow, (incident, hit.rule)) is None:
             row = ShadowHitRow(
                 incident_id=incident,
-                rule=one.rule,
+                rule=hit.rule,
                 tenant=tenant,
-                version=one.version,
-                meaning=one.meaning,
-                fault=one.fault,
-                leads=one.leads,
+                version=hit.version,
+                meaning=hit.meaning,
+                fault=hit.fault,
+                leads=hit.leads,
             )
             session.add(row)
 
@@ -151,7 +151,9 @@ def shadows_within(
             rows[row.rule].append(row)
     told = told_within(session, tenant)
     found = (_fared(rulebook, name, own, told, bar or PromotionThreshold()) for name, own in rows.items())
-    return tuple(sorted(found, key=lambda one: (not one.earned, -one.right.low, one.rule)))
+    return tuple(
+        sorted(found, key=lambda shadow_stats: (not shadow_stats.earned, -shadow_stats.right.low, shadow_stats.rule))
+    )
 
 
 def _fared(
@@ -186,8 +188,8 @@ def render(found: Sequence[ShadowStats]) -> str:
     if not found:
         return "no rules in status shadow"
     told = [
-        f"{one.hits:6d} {one.leads:6d}  {one.rule}: {one.right.words}; {one.lacks or 'it can be promoted'}"
-        for one in found
+        f"{shadow_stats.hits:6d} {shadow_stats.leads:6d}  {shadow_stats.rule}: {shadow_stats.right.words}; {shadow_stats.lacks or 'it can be promoted'}"
+        for shadow_stats in found
     ]
     lines = [f"{'hits':>6} {'first':>6}  correct, by resolution; missing for promotion", *told]
     return "\n".join(lines)
@@ -195,14 +197,14 @@ def render(found: Sequence[ShadowStats]) -> str:
 
 def as_json(found: Sequence[ShadowStats]) -> Iterator[Mapping[str, Any]]:
     """Each shadow as plain values."""
-    for one in found:
+    for shadow_stats in found:
         yield {
-            "rule": one.rule,
-            "hits": one.hits,
-            "leads": one.leads,
-            "right": one.right.hits,
-            "n": one.right.n,
-            "low": one.right.low,
-            "earned": one.earned,
-            "lacks": one.lacks,
+            "rule": shadow_stats.rule,
+            "hits": shadow_stats.hits,
+            "leads": shadow_stats.leads,
+            "right": shadow_stats.right.hits,
+            "n": shadow_stats.right.n,
+            "low": shadow_stats.right.low,
+            "earned": shadow_stats.earned,
+            "lacks": shadow_stats.lacks,
         }

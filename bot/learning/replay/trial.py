@@ -108,7 +108,7 @@ def trial(base: RuleFiles, extra: Mapping[str, str | bytes | None]) -> Trial:
     vocabulary = {path: base.files[path] for path in _VOCABULARY if path in base.files}
     site = None if base.site is None else SiteFiles(base.site.root, {NAME: base.site.files.get(NAME, "")})
     loaded = load({**vocabulary, **files}, site if site is not None and site.files[NAME] else None, day, others=others)
-    if faults := [one for one in loaded.faults if one.file in files]:
+    if faults := [fault for fault in loaded.faults if fault.file in files]:
         raise RuleError(faults)
     rules = (*(rule for rule in old.rules if rule.id not in names), *loaded.rulebook.rules)
     return between(base.known, replace(old, rules=tuple(sorted(rules, key=lambda rule: rule.id))))
@@ -122,8 +122,8 @@ def _whole(base: RuleFiles, changed: Mapping[str, str | None], day: str) -> Rule
     """All rules loaded again, where words have changed that each of them may use."""
     files = {path: text for path, text in {**base.files, **changed}.items() if text is not None}
     loaded = load(files, base.site, day)
-    known = {(one.file, one.message) for one in base.known.faults}
-    if fresh := [one for one in loaded.faults if (one.file, one.message) not in known]:
+    known = {(fault.file, fault.message) for fault in base.known.faults}
+    if fresh := [fault for fault in loaded.faults if (fault.file, fault.message) not in known]:
         raise RuleError(fresh)
     return loaded.rulebook
 
@@ -148,7 +148,7 @@ def between(known: Knowledge, new: Rulebook) -> Trial:
 def _same(left: FaultClass | None, right: FaultClass | None) -> bool:
     """Whether two classes rank alike; their titles may differ."""
     parts = ("symptom", "outlives", "explains")
-    return left is not None and right is not None and all(getattr(left, one) == getattr(right, one) for one in parts)
+    return left is not None and right is not None and all(getattr(left, part) == getattr(right, part) for part in parts)
 
 
 def _acts(rule: Rule) -> tuple[object, ...]:
@@ -214,8 +214,8 @@ class TrialJudge:
         facts = Facts(evidence_of(self._known, self._matcher, streams))
         old = evaluate_rules(self.trial.old, self._old, facts, History()).findings
         new = [
-            replace(one, rule=self._will[one.rule.id])
-            for one in evaluate_rules(self.trial.new, self._new, facts, History()).findings
+            replace(finding, rule=self._will[finding.rule.id])
+            for finding in evaluate_rules(self.trial.new, self._new, facts, History()).findings
         ]
         if not new and not old:
             return None
@@ -223,9 +223,9 @@ class TrialJudge:
         after, before = _ordered((*same, *new), facts), _ordered((*same, *old), facts)
         touched = {rule.id for rule in self._will.values()}
         spoke: dict[str, frozenset[str]] = {}
-        for one in after:
-            if one.rule.id in touched and one.role != "context":
-                spoke[one.rule.id] = spoke.get(one.rule.id, frozenset()) | {one.fault.id}
+        for item in after:
+            if item.rule.id in touched and item.role != "context":
+                spoke[item.rule.id] = spoke.get(item.rule.id, frozenset()) | {item.fault.id}
         return TrialResult(_first(before, facts), _first(after, facts), spoke)
 
 
@@ -251,7 +251,7 @@ class _CombinedMatcher:
 
 
 def _ordered(heard: Sequence[Finding], facts: Facts) -> tuple[Finding, ...]:
-    return combine_findings(sorted(heard, key=lambda one: one.rule.id), facts)
+    return combine_findings(sorted(heard, key=lambda finding: finding.rule.id), facts)
 
 
 def _first(findings: Sequence[Finding], facts: Facts) -> FirstAnswer:
