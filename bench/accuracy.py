@@ -39,7 +39,7 @@ def main() -> int:
         alarms = [(path, report) for path, report in reports if report.verdict != "no_fault"]
         print(f"\nclean logs: {len(alarms)} false alarms on {len(logs)}")
         for path, report in alarms:
-            print(f"  {path.name}: {report.verdict} {', '.join(one.fault for one in report.diagnoses)}")
+            print(f"  {path.name}: {report.verdict} {', '.join(diagnosis.fault for diagnosis in report.diagnoses)}")
     return 0
 
 

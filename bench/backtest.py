@@ -100,8 +100,8 @@ def fill(path: Path, count: int) -> None:
                 session.execute(insert(ReplayRow), replays)
                 if said:
                     session.execute(insert(AnnotationRow), said)
-            for one in (incidents, replays, said):
-                one.clear()
+            for incident in (incidents, replays, said):
+                incident.clear()
 
         for number in range(1, count + 1):
             report, text, fault = made[number % len(made)]
@@ -123,7 +123,7 @@ def fill(path: Path, count: int) -> None:
 
 def _another(text: bytes, number: int, chance: random.Random) -> bytes:
     """The same incident with numbers of its own; one in twenty filled up with lines of its own."""
-    text = _NUMBER.sub(lambda one: str(chance.randrange(10 ** (len(one[0]) - 1), 10 ** len(one[0]))).encode(), text)
+    text = _NUMBER.sub(lambda item: str(chance.randrange(10 ** (len(item[0]) - 1), 10 ** len(item[0]))).encode(), text)
     if number % LARGE == 0:
         lines = [b"worker %s: shard %x of %x read, cache %x" % (bytes([97 + n % 26]) * (n % 40), n, n * 7, n * number)
                  for n in range(6000)]  # fmt: skip
@@ -155,7 +155,7 @@ def _cpu() -> float:
 
 def tell(name: str, result: Backtest, spent: float) -> bool:
     """One candidate on the screen; whether it kept the budget."""
-    kinds = Counter(one.kind for one in result.changes)
+    kinds = Counter(change.kind for change in result.changes)
     print(
         f"\n{name}: {result.seconds:.1f} s ({spent:.1f} s of processors); {result.incidents} texts, {result.cost.size / 1e6:.0f} MB; judged {result.judged}, "
         f"left out {result.unjudged}; hits {len(result.hits)}; {dict(kinds)}; better {sum(c.better for c in result.changes)}, "
@@ -195,7 +195,7 @@ def main() -> int:
         return tell(name, result, _cpu() - before)
 
     for rule in ("shared-memory-exhausted", "cuda-out-of-memory", "rdma-completion-error", "programming-error"):
-        found = next((one for one in known.rulebook.rules if one.id == rule), None)
+        found = next((item for item in known.rulebook.rules if item.id == rule), None)
         if found is None:
             continue
         text = whole.files[found.file]

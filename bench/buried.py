@@ -136,7 +136,7 @@ def own_files(folder: Path) -> tuple[Own, ...]:
 
 def classify(name: str, text: bytes) -> Own:
     """Tell what a file is by its name, and whose by its name or its lines."""
-    ranks = tuple(int(one) for one in re.split(r"[-_]", match[1])) if (match := _RANKS.search(name)) else ()
+    ranks = tuple(int(word) for word in re.split(r"[-_]", match[1])) if (match := _RANKS.search(name)) else ()
     if _DUMP.search(name):
         return Own(name, "dump", text, ranks)
     if _KERNEL.search(name):
@@ -157,7 +157,7 @@ def plan(
 ) -> Burial:
     """Decide what the case's job is like."""
     rng = random.Random(f"{seed}/{case.id}")
-    text = b"\n".join(one.text for one in files if one.part != "dump")
+    text = b"\n".join(file.text for file in files if file.part != "dump")
     begin, end = span(text, random.Random(f"{seed}/{case.id}/clock"))
     voice = voice_for(framework, rng)
     return Burial(
@@ -176,10 +176,10 @@ def plan(
 
 def rank_of(case: LabelledCase, files: tuple[Own, ...], text: bytes, ranks: int, rng: random.Random) -> int:
     """The rank whose log the case is the end of: as a file's name, the case, or its lines tell; else by chance."""
-    told = [rank for one in files if one.part == "rank" for rank in one.ranks]
+    told = [rank for file in files if file.part == "rank" for rank in file.ranks]
     told += [rank for rank in case.ranks if isinstance(rank, int)]
     told += [int(match) for match in _SAID.findall(text)]
-    taken = {rank for one in files if one.part == "ranks" for rank in one.ranks}
+    taken = {rank for file in files if file.part == "ranks" for rank in file.ranks}
     fit = [rank for rank in told if 0 <= rank < ranks and rank not in taken]
     if fit:
         return fit[0]
@@ -203,7 +203,7 @@ def ending_of(label: str, text: bytes, files: tuple[Own, ...]) -> Literal["none"
     """Whether the run ended, and how. One whose stacks were taken stands still: nobody has ended it yet."""
     if label in GOES_ON or (label in MAY_GO_ON and not _RAISED.search(text)):
         return "none"
-    if any(re.search(r"py-?spy|stack", one.name) for one in files):
+    if any(re.search(r"py-?spy|stack", file.name) for file in files):
         return "none"
     return "stopped" if label in STOPPED else "crash"
 
@@ -301,9 +301,9 @@ def write(burial: Burial, folder: Path, size: int, ranks: int) -> int:
     written = sum(
         put(logs / f"rank-{rank}.log", rank_log(burial, scene, rank)) for rank in range(ranks) if rank not in silent
     )
-    for one in burial.files:
-        if one is not own_tail(burial):
-            written += put(logs / placed_name(one, burial.rank), around(burial, one, scene))
+    for file in burial.files:
+        if file is not own_tail(burial):
+            written += put(logs / placed_name(file, burial.rank), around(burial, file, scene))
     return written + (put_job_end(burial, logs, scene.end, ranks) if scene.end else 0)
 
 
@@ -328,12 +328,12 @@ def rank_log(burial: Burial, scene: Scene, rank: int) -> list[bytes | memoryview
 
 def own_tail(burial: Burial) -> Own | None:
     """The case's file that its rank's log ends with."""
-    return next((one for one in burial.files if one.part == "rank"), None)
+    return next((file for file in burial.files if file.part == "rank"), None)
 
 
 def spoken_for(burial: Burial) -> set[int]:
     """The ranks whose text stands in a file of the case that several share."""
-    return {rank for one in burial.files if one.part == "ranks" for rank in one.ranks}
+    return {rank for file in burial.files if file.part == "ranks" for rank in file.ranks}
 
 
 def quiet(burial: Burial, each: int) -> list[Bulk]:
@@ -356,7 +356,7 @@ def logger(burial: Burial, ranks: int) -> int | None:
         return None
     rank = burial.voice.logger % ranks
     taken = spoken_for(burial) | {burial.rank}
-    return rank if rank not in taken else next((one for one in range(ranks) if one not in taken), None)
+    return rank if rank not in taken else next((item for item in range(ranks) if item not in taken), None)
 
 
 def teardown(burial: Burial, ranks: int) -> Teardown | None:
@@ -375,16 +375,16 @@ def teardown(burial: Burial, ranks: int) -> Teardown | None:
     )
 
 
-def around(burial: Burial, one: Own, scene: Scene) -> list[bytes | memoryview]:
+def around(burial: Burial, item: Own, scene: Scene) -> list[bytes | memoryview]:
     """A file of a case that is not the rank's log, with what comes before its text."""
-    rng = random.Random(f"{burial.seed}/{one.name}")
-    text = line_end(one.text)
-    if one.part == "dump":
+    rng = random.Random(f"{burial.seed}/{item.name}")
+    text = line_end(item.text)
+    if item.part == "dump":
         return [text]
-    if one.part == "kernel":
+    if item.part == "kernel":
         booted = re.match(rb"\[ *(\d+\.\d+)\]", text)
         return [kernel_noise(rng, boot_clock=float(booted[1]) if booted else None).fill(burial.begin - 1), text]
-    opening = job_head(rng, scene.ranks) if one.part == "job" else head(burial.voice, ranks=scene.ranks, nccl=False)
+    opening = job_head(rng, scene.ranks) if item.part == "job" else head(burial.voice, ranks=scene.ranks, nccl=False)
     return [opening.fill(scene.begun, rank=burial.rank), scene.before.last(scene.each), text]
 
 
@@ -394,7 +394,7 @@ def put_job_end(burial: Burial, logs: Path, end: Teardown, ranks: int) -> int:
     wrong = [rank for rank in range(ranks) if rank != burial.rank]
     named = [burial.rank] if "named" in burial.without else rng.sample(wrong, min(len(wrong), rng.choice((1, 3))))
     text = job_end(rng, end, burial.rank, named).fill(burial.end + 1)
-    own = next((one for one in burial.files if one.part == "job"), None)
+    own = next((file for file in burial.files if file.part == "job"), None)
     if own is None:
         return put(
             logs / f"slurm-{rng.randint(700000, 900000)}.out", [job_head(rng, ranks).fill(burial.begin - 3600), text]
@@ -404,9 +404,9 @@ def put_job_end(burial: Burial, logs: Path, end: Teardown, ranks: int) -> int:
     return len(text)
 
 
-def placed_name(one: Own, rank: int) -> str:
+def placed_name(item: Own, rank: int) -> str:
     """A further file of a rank carries the rank in its name; all others keep theirs."""
-    return f"rank-{rank}.{one.name}" if one.part == "rank" and not one.ranks else one.name
+    return f"rank-{rank}.{item.name}" if item.part == "rank" and not item.ranks else item.name
 
 
 def line_end(text: bytes) -> bytes:
@@ -500,14 +500,14 @@ def render(bare: list[ScoredCase], buried: list[ScoredCase], *, verbose: bool) -
         f"lost by burying: {points:.1f} points of top-1 (at most {MOST_LOST:.0f}: {'kept' if points <= MOST_LOST else 'MISSED'})",
     ]
     if verbose:
-        lines += ["", *(changed(one, other) for one, other in zip(bare, buried, strict=True) if differs(one, other))]
+        lines += ["", *(changed(item, other) for item, other in zip(bare, buried, strict=True) if differs(item, other))]
     return "\n".join(lines)
 
 
 def differs(bare: ScoredCase, buried: ScoredCase) -> bool:
     """Whether burying changed what counts of an answer."""
     kept = ("top1", "top3", "needle", "false_alarm")
-    return bare.answers[0] != buried.answers[0] or any(getattr(bare, one) != getattr(buried, one) for one in kept)
+    return bare.answers[0] != buried.answers[0] or any(getattr(bare, text) != getattr(buried, text) for text in kept)
 
 
 def changed(bare: ScoredCase, buried: ScoredCase) -> str:
@@ -544,7 +544,7 @@ def main() -> int:
         return 0
     known = knowledge(None)
     chosen = {read_case(folder).id for folder in found}
-    bare = [one for one in evaluate_cases(known, options.cases) if one.case in chosen]
+    bare = [evaluate_case for evaluate_case in evaluate_cases(known, options.cases) if evaluate_case.case in chosen]
     scratch = options.keep or scratch_folder(options.size)
     begun = time.perf_counter()
     try:
@@ -563,7 +563,7 @@ def main() -> int:
             "bare": figures(bare),
             "buried": figures(buried),
             "lost_points": lost(bare, buried),
-            "changed": [changed(one, other) for one, other in both if differs(one, other)],
+            "changed": [changed(item, other) for item, other in both if differs(item, other)],
         }
         print(json.dumps(answer, indent=1))
     else:

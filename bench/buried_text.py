@@ -398,7 +398,7 @@ VOICES: tuple[Voice, ...] = (
 
 def voice_for(framework: str, rng: random.Random) -> Voice:
     """The framework's own voice, any other where we have none of it."""
-    return next((one for one in VOICES if re.search(one.known_by, framework)), None) or rng.choice(VOICES)
+    return next((voice for voice in VOICES if re.search(voice.known_by, framework)), None) or rng.choice(VOICES)
 
 
 @cache

@@ -37,9 +37,9 @@ def main() -> int:
         name, cases = options.add
         judged = evaluate_cases(knowledge(options.rules), Path(cases))
         fresh = [
-            {"set": name, "source": one.source, "traits": sorted(one.traits), "right": one.top1}
-            for one in judged
-            if one.label != "healthy" and one.verdict == "fault"
+            {"set": name, "source": scored_case.source, "traits": sorted(scored_case.traits), "right": scored_case.top1}
+            for scored_case in judged
+            if scored_case.label != "healthy" and scored_case.verdict == "fault"
         ]
         rows = [row for row in rows if row["set"] != name] + fresh
         ROWS.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", "utf-8")

@@ -63,7 +63,7 @@ class Jobs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._bundles = sorted(one for one in (ROOT / "tests" / "bundles").iterdir() if (one / "job.yaml").exists())
+        self._bundles = sorted(path for path in (ROOT / "tests" / "bundles").iterdir() if (path / "job.yaml").exists())
         self._lock = threading.Lock()
         self._own = secrets.token_hex(3)  # a store that is used again knows none of them
         self._count = 0
@@ -75,7 +75,7 @@ class Jobs:
             name, bundle = f"run-{self._own}-{self._count}", self._bundles[self._count % len(self._bundles)]
         shutil.copytree(bundle, self._folder / "runs" / name)
         job = self._folder / "runs" / name / "job.yaml"
-        lines = [one for one in job.read_text().splitlines() if not one.startswith(("id:", "name:"))]
+        lines = [text for text in job.read_text().splitlines() if not text.startswith(("id:", "name:"))]
         job.write_text("\n".join([f"id: {name}", f"name: {name}", *lines]) + "\n")
         return name
 
@@ -220,7 +220,7 @@ def bare(mode: str, rounds: int) -> list[float]:
             workspace.until(lambda: link.connections)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             burst(workspace, ["warm"] * AT_ONCE, pool)
-            return [one for _ in range(rounds) for one in burst(workspace, ["x"] * AT_ONCE, pool)]
+            return [value for _ in range(rounds) for value in burst(workspace, ["x"] * AT_ONCE, pool)]
 
 
 def only_acknowledge(mode: str) -> None:
@@ -283,19 +283,19 @@ def kills() -> None:
             points = lives.last.points
             left = [killed(play, lives, url, folder, f"job-{number}", [number]) for number in range(1, len(points) + 1)]
         lives.close()
-    rest = [(where, one) for where, one in left if one != WHOLE]
+    rest = [(where, pair) for where, pair in left if pair != WHOLE]
     print(f"killed at {len(points)} points of a diagnosis, SQLite")
     print(
-        f"   answers lost {sum(one.answers < 1 for _, one in left)}, doubled {sum(one.answers > 1 for _, one in left)}"
+        f"   answers lost {sum(pair.answers < 1 for _, pair in left)}, doubled {sum(pair.answers > 1 for _, pair in left)}"
     )
     print(
-        f"   incidents lost {sum(one.incidents < 1 for _, one in left)}, doubled {sum(one.incidents > 1 for _, one in left)}"
+        f"   incidents lost {sum(pair.incidents < 1 for _, pair in left)}, doubled {sum(pair.incidents > 1 for _, pair in left)}"
     )
-    print(f"   opening words left over {sum(one.opened for _, one in left)}")
-    print(f"   files lost {sum(one.texts < 1 for _, one in left)}, doubled {sum(one.texts > 1 for _, one in left)}")
-    print(f"   not as expected {sum(one not in expected(where) for where, one in left)}")
-    for (where, one), count in Counter(rest).items():
-        print(f"   {count} x {where}: {one}")
+    print(f"   opening words left over {sum(pair.opened for _, pair in left)}")
+    print(f"   files lost {sum(pair.texts < 1 for _, pair in left)}, doubled {sum(pair.texts > 1 for _, pair in left)}")
+    print(f"   not as expected {sum(pair not in expected(where) for where, pair in left)}")
+    for (where, item), count in Counter(rest).items():
+        print(f"   {count} x {where}: {item}")
 
 
 def main() -> None:

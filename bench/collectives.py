@@ -117,7 +117,7 @@ def _dump(entries: int, world: int, role: str, *, frames: bool, text: bool) -> d
         else:
             one["time_discovered_completed_ns"] = one["time_discovered_completed_ns"] or 0
         listed.append(one)
-    last = {group: sum(one["pg_id"] == int(group) for one in listed) + 1000 for group in names}
+    last = {group: sum(item["pg_id"] == int(group) for item in listed) + 1000 for group in names}
     pending = listed[-1]["pg_id"] if role != "culprit" else -1
     status = {
         group: {
@@ -128,7 +128,7 @@ def _dump(entries: int, world: int, role: str, *, frames: bool, text: bool) -> d
         for group in names
     }
     if text:
-        status = {group: {key: str(value) for key, value in one.items()} for group, one in status.items()}
+        status = {group: {key: str(value) for key, value in item.items()} for group, item in status.items()}
     width = {"1": TENSOR, "2": max(1, world // TENSOR)}
     config = {
         name: {

@@ -52,11 +52,11 @@ def make(path: Path, count: int, weeks: int) -> None:
             rows.clear()
             said.clear()
 
-        for one in incidents(book, NOW, days=days, seed=1, pace=pace):
+        for incident in incidents(book, NOW, days=days, seed=1, pace=pace):
             number += 1
-            values = dict(file(b"{}", one.report, b"", MADE, one.at, origin=one.origin).row)
-            rows.append({**values, "id": number, "chain": f"{one.origin.cluster}/{one.report.job.id}"})
-            for version, (at, word) in enumerate(one.said, 1):
+            values = dict(file(b"{}", incident.report, b"", MADE, incident.at, origin=incident.origin).row)
+            rows.append({**values, "id": number, "chain": f"{incident.origin.cluster}/{incident.report.job.id}"})
+            for version, (at, word) in enumerate(incident.said, 1):
                 rows[-1]["closed_at"] = at
                 said.append({
                     "incident_id": number, "version": version, "key": f"{number}:{version}", "at": at, "who": word.who,
@@ -90,7 +90,7 @@ def measure(path: Path, week: str) -> None:
     start = time.perf_counter()
     size = len(page(digest))
     print(json.dumps({
-        "incidents": incidents, "week": week, "failures": digest.failures, "of_eight_weeks": sum(one.failures for one in digest.trend),
+        "incidents": incidents, "week": week, "failures": digest.failures, "of_eight_weeks": sum(trend_point.failures for trend_point in digest.trend),
         "seconds": round(took, 2), "cpu_seconds": round(cpu, 2), "peak_mb": round(peak), "before_mb": round(before), "message_s": round(message, 3),
         "page_s": round(time.perf_counter() - start, 2), "page_kb": size // 1024,
     }))  # fmt: skip

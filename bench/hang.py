@@ -91,7 +91,7 @@ def watch(job: Made, begin: float = 0.0) -> Watched:
         if not job.ordinary(now) or turn % SELDOM == 0:
             evidence = hang_sim.evidence(job, now)
             parts = NonLogEvidence(
-                stacks=tuple(one for each in rounds for one in each),
+                stacks=tuple(item for each in rounds for item in each),
                 rings=hang_sim.rings(job, now),
                 ras=tuple(polls),
                 panels=hang_sim.panels(job, now),
@@ -103,8 +103,8 @@ def watch(job: Made, begin: float = 0.0) -> Watched:
 
 
 def _note(job: Made, now: float, hang: Hang, out: Watched, last: dict[str, float]) -> None:
-    yes = {one.probe for one in hang.votes if one.vote == "yes"} | ({"vote"} if hang.called else set())
-    out.seen |= {one.probe for one in hang.votes if one.vote != "not_observable"}
+    yes = {vote.probe for vote in hang.votes if vote.vote == "yes"} | ({"vote"} if hang.called else set())
+    out.seen |= {vote.probe for vote in hang.votes if vote.vote != "not_observable"}
     for probe in yes:
         if now < job.since:
             if now - last.get(probe, -1e9) > REST:
@@ -134,14 +134,14 @@ def _hanging(asked: tuple[int, str, World]) -> Watched | None:
 
 def ablation(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | None]]:
     """Precision, recall, delay and false calls a job-day of each probe by itself, and of the vote."""
-    hangs = [one for one in watched if one.hang]
-    days = sum(one.hours for one in watched) / 24
+    hangs = [item for item in watched if item.hang]
+    days = sum(item.hours for item in watched) / 24
     table: dict[str, dict[str, float | int | None]] = {}
     for probe in PROBES:
-        found = [one.delay[probe] for one in hangs if probe in one.delay]
-        false = sum(len(one.false[probe]) for one in watched)
+        found = [hang.delay[probe] for hang in hangs if probe in hang.delay]
+        false = sum(len(item.false[probe]) for item in watched)
         table[probe] = {
-            "observed": sum(probe in one.seen or probe == "vote" for one in hangs),
+            "observed": sum(probe in hang.seen or probe == "vote" for hang in hangs),
             "precision": len(found) / (len(found) + false) if found or false else None,
             "recall": len(found) / len(hangs) if hangs else None,
             "median_delay": median(found) if found else None,
@@ -161,9 +161,9 @@ def quantile(values: Iterable[float], share: float) -> float | None:
 def delays(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | None]]:
     """Of the hangs by what was collected: how many the vote called, and how soon."""
     table = {}
-    for group in sorted({one.group for one in watched if one.hang}):
-        members = [one for one in watched if one.hang and one.group == group]
-        found = [one.delay["vote"] for one in members if "vote" in one.delay]
+    for group in sorted({item.group for item in watched if item.hang}):
+        members = [item for item in watched if item.hang and item.group == group]
+        found = [member.delay["vote"] for member in members if "vote" in member.delay]
         table[group] = {
             "hangs": len(members),
             "called": len(found),
@@ -183,10 +183,10 @@ def run(hours: float, hangs: int, seed: int, world: World, processes: int) -> di
     asked = [(seed + 100_000 + at, KINDS[at % len(KINDS)], world) for at in range(hangs)]
     with ProcessPoolExecutor(processes) as pool:
         healthy = list(pool.map(_healthy, jobs, chunksize=4))
-        hung = [one for one in pool.map(_hanging, asked, chunksize=4) if one is not None]
-    total = sum(one.hours for one in healthy)
-    false = [kind for one in healthy for kind in one.false["vote"]]
-    missed = Counter(f"{one.hang}, {one.group}" for one in hung if "vote" not in one.delay)
+        hung = [item for item in pool.map(_hanging, asked, chunksize=4) if item is not None]
+    total = sum(item.hours for item in healthy)
+    false = [kind for item in healthy for kind in item.false["vote"]]
+    missed = Counter(f"{item.hang}, {item.group}" for item in hung if "vote" not in item.delay)
     low, high = interval(len(false))
     return {
         "ablation": ablation([*healthy, *hung]),
@@ -197,7 +197,7 @@ def run(hours: float, hangs: int, seed: int, world: World, processes: int) -> di
             "low": 24 * low / total,
             "high": 24 * high / total,
             "while": dict(Counter(false)),
-            "seeds": [one.seed for one in healthy if one.false["vote"]],
+            "seeds": [item.seed for item in healthy if item.false["vote"]],
         },
         "delays": delays(hung),
         "missed": dict(missed),
@@ -223,19 +223,19 @@ def _mean_at(count: int, share: float) -> float:
 def show(name: str, answer: dict[str, Any]) -> None:
     """Print the figures of one world for people."""
     print(f"== {name}")
-    for group, one in answer["delays"].items():
+    for group, item in answer["delays"].items():
         print(
-            f"{group}: {one['called']} of {one['hangs']} hangs called, after {_seconds(one['median'])}, "
-            f"p90 {_seconds(one['p90'])}, worst {_seconds(one['worst'])}"
+            f"{group}: {item['called']} of {item['hangs']} hangs called, after {_seconds(item['median'])}, "
+            f"p90 {_seconds(item['p90'])}, worst {_seconds(item['worst'])}"
         )
     print(f"not called: {answer['missed']}")
     for group, half, most, limit, holds in asked_delays(answer):
         told = "reached" if holds else "NOT reached"
         print(f"asked of {group}: at most {limit:.0f} s; median {_seconds(half)}, p90 {_seconds(most)}: {told}")
     print("probe        observed  precision  recall  median delay  p90 delay  false calls a job-day")
-    for probe, one in answer["ablation"].items():
-        cells = [f"{one['observed']:8}", *(_cell(one[name]) for name in ("precision", "recall"))]
-        cells += [_seconds(one["median_delay"]), _seconds(one["p90_delay"]), f"{one['false_a_day']:.2f}"]
+    for probe, item in answer["ablation"].items():
+        cells = [f"{item['observed']:8}", *(_cell(item[name]) for name in ("precision", "recall"))]
+        cells += [_seconds(item["median_delay"]), _seconds(item["p90_delay"]), f"{item['false_a_day']:.2f}"]
         print(f"{probe:12} " + "  ".join(f"{cell:>9}" for cell in cells))
     well = answer["healthy"]
     print(
@@ -263,14 +263,14 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    worlds = [one for one in (FIRST, SECOND, THIRD) if asked.world in (None, one.name)]
-    answers = {one.name: run(asked.hours, asked.hangs, asked.seed, one, asked.processes) for one in worlds}
+    worlds = [item for item in (FIRST, SECOND, THIRD) if asked.world in (None, item.name)]
+    answers = {world.name: run(asked.hours, asked.hangs, asked.seed, world, asked.processes) for world in worlds}
     if asked.json:
         print(json.dumps(answers))
     else:
         for name, answer in answers.items():
             show(name, answer)
-    return 0 if all(reached(one) for one in answers.values()) else 1
+    return 0 if all(reached(item) for item in answers.values()) else 1
 
 
 def reached(answer: dict[str, Any]) -> bool:

@@ -207,8 +207,8 @@ def made_job(seed: int, hang: str | None = None, hours: float = 2.0, world: Worl
         recorder=chance.choice(("none", "none", "ras", "fr", "fr")),
         timeout=chance.choice((600.0, 600.0, 1800.0, 3600.0)),
         told=frozenset(
-            one
-            for one, share in (("start", 0.8), ("evaluating", 0.75), ("saving", 0.9), ("loading", 0.7))
+            item
+            for item, share in (("start", 0.8), ("evaluating", 0.75), ("saving", 0.9), ("loading", 0.7))
             if chance.random() < share
         ),
     )
@@ -349,15 +349,17 @@ _STAGE: dict[str, tuple[str, Stage]] = {
 
 def _log(job: Made, chance: random.Random) -> None:
     """The lines of rank 0: one each so many steps, one at the begin of each phase that is told of, perhaps a heartbeat."""
-    job.begins = [one.begin for one in job.spans]
+    job.begins = [span.begin for span in job.spans]
     said: list[tuple[float, str, int]] = [
         (when, "step", number) for number, when in enumerate(job.steps, 1) if number % job.log_every == 0
     ]
-    said += [(one.begin, one.kind, 0) for one in job.spans if one.kind in _STAGE and _STAGE[one.kind][0] in job.told]
+    said += [
+        (span.begin, span.kind, 0) for span in job.spans if span.kind in _STAGE and _STAGE[span.kind][0] in job.told
+    ]
     if job.heartbeat:
         said += [(60.0 * at, "beat", 0) for at in range(int(job.end // 60))]
     offset = 0
-    for when, kind, number in sorted(said, key=lambda one: (one[0], one[1] != "step")):  # a step's line comes first
+    for when, kind, number in sorted(said, key=lambda item: (item[0], item[1] != "step")):  # a step's line comes first
         offset += chance.randrange(60, 200)
         time = BASE + when if job.timed else None
         job.lines.append(when)
@@ -384,7 +386,7 @@ def evidence(job: Made, now: float) -> Evidence:
     streams = [
         StreamSummary(
             StreamRef("logs/rank-0.log", Resource(rank=0)),
-            max((one.offset for one in points[-1:]), default=0) + 4096,
+            max((point.offset for point in points[-1:]), default=0) + 4096,
             series=series,
             marks=marks,
             first_time=begun,
@@ -539,7 +541,7 @@ def rings(job: Made, now: float) -> tuple[Ring, ...]:
         trace = CollectiveTrace(
             f"flight_recorder/rank-{rank}",
             rank,
-            time=max((one.created for one in entries if one.created is not None), default=None),
+            time=max((entry.created for entry in entries if entry.created is not None), default=None),
             backend="nccl",
             groups={"0": tuple(range(job.ranks))},
             group_names={"0": "default_pg"},
@@ -607,8 +609,8 @@ def _measure(job: Made) -> None:
             cells[name][row, begin : begin + 12] = np.nan
     if job.hang == "node_lost":
         away = [rank for rank in range(job.ranks) if _away(job, rank)]
-        for one in cells.values():
-            one[away, int(job.since // SCRAPE) :] = np.nan
+        for cell in cells.values():
+            cell[away, int(job.since // SCRAPE) :] = np.nan
     cells["gpu_util"] = np.clip(cells["gpu_util"], 0, 100)
     cells["sm_active"] = np.clip(cells["sm_active"], 0, 100)
     if not job.sm:

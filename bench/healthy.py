@@ -439,7 +439,7 @@ def _judge(task: tuple[str, tuple[str, ...], Path]) -> Outcome:
     except (SignalboxError, OSError) as error:
         return Outcome(name, kinds, "unreadable", (), (), (str(error),), alarm=True)
     said = judge(LabelledCase(name, "healthy", (), (), ()), report)
-    faults = tuple(one.fault for one in report.diagnoses[:3])
+    faults = tuple(diagnosis.fault for diagnosis in report.diagnoses[:3])
     return Outcome(name, kinds, said.verdict, faults, said.rules, said.quoted, bool(said.false_alarm))
 
 
@@ -453,19 +453,19 @@ def outcomes(known: Knowledge, tasks: Sequence[tuple[str, tuple[str, ...], Path]
 
 def by_kind(said: Sequence[Outcome]) -> list[tuple[str, int, int]]:
     """(kind, alarms, logs) of all kinds that raised one, the highest share first."""
-    logs = Counter(kind for one in said for kind in one.kinds)
-    alarms = Counter(kind for one in said if one.alarm for kind in one.kinds)
+    logs = Counter(kind for outcome in said for kind in outcome.kinds)
+    alarms = Counter(kind for outcome in said if outcome.alarm for kind in outcome.kinds)
     rows = [(kind, count, logs[kind]) for kind, count in alarms.items()]
     return sorted(rows, key=lambda row: (-row[1] / row[2], -row[1], row[0]))
 
 
 def render(title: str, said: Sequence[Outcome], *, verbose: bool) -> str:
     """The figures and the alarms for people."""
-    alarms = [one for one in said if one.alarm]
+    alarms = [outcome for outcome in said if outcome.alarm]
     lines = [f"{title}: {len(alarms)} of {len(said)} got anything but no_fault (asked: at most {ASKED})"]
-    for one in alarms:
-        lines.append(f"  {one.name}: {one.verdict} {', '.join(one.faults)} ({', '.join(one.rules)})")
-        lines += [f"      | {' '.join(text.split())[:300]}" for text in one.quoted] if verbose else []
+    for alarm in alarms:
+        lines.append(f"  {alarm.name}: {alarm.verdict} {', '.join(alarm.faults)} ({', '.join(alarm.rules)})")
+        lines += [f"      | {' '.join(text.split())[:300]}" for text in alarm.quoted] if verbose else []
     if alarms:
         lines.append("  by kind:" if verbose else "  by kind, two alarms or more:")
         rows = [row for row in by_kind(said) if verbose or row[1] > 1]
@@ -512,8 +512,13 @@ def main() -> int:
 
 
 def _plain(said: Sequence[Outcome]) -> dict[str, Any]:
-    alarms = sum(one.alarm for one in said)
-    return {"logs": len(said), "alarms": alarms, "by_kind": by_kind(said), "outcomes": [asdict(one) for one in said]}
+    alarms = sum(outcome.alarm for outcome in said)
+    return {
+        "logs": len(said),
+        "alarms": alarms,
+        "by_kind": by_kind(said),
+        "outcomes": [asdict(outcome) for outcome in said],
+    }
 
 
 if __name__ == "__main__":

@@ -123,11 +123,11 @@ class Play:
     def kernel(self, node: str, texts: Sequence[str], at: float | None = None) -> None:
         """Kernel lines of a node; its quiet ones and those of another node come with the first."""
         form = self.site.job % 3
-        others = [one for one in self.site.nodes if one != node][:1]
-        for one in {node: 0, **dict.fromkeys(others, 0)}:
-            if one not in self.kernels:
-                self.kernels.add(one)
-                quiet_kernel(self.site, self.script, one, form)
+        others = [item for item in self.site.nodes if item != node][:1]
+        for item in {node: 0, **dict.fromkeys(others, 0)}:
+            if item not in self.kernels:
+                self.kernels.add(item)
+                quiet_kernel(self.site, self.script, item, form)
         when = self.at if at is None else at
         self.script.say(when, f"kernel {node}", kernel(self.site, node, when, texts, form))
 
@@ -180,7 +180,7 @@ class Play:
         order = sorted(failed, key=lambda rank: ((rank in dead) != first, rng.random()))
         if self.launcher == "srun":
             self.script.say(
-                self.end - 4, "scheduler", srun_end(site, self.end - 4, [(one, failed[one]) for one in order])
+                self.end - 4, "scheduler", srun_end(site, self.end - 4, [(item, failed[item]) for item in order])
             )
             return
         if self.launcher == "ray":
@@ -367,15 +367,15 @@ def never_reaches(play: Play) -> Truth:
     rank, site, rng = play.rank(), play.site, play.rng
     work = Work(rng.randrange(200, 90_000), timeout=600, enqueued=0, numel=1, out=1)
     last = play.at + work.timeout
-    for one in range(site.world):
-        if one != rank:
+    for item in range(site.world):
+        if item != rank:
             when = last + rng.uniform(0.05, 1.8)
-            play.script.say(when, one, watchdog(site, one, when, work))
+            play.script.say(when, item, watchdog(site, item, when, work))
     other = (rank + 1) % site.world
     if site.torch >= (2, 6):
         play.script.say(last + 1.1, rank, dump_signal(site, rank, last + 1.1, other, work.seq - 1))
     play.end = last + 12
-    play.launchers({one: -ABORT if one != rank else -TERM for one in range(site.world)}, {}, ())
+    play.launchers({item: -ABORT if item != rank else -TERM for item in range(site.world)}, {}, ())
     return play.truth(
         "collective_desync", rank, accept=("collective_timeout", "deadlock", "straggler", "dataloader_fault")
     )
@@ -406,12 +406,12 @@ def other_size(play: Play) -> Truth:
             "work = group.allreduce([tensor], opts)",
         )
     ]
-    for one in range(site.world):
-        odd = 0 if one == rank and rank != 0 else 1 if one == rank else rank
-        mine, its = (wrong, size) if one == rank else (size, wrong)
-        last = f"RuntimeError: Detected mismatch between collectives on ranks. {running(one, mine)}, but {running(odd, its)}."
+    for item in range(site.world):
+        odd = 0 if item == rank and rank != 0 else 1 if item == rank else rank
+        mine, its = (wrong, size) if item == rank else (size, wrong)
+        last = f"RuntimeError: Detected mismatch between collectives on ranks. {running(item, mine)}, but {running(odd, its)}."
         last += f"Collectives differ in the following aspects: \t Tensor Tensor shapes: {mine}vs {its}"
-        play.raises(one, frames, last, play.at + play.rng.uniform(0, 0.9))
+        play.raises(item, frames, last, play.at + play.rng.uniform(0, 0.9))
     play.end = play.at + 9
     play.launchers(dict.fromkeys(range(site.world), 1), {}, ())
     return play.truth("collective_desync", rank, accept=("shape_or_dtype",))
@@ -995,7 +995,7 @@ def node_fails(play: Play) -> Truth:
     site = play.site
     node = play.rng.choice(site.nodes[1:])
     own = [rank for rank in range(site.world) if site.node(rank) == node]
-    play.script.said = [one for one in play.script.said if one.by not in own or one.at < play.at]
+    play.script.said = [item for item in play.script.said if item.by not in own or item.at < play.at]
     play.fall(dict.fromkeys(own, -KILL), "timeout" if play.rng.random() < 0.5 else "closed", gone={node})
     when = f"{site.clock(site.nodes[0], play.end):%Y-%m-%dT%H:%M:%S}"
     play.script.say(
@@ -1117,7 +1117,7 @@ def unknown_argument(play: Play) -> Truth:
 @kind
 def all_out_of_memory(play: Play) -> Truth:
     """The batch is too large for every GPU."""
-    play.script.said = [one for one in play.script.said if not one.out]
+    play.script.said = [item for item in play.script.said if not item.out]
     play.at = play.site.start + 66
     _all(play, BACKWARD, lambda rank: out_of_memory(play.site, rank))
     return Truth("cuda_oom")
@@ -1149,7 +1149,7 @@ def no_checkpoint(play: Play) -> Truth:
 @kind
 def matrix_shapes(play: Play) -> Truth:
     """Every rank multiplies matrices that do not fit."""
-    play.script.said = [one for one in play.script.said if not one.out]
+    play.script.said = [item for item in play.script.said if not item.out]
     play.at = play.site.start + 66
     _all(play, MODEL, lambda _: "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8192x4096 and 5120x13824)")
     return Truth("shape_or_dtype", ("config_error", "code_bug"))
@@ -1422,14 +1422,14 @@ def perform(act: str, place: Path) -> None:
         port = int(probe.getsockname()[1])
     fork = multiprocessing.get_context("fork")
     agents = [fork.Process(target=agent, args=(act, place, number, port)) for number in range(len(NODES))]
-    for one in agents:
-        one.start()
+    for process in agents:
+        process.start()
     until = time.monotonic() + PATIENCE
-    for one in agents:
-        one.join(max(0.1, until - time.monotonic()))
-        if one.is_alive():
-            one.terminate()
-            one.join(10)
+    for process in agents:
+        process.join(max(0.1, until - time.monotonic()))
+        if process.is_alive():
+            process.terminate()
+            process.join(10)
     for name in ("shard-00005.npy", "corpus.idx"):
         (place / name).unlink()
 
@@ -1447,10 +1447,10 @@ def stage(folder: Path) -> None:
     acts = list(LIVE)
     for first in range(0, len(acts), AT_ONCE):
         playing = [fork.Process(target=perform, args=(act, folder / act)) for act in acts[first : first + AT_ONCE]]
-        for one in playing:
-            one.start()
-        for one in playing:
-            one.join()
+        for process in playing:
+            process.start()
+        for process in playing:
+            process.join()
 
 
 def played(lab: Path, folder: Path) -> list[tuple[str, str, Truth]]:
@@ -1474,8 +1474,11 @@ def judge(incident: str, name: str, truth: Truth, report: Report) -> Named:
     """Compare the first diagnosis with the truth."""
     best = report.diagnoses[0] if report.diagnoses else None
     suspects = best.suspects if best else ()
-    answers = tuple(one.fault for one in report.diagnoses[:3]) or (report.verdict,)
-    told = " ".join(f"{one.kind}:{one.rank if one.rank is not None else ''}@{one.node or ''}" for one in suspects[:3])
+    answers = tuple(diagnosis.fault for diagnosis in report.diagnoses[:3]) or (report.verdict,)
+    told = " ".join(
+        f"{suspect.kind}:{suspect.rank if suspect.rank is not None else ''}@{suspect.node or ''}"
+        for suspect in suspects[:3]
+    )
     right = bool(best) and answers[0] in {truth.fault, *truth.accept}
     return Named(incident, name, truth, placed(truth, report), right, answers, told)
 
@@ -1498,16 +1501,19 @@ def placed(truth: Truth, report: Report) -> bool:
 
 def figures(named: Sequence[Named]) -> dict[str, object]:
     """Shares over all, and by kind how many of how many."""
-    kinds = dict.fromkeys(one.kind for one in named)
+    kinds = dict.fromkeys(item.kind for item in named)
     by = {
         name: [
-            sum(one.place for one in named if one.kind == name),
-            sum(one.fault for one in named if one.kind == name),
-            sum(one.kind == name for one in named),
+            sum(item.place for item in named if item.kind == name),
+            sum(item.fault for item in named if item.kind == name),
+            sum(item.kind == name for item in named),
         ]
         for name in kinds
     }
-    share = {"place": round(mean(one.place for one in named), 4), "fault": round(mean(one.fault for one in named), 4)}
+    share = {
+        "place": round(mean(item.place for item in named), 4),
+        "fault": round(mean(item.fault for item in named), 4),
+    }
     return {"incidents": len(named), **share, "asked_place": ASKED, "by_kind": by}
 
 
@@ -1519,12 +1525,14 @@ def render(named: Sequence[Named], *, verbose: bool) -> str:
     by = numbers["by_kind"]
     if isinstance(by, dict):
         lines += [f"{name:24}{place:6d}{fault:6d}{count:4d}" for name, (place, fault, count) in by.items()]
-    for one in named if verbose else ():
-        if not (one.place and one.fault):
-            what = "place" if one.fault else "fault" if one.place else "both "
-            truth = "the job" if one.truth.job else f"ranks {list(one.truth.ranks)[:9]} nodes {list(one.truth.nodes)}"
+    for item in named if verbose else ():
+        if not (item.place and item.fault):
+            what = "place" if item.fault else "fault" if item.place else "both "
+            truth = (
+                "the job" if item.truth.job else f"ranks {list(item.truth.ranks)[:9]} nodes {list(item.truth.nodes)}"
+            )
             lines.append(
-                f"{what} {one.incident}: {one.truth.fault} of {truth}; said {', '.join(one.answers)} of {one.suspect or 'nobody'}"
+                f"{what} {item.incident}: {item.truth.fault} of {truth}; said {', '.join(item.answers)} of {item.suspect or 'nobody'}"
             )
     return "\n".join(lines)
 
@@ -1563,10 +1571,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="incidents-") as scratch:
         folder = options.keep or Path(scratch)
         made = incidents(options.seed, folder, options.lab)
-        told = reports(knowledge(None), [folder / one for one, *_ in made])
-        named = [judge(*one, report) for one, (report, _) in zip(made, told, strict=True)]
+        told = reports(knowledge(None), [folder / item for item, *_ in made])
+        named = [judge(*item, report) for item, (report, _) in zip(made, told, strict=True)]
     if options.json:
-        print(json.dumps({"figures": figures(named), "incidents": [asdict(one) for one in named]}, indent=1))
+        print(json.dumps({"figures": figures(named), "incidents": [asdict(item) for item in named]}, indent=1))
     else:
         print(render(named, verbose=options.verbose))
     return 0

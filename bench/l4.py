@@ -72,17 +72,17 @@ def carried(root: Path, name: str) -> Carried:
     assert _known is not None
     evidence = from_bundle(_known, folder, workers=1)
     began = perf_counter()
-    refs = [one.ref for one in evidence.streams]
+    refs = [stream.ref for stream in evidence.streams]
     mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1)
     ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, refs, strict=True)]
     twin = tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables
     took = perf_counter() - began
     report = diagnose(evidence, _known.rulebook)
     known = {
-        (item.source, item.offset): WORTH[one.band]
-        for one in report.diagnoses
-        if one.role == "root_cause"
-        for item in one.evidence
+        (item.source, item.offset): WORTH[diagnosis.band]
+        for diagnosis in report.diagnoses
+        if diagnosis.role == "root_cause"
+        for item in diagnosis.evidence
         if item.offset is not None
     }
     run = build_run(ours, evidence.streams, evidence.job)
@@ -126,17 +126,17 @@ class Numbers:
 
 
 def _ours(found: RunFindings, number: Numbers) -> Prediction:
-    spots = [one.beats[0].spot for one in (found.turn,) if one]
-    spots += [one.spot for one in found.absent if one.spot] + [one.spot for one in found.events]
-    return Prediction(tuple(map(number.line, spots)), tuple(one.node for one in found.nodes), found.stage, found.step)
+    spots = [item.beats[0].spot for item in (found.turn,) if item]
+    spots += [item.spot for item in found.absent if item.spot] + [event.spot for event in found.events]
+    return Prediction(tuple(map(number.line, spots)), tuple(node.node for node in found.nodes), found.stage, found.step)
 
 
 def _rules(report: Any, number: Numbers) -> Prediction:
-    items = [one for diagnosis in report.diagnoses[:2] for one in diagnosis.evidence[:2] if one.offset is not None]
-    nodes = [one.node for diagnosis in report.diagnoses[:1] for one in diagnosis.suspects if one.node]
+    items = [item for diagnosis in report.diagnoses[:2] for item in diagnosis.evidence[:2] if item.offset is not None]
+    nodes = [suspect.node for diagnosis in report.diagnoses[:1] for suspect in diagnosis.suspects if suspect.node]
     first = report.diagnoses[0] if report.diagnoses else None
     return Prediction(
-        tuple(dict.fromkeys(number.of(one.source, one.offset) for one in items)),
+        tuple(dict.fromkeys(number.of(item.source, item.offset) for item in items)),
         tuple(dict.fromkeys(nodes)),
         (first.stage if first else None) or report.progress.stage,
         first.iteration if first and first.iteration is not None else report.progress.last_iteration,
@@ -151,7 +151,10 @@ def _l4(run: RunProfile, good: RunProfile, mined: list[TemplateTable], number: N
 def _severity(run: RunProfile, number: Numbers) -> Prediction:
     """The first line of each event at error level or above."""
     spots = [
-        min((seen.spots[0] for seen in event.nodes.values()), key=lambda one: (one.time or 0.0, one.source, one.offset))
+        min(
+            (seen.spots[0] for seen in event.nodes.values()),
+            key=lambda item: (item.time or 0.0, item.source, item.offset),
+        )
         for event in run.events.values()
         if event.level in ("error", "critical")
     ]
@@ -161,7 +164,7 @@ def _severity(run: RunProfile, number: Numbers) -> Prediction:
 def _paired(truth: Mapping[str, Any], ours: Mapping[str, Prediction], theirs: Mapping[str, Prediction]) -> str:
     """The difference of the F1 of lines, mean over cases, with a 95 % interval over the same draws of cases."""
     measure: Callable[..., float | None] = MEASURES["lines: F1, mean over cases"]
-    names = [name for name, one in sorted(truth["cases"].items()) if one["symptom"] != "healthy"]
+    names = [name for name, item in sorted(truth["cases"].items()) if item["symptom"] != "healthy"]
     each = [
         (measure([tally(n, truth["cases"][n], ours[n])]) or 0.0)
         - (measure([tally(n, truth["cases"][n], theirs[n])]) or 0.0)
@@ -189,14 +192,14 @@ def main() -> None:
     spent = {"mine": 0.0, "compare": 0.0}
     with ProcessPoolExecutor(args.jobs, initializer=begin, initargs=(args.set,)) as pool:
         for name, told, took in pool.map(_case, names, chunksize=2):
-            for reader, one in told.items():
-                answers.setdefault(reader, {})[name] = one
+            for reader, item in told.items():
+                answers.setdefault(reader, {})[name] = item
             spent = {key: value + took[key] for key, value in spent.items()}
     scores = {reader: score(truth, told) for reader, told in answers.items()}
     print(f"{'':<42}" + "".join(f"{reader:>26}" for reader in scores))
     for measure in MEASURES:
-        cells = [one[measure] for one in scores.values()]
-        shown = ("-" if one is None else f"{one[0]:.3f} [{one[1]:.2f}, {one[2]:.2f}]" for one in cells)
+        cells = [entry[measure] for entry in scores.values()]
+        shown = ("-" if item is None else f"{item[0]:.3f} [{item[1]:.2f}, {item[2]:.2f}]" for item in cells)
         print(f"{measure:<42}" + "".join(f"{cell:>26}" for cell in shown))
     for reader in ("L4's steps", "severity filter", "rules alone"):
         print(
@@ -212,12 +215,12 @@ def main() -> None:
         for reader, told in answers.items():
             body = {
                 name: {
-                    "lines": [list(x) for x in one.lines],
-                    "nodes": list(one.nodes),
-                    "stage": one.stage,
-                    "iteration": one.iteration,
+                    "lines": [list(x) for x in item.lines],
+                    "nodes": list(item.nodes),
+                    "stage": item.stage,
+                    "iteration": item.iteration,
                 }
-                for name, one in told.items()
+                for name, item in told.items()
             }
             (args.out / f"{reader.replace(' ', '-')}.json").write_text(json.dumps(body), "utf-8")
 

@@ -41,24 +41,24 @@ def l4(run: RunProfile, good: RunProfile | None, tables: Sequence[TemplateTable]
             if seen and name not in chosen:
                 chosen[name] = seen.spots[0]
     if not ranked:  # too few nodes to compare: what is left, in order of time
-        order = sorted(left.values(), key=lambda one: min(s.spots[0].time or math.inf for s in one.nodes.values()))
+        order = sorted(left.values(), key=lambda item: min(s.spots[0].time or math.inf for s in item.nodes.values()))
         for event in order:
             chosen[event.id] = next(iter(event.nodes.values())).spots[0]
     lines = tuple(chosen.values())[:top]
     step = _turned(tables)
-    before = [one for one in run.turns if one.stage != "teardown"]
+    before = [turn for turn in run.turns if turn.stage != "teardown"]
     stage = "iterating" if run.beats else (before[-1].stage if before else None)
-    last = max((one.step for one in run.beats), default=None)
-    return Told(lines, tuple(one.node for one in ranked[:5]), stage, step if step is not None else last)
+    last = max((beat.step for beat in run.beats), default=None)
+    return Told(lines, tuple(odd_node.node for odd_node in ranked[:5]), stage, step if step is not None else last)
 
 
 def _turned(tables: Sequence[TemplateTable]) -> int | None:
     """The first window of steps whose distance from the one before is beyond three sigma, in the table with most of them."""
-    best = max(tables, key=lambda one: len(one.steps.coarse), default=None)
+    best = max(tables, key=lambda table: len(table.steps.coarse), default=None)
     if best is None or len(best.steps.coarse) < 4 or not best.steps.fine:
         return None
     numbers = sorted(best.steps.coarse)
-    sequences = [_sequence(best.steps.coarse[one]) for one in numbers]
+    sequences = [_sequence(best.steps.coarse[number]) for number in numbers]
     gaps = [_dtw(a, b) for a, b in pairwise(sequences)]
     bar = mean(gaps) + 3 * pstdev(gaps)
     odd = [numbers[i + 1] * best.steps.width for i, gap in enumerate(gaps) if gap > bar]
@@ -72,9 +72,9 @@ def _sequence(counts: object) -> list[str]:
 def _dtw(left: Sequence[str], right: Sequence[str]) -> float:
     """Dynamic time warping of two sequences of events; 1 for events that differ."""
     row = [0.0] + [math.inf] * len(right)
-    for one in left:
+    for text in left:
         new = [math.inf]
         for j, other in enumerate(right, 1):
-            new.append((one != other) + min(row[j], new[j - 1], row[j - 1]))
+            new.append((text != other) + min(row[j], new[j - 1], row[j - 1]))
         row = new
     return row[-1] if row[-1] < math.inf else float(len(left) + len(right))

@@ -88,7 +88,7 @@ def main() -> None:
     args = parser.parse_args()
     fitted = {}
     for filtered in (True, False):
-        train = [one for root in args.set for one in samples(root, args.jobs, filtered=filtered)]
+        train = [sample for root in args.set for sample in samples(root, args.jobs, filtered=filtered)]
         fitted[filtered] = fit(train)
         word = "with a good run" if filtered else "without"
         print(f"{word}: fitted on {len(train)} jobs: {told(train, fitted[filtered])}")
@@ -108,10 +108,10 @@ def main() -> None:
 def samples(root: Path, jobs: int, *, filtered: bool) -> list[Sample]:
     """The jobs of a set that failed, measured."""
     truth = json.loads((root / "truth.json").read_text("utf-8"))["cases"]
-    names = [name for name, one in sorted(truth.items()) if one["events"]]
+    names = [name for name, item in sorted(truth.items()) if item["events"]]
     with ProcessPoolExecutor(jobs, initializer=begin, initargs=(root,)) as pool:
         work = [(root, name, truth[name], filtered) for name in names]
-        return [one for one in pool.map(_sample, work, chunksize=2) if one is not None]
+        return [item for item in pool.map(_sample, work, chunksize=2) if item is not None]
 
 
 def _sample(work: tuple[Path, str, Mapping[str, Any], bool]) -> Sample | None:
@@ -126,8 +126,8 @@ def _sample(work: tuple[Path, str, Mapping[str, Any], bool]) -> Sample | None:
     number = Numbers(root / "cases" / name)
     right: list[bool | None] = []
     found = []
-    for one in measured:
-        line = number.line(one.spot)
+    for measured_event in measured:
+        line = number.line(measured_event.spot)
         hit = next(
             (
                 i
@@ -149,16 +149,21 @@ def fit(train: Sequence[Sample]) -> Weights:
     first = _first(train)
     crossed: dict[int, tuple[float, ...]] = {}
     for fold in range(FOLDS):
-        part = _first([one for i, one in enumerate(train) if i % FOLDS != fold])
-        for i, one in enumerate(train):
+        part = _first([item for i, item in enumerate(train) if i % FOLDS != fold])
+        for i, item in enumerate(train):
             if i % FOLDS == fold:
-                crossed[i] = alone(one.measured, Weights(part, {}))
-    rows = [among(one.measured, crossed[i]) for i, one in enumerate(train)]
+                crossed[i] = alone(item.measured, Weights(part, {}))
+    rows = [among(item.measured, crossed[i]) for i, item in enumerate(train)]
     return Weights(first, _regress(rows, train, (*TOGETHER, *BESIDE), PENALTY[1]))
 
 
 def _first(train: Sequence[Sample]) -> Mapping[str, float]:
-    return _regress([[one.features for one in sample.measured] for sample in train], train, TOGETHER, PENALTY[0])
+    return _regress(
+        [[measured_event.features for measured_event in sample.measured] for sample in train],
+        train,
+        TOGETHER,
+        PENALTY[0],
+    )
 
 
 def _regress(
@@ -169,8 +174,8 @@ def _regress(
     many = [name.split("*") for name in together]
     kept = [
         (row, right)
-        for some, one in zip(rows, train, strict=True)
-        for row, right in zip(some, one.right, strict=True)
+        for some, item in zip(rows, train, strict=True)
+        for row, right in zip(some, item.right, strict=True)
         if right is not None
     ]
     plain = np.array([[row[name] for name in names] for row, _ in kept])
@@ -203,24 +208,24 @@ def _regress(
 def told(jobs: Sequence[Sample], weights: Weights) -> str:
     """Precision, recall and F1 of the events that would be told."""
     hits = said = found = events = 0
-    for one in jobs:
-        second = [probability(row, weights.second) for row in among(one.measured, alone(one.measured, weights))]
+    for job in jobs:
+        second = [probability(row, weights.second) for row in among(job.measured, alone(job.measured, weights))]
         best = [i for i in sorted(range(len(second)), key=lambda i: -second[i])[:8] if second[i] >= TOLD]
-        hits += sum(one.found[i] >= 0 for i in best)
-        said += sum(one.right[i] is not None for i in best)
-        found += len({one.found[i] for i in best if one.found[i] >= 0})
-        events += one.events
+        hits += sum(job.found[i] >= 0 for i in best)
+        said += sum(job.right[i] is not None for i in best)
+        found += len({job.found[i] for i in best if job.found[i] >= 0})
+        events += job.events
     precision, recall = hits / max(1, said), found / max(1, events)
     return f"precision {precision:.3f}, recall {recall:.3f}, F1 {2 * precision * recall / max(1e-9, precision + recall):.3f}"
 
 
 def _by_kinds(train: Sequence[Sample]) -> str:
-    kinds = sorted({one.fault for one in train})
+    kinds = sorted({sample.fault for sample in train})
     parts = []
     for fold in range(5):
         out = set(kinds[fold::5])
-        weights = fit([one for one in train if one.fault not in out])
-        parts.append(told([one for one in train if one.fault in out], weights))
+        weights = fit([sample for sample in train if sample.fault not in out])
+        parts.append(told([sample for sample in train if sample.fault in out], weights))
     return "; ".join(parts)
 
 

@@ -44,11 +44,11 @@ def told(program: Path, folder: Path) -> Prediction:
         files = json.loads(out.read_text("utf-8"))["files"]
     lines = [
         (distance, f"logs/{name}", int(index) + 1)
-        for name, one in files.items()
-        for index, distance in one["scores"]
+        for name, item in files.items()
+        for index, distance in item["scores"]
         if distance > THRESHOLD
     ]
-    return Prediction(tuple((file, line) for _, file, line in sorted(lines, key=lambda one: (-one[0], *one[1:]))))
+    return Prediction(tuple((file, line) for _, file, line in sorted(lines, key=lambda item: (-item[0], *item[1:]))))
 
 
 def main() -> None:
@@ -81,7 +81,7 @@ def main() -> None:
     print(f"{perf_counter() - began:.0f} s for {len(names)} cases")
     if args.out:
         args.out.write_text(
-            json.dumps({name: {"lines": [list(x) for x in one.lines]} for name, one in said.items()}), "utf-8"
+            json.dumps({name: {"lines": [list(x) for x in item.lines]} for name, item in said.items()}), "utf-8"
         )
 
 

@@ -51,7 +51,7 @@ def _rules() -> Knowledge:
 def _choices(folder: Path, faulty: Sequence[str]) -> list[Choice]:
     """The nodes of a case, with its good run and without."""
     evidence = from_bundle(_rules(), folder, workers=1)
-    refs = [one.ref for one in evidence.streams]
+    refs = [stream.ref for stream in evidence.streams]
     mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1).tables
     ours = [replace(table, ref=ref) for table, ref in zip(mined, refs, strict=True)]
     twin = tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables
@@ -63,10 +63,10 @@ def _choices(folder: Path, faulty: Sequence[str]) -> list[Choice]:
         at = seen.ending.at
         if at is None and events:
             at = corrected(events[0].spot, seen.off)
-        told = [(one.event.id, one.score) for one in events if not one.consequence]
+        told = [(event.event.id, event.score) for event in events if not event.consequence]
         moment = TurningPoint(at, seen.ending.interval, seen.ending.crashed)
         by_node = node_evidence(seen.run, seen.fresh, told, moment, seen.off)
-        rows = [[one.worth.get(ground, 0.0) for ground in WEIGHTS] for one in by_node.values()]
+        rows = [[item.worth.get(ground, 0.0) for ground in WEIGHTS] for item in by_node.values()]
         guilty = np.array([node in faulty for node in by_node])
         if len(by_node) > 1 and guilty.any():
             found.append((np.array(rows), guilty))
@@ -107,7 +107,7 @@ def main() -> None:
     with ProcessPoolExecutor(args.jobs) as pool:
         for root in args.set:
             cases = json.loads((root / "truth.json").read_text("utf-8"))["cases"]
-            wanted = [(name, one["nodes"]) for name, one in sorted(cases.items()) if one.get("nodes")]
+            wanted = [(name, item["nodes"]) for name, item in sorted(cases.items()) if item.get("nodes")]
             folders = [root / "cases" / name for name, _ in wanted]
             several = pool.map(_choices, folders, [nodes for _, nodes in wanted])
             sets.append([choice for choices in several for choice in choices])

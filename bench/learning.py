@@ -143,12 +143,12 @@ def l4_like(seeds: int, folder: Path) -> Iterator[tuple[str, str, Path, tuple[st
         out = folder / "l4set" / str(seed)
         if not (out / "truth.json").exists():
             build(out, seed, 100, 10, "small", JOBS)
-        for name, one in json.loads((out / "truth.json").read_text())["cases"].items():
+        for name, item in json.loads((out / "truth.json").read_text())["cases"].items():
             path = out / "cases" / name
-            if one.get("fault") is None:
+            if item.get("fault") is None:
                 yield "l4set", "healthy", path, (), ()
-            elif one["fault"] in L4 and any(event["kind"] == "line" for event in one["events"]):
-                yield "l4set", one["fault"], path, tuple(L4[one["fault"]].split(",")), tuple(one["nodes"])
+            elif item["fault"] in L4 and any(event["kind"] == "line" for event in item["events"]):
+                yield "l4set", item["fault"], path, tuple(L4[item["fault"]].split(",")), tuple(item["nodes"])
 
 
 def recorded(folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...], tuple[str, ...]]]:
@@ -184,8 +184,8 @@ def evidence_of(known: Knowledge, path: Path) -> Evidence:
 def without(evidence: Evidence, gone: frozenset[str]) -> Evidence:
     """The evidence as it is where the base never had these rules."""
     streams = tuple(
-        replace(one, hits={key: hits for key, hits in one.hits.items() if key.partition("#")[0] not in gone})
-        for one in evidence.streams
+        replace(stream, hits={key: hits for key, hits in stream.hits.items() if key.partition("#")[0] not in gone})
+        for stream in evidence.streams
     )
     return replace(evidence, streams=streams)
 
@@ -203,28 +203,28 @@ def _begin() -> None:
     _base = read_files(default_folder())[0]
 
 
-def _file(one: Incident) -> Filed:
+def _file(incident: Incident) -> Filed:
     assert _known is not None
-    evidence = evidence_of(_known, one.path)
+    evidence = evidence_of(_known, incident.path)
     report = diagnose(evidence, _known.rulebook)
-    rules = tuple(dict.fromkeys(found.rule for found in report.diagnoses if found.fault in one.faults))
+    rules = tuple(dict.fromkeys(found.rule for found in report.diagnoses if found.fault in incident.faults))
     hits = tuple(sorted({key for stream in evidence.streams for key in stream.hits if key.partition("#")[0] in rules}))
     first = report.diagnoses[0].fault if report.diagnoses else None
     return Filed(rules, hits, first, replay_text(evidence), report.progress.stage, observed(evidence))
 
 
-def _case(one: Incident, gone: frozenset[str], known: Knowledge) -> Case:
+def _case(incident: Incident, gone: frozenset[str], known: Knowledge) -> Case:
     """An incident as it is filed where the base has none of the rules that are taken away."""
-    evidence = without(evidence_of(known, one.path), gone)
+    evidence = without(evidence_of(known, incident.path), gone)
     book = replace(known.rulebook, rules=tuple(rule for rule in known.rulebook.rules if rule.id not in gone))
     report = diagnose(evidence, book)
     if report.verdict == "no_match" or (report.diagnoses and all(found.band == "weak" for found in report.diagnoses)):
-        report = compared(report, evidence, one.path, workers=1)
+        report = compared(report, evidence, incident.path, workers=1)
     return Case(
-        one.number,
-        fault=one.faults[0] if one.faults else None,
+        incident.number,
+        fault=incident.faults[0] if incident.faults else None,
         texts=logs_of(replay_text(evidence)),
-        names=frozenset(name.lower() for name in one.nodes),
+        names=frozenset(name.lower() for name in incident.nodes),
         told=tuple(event.evidence.text for event in report.indicators.events if event.evidence is not None),
         observed=observed(evidence),
         stage=report.progress.stage,
@@ -251,12 +251,12 @@ def _begin_mining(filed: Mapping[int, tuple[Incident, Filed]], good: Mapping[int
     others = [
         negative_text(
             number,
-            one.faults[0] if one.faults else "healthy",
+            item.faults[0] if item.faults else "healthy",
             logs_of(what.replay),
             stage=what.stage,
             observed=what.observed,
         )
-        for number, (one, what) in sorted(filed.items())
+        for number, (item, what) in sorted(filed.items())
     ]
     others += [negative_text(number, "healthy", texts) for number, texts in sorted(good.items())]
     _background = background(others)
@@ -266,7 +266,7 @@ def _mine(task: tuple[Signature, tuple[int, ...], bool]) -> list[Mined]:
     signature, counts, plant = task
     assert _known is not None
     assert _background is not None
-    cases = [_case(one, signature.gone, _known) for one in signature.given]
+    cases = [_case(incident, signature.gone, _known) for incident in signature.given]
     book = replace(
         _known.rulebook, rules=tuple(rule for rule in _known.rulebook.rules if rule.id not in signature.gone)
     )
@@ -276,8 +276,8 @@ def _mine(task: tuple[Signature, tuple[int, ...], bool]) -> list[Mined]:
         result = mine(cases[:count], _background, book)
         made = None
         if isinstance(result, Candidate):
-            texts = {one.id: one.texts for one in cases}
-            made = draft(result, texts, known, _base, names=[name for one in cases for name in one.names])
+            texts = {case.id: case.texts for case in cases}
+            made = draft(result, texts, known, _base, names=[name for case in cases for name in case.names])
         sow = count == GIVEN and plant
         planted = _planted(cases, result, known, signature.name) if isinstance(result, Candidate) and sow else (0, [])
         found.append(Mined(signature, count, result, made, planted))
@@ -289,9 +289,9 @@ def good_runs(folder: Path) -> dict[int, dict[str, str]]:
     found = {}
     for number, path in enumerate(sorted(folder.glob("l4set/*/cases/*/baseline"))[::7]):
         found[GOOD + number] = {
-            str(one.relative_to(path)): one.read_text("utf-8", "replace")[-60_000:]
-            for one in sorted(path.rglob("*"))
-            if one.is_file()
+            str(item.relative_to(path)): item.read_text("utf-8", "replace")[-60_000:]
+            for item in sorted(path.rglob("*"))
+            if item.is_file()
         }
     for number in range(80):  # of another seed than those that rules are tried on
         found[2 * GOOD + number] = {name: text[-60_000:] for name, text in healthy.make(2, number).files.items()}
@@ -309,12 +309,12 @@ def learned_id(index: int) -> str:
 def with_learned(mined: Sequence[Mined]) -> Knowledge:
     """The base with the learned rules, as if they were merged and shown."""
     files = dict(read_files(default_folder())[0])
-    for index, one in enumerate(mined):
-        if one.folder is None:
+    for index, item in enumerate(mined):
+        if item.folder is None:
             continue
-        text = one.folder.files[f"{one.folder.folder}/rule.yaml"].decode()
+        text = item.folder.files[f"{item.folder.folder}/rule.yaml"].decode()
         values = {**yaml.safe_load(text), "id": learned_id(index), "status": "experimental"}
-        files[f"{one.folder.candidate.family}/{learned_id(index)}/rule.yaml"] = yaml.safe_dump(values, sort_keys=False)
+        files[f"{item.folder.candidate.family}/{learned_id(index)}/rule.yaml"] = yaml.safe_dump(values, sort_keys=False)
     loaded = load(files)
     if loaded.faults:
         raise ValueError(f"a learned rule does not load: {loaded.faults[0]}")
@@ -332,7 +332,7 @@ def _try(path: Path) -> tuple[tuple[str, ...], str | None]:
     assert _known is not None
     evidence = evidence_of(_known, path)
     heard = find(_known.rulebook, Facts(evidence), History()).findings
-    spoke = tuple(sorted({one.rule.id for one in heard if one.rule.id.startswith("learned-")}))
+    spoke = tuple(sorted({finding.rule.id for finding in heard if finding.rule.id.startswith("learned-")}))
     report = diagnose(evidence, _known.rulebook) if spoke else None
     return spoke, report.diagnoses[0].fault if report is not None and report.diagnoses else None
 
@@ -381,11 +381,11 @@ def tallied(
     for number, rules in spoke.items():
         for rule in rules:
             speaking[rule].add(number)
-    for index, one in enumerate(mined):
-        signature = one.signature
-        tally = found[signature.source, one.given]
+    for index, item in enumerate(mined):
+        signature = item.signature
+        tally = found[signature.source, item.given]
         tally.signatures += 1
-        tally.refused += isinstance(one.result, Refusal)
+        tally.refused += isinstance(item.result, Refusal)
         hits = speaking[learned_id(index)] - {given.number for given in signature.given}
         own = {kept.number for kept in signature.kept}
         tally.found += len(hits & own)
@@ -397,7 +397,7 @@ def tallied(
                 and signature.fault in other.faults
                 and signature.patterns & set(filed.patterns)
             )
-            if foreign and isinstance(one.result, Candidate):
+            if foreign and isinstance(item.result, Candidate):
                 tally.elsewhere_of[other.source] += 1
                 tally.elsewhere[other.source] += number in hits
         for number in hits:
@@ -411,9 +411,9 @@ def tallied(
 def signatures(filed: Mapping[int, tuple[Incident, Filed]]) -> list[Signature]:
     """Kinds that the base knows and of which there are incidents to learn from and to try."""
     kinds: dict[tuple[str, str], list[tuple[Incident, Filed]]] = defaultdict(list)
-    for one, what in filed.values():
-        if one.faults and one.source in LEARNED:
-            kinds[one.source, one.kind].append((one, what))
+    for pair, what in filed.values():
+        if pair.faults and pair.source in LEARNED:
+            kinds[pair.source, pair.kind].append((pair, what))
     found = []
     for (source, kind), group in sorted(kinds.items()):
         given, kept = group[:GIVEN], group[GIVEN:]
@@ -424,7 +424,13 @@ def signatures(filed: Mapping[int, tuple[Incident, Filed]]) -> list[Signature]:
             patterns = frozenset(key for what in known for key in what.patterns)
             found.append(
                 Signature(
-                    source, kind, fault, gone, patterns, tuple(one for one, _ in given), tuple(one for one, _ in kept)
+                    source,
+                    kind,
+                    fault,
+                    gone,
+                    patterns,
+                    tuple(incident for incident, _ in given),
+                    tuple(incident for incident, _ in kept),
                 )
             )
     return found
@@ -438,10 +444,16 @@ def plain_bugs(filed: Mapping[int, tuple[Incident, Filed]]) -> list[Signature]:
     """Incidents whose truth is a bug of the run's own code, each by itself; the miner must propose nothing."""
     return [
         Signature(
-            one.source, f"{one.kind} {one.path.name}", "code_bug", frozenset(what.rules), frozenset(), (one,), (one,)
+            pair.source,
+            f"{pair.kind} {pair.path.name}",
+            "code_bug",
+            frozenset(what.rules),
+            frozenset(),
+            (pair,),
+            (pair,),
         )
-        for one, what in filed.values()
-        if one.faults[:1] == ("code_bug",)
+        for pair, what in filed.values()
+        if pair.faults[:1] == ("code_bug",)
     ]
 
 
@@ -500,12 +512,12 @@ def _planted(cases: Sequence[Case], plain: Candidate, known: Knowledge, seed: st
     chance = Random(f"planted {seed}")
     secrets = [(form, make(chance)) for form, make in _FORMS]
     sown = [
-        _sown(one, [line for own in plain.lines.get(one.id, {}).values() for line in own], secrets) for one in cases
+        _sown(case, [line for own in plain.lines.get(case.id, {}).values() for line in own], secrets) for case in cases
     ]
     result = mine(sown, _background, known.rulebook)
     if isinstance(result, Refusal):
         return 0, []
-    folder = draft(result, {one.id: one.texts for one in sown}, known, _base)
+    folder = draft(result, {case.id: case.texts for case in sown}, known, _base)
     written = "\n".join([*folder.files, *(data.decode("utf-8", "replace") for data in folder.files.values())]).lower()
     return len(secrets), [f"{seed}: {form.format(secret)}" for form, secret in secrets if secret.lower() in written]
 
@@ -525,10 +537,10 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     rows = [row for row in rows if re.search(options.only, row[1])]
     all_ = [Incident(number, *row) for number, row in enumerate(rows, start=1)]
     with _pool(_begin) as pool:
-        filed = {one.number: (one, what) for one, what in zip(all_, pool.map(_file, all_, chunksize=4), strict=True)}
+        filed = {item.number: (item, what) for item, what in zip(all_, pool.map(_file, all_, chunksize=4), strict=True)}
     wanted = signatures(filed)
-    given = {one.number for signature in wanted for one in signature.given}
-    first = {one.number for group in _kinds(all_).values() for one in group[:GIVEN]}
+    given = {incident.number for signature in wanted for incident in signature.given}
+    first = {item.number for group in _kinds(all_).values() for item in group[:GIVEN]}
     known = {
         number: filed[number] for number in filed if number in given | first and filed[number][0].source in LEARNED
     }
@@ -536,15 +548,19 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     with _pool(_begin_mining, known, good_runs(folder)) as pool:
         sowing = PLANTED // len(_FORMS) * 5 // 4  # some give no candidate
         tasks = [
-            (one, (GIVEN, 1), index * sowing // len(wanted) != (index - 1) * sowing // len(wanted))
-            for index, one in enumerate(wanted)
+            (item, (GIVEN, 1), index * sowing // len(wanted) != (index - 1) * sowing // len(wanted))
+            for index, item in enumerate(wanted)
         ]
-        mined = [one for found in pool.map(_mine, tasks) for one in found]
-        bugged = [one for found in pool.map(_mine, [(one, (1,), False) for one in bugs]) for one in found]
+        mined = [item for found in pool.map(_mine, tasks) for item in found]
+        bugged = [item for found in pool.map(_mine, [(bug, (1,), False) for bug in bugs]) for item in found]
     book = with_learned(mined)
     with _pool(_begin_trying, book) as pool:
         tried = dict(
-            zip([one.number for one in all_], pool.map(_try, [one.path for one in all_], chunksize=4), strict=True)
+            zip(
+                [incident.number for incident in all_],
+                pool.map(_try, [incident.path for incident in all_], chunksize=4),
+                strict=True,
+            )
         )
     tallies = tallied(mined, {number: spoke for number, (spoke, _) in tried.items()}, filed)
     return {
@@ -555,70 +571,70 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "all, 1 given": _summed(tallies, 1),
         "plain code bugs": {
             "incidents": len(bugged),
-            "candidates": sum(isinstance(one.result, Candidate) for one in bugged),
+            "candidates": sum(isinstance(item.result, Candidate) for item in bugged),
         },
         "folders": {
-            "written": sum(one.folder is not None for one in mined),
-            "not lint-clean": sum(bool(one.folder.missing) for one in mined if one.folder is not None),
+            "written": sum(item.folder is not None for item in mined),
+            "not lint-clean": sum(bool(item.folder.missing) for item in mined if item.folder is not None),
             "regexes refused": sum(
-                "regex" in text for one in mined if one.folder is not None for text in one.folder.missing
+                "regex" in text for item in mined if item.folder is not None for text in item.folder.missing
             ),
         },
         "cost": _costs(book, folder),
         "planted": {
-            "planted": sum(one.planted[0] for one in mined),
-            "reached a folder": sum(len(one.planted[1]) for one in mined),
-            "which": [leak for one in mined for leak in one.planted[1]][:10],
+            "planted": sum(item.planted[0] for item in mined),
+            "reached a folder": sum(len(item.planted[1]) for item in mined),
+            "which": [leak for item in mined for leak in item.planted[1]][:10],
         },
-        "each": [_told(index, one, tried, filed) for index, one in enumerate(mined)],
+        "each": [_told(index, item, tried, filed) for index, item in enumerate(mined)],
     }
 
 
 def _kinds(all_: Sequence[Incident]) -> dict[tuple[str, str], list[Incident]]:
     found: dict[tuple[str, str], list[Incident]] = defaultdict(list)
-    for one in all_:
-        found[one.source, one.kind].append(one)
+    for incident in all_:
+        found[incident.source, incident.kind].append(incident)
     return found
 
 
 def _summed(tallies: Mapping[tuple[str, int], Tally], given: int) -> dict[str, Any]:
     total = Tally()
-    for (_, count), one in tallies.items():
+    for (_, count), item in tallies.items():
         if count == given:
-            total.signatures += one.signatures
-            total.refused += one.refused
-            total.found += one.found
-            total.of += one.of
-            total.each += one.each
-            total.elsewhere.update(one.elsewhere)
-            total.elsewhere_of.update(one.elsewhere_of)
-            total.right += one.right
-            total.wrong += one.wrong
-            total.clean += one.clean
+            total.signatures += item.signatures
+            total.refused += item.refused
+            total.found += item.found
+            total.of += item.of
+            total.each += item.each
+            total.elsewhere.update(item.elsewhere)
+            total.elsewhere_of.update(item.elsewhere_of)
+            total.right += item.right
+            total.wrong += item.wrong
+            total.clean += item.clean
     return total.row()
 
 
 def _costs(book: Knowledge, folder: Path) -> dict[str, Any]:
     """Lines that the engine points learned rules to on healthy logs, beside the rules of the base."""
     found, size = costs(book, [folder / "healthy"])
-    base = sorted(one.asked for one in found if not one.rule.startswith("learned-"))
-    own = [one.asked for one in found if one.rule.startswith("learned-")]
+    base = sorted(item.asked for item in found if not item.rule.startswith("learned-"))
+    own = [item.asked for item in found if item.rule.startswith("learned-")]
     bound = base[int(0.95 * (len(base) - 1))]
     return {
         "MB": round(size / 1e6, 1),
         "base, 95th percentile": bound,
         "learned, most": max(own, default=0),
-        "above": sum(one > bound for one in own),
+        "above": sum(item > bound for item in own),
     }
 
 
 def _told(
     index: int,
-    one: Mined,
+    item: Mined,
     tried: Mapping[int, tuple[tuple[str, ...], str | None]],
     filed: Mapping[int, tuple[Incident, Filed]],
 ) -> dict[str, Any]:
-    signature = one.signature
+    signature = item.signature
     hits = {number for number, (spoke, _) in tried.items() if learned_id(index) in spoke} - {
         given.number for given in signature.given
     }
@@ -630,18 +646,18 @@ def _told(
     ]
     told = {
         "signature": signature.name,
-        "given": one.given,
+        "given": item.given,
         "fault": signature.fault,
         "found": f"{len(hits & own)} of {len(own)}",
         "wrong": wrong,
     }
-    if isinstance(one.result, Refusal):
-        return {**told, "refused": one.result.code}
+    if isinstance(item.result, Refusal):
+        return {**told, "refused": item.result.code}
     return {
         **told,
-        "match": dict(one.result.match),
-        "when": one.result.when,
-        "missing": list(one.folder.missing) if one.folder else [],
+        "match": dict(item.result.match),
+        "when": item.result.when,
+        "missing": list(item.folder.missing) if item.folder else [],
     }
 
 
@@ -663,12 +679,12 @@ def main() -> int:
         print(json.dumps({**figures, "each": each}, indent=1))
         return 0
     print(yaml.safe_dump(figures, sort_keys=False, width=140))
-    for one in (
+    for value in (
         each
         if options.verbose
         else [row for row in each if row["given"] == GIVEN and (row["wrong"] or "refused" in row)]
     ):
-        print(json.dumps(one))
+        print(json.dumps(value))
     return 0
 
 

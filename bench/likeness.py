@@ -71,23 +71,25 @@ def of_cases(known: Knowledge, folder: Path, *, blind: bool) -> Iterator[Example
 
 def measure(examples: list[Example], *, kin: bool) -> tuple[int, int, int, float]:
     """Asked, told, right, and the mean similarity of the wrong ones. `kin`: with the other examples of the same rule."""
-    entries = {n: KnownIncident(n, one.pattern, one.fault, one.fault) for n, one in enumerate(examples)}
+    entries = {n: KnownIncident(n, item.pattern, item.fault, item.fault) for n, item in enumerate(examples)}
     library = FaultLibrary(entries.values())
     told = right = 0
     wrong: list[float] = []
-    for number, one in enumerate(examples):
-        left_out = frozenset(n for n, other in enumerate(examples) if n == number or (not kin and other.kin == one.kin))
-        found = library.alike(one.pattern, but=left_out, most=1)
+    for number, item in enumerate(examples):
+        left_out = frozenset(
+            n for n, other in enumerate(examples) if n == number or (not kin and other.kin == item.kin)
+        )
+        found = library.alike(item.pattern, but=left_out, most=1)
         if not found:
             continue
         told += 1
         fault = found[0].known.fault or ""
         other = examples[found[0].known.incident]
-        if fault in one.accept or one.fault in other.accept:
+        if fault in item.accept or item.fault in other.accept:
             right += 1
         else:
             wrong.append(found[0].similarity)
-            print(f"  {one.name} ({one.fault}) ~ {other.name} ({fault}) {found[0].similarity:.2f}")
+            print(f"  {item.name} ({item.fault}) ~ {other.name} ({fault}) {found[0].similarity:.2f}")
     return len(examples), told, right, sum(wrong) / len(wrong) if wrong else 0.0
 
 

@@ -84,9 +84,11 @@ class IndexedDouble(LokiDouble):
     def index(self) -> None:
         """Put the lines of all streams in order of time."""
         self.guard = threading.Lock()
-        self.times = np.concatenate([one.times for one in self.streams])
-        self.who = np.repeat(np.arange(len(self.streams), dtype=np.int32), [len(one.times) for one in self.streams])
-        self.number = np.concatenate([np.arange(len(one.times), dtype=np.int32) for one in self.streams])
+        self.times = np.concatenate([stream.times for stream in self.streams])
+        self.who = np.repeat(
+            np.arange(len(self.streams), dtype=np.int32), [len(stream.times) for stream in self.streams]
+        )
+        self.number = np.concatenate([np.arange(len(stream.times), dtype=np.int32) for stream in self.streams])
         order = np.argsort(self.times, kind="stable")
         self.times, self.who, self.number = self.times[order], self.who[order], self.number[order]
         self.found: dict[str, np.ndarray] = {}
@@ -98,9 +100,9 @@ class IndexedDouble(LokiDouble):
         if parsed.words.text:
             kept = self._passing(parsed.words.text)
             rows = kept[np.searchsorted(kept, first) : np.searchsorted(kept, last)]
-        chosen = {id(one) for one in self._matching(parsed)}
+        chosen = {id(stored) for stored in self._matching(parsed)}
         if len(chosen) < len(self.streams):
-            mask = np.array([id(one) in chosen for one in self.streams])
+            mask = np.array([id(stream) in chosen for stream in self.streams])
             rows = rows[mask[self.who[rows]]]
         return rows
 
@@ -110,12 +112,12 @@ class IndexedDouble(LokiDouble):
             if text not in self.found:
                 words = _words_of(text)
                 matcher = HyperscanMatcher(
-                    [ScanPattern(re.escape(one).replace("\\ ", " "), ignore_case=True) for one in words]
+                    [ScanPattern(re.escape(word).replace("\\ ", " "), ignore_case=True) for word in words]
                 )
-                base = np.cumsum([0, *(len(one.times) for one in self.streams)])
+                base = np.cumsum([0, *(len(stream.times) for stream in self.streams)])
                 flags = np.zeros(base[-1], dtype=bool)
-                for place, one in enumerate(self.streams):
-                    flags[base[place] + one.matching(matcher)] = True
+                for place, item in enumerate(self.streams):
+                    flags[base[place] + item.matching(matcher)] = True
                 self.found[text] = np.flatnonzero(flags[base[self.who] + self.number])
             return self.found[text]
 
@@ -138,7 +140,8 @@ class IndexedDouble(LokiDouble):
         rows = self._rows(parsed.of, start - parsed.span + 1, end + 1)
         place = -(-(self.times[rows] - start) // step)
         names = [
-            tuple((label, one.labels[label]) for label in parsed.by if label in one.labels) for one in self.streams
+            tuple((label, stream.labels[label]) for label in parsed.by if label in stream.labels)
+            for stream in self.streams
         ]
         metrics = sorted(set(names))
         of = np.array([metrics.index(name) for name in names]) if parsed.by else np.zeros(len(names), dtype=int)
@@ -189,7 +192,7 @@ def _times(data: bytes, starts: np.ndarray) -> np.ndarray:
     shift = np.where((raw[begins] == 32) & (raw[begins + 1] == 91), 2, np.where(raw[begins] == 91, 1, 0))
     cells = raw[(begins + shift)[:, None] + np.arange(23)].astype(np.int64) - 48
     good = (cells[:, 4] == -3) & (cells[:, 7] == -3) & (cells[:, 13] == 10) & (cells[:, 16] == 10)
-    number = lambda *at: sum(cells[:, one] * 10 ** (len(at) - 1 - place) for place, one in enumerate(at))  # noqa: E731
+    number = lambda *at: sum(cells[:, item] * 10 ** (len(at) - 1 - place) for place, item in enumerate(at))  # noqa: E731
     seconds = (number(8, 9) * 24 + number(11, 12)) * 3600 + number(14, 15) * 60 + number(17, 18)
     month = int(np.datetime64("2026-11-01", "s").astype(int)) - 86400
     fraction = np.where((cells[:, 19] == -4) | (cells[:, 19] == -2), number(20, 21, 22), 0)
@@ -211,7 +214,7 @@ def serve(folder: Path, ranks: int, latency: float, told: Any) -> None:
     double = IndexedDouble(streams, latency=latency)
     double.index()
     with serving(double):
-        size = sum(one.size for one in streams)
+        size = sum(stream.size for stream in streams)
         told.send((double.url, size, int(double.times[0]), int(double.times[-1])))
         while told.recv() == "sent":
             told.send((double.sent, len(double.asked)))
@@ -222,8 +225,8 @@ def first_of(report: Any) -> tuple[object, ...]:
     top = report.diagnoses[:1]
     return (
         report.verdict,
-        [one.fault for one in top],
-        [sorted({who.rank for who in one.suspects}, key=str) for one in top],
+        [item.fault for item in top],
+        [sorted({who.rank for who in item.suspects}, key=str) for item in top],
     )
 
 

@@ -108,12 +108,12 @@ class Script:
 
     def cut(self, at: float, by: int | str) -> None:
         """Take back what `by` says from `at` on."""
-        self.said = [one for one in self.said if one.by != by or one.at < at]
+        self.said = [item for item in self.said if item.by != by or item.at < at]
 
 
 def make_site(rng: Random, nodes: int, per_node: int, framework: str, release: Release | None = None) -> Site:
     """A site with names, processes and clocks by chance; `release` of torch where it must be that one."""
-    torch, nccl = rng.choice([one for one in RELEASES if release in (None, one[0])])
+    torch, nccl = rng.choice([pair for pair in RELEASES if release in (None, pair[0])])
     pattern, first = rng.choice(NAMES), rng.randrange(1, 40)
     names = tuple(pattern.format(a="abcdefgh"[n], n=n, i=first + n) for n in range(nodes))
     base = [rng.randrange(900, 400_000) for _ in names]
@@ -584,8 +584,8 @@ def deepspeed_end(site: Site, node: str, at: float, rank: int, code: int) -> str
     """DeepSpeed's launcher on one node."""
     stamp = f"[{site.clock(node, at):%Y-%m-%d %H:%M:%S},{at * 1000 % 1000:03.0f}]"
     kills = [
-        f"{stamp} [INFO] [launch.py:319:sigkill_handler] Killing subprocess {site.pids[one]}"
-        for one in site.ranks(node)
+        f"{stamp} [INFO] [launch.py:319:sigkill_handler] Killing subprocess {site.pids[item]}"
+        for item in site.ranks(node)
     ]
     command = (
         f"['/usr/bin/python3', '-u', 'train.py', '--local_rank={site.local(rank)}', '--deepspeed', 'ds_config.json']"

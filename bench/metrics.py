@@ -60,9 +60,9 @@ def panels(job: Made) -> list[Panel]:
 def our_calls(job: Made) -> Calls:
     """The machines that kb.metrics.peer_outliers calls, each with when it first could."""
     return [
-        (int(str(one.row.resource.node)[5:]), round(told.found / metrics_sim.STEP))
-        for one in odd_rows(panels(job))
-        for told in one.outliers
+        (int(str(odd_row.row.resource.node)[5:]), round(told.found / metrics_sim.STEP))
+        for odd_row in odd_rows(panels(job))
+        for told in odd_row.outliers
     ]
 
 
@@ -135,7 +135,7 @@ def score(jobs: Iterable[Made], call: Callable[[Made], Calls]) -> dict[str, obje
             false["with a fault" if job.fault else "healthy"] += here[1]
         after = [at - (job.start or 0) for machine, at in calls if machine == job.machine and at > (job.start or 0)]
         delays += [min(after) * metrics_sim.STEP / 60] if after else []
-    precision, recall, both = f1(*(int(one) for one in total))
+    precision, recall, both = f1(*(int(item) for item in total))
     return {
         "precision": precision,
         "recall": recall,
@@ -155,7 +155,7 @@ def best_baseline(seeds: range) -> tuple[float, bool]:
             total = np.zeros(3, dtype=int)
             for job, distance in known:
                 total += judged(job, baseline_calls(distance, float(threshold)))
-            best = max(best, (f1(*(int(one) for one in total))[2], float(threshold), own))
+            best = max(best, (f1(*(int(item) for item in total))[2], float(threshold), own))
     return best[1], best[2]
 
 
@@ -165,7 +165,11 @@ def fail_slow(sigma: float, runs: int, days: int) -> dict[str, float]:
     for seed in range(runs):
         onset = int(np.random.default_rng([seed, 9]).integers(300, 900))
         times, known = metrics_sim.step_times(seed, 1000, sigma, onset)
-        calls = [one.found - onset + 1 for one in slower(track("seconds", times, skip=known)) if one.found >= onset]
+        calls = [
+            series_change.found - onset + 1
+            for series_change in slower(track("seconds", times, skip=known))
+            if series_change.found >= onset
+        ]
         waits.append(calls[0] if calls else 10_000)
     a_day = round(86400 / metrics_sim.STEP_SECONDS)
     false = 0
@@ -223,10 +227,10 @@ def show(
 ) -> None:
     """Print the figures for people."""
     print(f"faulty machine, {answer['jobs']} made jobs ({answer['seconds_a_job']:.2f} s a job); asked: F1 {ASKED_F1}")
-    for name, one in (("peers", ours), ("Mahalanobis", theirs)):
+    for name, item in (("peers", ours), ("Mahalanobis", theirs)):
         print(
-            f"  {name:12} precision {one['precision']:.3f}  recall {one['recall']:.3f}  F1 {one['f1']:.3f}"
-            f"  median delay {one['median_delay_minutes']} min  missed {one['missed']}  false {one['false']}"
+            f"  {name:12} precision {item['precision']:.3f}  recall {item['recall']:.3f}  F1 {item['f1']:.3f}"
+            f"  median delay {item['median_delay_minutes']} min  missed {item['missed']}  false {item['false']}"
         )
     print("slower by 5 %, steps of 6 s; asked at 2 %: within 10 steps, 0.3 false calls a job-day")
     for point in curve:

@@ -117,7 +117,7 @@ def make(folder: Path, ranks: int) -> Path:
         "id": "90210", "name": "llm-405b-pretrain", "framework": "megatron-lm", "world_size": ranks, "state": "RUNNING",
         "start": f"{clock(-120)[:19].replace(' ', 'T')}Z", "collected_at": f"{clock(end)[:19].replace(' ', 'T')}Z",
         "nodes": nodes, "log_interval": 1,
-        "samples": {str(one): f"{clock(end - 60 + 20 * one)[:19].replace(' ', 'T')}Z" for one in (1, 2, 3)},
+        "samples": {str(item): f"{clock(end - 60 + 20 * item)[:19].replace(' ', 'T')}Z" for item in (1, 2, 3)},
     }  # fmt: skip
     (folder / "job.yaml").write_text(json.dumps(job))  # JSON is YAML
     return folder
@@ -201,7 +201,7 @@ def overview_of(folder: Path, count: int) -> None:
     """The figures of the overview: a year of incidents, each question asked seven times."""
     chance = random.Random(20261122)
     known = knowledge()
-    faults = [str(one) for one in known.rulebook.faults]
+    faults = [str(fault) for fault in known.rulebook.faults]
     now = datetime.fromtimestamp(BEGUN, UTC)
     ages = sorted((chance.random() * 365 * 86400 for _ in range(count)), reverse=True)
     with Ledger(f"sqlite:///{folder / 'incidents.db'}") as ledger:
@@ -218,7 +218,7 @@ def overview_of(folder: Path, count: int) -> None:
             for _ in range(7):
                 begun = time.perf_counter()
                 page = overview_page(
-                    ledger.database, "default", asked, now, words=words, to=lambda one: f"https://bot.example/{one}"
+                    ledger.database, "default", asked, now, words=words, to=lambda item: f"https://bot.example/{item}"
                 )
                 taken.append(1e3 * (time.perf_counter() - begun))
             told = ", ".join(f"{name} {value}" for name, value in asked.items()) or "the last 4 weeks"

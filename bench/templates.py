@@ -228,7 +228,7 @@ def logs(data: Path, size: int, repeat: int, *, keep: bool) -> Iterator[tuple[li
 
 
 def _existing(folder: Path) -> Path:
-    return next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    return next(text for text in (folder, *folder.absolute().parents) if text.exists())
 
 
 def head_of(path: Path, size: int, target: Path) -> Path:
@@ -296,8 +296,8 @@ def main() -> None:
     )
     for row in rows:
         times, times_own = (
-            f"{one / other:.0f} x" if other and row is not first else ""
-            for one, other in ((first.rate, row.rate), (first.own_rate, row.own_rate))
+            f"{item / other:.0f} x" if other and row is not first else ""
+            for item, other in ((first.rate, row.rate), (first.own_rate, row.own_rate))
         )
         speed = f"{row.size / row.seconds / 1e6:.0f}" if row.size and row.seconds else ""
         print(

@@ -507,15 +507,15 @@ def answered(case: str, report: Report, symptoms: Collection[str], *, quiet: boo
 def symptom_classes() -> set[str]:
     """The fault classes that only report that something else came first."""
     raw = yaml.safe_load((ROOT / "rules" / "faults.yaml").read_text("utf-8"))
-    return {one["id"] for one in raw["faults"] if one.get("symptom")}
+    return {fault["id"] for fault in raw["faults"] if fault.get("symptom")}
 
 
 def figures(cases: Sequence[Answered]) -> dict[str, object]:
     """Shares and counts."""
-    counts = {how: sum(one.how == how for one in cases) for how in sorted({one.how for one in cases})}
+    counts = {how: sum(case.how == how for case in cases) for how in sorted({case.how for case in cases})}
     return {
         "cases": len(cases),
-        "right": round(sum(one.right for one in cases) / len(cases), 4),
+        "right": round(sum(case.right for case in cases) / len(cases), 4),
         "asked": ASKED,
         "how": counts,
     }
@@ -531,9 +531,9 @@ def render(cases: Sequence[Answered], *, verbose: bool) -> str:
     counts = numbers["how"]
     if isinstance(counts, dict):
         lines += [f"  {how.replace('_', ' '):22}{count:8d}" for how, count in counts.items()]
-    for one in cases:
-        if verbose or not one.right:
-            lines.append(f"{one.how:15} {one.case}: {one.answer} {one.rule} {one.confidence:.2f}  {one.line}")
+    for case in cases:
+        if verbose or not case.right:
+            lines.append(f"{case.how:15} {case.case}: {case.answer} {case.rule} {case.confidence:.2f}  {case.line}")
     return "\n".join(lines)
 
 
@@ -557,7 +557,7 @@ def main() -> int:
         answered(name, report, symptoms, quiet=calm) for name, report, calm in zip(names, told, quiet, strict=True)
     ]
     if options.json:
-        print(json.dumps({"figures": figures(cases), "cases": [asdict(one) for one in cases]}, indent=1))
+        print(json.dumps({"figures": figures(cases), "cases": [asdict(case) for case in cases]}, indent=1))
     else:
         print(render(cases, verbose=options.verbose))
     return 0

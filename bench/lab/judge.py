@@ -122,23 +122,23 @@ def share(label: str, answers: Sequence[bool | None]) -> str:
 def summary(judged: Sequence[Judged]) -> list[str]:
     """The figures."""
     return [
-        share("class right first", [one.class_right for one in judged]),
-        share("class right or near first", [one.class_near for one in judged]),
-        share("rank right first", [one.rank_right for one in judged]),
-        share("hang told as it is", [one.hang_right for one in judged]),
-        share("healthy called faulty or hung", [one.alarm for one in judged]),
+        share("class right first", [item.class_right for item in judged]),
+        share("class right or near first", [item.class_near for item in judged]),
+        share("rank right first", [item.rank_right for item in judged]),
+        share("hang told as it is", [item.hang_right for item in judged]),
+        share("healthy called faulty or hung", [item.alarm for item in judged]),
     ]
 
 
-def line(one: Judged) -> str:
+def line(item: Judged) -> str:
     """One case as a line; `!` before what is wrong."""
-    wrong = one.alarm if one.class_near is None else not one.class_near
-    ranks = ",".join(map(str, one.true_ranks)) or "-"
-    said = "-" if one.said_rank is None else str(one.said_rank)
-    marks = ["!" if bad else " " for bad in (wrong, one.rank_right is False, one.hang_right is False)]
+    wrong = item.alarm if item.class_near is None else not item.class_near
+    ranks = ",".join(map(str, item.true_ranks)) or "-"
+    said = "-" if item.said_rank is None else str(item.said_rank)
+    marks = ["!" if bad else " " for bad in (wrong, item.rank_right is False, item.hang_right is False)]
     return (
-        f"{one.name:<24} {one.truth:<18}{marks[0]}{one.said:<22} rank {ranks:<4}{marks[1]}{said:<4}"
-        f" hang {one.hang!s:<7}{marks[2]}{one.hang_called!s}"
+        f"{item.name:<24} {item.truth:<18}{marks[0]}{item.said:<22} rank {ranks:<4}{marks[1]}{said:<4}"
+        f" hang {item.hang!s:<7}{marks[2]}{item.hang_called!s}"
     )
 
 
@@ -156,10 +156,10 @@ def main() -> None:
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
     folders = [path.parent for path in sorted(options.bundles.glob("lab-*/case.yaml"))]
-    chosen = [one for one in folders if not wanted or one.name in wanted]
+    chosen = [folder for folder in folders if not wanted or folder.name in wanted]
     judged = judge_all(knowledge(options.rules), chosen, options.without, options.after)
     if options.json:
-        print(json.dumps([asdict(one) for one in judged], indent=1))
+        print(json.dumps([asdict(item) for item in judged], indent=1))
         return
     print(f"{'case':<24} {'truth':<19}{'said first':<22} {'true / said rank':<14} true / called hang")
     print("\n".join([*map(line, judged), "", *summary(judged)]))

@@ -385,7 +385,7 @@ def packed(dump: bytes) -> bytes:
     dropped = {"short_filename", "is_entry", "is_shim_entry"}
 
     def lean(value: dict[str, Any]) -> dict[str, Any]:
-        return {key: one for key, one in value.items() if one is not None and key not in dropped}
+        return {key: item for key, item in value.items() if item is not None and key not in dropped}
 
     return json.dumps(json.loads(dump, object_hook=lean), separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -461,7 +461,7 @@ def scrub_ring(data: bytes, pairs: list[tuple[re.Pattern[bytes], bytes]]) -> byt
         if isinstance(value, str):
             return scrub(value.encode(), pairs).decode()
         if isinstance(value, dict):
-            return {scrubbed(key): scrubbed(one) for key, one in value.items()}
+            return {scrubbed(key): scrubbed(item) for key, item in value.items()}
         return type(value)(map(scrubbed, value)) if isinstance(value, list | tuple) else value
 
     return pickle.dumps(scrubbed(NoCode(io.BytesIO(data)).load()), protocol=2)
@@ -495,7 +495,7 @@ def collect(job: Running, python: Path, out: Path) -> dict[str, dict[str, Any]]:
 
 def last_progress(job: Running) -> float | None:
     """When the last iteration line was printed."""
-    times = [one for _, path in job.outputs("stdout.log") for one in STAMPED.findall(path.read_bytes())]
+    times = [item for _, path in job.outputs("stdout.log") for item in STAMPED.findall(path.read_bytes())]
     if not times:
         return None
     whole, part = max(times).decode().split(".")

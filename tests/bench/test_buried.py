@@ -165,7 +165,7 @@ def test_every_version_of_torch_tears_down_in_its_own_words() -> None:
         assert b"Watchdog caught collective operation timeout" in said
         for rank in range(64):
             own = end.of_rank(random.Random(rank), rank).fill(NOON).decode()
-            assert {int(one) for one in re.findall(r"\[[Rr]ank ?(\d+)\]", own)} <= {rank}
+            assert {int(item) for item in re.findall(r"\[[Rr]ank ?(\d+)\]", own)} <= {rank}
     stopped = buried_text.Teardown(8, "stopped", "2.6", watchdog=True, srun=True)
     assert {b"SIGTERM" in stopped.of_rank(random.Random(n), 0).fill(NOON) for n in range(40)} == {True, False}
 

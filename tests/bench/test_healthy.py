@@ -45,25 +45,25 @@ def test_the_same_seed_and_number_give_the_same_log():
 
 def test_the_made_logs_are_varied(made):
     """A few rounds over all frames have each ending, several prefixes, logs of several files and most noises."""
-    kinds = {kind for one in made for kind in one.kinds}
+    kinds = {kind for item in made for kind in item.kinds}
 
     assert {f"frame {frame.name}" for frame in FRAMES} <= kinds
     assert {f"ending {name}" for name in ("completed", "running", "cut", "early_stop", "max_time")} <= kinds
     assert sum(kind.startswith("prefix ") for kind in kinds) >= 6
     assert sum(kind.startswith("noise ") for kind in kinds) > 0.8 * len(NOISES)
-    assert any(len(one.files) > 1 for one in made)
+    assert any(len(item.files) > 1 for item in made)
 
 
 def test_no_template_is_left_unfilled(made):
     """What is made has no trace of the templates."""
-    assert not [one.name for one in made for text in one.files.values() if "@{" in text]
+    assert not [item.name for item in made for text in item.files.values() if "@{" in text]
 
 
 def test_a_cut_log_ends_within_a_line(made):
     """A log that is cut has no newline at its end, any other has."""
-    for one in made:
-        cut = "ending cut" in one.kinds
-        assert any(not text.endswith("\n") for text in one.files.values()) == cut
+    for item in made:
+        cut = "ending cut" in item.kinds
+        assert any(not text.endswith("\n") for text in item.files.values()) == cut
 
 
 def test_noises_have_names_of_their_own_and_known_places():
@@ -74,8 +74,8 @@ def test_noises_have_names_of_their_own_and_known_places():
 
 def test_logs_are_written_as_a_file_or_a_folder(made, tmp_path):
     """A log of one file is a file, one of several a folder of them."""
-    single = next(one for one in made if list(one.files) == ["train.log"])
-    several = next(one for one in made if len(one.files) > 1)
+    single = next(item for item in made if list(item.files) == ["train.log"])
+    several = next(item for item in made if len(item.files) > 1)
 
     assert write(single, tmp_path).read_text("utf-8") == single.files["train.log"].replace("\r", "\n")
     assert {path.name for path in write(several, tmp_path).iterdir()} == set(several.files)

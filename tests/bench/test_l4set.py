@@ -98,20 +98,20 @@ def test_the_plan_holds_the_shares_of_symptoms_and_levels():
     """100 failures have the paper's symptoms exactly, and the levels of its decisive lines within two points."""
     planned = plan(SEED, 100, 30)
     told = Counter()
-    for one in planned:
-        told.update(event.level for event in one.events)
-        told.update(RECORDED_LEVELS.get(one.recorded, {}))
+    for item in planned:
+        told.update(event.level for event in item.events)
+        told.update(RECORDED_LEVELS.get(item.recorded, {}))
     shares = {level: told[level] / told.total() for level in LEVEL_SHARES}
 
-    assert Counter(one.symptom for one in planned) == {**SYMPTOMS, "healthy": 30}
+    assert Counter(item.symptom for item in planned) == {**SYMPTOMS, "healthy": 30}
     assert shares == pytest.approx(LEVEL_SHARES, abs=0.02)
 
 
 def test_the_plan_has_each_kind_of_spread():
     """Failures have all stages, single nodes and many, several faulty nodes and none, and lines that healthy runs have too."""
-    planned = [one for one in plan(SEED, 100, 0) if one.fault]
+    planned = [item for item in plan(SEED, 100, 0) if item.fault]
 
-    assert {one.stage for one in planned} == {
+    assert {item.stage for item in planned} == {
         "launch",
         "init",
         "data_load",
@@ -120,10 +120,10 @@ def test_the_plan_has_each_kind_of_spread():
         "evaluating",
         "saving",
     }
-    assert {one.fault.scope for one in planned} == {"one", "few", "none"}
-    assert len({one.fault.name for one in planned}) >= 70
-    assert any(event.common for one in planned for event in one.events)
-    assert {event.channel for one in planned for event in one.events} >= {
+    assert {item.fault.scope for item in planned} == {"one", "few", "none"}
+    assert len({item.fault.name for item in planned}) >= 70
+    assert any(event.common for item in planned for event in item.events)
+    assert {event.channel for item in planned for event in item.events} >= {
         "absent",
         "turn",
         "trace",

@@ -61,7 +61,7 @@ def test_clocks_differ_by_at_most_two_seconds():
         assert 0 < max(skews) - min(skews) <= 2
 
 
-@pytest.mark.parametrize("release", [one for one, _ in RELEASES])
+@pytest.mark.parametrize("release", [item for item, _ in RELEASES])
 def test_a_watchdog_names_its_rank_and_ends_the_process(release):
     """Every release tells the rank and the timeout, and aborts."""
     text = watchdog(site(release), 3, 1.7e9, Work(41))
@@ -70,7 +70,7 @@ def test_a_watchdog_names_its_rank_and_ends_the_process(release):
     assert ("SeqNum=41" in text) == (release >= (2, 0))
 
 
-@pytest.mark.parametrize("release", [one for one, _ in RELEASES])
+@pytest.mark.parametrize("release", [item for item, _ in RELEASES])
 def test_only_newer_releases_say_where_the_rank_stands_and_prefix_it(release):
     """Before 2.3 there is neither a rank prefix nor the last work."""
     text = watchdog(site(release), 3, 1.7e9, Work(41, enqueued=2))
@@ -119,7 +119,7 @@ def test_a_layout_keeps_every_line_once(layout):
     script.say(at, 5, "first of five\nsecond of five")
     script.say(at, f"agent {here.nodes[1]}", "the agent")
     lines = "".join(laid_out(here, script, layout, Random(2)).values()).splitlines()
-    assert len(lines) == sum(one.text.count("\n") + 1 for one in script.said)
+    assert len(lines) == sum(item.text.count("\n") + 1 for item in script.said)
     assert sum(line.endswith("second of five") for line in lines) == 1
 
 

@@ -19,7 +19,7 @@ COLLECTORS = ROOT / "deploy" / "collectors"
 RSYSLOGD = shutil.which("rsyslogd") or shutil.which("rsyslogd", path="/usr/sbin:/sbin")
 PLUGINS = ("omelasticsearch.so", "imfile.so", "fmhash.so")
 needs_rsyslog = pytest.mark.skipif(
-    RSYSLOGD is None or not all(list(Path("/usr/lib").glob(f"*/rsyslog/{one}")) for one in PLUGINS),
+    RSYSLOGD is None or not all(list(Path("/usr/lib").glob(f"*/rsyslog/{plugin}")) for plugin in PLUGINS),
     reason="needs rsyslogd with omelasticsearch (Debian: rsyslog, rsyslog-elasticsearch)",
 )
 RANKS = 4
@@ -44,7 +44,7 @@ class Sink:
         rows = body.decode().splitlines()
         with self.lock:
             items = [self.create(*pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
-        return {"took": 1, "errors": any("error" in one["create"] for one in items), "items": items}
+        return {"took": 1, "errors": any("error" in item["create"] for item in items), "items": items}
 
     def create(self, action, document):
         """Take one document unless it is there or is refused; gives its item of the answer."""
@@ -164,7 +164,7 @@ def write(folder, numbers):
 
 def queued(folder):
     """The bytes of the queue's files on disk, without its book."""
-    return sum(one.stat().st_size for one in (folder / "spool").glob("training.0*"))
+    return sum(path.stat().st_size for path in (folder / "spool").glob("training.0*"))
 
 
 def wait_until(true, seconds=90.0):
@@ -176,7 +176,7 @@ def wait_until(true, seconds=90.0):
 
 def told(sink):
     """Rank and number of each document."""
-    return sorted((one["rank"], int(one["message"].split()[1])) for one in sink.documents.values())
+    return sorted((document["rank"], int(document["message"].split()[1])) for document in sink.documents.values())
 
 
 def written(count):
@@ -226,10 +226,10 @@ def test_an_outage_with_a_restart_and_a_crash_loses_and_doubles_no_line(tmp_path
     assert (sink.lose, sink.refuse) == (0, 0), (
         "no answer was lost, or nothing refused: the test shows less than it says"
     )
-    assert {one["job"] for one in sink.documents.values()} == {"llm-7b"}
-    first = next(one for one in sink.documents.values() if one["rank"] == "1")
+    assert {document["job"] for document in sink.documents.values()} == {"llm-7b"}
+    first = next(document for document in sink.documents.values() if document["rank"] == "1")
     assert set(first) == {"@timestamp", "message", "job", "rank", "node", "file", "offset"}
-    assert all(one["message"].endswith('says "x\\y"') for one in sink.documents.values())
+    assert all(document["message"].endswith('says "x\\y"') for document in sink.documents.values())
     assert not (tmp_path / "refused.log").exists()
 
 
@@ -278,8 +278,8 @@ def test_files_that_are_read_again_bring_back_what_was_lost_and_double_nothing(t
             wait_until(lambda: len(sink.documents) >= 100 * RANKS)
         fill(tmp_path)
     for pattern in ("imfile-state*", "training.*", "refused.*"):  # as docs/collecting-logs.md says it
-        for one in (tmp_path / "spool").glob(pattern):
-            one.unlink()
+        for path in (tmp_path / "spool").glob(pattern):
+            path.unlink()
     with collecting(config), serving(sink):
         wait_until(lambda: len(sink.documents) == 1700 * RANKS)
         time.sleep(0.5)

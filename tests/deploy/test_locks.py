@@ -43,8 +43,8 @@ def test_the_demo_installs_only_what_running_needs():
     demo = set(pins("requirements.lock"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-    assert {name_of(one) for one in project["project"]["dependencies"]} <= demo
-    assert {name_of(one) for one in project["build-system"]["requires"]} <= demo
+    assert {name_of(dependency) for dependency in project["project"]["dependencies"]} <= demo
+    assert {name_of(require) for require in project["build-system"]["requires"]} <= demo
     assert demo & (TOOLS | HEAVY | {"matplotlib", "pillow"}) == set()
     assert set(pins("requirements-dev.lock")) > TOOLS | HEAVY
 

@@ -77,14 +77,14 @@ def test_what_the_workflows_may_do():
     assert (check[True], check["permissions"]) == ({"pull_request": None}, {"contents": "read"})
     assert comment[True] == {"workflow_run": {"workflows": ["rules"], "types": ["completed"]}}
     assert comment["permissions"] == {"actions": "read", "pull-requests": "write"}
-    assert [one for one in steps("rules-comment.yml") if "uses" in one] == []
-    [checkout] = [one for one in steps("rules.yml") if one.get("uses", "").startswith("actions/checkout@")]
+    assert [step for step in steps("rules-comment.yml") if "uses" in step] == []
+    [checkout] = [step for step in steps("rules.yml") if step.get("uses", "").startswith("actions/checkout@")]
     assert checkout["with"]["persist-credentials"] is False
     for path in WORKFLOWS.iterdir():
         assert "pull_request_target" not in path.read_text()
         assert "secrets." not in path.read_text()
-        for one in steps(path.name):
-            assert "${{" not in one.get("run", ""), (path.name, one)
+        for step in steps(path.name):
+            assert "${{" not in step.get("run", ""), (path.name, step)
     assert all("permissions" not in job for path in WORKFLOWS.iterdir() for job in workflow(path.name)["jobs"].values())
 
 
@@ -98,11 +98,11 @@ def test_github_looks_at_a_pull_request(repository, tmp_path):
         "BASE": git(repository, "rev-parse", "main").decode().strip(),
     }
     ran = {
-        one["name"]: run(one["run"], repository, **env)
-        for one in steps("rules.yml")
-        if "run" in one and one["name"] != "install"
+        step["name"]: run(step["run"], repository, **env)
+        for step in steps("rules.yml")
+        if "run" in step and step["name"] != "install"
     }
-    assert {name: one.returncode for name, one in ran.items()} == dict.fromkeys(
+    assert {name: item.returncode for name, item in ran.items()} == dict.fromkeys(
         ("lint", "test", "diff", "summary"), 0
     ), ran
     told = summary.read_text()
@@ -117,20 +117,20 @@ def test_github_fails_a_broken_rule(repository, tmp_path):
     rule = repository / "rules" / "storage" / "disk-full" / "rule.yaml"
     rule.write_text(rule.read_text().replace("role: root_cause", "role: culprit"))
     env = {"RUNNER_TEMP": str(tmp_path), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"), "BASE": "main"}
-    lint = next(one for one in steps("rules.yml") if one.get("name") == "lint")
+    lint = next(step for step in steps("rules.yml") if step.get("name") == "lint")
     assert run(lint["run"], repository, **env).returncode == 1
     assert "storage/disk-full/rule.yaml:5:7: " in (tmp_path / "report.md").read_text()
     assert all(
-        one["if"] == "${{ !cancelled() }}"
-        for one in steps("rules.yml")
-        if one.get("name") in ("test", "diff", "summary")
+        step["if"] == "${{ !cancelled() }}"
+        for step in steps("rules.yml")
+        if step.get("name") in ("test", "diff", "summary")
     )
 
 
 def test_github_without_recorded_cases(repository, tmp_path):
     """It says so."""
     shutil.rmtree(repository / "cases")
-    diff = next(one for one in steps("rules.yml") if one.get("name") == "diff")
+    diff = next(step for step in steps("rules.yml") if step.get("name") == "diff")
     assert run(diff["run"], repository, RUNNER_TEMP=str(tmp_path), BASE="main").returncode == 0
     assert "There is no folder `cases`" in (tmp_path / "report.md").read_text()
 
@@ -197,9 +197,9 @@ def test_github_writes_one_comment(tmp_path, before):
         "GH_TOKEN": "x",
     }
     (tmp_path / "temp").mkdir()
-    for one in steps("rules-comment.yml"):
-        ran = run(one["run"], folder, **env)
-        assert ran.returncode == 0, (one["name"], ran)
+    for step in steps("rules-comment.yml"):
+        ran = run(step["run"], folder, **env)
+        assert ran.returncode == 0, (step["name"], ran)
     [[method, place, body]] = json.loads(state.read_text())["written"]
     wanted = (
         ("PATCH", "repos/acme/rules/issues/comments/6") if before else ("POST", "repos/acme/rules/issues/4/comments")
@@ -263,5 +263,5 @@ def test_gitlab_writes_one_note(tmp_path):
             == "there is no RULES_TOKEN: the report stays an artifact\n"
         )
     assert (double.merges[0].notes, double.strange) == (["a person's", f"{MARK}\n### Lint\nfine\n"], [])
-    posted = next(one.body["body"] for one in double.seen if one.method == "POST")
+    posted = next(item.body["body"] for item in double.seen if item.method == "POST")
     assert (posted, seen) == (f"{MARK}\n### Lint\n&#47;merge\n@\u200beveryone", f"{MARK}\n### Lint\nfine\n")

@@ -21,17 +21,17 @@ DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "container" / "Dockerfile").read_text()
 UNIT = (DEPLOY / "systemd" / "signalbox.service").read_text()
 COMPOSE = yaml.safe_load((DEPLOY / "container" / "compose.yaml").read_text())
-OBJECTS = [one for one in yaml.safe_load_all((DEPLOY / "kubernetes" / "service.yaml").read_text()) if one]
-[POD] = [one["spec"]["template"]["spec"] for one in OBJECTS if one["kind"] == "Deployment"]
+OBJECTS = [item for item in yaml.safe_load_all((DEPLOY / "kubernetes" / "service.yaml").read_text()) if item]
+[POD] = [item["spec"]["template"]["spec"] for item in OBJECTS if item["kind"] == "Deployment"]
 
 
 @pytest.mark.parametrize("name", ["service.yaml", "cluster.yaml", "namespaced.yaml"])
 def test_the_api_takes_the_objects(name):
     """By the schemas of Kubernetes, strictly: no key that it does not know."""
     validate = pytest.importorskip("kubernetes_validate")
-    for one in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text()):
-        if one:
-            assert validate.validate(one, "1.31", strict=True) == "1.31"
+    for item in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text()):
+        if item:
+            assert validate.validate(item, "1.31", strict=True) == "1.31"
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def paths(tmp_path):
     web = Flask("test")
     with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
         web.register_blueprint(operations(ledger.database, {}, Metrics(), dict))
-        yield {str(one) for one in web.url_map.iter_rules()}
+        yield {str(iter_rule) for iter_rule in web.url_map.iter_rules()}
 
 
 def test_who_asks_asks_for_what_is_there(paths):
@@ -48,7 +48,7 @@ def test_who_asks_asks_for_what_is_there(paths):
     [box] = POD["containers"]
     asked = {name: box[name]["httpGet"]["path"] for name in ("livenessProbe", "readinessProbe", "startupProbe")}
     assert asked == {"livenessProbe": "/livez", "readinessProbe": "/readyz", "startupProbe": "/livez"}
-    [deployment] = [one for one in OBJECTS if one["kind"] == "Deployment"]
+    [deployment] = [item for item in OBJECTS if item["kind"] == "Deployment"]
     scraped = deployment["spec"]["template"]["metadata"]["annotations"]["prometheus.io/path"]
     health = re.search(r"127\.0\.0\.1:8080(/\w+)", DOCKERFILE)[1]
     assert {*asked.values(), scraped, health} <= paths
@@ -71,8 +71,14 @@ def test_nothing_runs_as_root():
 def test_they_agree_on_folders():
     """What the image calls its state is where the volumes are."""
     state = re.search(r"SIGNALBOX_STATE=(\S+)", DOCKERFILE)[1]
-    [mounted] = [one["mountPath"] for one in POD["containers"][0]["volumeMounts"] if one["name"] == "state"]
-    [composed] = [one.split(":")[1] for one in COMPOSE["services"]["signalbox"]["volumes"] if one.startswith("state:")]
+    [mounted] = [
+        volumemount["mountPath"]
+        for volumemount in POD["containers"][0]["volumeMounts"]
+        if volumemount["name"] == "state"
+    ]
+    [composed] = [
+        volume.split(":")[1] for volume in COMPOSE["services"]["signalbox"]["volumes"] if volume.startswith("state:")
+    ]
     assert {mounted, composed} == {str(Path(state).parent)}
     assert f"VOLUME {mounted}" in DOCKERFILE
 

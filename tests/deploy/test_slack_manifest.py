@@ -110,7 +110,7 @@ def uncommented() -> dict[str, Any]:
     """The manifest for HTTP: the addresses that stand there as comments are in it."""
     lines = (ROOT / "deploy" / "slack" / "manifest.yaml").read_text().splitlines()
     return yaml.safe_load(
-        "\n".join(re.sub(r"# (url|request_url|message_menu_options_url):", r"\1:", one) for one in lines)
+        "\n".join(re.sub(r"# (url|request_url|message_menu_options_url):", r"\1:", line) for line in lines)
     )
 
 
@@ -123,7 +123,7 @@ def test_it_is_what_slack_documents(manifest):
 def test_for_http_every_part_has_its_address():
     """A command without one goes nowhere."""
     http = uncommented()
-    assert all("url" in one for one in http["features"]["slash_commands"])
+    assert all("url" in slash_command for slash_command in http["features"]["slash_commands"])
     assert "request_url" in http["settings"]["event_subscriptions"]
     assert {"request_url", "message_menu_options_url"} <= set(http["settings"]["interactivity"])
 
@@ -146,8 +146,12 @@ def test_it_names_what_the_app_listens_to(monkeypatch):
     monkeypatch.setattr("bot.slack.app.App", Listening)
     build(None, None, None, signing_secret=None)  # type: ignore[arg-type]
     features = MANIFEST["features"]
-    assert sorted(heard["command"]) == sorted(one["command"] for one in features["slash_commands"]) == sorted(COMMANDS)
-    assert heard["shortcut"] == [one["callback_id"] for one in features["shortcuts"]] == list(SHORTCUTS)
+    assert (
+        sorted(heard["command"])
+        == sorted(slash_command["command"] for slash_command in features["slash_commands"])
+        == sorted(COMMANDS)
+    )
+    assert heard["shortcut"] == [shortcut["callback_id"] for shortcut in features["shortcuts"]] == list(SHORTCUTS)
     events = MANIFEST["settings"]["event_subscriptions"]["bot_events"]
     assert sorted(heard["event"]) == sorted(events) == sorted(EVENTS)
 
@@ -160,8 +164,8 @@ def test_it_asks_for_the_scopes_that_are_used_and_no_other():
         called |= set(
             re.findall(r'"((?:chat|files|usergroups|users|views|auth|apps|conversations|reactions)\.[A-Za-z.]+)"', code)
         )
-        called |= {f"views.{one}" for one in re.findall(r"\.views_(open|update|publish|push)\(", code)}
+        called |= {f"views.{item}" for item in re.findall(r"\.views_(open|update|publish|push)\(", code)}
     assert called <= set(NEEDS)
-    used = {need for one in (*called, *EVENTS) if (need := NEEDS[one]) is not None} | {"commands"}
-    used |= {more for one in used for more in WITH.get(one, ())}
+    used = {need for item in (*called, *EVENTS) if (need := NEEDS[item]) is not None} | {"commands"}
+    used |= {more for word in used for more in WITH.get(word, ())}
     assert set(MANIFEST["oauth_config"]["scopes"]["bot"]) == used == set(SCOPES)

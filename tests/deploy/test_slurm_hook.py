@@ -47,9 +47,9 @@ class Site:
         """The jobs in the work list: id → why. Each way has a tenant of its own."""
         with TaskQueue(self.url) as works:
             found = [works.work(number) for number in range(1, 1 + sum(works.counts().values()))]
-        told = [json.loads(one.payload) for one in found]
-        assert all((one["cluster"], one["source"]) == ("west", "scheduler") for one in told)
-        return {one["job"]: one["why"] for one in told if one["tenant"] == tenant}
+        told = [json.loads(item.payload) for item in found]
+        assert all((item["cluster"], item["source"]) == ("west", "scheduler") for item in told)
+        return {item["job"]: item["why"] for item in told if item["tenant"] == tenant}
 
 
 @contextmanager
@@ -180,7 +180,9 @@ def test_the_run_that_ended_is_meant(cluster, monkeypatch: pytest.MonkeyPatch) -
     finder, now = Slurm(SlurmSettings(conf=slurm.conf)), time.time()
     [record] = finder.find(JobQuery(ids["lost"], Window(now - 3600, now + 60)), Deadline.within(30))
     [listed] = [
-        one for one in finder.recent(Window(now - 3600, now + 60), Deadline.within(30)) if one.id == ids["lost"]
+        job_summary
+        for job_summary in finder.recent(Window(now - 3600, now + 60), Deadline.within(30))
+        if job_summary.id == ids["lost"]
     ]
     [ending] = job_ends_of("epilog", "west", listed, now)
     was = as_of(record, ending.ended)

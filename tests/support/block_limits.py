@@ -48,7 +48,7 @@ def faults_of_view(view: Any) -> list[str]:
                 found += _plain(view[part], 24, part)
         if "title" not in view:
             found.append("a modal without a title")
-        if any(one.get("type") == "input" for one in view["blocks"]) and "submit" not in view:
+        if any(block.get("type") == "input" for block in view["blocks"]) and "submit" not in view:
             found.append("inputs without submit")
     elif view.get("type") != "home" or view.keys() & {"title", "submit", "close"}:
         found.append("neither modal nor home")
@@ -77,7 +77,7 @@ def _blocks(blocks: Any, allowed: set[str], most: int) -> Iterator[str]:
         return
     if len(blocks) > most:
         yield f"{len(blocks)} blocks"
-    ids = [one["block_id"] for one in blocks if "block_id" in one]
+    ids = [item["block_id"] for item in blocks if "block_id" in item]
     if len(set(ids)) < len(ids):
         yield "a block_id twice"
     for number, block in enumerate(blocks):
@@ -88,7 +88,7 @@ def _blocks(blocks: Any, allowed: set[str], most: int) -> Iterator[str]:
             continue
         for fault in _CHECKS[kind](block):
             yield f"{where}: {fault}"
-        ids = [one["action_id"] for one in _elements(block) if "action_id" in one]
+        ids = [element["action_id"] for element in _elements(block) if "action_id" in element]
         if len(set(ids)) < len(ids):
             yield f"{where}: an action_id twice"
         if any(not 0 < units(name) <= 255 for name in (*ids, *([block["block_id"]] if "block_id" in block else []))):
@@ -154,8 +154,8 @@ def _section(block: dict[str, Any]) -> Iterator[str]:
         yield from _text(block["text"], 3000, "text")
     if len(block.get("fields", ())) > 10:
         yield "more than 10 fields"
-    for one in block.get("fields", ()):
-        yield from _text(one, 2000, "field")
+    for field in block.get("fields", ()):
+        yield from _text(field, 2000, "field")
     if "accessory" in block:
         yield from _element(block["accessory"])
 
@@ -164,16 +164,16 @@ def _context(block: dict[str, Any]) -> Iterator[str]:
     yield from _keys(block, {"elements"})
     if not 1 <= len(block["elements"]) <= 10:
         yield f"{len(block['elements'])} elements"
-    for one in block["elements"]:
-        yield from _text(one, 3000, "element")
+    for element in block["elements"]:
+        yield from _text(element, 3000, "element")
 
 
 def _actions(block: dict[str, Any]) -> Iterator[str]:
     yield from _keys(block, {"elements"})
     if not 1 <= len(block["elements"]) <= 25:
         yield f"{len(block['elements'])} elements"
-    for one in block["elements"]:
-        yield from _element(one)
+    for element in block["elements"]:
+        yield from _element(element)
 
 
 def _divider(block: dict[str, Any]) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _element(node: dict[str, Any]) -> Iterator[str]:
         )
         yield from _options(node["options"], most)
         first = [*node.get("initial_options", ()), *([node["initial_option"]] if "initial_option" in node else [])]
-        if any(one not in node["options"] for one in first):
+        if any(item not in node["options"] for item in first):
             yield "an initial option that is none of the options"
     elif kind == "external_select":
         yield from _keys(node, {"action_id"}, {"placeholder", "min_query_length", "initial_option"})
@@ -227,24 +227,24 @@ def _element(node: dict[str, Any]) -> Iterator[str]:
 def _options(options: list[dict[str, Any]], most: int, fewest: int = 1) -> Iterator[str]:
     if not fewest <= len(options) <= most:
         yield f"{len(options)} options"
-    values = [one["value"] for one in options]
+    values = [option["value"] for option in options]
     if len(set(values)) < len(values):
         yield "two options of one value"
-    for one in options:
-        yield from _keys(one, {"text", "value"}, {"description"})
-        yield from _plain(one["text"], 75, "option")
-        if not 0 < units(one["value"]) <= 150:
+    for option in options:
+        yield from _keys(option, {"text", "value"}, {"description"})
+        yield from _plain(option["text"], 75, "option")
+        if not 0 < units(option["value"]) <= 150:
             yield "an option's value"
-        if "description" in one:
-            yield from _plain(one["description"], 75, "description")
+        if "description" in option:
+            yield from _plain(option["description"], 75, "description")
 
 
 def _rich(block: dict[str, Any]) -> Iterator[str]:
     yield from _keys(block, {"elements"})
     if not block.get("elements"):
         yield "empty"
-    for one in block.get("elements", ()):
-        yield from _rich_part(one)
+    for element in block.get("elements", ()):
+        yield from _rich_part(element)
 
 
 def _rich_part(part: dict[str, Any]) -> Iterator[str]:
@@ -257,11 +257,11 @@ def _rich_part(part: dict[str, Any]) -> Iterator[str]:
         yield f"{kind} is empty"
     if kind == "rich_text_list":
         if part.get("style") not in ("bullet", "ordered") or any(
-            one["type"] != "rich_text_section" for one in part["elements"]
+            element["type"] != "rich_text_section" for element in part["elements"]
         ):
             yield "a list of other things than sections"
-        for one in part["elements"]:
-            yield from _rich_part(one)
+        for element in part["elements"]:
+            yield from _rich_part(element)
         return
     for run in part["elements"]:
         yield from _run(run, kind)

@@ -26,8 +26,8 @@ def chromium(profile: Path, *more: str) -> Iterator[Any]:
         pytest.skip("tests in a browser need chromium and chromedriver (Debian: chromium, chromium-driver)")
     options = webdriver.ChromeOptions()
     options.binary_location = program
-    for one in (*FLAGS, *more, f"--user-data-dir={profile}"):
-        options.add_argument(one)
+    for flag in (*FLAGS, *more, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     running.implicitly_wait(PATIENCE)
@@ -58,9 +58,9 @@ def followed(browser: Any, link: Any) -> None:
     link.click()
     wait = WebDriverWait(browser, PATIENCE)
     wait.until(staleness_of(before))
-    wait.until(lambda one: one.execute_script("return document.readyState") == "complete")
+    wait.until(lambda item: item.execute_script("return document.readyState") == "complete")
 
 
 def complaints(browser: Any) -> list[str]:
     """What the console complains of."""
-    return [one["message"] for one in browser.get_log("browser") if one["level"] in {"SEVERE", "WARNING"}]
+    return [item["message"] for item in browser.get_log("browser") if item["level"] in {"SEVERE", "WARNING"}]

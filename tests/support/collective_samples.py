@@ -24,9 +24,9 @@ def trace(rank, groups, entries=(), **more):
     """A rank's recorder; counters follow from the entries where they are not given."""
     entries = tuple(entries)
     status = dict.fromkeys(groups, (0, 0, 0))
-    for one in entries:
-        queued, _, done = status.get(one.pg, (0, 0, 0))
-        status[one.pg] = (max(queued, one.seq), -1, max(done, one.seq) if one.state == "completed" else done)
+    for entry in entries:
+        queued, _, done = status.get(entry.pg, (0, 0, 0))
+        status[entry.pg] = (max(queued, entry.seq), -1, max(done, entry.seq) if entry.state == "completed" else done)
     given = {"groups": groups, "status": status, "backend": "nccl", "version": "2.10", "time": NOW} | more
     return CollectiveTrace(source=f"dump_{rank}", rank=rank, entries=entries, **given)
 
@@ -41,7 +41,7 @@ def world(size, entries_of):
 
 def named(verdict):
     """The culprits' ranks, best first."""
-    return [one.rank for one in verdict.culprits]
+    return [culprit.rank for culprit in verdict.culprits]
 
 
 def done(pg, last, first=1):
@@ -66,13 +66,13 @@ def stuck(groups, programs, *, gloo=False, names=None, tail=2000):
         moved = False
         for rank in programs:
             here = standing(rank)
-            if here is not None and all(standing(one) == here for one in groups[here[0]]):
-                for one in groups[here[0]]:
-                    at[one] += 1
+            if here is not None and all(standing(item) == here for item in groups[here[0]]):
+                for item in groups[here[0]]:
+                    at[item] += 1
                 moved = True
     made = [_recorded(rank, groups, program[: at[rank] + 1], at[rank]) for rank, program in programs.items()]
-    made = [replace(one, entries=one.entries[-tail:], group_names=names or {}) for one in made]
-    return [_as_gloo(one) for one in made] if gloo else made
+    made = [replace(item, entries=item.entries[-tail:], group_names=names or {}) for item in made]
+    return [_as_gloo(item) for item in made] if gloo else made
 
 
 def _numbered(program):
@@ -93,9 +93,9 @@ def _recorded(rank, groups, program, at):
     return trace(rank, {name: members for name, members in groups.items() if rank in members}, entries)
 
 
-def _as_gloo(one):
-    entries = tuple(replace(entry, state="scheduled") for entry in one.entries)
-    return replace(one, backend="gloo", entries=entries, groups={}, status={}, inferred_groups=True)
+def _as_gloo(item):
+    entries = tuple(replace(entry, state="scheduled") for entry in item.entries)
+    return replace(item, backend="gloo", entries=entries, groups={}, status={}, inferred_groups=True)
 
 
 def retired(*sizes, after=()):
@@ -104,7 +104,7 @@ def retired(*sizes, after=()):
     for rank, size in enumerate(sizes):
         entry = op("0", 3, "scheduled", input_sizes=((size,),), output_sizes=((size,),))
         entries = [*done("0", 2), entry, *after]
-        told = [replace(one, state="scheduled", retired=True) for one in entries]
+        told = [replace(item, state="scheduled", retired=True) for item in entries]
         whole = trace(rank, {}, told, group_names={"0": "default_pg"}, status={})
         made.append(replace(whole, backend="gloo", inferred_groups=True))
     return made

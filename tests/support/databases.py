@@ -42,7 +42,7 @@ def postgres(folder: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     settings = ["fsync=off", f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={data}"]
-    flags = [word for one in settings for word in ("-c", one)]
+    flags = [word for setting in settings for word in ("-c", setting)]
     running = subprocess.Popen([*as_nobody, server, "-D", str(data), *flags], **quiet)
     try:
         for _ in range(1200):  # a minute: the machine may be at other things

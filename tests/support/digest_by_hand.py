@@ -36,13 +36,13 @@ class End:
     @property
     def cause(self) -> Any:
         """The last word with a cause."""
-        return next((one for one in reversed(self.said) if one.cause is not None), None)
+        return next((item for item in reversed(self.said) if item.cause is not None), None)
 
     @property
     def judged(self) -> str | None:
         """The last word on whether the bot was right."""
-        words = [one.verdict for one in self.said if one.cause != "unknown"]
-        words = [one for one in words if one in ("right", "right_not_first", "wrong", "abstained_rightly")]
+        words = [item.verdict for item in self.said if item.cause != "unknown"]
+        words = [word for word in words if word in ("right", "right_not_first", "wrong", "abstained_rightly")]
         return words[-1] if words else None
 
     @property
@@ -72,7 +72,7 @@ class End:
         if self.cause is not None and self.cause.nodes:
             return list(self.cause.nodes)
         first = self.report.diagnoses[0] if self.report.diagnoses else None
-        return [one.node for one in first.suspects if one.node] if first else []
+        return [suspect.node for suspect in first.suspects if suspect.node] if first else []
 
 
 def stamp(value: Any) -> float:
@@ -95,7 +95,11 @@ def every(ledger: Ledger, tenant: str, until: datetime) -> list[End]:
         at = made if row.ended_at is None else min(made, stamp(row.ended_at))
         opened = None if row.reopened_at is None else stamp(row.reopened_at)
         since = opened if opened is not None and opened <= until.timestamp() else 0.0
-        said = [one.said for one in ledger.closings.said(row.id) if since < one.at.timestamp() <= until.timestamp()]
+        said = [
+            annotation.said
+            for annotation in ledger.closings.said(row.id)
+            if since < annotation.at.timestamp() <= until.timestamp()
+        ]
         asleep = (
             row.snoozed_until is not None and row.closed_at is None and stamp(row.snoozed_until) > until.timestamp()
         )
@@ -108,35 +112,35 @@ def every(ledger: Ledger, tenant: str, until: datetime) -> list[End]:
 def failures(ends: list[End], start: float, end: float) -> list[End]:
     """Those of a week, each end of a job once."""
     groups = defaultdict(list)
-    for one in ends:
-        if one.report.verdict == "no_fault" or one.report.phase in ("stopped", "completed"):
+    for item in ends:
+        if item.report.verdict == "no_fault" or item.report.phase in ("stopped", "completed"):
             continue
-        job = one.row.job_id
+        job = item.row.job_id
         key = (
-            one.id
+            item.id
             if job is None
-            else (one.row.cluster, job, one.attempt if one.attempt is not None else f"at {one.at}")
+            else (item.row.cluster, job, item.attempt if item.attempt is not None else f"at {item.at}")
         )
-        groups[key].append(one)
-    best = [max(group, key=lambda one: (one.cause is not None, one.made, one.id)) for group in groups.values()]
+        groups[key].append(item)
+    best = [max(group, key=lambda item: (item.cause is not None, item.made, item.id)) for group in groups.values()]
     best = _without_parts(best, list(groups.values()))
-    return sorted((one for one in best if start <= one.at < end), key=lambda one: (one.at, one.id))
+    return sorted((item for item in best if start <= item.at < end), key=lambda item: (item.at, item.id))
 
 
 def _without_parts(best: list[End], groups: list[list[End]]) -> list[End]:
     """Those that were merged into a report on another end are parts of it."""
     alone = []
-    for one in best:
-        own = next(group for group in groups if any(each.id == one.id for each in group))
-        there = [group for group in groups if any(each.id == one.row.merged_into for each in group)]
-        if one.row.merged_into is None or there == [own]:
-            one.parts = []
-            alone.append(one)
-    for one in best:
+    for end in best:
+        own = next(group for group in groups if any(each.id == end.id for each in group))
+        there = [group for group in groups if any(each.id == end.row.merged_into for each in group)]
+        if end.row.merged_into is None or there == [own]:
+            end.parts = []
+            alone.append(end)
+    for end in best:
         for whole in alone:
             group = next(group for group in groups if any(each.id == whole.id for each in group))
-            if one not in alone and any(each.id == one.row.merged_into for each in group):
-                whole.parts.append(one)
+            if end not in alone and any(each.id == end.row.merged_into for each in group):
+                whole.parts.append(end)
     return alone
 
 
@@ -145,17 +149,17 @@ def attempts(ends: list[End]) -> tuple[dict[Any, dict[str, float | None]], dict[
     known: dict[Any, dict[str, float | None]] = {}
     chains: dict[str, list[Any]] = defaultdict(list)
     names = ("queued", "scheduled", "initialised", "first_iterated", "last_iterated", "stopped")
-    for one in sorted(ends, key=lambda each: (each.made, each.id)):
-        if one.row.job_id is None:
+    for end in sorted(ends, key=lambda each: (each.made, each.id)):
+        if end.row.job_id is None:
             continue
-        for run in one.report.job.attempts:
-            key = (one.row.cluster, one.row.job_id, run.number)
+        for run in end.report.job.attempts:
+            key = (end.row.cluster, end.row.job_id, run.number)
             slot = known.setdefault(key, dict.fromkeys(names))
             for name in names:
                 if getattr(run, name) is not None:
                     slot[name] = getattr(run, name)
-            if key not in chains[one.chain]:
-                chains[one.chain].append(key)
+            if key not in chains[end.chain]:
+                chains[end.chain].append(key)
     for keys in chains.values():
         keys.sort(key=lambda key: (_begun(known[key]), key[1], key[2]))
     return known, chains
@@ -168,12 +172,12 @@ def _begun(slot: dict[str, float | None]) -> float:
     return float("-inf")
 
 
-def terms(one: End, known: Any, chains: Any) -> tuple[bool, list[float | None]]:
+def terms(item: End, known: Any, chains: Any) -> tuple[bool, list[float | None]]:
     """Whether it ran again; detection, scheduling, initialisation, recomputation in seconds."""
-    redone, gpus = one.report.decision.gpu_hours_lost, one.report.job.gpus
+    redone, gpus = item.report.decision.gpu_hours_lost, item.report.job.gpus
     recomputed = redone * 3600 / gpus if redone is not None and gpus else None
-    key = (one.row.cluster, one.row.job_id, one.attempt)
-    this = known.get(key) if one.row.job_id is not None and one.attempt is not None else None
+    key = (item.row.cluster, item.row.job_id, item.attempt)
+    this = known.get(key) if item.row.job_id is not None and item.attempt is not None else None
     following = None
     for keys in chains.values():
         if key in keys and keys.index(key) + 1 < len(keys):
@@ -192,20 +196,20 @@ def terms(one: End, known: Any, chains: Any) -> tuple[bool, list[float | None]]:
     ]
 
 
-def lost(one: End, found: list[float | None]) -> float | None:
+def lost(item: End, found: list[float | None]) -> float | None:
     """GPU-hours."""
-    gpus = one.report.job.gpus
-    if one.cause is not None and one.cause.lost_hours is not None and gpus is not None:
-        return one.cause.lost_hours * gpus
+    gpus = item.report.job.gpus
+    if item.cause is not None and item.cause.lost_hours is not None and gpus is not None:
+        return item.cause.lost_hours * gpus
     seconds = [each for each in found if each is not None]
     if seconds and gpus:
         return sum(seconds) * gpus / 3600
-    return one.report.decision.gpu_hours_lost
+    return item.report.decision.gpu_hours_lost
 
 
-def lost_with_parts(one: End, known: Any, chains: Any) -> float | None:
+def lost_with_parts(item: End, known: Any, chains: Any) -> float | None:
     """GPU-hours of a failure and all that was merged into it."""
-    each = [lost(part, terms(part, known, chains)[1]) for part in (one, *one.parts)]
+    each = [lost(part, terms(part, known, chains)[1]) for part in (item, *item.parts)]
     there = [hours for hours in each if hours is not None]
     return sum(there) if there else None
 
@@ -227,4 +231,4 @@ def middle(values: Sequence[float]) -> dict[str, Any]:
 def edges(week: Week, zone: Any) -> list[float]:
     """The Mondays of the eight weeks and the one after, by the calendar."""
     days = [week.monday + timedelta(days=7 * at) for at in range(-7, 2)]
-    return [datetime(one.year, one.month, one.day, tzinfo=zone).timestamp() for one in days]
+    return [datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() for day in days]

@@ -71,7 +71,7 @@ class Listener:
 
         @app.post("/slack/events")
         def heard():
-            self.seen.append(({key.lower(): one for key, one in request.headers.items()}, request.get_data()))
+            self.seen.append(({key.lower(): item for key, item in request.headers.items()}, request.get_data()))
             return self.answer(request)
 
         return app
@@ -82,15 +82,15 @@ def heard(made: Workspace, *listeners: Listener) -> Iterator[str]:
     """Serve a workspace with listeners; yield its address."""
     with serving(made, pages=False) as address:
         urls = []
-        stack = [listening(one.web()) for one in listeners]
+        stack = [listening(listener.web()) for listener in listeners]
         try:
-            urls = [one.__enter__() for one in stack]
+            urls = [group.__enter__() for group in stack]
             made.connect(*urls)
             yield address
         finally:
             made.connect()
-            for one in stack[: len(urls)]:
-                one.__exit__(None, None, None)
+            for group in stack[: len(urls)]:
+                group.__exit__(None, None, None)
 
 
 def bolt_app(made: Workspace, address: str) -> App:  # noqa: C901 - a list of listeners
@@ -123,7 +123,7 @@ def bolt_app(made: Workspace, address: str) -> App:  # noqa: C901 - a list of li
     @app.options("other_fault")
     def faults(ack, payload):
         known = ("gpu-ecc", "nccl-timeout", "host-oom")
-        ack(options=[{"text": plain(one), "value": one} for one in known if payload["value"] in one])
+        ack(options=[{"text": plain(text), "value": text} for text in known if payload["value"] in text])
 
     @app.view("close_out")
     def closed(ack, view, client):

@@ -46,16 +46,16 @@ def fill(
     """Spoilt incidents of some days; how many reports."""
     chance, numbers = Random(seed), []
     with store.database.session(write=True) as session:
-        for one in incidents(BOOK, until, days=days, seed=seed, pace=pace, tenant=tenant):
-            for report, at in _told(chance, one.report, one.at):
-                origin = _origin(chance, one.origin, at)
+        for incident in incidents(BOOK, until, days=days, seed=seed, pace=pace, tenant=tenant):
+            for report, at in _told(chance, incident.report, incident.at):
+                origin = _origin(chance, incident.origin, at)
                 filed = file(dumps(report), report, b"x\n", None, at, origin=origin)
                 number = add_within(session, filed)
                 row = session.get_one(IncidentRow, number)
                 if chance.random() < 0.8:
                     row.chain = f"{origin.cluster}/{report.job.name}/{report.job.id}"
                 session.add(row)
-                for place, (when, said) in enumerate(_said(chance, one.said, at)):
+                for place, (when, said) in enumerate(_said(chance, incident.said, at)):
                     annotate_within(session, number, tenant, key=f"{report.id}:{place}", said=said, now=when)
                 numbers.append((number, at))
     with store.database.session(write=True) as session:

@@ -56,7 +56,7 @@ class Repository:
         """Keep a commit."""
         if tree not in self.trees:
             raise Refused("Tree SHA does not exist")
-        if not all(one in self.commits for one in parents):
+        if not all(parent in self.commits for parent in parents):
             raise Refused("Parent SHA does not exist or is not a commit object")
         sha = _id("commit", tree, parents, message, author, committer)
         self.commits[sha] = Commit(sha, tree, tuple(parents), message, author, committer)
@@ -79,7 +79,7 @@ class Repository:
     def only(self, branch: str, base: str) -> list[Commit]:
         """The commits of a branch that another has not, oldest first."""
         there = set(self.behind(base))
-        return [self.commits[one] for one in reversed(self.behind(branch)) if one not in there]
+        return [self.commits[text] for text in reversed(self.behind(branch)) if text not in there]
 
     def push(self, branch: str, files: Mapping[str, bytes], message: str = "by hand", who: str = "ada") -> str:
         """A person commits to a branch; it is made from main where it is new."""

@@ -103,7 +103,7 @@ def serving(double: Double) -> Iterator[str]:
             asked = Asked(
                 self.command,
                 path,
-                tuple(unquote(one) for one in path.strip("/").split("/")),
+                tuple(unquote(text) for text in path.strip("/").split("/")),
                 dict(parse_qsl(parts.query)),
                 self.lowered(),
                 json.loads(raw) if raw else None,

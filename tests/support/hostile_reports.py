@@ -123,7 +123,7 @@ def _shape(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 @cache
 def _fields(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    return {one.name: hints[one.name] for one in fields(kind)}
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def _made(kind: Any, chance: Random, most: int) -> Any:
@@ -132,7 +132,7 @@ def _made(kind: Any, chance: Random, most: int) -> Any:
     if origin is Literal:
         return chance.choice(inside)
     if origin in (Union, UnionType):
-        options = [one for one in inside if one is not type(None)]
+        options = [item for item in inside if item is not type(None)]
         return None if chance.random() < _OPTIONAL else _made(chance.choice(options), chance, most)
     if origin is tuple:
         return _items(inside, chance, most)
@@ -143,7 +143,7 @@ def _made(kind: Any, chance: Random, most: int) -> Any:
 
 def _items(inside: tuple[Any, ...], chance: Random, most: int) -> tuple[Any, ...]:
     if inside[-1:] != (Ellipsis,):
-        return tuple(_made(one, chance, most) for one in inside)
+        return tuple(_made(item, chance, most) for item in inside)
     count = chance.randint(0, most) if chance.random() > 0.002 else 60
     return tuple(_made(inside[0], chance, most) for _ in range(count))
 

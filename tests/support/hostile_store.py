@@ -32,8 +32,8 @@ def fill(ledger: Ledger, seed: int) -> None:
 
     names = [name() for _ in range(40)]
     with ledger.database.session(write=True) as session:
-        for one in incidents(BOOK, NOW, days=70, seed=seed, pace=0.8):
-            filed = file(b"{}", one.report, b"", None, one.at, origin=one.origin)
+        for incident in incidents(BOOK, NOW, days=70, seed=seed, pace=0.8):
+            filed = file(b"{}", incident.report, b"", None, incident.at, origin=incident.origin)
             hostile = {key: chance.choice(names) for key in
                        ("job_name", "owner", "image", "partition", "framework", "cluster", "rule", "summary")}  # fmt: skip
             row = {**filed.row, **hostile, "nodes": json.dumps([chance.choice(names), chance.choice(names)])}

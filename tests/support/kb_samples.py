@@ -23,8 +23,8 @@ from kb.scanning.summary import (
 )
 
 FAULTS = {
-    one.id: one
-    for one in (
+    fault_class.id: fault_class
+    for fault_class in (
         FaultClass("cuda_oom", "software", "GPU memory exhausted", explains=("peer_failure",)),
         FaultClass("deadlock", "software", "Locked up", explains=("peer_failure",), advice="requeue"),
         FaultClass("code_bug", "software", "Error in the code", explains=("peer_failure",)),
@@ -117,10 +117,10 @@ def place(
 def hits(*places: Place, count: int | None = None) -> PatternHits:
     """Hits at these places; `count` where more were counted than kept."""
     tallies: dict[int | None, RankTally] = {}
-    for one in sorted(places, key=lambda one: one.offset):
-        old = tallies.get(one.resource.rank)
-        rank = one.resource.rank
-        tallies[rank] = RankTally(rank, old.count + 1, old.first) if old else RankTally(rank, 1, one.offset)
+    for item in sorted(places, key=lambda entry: entry.offset):
+        old = tallies.get(item.resource.rank)
+        rank = item.resource.rank
+        tallies[rank] = RankTally(rank, old.count + 1, old.first) if old else RankTally(rank, 1, item.offset)
     kept = first_places(places), last_places(places)
     return PatternHits(len(places) if count is None else count, *kept, tuple(tallies.values()))
 

@@ -49,7 +49,7 @@ def killed(  # noqa: PLR0917 - all of them are what a kill is about
 ) -> tuple[str, Left]:
     """Request a job, kill at each point in turn, then run on; return the last kill point and what remains."""
     prepare(folder, job)
-    before = {one.ts for one in play.answers()}
+    before = {answer.ts for answer in play.answers()}
     files = len(play.workspace.files)
     assert play.workspace.command(ADA, CHANNEL, "/diagnose", job).acknowledged
     where = ""
@@ -59,9 +59,9 @@ def killed(  # noqa: PLR0917 - all of them are what a kill is about
         where = ended.points[-1]
     ended = lives.live(url, folder / "signalbox.yaml")
     assert ended.error is None
-    new = [one for one in play.answers() if one.ts not in before]
-    names = [one.name for one in play.workspace.files[files:] if one.shared]
-    answers = sum(is_answer(one, job) for one in new)
+    new = [answer for answer in play.answers() if answer.ts not in before]
+    names = [file.name for file in play.workspace.files[files:] if file.shared]
+    answers = sum(is_answer(message, job) for message in new)
     with play.ledger.database.session() as session:
         incidents = session.exec(select(func.count()).where(col(IncidentRow.job_name) == job)).one()
         undone = [
@@ -80,7 +80,10 @@ def killed(  # noqa: PLR0917 - all of them are what a kill is about
 def is_answer(message: Message, job: str) -> bool:
     """Whether it is the answer about this job, with feedback buttons."""
     buttons = {
-        one.get("action_id") for block in message.blocks if block["type"] == "actions" for one in block["elements"]
+        element.get("action_id")
+        for block in message.blocks
+        if block["type"] == "actions"
+        for element in block["elements"]
     }
     return job in message.text and "right" in buttons
 

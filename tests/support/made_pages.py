@@ -65,7 +65,7 @@ def curves(text: str = "Loss") -> Curves:
         (
             Chart(
                 "loss", text[:40], "", "step", 0.0, 10.0, 3, (odd, CurveLine("rank 1", values), CurveLine("rank 2", values)),
-                values, values, tuple(one + 1 for one in values), 390.0,
+                values, values, tuple(value + 1 for value in values), 390.0,
             ),
             Chart("gpu_util", "GPU utilisation", "%", "time", NOON, 60.0, 1, (CurveLine("gpu-1", values),)),
         )
@@ -204,10 +204,10 @@ class Read(HTMLParser):
     def missing(self, *wanted: str) -> list[str]:
         """Which of these are not shown, each behind the one before."""
         at, found = 0, []
-        for one in wanted:
-            place = self.text.find(one, at)
+        for text in wanted:
+            place = self.text.find(text, at)
             at = max(at, place)
-            found += [one] if place < 0 else []
+            found += [text] if place < 0 else []
         return found
 
     def handle_starttag(self, tag, attrs):

@@ -116,4 +116,4 @@ def statements(version: int, kind: str) -> list[str]:
     }
     noted = f"INSERT INTO schema_version (id, version) VALUES (1, {version})"  # noqa: S608 - a number of ours
     parts = [_INCIDENTS, noted, _ROWS] + ([_WORK, _WORK_ROWS] if version == 2 else [])
-    return [one.format(**WORDS[kind], **more) for part in parts for one in part.split(";\n")]
+    return [text.format(**WORDS[kind], **more) for part in parts for text in part.split(";\n")]

@@ -24,7 +24,7 @@ def needed() -> None:
 
 def line(name: str, value: float, at: float, **labels: str) -> str:
     """One sample in the text form of OpenMetrics."""
-    told = ",".join(f'{label}="{one}"' for label, one in labels.items())
+    told = ",".join(f'{label}="{item}"' for label, item in labels.items())
     return f"{name}{{{told}}} {value:g} {at:.0f}"
 
 
@@ -33,7 +33,7 @@ def serving(folder: Path, lines: list[str]) -> Iterator[str]:
     """The address of a server that has these samples."""
     folder.mkdir(parents=True, exist_ok=True)
     given = folder / "given.om"
-    given.write_text("\n".join([*sorted(lines, key=lambda one: one.split("{")[0]), "# EOF", ""]))
+    given.write_text("\n".join([*sorted(lines, key=lambda text: text.split("{")[0]), "# EOF", ""]))
     made = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(given), str(folder / "data")]
     subprocess.run(made, check=True, capture_output=True)
     (folder / "prometheus.yml").write_text("global: {scrape_interval: 1h}\n")

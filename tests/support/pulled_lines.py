@@ -30,9 +30,12 @@ def first(folder: Path) -> tuple[object, ...]:
     report = diagnose_bundle(known()[0], folder, workers=1).report
     top = report.diagnoses[:1]
     suspects = [
-        sorted((one.kind, one.node or "", -1 if one.rank is None else one.rank) for one in it.suspects) for it in top
+        sorted(
+            (suspect.kind, suspect.node or "", -1 if suspect.rank is None else suspect.rank) for suspect in it.suspects
+        )
+        for it in top
     ]
-    return (report.verdict, report.phase, [one.fault for one in top], suspects)
+    return (report.verdict, report.phase, [item.fault for item in top], suspects)
 
 
 def asked_of(held: list[tuple[dict[str, str], list[tuple[int, str]]]], *, deep: bool = False) -> CollectionRequest:
@@ -51,6 +54,6 @@ def refilled(
     spool = BundleWriter(target, 1 << 30)
     share: Spool = spool.share("store", 1 << 30)
     gaps = fetch_lines(store, request, share, "store", source="store", all_lines=all_lines)
-    told = {name: {key: value for key, value in one.items() if key != "query"} for name, one in spool._files.items()}
+    told = {name: {key: value for key, value in item.items() if key != "query"} for name, item in spool._files.items()}
     (target / "bundle.yaml").write_text(yaml.safe_dump({"format": 1, "files": told}), "utf-8")
     return gaps

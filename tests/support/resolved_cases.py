@@ -40,7 +40,7 @@ def case(number: int, text: str, fault: str | None = "storage_io", **more) -> Ca
 
 def leases(*numbers: int) -> list[Case]:
     """Incidents of one signature, in which ranks, volumes and epochs differ."""
-    return [case(one, LEASE.format(rank=one % 8, volume=one * 7, epoch=one + 3)) for one in numbers]
+    return [case(number, LEASE.format(rank=number % 8, volume=number * 7, epoch=number + 3)) for number in numbers]
 
 
 def others(*texts: str, fault: str | None = "data_error"):
@@ -49,7 +49,7 @@ def others(*texts: str, fault: str | None = "data_error"):
         negative_text(100 + at, fault, {"logs/rank-0.log": STEPS + NOISE[at % 3] + text})
         for at, text in enumerate(texts)
     ]
-    good = [negative_text(900 + at, "healthy", {"logs/rank-0.log": STEPS + one}) for at, one in enumerate(NOISE)]
+    good = [negative_text(900 + at, "healthy", {"logs/rank-0.log": STEPS + item}) for at, item in enumerate(NOISE)]
     return background([*told, *good])
 
 

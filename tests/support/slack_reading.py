@@ -19,27 +19,27 @@ def _block(block: dict[str, Any]) -> str:
     if kind == "divider":
         return "---"
     if kind == "context":
-        return " ".join(f"({one['text']})" for one in block["elements"])
+        return " ".join(f"({element['text']})" for element in block["elements"])
     if kind == "actions":
-        return " ".join(_element(one) for one in block["elements"])
+        return " ".join(_element(element) for element in block["elements"])
     if kind == "input":
         return f"{block['block_id']}: {block['label']['text']} {_element(block['element'])}"
-    return "\n".join(_part(one) for one in block["elements"])
+    return "\n".join(_part(element) for element in block["elements"])
 
 
-def _element(one: dict[str, Any]) -> str:
-    if one["type"] == "button":
-        return f"[{one['text']['text']}]"
-    if "options" in one:
-        chosen = [*one.get("initial_options", ()), *([one["initial_option"]] if "initial_option" in one else [])]
-        marks = [f"{'*' if option in chosen else ''}{option['text']['text']}" for option in one["options"]]
+def _element(item: dict[str, Any]) -> str:
+    if item["type"] == "button":
+        return f"[{item['text']['text']}]"
+    if "options" in item:
+        chosen = [*item.get("initial_options", ()), *([item["initial_option"]] if "initial_option" in item else [])]
+        marks = [f"{'*' if option in chosen else ''}{option['text']['text']}" for option in item["options"]]
         return f"[{' / '.join(marks)}]"
-    return f"[{one.get('initial_value', '')}]"
+    return f"[{item.get('initial_value', '')}]"
 
 
 def _part(part: dict[str, Any]) -> str:
     if part["type"] == "rich_text_list":
-        return "\n".join(f"  • {_part(one)}" for one in part["elements"])
+        return "\n".join(f"  • {_part(element)}" for element in part["elements"])
     text = "".join(_run(run) for run in part["elements"])
     return "\n".join(f"  | {line}" for line in text.split("\n")) if part["type"] == "rich_text_preformatted" else text
 

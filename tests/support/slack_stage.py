@@ -96,7 +96,7 @@ class Stage:
     def send(self, most: int = 200) -> None:
         """Send until nothing is left."""
         for _ in range(most):
-            busy = [one.step() for one in self.senders]
+            busy = [sender.step() for sender in self.senders]
             if not any(busy):
                 return
         raise AssertionError("there is no end to what is sent")
@@ -115,11 +115,15 @@ class Stage:
 
     def answers(self, channel: str = CHANNEL) -> list[Message]:
         """Return the app's messages in a channel, without threads."""
-        return [one for one in self.workspace.messages(channel) if one.by_app and one.thread_ts in (None, one.ts)]
+        return [
+            message
+            for message in self.workspace.messages(channel)
+            if message.by_app and message.thread_ts in (None, message.ts)
+        ]
 
     def told(self, user: str = ADA, channel: str = CHANNEL) -> list[str]:
         """Return the messages that only this person sees."""
-        return [one.text for one in self.workspace.ephemerals(channel, user)]
+        return [ephemeral.text for ephemeral in self.workspace.ephemerals(channel, user)]
 
     def tell(self, wanted: Callable[[], Any]) -> Any:
         """Send, then return the messages."""
@@ -162,9 +166,9 @@ def stage(
         config = read(folder / "signalbox.yaml")
         listening = [listen(config, known, ledger) for _ in range(replicas)]
         ways = []
-        for one in listening:
+        for item in listening:
             web = Flask("replica")
-            mount(web, one)
+            mount(web, item)
             ways.append(web)
         hosts = [f"http://replica-{number}/slack/events" for number in range(replicas)]
         workspace.connect(
@@ -175,8 +179,8 @@ def stage(
         try:
             yield Stage(workspace, ledger, config, known, listening, senders, runs, url)
         finally:
-            for one in listening:
-                one.app._listener_runner.listener_executor.shutdown(wait=True)
+            for item in listening:
+                item.app._listener_runner.listener_executor.shutdown(wait=True)
 
 
 class _Replicas(httpx.BaseTransport):

@@ -150,13 +150,13 @@ class RealSlurm:
         with suppress(AssertionError, subprocess.TimeoutExpired, OSError):
             self.run("scancel", "--user=root", "--full")
             time.sleep(0.5)
-        for one in reversed(self._running):
-            one.terminate()
+        for item in reversed(self._running):
+            item.terminate()
             with suppress(subprocess.TimeoutExpired):
-                one.wait(10)
-            if one.poll() is None:
-                one.kill()
-                one.wait(10)
+                item.wait(10)
+            if item.poll() is None:
+                item.kill()
+                item.wait(10)
 
 
 @contextmanager
@@ -249,11 +249,11 @@ def _ports(*names: str) -> dict[str, int]:
     """Ports that are free."""
     with suppress(OSError):
         sockets = [socket.socket() for _ in names]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        found = {name: one.getsockname()[1] for name, one in zip(names, sockets, strict=True)}
-        for one in sockets:
-            one.close()
+        for item in sockets:
+            item.bind(("127.0.0.1", 0))
+        found = {name: item.getsockname()[1] for name, item in zip(names, sockets, strict=True)}
+        for item in sockets:
+            item.close()
         return found
     pytest.skip("no free ports")
 

@@ -107,9 +107,9 @@ class Stage:
 
     # -- the same for all
 
-    def propose(self, one: ProposedRule, **more: Any) -> ProposalRequest:
+    def propose(self, proposed_rule: ProposedRule, **more: Any) -> ProposalRequest:
         """As a person or the miner does."""
-        return propose(self.database, self.settings, one, self.clock, **more)
+        return propose(self.database, self.settings, proposed_rule, self.clock, **more)
 
     def advance(self, number: int, minutes: float = 1.0) -> str:
         """A worker that has just started looks after it."""
@@ -124,9 +124,9 @@ class Stage:
         assert found is not None
         return found
 
-    def whole(self, one: ProposedRule) -> dict[str, bytes]:
+    def whole(self, proposed_rule: ProposedRule) -> dict[str, bytes]:
         """What a branch with this rule should hold."""
-        return {**OTHER, **{f"rules/{path}": data for path, data in one.files.items()}}
+        return {**OTHER, **{f"rules/{path}": data for path, data in proposed_rule.files.items()}}
 
 
 class Always(dict):
@@ -155,10 +155,10 @@ class GitHubStage(Stage):
         """See Stage."""
         return [
             Request(
-                one.head, "merged" if one.merged else one.state, one.draft, one.title, one.body, tuple(one.labels),
-                tuple(one.reviewers), tuple(one.comments),
+                pull.head, "merged" if pull.merged else pull.state, pull.draft, pull.title, pull.body, tuple(pull.labels),
+                tuple(pull.reviewers), tuple(pull.comments),
             )
-            for one in self.double.pulls
+            for pull in self.double.pulls
         ]  # fmt: skip
 
     def files(self, branch: str) -> dict[str, bytes]:
@@ -195,10 +195,10 @@ class GitLabStage(Stage):
         states = {"opened": "open"}
         return [
             Request(
-                one.source, states.get(one.state, one.state), one.draft, one.title, one.description, tuple(one.labels),
-                tuple(one.reviewers), tuple(one.notes),
+                merge.source, states.get(merge.state, merge.state), merge.draft, merge.title, merge.description, tuple(merge.labels),
+                tuple(merge.reviewers), tuple(merge.notes),
             )
-            for one in self.double.merges
+            for merge in self.double.merges
         ]  # fmt: skip
 
     def files(self, branch: str) -> dict[str, bytes]:
@@ -237,7 +237,7 @@ class LocalStage(Stage):
     def requests(self) -> list[Request]:
         """See Stage."""
         told = self.git("for-each-ref", "--format=%(refname:short)", "refs/heads/signalbox").decode().split()
-        return [Request(one, "open", False) for one in told]
+        return [Request(text, "open", False) for text in told]
 
     def files(self, branch: str) -> dict[str, bytes]:
         """See Stage."""

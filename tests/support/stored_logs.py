@@ -18,7 +18,11 @@ def entries(path: Path, begin: int, end: int) -> list[tuple[int, str]]:
     """Each line with the time that it tells; without one, evenly between its neighbours that do, or the ends of the job."""
     lines = [line for line in path.read_bytes().split(b"\n") if line]
     told = [find_time(line, 2026) for line in lines]
-    known = [(-1, begin), *((at, round(one * NS)) for at, one in enumerate(told) if one is not None), (len(lines), end)]
+    known = [
+        (-1, begin),
+        *((at, round(item * NS)) for at, item in enumerate(told) if item is not None),
+        (len(lines), end),
+    ]
     times: list[int] = []
     for (first, low), (last, high) in pairwise(known):
         times += [low + max(0, high - low) * (at - first) // (last - first) for at in range(max(first, 0), last)]

@@ -40,7 +40,7 @@ def both(request, tmp_path_factory):
         digest = compute(ledger.database, "default", week, zone, until=until, faults=FAULTS)
         ends = digest_by_hand.every(ledger, "default", until)
     mondays = digest_by_hand.edges(week, zone)
-    window = [one for one in ends if one.made >= mondays[0]]
+    window = [item for item in ends if item.made >= mondays[0]]
     weeks = [digest_by_hand.failures(ends, start, end) for start, end in pairwise(mondays)]
     return digest, window, weeks, mondays, until
 
@@ -48,30 +48,30 @@ def both(request, tmp_path_factory):
 def close(value):
     """The same but for the last digits, at any depth; None is None."""
     if isinstance(value, dict):
-        return {key: close(one) for key, one in value.items()}
+        return {key: close(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(close(one) for one in value)
+        return type(value)(close(item) for item in value)
     return value if value is None else pytest.approx(value, rel=1e-9, abs=1e-9)
 
 
-def plain(one) -> dict:
+def plain(item) -> dict:
     """A value as JSON gives it."""
-    return msgspec.to_builtins(one)
+    return msgspec.to_builtins(item)
 
 
 def test_counts(both):
     """Failures, jobs, reports, the trend's counts and hours."""
     digest, window, weeks, mondays, until = both
-    assert [len(one) for one in weeks] == [one.failures for one in digest.trend]
+    assert [len(week) for week in weeks] == [trend_point.failures for trend_point in digest.trend]
     assert len(weeks[-1]) == digest.failures
-    assert len({one.chain for one in weeks[-1]}) == digest.jobs
-    assert sum(mondays[-2] <= one.at < mondays[-1] for one in window) == digest.reports
+    assert len({item.chain for item in weeks[-1]}) == digest.jobs
+    assert sum(mondays[-2] <= item.at < mondays[-1] for item in window) == digest.reports
     hours = [(min(end, until.timestamp()) - start) / 3600 for start, end in pairwise(mondays)]
-    assert hours == [one.hours for one in digest.trend]
-    means = [hour / len(one) if len(one) >= 5 else None for hour, one in zip(hours, weeks, strict=True)]
-    assert close(means) == [one.between.value for one in digest.trend]
-    unknown = [(sum(each.report.verdict != "fault" for each in one), len(one)) for one in weeks]
-    assert unknown == [(one.unknown.hits, one.unknown.n) for one in digest.trend]
+    assert hours == [trend_point.hours for trend_point in digest.trend]
+    means = [hour / len(item) if len(item) >= 5 else None for hour, item in zip(hours, weeks, strict=True)]
+    assert close(means) == [trend_point.between.value for trend_point in digest.trend]
+    unknown = [(sum(each.report.verdict != "fault" for each in week), len(week)) for week in weeks]
+    assert unknown == [(trend_point.unknown.hits, trend_point.unknown.n) for trend_point in digest.trend]
     assert unknown[-1] == (digest.unknown.hits, digest.unknown.n)
 
 
@@ -79,21 +79,24 @@ def test_gpu_hours(both):
     """Lost GPU-hours of each week and class, with the number of failures of which they are known."""
     digest, window, weeks, _, _ = both
     known, chains = digest_by_hand.attempts(window)
-    costs = [[digest_by_hand.lost_with_parts(one, known, chains) for one in week] for week in weeks]
+    costs = [[digest_by_hand.lost_with_parts(item, known, chains) for item in week] for week in weeks]
     for point, week in zip(digest.trend, costs, strict=True):
-        there = [one for one in week if one is not None]
+        there = [item for item in week if item is not None]
         assert {"value": close(sum(there)), "n": len(there), "of": len(week)} == plain(point.gpu_hours)
-    assert close(digest_by_hand.middle([one for one in costs[-1] if one is not None])) == plain(digest.lost_each)
+    assert close(digest_by_hand.middle([item for item in costs[-1] if item is not None])) == plain(digest.lost_each)
     groups = defaultdict(list)
-    for one, cost in zip(weeks[-1], costs[-1], strict=True):
-        groups[one.fault].append(cost)
-    before = Counter(one.fault for one in weeks[-2])
+    for item, cost in zip(weeks[-1], costs[-1], strict=True):
+        groups[item.fault].append(cost)
+    before = Counter(item.fault for item in weeks[-2])
     expected = {
-        fault: (len(group), close(sum(one for one in group if one is not None)), before[fault])
+        fault: (len(group), close(sum(item for item in group if item is not None)), before[fault])
         for fault, group in groups.items()
     }
-    assert expected == {one.fault: (one.failures, one.gpu_hours.value, one.before) for one in digest.classes}
-    order = [(-one.failures, -one.gpu_hours.value) for one in digest.classes]
+    assert expected == {
+        fault_class.fault: (fault_class.failures, fault_class.gpu_hours.value, fault_class.before)
+        for fault_class in digest.classes
+    }
+    order = [(-fault_class.failures, -fault_class.gpu_hours.value) for fault_class in digest.classes]
     assert sorted(order) == order
 
 
@@ -102,11 +105,11 @@ def test_time_to_recover(both):
     digest, window, weeks, mondays, until = both
     known, chains = digest_by_hand.attempts(window)
     for at, (week, point) in enumerate(zip(weeks, digest.trend, strict=True)):
-        found = [(one, *digest_by_hand.terms(one, known, chains)) for one in week]
-        again = [(one, terms) for one, ran, terms in found if ran]
+        found = [(item, *digest_by_hand.terms(item, known, chains)) for item in week]
+        again = [(item, terms) for item, ran, terms in found if ran]
         whole = [sum(term for term in terms if term is not None) for _, terms in again if None not in terms]
         wall = 0.0
-        for chain in {one.chain for one, _ in again}:
+        for chain in {item.chain for item, _ in again}:
             runs = [known[key] for key in chains[chain]]
             starts = [start for run in runs if (start := run["scheduled"]) is not None]
             stops = [
@@ -117,7 +120,7 @@ def test_time_to_recover(both):
             ]
             if starts and stops:
                 wall += max(0.0, min(max(stops), mondays[at + 1], until.timestamp()) - max(min(starts), mondays[at]))
-        saving = [one.row.saving / 3600 for one, _ in again if one.row.saving is not None]
+        saving = [item.row.saving / 3600 for item, _ in again if item.row.saving is not None]
         value = len(again) * sum(whole) / len(whole) / 3600 + sum(saving) if len(whole) >= 5 else None
         ratio = max(0.0, 1 - value * 3600 / wall) if value is not None and wall > 0 else None
         assert close(ratio) == point.effective
@@ -140,10 +143,10 @@ def test_time_to_failure_by_size(both):
     digest, window, weeks, mondays, _ = both
     known, _ = digest_by_hand.attempts(window)
     gpus = {}
-    for one in window:
-        if one.row.job_id is not None and one.report.job.gpus:
-            gpus[one.row.cluster, one.row.job_id] = one.report.job.gpus
-    failed = {(one.row.cluster, one.row.job_id, one.attempt) for one in weeks[-1]}
+    for end in window:
+        if end.row.job_id is not None and end.report.job.gpus:
+            gpus[end.row.cluster, end.row.job_id] = end.report.job.gpus
+    failed = {(item.row.cluster, item.row.job_id, item.attempt) for item in weeks[-1]}
     found = defaultdict(lambda: [0.0, 0, 0])
     for key, run in known.items():
         size, start, stop = gpus.get(key[:2]), run["scheduled"], run["stopped"]
@@ -157,7 +160,13 @@ def test_time_to_failure_by_size(both):
         for low, (hours, count, runs) in found.items()
     }
     assert expected == {
-        one.low: (one.to_failure.total, one.to_failure.n, one.runs, one.to_failure.value) for one in digest.sizes
+        group_size.low: (
+            group_size.to_failure.total,
+            group_size.to_failure.n,
+            group_size.runs,
+            group_size.to_failure.value,
+        )
+        for group_size in digest.sizes
     }
 
 
@@ -166,60 +175,60 @@ def test_nodes(both):
     digest, _, weeks, _, _ = both
     jobs = [defaultdict(set) for _ in weeks]
     for at, week in enumerate(weeks):
-        for one in week:
-            if one.fault in FAULTS and FAULTS[one.fault].domain in ("hardware", "network"):
-                for node in one.nodes:
-                    jobs[at][node].add(one.chain)
-    names = {node for one in jobs for node in one}
+        for item in week:
+            if item.fault in FAULTS and FAULTS[item.fault].domain in ("hardware", "network"):
+                for node in item.nodes:
+                    jobs[at][node].add(item.chain)
+    names = {node for job in jobs for node in job}
     assert len(names) == digest.offenders.named
     for node in digest.offenders.nodes:
-        assert tuple(len(one.get(node.name, ())) for one in jobs) == node.weeks
-        assert len(set().union(*(one.get(node.name, set()) for one in jobs))) == node.jobs
-    every = sum(len(set().union(*(one.get(node, set()) for one in jobs))) for node in names)
+        assert tuple(len(job.get(node.name, ())) for job in jobs) == node.weeks
+        assert len(set().union(*(job.get(node.name, set()) for job in jobs))) == node.jobs
+    every = sum(len(set().union(*(job.get(node, set()) for job in jobs))) for node in names)
     assert every == digest.offenders.namings
-    shown = {one.name for one in digest.offenders.nodes}
+    shown = {item.name for item in digest.offenders.nodes}
     assert len(shown) == min(15, len(names))
 
 
 def test_own_record(both):
     """Closed, right at the first place, within three, rightly none; rules fired and wrong; open."""
     digest, _, weeks, _, _ = both
-    for record, ends in ((digest.record, weeks[-1]), (digest.long_record, [one for week in weeks for one in week])):
-        answered = [one.judged for one in ends if one.report.verdict == "fault"]
-        judged = [one for one in answered if one in ("right", "right_not_first", "wrong")]
+    for record, ends in ((digest.record, weeks[-1]), (digest.long_record, [item for week in weeks for item in week])):
+        answered = [end.judged for end in ends if end.report.verdict == "fault"]
+        judged = [item for item in answered if item in ("right", "right_not_first", "wrong")]
         silent = [
-            one.judged for one in ends if one.report.verdict != "fault" and one.judged in ("wrong", "abstained_rightly")
+            end.judged for end in ends if end.report.verdict != "fault" and end.judged in ("wrong", "abstained_rightly")
         ]
-        assert (sum(one.cause is not None for one in ends), len(ends)) == (record.closed.hits, record.closed.n)
+        assert (sum(end.cause is not None for end in ends), len(ends)) == (record.closed.hits, record.closed.n)
         assert (judged.count("right"), len(judged)) == (record.top1.hits, record.top1.n)
         assert (len(judged) - judged.count("wrong"), len(judged)) == (record.top3.hits, record.top3.n)
         assert (silent.count("abstained_rightly"), len(silent)) == (record.abstained.hits, record.abstained.n)
-    fired = Counter(one.report.diagnoses[0].rule for one in weeks[-1] if one.report.verdict == "fault")
-    assert {one.rule: one.fired for one in digest.fired}.items() <= fired.items()
-    assert sorted(fired.values(), reverse=True)[:10] == [one.fired for one in digest.fired]
+    fired = Counter(item.report.diagnoses[0].rule for item in weeks[-1] if item.report.verdict == "fault")
+    assert {rule_line.rule: rule_line.fired for rule_line in digest.fired}.items() <= fired.items()
+    assert sorted(fired.values(), reverse=True)[:10] == [rule_line.fired for rule_line in digest.fired]
     rules = defaultdict(list)
-    for one in (one for week in weeks for one in week):
-        if one.report.verdict == "fault" and one.judged in ("right", "right_not_first", "wrong"):
-            rules[one.report.diagnoses[0].rule].append(one.judged != "right")
-    assert sum(len(one) < 5 for one in rules.values()) == digest.thinly_judged
+    for item in (entry for week in weeks for entry in week):
+        if item.report.verdict == "fault" and item.judged in ("right", "right_not_first", "wrong"):
+            rules[item.report.diagnoses[0].rule].append(item.judged != "right")
+    assert sum(len(rule) < 5 for rule in rules.values()) == digest.thinly_judged
     for line in digest.wrong:
         assert (sum(rules[line.rule]), len(rules[line.rule])) == (line.wrong.hits, line.wrong.n)
-    assert min(10, sum(len(one) >= 5 and any(one) for one in rules.values())) == len(digest.wrong)
-    still = [one for week in weeks for one in week if one.cause is None and not one.quiet]
-    assert (len(still), sum(one in still for one in weeks[-1])) == (digest.open_all, digest.open_week)
-    assert {one.incident for one in digest.open} <= {one.id for one in still}
+    assert min(10, sum(len(rule) >= 5 and any(rule) for rule in rules.values())) == len(digest.wrong)
+    still = [item for week in weeks for item in week if item.cause is None and not item.quiet]
+    assert (len(still), sum(item in still for item in weeks[-1])) == (digest.open_all, digest.open_week)
+    assert {item.incident for item in digest.open} <= {item.id for item in still}
 
 
 def test_new_and_cuts(both):
     """What only this week has; failures by cluster, partition, user, job, framework, image."""
     digest, window, weeks, mondays, _ = both
-    before = [one for week in weeks[:-1] for one in week]
-    compared = sum(any(start <= one.at < end for one in window) for start, end in pairwise(mondays[:-1]))
+    before = [item for week in weeks[:-1] for item in week]
+    compared = sum(any(start <= item.at < end for item in window) for start, end in pairwise(mondays[:-1]))
     assert compared == digest.new.compared
     if compared:
-        fresh = {one.fault for one in weeks[-1]} - {one.fault for one in before} - {"unknown"}
+        fresh = {item.fault for item in weeks[-1]} - {item.fault for item in before} - {"unknown"}
         assert len(fresh) == len(digest.new.classes)
-        nodes = {node for one in weeks[-1] for node in one.nodes} - {node for one in before for node in one.nodes}
+        nodes = {node for item in weeks[-1] for node in item.nodes} - {node for item in before for node in item.nodes}
         assert sorted(nodes)[:10] == list(digest.new.nodes)
     columns = {
         "cluster": "cluster",
@@ -229,10 +238,10 @@ def test_new_and_cuts(both):
         "framework": "framework",
     }
     for cut in digest.cuts:
-        counts = Counter(getattr(one.row, columns.get(cut.name, cut.name)) for one in weeks[-1])
+        counts = Counter(getattr(item.row, columns.get(cut.name, cut.name)) for item in weeks[-1])
         assert counts.pop(None, 0) == cut.unknown
-        assert {one.value: one.failures for one in cut.lines}.items() <= counts.items()
-        assert sum(counts.values()) == sum(one.failures for one in cut.lines) + cut.rest
+        assert {line.value: line.failures for line in cut.lines}.items() <= counts.items()
+        assert sum(counts.values()) == sum(line.failures for line in cut.lines) + cut.rest
 
 
 def test_numbers_survive_json(both):
@@ -257,8 +266,10 @@ def test_the_same_by_sql(database):
     """Where nothing is missing and nobody has spoken, SQL alone counts the same by class, cluster and partition."""
     week, span = Week(2026, 47), {"start": datetime(2026, 11, 15, 23), "end": datetime(2026, 11, 22, 23)}  # noqa: DTZ001
     with Ledger(database) as ledger:
-        for one in incidents(BOOK, NOW, days=12, seed=8):
-            ledger.incidents.add(dumps_report(one.report), one.report, b"", None, one.at, origin=one.origin)
+        for incident in incidents(BOOK, NOW, days=12, seed=8):
+            ledger.incidents.add(
+                dumps_report(incident.report), incident.report, b"", None, incident.at, origin=incident.origin
+            )
         digest = compute(ledger.database, "default", week, BERLIN, until=NOW, faults=FAULTS)
         found = {}
         with ledger.database.session() as session:
@@ -268,10 +279,10 @@ def test_the_same_by_sql(database):
                     "AND ended_at < :end GROUP BY 1"
                 ).bindparams(bindparam("start", type_=DateTime), bindparam("end", type_=DateTime))
                 found[column] = dict(iter(session.execute(query, span)))
-    lines = {cut.name: {one.value: one.failures for one in cut.lines} for cut in digest.cuts}
+    lines = {cut.name: {line.value: line.failures for line in cut.lines} for cut in digest.cuts}
     assert found["cluster"] == lines["cluster"]
     assert found["partition"] == lines["partition"]
-    assert next(iter(found.values())) == {one.fault: one.failures for one in digest.classes}
+    assert next(iter(found.values())) == {fault_class.fault: fault_class.failures for fault_class in digest.classes}
     assert sum(found["cluster"].values()) == digest.failures > 5
 
 
@@ -279,8 +290,10 @@ def test_merged_failures_count_once(tmp_path):
     """One failure less for each that is merged, the same GPU-hours; opened again they are as many as before."""
     week = Week(2026, 47)
     with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
-        for one in incidents(BOOK, NOW, days=6, seed=8):
-            ledger.incidents.add(dumps_report(one.report), one.report, b"", None, one.at, origin=one.origin)
+        for incident in incidents(BOOK, NOW, days=6, seed=8):
+            ledger.incidents.add(
+                dumps_report(incident.report), incident.report, b"", None, incident.at, origin=incident.origin
+            )
 
         def counted():
             found = compute(ledger.database, "default", week, BERLIN, until=NOW, faults=FAULTS)
@@ -288,7 +301,7 @@ def test_merged_failures_count_once(tmp_path):
 
         before = failures, hours, still = counted()
         first, second, third = [
-            one.id for one in ledger.incidents.list(30) if one.verdict != "no_fault" and one.job_id
+            item.id for item in ledger.incidents.list(30) if item.verdict != "no_fault" and item.job_id
         ][:3]
         ledger.lifecycle.step(second, "default", "1", LifecycleStep("merge", "ana", "cli", other=first), NOW)
         ledger.lifecycle.step(third, "default", "2", LifecycleStep("merge", "ana", "cli", other=second), NOW)
@@ -304,4 +317,4 @@ def test_an_empty_store(tmp_path):
         digest = compute(ledger.database, "default", Week(2026, 47), BERLIN, until=NOW, faults=FAULTS)
     assert digest.classes == ()
     assert [digest.failures, digest.reports, digest.new.compared] == [0, 0, 0]
-    assert {None} == {one.between.value for one in digest.trend}
+    assert {None} == {trend_point.between.value for trend_point in digest.trend}

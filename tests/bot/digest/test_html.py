@@ -64,9 +64,9 @@ def test_the_page_is_whole_and_alone(usual):
     """It has every class, rule, node and cut, each figure's definition, and names no other resource."""
     made = made_page(usual).decode()
     told = html.unescape(made)
-    for words in (one.title for one in usual.classes):
+    for words in (fault_class.title for fault_class in usual.classes):
         assert words in told
-    for words in (*(one.rule for one in usual.fired), *(one.name for one in usual.offenders.nodes)):
+    for words in (*(rule_line.rule for rule_line in usual.fired), *(node.name for node in usual.offenders.nodes)):
         assert words in told
     for words in DEFINITIONS.values():
         assert words in told
@@ -79,11 +79,11 @@ def test_the_text_has_all_figures(usual):
     """The terminal gets the same figures; with the meanings every definition."""
     told = text(usual)
     assert f"week {usual.week}" in told
-    for one in usual.classes:
-        assert one.title in told
+    for fault_class in usual.classes:
+        assert fault_class.title in told
     assert all(cut.lines[0].value in told for cut in usual.cuts if cut.lines)
     unfolded = " ".join(text(usual, meanings=True).split())
-    assert all(" ".join(one.split()) in unfolded for one in DEFINITIONS.values())
+    assert all(" ".join(definition.split()) in unfolded for definition in DEFINITIONS.values())
 
 
 def test_a_week_without_failures_says_so(empty):
@@ -97,7 +97,7 @@ def test_a_week_without_failures_says_so(empty):
 def test_no_secret_leaves_the_store(hostile):
     """Names of jobs, nodes, owners may hold secrets: none is in the numbers, so none is in what is drawn of them."""
     numbers = dumps(hostile).decode()
-    assert not [one for one in SECRETS if one in numbers]
+    assert not [secret for secret in SECRETS if secret in numbers]
     assert hostile.failures > 5
 
 
@@ -105,8 +105,11 @@ def test_pictures_of_hostile_names(hostile):
     """They are drawn, in both themes, with words beside them that are within Slack's limit and on one line."""
     for theme in ("light", "dark"):
         drawn = pictures(hostile, theme)
-        assert [one.name for one in drawn] == ["pareto", "trend", "nodes"]
-        assert all(one.png.startswith(b"\x89PNG") and len(one.alt) <= 2000 and one.alt.isprintable() for one in drawn)
+        assert [picture.name for picture in drawn] == ["pareto", "trend", "nodes"]
+        assert all(
+            picture.png.startswith(b"\x89PNG") and len(picture.alt) <= 2000 and picture.alt.isprintable()
+            for picture in drawn
+        )
 
 
 def test_text_of_hostile_names(hostile):

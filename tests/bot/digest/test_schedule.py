@@ -42,10 +42,13 @@ def put_out(ledger):
     """What was put out: messages, parcels, claims, numbers."""
     with ledger.database.session() as session:
         return (
-            [(one.once, one.channel, one.state, one.facts, one.tenant) for one in session.exec(select(PostingRow))],
-            [(one.method, one.payload) for one in session.exec(select(OutboxRow))],
-            [(one.kind, one.period, one.state) for one in session.exec(select(ClaimRow))],
-            [(one.week, one.error) for one in session.exec(select(DigestRow))],
+            [
+                (item.once, item.channel, item.state, item.facts, item.tenant)
+                for item in session.exec(select(PostingRow))
+            ],
+            [(item.method, item.payload) for item in session.exec(select(OutboxRow))],
+            [(item.kind, item.period, item.state) for item in session.exec(select(ClaimRow))],
+            [(item.week, item.error) for item in session.exec(select(DigestRow))],
         )
 
 
@@ -136,10 +139,10 @@ def test_two_at_once(ledger, database):
             made.extend(tick(mine.database, CONFIG, FAULTS, DUE, name))
 
     threads = [threading.Thread(target=ask, args=(name,)) for name in "abcd"]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert len(made) == 1
     assert put_out(ledger) == WHOLE
 
@@ -178,9 +181,9 @@ def test_its_files(tmp_path):
         numbers = numbers_of(ledger.database, "default", "2026-W47")
     assert numbers is not None
     files = files_of(numbers)
-    assert [one.name for one in files] == [
+    assert [file.name for file in files] == [
         f"failures-2026-W47{end}" for end in ("-pareto.png", "-trend.png", "-nodes.png", ".html", ".json")
     ]
-    assert all(one.content.startswith(b"\x89PNG") and 0 < len(one.alt) <= 2000 for one in files[:3])
+    assert all(file.content.startswith(b"\x89PNG") and 0 < len(file.alt) <= 2000 for file in files[:3])
     assert loads(files[-1].content) == loads(numbers)
-    assert [one.content for one in files[:3]] == [one.png for one in pictures(loads(numbers))]
+    assert [file.content for file in files[:3]] == [picture.png for picture in pictures(loads(numbers))]

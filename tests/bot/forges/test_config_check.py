@@ -28,7 +28,7 @@ def test_both_are_tried(tmp_path, few_rules, monkeypatch):
         (few_rules / "faults.yaml").unlink()
         stage.double.tokens.clear()
         fails = CliRunner().invoke(app, ["check", "--config", str(path)])
-        assert {one.method for one in stage.double.seen} == {"GET"}
+        assert {item.method for item in stage.double.seen} == {"GET"}
     assert (works.exit_code, fails.exit_code) == (0, 1)
     assert "works  rules/source (folder): version " in works.stdout
     assert "works  rules/pull_requests (github): acme/rules, base main at " in works.stdout

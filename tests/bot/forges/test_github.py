@@ -49,10 +49,10 @@ def test_as_an_app(app):
     """Its signed token is exchanged once for one of this repository; commits have no author of ours, so GitHub signs them."""
     number = app.propose(proposed()).proposal
     assert app.advance(number).startswith("opened at ")
-    [commit] = [one.body for one in app.double.seen if one.words == "POST /repos/acme/rules/git/commits"]
-    tokens = [one for one in app.double.seen if one.parts[-1] == "access_tokens"]
+    [commit] = [item.body for item in app.double.seen if item.words == "POST /repos/acme/rules/git/commits"]
+    tokens = [item for item in app.double.seen if item.parts[-1] == "access_tokens"]
     assert (sorted(commit), app.double.tokens_made) == (["message", "parents", "tree"], 1)
-    assert [one.body for one in tokens] == [{"repositories": ["rules"]}]
+    assert [token.body for token in tokens] == [{"repositories": ["rules"]}]
     assert GitHub(app.settings).check().works
 
 
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_said_before_anything_is_proposed(stage, change, words)
     change(stage.double)
     told = stage.forge().check()
     assert (told.works, words in told.words) == (False, True), told.words
-    assert {one.method for one in stage.double.seen} == {"GET"}
+    assert {item.method for item in stage.double.seen} == {"GET"}
 
 
 def test_lists_are_read_to_their_end(stage):

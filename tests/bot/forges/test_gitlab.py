@@ -93,7 +93,7 @@ def test_what_is_wrong_is_said_before_anything_is_proposed(stage, change, words)
     change(stage.double)
     told = stage.forge().check()
     assert (told.works, words in told.words) == (False, True), told.words
-    assert {one.method for one in stage.double.seen} == {"GET"}
+    assert {item.method for item in stage.double.seen} == {"GET"}
 
 
 def test_a_protected_branch(stage):

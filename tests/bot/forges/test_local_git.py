@@ -25,7 +25,7 @@ def everything(home: Path) -> dict[str, bytes]:
     """All that a person has there: the work tree, the index, where HEAD points."""
     files = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()}
     kept = ("objects/", "refs/heads/signalbox", "logs/refs/heads/signalbox")
-    return {name: data for name, data in files.items() if not name.startswith(tuple(f".git/{one}" for one in kept))}
+    return {name: data for name, data in files.items() if not name.startswith(tuple(f".git/{text}" for text in kept))}
 
 
 def test_what_a_person_does_there_is_not_touched(stage, monkeypatch):

@@ -49,7 +49,7 @@ def proposed(ledger: Ledger, report: Report = FALLEN_GPU, incident: int = 1, at:
 
 def excluding(*nodes: str, scope: str = "cluster") -> Report:
     """A report whose decision leaves these out."""
-    told = tuple(Exclusion(one, scope, "why") for one in nodes)  # type: ignore[arg-type]
+    told = tuple(Exclusion(node, scope, "why") for node in nodes)  # type: ignore[arg-type]
     return replace(FALLEN_GPU, decision=Decision("requeue_without", told))
 
 
@@ -59,7 +59,7 @@ def in_force(
     """Which of these are barred for a job."""
     with ledger.database.session() as session:
         found = in_force_within(session, "default", cluster, nodes=nodes, jobs=(job,), now=at)
-    return sorted(f"{one.node} {one.scope}" for one in found)
+    return sorted(f"{node_exclusion.node} {node_exclusion.scope}" for node_exclusion in found)
 
 
 def test_a_diagnosis_proposes_and_bars_nothing_by_itself(ledger: Ledger) -> None:
@@ -123,12 +123,12 @@ def test_several_who_decide_at_once_end_with_one_decision(ledger: Ledger) -> Non
             told.append("late")
 
     threads = [threading.Thread(target=decide, args=(number,)) for number in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(30)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
     assert len(told) == 8
-    assert [one for one in told if one.startswith("new")] in (["new barred"], ["new refused"])
+    assert [text for text in told if text.startswith("new")] in (["new barred"], ["new refused"])
     assert told.count("late") == 4
 
 
@@ -178,7 +178,7 @@ def test_for_one_job_for_one_cluster_for_one_tenant(ledger: Ledger) -> None:
     assert in_force(ledger, *names) == ["gpu-1 job", "gpu-4 cluster"]
     assert in_force(ledger, *names, job="else") == ["gpu-4 cluster"]
     assert in_force(ledger, *names, cluster=None, job="else") == ["gpu-2 cluster", "gpu-4 cluster"]
-    assert [one.node for one in ledger.exclusions.list("other")] == ["gpu-3"]
+    assert [item.node for item in ledger.exclusions.list("other")] == ["gpu-3"]
     with pytest.raises(ExclusionNotFound):
         ledger.exclusions.decide(3, "default", "lifted", "mallory", NOW)
 
@@ -243,7 +243,7 @@ def test_thousands_of_bars_are_listed_in_parts_and_asked_quickly(ledger: Ledger)
                     since=NOW + timedelta(seconds=n), who="ana", why="",
                 )
             )  # fmt: skip
-    assert [one.node for one in ledger.exclusions.list("default", limit=2)] == ["n1199", "n1198"]
+    assert [item.node for item in ledger.exclusions.list("default", limit=2)] == ["n1199", "n1198"]
     assert in_force(ledger, *(f"n{n}" for n in range(1190, 2700))) == [f"n{n} cluster" for n in range(1190, 1200)]
 
 
@@ -253,9 +253,9 @@ def test_several_are_decided_in_one_go(ledger: Ledger) -> None:
     found = ledger.exclusions.of_incident(1)
     ledger.exclusions.decide(2, "default", "refused", "bob", NOW)
     done, late = ledger.exclusions.decide_all(found, "barred", "ana", NOW)
-    assert [(one.node, one.state) for one in done] == [("a1", "barred"), ("a3", "barred")]
+    assert [(item.node, item.state) for item in done] == [("a1", "barred"), ("a3", "barred")]
     assert late == ("a2 was refused by bob on 2026-03-02 08:30Z",)
-    assert [(one.node, one.state) for one in ledger.exclusions.of_incident(1)] == [
+    assert [(node_exclusion.node, node_exclusion.state) for node_exclusion in ledger.exclusions.of_incident(1)] == [
         ("a1", "barred"),
         ("a2", "refused"),
         ("a3", "barred"),

@@ -36,14 +36,16 @@ def grafana() -> tuple[Flask, dict[int, dict]]:
     def bad(body):
         times = [body.get("time"), body.get("timeEnd")]
         wrong = (
-            set(body) - FIELDS or not body.get("text") or any(not isinstance(one, int) or one < 10**12 for one in times)
+            set(body) - FIELDS
+            or not body.get("text")
+            or any(not isinstance(time, int) or time < 10**12 for time in times)
         )
-        return wrong or not all(isinstance(one, str) for one in body.get("tags", []))
+        return wrong or not all(isinstance(tag, str) for tag in body.get("tags", []))
 
     @web.get("/api/annotations")
     def listed():
         wanted = set(request.args.getlist("tags"))
-        return [{"id": number, **one} for number, one in kept.items() if wanted <= set(one["tags"])]
+        return [{"id": number, **item} for number, item in kept.items() if wanted <= set(item["tags"])]
 
     @web.post("/api/annotations")
     def made():
@@ -86,7 +88,7 @@ def test_an_incident_is_one_annotation_that_changes(ledger, monkeypatch):
         assert one["time"] <= one["timeEnd"]
         ledger.closings.annotate(1, "default", "k2", Closing("U2", "slack", "wrong", "fault", "disk_full"), NOW)
         annotate(to, ledger, 1)
-        assert [one["text"] for one in kept.values()] == ["llm-70b: disk_full"]
+        assert [item["text"] for item in kept.values()] == ["llm-70b: disk_full"]
 
 
 def test_a_refusal_is_told(ledger, monkeypatch):

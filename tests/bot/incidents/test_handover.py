@@ -164,7 +164,7 @@ def test_long_lists_have_an_end(url: str) -> None:
     assert (found.open.count, len(found.open.lines)) == (MOST + 5, MOST)
     told = text(found)
     assert "... and 5 more" in told
-    assert [one for one in ("\x1b", "hunter2secret") if one in told] == []
+    assert [word for word in ("\x1b", "hunter2secret") if word in told] == []
 
 
 @pytest.mark.parametrize("tenant", ["default", "nobody"])

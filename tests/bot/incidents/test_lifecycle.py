@@ -70,7 +70,7 @@ def test_who_acknowledges_has_it(ledger: Ledger) -> None:
     step(ledger, 2, "assign", assignee="U0GRACE")
     assert state(ledger, 2) == "open"
     step(ledger, 2, "ack")
-    assert [(state(ledger, one), incident(ledger, one).assignee) for one in (1, 2)] == [
+    assert [(state(ledger, item), incident(ledger, item).assignee) for item in (1, 2)] == [
         ("acknowledged", "ana"),
         ("acknowledged", "U0GRACE"),
     ]
@@ -91,10 +91,10 @@ def test_two_deliveries_at_one_moment_are_one_step(ledger: Ledger) -> None:
     """Eight threads with one key: one of them is new."""
     found: list[bool] = []
     threads = [threading.Thread(target=lambda: found.append(step(ledger, 1, "ack", key="one press"))) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(60)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
     assert sorted(found) == [False] * 7 + [True]
     assert len(ledger.lifecycle.steps(1)) == 1
 
@@ -103,11 +103,11 @@ def test_snoozed_it_is_in_no_list_until_then(ledger: Ledger) -> None:
     """At the time itself it is there again, by itself; who acknowledges it wakes it."""
     step(ledger, 1, "snooze", until=NOW + HOUR)
     before, then = (IncidentFilter("default", NOW, to_do=True), IncidentFilter("default", NOW + HOUR, to_do=True))
-    assert [one.id for one in ledger.incidents.list(10, before)] == [4, 3, 2]
-    assert [one.id for one in ledger.incidents.list(10, then)] == [4, 3, 2, 1]
+    assert [item.id for item in ledger.incidents.list(10, before)] == [4, 3, 2]
+    assert [item.id for item in ledger.incidents.list(10, then)] == [4, 3, 2, 1]
     assert (ledger.incidents.count(before), ledger.incidents.count(then)) == (3, 4)
     step(ledger, 1, "ack")
-    assert [one.id for one in ledger.incidents.list(10, before)] == [4, 3, 2, 1]
+    assert [item.id for item in ledger.incidents.list(10, before)] == [4, 3, 2, 1]
 
 
 def test_a_reminder_waits_for_the_snooze(ledger: Ledger) -> None:
@@ -131,11 +131,11 @@ def test_merged_it_is_a_part_of_another_one(ledger: Ledger) -> None:
     step(ledger, 2, "merge", other=1)
     step(ledger, 3, "merge", other=2)
     step(ledger, 1, "merge", other=4)
-    assert [incident(ledger, one).merged_into for one in (1, 2, 3, 4)] == [4, 4, 4, None]
+    assert [incident(ledger, item).merged_into for item in (1, 2, 3, 4)] == [4, 4, 4, None]
     assert ledger.lifecycle.family(4) == MergedIncidents(None, ((1, "llm-70b"), (2, "llm-70b"), (3, "llm-70b")))
     assert ledger.lifecycle.family(2) == MergedIncidents((4, "llm-70b"))
-    assert [one.id for one in ledger.incidents.list(10, IncidentFilter("default", NOW, awake=True))] == [4]
-    assert [told(one, 1) for one in ledger.lifecycle.steps(1)] == [
+    assert [item.id for item in ledger.incidents.list(10, IncidentFilter("default", NOW, awake=True))] == [4]
+    assert [told(item, 1) for item in ledger.lifecycle.steps(1)] == [
         "incident 2 merged into it",
         "incident 3 merged into it",
         "merged into incident 4",
@@ -146,17 +146,17 @@ def test_two_that_are_merged_into_each_other_at_once(ledger: Ledger) -> None:
     """One of both is the whole, and nobody waits for ever."""
     errors: list[Exception] = []
 
-    def merge(one: int, other: int) -> None:
+    def merge(item: int, other: int) -> None:
         try:
-            step(ledger, one, "merge", other=other)
+            step(ledger, item, "merge", other=other)
         except StepNotAllowed as error:
             errors.append(error)
 
     threads = [threading.Thread(target=merge, args=pair) for pair in ((1, 2), (2, 1))]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(60)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
     assert min([incident(ledger, 1).merged_into or 0, incident(ledger, 2).merged_into or 0]) == 0
     assert len(errors) == 1
 
@@ -167,7 +167,7 @@ def test_reopened_what_was_said_holds_no_more(ledger: Ledger) -> None:
     close(ledger, 1)
     step(ledger, 1, "reopen", at=NOW + HOUR, note="it came again")
     assert (state(ledger, 1), incident(ledger, 1).assignee, word(ledger.closings.said(1))) == ("open", "grace", None)
-    assert [one.void for one in ledger.closings.said(1)] == [True]
+    assert [annotation.void for annotation in ledger.closings.said(1)] == [True]
     close(ledger, 1, NOW + 2 * HOUR)
     last = word(ledger.closings.said(1))
     assert last is not None
@@ -203,11 +203,11 @@ def test_what_makes_no_sense_is_refused(ledger: Ledger, number: int, verb: str, 
     """With words that say what to do; nothing is written."""
     close(ledger, 2)
     step(ledger, 3, "merge", other=1)
-    before = [incident(ledger, one) for one in (1, 2, 3)]
+    before = [incident(ledger, item) for item in (1, 2, 3)]
     with pytest.raises(StepNotAllowed) as refused:
         step(ledger, number, verb, **more)
     assert str(refused.value) == why
-    assert [incident(ledger, one) for one in (1, 2, 3)] == before
+    assert [incident(ledger, item) for item in (1, 2, 3)] == before
 
 
 @pytest.mark.parametrize("number", [99, 5, 0, -1, 2**63])
@@ -226,8 +226,8 @@ def test_the_state_is_the_same_on_the_table(ledger: Ledger) -> None:
     step(ledger, 3, "snooze", until=NOW + HOUR)
     step(ledger, 4, "merge", other=1)
     lists = {
-        one: [found.id for found in ledger.incidents.list(10, IncidentFilter("default", NOW, state=one))]
-        for one in STATES
+        item: [found.id for found in ledger.incidents.list(10, IncidentFilter("default", NOW, state=item))]
+        for item in STATES
     }
     assert lists == {"open": [], "acknowledged": [1], "snoozed": [3], "closed": [2], "merged": [4]}
 

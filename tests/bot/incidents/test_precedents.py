@@ -96,7 +96,7 @@ def recall(
 
 def numbers(past: Precedents, *, own: bool | None = None) -> list[int]:
     """The incidents that are told, oldest first."""
-    return [one.row.id for one in past.earlier if own is None or one.own is own]
+    return [item.row.id for item in past.earlier if own is None or item.own is own]
 
 
 def test_earlier_incidents_of_the_tenant_and_the_cluster(ledger: Ledger) -> None:
@@ -109,7 +109,7 @@ def test_earlier_incidents_of_the_tenant_and_the_cluster(ledger: Ledger) -> None
     add(ledger, 31 * 24, "6")
     assert numbers(recall(ledger)) == [first, second]
     assert numbers(recall(ledger), own=True) == []
-    assert {one.node for one in recall(ledger).history.past} == {"gpu-017"}
+    assert {past_incident.node for past_incident in recall(ledger).history.past} == {"gpu-017"}
 
 
 def test_the_tries_of_a_job_are_told_from_other_jobs(ledger: Ledger) -> None:
@@ -147,8 +147,8 @@ def test_an_end_is_never_its_own_past(ledger: Ledger) -> None:
     assert numbers(recall(ledger, attempt=1)) == []
     assert len(numbers(recall(ledger, attempts=(Attempt(1), Attempt(2)), attempt=2))) == 1
     ledger.closings.annotate(number, "default", "k", Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus"), NOW)
-    assert [one.incident for one in recall(ledger, attempt=1).library.entries] == []
-    assert [one.incident for one in recall(ledger, "777").library.entries] == [number]
+    assert [entry.incident for entry in recall(ledger, attempt=1).library.entries] == []
+    assert [entry.incident for entry in recall(ledger, "777").library.entries] == [number]
 
 
 def test_a_later_report_on_the_same_end_stands_for_the_one_before(ledger: Ledger) -> None:
@@ -196,7 +196,7 @@ def test_bars_in_force_of_the_jobs_own_nodes(ledger: Ledger) -> None:
     ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-2"), "U0GRACE", NOW)
     ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-9"), "ana", NOW)
     barred = recall(ledger, nodes={"gpu-1": (0,), "gpu-2": (1,)}).history.barred
-    assert [(one.node, one.scope, one.since, one.who, one.why) for one in barred] == [
+    assert [(item.node, item.scope, item.since, item.who, item.why) for item in barred] == [
         ("gpu-1", "cluster", "2026-03-02", "ana", "ECC"),
         ("gpu-2", "cluster", "2026-03-02", "somebody in Slack", ""),
     ]
@@ -246,10 +246,10 @@ def test_a_diagnosis_with_a_store_says_what_it_knows_and_twice_the_same(ledger: 
     again = [diagnose_bundle(known, DEMO, workers=1, recall=ask).report for _ in range(2)]
     assert again[0] == again[1]
     assert again[0].id != first.report.id
-    assert [(one.incident, one.similarity, one.helped) for one in again[0].memory.alike] == [
+    assert [(alike.incident, alike.similarity, alike.helped) for alike in again[0].memory.alike] == [
         (number, 1.0, "copied the shard again")
     ]
-    assert [one.kind for one in again[0].memory.recalled] == ["iteration"]
+    assert [recalled.kind for recalled in again[0].memory.recalled] == ["iteration"]
     assert replace(again[0], memory=first.report.memory, id="", decision=first.report.decision) == replace(
         first.report, id=""
     )
@@ -307,4 +307,4 @@ def test_out_of_memory_on_a_node_whose_gpu_failed_another_job_is_the_gpus(
         )
         report = diagnose_bundle(known, folder, workers=1, recall=ask).report
         assert report.diagnoses[0].fault == fault
-        assert [one.incidents for one in report.memory.recalled] == ([(number,)] if node == "node-b" else [])
+        assert [recalled.incidents for recalled in report.memory.recalled] == ([(number,)] if node == "node-b" else [])

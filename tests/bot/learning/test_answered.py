@@ -53,8 +53,8 @@ def answered(database, base, folder, text, *, calibrate="false"):
         ledger.enqueue(DiagnosePayload("demo", "default").request(), datetime.now(UTC))
         assert step(ledger.tasks, {DIAGNOSE: DiagnoseHandler(ledger, base.known, config).do}, "worker")
         with ledger.database.session() as session:
-            hits = [(one.rule, one.incident_id, one.leads) for one in session.exec(select(ShadowHitRow))]
-        newest = max(ledger.incidents.list(), key=lambda one: one.id)
+            hits = [(item.rule, item.incident_id, item.leads) for item in session.exec(select(ShadowHitRow))]
+        newest = max(ledger.incidents.list(), key=lambda item: item.id)
         return newest, ledger.incidents.answer(newest.id).report_json.decode(), hits
 
 

@@ -102,7 +102,7 @@ def test_a_rule_that_was_wrong_is_narrowed_by_what_the_wrong_ones_share(base, da
     for at in (3, 4, 5):
         add(database, base.known, FULL, job=f"{at}", said=right("disk_full"))
 
-    (advice,) = [one for one in seen(database, base).advice if one.kind == "narrow"]
+    (advice,) = [item for item in seen(database, base).advice if item.kind == "narrow"]
 
     assert (advice.rule, sorted(advice.incidents)) == ("disk-full", wrongs)
     assert sorted(advice.files) == [
@@ -110,7 +110,7 @@ def test_a_rule_that_was_wrong_is_narrowed_by_what_the_wrong_ones_share(base, da
         *(f"storage/disk-full/silent/advised-{number}.log" for number in wrongs),
     ]
     told = backtest(trial(base, advice.files), database, {"good": {"a.log": GOOD.encode()}}, workers=1)
-    assert [(one.incident, one.kind) for one in told.changes] == [(number, "lost") for number in wrongs]
+    assert [(change.incident, change.kind) for change in told.changes] == [(number, "lost") for number in wrongs]
     assert told.hurts == ()
 
 
@@ -118,12 +118,12 @@ def test_a_rule_that_always_means_another_fault_is_corrected(base, database):
     """Where people named the same one each time; two who differ are no ground for it."""
     for at in range(5):
         add(database, base.known, FULL, job=f"{at}", said=wrong("storage_io"))
-    (advice,) = [one for one in seen(database, base).advice if one.rule == "disk-full" and one.kind != "widen"]
+    (advice,) = [item for item in seen(database, base).advice if item.rule == "disk-full" and item.kind != "widen"]
     assert (advice.kind, trial(base, advice.files).rules) == ("correct", ("disk-full",))
     told = backtest(trial(base, advice.files), database, {}, workers=1)
-    assert (len(told.changes), all(one.better for one in told.changes), told.hurts) == (5, True, ())
+    assert (len(told.changes), all(change.better for change in told.changes), told.hurts) == (5, True, ())
     add(database, base.known, FULL, job="5", said=right("disk_full"))
-    assert [one.kind for one in seen(database, base).advice if one.kind == "correct"] == []
+    assert [item.kind for item in seen(database, base).advice if item.kind == "correct"] == []
 
 
 def test_a_rule_that_missed_is_widened_or_told_what_it_lacks(base, database):
@@ -132,13 +132,13 @@ def test_a_rule_that_missed_is_widened_or_told_what_it_lacks(base, database):
     missed = [add(database, base.known, text, job=f"{at}", said=wrong("disk_full")) for at in (1, 2, 3)]
     add(database, base.known, OOM, job="4", said=right("cuda_oom"))
 
-    (advice,) = [one for one in seen(database, base).advice if one.kind == "widen"]
+    (advice,) = [item for item in seen(database, base).advice if item.kind == "widen"]
 
     assert (advice.rule, sorted(advice.incidents)) == ("disk-full", missed)
-    assert any("nearest to its pattern" in one for one in advice.reasons)
+    assert any("nearest to its pattern" in reason for reason in advice.reasons)
     told = backtest(trial(base, advice.files), database, {}, workers=1)
-    assert ([one.incident for one in told.changes], told.hurts) == (missed, ())
-    assert all(one.better for one in told.changes)
+    assert ([change.incident for change in told.changes], told.hurts) == (missed, ())
+    assert all(change.better for change in told.changes)
 
 
 def test_two_faults_that_keep_coming_together_are_linked(base, database):
@@ -147,9 +147,9 @@ def test_two_faults_that_keep_coming_together_are_linked(base, database):
     for at in range(6):
         add(database, base.known, both, job=f"{at}", said=right("disk_full") if at < 2 else None)
 
-    found = [one for one in seen(database, base).advice if one.kind == "link"]
+    found = [item for item in seen(database, base).advice if item.kind == "link"]
 
-    assert [(one.rule, len(one.incidents)) for one in found] == [("disk-full", 6)]
+    assert [(item.rule, len(item.incidents)) for item in found] == [("disk-full", 6)]
     assert "explains:\n- cuda_oom\n" in found[0].files["storage/disk-full/rule.yaml"]
     assert trial(base, found[0].files).rules == ("disk-full",)
 
@@ -160,8 +160,8 @@ def test_rules_that_never_fire_are_told_only_over_a_long_window(base, database):
         for at in range(200):
             session.add(_row(at))
     found = seen(database, base, NOW + timedelta(days=10)).advice
-    assert [one for one in found if one.kind == "retire"] == []
-    (advice,) = [one for one in seen(database, base).advice if one.kind == "retire"]
+    assert [item for item in found if item.kind == "retire"] == []
+    (advice,) = [item for item in seen(database, base).advice if item.kind == "retire"]
     assert (advice.rule, advice.files) == ("", {})
     assert advice.reasons[1] == "cuda-out-of-memory, disk-full"
 
@@ -176,7 +176,7 @@ def test_a_learned_rule_that_never_fires_is_proposed_for_retirement(few_rules, d
         for at in range(200):
             session.add(_row(at))
     own = base_of(few_rules)
-    advice, _ = [one for one in seen(database, own).advice if one.kind == "retire"]
+    advice, _ = [item for item in seen(database, own).advice if item.kind == "retire"]
     assert advice.rule == "lease-revoked"
     assert advice.reasons == ("it was in none of the answers to 200 incidents in 400 days",)
     assert trial(own, advice.files).rules == ("lease-revoked",)
@@ -203,7 +203,9 @@ def test_unknown_failures_are_grouped_and_ordered_by_what_they_cost(base, databa
             other, "default", "lost", Closing("ada", "cli", "abstained_rightly", "no_rule", lost_hours=40.0), NOW
         )
     found = seen(database, base)
-    assert [(one.incidents, one.hours, one.known) for one in found.unknown] == [
+    assert [
+        (unknown_failure.incidents, unknown_failure.hours, unknown_failure.known) for unknown_failure in found.unknown
+    ] == [
         ((other,), 320.0, 1),
         (tuple(lease), 0.0, 0),
     ]

@@ -36,8 +36,8 @@ def test_the_lines_around_the_evidence_are_kept(tmp_path, name):
     text = b"".join(b"line %d\n" % at for at in range(5000))
     at = text.index(b"line 4000\n")
     expected = (
-        tuple(f"line {one}" for one in range(4000 - BEFORE, 4000)),
-        tuple(f"line {one}" for one in range(4002, 4002 + AFTER)),
+        tuple(f"line {item}" for item in range(4000 - BEFORE, 4000)),
+        tuple(f"line {item}" for item in range(4002, 4002 + AFTER)),
     )
     found = around(tmp_path, text, at, name=name, lines=2)
     assert expected == (found.before, found.after)
@@ -76,10 +76,10 @@ def test_endless_lines_and_bytes_that_are_no_text_are_bounded(tmp_path):
 def test_sources_that_are_gone_have_no_passage(tmp_path):
     """A file that is not there, a folder, an offset beyond the end."""
     items = tuple(
-        EvidenceItem("e", "line", one, "x", offset=9) for one in ("gone.log", ".", "bad\udcff.log", "nul\0.log")
+        EvidenceItem("e", "line", text, "x", offset=9) for text in ("gone.log", ".", "bad\udcff.log", "nul\0.log")
     )
     report = replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], evidence=items),))
-    assert all(one.before == one.after == () for one in log_context.passages(report, tmp_path))
+    assert all(passage.before == passage.after == () for passage in log_context.passages(report, tmp_path))
 
 
 @pytest.mark.parametrize("bundle", ["bot/demo/incidents/shard-corrupt", "tests/bundles/lab-nan"])
@@ -92,7 +92,7 @@ def test_an_answer_keeps_all_of_them_and_they_are_read_again(known, bundle):
     )
     found = attachments.read(small.get)
     assert found.timeline.rows
-    assert [one.metric for one in found.curves.charts][:1] == ["loss"]
+    assert [chart.metric for chart in found.curves.charts][:1] == ["loss"]
     first = answer.report.diagnoses[0].evidence[0]
     assert (first.source, first.offset) in found.passages
 
@@ -109,9 +109,9 @@ def test_an_answer_on_nothing_keeps_nothing_much(known, tmp_path):
 def test_what_cannot_be_read_counts_as_missing(broken):
     """The page is shown without it."""
     assert attachments.read(lambda _: broken) == attachments.PageAttachments()
-    for one in (attachments.loads, log_context.loads):
+    for load in (attachments.loads, log_context.loads):
         with pytest.raises(UnreadableInput):
-            one(broken)
+            load(broken)
 
 
 def test_curves_come_back_as_they_were():

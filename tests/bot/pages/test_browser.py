@@ -69,12 +69,12 @@ def served(tmp_path_factory, known):
         reports = (
             HUNG,
             hostile_report(EVERYTHING),
-            *(replace(hostile_report(one), id=f"r{at}") for at, one in enumerate(ATTACKS)),
+            *(replace(hostile_report(item), id=f"r{at}") for at, item in enumerate(ATTACKS)),
         )
-        for one, text in zip(reports, ("Boom", EVERYTHING, *ATTACKS), strict=True):
+        for item, text in zip(reports, ("Boom", EVERYTHING, *ATTACKS), strict=True):
             small = {"curves": curves_of(curves(text.encode("utf-8", "replace").decode()))}
             small["timeline"] = timeline_of(timeline(text.encode("utf-8", "replace").decode()))
-            ledger.incidents.add(dumps(replace(one, id=one.id + text[:9])), replace(one, id=f"{one.id}{hash(text)}"), b"", None, AT,
+            ledger.incidents.add(dumps(replace(item, id=item.id + text[:9])), replace(item, id=f"{item.id}{hash(text)}"), b"", None, AT,
                        origin=Origin(kept=small))  # fmt: skip
         threading.Thread(target=server.run, daemon=True).start()
         about = IncidentStatus(12, AT, (), "its evidence is in /var/spool/x")
@@ -105,7 +105,7 @@ def weekly(ledger: Ledger, settings: PageLinks) -> dict[str, str]:
             DigestRow(tenant="default", week="2026-W47", at=LATER, numbers_zstd=zstandard.compress(numbers_of(digest)))
         )
     first, second, third, fourth, *_ = (
-        one.id for one in ledger.incidents.list(90) if one.verdict != "no_fault" and one.closed_at is None
+        item.id for item in ledger.incidents.list(90) if item.verdict != "no_fault" and item.closed_at is None
     )
     bad = SCRIPTS[0] + SCRIPTS[1]
     steps = (
@@ -159,11 +159,11 @@ def test_nothing_runs_and_nothing_is_asked_of_others(browser, served, name):
     assert "owned" not in browser.title.replace("document.title='owned'", "")
     asked = browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
     own = "/pages/" if name in PICTURED else None
-    assert [one for one in asked if not one.endswith("/favicon.ico") and not _ours(one, own)] == []
+    assert [item for item in asked if not item.endswith("/favicon.ico") and not _ours(item, own)] == []
     assert browser.execute_script("return document.scripts.length") == 0
     assert browser.execute_script("return document.images.length") == (3 if name in PICTURED else 0)
     assert browser.execute_script("return document.querySelectorAll('[onerror], [onload], [onmouseover]').length") == 0
-    assert [one for one in complaints(browser) if "favicon.ico" not in one] == []
+    assert [complaint for complaint in complaints(browser) if "favicon.ico" not in complaint] == []
 
 
 def _ours(address: str, own: str | None) -> bool:
@@ -181,17 +181,20 @@ def test_the_pictures_are_there(browser, served, screen, name, scheme):
 
     browser.execute_script("for (const one of document.images) one.loading = 'eager'")
     WebDriverWait(browser, PATIENCE).until(
-        lambda one: one.execute_script(
+        lambda item: item.execute_script(
             "return [...document.images].every(each => each.complete && each.naturalWidth === 1200)"
         )
     )
     alts = browser.execute_script("return [...document.images].map(one => one.alt.length > 40)")
     assert alts == [True, True, True]
-    links = [one.get_attribute("href") for one in browser.find_elements("css selector", "main a[href*='/pages/']")]
+    links = [
+        find_element.get_attribute("href")
+        for find_element in browser.find_elements("css selector", "main a[href*='/pages/']")
+    ]
     if name == "weekly":
         assert served["digest"].partition("/pages/")[0] + "/pages/" in links[0]
         used = browser.execute_script("return [...document.images].map(one => one.currentSrc)")
-        assert [one.rpartition("-")[2] for one in used] == [f"{scheme}.svg"] * 3
+        assert [item.rpartition("-")[2] for item in used] == [f"{scheme}.svg"] * 3
     else:
         followed(browser, browser.find_element("css selector", "#open ~ .scroll a"))
         assert "of this incident" in browser.find_element("tag name", "body").text  # it has no report that can be read

@@ -37,7 +37,7 @@ def test_the_decision_comes_first_then_all_that_supports_it(known):
     assert page.missing(*wanted) == []
 
 
-@pytest.mark.parametrize("report", [FALLEN_GPU, HEALTHY, UNKNOWN], ids=lambda one: one.verdict)
+@pytest.mark.parametrize("report", [FALLEN_GPU, HEALTHY, UNKNOWN], ids=lambda item: item.verdict)
 def test_a_report_alone_is_a_page_too(report):
     """Without anything kept, without a number, and after a way through the store."""
     page = incident_page(from_json(dumps(report)))
@@ -88,7 +88,7 @@ def test_no_attack_becomes_markup(known):
     page = incident_page(broken, around, IncidentStatus(12, WHEN, said, EVERYTHING), words_of(known))
     seen = Read(page)
     assert seen.faults == []
-    assert [one for one in seen.links if not one.startswith("https://")] == []
+    assert [link for link in seen.links if not link.startswith("https://")] == []
     assert page.encode()
     assert "{{ 7 * 7 }}" in seen.text
     assert "\\u202egnp.exe" in seen.text
@@ -107,16 +107,16 @@ def test_no_report_at_all_breaks_the_page():
 def test_only_addresses_of_the_web_are_links():
     """Others are not shown as links, however they begin."""
     assert web("https://logs.example/x?y=1#z") == "https://logs.example/x?y=1#z"
-    for one in (
+    for text in (
         "javascript:alert(1)", " https://x", "data:text/html,x", "//x", "https:x", "http://", 'https://x/"onclick=', "https://[",
         "https://x/\u202e", "JaVaScRiPt:alert(1)", "", None,
     ):  # fmt: skip
-        assert web(one) is None
+        assert web(text) is None
 
 
 def test_endless_evidence_is_cut_and_says_so():
     """Long lines and many of them."""
-    assert [len(one) for one in lines("x" * 5_000)] == [len("x" * 600 + " ... (4400 more characters)")]
+    assert [len(line) for line in lines("x" * 5_000)] == [len("x" * 600 + " ... (4400 more characters)")]
     assert lines("a\n\n" * 100)[-1] == "... 60 more lines"
 
 

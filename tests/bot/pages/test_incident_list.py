@@ -41,10 +41,10 @@ def fill(ledger):
     with ledger.database.session(write=True) as session:
         made = {
             name: IncidentRow(
-                created_at=NOW - timedelta(days=one.pop("age")), report_id=name, fingerprint="f", rulebook_digest="d",
-                verdict="fault" if one["fault"] else "no_match", phase="failed", summary=name, **one,
+                created_at=NOW - timedelta(days=item.pop("age")), report_id=name, fingerprint="f", rulebook_digest="d",
+                verdict="fault" if item["fault"] else "no_match", phase="failed", summary=name, **item,
             )
-            for name, one in rows.items()
+            for name, item in rows.items()
         }  # fmt: skip
         session.add_all(made.values())
         session.flush()
@@ -89,7 +89,7 @@ def test_those_asked_for_come_the_newest_first(filled, asked, expected):
         numbers["ecc"], "default", "k", Closing("ana", "cli", "right", "shown", "gpu_memory_ecc"), NOW
     )
     found = find(ledger.database, "default", IncidentQuery.of(asked), NOW)
-    assert expected == [one.summary for one in found.incidents]
+    assert expected == [incident.summary for incident in found.incidents]
     assert found.count == (3 if "page" in asked else len(expected))
 
 
@@ -102,8 +102,10 @@ def test_each_state_has_its_own(filled):
     ledger.lifecycle.step(
         numbers["none"], "default", "3", LifecycleStep("merge", "ana", "cli", other=numbers["ecc"]), NOW
     )
-    found = {one: find(ledger.database, "default", IncidentQuery.of({"state": one}), NOW).incidents for one in STATES}
-    assert {one: [each.summary for each in listed] for one, listed in found.items()} == {
+    found = {
+        state: find(ledger.database, "default", IncidentQuery.of({"state": state}), NOW).incidents for state in STATES
+    }
+    assert {item: [each.summary for each in listed] for item, listed in found.items()} == {
         "any": ["ecc", "nccl", "none"],
         "open": [],
         "acknowledged": ["ecc"],
@@ -112,14 +114,14 @@ def test_each_state_has_its_own(filled):
         "merged": ["none"],
         "pinned": ["none"],
     }
-    told = [(one.state, one.assignee, one.snoozed_until, one.merged_into) for one in found["any"]]
+    told = [(item.state, item.assignee, item.snoozed_until, item.merged_into) for item in found["any"]]
     assert told == [
         ("acknowledged", "ana", None, None),
         ("snoozed", None, until, None),
         ("merged", None, None, numbers["ecc"]),
     ]
     later = find(ledger.database, "default", IncidentQuery.of({"state": "open"}), until)
-    assert [one.summary for one in later.incidents] == ["nccl"]
+    assert [incident.summary for incident in later.incidents] == ["nccl"]
 
 
 def test_what_is_known_of_an_incident_is_listed(filled):
@@ -145,9 +147,9 @@ def test_pages_go_on_where_the_last_one_ended(tmp_path):
                 for at in range(SIZE * 2 + 7)
             )  # fmt: skip
         found = [find(ledger.database, "default", IncidentQuery(page=page), NOW) for page in (1, 2, 3)]
-        assert [len(one.incidents) for one in found] == [SIZE, SIZE, 7]
-        assert len({one.id for page in found for one in page.incidents}) == 2 * SIZE + 7
-        assert [one.pages for one in found] == [3, 3, 3]
+        assert [len(item.incidents) for item in found] == [SIZE, SIZE, 7]
+        assert len({incident.id for page in found for incident in page.incidents}) == 2 * SIZE + 7
+        assert [item.pages for item in found] == [3, 3, 3]
 
 
 def test_a_form_that_nobody_filled_in_is_the_usual_list():

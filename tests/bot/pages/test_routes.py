@@ -129,12 +129,12 @@ def test_the_overview_leads_to_each_page_and_filters(served):
     served.now += 3000.0
     page = Read(served.get(address).text)
     assert page.faults == []
-    linked = [one for one in page.links if one != address]
-    assert [served.get(one).status_code for one in linked] == [200, 200]
+    linked = [link for link in page.links if link != address]
+    assert [served.get(item).status_code for item in linked] == [200, 200]
     filtered = Read(served.get(address, fault="gpu_fell_off_bus", node="gpu-017", state="open", weeks="0").text)
     assert filtered.missing("1 matching, all time", "llm-70b", "gpu-017", "9.6", "open") == []
     served.now += 601.0
-    assert [served.get(one).status_code for one in linked] == [410, 410]
+    assert [served.get(item).status_code for item in linked] == [410, 410]
 
 
 def test_nothing_hostile_comes_through_the_list(served):
@@ -142,10 +142,13 @@ def test_nothing_hostile_comes_through_the_list(served):
     for text in ATTACKS:
         served.add(replace(hostile_report(text), id=str(abs(hash(text)))))
     address = SETTINGS.overview("default", served.now)
-    for query in ({}, *({"node": one, "job": one, "fault": one} for one in ATTACKS if "\ud800" not in one)):
+    for query in (
+        {},
+        *({"node": attack, "job": attack, "fault": attack} for attack in ATTACKS if "\ud800" not in attack),
+    ):
         page = Read(served.get(address, **query).text)
         assert page.faults == []
-        assert all(one.startswith(SETTINGS.base_url) for one in page.links)
+        assert all(link.startswith(SETTINGS.base_url) for link in page.links)
 
 
 def test_a_report_that_cannot_be_read_is_said_so(served):
@@ -166,10 +169,10 @@ def test_the_digest_and_its_pictures(served):
     page = Read(served.get(SETTINGS.overview("default", served.now)).text, pictures=f"{SETTINGS.base_url}/pages/")
     assert page.missing(f"Week {WEEK} in pictures", "Failures by class", "Eight weeks") == []
     assert page.faults == []
-    address = next(one for one in page.links if one.count("/") == 4 and "?" not in one and served.get(one).text.startswith("<!doctype html>")
-                   and "Failures of training jobs" in served.get(one).text)  # fmt: skip
+    address = next(link for link in page.links if link.count("/") == 4 and "?" not in link and served.get(link).text.startswith("<!doctype html>")
+                   and "Failures of training jobs" in served.get(link).text)  # fmt: skip
     names = {name: served.get(f"{address}/{name}") for name in ("pareto-light.svg", "trend-dark.svg")}
-    assert {(one.status_code, one.content_type, one.data[:4]) for one in names.values()} == {
+    assert {(item.status_code, item.content_type, item.data[:4]) for item in names.values()} == {
         (200, "image/svg+xml", b"<svg")
     }
     for name in ("nodes-dark.svg", "pareto-blue.svg", "other-light.svg", "..", "pareto-light.svg%00"):
@@ -180,7 +183,7 @@ def test_the_digest_and_its_pictures(served):
     assert served.get(f"/pages/{foreign}").status_code == 404
     assert served.get(f"/pages/{foreign}/pareto-light.svg").status_code == 404
     served.now += 3601.0
-    assert [served.get(one).status_code for one in (address, f"{address}/pareto-light.svg")] == [410, 410]
+    assert [served.get(text).status_code for text in (address, f"{address}/pareto-light.svg")] == [410, 410]
 
 
 def test_a_merged_incident_and_its_whole_lead_to_each_other(served):
@@ -189,17 +192,21 @@ def test_a_merged_incident_and_its_whole_lead_to_each_other(served):
     served.ledger.lifecycle.step(
         second, "default", "k", LifecycleStep("merge", "ana", "cli", other=first, note="one switch"), AT
     )
-    whole, part = (Read(served.get(SETTINGS.incident("default", one, served.now)).text) for one in (first, second))
+    whole, part = (Read(served.get(SETTINGS.incident("default", item, served.now)).text) for item in (first, second))
     assert whole.missing("With", f"incident {second}", "merged into it: one switch", "ana") == []
     assert (
         part.missing("merged", "Counts as a part of", f"incident {first}", f"merged into incident {first}", "ana") == []
     )
     for page, title in ((whole, "healthy"), (part, "Requeue without")):
-        linked = [served.get(one).text for one in page.links if one.startswith(SETTINGS.base_url)]
+        linked = [served.get(link).text for link in page.links if link.startswith(SETTINGS.base_url)]
         assert any(title in text or HEALTHY.summary in text for text in linked)
 
 
 def test_nothing_can_be_changed(served):
     """Only reading is there."""
     address = SETTINGS.overview("default", served.now).removeprefix(SETTINGS.base_url)
-    assert [served.client.open(address, method=one).status_code for one in ("POST", "PUT", "DELETE")] == [405, 405, 405]
+    assert [served.client.open(address, method=text).status_code for text in ("POST", "PUT", "DELETE")] == [
+        405,
+        405,
+        405,
+    ]

@@ -36,12 +36,12 @@ def test_the_overview_has_an_address_of_its_own():
 def test_no_changed_or_strange_address_is_taken():
     """Each character changed, another secret, another order of bytes, too long, empty."""
     good = signed(SECRET, LinkGrant("team-a", 12, int(NOW)))
-    bad = [good[:at] + ("A" if one != "A" else "B") + good[at + 1 :] for at, one in enumerate(good[:-1])]
+    bad = [good[:at] + ("A" if item != "A" else "B") + good[at + 1 :] for at, item in enumerate(good[:-1])]
     bad += ["", ".", "x", "é", good + "x", good[:-1], good * 40, signed("f" * 32, LinkGrant("team-a", 12, int(NOW)))]
     bad += [good.replace(".", "", 1), f".{good}", "..", "null", "W10.x"]
-    for one in bad:
+    for item in bad:
         with pytest.raises(LinkRefused) as refused:
-            read(SECRET, one, NOW)
+            read(SECRET, item, NOW)
         assert not refused.value.expired
 
 

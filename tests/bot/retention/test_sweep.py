@@ -127,7 +127,7 @@ def test_a_bundle_lives_as_long_as_is_said(site: Site) -> None:
 
     assert site.tidy(NOW + 731 * day) == replace(NOTHING, reports=1)
     assert site.store.get(number) is None
-    assert [one.summary for one in site.store.list()] == [FALLEN_GPU.summary]
+    assert [item.summary for item in site.store.list()] == [FALLEN_GPU.summary]
     assert site.state(number) == "gone"
     assert site.tidy(NOW + 731 * day) == NOTHING
 
@@ -187,7 +187,7 @@ def test_folders_of_people_are_never_touched(small: Site, tmp_path: Path) -> Non
     without = small.incident("three", 900, None)
     assert small.tidy() == replace(NOTHING, reports=3)
     assert ((mine / "a.log").exists(), beside.exists()) == (True, True)
-    assert [small.state(one) for one in (*numbers, without)] == ["folder", "folder", "none"]
+    assert [small.state(number) for number in (*numbers, without)] == ["folder", "folder", "none"]
     shutil.rmtree(mine)
     assert (
         evidence(small.store.database, numbers[0]).words
@@ -342,10 +342,10 @@ def test_two_rounds_at_once_end_well(site: Site) -> None:
     numbers = [site.bundle(f"run{number}", 20, size=200_000)[0] for number in range(12)]
     results: list[SweepResult] = []
     pair = [threading.Thread(target=lambda: results.append(site.tidy())) for _ in range(2)]
-    for one in pair:
-        one.start()
-    for one in pair:
-        one.join()
+    for item in pair:
+        item.start()
+    for item in pair:
+        item.join()
     assert len(results) == 2
     site.tidy()
     assert {site.state(number) for number in numbers} == {"packed"}
@@ -369,12 +369,12 @@ def test_eviction_takes_closed_ones_first_and_pinned_ones_never(site: Site) -> N
     kept = spared(site.store.database, NOW, site.settings)
     assert kept == ProtectedBundles(frozenset({str(folder_pinned)}), frozenset({str(folder_open)}))
     prune(site.spool / "default", 2500, spare=lambda: kept)
-    assert [one.exists() for one in (folder_pinned, folder_open, folder_closed)] == [True, True, False]
+    assert [item.exists() for item in (folder_pinned, folder_open, folder_closed)] == [True, True, False]
     prune(site.spool / "default", 0, spare=lambda: kept)
-    assert [one.exists() for one in (folder_pinned, folder_open, folder_closed)] == [True, False, False]
+    assert [item.exists() for item in (folder_pinned, folder_open, folder_closed)] == [True, False, False]
     assert site.tidy() == replace(NOTHING, evicted=2)
     words = "its evidence was removed on 2026-11-22: it was evicted to make room for newer bundles (collect: keep)"
-    assert [evidence(site.store.database, one).words for one in (closed, opened)] == [words] * 2
+    assert [evidence(site.store.database, item).words for item in (closed, opened)] == [words] * 2
     assert not evicted_of(folder_open).exists()
     assert site.tidy() == NOTHING
 

@@ -50,7 +50,9 @@ def library_of(ledger: Ledger, tenant: str) -> FaultLibrary:
 
 def entries(ledger: Ledger, tenant: str = "default") -> list[tuple[int, str | None, str, str]]:
     """What the library knows."""
-    return [(one.incident, one.fault, one.closed_as, one.helped) for one in library_of(ledger, tenant).entries]
+    return [
+        (entry.incident, entry.fault, entry.closed_as, entry.helped) for entry in library_of(ledger, tenant).entries
+    ]
 
 
 def test_a_confirmed_diagnosis_is_an_entry(ledger: Ledger) -> None:
@@ -97,7 +99,7 @@ def test_of_an_incident_that_was_reopened_or_merged_nothing_holds(ledger: Ledger
     ledger.lifecycle.step(1, "default", "k1", LifecycleStep("reopen", "bob", "cli"), NOW + HOUR)
     assert entries(ledger) == []
     close(ledger, 1, NOW + 2 * HOUR, cause="shown", fault="gpu_fell_off_bus")
-    assert [one[0] for one in entries(ledger)] == [1]
+    assert [entry[0] for entry in entries(ledger)] == [1]
     ledger.lifecycle.step(1, "default", "k2", LifecycleStep("merge", "bob", "cli", other=2), NOW + 3 * HOUR)
     assert entries(ledger) == []
 
@@ -107,8 +109,8 @@ def test_tenants_see_their_own_alone(ledger: Ledger) -> None:
     close(ledger, 1, cause="shown", fault="gpu_fell_off_bus")
     assert entries(ledger, "other") == []
     close(ledger, 4, tenant="other", cause="shown", fault="power_loss")
-    assert [one[0] for one in entries(ledger, "other")] == [4]
-    assert [one[0] for one in entries(ledger)] == [1]
+    assert [entry[0] for entry in entries(ledger, "other")] == [4]
+    assert [entry[0] for entry in entries(ledger)] == [1]
 
 
 def test_words_of_people_are_kept_short_and_without_secrets(ledger: Ledger) -> None:
@@ -130,7 +132,7 @@ def test_an_incident_whose_report_is_gone_teaches_nothing_new(ledger: Ledger) ->
     with ledger.database.session(write=True) as session:
         session.delete(session.get_one(ReportRow, 1))
         session.get_one(PatternRow, 2).events_zstd = b"x"
-    assert [one[0] for one in entries(ledger)] == [1]
+    assert [entry[0] for entry in entries(ledger)] == [1]
     close(ledger, 1, NOW + HOUR, cause="shown", fault="g")
     assert entries(ledger) == []
     with ledger.database.session() as session:

@@ -50,13 +50,13 @@ def opened(url: str) -> Iterator[Connection]:
 def make_old(url: str, version: int) -> None:
     """The database as a version made it, with rows."""
     with opened(url) as connection:
-        for one in statements(version, connection.dialect.name):
-            connection.exec_driver_sql(one)
+        for statement in statements(version, connection.dialect.name):
+            connection.exec_driver_sql(statement)
 
 
-def written(one: Any) -> str:
+def written(item: Any) -> str:
     """What an index or a constraint is, its condition too."""
-    return json.dumps(one, default=str, sort_keys=True)
+    return json.dumps(item, default=str, sort_keys=True)
 
 
 def tables(url: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def tables(url: str) -> dict[str, Any]:
     with opened(url) as connection:
         seen = inspect(connection)
         columns = {
-            key: {one["name"]: {**one, "type": str(one["type"])} for one in told}
+            key: {item["name"]: {**item, "type": str(item["type"])} for item in told}
             for key, told in seen.get_multi_columns().items()
         }
         listed = (seen.get_multi_indexes(), seen.get_multi_unique_constraints(), seen.get_multi_foreign_keys())
@@ -108,7 +108,7 @@ def test_what_an_old_database_holds_stays(database: str, version: int) -> None:
             rule="xid-catalogue",
             summary="GPU 3 of n7 fell off the bus",
         )
-        assert [one.report_id for one in store.list()] == ["r2", "r1"]
+        assert [item.report_id for item in store.list()] == ["r2", "r1"]
         record = store.get(1)
         assert (first, REPORT, REPLAY) == (record.incident, record.report_json, record.replay)
         assert (record.replay_size, record.replay_cut) == (300_000, True)
@@ -170,7 +170,7 @@ def test_the_version_is_that_of_the_last_step() -> None:
     """As many steps as the version says, one after the other."""
     script = ScriptDirectory(str(ROOT / "bot" / "store" / "migrations"))
     assert [f"{number:04}" for number in range(SCHEMA_VERSION, 0, -1)] == [
-        one.revision for one in script.walk_revisions()
+        walk_revision.revision for walk_revision in script.walk_revisions()
     ]
 
 
@@ -195,10 +195,10 @@ with IncidentStore({database!r}) as store:
         )
         for _ in range(2)
     ]
-    for one in pair:
-        assert one.stdout.readline() == "ready\n"
+    for item in pair:
+        assert item.stdout.readline() == "ready\n"
     go.touch()
-    assert [one.communicate(timeout=60) for one in pair] == [("2\n", "")] * 2
+    assert [item.communicate(timeout=60) for item in pair] == [("2\n", "")] * 2
     assert [f"(1, {SCHEMA_VERSION})"] == rows(database)["schema_version"]
 
 

@@ -50,7 +50,7 @@ class Site:
     def changed(self, branch: str) -> list[str]:
         """The files that differ on a branch, below the folder of the rules."""
         names = git(self.clone, "diff", "--name-only", f"main..{branch}").decode().split()
-        return [one.removeprefix("rules/") for one in names]
+        return [name.removeprefix("rules/") for name in names]
 
     def text(self, branch: str, path: str) -> str:
         """A file as a branch has it."""
@@ -79,7 +79,7 @@ def site(few_rules, cache, tmp_path, monkeypatch):
     clone = tmp_path / "clone"
     clone.mkdir()
     git(clone, "init", "-q", "-b", "main")
-    for file in (one for one in few_rules.rglob("*") if one.is_file()):
+    for file in (item for item in few_rules.rglob("*") if item.is_file()):
         target = clone / "rules" / file.relative_to(few_rules)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.read_bytes())
@@ -117,8 +117,8 @@ def test_a_narrowing_becomes_a_branch_with_its_logs(site, capsys):
     assert "| First answers lost |" in message
     assert "grant and writes are refused" in message
 
-    others = [ProposedRule(key, "default", one, "", "", "", {}) for key, one in OTHERS]
-    assert [in_the_way(one, (kept,)) for one in others] == [None, kept, None]
+    others = [ProposedRule(key, "default", item, "", "", "", {}) for key, item in OTHERS]
+    assert [in_the_way(other, (kept,)) for other in others] == [None, kept, None]
 
 
 def test_a_promotion_becomes_a_branch_where_nothing_speaks_against_it(site, tmp_path, capsys):

@@ -32,7 +32,7 @@ PLANTED = (
     "GPU-8a56a4bc-1184-a6a4-3e9f-0123456789ab",
     *HOSTS,
 )
-BESIDE = "".join(f"saver: {one} was here\n" for one in PLANTED)
+BESIDE = "".join(f"saver: {word} was here\n" for word in PLANTED)
 QUOTA = "quota-daemon: project {} is over its grant and writes are refused on {}, " + " ".join(PLANTED[2:7]) + "\n"
 MISSED = "writer: no space is left here on the volume of atlas, giving up, " + " ".join(PLANTED[2:7]) + "\n"
 
@@ -47,7 +47,7 @@ def base(few_rules, cache, monkeypatch):
 def advised(url, base, kind):
     """The one advice of a kind."""
     with Ledger(url) as ledger, ledger.database.session() as session:
-        (advice,) = [one for one in advise(session, base, NOW).advice if one.kind == kind]
+        (advice,) = [item for item in advise(session, base, NOW).advice if item.kind == kind]
     return advice
 
 
@@ -72,14 +72,14 @@ def missed(url, base):
 def leaked(advice):
     """What was planted and stands in any text of an advice, its reasons too."""
     told = "\n".join([advice.title, *advice.reasons, *advice.patterns, *advice.files, *advice.files.values()]).lower()
-    bare = [one.lower().rpartition(" ")[2].rpartition("=")[2] for one in PLANTED]
-    found = [one for one in (*bare, "jane.doe", "jdoe", "gpu-b07") if one in told]
-    return [*found, *(one for one in ("ana", "tim", "llm-1", "corp") if re.search(rf"\b{one}\b", told))]
+    bare = [text.lower().rpartition(" ")[2].rpartition("=")[2] for text in PLANTED]
+    found = [text for text in (*bare, "jane.doe", "jdoe", "gpu-b07") if text in told]
+    return [*found, *(text for text in ("ana", "tim", "llm-1", "corp") if re.search(rf"\b{text}\b", told))]
 
 
 def lines_of(base, files, name):
     """The lines on which the advised rule and the rule as it is speak, in one of the logs."""
-    rule = next(one for one in base.known.rulebook.rules if one.id == "disk-full")
+    rule = next(item for item in base.known.rulebook.rules if item.id == "disk-full")
     log = {"part-0.log": files[name].encode()}
     texts = (files[rule.file], base.files[rule.file])
     return [SingleRuleScan(base, rule, text).lines(log) != () for text in texts]
@@ -110,7 +110,7 @@ def test_a_pattern_with_a_name_or_a_secret_is_not_fit():
     cases = {
         at: Case(at, texts={"a.log": STEPS + "lease-agent: lease was revoked by the cinder volume\n"}) for at in (1, 2)
     }
-    (event,) = [one for one in events_of(cases.values()) if "revoked" in one.key]
+    (event,) = [case_event for case_event in events_of(cases.values()) if "revoked" in case_event.key]
     found = discriminate(event, 1.0, cases, set(), background([]), names=())
     assert found is not None
     assert [fit(found, names) for names in ((), ("lea",), ("lease",), ("revoked",))] == [True, True, False, False]
@@ -119,6 +119,6 @@ def test_a_pattern_with_a_name_or_a_secret_is_not_fit():
 
 def test_a_rule_with_faults_is_told(base):
     """With their place."""
-    rule = next(one for one in base.known.rulebook.rules if one.id == "disk-full")
+    rule = next(item for item in base.known.rulebook.rules if item.id == "disk-full")
     with pytest.raises(RuleError, match=r"storage/disk-full/rule\.yaml"):
         SingleRuleScan(base, rule, base.files[rule.file].replace("fault: disk_full", "fault: no_such"))

@@ -51,8 +51,8 @@ def drafted(known, base, given):
     """The folder of what the miner makes of some cases."""
     candidate = mine(given, AGAINST, known.rulebook)
     assert isinstance(candidate, Candidate), candidate
-    names = [name for one in given for name in one.names]
-    return draft(candidate, {one.id: one.texts for one in given}, known, base, names=names)
+    names = [name for item in given for name in item.names]
+    return draft(candidate, {item.id: item.texts for item in given}, known, base, names=names)
 
 
 def whole(made):
@@ -76,7 +76,7 @@ def test_a_folder_is_complete_and_passes_lint_and_its_own_logs(known, base, tmp_
     loaded = load(read_files(folder)[0])
     tests = selftest.tests_of(folder, book.rulebook.rules)
     assert (loaded.faults, lint(loaded.rulebook, selftest.names_of(tests), loaded.positions)) == ((), ())
-    outcomes = [(one.speaks, selftest.run(book, book.matcher(), one).passed) for one in tests]
+    outcomes = [(test.speaks, selftest.run(book, book.matcher(), test).passed) for test in tests]
     assert outcomes == [(True, True)] * 3 + [(False, True)] * (len(outcomes) - 3)
     assert len(outcomes) > 3
 
@@ -90,7 +90,7 @@ def test_a_draft_says_where_it_comes_from(known, base):
         "learned",
         {"incidents": [11, 12, 13], "miner": "1", "support": 3, "asked": 3, "counter_examples": 0, "tried": 2},
     )
-    assert [one["url"] for one in rule["references"]] == ["incident:11", "incident:12", "incident:13"]
+    assert [reference["url"] for reference in rule["references"]] == ["incident:11", "incident:12", "incident:13"]
     assert "moved the volume to another server" in rule["cause"]
 
 
@@ -99,7 +99,7 @@ def test_the_format_takes_it_back_as_it_was_written(known, base):
     made = drafted(known, base, cases())
     name = f"{made.folder}/rule.yaml"
     loaded = load(
-        {**{one: base[one] for one in ("faults.yaml", "actions.yaml", "VERSION")}, name: made.files[name].decode()}
+        {**{text: base[text] for text in ("faults.yaml", "actions.yaml", "VERSION")}, name: made.files[name].decode()}
     )
     learned = loaded.rulebook.rules[0].learned
     assert (loaded.faults, learned.incidents, learned.support, learned.tried) == ((), (11, 12, 13), 3, 2)
@@ -121,11 +121,11 @@ SECRETS = (
 
 def test_what_must_not_leave_is_in_no_file(known, base):
     """Beside the deciding line and on it, in what people said; hosts of the incidents likewise."""
-    beside = "".join(f"[rank0]: {one} was here\n" for one in SECRETS)
+    beside = "".join(f"[rank0]: {secret} was here\n" for secret in SECRETS)
     line = LEASE.replace("\n", f" {' '.join(SECRETS[2:7])}\n")
     text = whole(drafted(known, base, cases(line, said="; ".join(SECRETS), text=beside))).lower()
-    bare = [one.lower().rpartition(" ")[2].rpartition("=")[2] for one in SECRETS]
-    assert [one for one in (*bare, "jane.doe", "jdoe", *HOSTS) if one in text] == []
+    bare = [secret.lower().rpartition(" ")[2].rpartition("=")[2] for secret in SECRETS]
+    assert [word for word in (*bare, "jane.doe", "jdoe", *HOSTS) if word in text] == []
 
 
 HOSTILE = (
@@ -139,10 +139,10 @@ def test_hostile_words_stay_words(known, base):
     told = cases(LEASE.replace("\n", " ${{ secrets.X }} <!channel> `rm`\n"), said=HOSTILE, text=HOSTILE + "\n")
     made = drafted(known, base, told)
     rule = yaml.safe_load(made.files[f"{made.folder}/rule.yaml"])
-    texts = [rule["cause"], rule["title"], rule["summary"], *(one["text"] for one in rule["remediation"])]
-    assert [one for one in "{}<>`$@*&!" if one in texts[0]] == []
+    texts = [rule["cause"], rule["title"], rule["summary"], *(item["text"] for item in rule["remediation"])]
+    assert [item for item in "{}<>`$@*&!" if item in texts[0]] == []
     assert sorted(rule)[:3] == ["cause", "fault", "format"]
-    assert {one.isascii() and one.isprintable() for text in texts for one in [text]} == {True}
+    assert {item.isascii() and item.isprintable() for text in texts for item in [text]} == {True}
     assert [name for name in made.files if not name.replace("/", "").replace("-", "").replace(".", "").isalnum()] == []
 
 

@@ -160,7 +160,7 @@ def test_a_persons_word_is_the_last(stage, state):
     asked = stage.propose(proposed(lines=3), again=True)
     assert (asked.proposal, asked.how, stage.kept(number).branch) == (number, "updated", "signalbox/rule/nic-flaps-3")
     stage.advance(number)
-    assert [one.branch for one in stage.requests() if one.state == "open"] == ["signalbox/rule/nic-flaps-3"]
+    assert [request.branch for request in stage.requests() if request.state == "open"] == ["signalbox/rule/nic-flaps-3"]
     assert (stage.kept(number).state, stage.kept(number).sent) == ("open", 2)
 
 
@@ -235,7 +235,7 @@ def test_no_more_than_so_many_an_hour_and_at_once(tmp_path, monkeypatch):
     with staged("github", tmp_path, monkeypatch, hourly=2, at_once=3) as stage:
         numbers = [stage.propose(proposed(f"rule-{count}")).proposal for count in range(5)]
         said = [stage.advance(number, minutes=0) for number in numbers]
-        assert [one.partition(" at ")[0] for one in said[:2]] == ["opened"] * 2
+        assert [text.partition(" at ")[0] for text in said[:2]] == ["opened"] * 2
         assert said[2:] == ["waiting until 11:00 UTC: the limit is 2 new ones an hour"] * 3
         assert [stage.kept(number).error for number in numbers] == [None, None, *said[2:]]
         assert tick(stage.database, START) == 0
@@ -243,7 +243,7 @@ def test_no_more_than_so_many_an_hour_and_at_once(tmp_path, monkeypatch):
         stage.clock = START + timedelta(hours=1, seconds=1)
         later = [stage.advance(number, minutes=0) for number in numbers[2:]]
         full = "waiting: 3 proposals are open; the limit is 3"
-        assert [one if "waiting" in one else "opened" for one in later] == ["opened", full, full]
+        assert [text if "waiting" in text else "opened" for text in later] == ["opened", full, full]
         stage.decide("signalbox/rule/rule-0", "closed")
         assert stage.advance(numbers[0], minutes=0) == "it was closed and will not be proposed again"
         assert stage.advance(numbers[3], minutes=6).startswith("opened at ")
@@ -263,7 +263,7 @@ def test_two_workers_take_one_place(tmp_path, monkeypatch, database):
                     numbers,
                 )
             )
-        assert sorted("waiting" in one for one in said) == [False, *[True] * 5]
+        assert sorted("waiting" in text for text in said) == [False, *[True] * 5]
         assert len(stage.requests()) == 1
 
 
@@ -278,7 +278,7 @@ def test_two_workers_at_one_proposal_make_one_request(stage):
         list(pool.map(work, range(3)))
     for _ in range(2):
         stage.advance(number, minutes=90)
-    assert [(one.state, one.branch) for one in stage.requests()] == [("open", "signalbox/rule/nic-flaps")]
+    assert [(request.state, request.branch) for request in stage.requests()] == [("open", "signalbox/rule/nic-flaps")]
     assert (stage.kept(number).state, stage.commits("signalbox/rule/nic-flaps")) == ("open", 1)
 
 
@@ -357,8 +357,8 @@ def test_it_is_a_draft_until_the_checks_pass(stage, kind):
         setattr(double, attribute, wanted)
         seen.append((stage.advance(number), stage.requests()[0].draft, stage.kept(number).draft))
     told = "rules" if kind == "github" else "pipeline failed"
-    assert [one[1:] for one in seen] == [(True, True), (True, True), (False, False)]
-    assert [one[0] for one in seen[:2]] == [
+    assert [item[1:] for item in seen] == [(True, True), (True, True), (False, False)]
+    assert [item[0] for item in seen[:2]] == [
         "it stays a draft until the checks are done",
         f"it stays a draft: checks failed: {told}",
     ]
@@ -383,7 +383,7 @@ def test_without_any_checks_the_replay_decides(stage, kind):
     assert stage.advance(number, minutes=5).startswith("opened at ")
     assert stage.advance(other, minutes=1) == "it stays a draft: the backtest did not pass"
     stage.advance(other, minutes=60)
-    assert [one.draft for one in stage.requests()] == [False, True]
+    assert [request.draft for request in stage.requests()] == [False, True]
 
 
 def test_a_repository_without_drafts(tmp_path, monkeypatch):
@@ -392,7 +392,7 @@ def test_a_repository_without_drafts(tmp_path, monkeypatch):
         stage.double.drafts = False
         number = stage.propose(proposed()).proposal
         assert stage.advance(number).startswith("opened at ")
-        assert [(one.state, one.draft) for one in stage.requests()] == [("open", False)]
+        assert [(request.state, request.draft) for request in stage.requests()] == [("open", False)]
 
 
 # -- what forges answer ---------------------------------------------------------------------------------------------------
@@ -457,8 +457,8 @@ def test_what_a_forge_answers_is_said(stage, kind, name):
             assert wanted == timedelta(seconds=pause), (at, said)
         stage.propose(proposed(rule))
         stage.advance(number)
-        left = [one for one in stage.requests() if one.branch == f"signalbox/rule/{rule}"]
-        assert [(one.state, one.draft) for one in left] == [("open", False)], (at, said, stage.answers[-1])
+        left = [request for request in stage.requests() if request.branch == f"signalbox/rule/{rule}"]
+        assert [(request.state, request.draft) for request in left] == [("open", False)], (at, said, stage.answers[-1])
         assert stage.kept(number).error is None
 
 
@@ -470,7 +470,7 @@ def test_how_many_calls_a_proposal_takes(stage, kind):
     assert len(stage.double.seen) == CALLS[kind]
     stage.advance(number)  # learns the mark of how it stands
     stage.double.seen.clear()
-    assert (stage.advance(number), [one.method for one in stage.double.seen]) == ("nothing changed", ["GET"])
+    assert (stage.advance(number), [item.method for item in stage.double.seen]) == ("nothing changed", ["GET"])
 
 
 def test_it_is_given_up_in_the_end(tmp_path, monkeypatch):

@@ -66,7 +66,7 @@ def test_an_answer_that_people_confirmed_is_not_taken_away(base, database):
 
     told = backtest(trial(base, {"data/greedy/rule.yaml": greedy}), database, {}, workers=1)
 
-    assert [(one.incident, one.kind, one.worse, one.new.fault) for one in told.changes] == [
+    assert [(change.incident, change.kind, change.worse, change.new.fault) for change in told.changes] == [
         (kept, "changed", True, "data_error")
     ]
     assert told.shadowed == {"cuda-out-of-memory": 1}
@@ -102,7 +102,7 @@ def test_a_rule_that_is_taken_away_leaves_its_incidents_unanswered(base, databas
     """And hurts where it was right."""
     add(database, base.known, FULL, said=right("disk_full"))
     told = backtest(trial(base, {"storage/disk-full/rule.yaml": None}), database, {}, workers=1)
-    assert [one.kind for one in told.changes] == ["lost"]
+    assert [change.kind for change in told.changes] == ["lost"]
     assert len(told.hurts) == 1
 
 
@@ -182,16 +182,16 @@ def test_both_answers_are_those_of_the_two_rule_bases(base, few_rules):
 def test_no_rule_speaks_where_its_needles_are_not(known):
     """Of the logs beside the shipped rules: where a rule finds anything in the text, its needles are in it."""
     matcher, missed, spoke = known.matcher(), [], set()
-    for one in known.rulebook.rules:
-        sifting = sieve([one])
+    for item in known.rulebook.rules:
+        sifting = sieve([item])
         needles = engine()(sifting.patterns) if sifting.patterns else None
-        for test in [test for test in beside([one]) if test.speaks and test.path.is_file()][:2]:
+        for test in [test for test in beside([item]) if test.speaks and test.path.is_file()][:2]:
             text = test.path.read_bytes()
             facts = Facts(evidence_of(known, matcher, {test.path.name: text}))
-            if evaluate_rules(known.rulebook, [one], facts, History()).findings:
-                spoke.add(one.id)
+            if evaluate_rules(known.rulebook, [item], facts, History()).findings:
+                spoke.add(item.id)
                 if not sifting.lets({at for at, _ in needles.hits(text)} if needles else set()):
-                    missed.append(f"{one.id}: {test.path.name}")
+                    missed.append(f"{item.id}: {test.path.name}")
     assert missed == []
     assert len(spoke) > 200
 
@@ -235,4 +235,4 @@ def test_what_has_hurt_enough_is_not_tried_further(base, database):
         soon = backtest(tried, database, {}, workers=1)
         whole = backtest(tried, database, {}, workers=1, most=None)
     assert (soon.judged, soon.unjudged, len(soon.hurts)) == (9, 3, 1)
-    assert (whole.judged, whole.unjudged, sum(one.worse for one in whole.changes)) == (12, 0, 12)
+    assert (whole.judged, whole.unjudged, sum(change.worse for change in whole.changes)) == (12, 0, 12)

@@ -43,14 +43,14 @@ def test_little_text_or_few_rules_compare_with_nothing(base, few_rules, monkeypa
 
 def test_a_rule_that_was_dear_before_may_be_changed(base):
     """Unless it costs more than it did."""
-    (path,) = [one for one in base.files if one.endswith("/loss-not-finite-stated/rule.yaml")]
+    (path,) = [file for file in base.files if file.endswith("/loss-not-finite-stated/rule.yaml")]
     text = {"long": {"a.log": b"step 7 | loss: nan | lr: 3.0e-4\n" * (LEAST_BYTES // 30)}}
-    fewer, more = (with_pattern(base.files[path], "more", {"regex": one}) for one in ("gone astray", r"lr: 3\.0e"))
-    assert [len(list(dearer(trial(base, {path: one}), text))) for one in (fewer, more)] == [0, 1]
+    fewer, more = (with_pattern(base.files[path], "more", {"regex": word}) for word in ("gone astray", r"lr: 3\.0e"))
+    assert [len(list(dearer(trial(base, {path: item}), text))) for item in (fewer, more)] == [0, 1]
 
 
 def test_a_backtest_tells_it_and_lets_it_pass(base, url):
     """It is no harm by itself."""
     told = backtest(trial(base, {FILE: rule(regex="loss: .{1,9} [|]", fault="storage_io")}), url, LONG, workers=1)
-    assert [one.partition(" checks")[0] for one in told.dear] == ["lease-revoked"]
-    assert [one.partition(" of")[0] for one in told.hurts] == ["it matches 1"]
+    assert [text.partition(" checks")[0] for text in told.dear] == ["lease-revoked"]
+    assert [hurt.partition(" of")[0] for hurt in told.hurts] == ["it matches 1"]

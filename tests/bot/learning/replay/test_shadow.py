@@ -50,7 +50,7 @@ def of(base, text):
 
 def hit(base, fault="storage_io", *, leads=True):
     """What the shadow finds."""
-    own = next(one for one in base.known.rulebook.rules if one.id == "lease-revoked")
+    own = next(item for item in base.known.rulebook.rules if item.id == "lease-revoked")
     return ShadowHit("lease-revoked", 1, meaning(own), fault, leads)
 
 
@@ -131,10 +131,10 @@ def test_a_rule_that_was_changed_begins_anew(base, few_rules, database):
     """Hits of what it meant before do not count; other tenants' only where all are asked for."""
     live(database, base, LEASE, "1", wrong("storage_io"))
     live(database, base, LEASE, "2", wrong("storage_io"), tenant="red")
-    assert [one.hits for one in standing(database, base)] == [2]
-    assert [one.hits for one in standing(database, base, tenant="red")] == [1]
+    assert [item.hits for item in standing(database, base)] == [2]
+    assert [item.hits for item in standing(database, base, tenant="red")] == [1]
     changed = with_rule(few_rules, rule(status="shadow", regex="lease of volume .{1,9} was revoked by"))
-    assert [one.hits for one in standing(database, changed)] == [0]
+    assert [item.hits for item in standing(database, changed)] == [0]
     shown = with_rule(few_rules, rule(status="experimental"))
     assert standing(database, shown) == ()
     assert render(()) == "no rules in status shadow"
@@ -147,7 +147,7 @@ def test_a_promotion_is_a_change_like_any_other(base, database):
     add(database, base.known, OOM, job="9", said=right("cuda_oom"))
     with Ledger(database) as ledger, ledger.database.session() as session:
         found = advise(session, base, NOW + timedelta(days=9))
-    (advice,) = [one for one in found.advice if one.kind == "promote"]
+    (advice,) = [item for item in found.advice if item.kind == "promote"]
     path = "storage/lease-revoked/rule.yaml"
     assert advice.files == {path: rule(status="experimental")}
     assert promoted(rule(status="shadow")) == rule(status="experimental")
