@@ -2,7 +2,7 @@
 
     python bench/accuracy.py [CASES] [--json] [--verbose]
 
-Also runs over the healthy logs beside the cases (`clean/`), where any fault named is a false alarm.
+Also runs over the healthy logs beside the cases (`clean/`), where any failure that is found is a false alarm.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def main() -> int:
     if clean.is_dir() and not options.json:
         logs = sorted(path for path in clean.iterdir() if path.suffix in (".log", ".out"))
         reports = [(path, diagnose_paths(known, [path]).report) for path in logs]
-        alarms = [(path, report) for path, report in reports if report.verdict != "no_fault"]
-        print(f"\nclean logs: {len(alarms)} false alarms on {len(logs)}")
+        alarms = [(path, report) for path, report in reports if report.verdict in ("fault", "no_match")]
+        untold = sum(report.verdict == "insufficient_evidence" for _, report in reports)
+        print(f"\nclean logs: {len(alarms)} false alarms on {len(logs)}, cannot tell on {untold}")
         for path, report in alarms:
             print(f"  {path.name}: {report.verdict} {', '.join(diagnosis.fault for diagnosis in report.diagnoses)}")
     return 0

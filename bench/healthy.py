@@ -1,4 +1,4 @@
-"""False alarms on healthy logs: makes many that are varied and noisy, diagnoses each, counts all that is not `no_fault`.
+"""False alarms on healthy logs: makes many that are varied and noisy, diagnoses each, counts the verdicts `fault` and `no_match`.
 
     python bench/healthy.py [FOLDER…] [--count 300] [--seed N] [--keep DIR] [--verbose] [--json]
 
@@ -462,7 +462,7 @@ def by_kind(said: Sequence[Outcome]) -> list[tuple[str, int, int]]:
 def render(title: str, said: Sequence[Outcome], *, verbose: bool) -> str:
     """The figures and the alarms for people."""
     alarms = [outcome for outcome in said if outcome.alarm]
-    lines = [f"{title}: {len(alarms)} of {len(said)} got anything but no_fault (asked: at most {ASKED})"]
+    lines = [f"{title}: {len(alarms)} of {len(said)} got fault or no_match (asked: at most {ASKED})"]
     for alarm in alarms:
         lines.append(f"  {alarm.name}: {alarm.verdict} {', '.join(alarm.faults)} ({', '.join(alarm.rules)})")
         lines += [f"      | {' '.join(text.split())[:300]}" for text in alarm.quoted] if verbose else []

@@ -1,7 +1,8 @@
 """Figures over cases with known causes, in the form of a benchmark: `<case>/case.yaml` and `<case>/logs/`.
 
 An explicit fault is one that a line names: its case has a needle, and its class is no symptom and none that only numbers
-show (domain training). A false alarm is any root cause of band possible or better, or any verdict but no_fault, on a run labelled healthy.
+show (domain training). A false alarm is the verdict fault or no_match, or a root cause of band possible or better, on a run
+labelled healthy; insufficient_evidence on such a run is no alarm and has a count of its own, "cannot tell".
 Failures are weighed by the share of lost GPU time that their class had in Acme's clusters (Hu et al., NSDI'24, table 3).
 """
 
@@ -109,13 +110,12 @@ def read_case(folder: Path) -> LabelledCase:
 
 def judge(case: LabelledCase, report: Report, faults: Mapping[str, FaultClass] | None = None) -> ScoredCase:
     """Compare a report with the truth. `faults`: the classes, to tell which faults are explicit."""
-    answers = tuple(diagnosis.fault for diagnosis in report.diagnoses) or (
-        ("healthy",) if report.verdict == "no_fault" else ("unknown",)
-    )
+    healthy = case.label == "healthy"
+    unnamed = {"no_fault": "healthy", "insufficient_evidence": "cannot_tell" if healthy else "unknown"}
+    answers = tuple(diagnosis.fault for diagnosis in report.diagnoses) or (unnamed.get(report.verdict, "unknown"),)
     right = {case.label, *case.accept}
     lines = tuple(item.text for item in report.diagnoses[0].evidence) if report.diagnoses else ()
-    healthy = case.label == "healthy"
-    alarm = report.verdict != "no_fault" or any(
+    alarm = report.verdict in ("fault", "no_match") or any(
         diagnosis.role == "root_cause" and diagnosis.band != "weak" for diagnosis in report.diagnoses
     )
     best = report.diagnoses[0] if report.diagnoses else None
@@ -177,6 +177,9 @@ def figures(judged: Sequence[ScoredCase]) -> dict[str, Any]:
         "top3_gpu_time": _weighed(failures, "top3"),
         "false_alarms": sum(alarms),
         "healthy": len(alarms),
+        "healthy_cannot_tell": sum(
+            scored_case.verdict == "insufficient_evidence" for scored_case in judged if scored_case.label == "healthy"
+        ),
         "needle": _share(needles),
         "needles": len(needles),
         "no_match": _share([failure.verdict == "no_match" for failure in failures]),
@@ -268,7 +271,7 @@ def render(judged: Sequence[ScoredCase], *, verbose: bool = False) -> str:
         lines.append(f"{name:24}{numbers['top1' + key]:8.1%}{numbers['top3' + key]:8.1%}")
     lines += [
         "",
-        f"{'false alarms':24}{numbers['false_alarms']:8d} of {numbers['healthy']} healthy runs",
+        f"{'false alarms':24}{numbers['false_alarms']:8d} of {numbers['healthy']} healthy runs, cannot tell on {numbers['healthy_cannot_tell']}",
         f"{'needle quoted':24}{numbers['needle']:8.1%} of {numbers['needles']}",
         f"{'explicit faults found':24}{numbers['explicit_recall']:8.1%} of {numbers['explicit']}",
         f"{'explicit and right':24}{numbers['explicit_precision']:8.1%} of those that were named",

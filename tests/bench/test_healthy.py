@@ -90,6 +90,6 @@ def test_alarms_are_counted_by_kind():
     ]
 
     assert by_kind(said) == [("noise n", 1, 1), ("frame x", 1, 2)]
-    assert "1 of 3 got anything but no_fault" in render("made", said, verbose=False)
+    assert "1 of 3 got fault or no_match" in render("made", said, verbose=False)
     assert "| a line" in render("made", said, verbose=True)
     assert "by kind" not in render("made", said[1:], verbose=False)

@@ -48,13 +48,25 @@ def test_the_second_answer_is_top_3():
 
 
 @pytest.mark.parametrize(
-    ("report", "alarm"), [(HEALTHY, False), (FALLEN_GPU, True), (UNKNOWN, True), (TOO_LITTLE, True)]
+    ("report", "alarm", "right"),
+    [(HEALTHY, False, True), (FALLEN_GPU, True, False), (UNKNOWN, True, False), (TOO_LITTLE, False, False)],
 )
-def test_on_a_healthy_run_all_but_no_fault_is_an_alarm(report, alarm):
-    """A healthy run is right only as `no_fault`."""
-    one = judge(WELL, report)
+def test_a_fault_or_an_unknown_failure_on_a_healthy_run_is_an_alarm(report, alarm, right):
+    """`insufficient_evidence` is no alarm, but only `no_fault` is right."""
+    judged = judge(WELL, report)
 
-    assert (one.false_alarm, one.top1, one.needle) == (alarm, not alarm, None)
+    assert (judged.false_alarm, judged.top1, judged.needle) == (alarm, right, None)
+
+
+def test_healthy_runs_of_which_nothing_can_be_told_are_counted_apart():
+    """They are neither right nor alarms."""
+    judged = [judge(WELL, HEALTHY), judge(WELL, TOO_LITTLE), judge(FALLEN, TOO_LITTLE)]
+
+    numbers = figures(judged)
+
+    assert (numbers["healthy"], numbers["false_alarms"], numbers["healthy_cannot_tell"]) == (2, 0, 1)
+    assert ("healthy", "cannot_tell", 1) in confusion(judged)
+    assert "0 of 2 healthy runs, cannot tell on 1" in render(judged)
 
 
 def test_the_figures_are_shares():
