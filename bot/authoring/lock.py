@@ -38,7 +38,7 @@ class LockUpdate:
         ]
         return "{\n" + ",\n".join(rows) + "\n}\n" if rows else "{}\n"
 
-    def told(self) -> list[str]:
+    def differences(self) -> list[str]:
         """The differences, one a line."""
         return [
             *(f"{name}: new" for name in self.new),

@@ -64,10 +64,10 @@ def refusals(wish: NewRule, files: Mapping[str, str]) -> list[str]:
         return [f"there is a rule {wish.id} already: {taken[0]}"]
     if len(wish.title) > TITLE:
         return [f"the title has {len(wish.title)} characters, more than {TITLE}"]
-    return [_told(fault) for fault in _loaded(wish, files)[1]]
+    return [_fault_text(fault) for fault in _loaded(wish, files)[1]]
 
 
-def _told(fault: Fault) -> str:
+def _fault_text(fault: Fault) -> str:
     return f"{fault.message}{f' ({fault.hint})' if fault.hint else ''}"
 
 

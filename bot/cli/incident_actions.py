@@ -9,7 +9,7 @@ from bot.cli.incident_close import annotation_line, login
 from bot.config.schema import seconds
 from bot.incidents.handover import dumps, handover, text
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import LifecycleStep, RecordedStep, Verb, told
+from bot.incidents.lifecycle import LifecycleStep, RecordedStep, Verb, step_text
 from bot.runtime.paths import database_url
 from bot.store.incident_state import state_of
 from kb.errors import SignalboxError
@@ -39,7 +39,7 @@ def take(
         record = ledger.incidents.answer(incident)
         last = ledger.lifecycle.steps(incident)[-1]
     state = "" if record is None else f"; it is {state_of(record.incident, now)}"
-    return f"Incident {incident}: {told(last, incident)}{state}"
+    return f"Incident {incident}: {step_text(last, incident)}{state}"
 
 
 def asleep_until(until: str | None, span: str | None, now: datetime) -> datetime:
@@ -77,13 +77,13 @@ def handed_over(tenant: str, since: str, *, as_json: bool) -> str:
 def history(incident: int) -> list[str]:
     """The history of an incident, comments and steps, one per line, oldest first."""
     with Ledger(database_url()) as ledger:
-        lines = [(annotation.at, annotation_line(annotation)) for annotation in ledger.closings.said(incident)]
+        lines = [(annotation.at, annotation_line(annotation)) for annotation in ledger.closings.annotations(incident)]
         lines += [(step.at, _line(step, incident)) for step in ledger.lifecycle.steps(incident)]
     return [line for _, line in sorted(lines, key=lambda item: item[0])]
 
 
 def _line(recorded_step: RecordedStep, incident: int) -> str:
-    return f"{recorded_step.at:%Y-%m-%d %H:%M}Z {recorded_step.step.who}: {told(recorded_step, incident)}"
+    return f"{recorded_step.at:%Y-%m-%d %H:%M}Z {recorded_step.step.who}: {step_text(recorded_step, incident)}"
 
 
 def _span(text: str, option: str) -> float:

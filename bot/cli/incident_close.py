@@ -60,7 +60,7 @@ def run(
             annotate_within(session, incident, tenant, key=key, said=said, now=now)
             if _tenant(tenant).grafana is not None:
                 owe_within(session, incident, tenant, key, now)
-        against = word(ledger.closings.said(incident))
+        against = word(ledger.closings.annotations(incident))
     words = f"Incident {incident} closed: {said.fault or said.cause}{f', nodes {chr(44).join(said.nodes)}' if said.nodes else ''}"
     others = (
         [f"{item.said.who} says {item.said.fault or item.said.cause}" for item in against.against] if against else []

@@ -64,11 +64,11 @@ class BundleWriter:
                 {key: value for key, value in asdict(gap).items() if value}
                 for gap in dict.fromkeys(gaps)  # each once, in order
             ][:MOST_GAPS],
-            **self._told(),
+            **self._file_descriptions(),
         }
         _dump(self.folder / "bundle.yaml", body)
 
-    def _told(self) -> dict[str, Any]:
+    def _file_descriptions(self) -> dict[str, Any]:
         """Return the descriptions of the files; a query shared by many files is written once and referenced by number."""
         queries: dict[str, int] = {}
         files = {}

@@ -76,14 +76,14 @@ def chat(port: int, tell: Callable[[str], None], *, duplicate: bool = False) -> 
             config = _configured(state, workspace, address)
             ready = threading.Event()
 
-            def told(words: str) -> None:
+            def relay(words: str) -> None:
                 tell(words)
                 if words.startswith("listening on "):
                     workspace.connect(f"http://{words.split()[2].rstrip(',')}/slack/events")
                     ready.set()
 
             problem: list[BaseException] = []
-            service = threading.Thread(target=_serve, args=(config, state, told, over, problem), daemon=True)
+            service = threading.Thread(target=_serve, args=(config, state, relay, over, problem), daemon=True)
             service.start()
             while not ready.wait(0.1):
                 if problem or not service.is_alive():

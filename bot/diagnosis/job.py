@@ -178,8 +178,8 @@ def check(clusters: Sequence[Cluster], deadline: Deadline) -> list[tuple[str, Co
         return lambda: built(connector).check(deadline)  # type: ignore[attr-defined]
 
     results = side_by_side([task(item) for _, item in known], deadline)
-    return [(cluster, item, _said(result)) for (cluster, item), result in zip(known, results, strict=True)]
+    return [(cluster, item, _check_result(result)) for (cluster, item), result in zip(known, results, strict=True)]
 
 
-def _said(result: CheckResult | SourceFailed) -> CheckResult:
+def _check_result(result: CheckResult | SourceFailed) -> CheckResult:
     return CheckResult(False, str(result), result.asked, result.hint) if isinstance(result, SourceFailed) else result

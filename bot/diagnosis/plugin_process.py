@@ -59,7 +59,7 @@ def run(address: str, task: DetectorTask) -> DetectorResult:
     except MemoryError:
         return DetectorResult(failure=f"it used more than {MEMORY >> 20} MB")
     except BaseException as error:  # noqa: BLE001 - it is somebody else's program; SystemExit counts too
-        return DetectorResult(failure=_told(error))
+        return DetectorResult(failure=_error_text(error))
     if len(observed) > MOST:
         return DetectorResult(failure=f"it returned more than {MOST} signals; they were dropped")
     wrong = next((item for item in observed if not isinstance(item, Observed)), None)
@@ -97,7 +97,7 @@ def _cut(item: Observed) -> Observed:
     return msgspec.convert(msgspec.to_builtins(kept), Observed)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
     where = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""

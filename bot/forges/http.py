@@ -111,7 +111,7 @@ class ForgeApi:
 
     def refusal(self, answer: HttpResponse, call: HttpRequest) -> ForgeError:
         """The error for a status, with what to do and when to retry."""
-        said = told(answer.body)
+        said = error_message(answer.body)
         where = f"{self.name} answered {answer.status} to {call.summary()}{f': {said}' if said else ''}"
         pause = self._asked_to_wait(answer, said)
         if pause is not None:
@@ -158,7 +158,7 @@ def _meaning(status: int, said: str) -> tuple[Kind, str]:
     return known.get(status, ("refused", "the request was rejected: fix what it names, then propose the rule again"))
 
 
-def told(body: bytes) -> str:
+def error_message(body: bytes) -> str:
     """The error message in a response, on one line and cut.
 
     The message and errors of GitHub, the message or error of GitLab.

@@ -51,22 +51,22 @@ class BodyContent:
     passed: bool = False
 
 
-def body_of(told: BodyContent, note: str = "") -> str:
+def body_of(content: BodyContent, note: str = "") -> str:
     """The body, bounded. `note`: the state of things, in our own words."""
     text = _template().render(
-        told=told,
+        content=content,
         note=note,
-        lines=_block(told.lines),
-        silent=_block(told.silent),
-        patterns=_block(told.patterns),
-        figures="\n".join(table(["Backtest", ""], [[_cell(name), _cell(value)] for name, value in told.figures])),
-        incidents=", ".join(str(number) for number in told.incidents[:20]),
+        lines=_block(content.lines),
+        silent=_block(content.silent),
+        patterns=_block(content.patterns),
+        figures="\n".join(table(["Backtest", ""], [[_cell(name), _cell(value)] for name, value in content.figures])),
+        incidents=", ".join(str(number) for number in content.incidents[:20]),
     )
     if len(text) > LONGEST:
         text = _template().render(
-            told=told, note=note, lines="", silent="", patterns="", figures="", incidents="",
+            content=content, note=note, lines="", silent="", patterns="", figures="", incidents="",
         )  # fmt: skip
-    return f"{BEGIN}\n{text.strip()}\n\n{hidden(told.mark)}\n{END}"
+    return f"{BEGIN}\n{text.strip()}\n\n{hidden(content.mark)}\n{END}"
 
 
 def hidden(mark: str) -> str:
@@ -94,7 +94,7 @@ def plain(text: str, limit: int) -> str:
     return _CLOSES.sub(r"\1 ", _DRAFT.sub("", line))[:limit].rstrip()
 
 
-def said(text: str, limit: int = LONGEST_WORDS) -> str:
+def one_line(text: str, limit: int = LONGEST_WORDS) -> str:
     """Words of people as one line of Markdown on which no forge acts."""
     return quiet(prose(redact(text)[:limit]))
 
@@ -127,6 +127,6 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["said"] = said
+    environment.filters["one_line"] = one_line
     environment.filters["code"] = _code
     return environment.get_template("pull_request.md")

@@ -35,7 +35,7 @@ def compute_digest(store: Database, config: Config, faults: Mapping[str, FaultCl
     digest = compute(store, order.tenant, week_named(order.week), zone, until=now, faults=faults)
     numbers, week = zstandard.compress(dumps(digest)), f"{order.week} asked"
 
-    def told(session: Session) -> str:
+    def write_reply(session: Session) -> str:
         session.merge(DigestRow(tenant=order.tenant, week=week, at=now, numbers_zstd=numbers))
         for request in pending_requests(session, work.id):
             (handle,) = add_choices(session, order.tenant, ["{}"], now)
@@ -43,4 +43,4 @@ def compute_digest(store: Database, config: Config, faults: Mapping[str, FaultCl
             add_reply(session, request, payload, now)
         return f"digest of {order.week}"
 
-    return TaskResult("", told)
+    return TaskResult("", write_reply)

@@ -32,7 +32,7 @@ def list_recent_jobs(config: Config, work: QueuedTask) -> TaskResult:
     order = msgspec.json.decode(work.payload, type=RecentJobsPayload)
     found = recent_failures(config, order, time.time())
 
-    def told(session: Session) -> None:
+    def write_reply(session: Session) -> None:
         now = datetime.now(UTC)
         payloads = [
             msgspec.json.encode(
@@ -48,7 +48,7 @@ def list_recent_jobs(config: Config, work: QueuedTask) -> TaskResult:
         for request in pending_requests(session, work.id):
             add_reply(session, request, {"form": "recent", "candidates": candidates}, now)
 
-    return TaskResult(f"{len(found)} jobs", told)
+    return TaskResult(f"{len(found)} jobs", write_reply)
 
 
 def recent_failures(config: Config, order: RecentJobsPayload, now: float) -> list[tuple[str, JobSummary]]:

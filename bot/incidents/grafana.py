@@ -50,7 +50,7 @@ def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
 
 def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any] | None:
     """The request body of the annotation: times in milliseconds, tags, text; None if there is no confirmed cause."""
-    record, said = ledger.incidents.answer(incident), word(ledger.closings.said(incident))
+    record, said = ledger.incidents.answer(incident), word(ledger.closings.annotations(incident))
     if record is None or said is None:
         return None
     report = from_json(record.report_json)

@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, or_, select
 
-from bot.incidents.lifecycle import steps_since, told
+from bot.incidents.lifecycle import step_text, steps_since
 from bot.queue.payloads import DIAGNOSE
 from bot.render.phrases import cut, many, shown
 from bot.runtime.redaction import redact
@@ -175,9 +175,9 @@ def _line(
 ) -> HandoverIncident:
     return HandoverIncident(
         row.id or 0,
-        _said(row.job_name or row.job_id or row.bundle or "a job"),
+        _safe_text(row.job_name or row.job_id or row.bundle or "a job"),
         row.fault or row.verdict,
-        _said(row.summary if words is None else words),
+        _safe_text(row.summary if words is None else words),
         at or row.created_at,
         state_of(row, now),
         row.assignee,
@@ -218,7 +218,7 @@ def _changed(session: Session, tenant: str, since: datetime, now: datetime) -> H
     numbers = {step.incident for step in steps}
     rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(numbers)))}
     lines = (
-        _line(rows[step.incident], now, told(step, step.incident), at=step.at, by=step.step.who)
+        _line(rows[step.incident], now, step_text(step, step.incident), at=step.at, by=step.step.who)
         for step in steps
         if step.incident in rows
     )
@@ -236,7 +236,11 @@ def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> P
     count = session.exec(select(func.count(col(ProposalRow.id))).where(*open_proposals)).one()
     told = tuple(
         HandoverProposal(
-            proposal.rule, proposal.state, proposal.who, proposal.url, _said(proposal.error) if proposal.error else None
+            proposal.rule,
+            proposal.state,
+            proposal.who,
+            proposal.url,
+            _safe_text(proposal.error) if proposal.error else None,
         )
         for proposal in proposals
     )
@@ -297,7 +301,14 @@ def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tu
     )
     found = tuple(
         HandoverNode(
-            _said(row.node), row.cluster, row.state, _said(row.why), row.since, row.until, row.scope, _said(row.job)
+            _safe_text(row.node),
+            row.cluster,
+            row.state,
+            _safe_text(row.why),
+            row.since,
+            row.until,
+            row.scope,
+            _safe_text(row.job),
         )
         for row in rows
     )
@@ -305,7 +316,7 @@ def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tu
     return found, count - len(found)
 
 
-def _said(text: str) -> str:
+def _safe_text(text: str) -> str:
     """Text that is safe to show: secrets redacted, unprintable characters escaped, bounded length."""
     return cut(shown(redact(text[:2000])), LONGEST)
 

@@ -262,7 +262,7 @@ def _kept(row: StepRow) -> RecordedStep:
     return RecordedStep(row.incident_id, row.at, step)
 
 
-def told(taken: RecordedStep, of: int) -> str:
+def step_text(taken: RecordedStep, of: int) -> str:
     """A step in words, without the person and the time, from the point of view of incident `of`."""
     step = taken.step
     if step.verb == "merge":

@@ -80,10 +80,10 @@ class Closings(Repository):
         with self.database.errors(), self.database.session(write=True) as session:
             return annotate_within(session, incident, tenant, key=key, said=said, now=now)
 
-    def said(self, incident: int) -> tuple[Annotation, ...]:
+    def annotations(self, incident: int) -> tuple[Annotation, ...]:
         """All feedback on an incident, oldest first."""
         with self.database.errors(), self.database.session() as session:
-            return said_within(session, [incident]).get(incident, ())
+            return annotations_within(session, [incident]).get(incident, ())
 
 
 def annotate_within(session: Session, incident: int, tenant: str, *, key: str, said: Closing, now: datetime) -> bool:
@@ -106,13 +106,13 @@ def annotate_within(session: Session, incident: int, tenant: str, *, key: str, s
         if said.cause is not None:
             row.closed_at = row.closed_at or now
             session.add(row)
-            learn_within(session, row, _lesson(word(said_within(session, [incident])[incident])), now)
+            learn_within(session, row, _lesson(word(annotations_within(session, [incident])[incident])), now)
         refresh_messages(session, [incident])
         return True
     raise SignalboxError("several people are closing this incident right now; try again")
 
 
-def said_within(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Annotation, ...]]:
+def annotations_within(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Annotation, ...]]:
     """All feedback on each incident, oldest first."""
     found: dict[int, tuple[Annotation, ...]] = {}
     rows = session.exec(

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import inspect, select
 from sqlmodel import Session, col
 
-from bot.incidents.resolution import Annotation, said_within, word
+from bot.incidents.resolution import Annotation, annotations_within, word
 from bot.policy.resolution_codes import JUDGED
 from bot.store.tables import AnnotationRow, IncidentRow, LookedRow
 from kb.learning.precision import HitRate, RuleOutcome
@@ -57,18 +57,18 @@ def told_within(session: Session, tenant: str | None = None) -> dict[int, Review
     if tenant is not None:
         query = query.where(table.tenant == tenant)
         spoken = spoken.join(IncidentRow, table.id == col(AnnotationRow.incident_id)).where(table.tenant == tenant)
-    said = _said(session, session.execute(spoken).scalars().all())
-    return {item[0]: _told(item, said.get(item[0], ())) for item in session.execute(query)}
+    said = _annotations(session, session.execute(spoken).scalars().all())
+    return {item[0]: _reviewed(item, said.get(item[0], ())) for item in session.execute(query)}
 
 
-def _said(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Annotation, ...]]:
+def _annotations(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Annotation, ...]]:
     found: dict[int, tuple[Annotation, ...]] = {}
     for at in range(0, len(incidents), _BATCH):  # databases bound how many values a statement may have
-        found |= said_within(session, incidents[at : at + _BATCH])
+        found |= annotations_within(session, incidents[at : at + _BATCH])
     return found
 
 
-def _told(row: Sequence[Any], said: Iterable[Annotation]) -> ReviewedIncident:
+def _reviewed(row: Sequence[Any], said: Iterable[Annotation]) -> ReviewedIncident:
     number, tenant, at, verdict, fault, rule, lost, gpus = row
     told = ReviewedIncident(number, tenant, at, verdict, fault, rule, lost=lost)
     valid = [annotation for annotation in said if not annotation.void]

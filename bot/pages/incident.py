@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bot.incidents.lifecycle import told as step_words
+from bot.incidents.lifecycle import step_text
 from bot.pages.attachments import PageAttachments
 from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
@@ -122,9 +122,9 @@ def incident_page(
         job=job,
         report=report,
         about=about,
-        said=[_told(item, words) for item in about.said],
+        said=[_annotation_row(item, words) for item in about.said],
         steps=[
-            (f"{step.at:%Y-%m-%d %H:%M}Z", step.step.who, step_words(step, about.number or 0)) for step in about.steps
+            (f"{step.at:%Y-%m-%d %H:%M}Z", step.step.who, step_text(step, about.number or 0)) for step in about.steps
         ],
         decided=phrases.decided(report),
         verdict=_VERDICTS.get(report.verdict, report.verdict),
@@ -237,7 +237,7 @@ class _AnnotationRow:
     said: Annotation
 
 
-def _told(one: Annotation, words: RuleTexts) -> _AnnotationRow:
+def _annotation_row(one: Annotation, words: RuleTexts) -> _AnnotationRow:
     said = one.said
     cause = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(said.cause or "")
     fault = words.title(said.fault) if said.fault else ""

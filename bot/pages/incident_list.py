@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import ColumnElement, func
 from sqlmodel import col, or_, select
 
-from bot.incidents.resolution import Annotation, Resolution, said_within, word
+from bot.incidents.resolution import Annotation, Resolution, annotations_within, word
 from bot.store import incident_state
 from bot.store.database import Database
 from bot.store.tables import IncidentRow
@@ -119,7 +119,7 @@ def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> 
         once = wanted.node or wanted.job
         faults = Counter(fault for _, fault in every_id) if once else dict(session.exec(by_fault).all())
         rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(shown)))}
-        said = said_within(session, shown)
+        said = annotations_within(session, shown)
         incidents = tuple(_listed(rows[item], said.get(item, ()), now) for item in shown if item in rows)
     return IncidentResults(incidents, len(ids), faults)
 

@@ -23,7 +23,7 @@ def about_of(
     return IncidentStatus(
         number=incident.id,
         at=incident.created_at,
-        said=ledger.closings.said(incident.id),
+        said=ledger.closings.annotations(incident.id),
         evidence=evidence,
         pinned=incident.pinned,
         state=state,

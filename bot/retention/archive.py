@@ -48,7 +48,7 @@ def pack(folder: Path, target: Path, whole: Callable[[], bool] = lambda: True) -
     if is_sound(target):
         return target.stat().st_size
     part = target.with_name(f"{target.name}.{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}{PART}")
-    with _told(target, "cannot be written"):
+    with _translated_errors(target, "cannot be written"):
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             written = _write(folder, part)
@@ -79,7 +79,7 @@ def contents(target: Path) -> Contents:
     Raises:
         ArchiveError: it cannot be read to its end.
     """
-    with _told(target, "cannot be read"), closing(_entries(target)) as entries:
+    with _translated_errors(target, "cannot be read"), closing(_entries(target)) as entries:
         return {entry.name: (entry.size, _copied(source, None)) for entry, source in entries}
 
 
@@ -90,7 +90,7 @@ def unpack(target: Path, folder: Path) -> int:
         ArchiveError: the pack is damaged, or has entries that no bundle has; the folder is left empty.
     """
     count = 0
-    with _told(folder, "cannot be written"):
+    with _translated_errors(folder, "cannot be written"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         with closing(_entries(target)) as entries:
@@ -179,7 +179,7 @@ def _raised(error: OSError) -> None:
 def _entries(target: Path) -> Generator[tuple[tarfile.TarInfo, IO[bytes]], None, None]:
     """The files of a pack, one after the other, each to be read before the next; its end must be there."""
     count = size = 0
-    with _told(target, "cannot be read"), target.open("rb") as handle:
+    with _translated_errors(target, "cannot be read"), target.open("rb") as handle:
         unpacked = Decompressor(handle, "zstd")
         with tarfile.open(fileobj=_ChunkedReader(unpacked), mode="r|") as tar:  # type: ignore[call-overload]  # it is read, and nothing else
             for entry in tar:
@@ -221,7 +221,7 @@ def _sync(folder: Path) -> None:
 
 
 @contextmanager
-def _told(target: Path, what: str) -> Iterator[None]:
+def _translated_errors(target: Path, what: str) -> Iterator[None]:
     try:
         yield
     except _FAULTS as error:

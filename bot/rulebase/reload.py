@@ -273,7 +273,7 @@ def _faults(source: Source, folder: Path) -> tuple[str, ...]:
         known = _tried(source, folder)
     except SignalboxError as error:
         raise UpdateRefused(str(error)) from None
-    faults = tuple(_told(fault, folder) for fault in known.faults)
+    faults = tuple(_relative_fault(fault, folder) for fault in known.faults)
     if not known.rulebook.rules:
         raise UpdateRefused("; ".join(faults[:FEW]) or f"there is no rule in its folder {source.folder!r}")
     return faults
@@ -416,7 +416,7 @@ def _bounded(count: int, size: int) -> None:
         )
 
 
-def _told(fault: Fault, folder: Path) -> str:
+def _relative_fault(fault: Fault, folder: Path) -> str:
     """A fault by its place inside the repository, the same in every version."""
     return str(fault).replace(f"{folder.absolute()}/", "")
 

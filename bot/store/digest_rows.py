@@ -128,7 +128,7 @@ def rows_between(
 
     `cluster`: only this cluster, and reports without a cluster; `most`: at most this many, the newest.
     """
-    said = _said(session, tenant, start, until)
+    said = _feedback(session, tenant, start, until)
     table = inspect(IncidentRow).local_table.c
     query = select(*(_plain(table[name]) for name in _COLUMNS)).where(
         table.tenant == tenant, table.created_at >= start, table.created_at <= last
@@ -148,7 +148,7 @@ def _plain(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return type_coerce(column, DateTime) if isinstance(column.type, UtcDateTime) else column
 
 
-def _said(session: Session, tenant: str, start: datetime, until: datetime) -> dict[int, _Feedback]:
+def _feedback(session: Session, tenant: str, start: datetime, until: datetime) -> dict[int, _Feedback]:
     reopened = col(IncidentRow.reopened_at)
     query = (
         select(

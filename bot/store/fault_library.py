@@ -59,7 +59,7 @@ def learn_within(session: Session, row: IncidentRow, lesson: Lesson | None, now:
         )
     kept.at, kept.version = now, VERSION
     kept.fault, kept.rule = lesson.fault, lesson.rule
-    kept.closed_as, kept.helped = _told(lesson.closed_as), _told(lesson.helped)
+    kept.closed_as, kept.helped = _safe_line(lesson.closed_as), _safe_line(lesson.helped)
     kept.events_zstd = zstandard.compress(msgspec.json.encode(pattern))
     session.add(kept)
 
@@ -94,7 +94,7 @@ def _pattern(session: Session, row: IncidentRow) -> Signature | None:
     return None
 
 
-def _told(text: str) -> str:
+def _safe_line(text: str) -> str:
     """Words of people, without secrets, on one line, of bounded length."""
     clean = " ".join(redact(text).encode("utf-8", "replace").decode().replace("\0", "?").split())
     return clean if len(clean) <= LONGEST else f"{clean[: LONGEST - 3]}..."

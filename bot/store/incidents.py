@@ -259,7 +259,7 @@ class IncidentStore(Repository):
 
     def _id_of(self, report_id: str) -> int | None:
         with self.database.session() as session:
-            return _known(session, report_id)
+            return _stored_incident(session, report_id)
 
 
 def remember(
@@ -316,7 +316,7 @@ def file(
 
 def add_within(session: Session, filed: PackedReport) -> int:
     """`IncidentStore.add` in a write transaction."""
-    known = _known(session, filed.row["report_id"])
+    known = _stored_incident(session, filed.row["report_id"])
     if known is not None:
         return known
     row = IncidentRow(**filed.row)
@@ -325,7 +325,7 @@ def add_within(session: Session, filed: PackedReport) -> int:
             session.add(row)
             session.flush()
     except IntegrityError:  # another process was faster
-        known = _known(session, filed.row["report_id"])
+        known = _stored_incident(session, filed.row["report_id"])
         if known is None:
             raise
         return known
@@ -341,7 +341,7 @@ def add_within(session: Session, filed: PackedReport) -> int:
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _known(session: Session, report_id: str) -> int | None:
+def _stored_incident(session: Session, report_id: str) -> int | None:
     return session.exec(select(IncidentRow.id).where(IncidentRow.report_id == report_id)).first()
 
 

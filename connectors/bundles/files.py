@@ -72,7 +72,7 @@ def list_files(folder: str, wants: Callable[[EvidenceKind], bool], deadline: Dea
     found = list(walk.run())
     files = [one for one in found if not one.inside.startswith((f"{ATTEMPTS}/", f"{BASELINE}/"))]
     earlier = _with_substance([one for one in found if one.inside.startswith((f"{ATTEMPTS}/", f"{BASELINE}/"))])
-    return BundleListing(tuple(sorted(files, key=_order)), tuple(sorted(earlier, key=_order)), walk.told())
+    return BundleListing(tuple(sorted(files, key=_order)), tuple(sorted(earlier, key=_order)), walk.refusals())
 
 
 def _order(file: BundleFile) -> tuple[int, int, str]:
@@ -117,7 +117,7 @@ class _Walk:
             if file is not None:
                 yield file
 
-    def told(self) -> tuple[Gap, ...]:
+    def refusals(self) -> tuple[Gap, ...]:
         """Return what was refused, up to a limit, and how many more."""
         more = Gap("not_listed", "bundles", f"{self.untold} more files were refused") if self.untold else None
         return (*self.gaps, more) if more else tuple(self.gaps)

@@ -176,7 +176,7 @@ class FileCopier:
             if job is None:  # nothing more can be written
                 break
             left.discard(job.inside)
-        self._told(jobs, left)
+        self._report_partial_copies(jobs, left)
 
     def telling(self) -> LineFilter | None:
         """Return the filter for lines that rules look for, built when the first log is too large."""
@@ -187,7 +187,7 @@ class FileCopier:
                 self._found = LineFilter(self.request.prefilter.words, PROGRESS_WORDS)
             return self._found
 
-    def _told(self, jobs: Sequence[CopyTask], left: set[str]) -> None:
+    def _report_partial_copies(self, jobs: Sequence[CopyTask], left: set[str]) -> None:
         rules_out = "whatever only the missing parts show"
         if self.cut:
             kept, all_of = sum(item for _, item, _ in self.cut), sum(out + kept for _, kept, out in self.cut)

@@ -32,7 +32,7 @@ class GroupRoles:
     def of(self, rank: int) -> tuple[int, ...]:
         """The roles of a rank's lanes, in the order of its ring."""
         if rank not in self._of:
-            self._of[rank] = self._told(self._job.rings[rank].lanes)
+            self._of[rank] = self._lane_numbers(self._job.rings[rank].lanes)
         return self._of[rank]
 
     def ran(self, comm: GroupTraces, seq: int) -> Mapping[int, int]:
@@ -55,7 +55,7 @@ class GroupRoles:
         lanes = self._job.rings[rank].lanes
         return self.of(rank)[next(index for index, lane in enumerate(lanes) if lane.pg == comm.pg)]
 
-    def _told(self, lanes: Sequence[GroupLane]) -> tuple[int, ...]:
+    def _lane_numbers(self, lanes: Sequence[GroupLane]) -> tuple[int, ...]:
         met: dict[tuple[str, int], int] = defaultdict(int)
         out = [0] * len(lanes)
         for index in sorted(range(len(lanes)), key=lambda item: _place(lanes[item].pg)):

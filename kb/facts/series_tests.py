@@ -215,7 +215,7 @@ def _slower(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, .
 
 def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, ...]:
     """A loss that is lost though a number; where it ends as none that says more than how it came to that."""
-    if not _known(series)[-1:].all():
+    if not _finite(series)[-1:].all():
         return ()
     found = loss_broken(series, params.get("above", 1e3), int(params.get("warm_up", 30)))
     return () if found is None or found.kind == "not_finite" else (found,)
@@ -223,7 +223,7 @@ def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, .
 
 def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[SeriesChange, ...]:
     """A loss that is no number at its end, or twice in a row with nothing wrong before. Of numbers alone nothing is worked out."""
-    known = _known(series)
+    known = _finite(series)
     if known.all():
         return ()
     if not known[-1]:
@@ -232,7 +232,7 @@ def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[SeriesChange, ..
     return (found,) if found is not None and found.kind == "not_finite" else ()
 
 
-def _known(series: Track) -> Bools:
+def _finite(series: Track) -> Bools:
     """Of each value that is not left out, whether it is a number."""
     return np.isfinite(series.values[~series.skip])
 

@@ -137,7 +137,7 @@ def _fleet(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Rec
         if pair in mine and found.failed >= FEW_FAILED:
             since = "" if found.since is None else f", seen since {datetime.fromtimestamp(found.since, UTC):%Y-%m-%d}"
             numbers = tuple(dict.fromkeys(reversed(by_value.get(pair, []))))[:MOST_NUMBERS]
-            yield Recalled("fleet", f"{found.told()}{since}", numbers)
+            yield Recalled("fleet", f"{found.text()}{since}", numbers)
 
 
 def _jobs(of: Sequence[tuple[EarlierIncident, str]]) -> int:

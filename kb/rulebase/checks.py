@@ -100,12 +100,12 @@ def check_rule(node: Node, words: Words) -> Iterator[Fault]:
         captured |= captures(pattern)
     table = node.get("table")
     if table is not None:
-        yield from _known(table.get("key"), captured, "captured name")
+        yield from _unknown_name(table.get("key"), captured, "captured name")
         captured |= {"key", "title"}
     for part in (node, *_rows(table)):
-        yield from _known(part.get("fault"), words.faults, "fault")
+        yield from _unknown_name(part.get("fault"), words.faults, "fault")
         yield from _texts(part, captured, words)
-    yield from _known(node.get("owner"), OWNERS, "owner")
+    yield from _unknown_name(node.get("owner"), OWNERS, "owner")
     yield from _links(node, words)
 
 
@@ -200,7 +200,7 @@ def _pattern(name: str, pattern: Node, node: Node) -> Iterator[Fault]:
 def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
     structure, detect = pattern.get("structure"), pattern.get("detect")
     if structure is not None:
-        yield from _known(structure.get("kind"), STRUCTURES, "kind of structure")
+        yield from _unknown_name(structure.get("kind"), STRUCTURES, "kind of structure")
         fields = STRUCTURES.get(_word(structure.get("kind")))
         for group in ("fields", "not_fields"):
             tests = structure.get(group)
@@ -208,7 +208,7 @@ def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
                 if name not in (fields or ()):
                     yield _unknown_key(tests, name, "field", fields or ())
     if detect is not None:
-        yield from _known(detect.get("name"), (*DETECTORS, *JOB_DETECTORS), "detector")
+        yield from _unknown_name(detect.get("name"), (*DETECTORS, *JOB_DETECTORS), "detector")
     series = pattern.get("series")
     if series is not None:
         yield from _series(series)
@@ -223,7 +223,7 @@ def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
 def _series(series: Node) -> Iterator[Fault]:
     """Yield faults of the words of a series test. A metric of the bundle may have any name."""
     change = series.get("change")
-    yield from _known(change, CHANGES, "change")
+    yield from _unknown_name(change, CHANGES, "change")
     numbers = CHANGES.get(_word(change))
     for name, _ in _items(series, "params") if numbers is not None else ():
         if name not in (numbers or ()):
@@ -241,7 +241,7 @@ def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Faul
     texts = [part.get("summary")]
     remediation = part.get("remediation")
     for step in remediation.parts() if remediation is not None else ():
-        yield from _known(step.get("action"), words.actions, "action")
+        yield from _unknown_name(step.get("action"), words.actions, "action")
         texts += [step.get(key) for key in _FILLED]
     for node in texts:
         for hole in HOLE.finditer(_word(node)[:MAX_TEXT]):
@@ -256,16 +256,16 @@ def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Faul
 def _links(node: Node, words: Words) -> Iterator[Fault]:
     explains = node.get("explains")
     for part in explains.parts() if explains is not None else ():
-        yield from _known(part, {*words.faults, *words.rules}, "fault or rule")
+        yield from _unknown_name(part, {*words.faults, *words.rules}, "fault or rule")
     for relation, item in _items(node, "related"):
         if relation != "renamed":  # the id before a rename is no longer a rule
-            yield from _known(item, words.rules, "rule")
+            yield from _unknown_name(item, words.rules, "rule")
     deprecated = node.get("deprecated")
     if deprecated is not None:
-        yield from _known(deprecated.get("replaced_by"), words.rules, "rule")
+        yield from _unknown_name(deprecated.get("replaced_by"), words.rules, "rule")
 
 
-def _known(node: Node | None, known: Collection[str], what: str) -> Iterator[Fault]:
+def _unknown_name(node: Node | None, known: Collection[str], what: str) -> Iterator[Fault]:
     text = node.text() if node is not None else None
     if node is not None and text is not None and text not in known:
         yield node.fault(f"no {what} {text[:60]!r}", nearest(text, known))

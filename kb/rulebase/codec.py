@@ -138,10 +138,10 @@ def meaning(rule: Rule) -> str:
     """
     table = rule.table
     parts = {
-        **{name: _told(getattr(rule, name)) for name in ("fault", "role", "status", "fallback", "patterns", "when")},
-        "not_when": [_told(item.condition) for item in rule.not_when],
+        **{name: _plain(getattr(rule, name)) for name in ("fault", "role", "status", "fallback", "patterns", "when")},
+        "not_when": [_plain(item.condition) for item in rule.not_when],
         "explains": sorted(set(rule.explains)),
-        "params": _told(rule.params),
+        "params": _plain(rule.params),
         "key": table.key if table else None,
         "rows": {key: _row(row) for key, row in table.rows.items()} if table else {},
         "default": _row(table.default) if table and table.default else None,
@@ -153,18 +153,18 @@ def _row(row: TableRow) -> list[Any]:
     return [row.fault, row.role, row.ignore]
 
 
-def _told(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return a part of a rule as plain values, without defaults."""
     if is_dataclass(value):
         tag = {"is": type(value).__name__.lower()} if type(value) in _TAGS else {}
         given = {field.name: getattr(value, field.name) for field in fields(value)}
         return tag | {
-            field.name: _told(given[field.name]) for field in fields(value) if given[field.name] != _default(field)
+            field.name: _plain(given[field.name]) for field in fields(value) if given[field.name] != _default(field)
         }
     if isinstance(value, Mapping):
-        return {key: _told(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple):
-        return [_told(item) for item in value]
+        return [_plain(item) for item in value]
     return value
 
 

@@ -120,14 +120,14 @@ class ConditionParser:
             self._break(
                 node, f"{token[:40]!r} is not a pattern name", "letters, digits and '_', starting with a letter"
             )
-        self._known(node, token)
+        self._require_pattern(node, token)
         return Name(token)
 
     def _break(self, node: Node, message: str, hint: str = "") -> None:
         self._fault(node, message, hint)
         raise _Broken
 
-    def _known(self, node: Node, name: str) -> None:
+    def _require_pattern(self, node: Node, name: str) -> None:
         if name not in self._names:
             self._fault(node, f"no pattern {name[:40]!r} under match", nearest(name, self._names))
 
@@ -235,7 +235,7 @@ class ConditionParser:
         if text is None or NAME.match(text) is None:
             self._fault(node, "a pattern name is required here")
             return ""
-        self._known(node, text)
+        self._require_pattern(node, text)
         return text
 
     def _word(self, node: Node, key: str) -> str | None:

@@ -294,10 +294,10 @@ def _chart(  # noqa: PLR0917 - what a chart is made of
 
 
 def _line(row: _Row, why: str) -> CurveLine:
-    return CurveLine(row.label, _told(row.values), why, tuple(sorted(row.broken)))
+    return CurveLine(row.label, _rounded(row.values), why, tuple(sorted(row.broken)))
 
 
-def _told(values: Floats) -> tuple[float | None, ...]:
+def _rounded(values: Floats) -> tuple[float | None, ...]:
     """Values as they are kept: four digits, None for what was not measured."""
     return tuple(float(f"{value:.4g}") if math.isfinite(value) else None for value in values.tolist())
 
@@ -357,4 +357,4 @@ def _band(rows: Sequence[Floats]) -> _Band:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         low, high = np.nanpercentile(every, [5.0, 95.0], axis=0)
-    return _told(_middle(every, axis=0)), _told(low), _told(high)
+    return _rounded(_middle(every, axis=0)), _rounded(low), _rounded(high)

@@ -97,7 +97,7 @@ def every(ledger: Ledger, tenant: str, until: datetime) -> list[End]:
         since = opened if opened is not None and opened <= until.timestamp() else 0.0
         said = [
             annotation.said
-            for annotation in ledger.closings.said(row.id)
+            for annotation in ledger.closings.annotations(row.id)
             if since < annotation.at.timestamp() <= until.timestamp()
         ]
         asleep = (

@@ -125,10 +125,10 @@ def lock(
     before = locked_in(files, unread)
     after = step(load_valid(files, unread), before)
     stale = files.get(NAME) != after.text
-    for line in after.told():
+    for line in after.differences():
         typer.echo(line)
     if after.gone or (check and stale):
-        if not after.told():
+        if not after.differences():
             typer.echo(f"{NAME}: out of date; run `signalbox rules lock`")
         raise typer.Exit(1)
     if stale:

@@ -108,7 +108,7 @@ def propose_advice(
         reasons = list(against(one, base, folder, told))
     except RuleError as error:
         return _not_proposed([str(fault) for fault in error.faults])
-    for line in _told(told):
+    for line in _backtest_lines(told):
         typer.echo(shown(line))
     proposed = proposed_of(one, tried, told, tenant=tenant or DEFAULT_TENANT, who=shell_user())
     reasons += [why] if (why := refusal(settings, proposed)) is not None else _in_the_way(url, proposed)
@@ -144,7 +144,7 @@ def try_rules(
     logs = clean_logs(base.known, folder, [*_configured(), *clean])
     most = None if every else _learning().judged
     told = backtest(trial(base, extra), database_url(), logs, tenant=tenant, most=most)
-    typer.echo(msgspec.json.encode(told).decode() if as_json else "\n".join(_told(told)))
+    typer.echo(msgspec.json.encode(told).decode() if as_json else "\n".join(_backtest_lines(told)))
     return not told.hurts
 
 
@@ -171,7 +171,7 @@ def _in_short(told: Backtest) -> str:
     )
 
 
-def _told(told: Backtest) -> Iterator[str]:
+def _backtest_lines(told: Backtest) -> Iterator[str]:
     """A backtest as text."""
     yield f"changed rules: {', '.join(told.rules) or 'none'}"
     yield _in_short(told)

@@ -86,11 +86,11 @@ def _print(content: DraftContent, *, as_json: bool) -> None:
         told["files"] = {path: data.decode("utf-8", "replace") for path, data in content.files.items()}
         typer.echo(msgspec.json.encode(told).decode())
         return
-    for line in _told(content):
+    for line in _draft_lines(content):
         typer.echo(shown(line))
 
 
-def _told(content: DraftContent) -> Iterator[str]:
+def _draft_lines(content: DraftContent) -> Iterator[str]:
     """A draft as text."""
     if content.reasons:
         yield "No rule proposed."

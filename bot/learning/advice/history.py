@@ -12,7 +12,7 @@ import zstandard
 from sqlalchemy import select
 from sqlmodel import Session, col
 
-from bot.incidents.resolution import said_within
+from bot.incidents.resolution import annotations_within
 from bot.learning.drafts.cases import logs_of, parted
 from bot.learning.outcomes import ReviewedIncident
 from bot.learning.replay.trial import RuleFiles
@@ -159,7 +159,7 @@ def _names(session: Session, numbers: Sequence[int]) -> Mapping[int, frozenset[s
         query = select(col(IncidentRow.id), *(col(item) for item in _NAMING)).where(col(IncidentRow.id).in_(some))
         for number, nodes, *told in session.execute(query):
             found[number] |= {*msgspec.json.decode(nodes or "[]", type=list[str]), *told}
-        for number, said in said_within(session, some).items():
+        for number, said in annotations_within(session, some).items():
             found[number] |= {name for item in said for name in (item.said.who, *item.said.nodes)}
     for number, report in _reports(session, numbers, _NAMING_DECODER):
         found[number].update(report.names())

@@ -79,7 +79,7 @@ def gathered(
 
 
 def _case(store: IncidentStore, closings: Closings, record: IncidentRecord) -> Case:
-    said = tuple(annotation for annotation in closings.said(record.incident.id) if not annotation.void)
+    said = tuple(annotation for annotation in closings.annotations(record.incident.id) if not annotation.void)
     kept: tuple[Observation, ...] = ()
     with suppress(UnreadableInput):
         kept = loads(store.kept(record.incident.id, OBSERVED))

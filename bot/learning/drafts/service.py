@@ -175,14 +175,14 @@ class DraftService:
             if made_within(session, found, "drafted", content):
                 self._shown(session, found, now)
                 if wish.then == "propose":
-                    _told(session, found, "not proposed: " + "; ".join(content.hurts), now)
+                    _reply_to_requester(session, found, "not proposed: " + "; ".join(content.hurts), now)
             return "drafted"
         settings = self.config.rules.pull_requests
         proposed = self.proposed(content, found.tenant, found.who)
         against = refusal(settings, proposed)
         if against is not None or settings is None:
             made_within(session, found, "drafted", content)
-            _told(session, found, f"not proposed: {against}", now)
+            _reply_to_requester(session, found, f"not proposed: {against}", now)
             return "refused"
         if not made_within(session, found, "proposed", content):
             return "somebody changed it in the meantime"
@@ -207,7 +207,7 @@ def refusal(settings: PullRequests | None, proposed: ProposedRule) -> str | None
     return None
 
 
-def _told(session: Session, found: Draft, words: str, now: datetime) -> None:
+def _reply_to_requester(session: Session, found: Draft, words: str, now: datetime) -> None:
     """To who asked, alone."""
     payload = {"who": found.who, "channel": found.channel, "form": "message", "text": f"The rule was {words}."}
     enqueue_item(session, f"draft:{found.handle}:{found.version}", found.tenant, "reply", payload, now=now)

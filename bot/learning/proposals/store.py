@@ -174,7 +174,7 @@ def propose_within(
     posting: int | None = None,
 ) -> ProposalRequest:
     """`propose` in a write transaction, after `refuse`."""
-    row = _known(session, proposed)
+    row = _existing_proposal(session, proposed)
     if row is None:
         made = ProposalRow(
             key=proposed.key,
@@ -208,7 +208,7 @@ def propose_within(
     return ProposalRequest(number, how)
 
 
-def _known(session: Session, proposed: ProposedRule) -> ProposalRow | None:
+def _existing_proposal(session: Session, proposed: ProposedRule) -> ProposalRow | None:
     """The proposal of this pattern: by its key, or of this rule where it had the pattern once, or is being decided on."""
     found = session.exec(select(ProposalRow).where(col(ProposalRow.key) == proposed.key).with_for_update()).first()
     if found is not None:

@@ -107,7 +107,7 @@ class CardComposer:
 
     def closings(self, incident: int) -> tuple[Opinion, ...]:
         """Return what people said about the incident, the decisive close-out first."""
-        found = word(self.ledger.closings.said(incident))
+        found = word(self.ledger.closings.annotations(incident))
         return () if found is None else tuple(self._opinion(item) for item in (found.last, *found.against))
 
     def _opinion(self, annotation: Annotation) -> Opinion:

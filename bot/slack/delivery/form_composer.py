@@ -90,7 +90,7 @@ class FormComposer:
         """Return the values to prefill: the current choice, else the last close-out, else the findings of the report."""
         if known is not None:
             return known
-        found = word(self.ledger.closings.said(incident))
+        found = word(self.ledger.closings.annotations(incident))
         if found is not None:
             said = found.last.said
             return CloseOut(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.digest import phrases as told
+from bot.digest import phrases
 from bot.digest.codec import loads
 from bot.digest.html import tiles
 from bot.render.phrases import many
@@ -25,11 +25,11 @@ def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = 
     """
     digest = loads(numbers)
     head = f"Training job failures, week {digest.week}"
-    blocks = [header(head), note(told.span(digest), told.unfinished(digest))]
+    blocks = [header(head), note(phrases.span(digest), phrases.unfinished(digest))]
     if digest.failures:
         blocks += [*_figures(digest), *_changes(digest), *_classes(digest), *_nodes(digest)]
     else:
-        blocks += rich(paragraph(words(told.none_at_all(digest), bold=True)))
+        blocks += rich(paragraph(words(phrases.none_at_all(digest), bold=True)))
     blocks += [note(_answer_record(digest))]
     if open_handle is not None and digest.open_all:
         blocks += [actions(button(OPEN, f"Not closed ({digest.open_all})", open_handle))]
@@ -49,8 +49,8 @@ def failed(week: str, error: str) -> Message:
 
 def _summary_text(digest: Digest) -> str:
     if not digest.failures:
-        return told.none_at_all(digest)
-    return f"{many(digest.failures, 'failure')}, {told.hours(digest.gpu_hours.value)} GPU-hours lost"
+        return phrases.none_at_all(digest)
+    return f"{many(digest.failures, 'failure')}, {phrases.hours(digest.gpu_hours.value)} GPU-hours lost"
 
 
 def _figures(digest: Digest) -> list[Json]:
@@ -69,7 +69,7 @@ def _lower_case(name: str) -> str:
 
 def _changes(digest: Digest) -> list[Json]:
     lines = []
-    for kind, names in told.news(digest):
+    for kind, names in phrases.news(digest):
         lines.append(words(names, 300) if kind == "new" else [*words(f"{kind}: "), *words(names, 300)])
     lines = lines or [words("nothing that the previous seven weeks did not have")]
     return rich(paragraph([*words("New this week", bold=True), *newline(), *lines[0]], *lines[1:]))
@@ -81,7 +81,7 @@ def _classes(digest: Digest) -> list[Json]:
         digest.classes, key=lambda fault_class: (-fault_class.gpu_hours.value, -fault_class.failures, fault_class.fault)
     )
     points = [
-        f"{told.hours(item.gpu_hours.value)} GPU-hours, {many(item.failures, 'failure')} (before: {item.before}): {item.title}"
+        f"{phrases.hours(item.gpu_hours.value)} GPU-hours, {many(item.failures, 'failure')} (before: {item.before}): {item.title}"
         for item in dear[:_CLASSES]
     ]
     if len(dear) > _CLASSES:
@@ -102,7 +102,7 @@ def _answer_record(digest: Digest) -> str:
     """Return the accuracy of Signalbox in one line."""
     long = digest.long_record
     return (
-        f"Accuracy over {long.weeks} weeks: top answer correct {told.share(long.top1)}; "
-        f"in the top three {told.share(long.top3)}; without a diagnosis {told.share(told.unknown_of(digest))}; "
+        f"Accuracy over {long.weeks} weeks: top answer correct {phrases.share(long.top1)}; "
+        f"in the top three {phrases.share(long.top3)}; without a diagnosis {phrases.share(phrases.unknown_of(digest))}; "
         f"not closed {digest.open_all}, {digest.open_week} of them from this week"
     )

@@ -125,7 +125,7 @@ class _EvidenceCollector:
             for event in self._run.events.values()
             if self._new(event) >= 0.5 and is_consequence(event.text)
             for seen in event.nodes.values()
-            for time in self._known(seen)
+            for time in self._corrected_times(seen)
             if at is None or time >= at - 1
         )
         return min(times, default=None)
@@ -133,7 +133,7 @@ class _EvidenceCollector:
     def _new(self, event: RunEvent) -> float:
         return self._fresh.get(event.id, 0.5)
 
-    def _known(self, seen: NodeEvent) -> list[float]:
+    def _corrected_times(self, seen: NodeEvent) -> list[float]:
         return [time for spot in seen.spots if (time := corrected(spot, self._off)) is not None]
 
     def _rare(self, few: int) -> float:
@@ -178,13 +178,13 @@ class _EvidenceCollector:
                 if told >= TROUBLE and times.first_since is not None and len(seen) <= MANY * len(self._heard):
                     first.append((times.first_since, node, event.id, told * (0.3 + 0.7 * new)))
         for node, several in says.items():
-            self._said(node, sorted(several, key=lambda item: (-item[0], item[1])))
+            self._add_rare_lines(node, sorted(several, key=lambda item: (-item[0], item[1])))
         start = min(first, default=(0.0,))[0]
         for time, node, name, worth in first:
             odd = OddNode(node, worth, "it reported trouble first", (name,))
             self.found[node].take("first", worth * math.exp(-(time - start) / ALONG), odd)
 
-    def _said(self, node: str, several: Sequence[tuple[float, str, int]]) -> None:
+    def _add_rare_lines(self, node: str, several: Sequence[tuple[float, str, int]]) -> None:
         worth, name, few = several[0]
         why = "only this node prints this" if few == 1 else "it prints what few other nodes do"
         self.found[node].take("says", worth, OddNode(node, worth, why, (name,)))
@@ -298,7 +298,7 @@ class _EvidenceCollector:
         return {
             node
             for node, seen in event.nodes.items()
-            if node in self.found and any(time >= self._moment.since for time in self._known(seen))
+            if node in self.found and any(time >= self._moment.since for time in self._corrected_times(seen))
         }
 
     def by_ranks(self) -> None:

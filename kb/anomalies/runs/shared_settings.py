@@ -37,7 +37,7 @@ class SharedSetting:
     since: float | None
     chance: float
 
-    def told(self) -> str:
+    def text(self) -> str:
         """In words."""
         others = f", {self.well} of {self.of_well} others" if self.of_well else ""
         return f"{self.failed} of {self.of_failed} failed nodes have {self.name} {self.value}{others}"

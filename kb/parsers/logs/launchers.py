@@ -95,7 +95,7 @@ def signal_name(word: bytes | None = None, value: int | None = None) -> str:
     return _WORDS.get(text(word).lower(), "")
 
 
-def _said(window: bytes, at: int) -> tuple[bytes, bytes]:
+def _line_and_message(window: bytes, at: int) -> tuple[bytes, bytes]:
     """The line without colours, and its message without prefixes."""
     line = line_at(window, at)[0]
     return plain(line), plain(line[peel(line).end :])
@@ -134,7 +134,7 @@ def _ended(
 
 
 def _read_srun(window: bytes, at: int) -> tuple[Structure, ...]:
-    found = _SRUN.search(_said(window, at)[0])
+    found = _SRUN.search(_line_and_message(window, at)[0])
     if found is None:
         return ()
     return _ended(
@@ -193,7 +193,7 @@ def _read_hydra(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _read_pals(window: bytes, at: int) -> tuple[Structure, ...]:
-    found = _PALS.search(_said(window, at)[0])
+    found = _PALS.search(_line_and_message(window, at)[0])
     if found is None:
         return ()
     signal = signal_name(value=number(found[3])) if found[3] else ""
@@ -201,12 +201,12 @@ def _read_pals(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _read_killing(window: bytes, at: int) -> tuple[Structure, ...]:
-    found = _KILLING.search(_said(window, at)[0])
+    found = _KILLING.search(_line_and_message(window, at)[0])
     return _ended(window, at, "deepspeed", task=number(found[1]), pid=number(found[1])) if found else ()
 
 
 def _read_returned(window: bytes, at: int) -> tuple[Structure, ...]:
-    line, _ = _said(window, at)
+    line, _ = _line_and_message(window, at)
     returned, shell = _RETURNED.search(line), _PDSH.search(line)
     if returned:
         return _ended(window, at, "deepspeed", code=number(returned[1]))
@@ -214,7 +214,7 @@ def _read_returned(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _read_shell(window: bytes, at: int) -> tuple[Structure, ...]:
-    line, message = _said(window, at)
+    line, message = _line_and_message(window, at)
     found = _SHELL.match(message.rstrip()) or _SHELL.match(line.rstrip())
     if found is None or (found[1] is None and found.end() < len(message.rstrip())):
         return ()
@@ -222,7 +222,7 @@ def _read_shell(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _read_slurm_end(window: bytes, at: int) -> tuple[Structure, ...]:
-    line, _ = _said(window, at)
+    line, _ = _line_and_message(window, at)
     found = _ENDED.search(line)
     if found is None:
         return ()
@@ -240,7 +240,7 @@ def _read_slurm_end(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _read_signal(window: bytes, at: int) -> tuple[Structure, ...]:
-    line, _ = _said(window, at)
+    line, _ = _line_and_message(window, at)
     found = next((match for match in (form.search(line) for form in _SIGNALLED) if match), None)
     if found is None:
         return ()

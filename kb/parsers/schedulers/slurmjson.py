@@ -302,7 +302,13 @@ def _events(run: SlurmRun, item: Mapping[str, Any], source: str) -> Iterator[Eve
     kind = _STATES.get(word, "state")
     alone = Resource(node=run.nodes[0]) if len(run.nodes) == 1 else Resource()
     yield Event(
-        source, run.job.end or run.job.start or run.submitted, kind, run.reason or word, _told(run, word), alone, fields
+        source,
+        run.job.end or run.job.start or run.submitted,
+        kind,
+        run.reason or word,
+        _run_text(run, word),
+        alone,
+        fields,
     )
 
 
@@ -327,7 +333,7 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     yield Event(source, at, kind, reason[:80] or shown, message[:MESSAGE], Resource(node=name), fields)
 
 
-def _told(run: SlurmRun, word: str) -> str:
+def _run_text(run: SlurmRun, word: str) -> str:
     said = f"job {run.job.id} {word}"
     if run.exit_code is not None:
         said += f", exit code {run.exit_code}"

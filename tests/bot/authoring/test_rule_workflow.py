@@ -62,7 +62,7 @@ def test_the_shipped_lock_is_current(known):
     files, unread = read_files(default_folder())
     after = step(known.rulebook, locked_in(files, unread))
 
-    assert after.told() == []
+    assert after.differences() == []
     assert files["lock.json"] == after.text
     assert set(known.rulebook.versions) == {rule.id for rule in known.rulebook.rules}
 

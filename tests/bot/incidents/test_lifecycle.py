@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import LifecycleStep, MergedIncidents, RecordedStep, StepNotAllowed, told
+from bot.incidents.lifecycle import LifecycleStep, MergedIncidents, RecordedStep, StepNotAllowed, step_text
 from bot.incidents.resolution import Closing, IncidentNotFound, word
 from bot.render.report_json import dumps
 from bot.store.incident_state import STATES, State, state_of
@@ -135,7 +135,7 @@ def test_merged_it_is_a_part_of_another_one(ledger: Ledger) -> None:
     assert ledger.lifecycle.family(4) == MergedIncidents(None, ((1, "llm-70b"), (2, "llm-70b"), (3, "llm-70b")))
     assert ledger.lifecycle.family(2) == MergedIncidents((4, "llm-70b"))
     assert [item.id for item in ledger.incidents.list(10, IncidentFilter("default", NOW, awake=True))] == [4]
-    assert [told(item, 1) for item in ledger.lifecycle.steps(1)] == [
+    assert [step_text(item, 1) for item in ledger.lifecycle.steps(1)] == [
         "incident 2 merged into it",
         "incident 3 merged into it",
         "merged into incident 4",
@@ -166,10 +166,14 @@ def test_reopened_what_was_said_holds_no_more(ledger: Ledger) -> None:
     step(ledger, 1, "assign", assignee="grace")
     close(ledger, 1)
     step(ledger, 1, "reopen", at=NOW + HOUR, note="it came again")
-    assert (state(ledger, 1), incident(ledger, 1).assignee, word(ledger.closings.said(1))) == ("open", "grace", None)
-    assert [annotation.void for annotation in ledger.closings.said(1)] == [True]
+    assert (state(ledger, 1), incident(ledger, 1).assignee, word(ledger.closings.annotations(1))) == (
+        "open",
+        "grace",
+        None,
+    )
+    assert [annotation.void for annotation in ledger.closings.annotations(1)] == [True]
     close(ledger, 1, NOW + 2 * HOUR)
-    last = word(ledger.closings.said(1))
+    last = word(ledger.closings.annotations(1))
     assert last is not None
     assert (last.last.version, state(ledger, 1)) == (2, "closed")
 

@@ -102,7 +102,7 @@ def test_right_closes_with_one_press(play):
     assert f'"user_id": "{ADA}"' in text_of(closed)
     incident = only(play.ledger.incidents.list())
     assert incident.closed_at is not None
-    assert [annotation.said.verdict for annotation in play.ledger.closings.said(incident.id)] == ["right"]
+    assert [annotation.said.verdict for annotation in play.ledger.closings.annotations(incident.id)] == ["right"]
 
 
 def test_wrong_and_another_cause(play):
@@ -112,7 +112,7 @@ def test_wrong_and_another_cause(play):
     press(play, answer.ts, "wrong")
     incident = only(play.ledger.incidents.list())
     assert [
-        (annotation.said.verdict, annotation.said.cause) for annotation in play.ledger.closings.said(incident.id)
+        (annotation.said.verdict, annotation.said.cause) for annotation in play.ledger.closings.annotations(incident.id)
     ] == [("wrong", None)]
     assert play.ledger.incidents.get(incident.id).incident.closed_at is None
 
@@ -130,7 +130,7 @@ def test_wrong_and_another_cause(play):
     assert play.known.rulebook.faults["disk_full"].title in told
     assert "node-b" in told
     assert "quota of the project" in told
-    last = play.ledger.closings.said(incident.id)[-1].said
+    last = play.ledger.closings.annotations(incident.id)[-1].said
     assert (last.verdict, last.cause, last.fault, last.nodes) == ("wrong", "fault", "disk_full", ("node-b",))
 
 
@@ -276,9 +276,9 @@ def test_rights(tmp_path, known, monkeypatch):
         answer = only(play.answers())
         press(play, answer.ts, "right", user=EVE)
         assert ONCALL in text_of(play.workspace.ephemerals(CHANNEL, EVE)[-1])
-        assert play.ledger.closings.said(1) == ()
+        assert play.ledger.closings.annotations(1) == ()
         press(play, answer.ts, "right", user=GRACE)
-        assert [annotation.said.who for annotation in play.ledger.closings.said(1)] == [GRACE]
+        assert [annotation.said.who for annotation in play.ledger.closings.annotations(1)] == [GRACE]
         press(play, answer.ts, "more", user=EVE, value=option(only(play.answers()), "mute_job"))
         assert play.workspace.modal(EVE) is None
         play.workspace.command(ADA, FOREIGN, "/diagnose", "demo")

@@ -65,7 +65,7 @@ def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
         assert [item.error for item in delivery.answers] == [None, None]
         answer = only(play.answers())
         press(play, answer.ts, "right")
-        assert [annotation.said.verdict for annotation in play.ledger.closings.said(1)] == ["right"]
+        assert [annotation.said.verdict for annotation in play.ledger.closings.annotations(1)] == ["right"]
         head, _ = play.workspace.say(ADA, CHANNEL, "what is with fine?")
         assert play.workspace.mention(ADA, CHANNEL, "diagnose fine", head.ts).acknowledged
         play.settle()

@@ -56,7 +56,7 @@ def read_prometheus(
         return None, (Gap("metric_refused", source, f"the query was refused: {reason}"),)
     asked = query or str(decode_raw(top.get("query")) or "")[:4096]
     answer = _AnswerReader(source, asked, unit or str(decode_raw(top.get("unit")) or "")[:40])
-    answer.told(top)
+    answer.read_warnings(top)
     try:
         raw = msgspec.json.decode(body["result"], type=list[msgspec.Raw])
     except _BROKEN:
@@ -77,7 +77,7 @@ class _AnswerReader:
         self.rated = bool(_RATED.search(query[:4096]))
         self.summed = bool(_SUMMED.search(query[:4096]))
 
-    def told(self, top: Mapping[str, msgspec.Raw]) -> None:
+    def read_warnings(self, top: Mapping[str, msgspec.Raw]) -> None:
         """Keep what the server itself says of the answer: a warning means that a part is missing."""
         warnings = decode_raw(top.get("warnings"))
         if isinstance(warnings, list) and warnings:

@@ -68,7 +68,7 @@ def test_every_gesture_once(play, tmp_path):
     form(play)
     assert answered_by_both(play.workspace.submit(ADA, {"cause": "no_rule", "note": "once"}))
     play.settle()
-    assert [(annotation.said.verdict, annotation.said.note) for annotation in play.ledger.closings.said(1)] == [
+    assert [(annotation.said.verdict, annotation.said.note) for annotation in play.ledger.closings.annotations(1)] == [
         ("wrong", ""),
         ("wrong", "once"),
     ]

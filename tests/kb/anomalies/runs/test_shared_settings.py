@@ -19,7 +19,7 @@ def test_what_all_failed_nodes_have_and_no_other_is_told_with_when_it_came() -> 
         ]
     )
     assert said == (SharedSetting("driver", "580.1", 6, 6, 0, 20, 200.0, 4e-06),)
-    assert said[0].told() == "6 of 6 failed nodes have driver 580.1, 0 of 20 others"
+    assert said[0].text() == "6 of 6 failed nodes have driver 580.1, 0 of 20 others"
 
 
 def test_what_the_whole_fleet_has_is_not_told() -> None:
