@@ -1,6 +1,6 @@
-"""The figures of ../shared/benchmark: top-1 and top-3 by count, by class and by lost GPU time, false alarms, needles.
+"""The figures of ../shared/benchmark: top-1 and top-3 by count, by class and by lost GPU time, false alarms, needles, harm.
 
-    python bench/accuracy.py [CASES] [--json] [--verbose]
+    python bench/accuracy.py [CASES] [--json] [--verbose] [--labels FILE]
 
 Also runs over the healthy logs beside the cases (`clean/`), where any failure that is found is a false alarm.
 """
@@ -16,6 +16,7 @@ from bot.diagnosis.diagnose import diagnose_paths
 from bot.rulebase.loader import knowledge
 
 BENCHMARK = Path(__file__).resolve().parent.parent.parent / "shared" / "benchmark"
+LABELS = Path(__file__).resolve().with_name("benchmark_labels.yaml")
 
 
 def main() -> int:
@@ -25,12 +26,13 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--rules", type=Path)
+    parser.add_argument("--labels", type=Path, default=LABELS)
     options = parser.parse_args()
     if not options.cases.is_dir():
         print(f"skipped: there is no benchmark at {options.cases}", file=sys.stderr)
         return 0
     known = knowledge(options.rules)
-    judged = evaluate_cases(known, options.cases)
+    judged = evaluate_cases(known, options.cases, labels=options.labels)
     print(to_json(judged) if options.json else render(judged, verbose=options.verbose))
     clean = options.cases.parent / "clean"
     if clean.is_dir() and not options.json:

@@ -46,7 +46,8 @@ from buried_text import (
 )
 from scan_data import byte_count  # both lie beside this script
 
-from bot.authoring.accuracy import LabelledCase, ScoredCase, evaluate_cases, figures, judge, read_case
+from bot.authoring.accuracy import ScoredCase, evaluate_cases, figures, judge
+from bot.authoring.cases import LabelledCase, read_case
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.rulebase.loader import Knowledge, knowledge
 from kb.parsers.logs.progress.formats import read_line

@@ -37,7 +37,8 @@ from healthy_text import (
     fill,
 )  # it lies beside this script
 
-from bot.authoring.accuracy import LabelledCase, judge
+from bot.authoring.accuracy import judge
+from bot.authoring.cases import LabelledCase
 from bot.diagnosis.diagnose import diagnose_paths
 from bot.diagnosis.scan_pool import worker_pool
 from bot.rulebase.loader import Knowledge, knowledge

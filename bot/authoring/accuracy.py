@@ -1,8 +1,9 @@
-"""Figures over cases with known causes, in the form of a benchmark: `<case>/case.yaml` and `<case>/logs/`.
+"""Figures over cases with known causes: how often the answer is right, and what it would do to the one who believes it.
 
 An explicit fault is one that a line names: its case has a needle, and its class is no symptom and none that only numbers
 show (domain training). A false alarm is the verdict fault or no_match, or a root cause of band possible or better, on a run
-labelled healthy; insufficient_evidence on such a run is no alarm and has a count of its own, "cannot tell".
+labelled healthy; insufficient_evidence on such a run is no alarm and has a count of its own, "cannot tell". It is right
+if the logs do not prove how the run ended (`proven_end: false`).
 Failures are weighed by the share of lost GPU time that their class had in Acme's clusters (Hu et al., NSDI'24, table 3).
 """
 
@@ -10,16 +11,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 from statistics import mean
 from typing import Any
 
-import yaml
-
+from bot.authoring.cases import LabelledCase, completed, holds_own_lines, read_case, read_labels
+from bot.authoring.harm import WORSE, Harm, harm, shares, table
 from bot.diagnosis.batch import bundles, reports
 from bot.rulebase.loader import Knowledge
 from kb.errors import UnreadableInput
@@ -54,18 +56,6 @@ BINS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledCase:
-    """A case with its known cause."""
-
-    id: str
-    label: str
-    accept: tuple[str, ...]
-    needle: tuple[str, ...]
-    ranks: tuple[int, ...]
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ScoredCase:
     """A case and what was said of it."""
 
@@ -85,40 +75,33 @@ class ScoredCase:
     traits: tuple[str, ...] = ()
     explicit: bool = False
     named: bool = False
+    advice: str = "none"
+    accepted_advice: tuple[str, ...] = ()
+    harm: Harm = field(default_factory=Harm)
 
 
-def read_case(folder: Path) -> LabelledCase:
-    """Read case.yaml.
+def judge(
+    case: LabelledCase,
+    report: Report,
+    faults: Mapping[str, FaultClass] | None = None,
+    own_lines: Callable[[], bool] = lambda: True,
+) -> ScoredCase:
+    """Compare a report with the truth.
 
-    Raises:
-        UnreadableInput: the file cannot be read, or is not the description of a case.
+    `faults`: the classes, to tell which faults are explicit and which are symptoms. `own_lines`: whether the logs hold
+    lines of the cause, read only if it matters.
     """
-    path = folder / "case.yaml"
-    try:
-        raw = yaml.safe_load(path.read_text("utf-8", errors="replace"))
-        return LabelledCase(
-            str(raw["id"]),
-            str(raw["label"]),
-            tuple(str(item) for item in raw.get("accept") or ()),
-            tuple(str(item) for item in raw.get("needle") or ()),
-            tuple(raw.get("ranks") or ()),
-            str(raw.get("source") or raw["id"]),
-        )
-    except (OSError, yaml.YAMLError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise UnreadableInput(f"{path}: no usable case: {' '.join(str(error).split())[:300]}") from error
-
-
-def judge(case: LabelledCase, report: Report, faults: Mapping[str, FaultClass] | None = None) -> ScoredCase:
-    """Compare a report with the truth. `faults`: the classes, to tell which faults are explicit."""
     healthy = case.label == "healthy"
-    unnamed = {"no_fault": "healthy", "insufficient_evidence": "cannot_tell" if healthy else "unknown"}
+    unnamed = {"no_fault": "healthy", "insufficient_evidence": "cannot_tell"}
     answers = tuple(diagnosis.fault for diagnosis in report.diagnoses) or (unnamed.get(report.verdict, "unknown"),)
-    right = {case.label, *case.accept}
+    right = {case.label, *case.accept} | ({"cannot_tell"} if healthy and case.proven_end is False else set())
     lines = tuple(item.text for item in report.diagnoses[0].evidence) if report.diagnoses else ()
     alarm = report.verdict in ("fault", "no_match") or any(
         diagnosis.role == "root_cause" and diagnosis.band != "weak" for diagnosis in report.diagnoses
     )
     best = report.diagnoses[0] if report.diagnoses else None
+    top1 = answers[0] in right
+    needle = any(needle in line for needle in case.needle for line in lines) if case.needle and not healthy else None
     return ScoredCase(
         case=case.id,
         label=case.label,
@@ -127,15 +110,18 @@ def judge(case: LabelledCase, report: Report, faults: Mapping[str, FaultClass] |
         rules=tuple(diagnosis.rule for diagnosis in report.diagnoses[:3]),
         confidence=best.confidence if best else 0.0,
         band=best.band if best else "",
-        top1=answers[0] in right,
+        top1=top1,
         top3=bool(right & set(answers[:3])),
-        needle=any(needle in line for needle in case.needle for line in lines) if case.needle and not healthy else None,
+        needle=needle,
         false_alarm=alarm if healthy else None,
         quoted=lines,
         source=case.source,
         traits=best.traits if best else (),
-        explicit=bool(case.needle) and _explicit(case.label, faults),
+        explicit=bool(case.needle) and not healthy and _explicit(case.label, faults),
         named=report.verdict == "fault" and _explicit(answers[0], faults),
+        advice=report.decision.advice,
+        accepted_advice=case.advice,
+        harm=harm(case, report, faults or {}, right=top1, needle=needle, own_lines=own_lines),
     )
 
 
@@ -145,19 +131,25 @@ def _explicit(fault: str, faults: Mapping[str, FaultClass] | None) -> bool:
     return known is not None and not known.symptom and known.domain != "training"
 
 
-def evaluate_cases(knowledge: Knowledge, folder: Path, workers: int | None = None) -> list[ScoredCase]:
-    """Diagnose all cases of a folder.
+def evaluate_cases(
+    knowledge: Knowledge, folder: Path, workers: int | None = None, labels: Path | None = None
+) -> list[ScoredCase]:
+    """Diagnose all cases of a folder. `labels`: a file with advice and ends by case id.
 
     Raises:
-        UnreadableInput: there is no case in it, or one that cannot be read.
+        UnreadableInput: there is no case in it, one that cannot be read, or the labels cannot be read.
     """
     folders = [path for path in bundles(folder) if (path / "case.yaml").is_file()]
     if not folders:
         raise UnreadableInput(f"{folder}: there is no case in it, no subfolder with a case.yaml")
-    cases = [read_case(path) for path in folders]
+    by_id = read_labels(labels) if labels else {}
+    cases = [completed(read_case(path), by_id) for path in folders]
     made = reports(knowledge, folders, workers)
     faults = knowledge.rulebook.faults
-    return [judge(case, report, faults) for case, (report, _) in zip(cases, made, strict=True)]
+    return [
+        judge(case, report, faults, partial(holds_own_lines, path, case))
+        for case, path, (report, _) in zip(cases, folders, made, strict=True)
+    ]
 
 
 def figures(judged: Sequence[ScoredCase]) -> dict[str, Any]:
@@ -192,6 +184,7 @@ def figures(judged: Sequence[ScoredCase]) -> dict[str, Any]:
         "explicit_precision": _share([scored_case.top1 for scored_case in judged if scored_case.named]),
         "calibration_error": round(calibration_error(answered(judged)), 4),
         "calibration_floor": round(calibration_floor(answered(judged)), 4),
+        "harm": shares([scored_case.harm for scored_case in judged]),
     }
 
 
@@ -280,6 +273,8 @@ def render(judged: Sequence[ScoredCase], *, verbose: bool = False) -> str:
         f"{'band likely':24}{numbers['likely']:8.1%} of failures, right in {numbers['likely_right']:.1%}",
         f"{'likely and wrong':24}{numbers['likely_wrong']:8.1%} of failures",
         "",
+        *table(numbers["harm"]),
+        "",
         *reliability(answered(judged)),
         "",
         "confusion (truth → answer):",
@@ -289,6 +284,8 @@ def render(judged: Sequence[ScoredCase], *, verbose: bool = False) -> str:
         lines += [
             "",
             *_details(judged),
+            "",
+            *_harmed(judged),
             "",
             f"explicit: {', '.join(scored_case.case for scored_case in judged if scored_case.explicit)}",
         ]
@@ -321,3 +318,13 @@ def _details(judged: Sequence[ScoredCase]) -> list[str]:
             f"{mark} {scored_case.case}: {scored_case.label}, said {scored_case.verdict} {', '.join(scored_case.answers)} ({', '.join(scored_case.rules)})"
         )
     return lines
+
+
+def _harmed(judged: Sequence[ScoredCase]) -> list[str]:
+    return [
+        f"{name} {scored_case.case}: {scored_case.label}, said {scored_case.verdict} {scored_case.answers[0]}, advice"
+        f" {scored_case.advice} (accepted: {', '.join(scored_case.accepted_advice) or 'not labelled'})"
+        for name in (*WORSE, "advice_accepted")
+        for scored_case in judged
+        if getattr(scored_case.harm, name) is (name in WORSE)
+    ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.authoring.accuracy import LabelledCase
+from bot.authoring.cases import LabelledCase
 from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.timestamps import find_time
 from tests.support.paths import ROOT

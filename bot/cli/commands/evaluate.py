@@ -15,13 +15,16 @@ def evaluate(
     cases: Annotated[Path, typer.Argument(help="A folder of cases: <case>/case.yaml and <case>/logs/.")],
     as_json: Annotated[bool, typer.Option("--json")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also list each case that was wrong.")] = False,
+    labels: Annotated[
+        Path | None, typer.Option(help="A YAML file with accepted advice and proven ends by case id.")
+    ] = None,
     rules: RulesFolder = None,
     site: SiteFolder = None,
     workers: Workers = None,
 ) -> None:
-    """Measure accuracy on cases with known causes: top-1, top-3, false alarms, quoted needles."""
+    """Measure accuracy on cases with known causes: top-1, top-3, false alarms, quoted needles, harmful answers."""
     from bot.authoring.accuracy import evaluate_cases, render, to_json
 
     must_be_folder(cases)
-    result = evaluate_cases(load_rules(rules, site), cases, workers)
+    result = evaluate_cases(load_rules(rules, site), cases, workers, labels)
     typer.echo(to_json(result) if as_json else render(result, verbose=verbose))

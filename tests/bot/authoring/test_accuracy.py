@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from bot.authoring.accuracy import (
-    LabelledCase,
     bins,
     calibration_error,
     calibration_floor,
@@ -17,10 +16,10 @@ from bot.authoring.accuracy import (
     evaluate_cases,
     figures,
     judge,
-    read_case,
     render,
     to_json,
 )
+from bot.authoring.cases import LabelledCase
 from kb.errors import UnreadableInput
 from kb.rulebase.rule import FaultClass
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, TOO_LITTLE, UNKNOWN
@@ -105,16 +104,40 @@ def test_cases_of_a_folder_are_diagnosed(known, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("text", [None, "", "- a", "id: 1", "id: [", "\x00", "id: 1\nlabel: x\naccept: 5"])
-def test_a_case_of_no_sense_is_an_error(tmp_path, text):
-    """The file is named, in a line."""
-    if text is not None:
-        (tmp_path / "case.yaml").write_text(text)
+def test_labels_beside_the_cases_reach_the_figures(known, tmp_path):
+    """Accepted advice comes from the labels, here where the class would accept another."""
+    shutil.copytree(BUNDLES / "healthy", tmp_path / "cases" / "healthy")
+    (tmp_path / "cases" / "healthy" / "case.yaml").write_text("id: h\nlabel: healthy\n")
+    (tmp_path / "labels.yaml").write_text("cases: {h: {advice: [wait], proven_end: true}}")
 
-    with pytest.raises(UnreadableInput, match=r"case\.yaml: no") as caught:
-        read_case(tmp_path)
+    judged = evaluate_cases(known, tmp_path / "cases", 1, tmp_path / "labels.yaml")
 
-    assert "\n" not in str(caught.value)
+    assert judged[0].accepted_advice == ("wait",)
+    numbers = figures(judged)["harm"]
+    assert (numbers["end_recognized"]["n"], numbers["advice_accepted"]["count"]) == (1, 0)
+
+
+def test_an_abstention_is_right_where_the_end_is_not_proven():
+    """A healthy run whose logs stop half way is answered well with `insufficient_evidence`, and with `no_fault`."""
+    cut = replace(WELL, proven_end=False)
+
+    assert judge(cut, TOO_LITTLE).top1
+    assert judge(cut, HEALTHY).top1
+    assert not judge(replace(WELL, proven_end=True), TOO_LITTLE).top1
+    assert not judge(replace(FALLEN, accept=("unknown",)), TOO_LITTLE).top1
+
+
+def test_harmful_answers_are_listed_with_the_advice():
+    """The counts in the table, the cases with `verbose`."""
+    bug = replace(FALLEN, label="code_bug", advice=("fix_first",))
+    judged = [judge(bug, FALLEN_GPU), judge(bug, HEALTHY)]
+
+    text = render(judged, verbose=True)
+
+    assert "repeats c1: code_bug, said fault gpu_fell_off_bus, advice requeue_without (accepted: fix_first)" in text
+    assert "called_healthy c1: code_bug, said no_fault healthy" in text
+    assert json.loads(to_json(judged))["figures"]["harm"]["called_healthy"]["count"] == 1
+    assert json.loads(to_json(judged))["cases"][0]["harm"]["repeats"] is True
 
 
 def test_a_folder_without_cases_is_an_error(known, tmp_path):
