@@ -1,1 +1,1 @@
-"""Tools for who writes rules: scaffold, self-test, lock file, generated docs, diff, statistics, accuracy on cases."""
+"""Tools for rule authors: scaffold, self-test, lock file, generated docs, diff, statistics, accuracy on cases."""

@@ -1,4 +1,4 @@
-"""Two rule bases over the same bundles: whose first answer is another one."""
+"""Compare two rule bases on the same bundles: where the first answer differs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDER: tuple[Kind, ...] = ("new", "lost", "changed")
 
 @dataclass(frozen=True, slots=True)
 class RuleComparison:
-    """A bundle and the first answers of both rule bases: "fault (rule)", or the verdict where no fault is named."""
+    """A bundle and the first answers of both rule bases: "fault (rule)", or the verdict if no fault is named."""
 
     bundle: str
     old: str
@@ -29,10 +29,10 @@ class RuleComparison:
 
 
 def compare(old: Knowledge, new: Knowledge, folder: Path, workers: int | None = None) -> list[RuleComparison]:
-    """Diagnose every bundle of a folder with both, in order of their names.
+    """Diagnose every bundle of a folder with both rule bases, in order of their names.
 
     Raises:
-        UnreadableInput: there is no bundle in it.
+        UnreadableInput: the folder contains no bundle.
     """
     found = bundles(folder)
     if not found:
@@ -46,7 +46,7 @@ def compare(old: Knowledge, new: Knowledge, folder: Path, workers: int | None = 
 
 
 def answer(report: Report) -> str:
-    """The first answer of a report."""
+    """Return the first answer of a report."""
     best = report.diagnoses[0] if report.diagnoses else None
     return f"{best.fault} ({best.rule})" if best else report.verdict
 
@@ -60,7 +60,7 @@ def _kind(old: Report, new: Report) -> Kind:
 
 
 def render(compared: Sequence[RuleComparison]) -> str:
-    """The differences as a Markdown table, with their counts."""
+    """Render the differences as a Markdown table, with counts."""
     counts = Counter(rule_comparison.kind for rule_comparison in compared)
     told = ", ".join(f"{counts[kind]} {kind}" for kind in (*ORDER, "same"))
     rows = [

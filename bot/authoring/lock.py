@@ -1,7 +1,7 @@
 """`rules/lock.json`: each rule's id, the hash of its meaning, and its version, which rises by one when the hash changes.
 
-An id that was locked once stays: reports and incidents name it, so it must never come to mean something else. A rule that
-nobody needs any more is deprecated, not removed.
+A locked id stays: reports and incidents name it, so it must never change its meaning. A rule that
+is no longer needed is deprecated, not removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "lock.json"
 
 @dataclass(frozen=True, slots=True)
 class LockUpdate:
-    """From a lock to the next: `entries` is what the lock should hold; the ids that are new, changed and gone."""
+    """An update of the lock: its new `entries`, and the ids that are new, changed and gone."""
 
     entries: Mapping[str, Locked]
     new: tuple[str, ...]
@@ -31,7 +31,7 @@ class LockUpdate:
 
     @property
     def text(self) -> str:
-        """The lock as a file: one rule a line, so that a difference is read at a glance."""
+        """Return the lock file's text: one rule per line, so that diffs are easy to read."""
         rows = [
             f'  {json.dumps(name)}: {{"version": {item.version}, "sha256": "{item.sha256}"}}'
             for name, item in sorted(self.entries.items())
@@ -39,7 +39,7 @@ class LockUpdate:
         return "{\n" + ",\n".join(rows) + "\n}\n" if rows else "{}\n"
 
     def differences(self) -> list[str]:
-        """The differences, one a line."""
+        """Return the differences, one per line."""
         return [
             *(f"{name}: new" for name in self.new),
             *(f"{name}: changed, now version {self.entries[name].version}" for name in self.changed),
@@ -48,7 +48,7 @@ class LockUpdate:
 
 
 def step(rulebook: Rulebook, locked: Mapping[str, Locked]) -> LockUpdate:
-    """What the lock of these rules should hold, given what it held before."""
+    """Return the update that the lock needs for these rules."""
     entries = dict(locked)
     new, changed = [], []
     for rule in rulebook.rules:
@@ -64,10 +64,10 @@ def step(rulebook: Rulebook, locked: Mapping[str, Locked]) -> LockUpdate:
 
 
 def locked_in(files: Mapping[str, str], unread: tuple[Fault, ...] = ()) -> dict[str, Locked]:
-    """The lock among the files of a rules folder (`bot.rulebase.loader.read_files`); empty where there is none.
+    """Return the lock among the files of a rules folder (`bot.rulebase.loader.read_files`); empty if there is none.
 
     Raises:
-        UnreadableInput: there is one and it cannot be read; written again it would lose every version.
+        UnreadableInput: the lock cannot be read; writing a new one would lose every version.
     """
     for fault in unread:
         if fault.file == NAME:
@@ -76,7 +76,7 @@ def locked_in(files: Mapping[str, str], unread: tuple[Fault, ...] = ()) -> dict[
 
 
 def write(folder: Path, text: str) -> None:
-    """Put the lock in its place, whole or not at all."""
+    """Write the lock file atomically."""
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".lock-", delete=False) as handle:
         new = Path(handle.name)
     try:

@@ -1,4 +1,4 @@
-"""A new rule's folder: a rule.yaml that loads, with honest placeholders, and the logs to test it on."""
+"""Scaffold a new rule's folder: a rule.yaml that loads, with marked placeholders, and its test logs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kb.rulebase.rulebook import load
 
 LARGEST = 1 << 20  # bytes of a log: a test is a few lines, not a run
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
-_KERNEL = ("dmesg", "kern")  # names by which a log is told to be the kernel's
+_KERNEL = ("dmesg", "kern")  # names that mark a log as a kernel log
 _VOCABULARY = ("VERSION", "faults.yaml", "actions.yaml")
 
 
 @dataclass(frozen=True, slots=True)
 class NewRule:
-    """What is known of a rule that is to be: words of the vocabularies, and where known the regex of its line."""
+    """What is known of the new rule: words of the vocabularies, and the regex of its line if known."""
 
     id: str
     family: str
@@ -34,23 +34,23 @@ class NewRule:
 
     @property
     def path(self) -> str:
-        """The path of its file below the rules folder."""
+        """Return the path of its file below the rules folder."""
         return f"{self.family}/{self.id}/rule.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class ScaffoldedRule:
-    """The files of a rule by path below its folder, and what a person still has to add."""
+    """The files of a rule by path below its folder, and what its author still has to add."""
 
     files: Mapping[str, bytes]
     missing: tuple[str, ...]
 
 
 def refusals(wish: NewRule, files: Mapping[str, str]) -> list[str]:
-    """Why this rule cannot be: its names, its words, or an id that is taken. `files` is what the rules folder holds.
+    """Return why this rule cannot be created: invalid names or words, or an id that exists. `files`: those of the rules folder.
 
     Raises:
-        RuleError: the vocabulary of the folder cannot be used.
+        RuleError: the vocabulary of the folder is invalid.
     """
     wrong = [
         f"{what} {name[:60]!r} is not lower-case letters and digits in words joined by '-', at most 60 characters"
@@ -72,7 +72,7 @@ def _fault_text(fault: Fault) -> str:
 
 
 def _loaded(wish: NewRule, files: Mapping[str, str]) -> tuple[Rule | None, list[Fault]]:
-    """The rule as the loader takes it, and its faults: it is the loader that knows the words."""
+    """Return the rule as the loader reads it, and its faults: only the loader knows the vocabulary."""
     base = {name: files[name] for name in _VOCABULARY if name in files}
     loaded = load({**base, wish.path: rule_text(wish)})
     rule = next(iter(loaded.rulebook.rules), None)
@@ -83,7 +83,7 @@ def _loaded(wish: NewRule, files: Mapping[str, str]) -> tuple[Rule | None, list[
 
 
 def rule_text(wish: NewRule) -> str:
-    """The rule file. What is not known says so; it is a draft, which no diagnosis asks."""
+    """Return the text of the rule file. Unknown values are marked as unknown. It is a draft, which no diagnosis uses."""
     title = _flat(wish.title)
     return f"""format: 1
 id: {wish.id}
@@ -109,12 +109,12 @@ def _flat(text: str) -> str:
 
 
 def _regex(wish: NewRule) -> str:
-    """The regex given, or one that finds nothing: a rule must look for something."""
+    """Return the given regex, or one that matches nothing, because a rule must have a pattern."""
     return wish.regex if wish.regex is not None else f"no pattern yet for rule {wish.id}"
 
 
 def _word(text: str) -> str:
-    """A word of a vocabulary as it is; anything else quoted, for the loader to refuse."""
+    """Return a word of a vocabulary unchanged, and anything else quoted, for the loader to refuse."""
     return text if text.isascii() and text.replace("_", "").isalpha() else _quoted(text)
 
 
@@ -123,7 +123,7 @@ def _quoted(text: str) -> str:
 
 
 def made(wish: NewRule, log: Path | None) -> ScaffoldedRule:
-    """The folder's files.
+    """Return the folder's files.
 
     Raises:
         UnreadableInput: the log cannot be read, or is too large for a test.
@@ -165,7 +165,7 @@ def _read(log: Path) -> bytes:
 
 
 def _found(wish: NewRule, line: bytes) -> bool:
-    """Whether the pattern finds a line, as the scanner does: `^` stands behind the prefixes."""
+    """Whether the pattern matches a line as in a scan, where `^` matches after the prefixes."""
     search = re.compile(_regex(wish).encode()).search
     return search(line) is not None or search(line[peel(line[:1024]).end :]) is not None
 
@@ -174,7 +174,7 @@ def write(folder: Path, new: ScaffoldedRule) -> None:
     """Write the folder with match/ and silent/ in it.
 
     Raises:
-        UnreadableInput: something of that name is there, or nothing can be written there.
+        UnreadableInput: the folder exists already, or cannot be written.
     """
     try:
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Runs the logs beside the rules: each rule must speak on its own `match/` and stay silent on its own `silent/`."""
+"""Run the rules' own tests: each rule must match its `match/` logs and stay silent on its `silent/` logs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from kb.scanning.plan import plan
 from kb.scanning.scanner import scan
 from kb.scanning.summary import StreamSummary
 
-UNSPOKEN = ("draft", "shadow")  # states in which a rule is not heard
+UNSPOKEN = ("draft", "shadow")  # statuses in which a rule does not appear in answers
 
 
 @dataclass(frozen=True, slots=True)
 class RuleTest:
-    """A test log, or a folder of them that make one job. `speaks`: the rule must find its fault in it."""
+    """A test log, or a folder of logs of one job. `speaks`: the rule must match it."""
 
     rule: str
     path: Path
@@ -42,7 +42,7 @@ class RuleTest:
 
 @dataclass(frozen=True, slots=True)
 class RuleTestResult:
-    """What came of a test. `heard`: all rules that spoke."""
+    """The outcome of a test. `heard`: all rules that matched."""
 
     test: RuleTest
     passed: bool
@@ -50,7 +50,7 @@ class RuleTestResult:
 
 
 def spoken(knowledge: Knowledge) -> Knowledge:
-    """The same rule base with its rules in status draft or shadow as if they spoke: so they are tried before they do."""
+    """Return the rule base with its draft and shadow rules activated, so that they can be tested before they are used."""
     book = knowledge.rulebook
     if not any(rule.status in UNSPOKEN for rule in book.rules):
         return knowledge
@@ -61,7 +61,7 @@ def spoken(knowledge: Knowledge) -> Knowledge:
 
 
 def tests_of(folder: Path, rules: Sequence[Rule]) -> list[RuleTest]:
-    """All tests of the rules, in order."""
+    """Return all tests of the rules, in order."""
     found = []
     for rule in rules:
         home = (folder / rule.file).parent
@@ -72,7 +72,7 @@ def tests_of(folder: Path, rules: Sequence[Rule]) -> list[RuleTest]:
 
 
 def names_of(tests: Sequence[RuleTest]) -> dict[str, list[str]]:
-    """Rule id → the names of its tests, as lint wants them."""
+    """Return rule id → the names of its tests, as lint expects them."""
     names: dict[str, list[str]] = {}
     for test in tests:
         names.setdefault(test.rule, []).append(f"{test.path.parent.name}/{test.path.name}")
@@ -80,7 +80,7 @@ def names_of(tests: Sequence[RuleTest]) -> dict[str, list[str]]:
 
 
 def run(knowledge: Knowledge, matcher: Matcher, test: RuleTest) -> RuleTestResult:
-    """Try one test with the whole rule base."""
+    """Run one test with the whole rule base."""
     evidence, history = evidence_at(knowledge, matcher, test.path)
     heard = list(find(knowledge.rulebook, Facts(evidence), history).findings)
     spoke = any(finding.rule.id == test.rule for finding in heard)
@@ -88,7 +88,7 @@ def run(knowledge: Knowledge, matcher: Matcher, test: RuleTest) -> RuleTestResul
 
 
 def detector_faults(knowledge: Knowledge, tests: Sequence[RuleTest], positions: Positions) -> list[Fault]:
-    """What is wrong with the users' detectors that rules ask for, as the rules' own tests show it."""
+    """Return the faults of users' detectors that rules need, as shown by the rules' own tests."""
     found = []
     matcher = knowledge.matcher()
     for rule in knowledge.rulebook.rules:
@@ -108,19 +108,19 @@ def detector_faults(knowledge: Knowledge, tests: Sequence[RuleTest], positions: 
 
 
 def empty(test: RuleTest) -> bool:
-    """Whether a test is a file with nothing in it."""
+    """Whether a test is an empty file."""
     return test.path.is_file() and not test.path.read_bytes().strip()
 
 
 def read_streams(path: Path) -> dict[str, bytes]:
-    """A test's streams by name."""
+    """Read a test's streams, by name."""
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     root = path if path.is_dir() else path.parent
     return {str(file.relative_to(root)): file.read_bytes() for file in files}
 
 
 def evidence_at(knowledge: Knowledge, matcher: Matcher, path: Path) -> tuple[Evidence, History]:
-    """The evidence of a test and its history: a log, a folder of logs, or a bundle with stacks, recorders, metrics, attempts."""
+    """Return the evidence and the history of a test: a log, a folder of logs, or a bundle with stacks, metrics, attempts."""
     if path.is_dir() and any((path / name).exists() for name in (*PARTS, "job.yaml")):
         evidence, history = from_bundle(knowledge, path, workers=1), History()
     else:
@@ -131,7 +131,7 @@ def evidence_at(knowledge: Knowledge, matcher: Matcher, path: Path) -> tuple[Evi
 
 
 def split_attempts(streams: Mapping[str, bytes]) -> tuple[list[dict[str, bytes]], dict[str, bytes]]:
-    """The streams of earlier attempts (`attempts/<n>/…`), oldest first, and those of the run itself."""
+    """Separate the streams of earlier attempts (`attempts/<n>/…`), oldest first, from those of the run itself."""
     earlier: dict[str, dict[str, bytes]] = {}
     own = {}
     for name, text in streams.items():
@@ -145,7 +145,7 @@ def split_attempts(streams: Mapping[str, bytes]) -> tuple[list[dict[str, bytes]]
 
 
 def remembered(findings: Iterable[Finding]) -> History:
-    """What was found before, as history for what came after it."""
+    """Return the findings of earlier attempts as history for the next one."""
     past = {
         PastIncident(finding.rule.id, finding.fault.id, 0.0, node=signal.resource.node, gpu=signal.captures.get("pci"))
         for finding in findings
@@ -157,24 +157,24 @@ def remembered(findings: Iterable[Finding]) -> History:
 def findings_on(
     knowledge: Knowledge, matcher: Matcher, streams: Mapping[str, bytes], history: History | None = None
 ) -> list[Finding]:
-    """What the rules find in some streams, before ranking."""
+    """Return the rules' findings in text streams, before ranking."""
     return findings_in(knowledge, evidence_of(knowledge, matcher, streams).streams, history)
 
 
 def findings_in(
     knowledge: Knowledge, streams: Sequence[StreamSummary], history: History | None = None
 ) -> list[Finding]:
-    """What the rules find in streams that were scanned."""
+    """Return the rules' findings in scanned streams."""
     evidence = with_plugins(Evidence(streams=tuple(streams)), knowledge.rulebook)
     facts = Facts(evidence)
     return list(find(knowledge.rulebook, facts, history or History()).findings)
 
 
 def streams_at(knowledge: Knowledge, path: Path) -> tuple[tuple[StreamSummary, ...], tuple[Gap, ...]]:
-    """The logs under a path, scanned, and what of them could not be read.
+    """Scan the logs under a path. Also returns gaps for what could not be read.
 
     Raises:
-        UnreadableInput: there is no such path.
+        UnreadableInput: the path does not exist.
     """
     found = discover([path])
     summaries = scan_all(knowledge, found.streams)
@@ -182,13 +182,13 @@ def streams_at(knowledge: Knowledge, path: Path) -> tuple[tuple[StreamSummary, .
 
 
 def pasted(knowledge: Knowledge, handle: IO[bytes]) -> tuple[tuple[StreamSummary, ...], tuple[Gap, ...]]:
-    """What comes from a pipe or a terminal, read to its end in pieces and scanned."""
+    """Scan standard input to its end, in blocks."""
     blocks = iter(lambda: handle.read(BLOCK), b"")
     return (scan(knowledge.plan, knowledge.matcher(), StreamRef("standard input"), blocks),), ()
 
 
 def evidence_of(knowledge: Knowledge, matcher: Matcher, streams: Mapping[str, bytes]) -> Evidence:
-    """Evidence from texts in memory; names hint ranks and kinds as they do for files."""
+    """Return evidence from texts in memory. Names hint at ranks and kinds as file names do."""
     summaries = []
     for name, text in streams.items():
         ref = name_hints(StreamRef(name, size=len(text)), name)

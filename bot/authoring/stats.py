@@ -1,4 +1,4 @@
-"""The rule base in numbers: how many rules of what kind, and what each costs in a scan."""
+"""Statistics of the rule base: rules by kind, and the cost of each in a scan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kb.scanning.scanner import scan
 
 @dataclass(frozen=True, slots=True)
 class RuleCost:
-    """What a rule costs in a scan: lines that the engine points it to, and how many of them are what it means."""
+    """The cost of a rule in a scan: lines that the engine reports for it, and how many of them it confirms."""
 
     rule: str
     asked: int
@@ -28,7 +28,7 @@ class RuleCost:
 
 
 def costs(knowledge: Knowledge, paths: Sequence[Path]) -> tuple[list[RuleCost], int]:
-    """The cost of each rule on some logs, dearest first, and how many bytes were read. A line asked costs microseconds."""
+    """Return the cost of each rule on some logs, highest first, and the bytes read. Each line to confirm costs microseconds."""
     asked: Counter[str] = Counter()
     meant: Counter[str] = Counter()
     size = 0
@@ -43,14 +43,14 @@ def costs(knowledge: Knowledge, paths: Sequence[Path]) -> tuple[list[RuleCost], 
 
 
 def _read(ref: StreamRef, asked: Counter[str], knowledge: Knowledge, matcher: Matcher) -> Iterator[bytes]:
-    """A stream's blocks, counted on their way to the scanner."""
+    """Yield a stream's blocks for the scanner, and count their bytes."""
     for block in StreamReader(ref):
         asked.update(pointed(knowledge.plan, matcher, block))
         yield block
 
 
 def pointed(plan: ScanPlan, matcher: Matcher, block: bytes) -> Iterator[str]:
-    """The rules that the engine points to lines of a block, each as often as it is asked about one."""
+    """Yield the rules that the engine reports for lines of a block, once for each line."""
     lines = {(pattern, block.rfind(b"\n", 0, at)) for pattern, at in matcher.hits(block.replace(b"\r", b"\n"))}
     for pattern, _ in lines:
         for target in plan.targets[pattern]:
@@ -59,7 +59,7 @@ def pointed(plan: ScanPlan, matcher: Matcher, block: bytes) -> Iterator[str]:
 
 
 def render_costs(found: Sequence[RuleCost], size: int, most: int = 20) -> str:
-    """The dearest rules as text for people."""
+    """Render the most expensive rules as text."""
     total = sum(rule_cost.asked for rule_cost in found)
     lines = [f"{size / 1e6:,.1f} MB read; {total:,} lines asked, {total / max(1, size) * 1e6:,.1f} a MB", ""]
     lines.append(f"{'asked':>10}{'meant':>10}  rule")
@@ -72,7 +72,7 @@ def render_costs(found: Sequence[RuleCost], size: int, most: int = 20) -> str:
 
 
 def render(rulebook: Rulebook, tests: Mapping[str, Sequence[str]]) -> str:
-    """The numbers as text for people. `tests`: rule id → the names of its tests (`bot.authoring.selftest.names_of`)."""
+    """Render the statistics as text. `tests`: rule id → the names of its tests (`bot.authoring.selftest.names_of`)."""
     rules = rulebook.rules
     each = [len(tests.get(rule.id, ())) for rule in rules] or [0]
     patterns = sum(len(rule.patterns) for rule in rules)

@@ -1,1 +1,1 @@
-"""Learning from incidents that people closed: rules are mined, tried on all that was seen, counted in shadow, proposed."""
+"""Learning from closed incidents: rules are mined, replayed on past incidents, counted in shadow, and proposed."""

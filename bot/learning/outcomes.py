@@ -63,7 +63,7 @@ def told_within(session: Session, tenant: str | None = None) -> dict[int, Review
 
 def _annotations(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Annotation, ...]]:
     found: dict[int, tuple[Annotation, ...]] = {}
-    for at in range(0, len(incidents), _BATCH):  # databases bound how many values a statement may have
+    for at in range(0, len(incidents), _BATCH):  # databases limit the number of values in a statement
         found |= annotations_within(session, incidents[at : at + _BATCH])
     return found
 
@@ -121,12 +121,12 @@ def outcomes(
 
 
 def shares(found: Iterable[RuleOutcome]) -> Mapping[str, HitRate]:
-    """Rule → its precision, in the form that `kb.learning.precision.calibrated` takes."""
+    """Return rule → precision, in the form that `kb.learning.precision.calibrated` expects."""
     return {rule_outcome.rule: rule_outcome.precision for rule_outcome in found if rule_outcome.precision.n}
 
 
 def faults_of(rule: Rule) -> frozenset[str]:
-    """The fault classes that a rule may name."""
+    """Return the fault classes that a rule can name."""
     if rule.table is None:
         return frozenset({rule.fault})
     rows = (*rule.table.rows.values(), *((rule.table.default,) if rule.table.default else ()))
@@ -134,7 +134,7 @@ def faults_of(rule: Rule) -> frozenset[str]:
 
 
 def _naming(rulebook: Rulebook) -> Mapping[str, tuple[str, ...]]:
-    """Fault → the rules that name it."""
+    """Return fault → the rules that name it."""
     found: dict[str, tuple[str, ...]] = {}
     for rule in rulebook.rules:
         for fault in faults_of(rule):
@@ -153,7 +153,7 @@ def _worst_first(rule_outcome: RuleOutcome) -> tuple[object, ...]:
 
 
 def render(found: Sequence[RuleOutcome], statuses: Mapping[str, str]) -> str:
-    """The rules that ever fired as text, worst first, and the number of the others."""
+    """Render the rules that ever fired as text, worst first, and the number of the others."""
     fired = [rule_outcome for rule_outcome in found if rule_outcome.fired]
     silent = [
         rule_outcome
@@ -179,7 +179,7 @@ def _line(rule_outcome: RuleOutcome) -> str:
 
 
 def as_json(found: Sequence[RuleOutcome]) -> Iterator[Mapping[str, Any]]:
-    """Each rule as plain values."""
+    """Return each rule as plain values."""
     for rule_outcome in found:
         seen = rule_outcome.precision
         yield {

@@ -1,4 +1,4 @@
-"""What is kept with an incident for its page, and read again: small things by name, made while the evidence is there."""
+"""Attachments of an incident's page, stored by name while the evidence is still available."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class PageAttachments:
-    """What an incident's page shows besides its report; each may be missing."""
+    """What an incident's page shows besides its report. Each part is optional."""
 
     timeline: Timeline | None = None
     curves: Curves = field(default_factory=Curves)
@@ -34,7 +34,7 @@ class PageAttachments:
 
 
 def small(answer: DiagnosisResult) -> dict[str, bytes]:
-    """The small things of an answer, by name; looks into its logs once more."""
+    """Return the attachments of an answer by name. Reads its logs again."""
     return {
         TIMELINE: answer.timeline(),
         CURVES: dumps(_curves(answer)),
@@ -44,7 +44,7 @@ def small(answer: DiagnosisResult) -> dict[str, bytes]:
 
 
 def read(kept: Callable[[str], bytes | None]) -> PageAttachments:
-    """What is kept, by name; what cannot be read counts as missing."""
+    """Return the stored attachments. One that cannot be read counts as missing."""
     around = _read(kept(PASSAGES), log_context.loads) or ()
     return PageAttachments(
         _read(kept(TIMELINE), timeline_of),
@@ -60,7 +60,7 @@ def _read(text: bytes | None, loaded: Callable[[bytes], _T]) -> _T | None:
 
 
 def _curves(answer: DiagnosisResult) -> Curves:
-    """The curves in as much detail as there is room for."""
+    """Return the curves at the highest resolution that fits the size limit."""
     lines, columns = LINES, COLUMNS
     while True:
         made = curves(answer.evidence, answer.report, lines=lines, columns=columns)
@@ -72,15 +72,15 @@ def _curves(answer: DiagnosisResult) -> Curves:
 
 
 def dumps(made: Curves) -> bytes:
-    """Curves as JSON."""
+    """Encode curves as JSON."""
     return msgspec.json.encode({"schema": SCHEMA, "charts": made.charts})
 
 
 def loads(text: bytes) -> Curves:
-    """The curves that `dumps` wrote.
+    """Decode curves written by `dumps`.
 
     Raises:
-        UnreadableInput: it is something else.
+        UnreadableInput: the data is not such JSON.
     """
     try:
         body = msgspec.json.decode(text)

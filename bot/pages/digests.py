@@ -1,4 +1,4 @@
-"""The digests that were given, for pages: the last one's captions at once, its pictures and its page on request."""
+"""Stored digests for the pages: captions of the latest one, its pictures and its page on request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PICTURE = re.compile(r"(pareto|trend|nodes)-(light|dark)\.svg")
 
 @dataclass(frozen=True, slots=True)
 class WeekPage:
-    """A digest: the week's name, the name that its numbers are kept under, and what its pictures show."""
+    """A digest: the name of its week, the key of its stored figures, and the captions of its pictures."""
 
     name: str
     kept_as: str
@@ -37,7 +37,7 @@ class DigestPages:
     store: Database
 
     def last(self, tenant: str) -> WeekPage | None:
-        """The digest of the newest week of a tenant, given or asked for; None where there is none that can be read."""
+        """Return the digest of a tenant's latest week, or None if no readable one is stored."""
         newest = select(DigestRow).where(col(DigestRow.tenant) == tenant, col(DigestRow.numbers_zstd).is_not(None))
         with self.store.errors(), self.store.session() as session:
             row = session.exec(newest.order_by(col(DigestRow.week).desc()).limit(1)).first()
@@ -46,7 +46,7 @@ class DigestPages:
         return None if digest is None else WeekPage(digest.week, kept_as, tuple(captions(digest)))
 
     def picture(self, tenant: str, week: str, name: str) -> str | None:
-        """A picture as SVG, by a name like pareto-light.svg; None where the digest has none of that name."""
+        """Return a picture as SVG by a name such as pareto-light.svg, or None if the digest has no such picture."""
         known = _PICTURE.fullmatch(name)
         if known is None:
             return None
@@ -56,7 +56,7 @@ class DigestPages:
         return drawn(digest, known[1], "dark" if known[2] == "dark" else "light")
 
     def page(self, tenant: str, week: str, to: Callable[[int], str]) -> bytes | None:
-        """The whole digest as a page; None where it is not kept any more. `to`: the address of an incident's page."""
+        """Return the whole digest as a page, or None if it is no longer stored. `to`: returns the URL of an incident's page."""
         digest = self._numbers(tenant, week)
         return None if digest is None else page(digest, to)
 
@@ -70,4 +70,4 @@ def _digest(row: DigestRow) -> Digest | None:
     try:
         return loads(zstandard.decompress(row.numbers_zstd, max_output_size=MOST)) if row.numbers_zstd else None
     except (SignalboxError, zstandard.ZstdError):
-        return None  # of another version
+        return None  # written by another version

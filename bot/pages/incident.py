@@ -1,4 +1,4 @@
-"""The page of one incident: the decision first, then what happened, what shows it, and what was not seen."""
+"""The page of an incident: the decision first, then what happened, the evidence, and what is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_DIAGNOSES = 10
 MOST_EVIDENCE = 20
 MOST_GAPS = 60
 MOST_BRANCHES = 150
-DEEPEST = 10  # branches further in are not indented more
+DEEPEST = 10  # deeper branches are not indented further
 MOST_SUSPECTS = 40
 _VERDICTS = {
     "fault": "fault found",
@@ -46,9 +46,9 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class IncidentStatus:
-    """What the store knows of an incident besides its report. `evidence`: where that is, in words.
+    """What the store knows of an incident besides its report. `evidence`: where the evidence is, as text.
 
-    `lived`: how it stands, a sentence each; `steps`: what was done with it; `whole`, `parts`: what it is joined to, each an
+    `lived`: its state, in sentences; `steps`: what people did with it; `whole`, `parts`: the incidents it is merged with, each an
     incident's number, its job and the address of its page.
     """
 
@@ -66,14 +66,14 @@ class IncidentStatus:
 
 @dataclass(frozen=True, slots=True)
 class RuleTexts:
-    """What the rule base says: a class of faults in words, and where more is written of a rule, each a name and an address."""
+    """Texts of the rule base: titles of fault classes, and references of rules, each a name and a URL."""
 
     title: Callable[[str], str] = field(default=lambda fault: fault.replace("_", " "))
     references: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
 def words_of(known: Knowledge) -> RuleTexts:
-    """The words of a rule base."""
+    """Return the texts of a rule base."""
     faults = known.rulebook.faults
 
     def title(fault: str) -> str:
@@ -99,7 +99,7 @@ class _EvidenceRow:
 
 @dataclass(frozen=True, slots=True)
 class _StackRow:
-    """A branch of the merged stacks: how far in it is drawn, who is in it, and what share of all that is."""
+    """A branch of the merged stacks: its indentation, the processes in it, and their share of all processes."""
 
     branch: StackBranch
     depth: int
@@ -112,7 +112,7 @@ def incident_page(
     about: IncidentStatus | None = None,
     words: RuleTexts | None = None,
 ) -> str:
-    """The page as one HTML document that needs nothing else."""
+    """Render the page as one self-contained HTML document."""
     kept, about, words = kept or PageAttachments(), about or IncidentStatus(), words or RuleTexts()
     first = report.diagnoses[:MOST_DIAGNOSES]
     job = report.job.name or report.job.id or report.bundle or "a job"
@@ -153,14 +153,14 @@ def incident_page(
 
 
 def _tone(report: Report) -> str:
-    """The colour of the head."""
+    """Return the colour of the header."""
     if report.verdict == "no_fault":
         return "calm" if not (report.hang.called or report.hang.suspected) else "watch"
     return "alarm" if report.verdict == "fault" else "watch"
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
-    """What ran, and how far: label and value, those that are known."""
+    """Return what ran and how far it came, as labels and values. Unknown values are left out."""
     job, reached, lost = report.job, report.progress, report.decision
     total = f" of {reached.total_iterations:,}" if reached.total_iterations else ""
     found = (
@@ -206,7 +206,7 @@ def _branches(stacks: Sequence[StackBranch]) -> Iterator[_StackRow]:
 
 
 def _attempts(report: Report) -> Iterator[tuple[str, str, str]]:
-    """Each run: its number, how it ended, its times."""
+    """Return the attempts: number, outcome, times."""
     for attempt in report.job.attempts[-20:]:
         end = phrases.joined(
             [attempt.state or "", attempt.reason, f"exit {attempt.exit_code}" if attempt.exit_code else "",
@@ -228,7 +228,7 @@ def _window(report: Report) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _AnnotationRow:
-    """What a person said, in words."""
+    """A person's feedback, as text."""
 
     when: str
     who: str

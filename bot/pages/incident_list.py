@@ -1,4 +1,4 @@
-"""The incidents of a tenant by fault, node, job and state, a page at a time, from any number of them."""
+"""List a tenant's incidents by fault, node, job and state, in pages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from bot.store.database import Database
 from bot.store.tables import IncidentRow
 
 SIZE = 50  # incidents a page
-MOST_PAGES = 200  # further back a filter helps, and not paging
+MOST_PAGES = 200  # beyond this, filters help more than paging
 MOST_COUNTED = 10_000
-LONGEST = 128  # characters of what is looked for
-WEEKS = (1, 4, 12, 26, 52, 0)  # that can be chosen; 0: whatever their age
+LONGEST = 128  # characters of a search text
+WEEKS = (1, 4, 12, 26, 52, 0)  # choices of age; 0: any
 USUAL_WEEKS = 4
 State = Literal["any", "open", "acknowledged", "snoozed", "closed", "merged", "pinned"]
 STATES: tuple[State, ...] = get_args(State)
@@ -29,7 +29,7 @@ STATES: tuple[State, ...] = get_args(State)
 
 @dataclass(frozen=True, slots=True)
 class IncidentQuery:
-    """What is asked for. `fault`: a class, "none" for those without one; `node`: by its whole name; `job`: a part of name or id."""
+    """A query. `fault`: a class, or "none" for incidents without one; `node`: its full name; `job`: part of a name or id."""
 
     fault: str = ""
     node: str = ""
@@ -40,7 +40,7 @@ class IncidentQuery:
 
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> IncidentQuery:
-        """What a form asks for; what is not one of the choices counts as not said."""
+        """Read a query from a form. Values that are not among the choices are ignored."""
         state, weeks, page = asked.get("state", ""), asked.get("weeks", ""), asked.get("page", "")
         known = int(weeks) if weeks.isascii() and weeks.isdigit() and len(weeks) < 4 else USUAL_WEEKS
         number = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
@@ -55,13 +55,13 @@ class IncidentQuery:
 
 
 def _clean(text: str) -> str:
-    """A text that every database takes."""
+    """Return text that every database accepts."""
     return text.encode("utf-8", "replace").decode().replace("\0", "").strip()[:LONGEST]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedIncident:
-    """One incident of a list. `nodes`: those suspected; `word`: what people say it truly was."""
+    """An incident of the list. `nodes`: the suspects; `word`: the actual cause according to people."""
 
     id: int
     at: datetime
@@ -82,9 +82,9 @@ class ListedIncident:
 
 @dataclass(frozen=True, slots=True)
 class IncidentResults:
-    """A page of incidents. `count`: all that are as asked, at most `MOST_COUNTED`.
+    """A page of incidents. `count`: all incidents that match, at most `MOST_COUNTED`.
 
-    `faults`: class → how many in these weeks; where a node or a job is asked for, how many of those found.
+    `faults`: class → number of incidents in these weeks; with a filter by node or job, only of the matching ones.
     """
 
     incidents: tuple[ListedIncident, ...]
@@ -93,17 +93,17 @@ class IncidentResults:
 
     @property
     def pages(self) -> int:
-        """How many pages there are."""
+        """Return the number of pages."""
         return min(MOST_PAGES, max(1, -(-self.count // SIZE)))
 
 
 def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> IncidentResults:
-    """The page asked for, the newest first."""
+    """Return the requested page, newest incidents first."""
     era = [col(IncidentRow.tenant) == tenant]
     if wanted.weeks:
         era.append(col(IncidentRow.created_at) >= now - timedelta(weeks=wanted.weeks))
     asked = [*era, *_conditions(wanted, now)]
-    # one look at all of them gives both the page and the count: the ids alone, the newest first
+    # one query of the ids, newest first, gives both the page and the count
     every = (
         select(IncidentRow.id, IncidentRow.fault)
         .where(*asked)
@@ -115,7 +115,7 @@ def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> 
         every_id = [(number, fault) for number, fault in session.exec(every) if number is not None]
         ids = [number for number, _ in every_id]
         shown = ids[(wanted.page - 1) * SIZE : wanted.page * SIZE]
-        # looking for a text reads every row: once is enough
+        # a text search reads every row, so it runs only once
         once = wanted.node or wanted.job
         faults = Counter(fault for _, fault in every_id) if once else dict(session.exec(by_fault).all())
         rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(shown)))}
@@ -164,7 +164,7 @@ def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool
     elif wanted.state != "any":
         found.append(incident_state.in_state(wanted.state, now))
         if wanted.state == "open":
-            found.append(col(IncidentRow.verdict) != "no_fault")  # nobody need say what that was
+            found.append(col(IncidentRow.verdict) != "no_fault")  # its cause needs no confirmation
     return found
 
 

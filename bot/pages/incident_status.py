@@ -1,4 +1,4 @@
-"""How an incident stands, for its page: its state in sentences, what was said of it and done with it, what it is joined to."""
+"""The status of an incident for its page: its state in sentences, feedback, actions, and merged incidents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.store.incidents import Incident
 def about_of(
     ledger: Ledger, incident: Incident, evidence: str, now: datetime, to: Callable[[int], str] | None = None
 ) -> IncidentStatus:
-    """All of it. `evidence`: where that is, in words; `to`: the address of an incident's page, where there are any."""
+    """Return the status. `evidence`: where the evidence is, as text; `to`: returns the URL of an incident's page, if pages are served."""
     family, state = ledger.lifecycle.family(incident.id), state_of(incident, now)
 
     def linked(item: tuple[int, str]) -> tuple[int, str, str | None]:

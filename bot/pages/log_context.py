@@ -1,4 +1,4 @@
-"""The lines around each line of evidence, read while the logs are there: they are kept with the incident, secrets masked."""
+"""The lines around each line of evidence, read while the logs are available and stored with the incident, secrets masked."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kb.report import EvidenceItem, Report
 
 SCHEMA = "signalbox.passages/1"
 BEFORE, AFTER = 4, 3  # lines
-LOOKED = 8192  # bytes on each side that they are looked for in
-FARTHEST = 8 * 1024 * 1024  # of a compressed log, which is read from its beginning
+LOOKED = 8192  # bytes searched on each side
+FARTHEST = 8 * 1024 * 1024  # bytes of a compressed log, which must be read from its beginning
 MOST = 48  # places
 LONGEST = 300  # characters of a line
 MOST_BYTES = 64 * 1024
@@ -27,7 +27,7 @@ _UNDERLINE = re.compile(r"(?:\[[^\]\n]{0,40}\]:?)?[\s^~=*#_-]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    """The lines before and after the evidence that begins at an offset of a source."""
+    """The lines before and after a line of evidence, which starts at an offset of a source."""
 
     source: str
     offset: int
@@ -36,7 +36,7 @@ class LogContext:
 
 
 def passages(report: Report, root: Path | None) -> tuple[LogContext, ...]:
-    """What stands around the evidence of a report. `root`: the folder that sources are relative to."""
+    """Return the context of a report's evidence. `root`: the folder that sources are relative to."""
     found: dict[tuple[str, int], LogContext] = {}
     size = 0
     for item in _items(report):
@@ -58,7 +58,7 @@ def _items(report: Report) -> Iterator[EvidenceItem]:
 
 
 def _around(item: EvidenceItem, offset: int, root: Path | None) -> LogContext | None:
-    """The lines around one item; None where they cannot be read."""
+    """Return the lines around an item, or None if they cannot be read."""
     ref = StreamRef(str(root / item.source if root else Path(item.source)))
     start = max(0, offset - LOOKED)
     try:
@@ -69,24 +69,24 @@ def _around(item: EvidenceItem, offset: int, root: Path | None) -> LogContext | 
         block = b"".join(_taken(blocks, offset + LOOKED - start))
     except (OSError, ValueError, SignalboxError):
         return None
-    # both sides in one text: a secret that goes over several lines is masked as a whole
+    # mask both sides as one text, so that a secret of several lines is masked as a whole
     text = redact(block.decode("latin-1"))
     before = text[: offset - start].split("\n")[:-1]
     after = text[offset - start :].split("\n")[1 + item.text.count("\n") :]
     if start and before:
-        before = before[1:]  # the first one is cut
+        before = before[1:]  # the first line is incomplete
     if len(block) == offset + LOOKED - start:
-        after = after[:-1]  # likewise the last one
+        after = after[:-1]  # so is the last one
     return LogContext(named(item.source), offset, _telling(before)[-BEFORE:], _telling(after)[:AFTER])
 
 
 def named(source: str) -> str:
-    """A source as JSON can tell it: the names of files may hold anything."""
+    """Return a source as valid Unicode for JSON: file names may contain any bytes."""
     return source.encode("utf-8", "replace").decode()
 
 
 def _from(blocks: Iterable[bytes], start: int) -> Iterator[bytes]:
-    """Blocks without their first bytes."""
+    """Skip the first bytes of the blocks."""
     for block in blocks:
         yield block[start:]
         start = max(0, start - len(block))
@@ -101,27 +101,27 @@ def _taken(blocks: Iterable[bytes], most: int) -> Iterator[bytes]:
 
 
 def _telling(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines as they are kept, without those that say nothing by themselves: empty ones, and what underlines the line before."""
+    """Return the lines to store, without empty ones and those that only underline the line before."""
     return tuple(_line(line) for line in lines if not _UNDERLINE.match(line))
 
 
 def _line(text: str) -> str:
-    """One line as it is kept; of a progress bar the last state."""
+    """Return a line as it is stored. Of a progress bar, the last state."""
     whole = text.encode("latin-1", "replace").decode("utf-8", "replace").rstrip("\r")
     last = whole.rpartition("\r")[2]
     return last if len(last) <= LONGEST else f"{last[: LONGEST // 2]}…{last[1 - LONGEST // 2 :]}"
 
 
 def dumps(found: Iterable[LogContext]) -> bytes:
-    """Print JSON."""
+    """Encode as JSON."""
     return msgspec.json.encode({"schema": SCHEMA, "passages": list(found)})
 
 
 def loads(text: bytes) -> tuple[LogContext, ...]:
-    """What `dumps` wrote.
+    """Decode what `dumps` wrote.
 
     Raises:
-        UnreadableInput: it is something else.
+        UnreadableInput: the data is not such JSON.
     """
     try:
         body = msgspec.json.decode(text)

@@ -1,4 +1,4 @@
-"""The overview: the incidents of the last weeks, by fault, node, job and state, each leading to its page."""
+"""The overview: the incidents of the last weeks by fault, node, job and state, with links to their pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERDICTS = {"no_fault": "no failure found", "no_match": "no rule fits", "insuffi
 
 @dataclass(frozen=True, slots=True)
 class DigestPreview:
-    """The last digest: its week, the address of its page, and its pictures, each with the addresses of the light and the dark one."""
+    """The latest digest: its week, the URL of its page, and its pictures, each with the URLs of the light and the dark variant."""
 
     name: str
     address: str
@@ -40,9 +40,9 @@ class DigestPreview:
 
 @dataclass(frozen=True, slots=True)
 class _IncidentRow:
-    """One incident as it is shown. `said`: what people say it was; `against`: somebody says something else.
+    """An incident as displayed. `said`: its cause according to people; `against`: somebody disagrees.
 
-    `whole`: the address of the incident that it was merged into.
+    `whole`: the URL of the incident that it was merged into.
     """
 
     incident: ListedIncident
@@ -65,9 +65,9 @@ def overview_page(
     to: Callable[[int | None], str],
     week: DigestPreview | None = None,
 ) -> str:
-    """The page as HTML. `asked`: the fields of its form; `to`: the address of an incident's page, of this one for None.
+    """Render the page as HTML. `asked`: the fields of its form; `to`: returns the URL of an incident's page, of this page for None.
 
-    `week`: the last digest, whose pictures stand below the list.
+    `week`: the latest digest, whose pictures are shown below the list.
 
     Raises:
         StoreError: the store cannot be used.
@@ -122,12 +122,12 @@ def _row(listed_incident: ListedIncident, words: RuleTexts, to: Callable[[int | 
 
 
 def _short(title: str) -> str:
-    """The head of a class's title: `GPU memory` of `GPU memory: uncorrectable ECC error, or ...`."""
+    """Return the first part of a class's title: `GPU memory` of `GPU memory: uncorrectable ECC error, or ...`."""
     return re.split(r"[:,]", title, maxsplit=1)[0]
 
 
 def _faults(found: IncidentResults, wanted: IncidentQuery, words: RuleTexts) -> list[tuple[str, str, int]]:
-    """The classes to choose from: id, words and how many, the most frequent first."""
+    """Return the classes to choose from: id, title and count, most frequent first."""
     choices = [(fault, words.title(fault), count) for fault, count in found.faults.items() if fault is not None]
     if wanted.fault not in ("", "none") and all(fault != wanted.fault for fault, _, _ in choices):
         choices.append((wanted.fault, words.title(wanted.fault), 0))
@@ -139,7 +139,7 @@ def _weeks(weeks: int) -> str:
 
 
 def _page(home: str, wanted: IncidentQuery, page: int) -> str:
-    """The address of another page of the same list."""
+    """Return the URL of another page of the same list."""
     one = replace(wanted, page=page)
     asked = {"fault": one.fault, "node": one.node, "job": one.job}
     asked |= {

@@ -1,4 +1,4 @@
-"""The pages over HTTP: one address for each incident and one for the overview, both signed; nothing can be changed here."""
+"""Serves the pages over HTTP at signed URLs, one for each incident and one for the overview. Read-only."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ HEADERS = {
 
 
 DIGEST_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-To = Callable[..., str]  # an incident's number, None for the overview, and a digest's week → an address
+To = Callable[..., str]  # an incident's number (None: the overview) and a digest's week → a URL
 
 
 def pages(ledger: Ledger, known: Knowledge, settings: PageLinks, *, now: Callable[[], float] = time.time) -> Blueprint:
-    """The routes. `now`: seconds since the epoch."""
+    """Return the routes. `now`: returns seconds since the epoch."""
     served = Blueprint("incident_pages", __name__)
     words, weeks = words_of(known), DigestPages(ledger.database)
 
     @served.get(f"{PREFIX}/<token>")
     def page(token: str) -> Response:
-        """The page that a signed address is of."""
+        """Serve the page of a signed URL."""
         try:
             allowed = read(settings.secret, token, now())
         except LinkRefused as refused:
             return _refused(410 if refused.expired else 403, str(refused))
 
         def to(incident: int | None, week: str | None = None) -> str:
-            """An address that lives as long as the one that led here."""
+            """Return a URL that expires with the one that led here."""
             last = signed(settings.secret, LinkGrant(allowed.tenant, incident, allowed.until, week))
             return f"{settings.base_url.rstrip('/')}{PREFIX}/{last}"
 
@@ -69,7 +69,7 @@ def pages(ledger: Ledger, known: Knowledge, settings: PageLinks, *, now: Callabl
 
     @served.get(f"{PREFIX}/<token>/<picture>")
     def drawn(token: str, picture: str) -> Response:
-        """A picture of the digest that a signed address is of."""
+        """Serve a picture of the digest of a signed URL."""
         try:
             allowed = read(settings.secret, token, now())
         except LinkRefused as refused:
@@ -85,7 +85,7 @@ def pages(ledger: Ledger, known: Knowledge, settings: PageLinks, *, now: Callabl
 
 
 def _pictured(week: WeekPage | None, to: To) -> DigestPreview | None:
-    """The pictures of a digest, each with its addresses."""
+    """Return the pictures of a digest with their URLs."""
     if week is None:
         return None
     address = to(None, week.kept_as)
@@ -97,7 +97,7 @@ def _pictured(week: WeekPage | None, to: To) -> DigestPreview | None:
 
 
 def _digest(weeks: DigestPages, allowed: LinkGrant, to: To) -> Response:
-    """The page of a digest; its style is its own, and is told to the browser as it stands in it."""
+    """Serve the page of a digest, with a content security policy for its own style sheet."""
     found = weeks.page(allowed.tenant, allowed.week or "", to)
     if found is None:
         return _refused(404, "this digest is no longer stored")
@@ -106,7 +106,7 @@ def _digest(weeks: DigestPages, allowed: LinkGrant, to: To) -> Response:
 
 
 def _incident(ledger: Ledger, words: RuleTexts, allowed: LinkGrant, to: To, now: datetime) -> Response:
-    """The page of one incident, if it is there and this tenant's."""
+    """Serve the page of an incident if it exists and belongs to this tenant."""
     record = ledger.incidents.answer(allowed.incident or 0)
     if record is None or record.incident.tenant != allowed.tenant:
         return _refused(404, "this incident is no longer stored")

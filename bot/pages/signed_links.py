@@ -1,7 +1,7 @@
-"""Addresses of pages: whoever has one may see that page of that tenant until it expires, and nobody can make one up.
+"""Signed URLs of pages: whoever has one can open that page of that tenant until it expires, and nobody can forge one.
 
-An address holds the tenant, the incident and the last second, signed (HMAC-SHA256). Who may see a channel may see the links
-that stand in it; so they are short-lived and no browser tells them to other sites.
+A URL contains the tenant, the incident and its expiry, signed with HMAC-SHA256. Everybody in a channel sees the links
+posted there, so they are short-lived, and browsers do not send them to other sites.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST = 2048  # characters of a token
 
 
 class LinkRefused(SignalboxError):  # noqa: N818 - an outcome
-    """The address is not one of ours, was changed, or is too old (`expired`)."""
+    """The URL is not ours, was changed, or is too old (`expired`)."""
 
     def __init__(self, text: str, *, expired: bool = False) -> None:
         super().__init__(text)
@@ -34,14 +34,14 @@ class LinkRefused(SignalboxError):  # noqa: N818 - an outcome
 
 @dataclass(frozen=True, slots=True)
 class PageLinks:
-    """How pages are served: under which address people reach them, with what links are signed, for how many seconds they hold."""
+    """How pages are served: their base URL, the key that signs links, and for how many seconds links are valid."""
 
     base_url: str
     secret: str
     expires: float = EXPIRES
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, or would not protect."""
+        """Refuse settings that cannot work or would not protect."""
         if not self.base_url.startswith(("https://", "http://")) or any(item in self.base_url for item in "?# "):
             raise SignalboxError(f"pages: base_url must be an address like https://host/path, not {self.base_url!r}")
         if len(self.secret) < LEAST_SECRET:
@@ -53,28 +53,28 @@ class PageLinks:
         return f"Pages({self.base_url!r}, expires={self.expires:g})"
 
     def incident(self, tenant: str, incident: int, now: float) -> str:
-        """The address of an incident's page, from now on."""
+        """Return the URL of an incident's page, valid from now on."""
         return link(self.base_url, self.secret, tenant, incident, now, expires=self.expires)
 
     def address(self, tenant: str, incident: int | None, now: float) -> str:
-        """That of an incident's page, or of the overview."""
+        """Return the URL of an incident's page, or of the overview."""
         return self.overview(tenant, now) if incident is None else self.incident(tenant, incident, now)
 
     def overview(self, tenant: str, now: float) -> str:
-        """The address of the overview, from now on."""
+        """Return the URL of the overview, valid from now on."""
         return f"{self.base_url.rstrip('/')}{PREFIX}/{signed(self.secret, LinkGrant(tenant, None, int(now + self.expires)))}"
 
 
 def page_of(pages: PageLinks | None) -> Callable[[str, int | None], str | None]:
-    """Tenant and incident → the address of its page as of now, without an incident that of the overview; None without pages."""
+    """Return a function from tenant and incident (None: the overview) to a URL valid from now on; None without pages."""
     return lambda tenant, incident: None if pages is None else pages.address(tenant, incident, time.time())
 
 
 def linked_by(config: Config) -> PageLinks | None:
-    """How pages are served by a configuration; None where they are not.
+    """Return how a configuration serves pages, or None if it does not.
 
     Raises:
-        SignalboxError: the secret is not there, or too short.
+        SignalboxError: the secret is missing or too short.
     """
     settings = config.serve.pages
     if settings is None:
@@ -87,9 +87,9 @@ def linked_by(config: Config) -> PageLinks | None:
 
 @dataclass(frozen=True, slots=True)
 class LinkGrant:
-    """What an address allows to see: one incident, the digest of a week, or without both the overview; until a second.
+    """What a URL grants: an incident, the digest of a week, or without either the overview; until it expires.
 
-    `until`: seconds since the epoch. `week`: the name under which the digest's numbers are kept.
+    `until`: seconds since the epoch. `week`: the key of the digest's stored figures.
     """
 
     tenant: str

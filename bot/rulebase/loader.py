@@ -30,15 +30,15 @@ from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPatte
 from kb.scanning.plan import ScanPlan
 
 CACHE_FORMAT = 3
-_LARGEST = 1 << 20  # more than the loader takes
-_DIGEST = 32  # bytes of a digest in front of the cached: a damaged engine would take the process down
+_LARGEST = 1 << 20  # more than the loader accepts
+_DIGEST = 32  # bytes of the digest before the cached data: a damaged engine would crash the process
 _WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json", "site.yaml")
 _EXPIRES = re.compile(r"\bexpires:\s*['\"]?([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What a diagnosis needs of the rule base. `matcher()` gives a compiled engine of one's own."""
+    """What a diagnosis needs of the rule base. `matcher()` returns a compiled engine for the calling process."""
 
     rulebook: Rulebook
     plan: ScanPlan
@@ -63,16 +63,16 @@ class _CachedRulebook(msgspec.Struct, frozen=True, array_like=True):
 
 
 def default_folder() -> Path:
-    """The rules that came with this installation."""
+    """Return the folder of the rules that ship with this installation."""
     shipped = Path(__file__).parent.parent / "_rules"
     return shipped if shipped.is_dir() else Path(__file__).resolve().parents[2] / "rules"
 
 
 def read_files(folder: Path) -> tuple[dict[str, str], tuple[Fault, ...]]:
-    """The rule files of a folder, by path relative to it, and a fault for each that cannot be read.
+    """Return the rule files of a folder by relative path, and a fault for each that cannot be read.
 
     Raises:
-        UnreadableInput: there is no such folder, or it cannot be listed.
+        UnreadableInput: the folder does not exist or cannot be listed.
     """
     files: dict[str, str] = {}
     faults: list[Fault] = []
@@ -95,12 +95,12 @@ def read_files(folder: Path) -> tuple[dict[str, str], tuple[Fault, ...]]:
 
 
 def _name(path: Path, folder: Path) -> str:
-    """A path as rules name it; bytes that are no UTF-8 escaped, for it goes into digests, caches and messages."""
+    """Return a path as rules name it. Bytes that are not UTF-8 are escaped, because it goes into digests, caches and messages."""
     return str(path.relative_to(folder)).encode("utf-8", "backslashreplace").decode()
 
 
 def _text(path: Path) -> str:
-    """A file's text; of one that is far too large only so much that the loader says so."""
+    """Return a file's text. Of a file that is far too large, only enough for the loader to refuse it."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no file", str(path))
     with path.open("rb") as handle:
@@ -108,9 +108,9 @@ def _text(path: Path) -> str:
 
 
 def engine() -> Callable[[tuple[ScanPattern, ...]], Matcher]:
-    """The pattern engine at hand: Hyperscan where it is installed and passes its self-test, else RE2.
+    """Return the available pattern engine: Hyperscan if it is installed and passes its self-test, else RE2.
 
-    `SIGNALBOX_ENGINE=re2` asks for RE2.
+    `SIGNALBOX_ENGINE=re2` selects RE2.
     """
     if os.environ.get("SIGNALBOX_ENGINE") != "re2":
         try:
@@ -124,13 +124,13 @@ def engine() -> Callable[[tuple[ScanPattern, ...]], Matcher]:
 
 
 def knowledge(folder: Path | None = None, site: Path | None = None) -> Knowledge:
-    """Load the rule base of a folder with the site's overlay, from the cache where it is current.
+    """Load the rule base of a folder with the site's overlay, from the cache if it is current.
 
-    `site`: the overlay's folder; None: the one that the settings name, where there is one.
+    `site`: the overlay's folder; None: the one that the settings name, if any.
 
     Raises:
-        RuleError: the vocabulary itself cannot be used. Single bad rules are left out and listed in `faults`.
-        UnreadableInput: a folder that was named cannot be read.
+        RuleError: the vocabulary is invalid. Single bad rules are left out and listed in `faults`.
+        UnreadableInput: a named folder cannot be read.
     """
     files, unread = read_files(folder or default_folder())
     overlay, more = site_files(site)
@@ -147,12 +147,12 @@ def knowledge(folder: Path | None = None, site: Path | None = None) -> Knowledge
 
 
 def today() -> str:
-    """The day on which exceptions must still hold, in UTC, as an ISO date."""
+    """Return today's date in UTC as an ISO date, for exceptions that expire."""
     return datetime.now(UTC).date().isoformat()
 
 
 def site_files(site: Path | None = None) -> tuple[SiteFiles | None, tuple[Fault, ...]]:
-    """The overlay that is in force: the folder named, else the one that the settings name, else none.
+    """Return the overlay in force: the folder given, else the one that the settings name, else none.
 
     Raises:
         UnreadableInput: the folder cannot be read.
@@ -166,7 +166,7 @@ def site_files(site: Path | None = None) -> tuple[SiteFiles | None, tuple[Fault,
 
 
 def prefilter_of(known: Knowledge) -> Prefilter:
-    """What log stores are to look for, from the cache where it is current: finding the words takes seconds."""
+    """Return the prefilter for log stores, from the cache if it is current, because computing it takes seconds."""
     path = cache_dir() / f"prefilter-{known.rulebook.digest[:32]}-{_code_version()[:16]}.bin"
     cached = _read_cache(path, Prefilter)
     if cached is None:
@@ -196,7 +196,7 @@ def _key(files: Mapping[str, str], site: SiteFiles | None, today_: str) -> str:
     texts = dict(files) | ({f"{site.root}/{name}": text for name, text in site.files.items()} if site else {})
     for name, text in sorted(texts.items()):
         digest.update(f"\0{name}\0{text}".encode())
-    # an exception that expires changes the rules though no file does
+    # an expiring exception changes the rules without a change of any file
     late = sorted({day for text in texts.values() for day in _EXPIRES.findall(text) if day < today_})
     digest.update(f"\0{late}".encode())
     return digest.hexdigest()[:32]
@@ -211,7 +211,7 @@ def _engine_version() -> str:
 
 
 def _code_version() -> str:
-    """Sizes and times of our own modules: a changed loader or reader must not meet an old cache."""
+    """Return sizes and times of our own modules, so that a changed loader or reader never uses an old cache."""
     root = Path(__file__).resolve().parents[2]
     stats = []
     for folder, _, names in (found for name in ("kb", "bot") for found in os.walk(root / name)):
@@ -221,7 +221,7 @@ def _code_version() -> str:
 
 
 def _cpu() -> str:
-    """A compiled engine fits only the instruction sets that it was made for."""
+    """Return the instruction sets of this CPU: a compiled engine only fits those it was compiled for."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as handle:
             flags = next((line for line in handle if line.startswith(("flags", "Features"))), "")
@@ -231,7 +231,7 @@ def _cpu() -> str:
 
 
 def _read_cache(path: Path, kind: type[_Kept]) -> _Kept | None:
-    """What was kept, or None where nothing was, or where it is not what was written."""
+    """Return the cached data, or None if there is none or it is damaged."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -239,7 +239,7 @@ def _read_cache(path: Path, kind: type[_Kept]) -> _Kept | None:
     if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
         return None
     with contextlib.suppress(OSError):
-        os.utime(path)  # the cache evicts what was not used for longest
+        os.utime(path)  # the cache evicts the least recently used entry
     try:
         return msgspec.msgpack.decode(data[_DIGEST:], type=kind)
     except msgspec.MsgspecError:
@@ -247,7 +247,7 @@ def _read_cache(path: Path, kind: type[_Kept]) -> _Kept | None:
 
 
 def _write_cache(path: Path, cached: object) -> None:
-    """Keep for the next start, whole or not at all; a cache that cannot be written is no reason to fail."""
+    """Cache for the next start, atomically. A cache that cannot be written is not an error."""
     body = msgspec.msgpack.encode(cached)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,7 +1,7 @@
 """Updates the rule base of the running service: a version is pulled into its own folder, checked, and switched to atomically.
 
 One process of a host (the keeper) pulls: `RuleReloader`. Every other one takes up what is current between two diagnoses: `CurrentRules`. A
-version that cannot be loaded is refused: the reason is kept, the last good version stays. What lies where, below the folder of a
+version that cannot be loaded is refused: the reason is kept, and the last good version stays. Files below the folder of a
 source: `mirror.git`, `versions/<version>/`, `current` (a link to one of them), `state.json`.
 """
 
@@ -31,19 +31,19 @@ from connectors.base.contract import CheckResult, SourceFailed
 from kb.errors import Fault, SignalboxError
 
 MOST_FILES, MOST_BYTES, LARGEST = 20_000, 64 << 20, 2 << 20
-KEPT = 5  # versions: a process may be reading one that is current no more
+KEPT = 5  # versions: a process may still read one that is no longer current
 FEW = 3  # faults in a reason
 FETCHING = 300.0  # seconds
-TESTS = ("match", "silent")  # logs beside the rules: not needed to run
+TESTS = ("match", "silent")  # test logs of rules: not needed to run
 _REGULAR = ("100644", "100755")
 _log = logging.getLogger(__name__)
 
 
 class SourceState(msgspec.Struct, frozen=True):
-    """How a source stands. `version`: the one in force, None for the rules that came with the installation.
+    """The state of a source. `version`: the one in force, None for the rules that ship with the installation.
 
-    `refused`: the newest version where it is not in force, and `why`. `trouble`: why the source could not be looked at, the last
-    time. `faults`: what is wrong in the version in force and does not keep it from working. Times are seconds since the epoch.
+    `refused`: the newest version if it is not in force, and `why`. `trouble`: why the last check of the source
+    failed. `faults`: faults of the version in force that do not stop it from working. Times are seconds since the epoch.
     """
 
     version: str | None = None
@@ -55,7 +55,7 @@ class SourceState(msgspec.Struct, frozen=True):
     looked: float | None = None
 
     def words(self) -> str:
-        """The state in one line."""
+        """Return the state in one line."""
         parts = [f"rules of version {self.version}" if self.version else "the rules that came with this installation"]
         if self.refused:
             parts.append(f"version {self.refused} is refused: {self.why}")
@@ -65,21 +65,21 @@ class SourceState(msgspec.Struct, frozen=True):
 
 
 class UpdateRefused(SignalboxError):  # noqa: N818 - an outcome: the version in force stays
-    """A version of the rules that must not be used."""
+    """This version of the rules must not be used."""
 
 
 class SourceUnavailable(SignalboxError):  # noqa: N818 - an outcome: it is tried again
-    """The source of the rules cannot be reached now."""
+    """The source of the rules cannot be reached."""
 
 
 def folder_of(source: Source) -> Path:
-    """The folder of a source's versions on this host."""
+    """Return the folder of a source's versions on this host."""
     named = repr((source.git, source.ref, source.folder, source.path, source.overlay))
     return state_dir() / "rules" / sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def state_of(source: Source) -> SourceState:
-    """The state last recorded by the keeper of this host."""
+    """Return the state last recorded by the keeper of this host."""
     try:
         return msgspec.json.decode((folder_of(source) / "state.json").read_bytes(), type=SourceState)
     except (OSError, msgspec.MsgspecError):
@@ -112,17 +112,17 @@ def check(source: Source) -> CheckResult:
 
 @dataclass(slots=True)
 class CurrentRules:
-    """The knowledge in force, for one process. `source` None: what came with the installation, and the site's overlay."""
+    """The knowledge in force, for one process. `source` None: the rules of the installation and the site's overlay."""
 
     source: Source | None = None
     _held: Knowledge | None = None
     _seen: tuple[str | None, str] | None = None
 
     def known(self) -> Knowledge:
-        """The newest that could be loaded. Cheap where nothing changed.
+        """Return the newest knowledge that could be loaded. Cheap if nothing changed.
 
         Raises:
-            SignalboxError: there is none at all.
+            SignalboxError: none could be loaded.
         """
         wanted = (_target(self.source), today())  # overlay exceptions expire by date
         if self._held is not None and wanted == self._seen:
@@ -139,7 +139,7 @@ class CurrentRules:
         return self._held
 
     def folders(self) -> tuple[Path | None, Path | None]:
-        """The folder of the rules in force and that of the site's overlay; None where it is the usual one."""
+        """Return the folders of the rules in force and of the site's overlay; None: the default one."""
         version = self._seen[0] if self._seen is not None else None
         if self.source is None or version is None:
             return None, None
@@ -171,7 +171,7 @@ def _tried(source: Source, folder: Path) -> Knowledge:
 
 @dataclass(slots=True)
 class RuleReloader:
-    """Looks at a source when it is time to. `clock`: seconds since the epoch."""
+    """Checks a source at intervals. `clock`: returns seconds since the epoch."""
 
     source: Source
     clock: Callable[[], float] = time.time
@@ -191,7 +191,7 @@ class RuleReloader:
         return after
 
     def follow(self, stopped: Callable[[float], bool]) -> None:
-        """Look again and again until told to stop; `stopped` waits so many seconds for that."""
+        """Check at intervals until stopped. `stopped` waits the given seconds for that."""
         while not stopped(min(1.0, self.source.every)):
             try:
                 self.tick()
@@ -239,9 +239,9 @@ class RuleReloader:
         return SourceState(fetched.version, now, faults=faults, looked=now)
 
     def _refuse_broken(self, folder: Path, standing: SourceState) -> tuple[str, ...]:
-        """What is wrong with a version that can be used all the same: nothing that the one in force has not, too.
+        """Return the faults of a version that can be used; refuse one with faults that the version in force does not have.
 
-        The first version of a host has none before it: what is wrong there is left out and told, as it is at every start.
+        The first version of a host has no predecessor: its faulty rules are left out and reported, as at every start.
         """
         faults = _faults(self.source, folder)
         new = sorted(set(faults) - set(standing.faults))
@@ -264,10 +264,10 @@ def _write(source: Source, fetched: _SourceVersion, folder: Path) -> None:
 
 
 def _faults(source: Source, folder: Path) -> tuple[str, ...]:
-    """What is wrong with a version that can be used all the same.
+    """Return the faults of a version that can be used.
 
     Raises:
-        UpdateRefused: it cannot be used.
+        UpdateRefused: the version cannot be used.
     """
     try:
         known = _tried(source, folder)
@@ -280,7 +280,7 @@ def _faults(source: Source, folder: Path) -> tuple[str, ...]:
 
 
 class _SourceVersion:
-    """The newest version of a source: its name, and its files when they are wanted."""
+    """The newest version of a source: its name, and its files on request."""
 
     def __init__(self, source: Source, home: Path) -> None:
         self._source = source
@@ -296,10 +296,10 @@ class _SourceVersion:
             self.version = whole.hexdigest()[:40]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Path below the folder of the rules, and content. Only regular files; no logs of tests.
+        """Yield path below the folder of the rules, and content. Only regular files; no test logs.
 
         Raises:
-            UpdateRefused: there is too much.
+            UpdateRefused: there are too many files, or they are too large.
         """
         if self._source.git is None:
             yield from self._read.items()
@@ -377,11 +377,11 @@ def _login(source: Source) -> Mapping[str, str]:
 
 
 def _files_below(root: Path) -> Iterator[tuple[str, bytes]]:
-    """The files of a folder that is watched: regular ones, bounded.
+    """Return the regular files of a watched folder, bounded.
 
     Raises:
-        SourceUnavailable: it cannot be read.
-        UpdateRefused: there is too much.
+        SourceUnavailable: the folder cannot be read.
+        UpdateRefused: there are too many files, or they are too large.
     """
 
     def refuse(error: OSError) -> None:
@@ -403,7 +403,7 @@ def _files_below(root: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _wanted(path: str) -> bool:
-    """Whether a file is needed to run: none of the tests, nothing hidden, nothing that leads out."""
+    """Whether a file is needed to run: no tests, no hidden files, no links out of the folder."""
     parts = PurePosixPath(path).parts
     inside = not path.startswith("/") and "\\" not in path and "\0" not in path
     return inside and not any(part in TESTS or part.startswith(".") for part in parts)
@@ -417,7 +417,7 @@ def _bounded(count: int, size: int) -> None:
 
 
 def _relative_fault(fault: Fault, folder: Path) -> str:
-    """A fault by its place inside the repository, the same in every version."""
+    """Return a fault with its path inside the repository, the same in every version."""
     return str(fault).replace(f"{folder.absolute()}/", "")
 
 

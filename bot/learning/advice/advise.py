@@ -1,7 +1,7 @@
-"""What the close-outs advise to do with the rules: correct, narrow, widen, link, promote, retire; and which unknown failures cost most.
+"""Advice on rules from closed incidents: correct, narrow, widen, link, promote, retire; and the unknown failures that cost most.
 
-Each advice names its incidents and its n, and where it can, the files that would change: the same way leads from them to a pull
-request as from a mined rule. Nothing is changed here.
+Each piece of advice names its incidents and n, and where possible the files to change, from which a pull request can be made as
+for a mined rule. This module changes nothing.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from kb.learning.yaml_edits import value_of, with_pattern, with_value
 from kb.rulebase.rule import Rule
 from kb.scanning.plan import active
 
-MOST_AGAINST = 200  # incidents of other faults that a wider pattern is held against
+MOST_AGAINST = 200  # incidents of other faults on which a wider pattern is tested
 MOST_MISSED = 12
-LEAST_SAME, SAME = 5, 0.9  # a rule that was never right names another class when so many people named the same one
+LEAST_SAME, SAME = 5, 0.9  # a rule that was never right gets another class if this many people named the same one
 LEAST_WEAK, WEAK = (
     3,
     0.7,
-)  # of so many close-outs it is surely right in less: a person must look, with no change to offer
-WINDOW_DAYS, WINDOW_INCIDENTS = 180, 200  # of evidence, before a rule that never fired may go
+)  # of this many close-outs it is right in a smaller share: a person must review it, without a suggested change
+WINDOW_DAYS, WINDOW_INCIDENTS = 180, 200  # days of evidence before a rule that never fired may be retired
 
 Kind = Literal["correct", "narrow", "widen", "link", "promote", "retire"]
 
 
 @dataclass(frozen=True, slots=True)
 class RuleAdvice:
-    """What to do with a rule, and why. `files`: path below the rules folder → its text then; none where a person must write it.
+    """What to do with a rule, and why. `files`: path below the rules folder → new text; empty if a person must write it.
 
     `patterns`: regexes that the rule has then and has not now. All texts in it are cleaned (`bot.learning.drafts.anonymise`).
     """
@@ -59,7 +59,7 @@ class RuleAdvice:
 
 @dataclass(frozen=True, slots=True)
 class AdviceReport:
-    """All advice, and the work list of what no rule knows, the dearest first."""
+    """All advice, and the list of unknown failures, most expensive first."""
 
     advice: tuple[RuleAdvice, ...]
     unknown: tuple[UnknownFailure, ...]
@@ -73,7 +73,7 @@ def advise(
     tenant: str | None = None,
     bar: PromotionThreshold | None = None,
 ) -> AdviceReport:
-    """Read the store and say what it advises."""
+    """Return the advice that a store supports."""
     told = told_within(session, tenant)
     seen = AdviceHistory(session, base, told, reports_of(session, list(told)), now)
     looked = looked_within(session)
@@ -112,7 +112,7 @@ def _narrowed(
 
 
 def _fresh(told: ReviewedIncident, looked: Mapping[tuple[str, str], datetime]) -> bool:
-    """Whether it was judged after somebody last looked at its rule."""
+    """Whether it was judged after the last review of its rule."""
     since = looked.get((told.tenant, told.rule or ""))
     return since is None or (told.judged is not None and told.judged > since)
 
@@ -149,20 +149,20 @@ def _narrower(
 
 
 def _truths(seen: AdviceHistory, numbers: Sequence[int]) -> str:
-    """The causes that people named instead, with how often."""
+    """Return the causes that people named instead, with counts."""
     named = Counter(seen.told[number].truth or "no fault" for number in numbers)
     return ", ".join(f"{name} ({count})" for name, count in named.most_common(3))
 
 
 def _always(seen: AdviceHistory, numbers: Sequence[int]) -> str | None:
-    """The one fault that people named nearly each time, often enough; None where there is none."""
+    """Return the fault that people named nearly every time, often enough, or None."""
     named, count = Counter(seen.told[number].truth for number in numbers).most_common(1)[0]
     enough = len(numbers) >= LEAST_SAME and count >= SAME * len(numbers)
     return named if enough and named in seen.base.known.rulebook.faults else None
 
 
 def _excluding(text: str, values: Mapping[str, Any], wrong: int, right: int) -> str:
-    """The rule with a pattern more, and silent where it is seen; a rule without a condition gets one that leaves the pattern out."""
+    """Return the rule with one more pattern, silent where that matches. A rule without a condition gets one that excludes it."""
     names = list(value_of(text, "match"))
     name = _free(names, "elsewhere")
     if value_of(text, "when") is None:
@@ -237,7 +237,7 @@ def _against(seen: AdviceHistory, fault: str) -> Background:
 
 
 def _also(text: str, values: Mapping[str, Any]) -> str:
-    """The rule with a pattern more by which it speaks too."""
+    """Return the rule with one more pattern on which it also fires."""
     name = _free(list(value_of(text, "match")), "also")
     when = value_of(text, "when")
     if isinstance(when, str):
@@ -277,7 +277,7 @@ def _linked(seen: AdviceHistory) -> Iterator[RuleAdvice]:
 
 
 def _order(report: StoredReport, faults: Mapping[str, Any]) -> list[str]:
-    """The faults of a report that are no symptoms, as they were first seen; those without a time as they were ranked."""
+    """Return the faults of a report that are not symptoms, in order of first sight, or of rank where there is no time."""
     found = [diagnosis for diagnosis in report.diagnoses if diagnosis.role in ("root_cause", "contributing")]
     found = [item for item in found if item.fault in faults and not faults[item.fault].symptom]
     if all(item.first_seen is not None for item in found):
@@ -298,7 +298,7 @@ def _promotion(seen: AdviceHistory, name: str, right: HitRate) -> RuleAdvice:
 
 
 def _retired(seen: AdviceHistory, found: Sequence[RuleOutcome]) -> Iterator[RuleAdvice]:
-    """Rules of the site's own that never fired, each; of those that ship, how many: another site may need them."""
+    """Return the site's own rules that never fired, and the number of shipped ones, which other sites may need."""
     times = [item.at for item in seen.told.values()]
     days = (seen.now - min(times)).days if times else 0
     if days < WINDOW_DAYS or len(times) < WINDOW_INCIDENTS:
@@ -331,7 +331,7 @@ def _deprecated(text: str, day: date, why: str) -> str:
 
 
 def render(found: AdviceReport) -> str:
-    """All of it as text for people."""
+    """Render all advice as text."""
     lines: list[str] = []
     for number, item in enumerate(found.advice, start=1):
         lines += told_of(number, item)
@@ -355,7 +355,7 @@ def render(found: AdviceReport) -> str:
 
 
 def told_of(number: int, rule_advice: RuleAdvice) -> Iterator[str]:
-    """One advice as text for people; `number`: its place in the list, by which it can be proposed."""
+    """Render a piece of advice as text. `number`: its position in the list, by which it can be proposed."""
     yield f"{number:3} {rule_advice.kind:8} {rule_advice.title}"
     yield from (f"             - {reason}" for reason in rule_advice.reasons)
     if rule_advice.incidents:
@@ -369,7 +369,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 
 def as_json(found: AdviceReport) -> Mapping[str, Any]:
-    """All of it as plain values."""
+    """Return all advice as plain values."""
     return {
         "advice": [{"number": at, **msgspec.to_builtins(item)} for at, item in enumerate(found.advice, start=1)],
         "unknown": [msgspec.to_builtins(unknown_failure) for unknown_failure in found.unknown],

@@ -1,4 +1,4 @@
-"""What advice is made of: incidents with what people said of them, their reports in short, their kept text."""
+"""The input of advice: incidents with their feedback, summaries of their reports, and their stored text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StoredDiagnosis(msgspec.Struct, frozen=True):
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
-    """A line that stood out where no rule spoke."""
+    """A line that stood out where no rule fired."""
 
     what: str = ""
 
@@ -58,27 +58,27 @@ _NONE = StoredIndicators()
 
 
 class StoredReport(msgspec.Struct, frozen=True):
-    """The parts of a stored report that advice asks for."""
+    """The parts of a stored report that advice needs."""
 
     diagnoses: tuple[StoredDiagnosis, ...] = ()
     indicators: StoredIndicators = _NONE
 
 
 class _NodeReference(msgspec.Struct, frozen=True):
-    """What stands on a node."""
+    """A reference to a node."""
 
     node: str | None = None
 
 
 class _DiagnosisNodes(msgspec.Struct, frozen=True):
-    """A diagnosis' nodes."""
+    """The nodes of a diagnosis."""
 
     nodes: tuple[str, ...] = ()
     evidence: tuple[_NodeReference, ...] = ()
 
 
 class _Job(msgspec.Struct, frozen=True):
-    """Whose job it was."""
+    """The owner of the job."""
 
     id: str | None = None
     name: str | None = None
@@ -86,7 +86,7 @@ class _Job(msgspec.Struct, frozen=True):
 
 
 class _Decision(msgspec.Struct, frozen=True):
-    """The nodes to be left out."""
+    """The nodes to exclude."""
 
     exclude: tuple[_NodeReference, ...] = ()
 
@@ -116,7 +116,7 @@ _NAMING_DECODER = msgspec.json.Decoder(_ReportNames)
 
 @dataclass(frozen=True, slots=True)
 class AdviceHistory:
-    """All that advice is made of."""
+    """The input of advice."""
 
     session: Session
     base: RuleFiles
@@ -125,15 +125,15 @@ class AdviceHistory:
     now: datetime
 
     def rule(self, name: str | None) -> Rule | None:
-        """A rule of the base."""
+        """Return a rule of the base."""
         return next((rule for rule in self.base.known.rulebook.rules if rule.id == name), None)
 
     def text(self, rule: Rule) -> str | None:
-        """The text of a rule's file; None where it lies in the site's overlay."""
+        """Return the text of a rule's file, or None if it is in the site's overlay."""
         return self.base.files.get(rule.file)
 
     def cases(self, numbers: Iterable[int]) -> list[Case]:
-        """Incidents as the miner sees them, those whose text is kept."""
+        """Return the incidents with stored text, as the miner expects them."""
         found = []
         wanted = list(numbers)
         names = _names(self.session, wanted)
@@ -152,7 +152,7 @@ class AdviceHistory:
 
 
 def _names(session: Session, numbers: Sequence[int]) -> Mapping[int, frozenset[str]]:
-    """What of each incident names a place or a person, in lower case: it goes into no pattern."""
+    """Return the names of hosts, people and jobs of each incident, in lower case. They must not appear in patterns."""
     found: dict[int, set[str | None]] = {number: set() for number in numbers}
     for at in range(0, len(numbers), _BATCH):
         some = numbers[at : at + _BATCH]
@@ -167,7 +167,7 @@ def _names(session: Session, numbers: Sequence[int]) -> Mapping[int, frozenset[s
 
 
 def reports_of(session: Session, numbers: Sequence[int]) -> Mapping[int, StoredReport]:
-    """The reports of some incidents, those that are kept."""
+    """Return the stored reports of some incidents."""
     return dict(_reports(session, numbers, _DECODER))
 
 

@@ -1,4 +1,4 @@
-"""An advice with files as what is proposed: it goes the way of learned rules."""
+"""Turn advice that has files into a proposal, as for learned rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kb.rulebase.rule import Rule
 
 
 def proposed_of(advice: RuleAdvice, tried: Trial, told: Backtest, *, tenant: str, who: str) -> ProposedRule:
-    """What is proposed. Its key is that of the kind of change and of what the rule will mean.
+    """Return the proposal. Its key is a digest of the kind of change and of the rule's new meaning.
 
     `tried`, `told`: the change as it was tried, and what that gave.
     """
@@ -46,14 +46,14 @@ def proposed_of(advice: RuleAdvice, tried: Trial, told: Backtest, *, tenant: str
 
 
 def against(advice: RuleAdvice, base: RuleFiles, folder: Path, told: Backtest) -> Iterator[str]:
-    """Why an advice must not be proposed, a sentence each; nothing where it may. `folder`: of the rules, with their tests.
+    """Return the reasons against proposing an advice, as sentences. `folder`: of the rules, with their tests.
 
     Raises:
         RuleError: the rule as it would be has faults.
     """
     yield from told.hurts
     rule = next((item for item in base.known.rulebook.rules if item.id == advice.rule), None)
-    if rule is not None and advice.kind != "retire":  # a retired rule speaks on nothing, and is tested no more
+    if rule is not None and advice.kind != "retire":  # a retired rule fires on nothing and is no longer tested
         was, will = (
             set(SingleRuleScan(base, rule, text).failed(folder))
             for text in (base.files[rule.file], advice.files[rule.file])
@@ -63,7 +63,7 @@ def against(advice: RuleAdvice, base: RuleFiles, folder: Path, told: Backtest) -
 
 
 def in_the_way(proposed: ProposedRule, live: tuple[Proposal, ...]) -> Proposal | None:
-    """An undecided proposal for the same rule that wants something else of it: a rule is changed in one way at a time."""
+    """Return an undecided proposal with another change of the same rule: a rule has one pending change at a time."""
     kind = f"{proposed.key.partition(':')[0]}:"
     return next(
         (

@@ -1,6 +1,6 @@
-"""Logs for the tests of a rule that is to be changed: cleaned lines of the incidents that the change comes from.
+"""Test logs for a changed rule: anonymised lines of the incidents that the change comes from.
 
-Each log is tried: on one for `silent/` the rule as it will be says nothing, on one for `match/` it speaks.
+Each log is tested: the changed rule is silent on logs for `silent/` and fires on logs for `match/`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from kb.rulebase.rulebook import load
 from kb.scanning.plan import plan
 
 MOST_LOGS = 2
-MOST_LINES = 4  # of a source that decide
+MOST_LINES = 4  # decisive lines per source
 
 
 def cleaner_of(base: RuleFiles, cases: Sequence[Case]) -> Anonymiser:
-    """What takes out of lines what must not leave, as for rules that are learned (`bot.learning.drafts.rule_folder`)."""
+    """Return the anonymiser for lines, as for learned rules (`bot.learning.drafts.rule_folder`)."""
     return Anonymiser(words_of(base.known.rulebook), frozenset().union(*(case.names for case in cases)))
 
 
 def fit(found: MinedPattern, names: Collection[str]) -> bool:
-    """Whether a pattern may go into a rule: it holds nothing that looks like a secret, and no name of the incidents."""
+    """Whether a pattern may go into a rule: it contains nothing that looks like a secret, and no name of the incidents."""
     plain = found.search.replace("\\", "").lower()
     held = any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", plain) for name in names)
     return not held and redact(found.search) == found.search
 
 
 class SingleRuleScan:
-    """One rule by itself, as if it spoke whatever its status.
+    """A single rule, activated whatever its status.
 
     Raises:
         RuleError: its text has faults.
@@ -62,19 +62,19 @@ class SingleRuleScan:
         self._matcher = self._known.matcher()
 
     def lines(self, streams: Mapping[str, bytes]) -> tuple[str, ...]:
-        """The lines on which it speaks; none where it is silent."""
+        """Return the lines on which it fires."""
         heard = findings_on(self._known, self._matcher, streams)
         return tuple(dict.fromkeys(signal.line for finding in heard for signal in finding.signals))
 
     def failed(self, rules: Path) -> Iterator[str]:
-        """The tests beside it, below the folder of the rules, that it does not pass."""
+        """Return its own tests that it fails."""
         for test in tests_of(rules, self._known.rulebook.rules):
             if not run(self._known, self._matcher, test).passed:
                 yield f"{test.path.parent.name}/{test.path.name}"
 
 
 def silent_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
-    """Logs on which a narrowed rule is silent, by path: what it spoke on before, with what keeps it silent now."""
+    """Return logs on which a narrowed rule is silent, by path: lines on which it fired before, with those that now silence it."""
     was, will = SingleRuleScan(base, rule, base.files[rule.file]), SingleRuleScan(base, rule, text)
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
     made: dict[str, dict[str, bytes]] = {}
@@ -91,7 +91,7 @@ def silent_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cas
 
 
 def match_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
-    """Logs on which a widened rule speaks, by path: lines of the incidents that it missed."""
+    """Return logs on which a widened rule fires, by path: lines of the incidents that it missed."""
     was, will = SingleRuleScan(base, rule, base.files[rule.file]), SingleRuleScan(base, rule, text)
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
     made: dict[str, dict[str, bytes]] = {}
@@ -108,7 +108,7 @@ def match_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, case
 
 
 def _lines(case: Case, found: MinedPattern, spoke: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The lines of an incident that decide, by source: those of the pattern, and those on which the rule spoke."""
+    """Return the decisive lines of an incident by source: those of the pattern, and those on which the rule fired."""
     told = {}
     for source, text in case.texts.items():
         hits = [
@@ -122,7 +122,7 @@ def _lines(case: Case, found: MinedPattern, spoke: Sequence[str]) -> dict[str, t
 
 
 def _files(rule: Rule, made: Mapping[str, Mapping[str, bytes]]) -> dict[str, str]:
-    """A log, or a folder of them where an incident has several, below the rule's folder."""
+    """Return a log, or a folder of logs if an incident has several, below the rule's folder."""
     home = rule.file.rpartition("/")[0]
     found = {}
     for place, streams in made.items():

@@ -1,4 +1,4 @@
-"""The work list: failures that no rule knows, grouped by what stood out in them, the dearest first."""
+"""The work list: failures that no rule knows, grouped by what stood out in them, most expensive first."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bot.learning.advice.history import AdviceHistory, StoredReport
 from kb.learning.refinement import clusters
 from kb.templates.masking import fold, shape_of
 
-MOST_UNKNOWN = 2_000  # unanswered incidents that are grouped, the newest
+MOST_UNKNOWN = 2_000  # newest unanswered incidents to group
 SHOWN_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownFailure:
-    """Unanswered failures that look alike. `hours`: GPU-hours lost by the `known` of them of which that is known."""
+    """Unanswered failures that look alike. `hours`: GPU-hours lost by those `known` incidents for which the loss is known."""
 
     incidents: tuple[int, ...]
     hours: float
@@ -26,7 +26,7 @@ class UnknownFailure:
 
 
 def unknown(seen: AdviceHistory) -> Iterator[UnknownFailure]:
-    """The groups of unanswered failures, those that lost most GPU-hours first."""
+    """Return the groups of unanswered failures, those that lost most GPU-hours first."""
     unanswered = sorted((item.incident for item in seen.told.values() if item.verdict == "no_match"), reverse=True)
     lines = {number: _telling(seen.reports[number]) for number in unanswered[:MOST_UNKNOWN] if number in seen.reports}
     groups = []
@@ -39,7 +39,7 @@ def unknown(seen: AdviceHistory) -> Iterator[UnknownFailure]:
 
 
 def _telling(report: StoredReport) -> tuple[list[str], list[str]]:
-    """The lines that stood out, masked and as they are."""
+    """Return the lines that stood out, masked and unmasked."""
     shown = [event.what for event in report.indicators.events if event.what.strip()]
     shapes = (shape_of(fold(text.encode("utf-8", "replace"))).template for text in shown)
     return list(dict.fromkeys(shape.text for shape in shapes if shape is not None)), shown

@@ -1,7 +1,7 @@
-"""Takes out of lines and words what must not leave the site: secrets, hosts, people, paths, addresses, ids.
+"""Removes what must not leave the site from lines and texts: secrets, hosts, people, paths, addresses, ids.
 
-Two ways at once: what has a telling form is replaced by its form, and of plain words only those stay that the rule base itself
-uses or that the rule looks for. A name that nobody could know to be one is a word that nobody knows, and goes.
+Two methods combined: text of a recognisable form is replaced by a placeholder, and of plain words only those stay that the rule
+base uses or that the rule matches. So a name that cannot be recognised is an unknown word, and is removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kb.rulebase.rule import Rulebook
 from kb.scanning.prefilter import COMMON, TELLING
 
 LONGEST = 600  # characters of a line
-NAME = "name"  # in place of a word that nobody knows
+NAME = "name"  # replaces an unknown word
 _PARTS = re.compile(r"[A-Za-z]+")
 _LIBRARY = re.compile(r"(?:site-packages|dist-packages)/((?:[\w.-]{1,60}/){0,8}[\w.-]{1,60})")
 _SUFFIX = re.compile(
@@ -42,7 +42,7 @@ _PLAIN = frozenset(
 
 @dataclass(slots=True)
 class Anonymiser:
-    """Cleans the lines of one rule: the same host gets the same stand-in throughout.
+    """Anonymises the lines of one rule. A host gets the same placeholder throughout.
 
     `known`: words that may stay, in lower case; `names`: words that may not, whatever else says so.
     """
@@ -52,12 +52,12 @@ class Anonymiser:
     _stand_ins: dict[str, str] = field(default_factory=dict)
 
     def line(self, line: str, keep: Collection[str] = ()) -> str:
-        """A line with nothing in it that must not leave. `keep`: words that the rule looks for."""
+        """Return a line without anything that must not leave the site. `keep`: words that the rule matches."""
         hidden = redact_bytes(line[:LONGEST].encode("utf-8", "replace"), emails=True).decode("utf-8", "replace")
         return "".join(self._piece(token, keep) for token in tokens(hidden, self.names)).rstrip()
 
     def words(self, text: str) -> str:
-        """What a person wrote, as plain words: nothing that could be markup, a name, or a hole of a rule's texts."""
+        """Return a person's text as plain words, without markup, names, or placeholders of rule texts."""
         lines = (self.line(part) for part in text.splitlines())
         plain = re.sub(r"[^A-Za-z0-9 ,.;:/()%+-]+", " ", " ".join(lines))
         return re.sub(rf"\b{NAME}(?: {NAME})+\b", NAME, " ".join(plain.split())).strip(" ,;:-")
@@ -98,7 +98,7 @@ class Anonymiser:
         )
 
     def _stand_in(self, form: str, text: str) -> str:
-        """node-a, node-b, … and addresses that are kept free for examples."""
+        """Return node-a, node-b, … or an address reserved for documentation."""
         known = self._stand_ins
         if text not in known:
             number = sum(word.startswith("192.0.2.") == (form == "ip") for word in known.values())
@@ -116,7 +116,7 @@ def _camels(word: str) -> Iterator[str]:
 
 
 def _path(path: str) -> str:
-    """A path of a library from its package on, any other as a folder and a file with its ending."""
+    """Return a library's path from its package on, and any other path as a folder and a file with its extension."""
     own = _LIBRARY.search(path)
     if own is not None:
         return f"/usr/lib/python3/dist-packages/{own[1]}"
@@ -127,7 +127,7 @@ def _path(path: str) -> str:
 
 @lru_cache(4)
 def vocabulary(texts: frozenset[str]) -> frozenset[str]:
-    """All words of some texts in lower case, with those of every log."""
+    """Return all words of some texts in lower case, and the words common in logs."""
     found = {part.lower() for text in texts for item in _PARTS.findall(text) for part in (*_camels(item), item)}
     built_in = {part.lower() for name in dir(builtins) for part in _camels(name)}
     return frozenset(
@@ -136,7 +136,7 @@ def vocabulary(texts: frozenset[str]) -> frozenset[str]:
 
 
 def words_of(rulebook: Rulebook) -> frozenset[str]:
-    """The vocabulary of a rule base: what its rules look for and what they say."""
+    """Return the vocabulary of a rule base: the words of its patterns and texts."""
     return vocabulary(frozenset(_texts(rulebook)))
 
 

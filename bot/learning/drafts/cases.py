@@ -1,4 +1,4 @@
-"""Resolved incidents out of the store, as the miner sees them: the one asked about, those closed alike, and all others."""
+"""Resolved incidents from the store, as the miner expects them: the requested one, those of the same cause, and all others."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from kb.learning.cases import Case, Observation
 from kb.learning.negative_corpus import Background, background, negative_case, negative_text
 from kb.report import Report
 
-MOST_ALIKE = 8  # incidents that sharpen a rule, the newest
-MOST_OTHERS = 2000  # that it is held against, the newest
-LEAST_NAME = 3  # characters of a name that is kept out of rules; shorter ones are parts of many words
+MOST_ALIKE = 8  # newest incidents of the same cause
+MOST_OTHERS = 2000  # newest incidents to contrast with
+LEAST_NAME = 3  # characters of a name to keep out of rules; shorter ones are parts of many words
 _NO_FAULT = "no_fault"
-_NO_LOGS = frozenset({*PARTS, "hang probes"})  # sources that kb.hangs.observe makes
+_NO_LOGS = frozenset({*PARTS, "hang probes"})  # sources made by kb.hangs.observe
 
 
 @dataclass(frozen=True, slots=True)
 class DraftCases:
-    """What the miner is given: the cases, the asked one first, and what they are held against."""
+    """The miner's input: the cases, the requested one first, and those to contrast with."""
 
     cases: tuple[Case, ...]
     background: Background
 
     @property
     def names(self) -> frozenset[str]:
-        """Names that may stand in no file of a rule."""
+        """Return names that must not appear in any file of a rule."""
         return frozenset().union(*(case.names for case in self.cases))
 
 
@@ -46,7 +46,7 @@ def gathered(
     alone: bool = False,
     clean: Mapping[str, Mapping[str, bytes]] | None = None,
 ) -> DraftCases | None:
-    """The incident, those of its tenant that were closed as the same fault, and the others; None where there is none of that number.
+    """Return the incident, those of its tenant closed as the same fault, and the others; None if it does not exist.
 
     `alone`: those closed alike are left out, for where they are of another signature. `clean`: logs of runs that went well, by
     name, each with its streams.
@@ -87,7 +87,7 @@ def _case(store: IncidentStore, closings: Closings, record: IncidentRecord) -> C
 
 
 def case_of(record: IncidentRecord, said: Sequence[Annotation], observed: tuple[Observation, ...] = ()) -> Case:
-    """An incident as a case. What cannot be read of it is as if it were gone."""
+    """Return an incident as a case. Parts that cannot be read are left out."""
     incident = record.incident
     report: Report | None = None
     with suppress(UnreadableInput):
@@ -114,14 +114,14 @@ def case_of(record: IncidentRecord, said: Sequence[Annotation], observed: tuple[
 
 
 def logs_of(replay: bytes) -> dict[str, str]:
-    """The logs of a replay text by name, secrets masked once more; what comparisons said of stacks and the like is no log."""
+    """Return the logs of a replay text by name, secrets masked again, without the sentences of comparisons."""
     hidden = redact_bytes(replay, emails=True)
     streams = {name: text.decode("utf-8", "replace") for name, text in streams_of(hidden).items()}
     return {name: text for name, text in streams.items() if name.partition("/")[0] not in _NO_LOGS}
 
 
 def _names(record: IncidentRecord, report: Report | None, said: Iterable[Annotation]) -> Iterable[str]:
-    """Hosts, people and jobs of an incident, in lower case, and the parts of their names."""
+    """Return hosts, people and jobs of an incident, in lower case, with the parts of their names."""
     found: set[str | None] = {record.incident.owner, record.incident.job_name, record.incident.job_id}
     for annotation in said:
         found |= {annotation.said.who, *annotation.said.nodes}
@@ -134,7 +134,7 @@ def _names(record: IncidentRecord, report: Report | None, said: Iterable[Annotat
 
 
 def parted(names: Iterable[str | None]) -> Iterator[str]:
-    """Names in lower case as they may stand in a line: whole, and their parts."""
+    """Return names in lower case as they may appear in a line: whole, and in parts."""
     for name in names:
         if name and len(name) >= LEAST_NAME:
             yield name.lower()

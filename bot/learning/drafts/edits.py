@@ -1,4 +1,4 @@
-"""What a person changed of a drafted rule goes into its files, and what is wrong with it is told by field."""
+"""Apply a person's edits to a drafted rule's files, and report errors by form field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kb.errors import Fault, RuleError
 from kb.rulebase.rulebook import load
 
 VOCABULARY = ("VERSION", "faults.yaml", "actions.yaml")
-BY_HAND = "silent/by-hand.log"  # lines that a person added
+BY_HAND = "silent/by-hand.log"  # test lines added by a person
 _KEY = re.compile(r"([a-z_]+):")
 _FIELDS: Mapping[str, str] = {
     "title": "title",
@@ -27,7 +27,7 @@ _FIELDS: Mapping[str, str] = {
 
 
 def edited(files: Mapping[str, bytes], edits: DraftEdits) -> dict[str, bytes]:
-    """The files of a rule, by path below the folder of the rules, with what a person made of it.
+    """Return the files of a rule, by path below the folder of the rules, with a person's edits.
 
     Raises:
         ValueError: there is no rule.yaml among them that is a mapping.
@@ -66,7 +66,7 @@ def rule_path(files: Mapping[str, bytes]) -> str:
 
 
 def regexes_of(rule: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """What it looks for, where that is nothing but regular expressions of lines; None where it is more."""
+    """Return its line regexes, or None if it matches anything else too."""
     match = rule.get("match")
     if not isinstance(match, dict) or not match:
         return None
@@ -78,12 +78,12 @@ def regexes_of(rule: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def written(rule: Mapping[str, Any]) -> bytes:
-    """A rule as a file. Whatever its texts hold stays text: a YAML library writes it."""
+    """Return a rule as YAML. A YAML library writes it, so that its texts stay text whatever they contain."""
     return yaml.safe_dump(dict(rule), sort_keys=False, allow_unicode=True, width=110, default_flow_style=False).encode()
 
 
 def wrong(files: Mapping[str, bytes], folder: Path) -> dict[str, str]:
-    """What the loader of rules says against it, by field of the form. `folder`: of the rules, for their words."""
+    """Return the loader's errors by field of the form. `folder`: of the rules, for their vocabulary."""
     path = rule_path(files)
     text = files[path].decode()
     words = {name: (folder / name).read_text("utf-8") for name in VOCABULARY if (folder / name).is_file()}
@@ -99,7 +99,7 @@ def wrong(files: Mapping[str, bytes], folder: Path) -> dict[str, str]:
 
 
 def _field(text: str, fault: Fault) -> str:
-    """The field that a place in the file came from."""
+    """Return the form field that a position in the file came from."""
     for line in reversed(text.split("\n")[: fault.line]):
         hit = _KEY.match(line)
         if hit is not None:
@@ -108,7 +108,7 @@ def _field(text: str, fault: Fault) -> str:
 
 
 def _steps(before: Any, texts: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The steps with other words; each keeps what it had besides, a new one has the first one's action."""
+    """Return the steps with new texts. Each keeps its other values; a new step has the action of the first."""
     known = [item for item in before if isinstance(item, dict)] if isinstance(before, list) else []
     first = known[0].get("action", "inspect") if known else "inspect"
     return [
@@ -118,7 +118,7 @@ def _steps(before: Any, texts: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _look_for(rule: dict[str, Any], regexes: tuple[str, ...]) -> None:
-    """The patterns by the names that they had; with another number of them any one suffices."""
+    """Return the patterns under their previous names. If their number changed, any of them suffices."""
     names = list(rule.get("match", {}))
     if len(names) != len(regexes):
         names = ["line", *(f"line_{number}" for number in range(2, len(regexes) + 1))]

@@ -1,7 +1,7 @@
-"""A candidate as the folder of a rule: rule.yaml, the logs on which it must speak, the near misses on which it must not.
+"""Write a candidate as a rule folder: rule.yaml, logs on which it must fire, and near misses on which it must not.
 
-Everything is made by a YAML dumper and from words of a fixed alphabet: no text of an incident can break out of its place. The
-folder is tried before it is given: what the rule does not pass goes, or is told.
+A YAML dumper writes everything, from a fixed alphabet, so that no text of an incident can break out of its place. The folder is
+tested before it is returned: tests that the rule fails are removed or reported.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from kb.rulebase.rulebook import Loaded, load
 from kb.scanning.plan import plan
 
 MOST_LOGS = 4
-AROUND = 2  # lines of context on each side
-SAID = 600  # characters of what people said
+AROUND = 2  # context lines on each side
+SAID = 600  # characters of people's texts
 _NAMES = re.compile(r"\(\?P<(\w+)>")
 _SEVERITY = {
     "hardware": "critical",
@@ -58,7 +58,7 @@ class DraftFolder:
 
     @property
     def folder(self) -> str:
-        """Where its files lie, below the rules folder."""
+        """Return its folder below the rules folder."""
         return f"{self.candidate.family}/{self.candidate.id}"
 
 
@@ -71,7 +71,7 @@ def draft(
     names: Iterable[str] = (),
     link: Callable[[int], str] | None = None,
 ) -> DraftFolder:
-    """The folder of a candidate.
+    """Return the folder of a candidate.
 
     Args:
         candidate: what was mined.
@@ -97,7 +97,7 @@ def draft(
 
 
 def dumped(values: Mapping[str, Any]) -> str:
-    """Values as YAML: printable ASCII only, everything else escaped."""
+    """Encode values as YAML: printable ASCII only, everything else escaped."""
     return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=False, width=118, default_flow_style=False)
 
 
@@ -198,7 +198,7 @@ def kept_words(match: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
 
 
 class _RuleTester:
-    """Tries logs on the rule alone."""
+    """Tests logs with the rule alone."""
 
     def __init__(self, candidate: Candidate, text: str, base: Mapping[str, str]) -> None:
         live = text.replace("\nstatus: draft\n", "\nstatus: experimental\n", 1)
@@ -209,7 +209,7 @@ class _RuleTester:
         self._matcher = engine()(made.patterns)
 
     def speaks(self, streams: Mapping[str, bytes]) -> bool:
-        """Whether the rule speaks on some streams."""
+        """Whether the rule fires on some streams."""
         evidence = evidence_of(self._knowledge, self._matcher, streams)
         return bool(find(self._knowledge.rulebook, Facts(evidence), History()).findings)
 
@@ -225,7 +225,7 @@ def _match_logs(
     keep: frozenset[str],
     judge: _RuleTester,
 ) -> dict[str, bytes]:
-    """A log an incident, unlike each other; where one incident is all there is, a second with other numbers."""
+    """Return one log per incident, all different; of a single incident, also a variant with other numbers."""
     made: list[dict[str, bytes]] = []
     frame = next(
         (str(test["frame"]) for entry in candidate.match.values() if "frame" in (test := entry.get("exception") or {})),
@@ -254,7 +254,7 @@ def _match_logs(
 def excerpt(
     lines: Mapping[str, Sequence[str]], texts: Mapping[str, str], cleaner: Anonymiser, keep: frozenset[str]
 ) -> dict[str, bytes]:
-    """The deciding lines of an incident with a little of what stood around them, cleaned, by stream."""
+    """Return the decisive lines of an incident with some context, anonymised, by stream."""
     found: dict[str, bytes] = {}
     for index, (source, own) in enumerate(list(lines.items())[:3]):
         all_lines = texts.get(source, "").split("\n")
@@ -269,7 +269,7 @@ def excerpt(
 
 
 def _file_name(source: str, index: int) -> str:
-    """A name that says of a source only what a reader needs: whether it is the kernel's, and which rank wrote it."""
+    """Return a file name with only what a reader needs: whether it is a kernel log, and which rank wrote it."""
     name = source.rpartition("/")[2].lower()
     rank = re.search(r"rank[-_]?(\d{1,5})", name)
     if name.startswith(("dmesg", "kern")):
@@ -278,7 +278,7 @@ def _file_name(source: str, index: int) -> str:
 
 
 def retold(streams: Mapping[str, bytes], frame: str = "") -> dict[str, bytes]:
-    """Exceptions alone, each with the head of a traceback above it, for a reader that wants one."""
+    """Return only the exceptions, each with a traceback header, which the parser requires."""
     function = re.search(r"\w{3,60}(?=\$$)", frame)
     where = function[0].encode() if function is not None else b"main"
     head = b'Traceback (most recent call last):\n  File "/path/train.py", line 10, in ' + where + b"\n    step()\n"
@@ -294,7 +294,7 @@ def retold(streams: Mapping[str, bytes], frame: str = "") -> dict[str, bytes]:
 
 
 def _renumbered(data: bytes) -> bytes:
-    """The log with other numbers, those apart that stand in names and short codes."""
+    """Return the log with other numbers, except those in names and short codes."""
     return re.sub(rb"(?<![\w.])\d{3,6}(?![\w.])", lambda hit: bytes(49 + (item - 47) % 9 for item in hit[0]), data)
 
 
@@ -305,7 +305,7 @@ def _silent_logs(
     keep: frozenset[str],
     judge: _RuleTester,
 ) -> dict[str, bytes]:
-    """Near misses, and the incident's other lines without those that decide."""
+    """Return near misses, and the incident's other lines without the decisive ones."""
     logs = [cleaner.line(line, keep) for line in candidate.near]
     found = [
         fromkey
@@ -330,7 +330,7 @@ def _silent_logs(
 
 
 def _lint(candidate: Candidate, loaded: Loaded, logs: Sequence[str]) -> list[Fault]:
-    """What `rules lint` would say of the folder."""
+    """Return the findings of `rules lint` on the folder."""
     path = f"{candidate.family}/{candidate.id}/rule.yaml"
     own = [fault for fault in loaded.faults if fault.file == path]
     return [*own, *lint(loaded.rulebook, {candidate.id: logs}, loaded.positions)]

@@ -52,7 +52,7 @@ class DraftService:
 
     @cached_property
     def base(self) -> RuleFiles:
-        """The rule base that drafts are tried with."""
+        """The rule base that drafts are tested with."""
         return base_of(self.folder or default_folder(), self.site)
 
     @cached_property
@@ -65,7 +65,7 @@ class DraftService:
     def content(
         self, incident: int, tenant: str, edits: DraftEdits | None = None, *, alone: bool = False
     ) -> DraftContent:
-        """A draft with its replay, or why there is none. `alone`: incidents closed as the same are left out.
+        """Return a draft with its replay, or why there is none. `alone`: ignore other incidents of the same cause.
 
         Raises:
             SignalboxError: the store or the rules cannot be used.
@@ -102,7 +102,7 @@ class DraftService:
         )
 
     def replayed(self, content: DraftContent, tenant: str, edits: DraftEdits | None = None) -> DraftContent:
-        """A draft as a person fixed it, tried on all that was seen."""
+        """Return a draft with a person's edits, replayed on all past incidents."""
         files = dict(content.files)
         if edits is not None:
             files = edited(files, edits)
@@ -117,7 +117,7 @@ class DraftService:
             figures: tuple[tuple[str, str], ...] = ()
         else:
             figures, hurts, _ = replayed(told)
-        # never proposed by itself though the replay speaks against it; a person who asks for it is told of in the proposal
+        # not proposed automatically, because the replay speaks against it; a proposal names the person who requests it anyway
         return msgspec.structs.replace(
             content,
             key=_key(rule),
@@ -130,7 +130,7 @@ class DraftService:
         )
 
     def proposed(self, content: DraftContent, tenant: str, who: str) -> ProposedRule:
-        """A draft as what is proposed."""
+        """Return a draft as a proposal."""
         return ProposedRule(
             key=content.key,
             tenant=tenant,
@@ -149,10 +149,10 @@ class DraftService:
             passed=content.passed,
         )
 
-    # -- a worker's way ------------------------------------------------------------------------------------------------
+    # -- for workers ---------------------------------------------------------------------------------------------------
 
     def do(self, work: QueuedTask) -> TaskResult:
-        """Do what a draft's last wish asks for. What came of it is written with the end of the work."""
+        """Process the last request of a draft. The result is written when the task completes."""
         with Database(self.url) as store:
             found = draft_of(store, str(msgspec.json.decode(work.payload)["draft"]))
         if found is None or found.state == "proposed":
@@ -191,13 +191,13 @@ class DraftService:
         return f"proposal {asked.proposal}"
 
     def _shown(self, session: Session, found: Draft, now: datetime) -> None:
-        """The form that is open is filled."""
+        """Fill the open form."""
         payload = {"draft": found.handle, "version": found.version}
         enqueue_item(session, f"view:{found.handle}:{found.version}", found.tenant, "view", payload, now=now)
 
 
 def refusal(settings: PullRequests | None, proposed: ProposedRule) -> str | None:
-    """Why it must not, or cannot, be proposed; None where it may."""
+    """Return why it must not or cannot be proposed, or None if it may."""
     if settings is None:
         return "`rules: pull_requests:` is not configured"
     try:
@@ -208,7 +208,7 @@ def refusal(settings: PullRequests | None, proposed: ProposedRule) -> str | None
 
 
 def _reply_to_requester(session: Session, found: Draft, words: str, now: datetime) -> None:
-    """To who asked, alone."""
+    """Send a private reply to the person who asked."""
     payload = {"who": found.who, "channel": found.channel, "form": "message", "text": f"The rule was {words}."}
     enqueue_item(session, f"draft:{found.handle}:{found.version}", found.tenant, "reply", payload, now=now)
 
@@ -224,7 +224,7 @@ class DraftWorker:
     _drafter: DraftService | None = None
 
     def do(self, work: QueuedTask) -> TaskResult:
-        """Do what a draft's last wish asks for."""
+        """Process the last request of a draft."""
         digest = self.current.known().rulebook.digest
         if self._drafter is None or digest != self._digest:
             self._drafter, self._digest = DraftService(self.url, self.config, *self.current.folders()), digest
@@ -236,19 +236,19 @@ def _rule(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _key(rule: Mapping[str, Any]) -> str:
-    """The fingerprint of what a rule looks for: the same for the same patterns under another title."""
+    """Return a fingerprint of a rule's patterns, whatever its title."""
     meant = [rule.get("match"), rule.get("when"), rule.get("not_when")]
     return f"learned:{sha256(msgspec.json.encode(meant, order='sorted')).hexdigest()[:32]}"
 
 
 def _words(rule: Mapping[str, Any]) -> str:
-    """What a rule looks for, as it stands in its file."""
+    """Return a rule's patterns as written in its file."""
     meant = {name: rule[name] for name in ("match", "when", "not_when") if name in rule}
     return yaml.safe_dump(meant, sort_keys=False, width=100).strip()
 
 
 def lines_of(files: Mapping[str, bytes], part: str) -> list[str]:
-    """Lines of its test logs, some."""
+    """Return some lines of its test logs."""
     found = [
         line
         for path, data in sorted(files.items())

@@ -23,7 +23,7 @@ from bot.store.database import Database
 from bot.store.tables import DraftRow
 
 DRAFT = "draft"
-_LARGEST = 16 << 20  # bytes of what was packed
+_LARGEST = 16 << 20  # bytes after unpacking
 State = Literal["asked", "drafted", "refused", "proposed"]
 Then = Literal["show", "propose"]
 
@@ -76,7 +76,7 @@ class DraftContent(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A draft as it is kept; see DraftRow."""
+    """A stored draft; see DraftRow."""
 
     handle: str
     tenant: str
@@ -92,14 +92,14 @@ class Draft:
 
 
 def handle_of(key: str) -> str:
-    """The handle of the draft that a delivery asks for: two deliveries of one click ask for one draft."""
+    """Return the handle of the draft for a delivery. Two deliveries of one click have the same handle."""
     return f"d{sha256(key.encode()).hexdigest()[:32]}"
 
 
 def ask_draft_within(
     session: Session, key: str, tenant: str, incident: int, *, who: str, channel: str, parent: int | None, now: datetime
 ) -> tuple[str, bool]:
-    """Write down that a rule is to be drafted from an incident; its handle, and whether this is new."""
+    """Store a request to draft a rule from an incident. Return its handle, and whether it is new."""
     handle = handle_of(key)
     row = DraftRow(
         handle=handle, tenant=tenant, incident_id=incident, who=who[:128], channel=channel, parent=parent,
@@ -112,7 +112,7 @@ def ask_draft_within(
             session.add(row)
             session.flush()
     except IntegrityError:
-        return handle, False  # the other delivery was faster
+        return handle, False  # the other delivery came first
     _work_within(session, row, now)
     return handle, True
 
@@ -134,7 +134,7 @@ def wish_draft_within(
 
 
 def draft_of(database: Database, handle: str) -> Draft | None:
-    """One draft; None where there is none of that handle."""
+    """Return a draft by handle, or None."""
     with database.errors(), database.session() as session:
         row = session.get(DraftRow, handle)
         return None if row is None else _draft(row)

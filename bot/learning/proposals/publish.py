@@ -26,9 +26,9 @@ from bot.queue.tasks import QueuedTask
 from bot.queue.worker import TaskResult
 from bot.store.database import Database
 
-MOST_TRIES = 90  # with an hour between them: some days
+MOST_TRIES = 90  # attempts, an hour apart: some days
 LONGEST = 3600.0
-TOLD = ("state", "number", "url", "draft", "sent", "error")  # what people are told of
+TOLD = ("state", "number", "url", "draft", "sent", "error")  # states that people are notified of
 ABSENT = "rules.pull_requests is not configured, so nothing can be proposed"
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class ProposalWorker:
             return self._failed(found, ForgeError("refused", str(error)), now)
 
     def _elsewhere(self, found: Proposal, now: datetime) -> str:
-        """It is not for this configuration: it stands in another repository, or there is none."""
+        """Whether it belongs to another repository, or none is configured."""
         words = ABSENT
         if self.settings is not None:
             words = f"it was opened on {found.forge}, but {self.settings.forge} is configured now; decide on it there"
@@ -88,7 +88,7 @@ class ProposalWorker:
         return words
 
     def _failed(self, found: Proposal, failed: ForgeError, now: datetime) -> str:
-        """Keep the reason, and when it is tried again. Where nothing but other settings would help, it is over."""
+        """Store the reason and the time of the next attempt. If only other settings would help, give up."""
         tries = found.tries + 1
         values: dict[str, Any] = {"error": str(failed)[:500], "tries": tries, "looked_at": now}
         if failed.kind == "nothing":
@@ -104,7 +104,7 @@ class ProposalWorker:
 
 @dataclass(slots=True)
 class _ProposalCheck:
-    """One look after one proposal. `pushed`: a commit went up just now, of which the forge may not have begun the checks yet."""
+    """One check of one proposal. `pushed`: a commit was just pushed, and the forge may not have started its checks."""
 
     database: Database
     settings: PullRequests
@@ -142,7 +142,7 @@ class _ProposalCheck:
         return self._ready(self._brought(pull, tip))
 
     def _brought(self, pull: PullRequest | None, tip: str | None) -> PullRequest:
-        """The branch and the pull request say what they should."""
+        """Update the branch and the pull request."""
         head = self.forge.commit(self.plan, tip, lambda made: self._head(f"{tip or ''} {made}".strip()))
         self.pushed = head != tip
         if head != self.found.head:
@@ -159,7 +159,7 @@ class _ProposalCheck:
         return replace(pull, head=head)
 
     def _ready(self, pull: PullRequest) -> str:
-        """A draft is one no more when the replay passed and the forge's checks did."""
+        """Mark a draft as ready once the replay and the forge's checks passed."""
         draft = self._is_draft(pull)
         words = self._undone(pull) if draft else None
         if draft and words is None:
@@ -168,11 +168,11 @@ class _ProposalCheck:
         return words or ("opened" if pull.url is None else f"opened at {pull.url}")
 
     def _is_draft(self, pull: PullRequest) -> bool:
-        """Whether it is ours to mark ready: one that was ready and that a person made a draft again stays one."""
+        """Whether we may mark it ready: a pull request that a person turned back into a draft stays one."""
         return pull.draft and self.found.draft
 
     def _undone(self, pull: PullRequest) -> str | None:
-        """Why it is still a draft, in words."""
+        """Return why it is still a draft."""
         if not self.found.content.passed:
             return "it stays a draft: the backtest did not pass"
         if not self.settings.checks:
@@ -189,7 +189,7 @@ class _ProposalCheck:
         return None
 
     def _told_only(self, pull: PullRequest | None) -> str:
-        """The branch is somebody else's: what would have changed is said there, once a version."""
+        """Somebody else committed to the branch: comment the change there, once per version."""
         found = self.found
         began = found.number is not None or found.sent is not None
         if pull is None or not (began or hidden(self.plan.mark) in pull.body):
@@ -210,7 +210,7 @@ class _ProposalCheck:
         return words
 
     def _ended(self, pull: PullRequest) -> str:
-        """A person has decided."""
+        """Record a person's decision."""
         self._note(state=pull.state, number=pull.number, url=pull.url, ended_at=self.now, error=None, etag=pull.etag)
         return "it was merged" if pull.state == "merged" else "it was closed and will not be proposed again"
 
@@ -218,7 +218,7 @@ class _ProposalCheck:
         changed(self.database, self.found, self.now, {"head": head}, tell=False)
 
     def _note(self, **values: Any) -> None:
-        """Write down; the message about it is composed again where people would read something else."""
+        """Store the state, and update the message about it if its text changes."""
         told = any(getattr(self.found, name) != value for name, value in values.items() if name in TOLD)
         later = self.now + timedelta(seconds=self.settings.every)
         values = {"looked_at": self.now, "ready_at": later, "tries": 0, **values}

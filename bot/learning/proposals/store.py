@@ -31,7 +31,7 @@ from bot.store.tables import PostingRow, ProposalRow
 PROPOSE = "propose"
 LIVE = ("asked", "open")
 HOUR = timedelta(hours=1)
-_LARGEST = 64 << 20  # bytes of what was packed
+_LARGEST = 64 << 20  # bytes after unpacking
 _FEW = 8
 State = Literal["asked", "open", "merged", "closed", "failed"]
 How = Literal["new", "updated", "same", "closed", "merged"]
@@ -209,7 +209,7 @@ def propose_within(
 
 
 def _existing_proposal(session: Session, proposed: ProposedRule) -> ProposalRow | None:
-    """The proposal of this pattern: by its key, or of this rule where it had the pattern once, or is being decided on."""
+    """Return the proposal of this pattern: by its key, or one of this rule that had the pattern or is undecided."""
     found = session.exec(select(ProposalRow).where(col(ProposalRow.key) == proposed.key).with_for_update()).first()
     if found is not None:
         return found
@@ -220,12 +220,12 @@ def _existing_proposal(session: Session, proposed: ProposedRule) -> ProposalRow 
 
 
 def _renewed(session: Session, row: ProposalRow, proposed: ProposedRule, now: datetime) -> How:
-    """What is proposed becomes this; whether that changes anything."""
+    """Replace the content. Return whether that changes anything."""
     old, new = unpacked(row.content_zstd), _content(proposed)
     gone = sorted((set(old.gone) | set(old.files)) - set(new.files)) if row.state in LIVE else []
     new = msgspec.structs.replace(new, keys=sorted({*old.keys, *new.keys}), gone=gone)
     if row.state in LIVE and new == old:
-        row.ready_at = now  # who asks again wants it tried again
+        row.ready_at = now  # a repeated request tries it again
         return "same"
     if row.state in ("closed", "merged"):
         row.branch, row.number, row.url, row.head = _branch(session, row.rule), None, None, None
@@ -240,7 +240,7 @@ def _renewed(session: Session, row: ProposalRow, proposed: ProposedRule, now: da
 
 
 def _branch(session: Session, rule: str) -> str:
-    """A branch that no proposal had: one that was decided on may still be there."""
+    """Return a branch name that no proposal had: that of a decided one may still exist."""
     taken = set(session.exec(select(ProposalRow.branch).where(col(ProposalRow.branch).startswith(PREFIX + rule))).all())
     names = (PREFIX + rule if count == 1 else f"{PREFIX}{rule}-{count}" for count in range(1, 10_000))
     return next(name for name in names if name not in taken)
@@ -263,7 +263,7 @@ def _content(proposed: ProposedRule) -> ProposalContent:
     )
 
 
-# --- what the replay gave --------------------------------------------------------------------------------------------
+# --- results of the replay -------------------------------------------------------------------------------------------
 
 
 def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], bool]:
@@ -338,7 +338,7 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
     title = title_of(proposal.rule, content.title)
     numbers = ", ".join(str(number) for number in content.incidents[:20])
     message = f"{title}\n\nProposed by Signalbox{f' from incidents {numbers}' if numbers else ''}."
-    if settings.backend == "local":  # there is no other place for it
+    if settings.backend == "local":  # it cannot go elsewhere
         message += f"\n\n{body}"
     root = "" if home == "." else f"{home}/"
     return PullRequestPlan(
@@ -431,7 +431,7 @@ def told_of_within(session: Session, number: int, *, channel: str, parent: int |
 
 def reserved_within(session: Session, number: int, settings: PullRequests, now: datetime) -> str | None:
     """Reserve one of the limited open slots; otherwise return why the proposal waits."""
-    # all rows that count, in one order: two workers take places one after the other
+    # lock all rows that count in one order, so that two workers reserve slots one after the other
     rows = session.exec(
         select(ProposalRow)
         .where(or_(col(ProposalRow.state).in_(LIVE), col(ProposalRow.opened_at) > now - HOUR))
@@ -476,7 +476,7 @@ def changed(database: Database, proposal: Proposal, now: datetime, values: Mappi
 
 
 def unpacked(packed: bytes) -> ProposalContent:
-    """The content of a row."""
+    """Return the content of a row."""
     return msgspec.json.decode(zstandard.decompress(packed, max_output_size=_LARGEST), type=ProposalContent)
 
 

@@ -1,1 +1,1 @@
-"""What a rule would have said: backtest on past incidents, clean logs, scan cost, shadow runs."""
+"""Replays of rules: backtest on past incidents, clean logs, scan cost, shadow runs."""

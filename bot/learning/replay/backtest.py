@@ -32,10 +32,10 @@ from kb.errors import SignalboxError
 from kb.learning.precision import HitRate, fits
 from kb.rulebase.rule import Rulebook
 
-MOST_JUDGED = 1_500  # incidents that both rule bases judge: those that people spoke of first, then the newest
-FEW = 8  # incidents or logs named in a reason
-_CHUNK, _FEW_TEXTS = 64, 8  # incidents of a task: to be searched, to be judged
-_ROUND = 96  # incidents, after which it is asked whether enough is known
+MOST_JUDGED = 1_500  # incidents evaluated with both rule bases: those with feedback first, then the newest
+FEW = 8  # incidents or logs listed in a reason
+_CHUNK, _FEW_TEXTS = 64, 8  # incidents per task: to search, to evaluate
+_ROUND = 96  # incidents between checks whether enough is known
 _NOTHING = HitRate(0, 0)
 
 Kind = Literal["new", "lost", "changed"]
@@ -77,7 +77,7 @@ class BacktestCost:
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """What a change does.
+    """The effects of a change.
 
     `incidents`: whose text was searched; `without_text`: whose text is kept no more; `judged`: by both rule bases; `unjudged`:
     could be touched, and there were too many; `unjudged_said`: those of them of which people spoke. `hits`: incidents on which a touched rule speaks. `precision`: of the hits
@@ -106,7 +106,7 @@ class Backtest:
     dear: tuple[str, ...] = ()
 
     def of(self, kind: Kind) -> tuple[ChangedAnswer, ...]:
-        """The changes of one kind."""
+        """Return the changes of one kind."""
         return tuple(change for change in self.changes if change.kind == kind)
 
 
@@ -115,7 +115,7 @@ class Backtest:
 
 @dataclass(frozen=True, slots=True)
 class _FirstPass:
-    """What the first pass made of some incidents: how many texts there were, which have to be judged, what it cost."""
+    """The result of the first pass: the number of texts, those to evaluate, and the cost."""
 
     texts: int
     found: tuple[int, ...]
@@ -131,7 +131,7 @@ def backtest(
     workers: int | None = None,
     most: int | None = MOST_JUDGED,
 ) -> Backtest:
-    """Try a change on the incidents of a store and on logs of good runs (`clean_logs`).
+    """Test a change on the incidents of a store and on logs of good runs (`clean_logs`).
 
     `tenant`: its incidents alone; `most`: so many are judged at the most, those of which people spoke first, and none any more
     once it has made `FEW` confirmed answers worse; None for all.
@@ -183,7 +183,7 @@ def backtest(
 def _heard(
     pool: ProcessPoolExecutor, found: Sequence[int], told: Mapping[int, ReviewedIncident], most: int | None
 ) -> tuple[dict[int, TrialResult], int]:
-    """What is heard of the first so many of some incidents, and of how many of them; in rounds, until enough is known."""
+    """Evaluate incidents in rounds until enough is known. Return the results and the number of incidents evaluated."""
     heard: dict[int, TrialResult] = {}
     chosen = found if most is None else found[:most]
     judged = 0
@@ -210,7 +210,7 @@ def _start(url: str, judge: TrialJudge) -> None:
 
 
 def _texts(ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """The stored texts of some incidents, those that are there."""
+    """Return the stored texts of some incidents."""
     store, _ = _begun()
     with store.errors(), store.session() as session:
         rows = session.exec(
@@ -220,7 +220,7 @@ def _texts(ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         try:
             yield number, zstandard.decompress(packed, max_output_size=REPLAY_BYTES)
         except zstandard.ZstdError:
-            continue  # as if none were kept
+            continue  # treated as missing
 
 
 def _begun() -> tuple[Database, TrialJudge]:
@@ -247,7 +247,7 @@ def _judge(ids: Sequence[int]) -> dict[int, TrialResult]:
     return {number: heard for number, text in _texts(ids) if (heard := judge.hear(streams_of(text))) is not None}
 
 
-# --- what it comes to ------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def _sum(costs: Iterable[BacktestCost]) -> BacktestCost:
@@ -261,13 +261,13 @@ def _change(number: int, heard: TrialResult, told: ReviewedIncident) -> ChangedA
     old, new = heard.old, heard.new
     kind: Kind = "changed" if bool(old.fault) == bool(new.fault) else "new" if new.fault else "lost"
     was, now = (item.fault == told.truth and told.truth is not None for item in (old, new))
-    # what its report had right by more than its text must not be made wrong either
+    # a report that was right thanks to more than its text must not become wrong either
     was = was or (told.confirmed and old.fault is None and new.fault is not None)
     return ChangedAnswer(number, kind, old, new, told.truth, better=now and not was, worse=was and not now)
 
 
 def _precision(book: Rulebook, told: Mapping[int, ReviewedIncident], heard: Mapping[int, TrialResult]) -> HitRate:
-    """Of the hits on incidents whose cause people named, those in which the cause, or its consequence, is what is named."""
+    """Return the share of hits, on incidents with a confirmed cause, that name that cause or its consequence."""
     judged = [
         any(fits(book, told[number].truth or "", fault) for faults in item.spoke.values() for fault in faults)
         for number, item in heard.items()
@@ -279,7 +279,7 @@ def _precision(book: Rulebook, told: Mapping[int, ReviewedIncident], heard: Mapp
 def _recall(
     trial_: Trial, told: Mapping[int, ReviewedIncident], heard: Mapping[int, TrialResult], left: Collection[int]
 ) -> HitRate:
-    """Of the incidents of the faults that the touched rules name, those on which one of them speaks; `left` were not judged."""
+    """Return the share of incidents of the changed rules' faults on which one of them fires; `left` were not evaluated."""
     faults = {fault for rule in trial_.new.rules if rule.id in trial_.rules for fault in faults_of(rule)}
     of = [number for number, item in told.items() if item.truth in faults and number not in left]
     return HitRate(sum(number in heard and bool(heard[number].spoke) for number in of), len(of))
@@ -312,7 +312,7 @@ def _hurts(result: Backtest) -> Iterator[str]:
 
 
 def _on_clean(judge: TrialJudge, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
-    """The names of the logs on which a touched rule speaks, or of which the verdict is another one."""
+    """Return the names of the logs on which a changed rule fires, or whose verdict changes."""
     for name, streams in clean.items():
         if any(judge.sift(text)[0] for text in streams.values()):
             heard = judge.hear(streams)

@@ -13,11 +13,11 @@ from kb.errors import UnreadableInput
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
 
-LARGEST = 8 << 20  # bytes of a log that are looked at
+LARGEST = 8 << 20  # bytes read per log
 
 
 def clean_logs(known: Knowledge, rules: Path, folders: Sequence[Path] = ()) -> dict[str, dict[str, bytes]]:
-    """Logs of runs in which nothing failed: the near misses of the base's own rules that it finds nothing in, and what lies in folders.
+    """Return logs of runs without a failure: near misses of the base's rules on which no rule fires, and logs in given folders.
 
     In a folder each file or subfolder is one run. Of a rule's `silent/` those count on which the base as it is has nothing to
     say and sees no failure: the others are of another fault.
@@ -45,7 +45,7 @@ def clean_logs(known: Knowledge, rules: Path, folders: Sequence[Path] = ()) -> d
 
 
 def _logs(path: Path) -> dict[str, bytes]:
-    """The logs of a run: a file, a folder of them, or a bundle, of which only its `logs/` count; the first bytes of each."""
+    """Return the first bytes of each log of a run: a file, a folder of files, or the `logs/` of a bundle."""
     logs = path / "logs"
     place = logs if logs.is_dir() else path
     try:

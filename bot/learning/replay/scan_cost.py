@@ -1,6 +1,6 @@
-"""What changed rules cost on logs of good runs beside what the others do: lines that the engine points them to.
+"""The cost of changed rules on logs of good runs, compared with the other rules: lines that the engine reports for them.
 
-Seconds differ from run to run; lines asked do not. A line asked costs microseconds, and of a good run each is for nothing.
+Seconds vary between runs; the number of lines does not. Each line costs microseconds to check, in a good run for nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kb.scanning.matcher import Matcher
 from kb.scanning.plan import ScanPlan, lines_plan
 
 SHARE = 0.95
-LEAST_RULES, LEAST_BYTES = 20, 100_000  # of fewer there is nothing to be compared with
-LEAST = 10.0  # lines a MB, below which no rule is dear
+LEAST_RULES, LEAST_BYTES = 20, 100_000  # fewer rules are too few to compare with
+LEAST = 10.0  # lines per MB below which no rule counts as expensive
 
 
 def dearer(trial: Trial, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
-    """The touched rules, in a sentence each, that ask for more lines of good runs than 95 % of the base's rules, and than before."""
+    """Return a sentence for each changed rule that needs more lines of good runs than before, and than 95 % of the base's rules."""
     texts = [text for streams in clean.values() for text in streams.values()]
     size = sum(map(len, texts))
     plan = trial.known.plan
@@ -43,7 +43,7 @@ def _of(rules: Iterable[Rule], touched: Collection[str], texts: Iterable[bytes])
 
 
 def _asked(plan: ScanPlan, matcher: Matcher, texts: Iterable[bytes]) -> Counter[str]:
-    """Rule → how many lines it is asked about."""
+    """Return rule → number of lines to check."""
     found: Counter[str] = Counter()
     for text in texts:
         found.update(pointed(plan, matcher, text))

@@ -38,7 +38,7 @@ class PromotionThreshold:
 
 @dataclass(frozen=True, slots=True)
 class ShadowHit:
-    """What a shadow found in an incident: its rule with version and meaning (kb.rulebase.codec), the fault that it would have named.
+    """A hit of a shadow rule in an incident: the rule with version and meaning (kb.rulebase.codec), and the fault it would name.
 
     `leads`: that would have been the first answer.
     """
@@ -52,7 +52,7 @@ class ShadowHit:
 
 @dataclass(frozen=True, slots=True)
 class ShadowStats:
-    """How a shadow fared, as it is now: its hits, how many of them would have led, and of those whose cause people named, the right.
+    """The record of a shadow rule in its current version: hits, how many would have led, and how many with a known cause were right.
 
     `earned`: it may be promoted. `lacks`: what it still lacks, in words.
     """
@@ -65,7 +65,7 @@ class ShadowStats:
 
     @property
     def earned(self) -> bool:
-        """Whether it can be promoted."""
+        """Whether the rule can be promoted."""
         return not self.lacks
 
 
@@ -73,12 +73,12 @@ class ShadowStats:
 
 
 def shadows_of(rulebook: Rulebook) -> tuple[Rule, ...]:
-    """The rules in status shadow."""
+    """Return the rules in status shadow."""
     return tuple(rule for rule in rulebook.rules if rule.status == "shadow")
 
 
 def shadowed(known: Knowledge, evidence: Evidence, history: History | None = None) -> tuple[ShadowHit, ...]:
-    """What the shadows find in an incident; costs nothing where there are none, or where none speaks."""
+    """Return the hits of the shadow rules in an incident. Costs nothing if there are none, or none fires."""
     shadows = shadows_of(known.rulebook)
     if not shadows or not any(_hit(rule, evidence) for rule in shadows):
         return ()
@@ -95,7 +95,7 @@ def shadowed(known: Knowledge, evidence: Evidence, history: History | None = Non
 
 
 def _hit(rule: Rule, evidence: Evidence) -> bool:
-    """Whether a rule may find anything: lines that it asks for were hit, or it asks for more than lines."""
+    """Whether a rule could fire: its line patterns were hit, or it needs more than lines."""
     keys = [f"{rule.id}#{pattern.name}" for pattern in rule.patterns if pattern.literal or pattern.regex]
     return len(keys) < len(rule.patterns) or any(key in stream.hits for stream in evidence.streams for key in keys)
 
@@ -103,7 +103,7 @@ def _hit(rule: Rule, evidence: Evidence) -> bool:
 def _found(
     book: Rulebook, rule: Rule, heard: Sequence[Finding], shown: Sequence[Finding], facts: Facts
 ) -> ShadowHit | None:
-    """What stands of a shadow's findings beside all that is shown."""
+    """Return the shadow's findings that survive ranking with all that is shown."""
     own = [finding for finding in heard if finding.rule.id == rule.id]
     standing = combine_findings(sorted((*own, *shown), key=lambda finding: finding.rule.id), facts) if own else ()
     kept = [finding for finding in standing if finding.rule.id == rule.id and finding.role != "context"]
@@ -132,7 +132,7 @@ def count_within(session: Session, incident: int, tenant: str, hits: Iterable[Sh
             session.add(row)
 
 
-# --- what they earn --------------------------------------------------------------------------------------------------
+# --- promotion -------------------------------------------------------------------------------------------------------
 
 
 def shadows_within(
@@ -163,7 +163,7 @@ def _fared(
     told: Mapping[int, ReviewedIncident],
     bar: PromotionThreshold,
 ) -> ShadowStats:
-    # a hit on an incident that was merged into another counts as a part of that one, which has a hit of its own
+    # a hit on a merged incident does not count: the incident that it was merged into has its own hit
     own = [row for row in rows if row.incident_id in told]
     judged = [fits(book, truth, row.fault) for row in own if (truth := told[row.incident_id].truth) is not None]
     right = HitRate(sum(judged), len(judged))
@@ -179,12 +179,12 @@ def _lacks(right: HitRate, bar: PromotionThreshold) -> str:
 
 
 def promoted(text: str) -> str:
-    """The rule.yaml of a shadow rule with a visible status."""
+    """Return the rule.yaml of a shadow rule with a visible status."""
     return with_value(text, "status", "experimental")
 
 
 def render(found: Sequence[ShadowStats]) -> str:
-    """The shadow rules as text."""
+    """Render the shadow rules as text."""
     if not found:
         return "no rules in status shadow"
     told = [
@@ -196,7 +196,7 @@ def render(found: Sequence[ShadowStats]) -> str:
 
 
 def as_json(found: Sequence[ShadowStats]) -> Iterator[Mapping[str, Any]]:
-    """Each shadow as plain values."""
+    """Return each shadow rule as plain values."""
     for shadow_stats in found:
         yield {
             "rule": shadow_stats.rule,

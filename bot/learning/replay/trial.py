@@ -26,7 +26,7 @@ from kb.rulebase.rulebook import load
 from kb.scanning.matcher import Hit, Matcher
 from kb.scanning.plan import ScanPlan, active, joined, lines_plan
 
-_NEW = "~new~"  # before the id of a rule as it will be, while texts are scanned: no rule's id has it
+_NEW = "~new~"  # prefix of a changed rule's id while texts are scanned; no rule id contains it
 _VOCABULARY = ("faults.yaml", "actions.yaml", "VERSION")
 _FILES = (*_VOCABULARY, "rule.yaml")
 
@@ -36,7 +36,7 @@ _FILES = (*_VOCABULARY, "rule.yaml")
 
 @dataclass(frozen=True, slots=True)
 class RuleFiles:
-    """A rule base as it is, with its files by path below its folder and the site's overlay."""
+    """A rule base with its files by path below its folder, and the site's overlay."""
 
     known: Knowledge
     files: Mapping[str, str]
@@ -45,7 +45,7 @@ class RuleFiles:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A rule base as it is, the rules with a change, and the ids of those that the change touches.
+    """A rule base, the same with a change, and the ids of the rules that the change affects.
 
     Rules in status draft or shadow that are touched are tried in `new` as if they spoke.
     """
@@ -56,7 +56,7 @@ class Trial:
 
     @property
     def old(self) -> Rulebook:
-        """The rules without the change."""
+        """Return the rules without the change."""
         return self.known.rulebook
 
 
@@ -70,7 +70,7 @@ class FirstAnswer:
 
     @property
     def words(self) -> str:
-        """As `signalbox rules diff` writes it."""
+        """Format as `signalbox rules diff` does."""
         return f"{self.fault} ({self.rule})" if self.fault else self.verdict
 
 
@@ -78,7 +78,7 @@ class FirstAnswer:
 
 
 def base_of(folder: Path, site: Path | None = None) -> RuleFiles:
-    """The rule base of a folder, with the overlay that is in force.
+    """Return the rule base of a folder with the overlay in force.
 
     Raises:
         RuleError, UnreadableInput: see `bot.rulebase.loader.knowledge`.
@@ -87,7 +87,7 @@ def base_of(folder: Path, site: Path | None = None) -> RuleFiles:
 
 
 def trial(base: RuleFiles, extra: Mapping[str, str | bytes | None]) -> Trial:
-    """A change of a rule base: path → text of the files that are added or replaced, None for those that go.
+    """Return a change of a rule base. Files: path → text of added or replaced files, None for deleted ones.
 
     What is no rule file (the logs of tests) is passed over.
 
@@ -119,7 +119,7 @@ def _text(text: str | bytes | None) -> str | None:
 
 
 def _whole(base: RuleFiles, changed: Mapping[str, str | None], day: str) -> Rulebook:
-    """All rules loaded again, where words have changed that each of them may use."""
+    """Load all rules again, because a vocabulary changed that any of them may use."""
     files = {path: text for path, text in {**base.files, **changed}.items() if text is not None}
     loaded = load(files, base.site, day)
     known = {(fault.file, fault.message) for fault in base.known.faults}
@@ -129,7 +129,7 @@ def _whole(base: RuleFiles, changed: Mapping[str, str | None], day: str) -> Rule
 
 
 def between(known: Knowledge, new: Rulebook) -> Trial:
-    """A rule base and the rules with a change, and what is other in them."""
+    """Return a rule base, the changed rules, and their differences."""
     old = known.rulebook
     was, now = ({rule.id: rule for rule in book.rules} for book in (old, new))
     classes = {name for name in {*old.faults, *new.faults} if not _same(old.faults.get(name), new.faults.get(name))}
@@ -146,7 +146,7 @@ def between(known: Knowledge, new: Rulebook) -> Trial:
 
 
 def _same(left: FaultClass | None, right: FaultClass | None) -> bool:
-    """Whether two classes rank alike; their titles may differ."""
+    """Whether two classes rank the same. Their titles may differ."""
     parts = ("symptom", "outlives", "explains")
     return left is not None and right is not None and all(getattr(left, part) == getattr(right, part) for part in parts)
 
@@ -194,7 +194,7 @@ class TrialJudge:
         self._needles: Matcher | None = None
 
     def sift(self, text: bytes) -> tuple[bool, int]:
-        """Whether a text may be touched at all, and how many lines the engine points line patterns to."""
+        """Return whether a text can be affected, and how many lines the engine reports for line patterns."""
         if not self.sifting.patterns:
             return bool(self.sifting.wanted), 0
         if self._needles is None:
@@ -206,7 +206,7 @@ class TrialJudge:
         return self.sifting.lets({pattern for pattern, _ in hits}), len(asked)
 
     def hear(self, streams: Mapping[str, bytes]) -> TrialResult | None:
-        """What both say of some streams; None where no touched rule speaks, before or after, so that nothing changes."""
+        """Return both answers for some streams, or None if no changed rule fires before or after, so that nothing changes."""
         if self._matcher is None:
             self._matcher = _CombinedMatcher(
                 self.trial.known.matcher(), self._more, len(self.trial.known.plan.patterns)
@@ -230,7 +230,7 @@ class TrialJudge:
 
 
 class _CombinedMatcher:
-    """The engine of a rule base, and beside it one of a few patterns more: what takes seconds to compile is not compiled again."""
+    """The engine of a rule base and one with a few additional patterns, so that the first need not be compiled again."""
 
     name = "both"
 
@@ -246,7 +246,7 @@ class _CombinedMatcher:
         return found
 
     def dump(self) -> bytes | None:
-        """It is not kept."""
+        """Not cached."""
         return None
 
 
