@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kb.diagnosis.confidence import band
 from kb.diagnosis.ranking import Ranked
 from kb.facts.job_facts import Facts
-from kb.model import Phase, Structure, Verdict
+from kb.model import Phase, ProgressPoint, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
 from kb.report import Progress
 from kb.scanning.summary import tail_lines
@@ -101,14 +101,21 @@ def progress(facts: Facts) -> Progress:
     last = facts.last_point()
     times = [s.summary.series.last.time for s in facts.streams if s.summary.series.last and s.summary.series.last.time]
     ends = [s.stage(s.summary.size) for s in facts.streams if s.summary.ref.kind == "job"]
-    total = max((p.total for s in facts.streams for p in s.points[-1:] if p.total), default=None)
     return Progress(
         last_iteration=last.step if last else None,
         last_progress=max(times, default=None),
         last_checkpoint=_last_checkpoint(facts),
         stage=facts.end[0] if facts.end else next((end for end in ends if end not in (None, "teardown")), None),
-        total_iterations=total,
+        total_iterations=_planned_steps(facts, last),
     )
+
+
+def _planned_steps(facts: Facts, last: ProgressPoint | None) -> int | None:
+    """Return how many steps the training plans, by the line of its last step, else by a line that can be of the same count."""
+    if last is None or last.total:
+        return last.total if last else None
+    totals = (point.total for stream in facts.streams for point in stream.points[-1:])
+    return max((total for total in totals if total and total >= (last.step or 0)), default=None)
 
 
 def _last_checkpoint(facts: Facts) -> int | None:

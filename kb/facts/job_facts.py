@@ -113,7 +113,7 @@ class Facts:
             return None
         facts = self.streams[furthest[1]]
         later = [mark.stage for mark in facts.summary.marks if mark.offset > furthest[2] and mark.stage != "teardown"]
-        return (later[-1] if later else "iterating"), furthest[0]
+        return (later[-1] if later else facts.stage_of_steps()), furthest[0]
 
     def placed(self, resource: Resource) -> Resource:
         """Return a resource with its node, where only the job's layout gives the node of its rank."""
@@ -155,7 +155,7 @@ class Facts:
 
     def last_point(self) -> ProgressPoint | None:
         """Return the furthest step of the job."""
-        points = [p for facts in self.streams for p in facts.points if p.step is not None]
+        points = [p for facts in self.streams if (p := facts.last_step()) is not None]
         return max(points, key=lambda p: p.step or 0, default=None)
 
     def text_bytes(self) -> int:

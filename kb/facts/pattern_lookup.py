@@ -150,13 +150,18 @@ class PatternLookup:
                 point.time,
                 {**dict(found.captures), "finding": found.text},
                 "iterating",
-                point.step,
+                self._step(index, point.offset, point.step),
                 (point.offset, point.offset + 1),
             )
             for index, found in self._detected[which]
             for point in (found.point, *found.more)
         )
         return PatternResult(len(signals), signals, {None: len(signals)} if signals else {})
+
+    def _step(self, stream: int, offset: int, step: int | None) -> int | None:
+        """Return the step of a point as the run counts it, where its line counts from the start of each epoch."""
+        counted = self.facts.streams[stream].iteration(offset)
+        return step if counted is None else counted
 
     def _series(self, key: str, pattern: Pattern, test: SeriesTest) -> PatternResult:
         """Find where a series passes the test. A metric of the bundle is reported from the stream of its metrics."""
@@ -182,7 +187,7 @@ class PatternLookup:
                 spot.time,
                 {**spot.captures, "finding": spot.text},
                 "iterating",
-                spot.step,
+                spot.step if spot.stream is None else self._step(stream, spot.offset, spot.step),
                 (spot.offset, spot.offset + 1),
             )
             if line_passes(pattern, signal.line) and self._in_scope(pattern, signal):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from dataclasses import replace
+from itertools import pairwise
 
-from kb.model import Stage, Structure
+from kb.facts.training_series import BAR, steps_over_epochs, training_series
+from kb.model import ProgressPoint, Stage, Structure
 from kb.scanning.summary import StreamSummary, tail_lines
 
 PROGRESS_AFTER = 3  # so many further steps and an error before them did not end the run
@@ -25,10 +28,12 @@ class StreamFacts:
     """The facts of one stream by offset: stage, iteration, traceback spans, what came after."""
 
     def __init__(self, summary: StreamSummary) -> None:
-        self.summary = summary
-        points = [p for p in summary.series.points if not p.validation]
+        series = training_series(summary)
+        self.summary = summary = summary if series is summary.series else replace(summary, series=series)
+        points = steps_over_epochs([p for p in series.points if not p.validation])
         self.points = points
         self._point_offsets = [p.offset for p in points]
+        self._evaluation_offsets = [p.offset for p in series.points if p.validation and p.format == BAR]
         self._mark_offsets = [mark.offset for mark in summary.marks]
         self.exceptions = [structure for structure in summary.structures if structure.kind == "exception"]
         self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
@@ -46,11 +51,25 @@ class StreamFacts:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
         mark = bisect_right(self._mark_offsets, offset) - 1
         point = bisect_right(self._point_offsets, offset) - 1
+        marked = self._mark_offsets[mark] if mark >= 0 else -1
+        trained = self._point_offsets[point] if point >= 0 else -1
+        bar = bisect_right(self._evaluation_offsets, offset) - 1
+        if bar >= 0 and self._evaluation_offsets[bar] > max(marked, trained):
+            return "evaluating"
         if mark < 0 and point < 0:
             return None
-        if point >= 0 and (mark < 0 or self._point_offsets[point] > self._mark_offsets[mark]):
-            return "iterating"
-        return self.summary.marks[mark].stage
+        return "iterating" if trained > marked else self.summary.marks[mark].stage
+
+    def stage_of_steps(self) -> Stage:
+        """Return the loop that the last step line is of: the training, or an evaluation whose bar runs after it."""
+        after = self._evaluation_offsets[-1:] > self._point_offsets[-1:]
+        return "evaluating" if after else "iterating"
+
+    def last_step(self) -> ProgressPoint | None:
+        """Return the furthest step since the count last started again, as it does with every epoch's bar."""
+        counted = [p for p in self.points if p.step is not None]
+        again = [at for at, (before, p) in enumerate(pairwise(counted), 1) if 2 * (p.step or 0) < (before.step or 0)]
+        return max(counted[again[-1] if again else 0 :], key=lambda p: p.step or 0, default=None)
 
     def iteration(self, offset: int) -> int | None:
         """Return the last step logged before an offset."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import islice, pairwise, takewhile
+from itertools import combinations, islice, pairwise, takewhile
 from statistics import median
 
 from kb.metrics.series_detectors.finding import SeriesFinding, step_label
 from kb.model import ProgressPoint
+
+CLIMB_BLOCKS = 40  # parts of a log, by whose medians a slow climb is told from noise
+CLIMB_LEAST = 8
+CLIMB_ORDER = 0.6
 
 
 def loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
@@ -49,8 +53,9 @@ def _gradient_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, f
     A single infinite norm is how fp16 training finds its loss scale.
     """
     run = 0
+    points = [p for p in points if p.grad_norm is not None]  # bars between the lines measure none
     for index, point in enumerate(points):
-        odd = point.grad_norm is not None and not math.isfinite(point.grad_norm)
+        odd = not math.isfinite(point.grad_norm or 0.0)
         run = run + 1 if odd else 0
         start = points[index - run + 1] if run else point
         late = index - run >= 4 or (start.step or 0) >= params.get("late_step", 200)
@@ -86,7 +91,7 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         spikes = usual and len(before) >= least and _spikes(point.loss or 0.0, before, after[:3], params)
         if (leaps or spikes) and not _loss_recovers(point.loss or 0.0, before, after):
             return _spike(losses, index, median(before))
-    return _turns_upward(losses, params)
+    return _turns_upward(losses, params) or _climbs(losses, params)
 
 
 def _loss_recovers(here: float, before: Sequence[float], after: Sequence[float]) -> bool:
@@ -120,6 +125,43 @@ def _turns_upward(losses: Sequence[ProgressPoint], params: Mapping[str, float]) 
     ):
         return None
     return _spike(losses, low + 1, values[low])
+
+
+def _climbs(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The loss climbs to the end of the log, through the noise of small batches, to above all that it was at its start.
+
+    It also counts if it is below its start but three times its low, or where it rises from its first step on to many times
+    its start: a loss that is low at first because its task is not complete yet (an empty queue of negatives) rises less.
+    """
+    size = -(-len(losses) // CLIMB_BLOCKS)
+    starts = range(0, len(losses), size or 1)
+    values = [median(p.loss or 0.0 for p in losses[at : at + size]) for at in starts]
+    if len(values) < CLIMB_LEAST:
+        return None
+    smooth = [median(values[max(0, at - 1) : at + 2]) for at in range(len(values))]
+    low = min(range(len(values)), key=smooth.__getitem__)
+    level, rise = smooth[low], params.get("rise", 1.0)
+    end, first = min(values[-max(3, len(values) // 8) :]), max(values[:3])
+    noise = median(abs(later - earlier) for earlier, later in pairwise(values[: max(low + 1, 3)]))
+    if level <= 3 * noise or end < level + rise or len(values) - low < CLIMB_LEAST // 2:
+        return None
+    risen = next(at for at in range(low, len(values)) if min(smooth[at:]) > level + 0.1 * (end - level))
+    if risen < max(3, len(values) // 6):
+        far = end >= max(5 * first, first + 5 * rise)
+    else:
+        far = end >= 1.5 * level and (end >= 1.1 * first or end >= 3 * level)
+    if not far or _order(values[low:]) < CLIMB_ORDER:
+        return None
+    point, peak = losses[starts[risen]], max(losses[starts[risen] :], key=lambda p: p.loss or 0.0)
+    text = f"loss climbs from {level:.4g} to {peak.loss:.4g} from step {step_label(point)} on"
+    captures = (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}"))
+    return SeriesFinding(point, text, captures, () if peak is point else (peak,))
+
+
+def _order(values: Sequence[float]) -> float:
+    """How well values are in rising order, from -1 to 1: pairs in order less pairs out of order, over all (Kendall's tau)."""
+    pairs = list(combinations(values, 2))
+    return sum((later > earlier) - (later < earlier) for earlier, later in pairs) / len(pairs)
 
 
 def _leaps(here: float, before: Sequence[float], params: Mapping[str, float]) -> bool:

@@ -21,6 +21,19 @@ def structure(kind: str, offset: int = 900, **fields: str) -> Structure:
     return Structure(kind, offset, offset + 50, kind, fields)
 
 
+# how far the run came
+
+
+def test_the_total_is_that_of_the_line_with_the_last_step() -> None:
+    """Not that of a shorter loop that printed last, nor of another rank whose count cannot be the same."""
+    training = steps(70, 80, total=500)
+    evaluation = [replace(p, total=25) for p in steps(1, 25, start=5000)]
+    came = progress(facts(stream(points=training), stream("logs/rank-1.log", points=evaluation)))
+    assert (came.last_iteration, came.total_iterations) == (80, 500)
+    came = progress(facts(stream(points=steps(70, 80)), stream("logs/rank-1.log", points=evaluation)))
+    assert (came.last_iteration, came.total_iterations) == (80, None)
+
+
 # signs of failure
 
 

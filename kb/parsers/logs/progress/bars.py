@@ -23,12 +23,16 @@ _NO_TRAINING = re.compile(
 _BAR = re.compile(
     rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
     rb"|(?:(?<=[\s:\r])|^)(?P<free>\d{1,12})(?:it|step|batch)s?) \[\d[\d:]{3,16}(?:<[^,\]\r\n]{1,20})?, {0,8}"
-    rb"|(?<!\d)\d{1,3}% (?:\xe2[\x94\x95][\x80-\xbf]){1,40} (?P<at>\d{1,12})/(?P<of>\d{1,12}) )(?P<rate>\?|[\d.]{1,12})$"
+    rb"|(?<!\d)\d{1,3}% (?:\xe2[\x94\x95][\x80-\xbf]){1,40} (?P<at>\d{1,12})/(?P<of>\d{1,12}) "
+    rb"|(?:\xe2[\x94\x95][\x80-\xbf]){1,200} {1,4}(?P<drawn>\d{1,12})/(?P<whole>\d{1,12}) {1,8}[\d:]{4,16} \xe2\x80\xa2 [\d:-]{4,16} {1,8}"
+    rb")(?P<rate>\?|[\d.]{1,12})$"
 )
 # Ultralytics' row in front of its bar: epoch, memory, the parts of the loss, the number of objects, the image size.
 _YOLO = re.compile(
     rb"(?P<epoch>\d{1,6})/\d{1,6} {1,16}(?P<memory>\d[\d.]{0,8})G {1,16}(?P<losses>(?:(?:\d[\d.e+]{0,12}|nan|inf) {1,16}){1,12})\d{1,6}$"
 )
+# Lightning's Rich bar: the number of the epoch and that of the last one, both from 0.
+_RICH_EPOCH = re.compile(rb"Epoch (?P<epoch>\d{1,6})/(?P<last>\d{1,6})$")
 _LABEL_EPOCH = re.compile(rb"(?i)epoch[ :=\[#(]{0,3}(?P<epoch>\d{1,9})")
 
 
@@ -48,12 +52,20 @@ def read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
     point = (
         _yolo_point(row, match.start()) if row else measure(after[: end if end >= 0 else 300], "tqdm", match.start())
     )
+    if point.validation:  # the only loss in its brackets is one of held-out data
+        point = changed(point, loss=None)
+    step, total = (
+        parse_int(bar["step"] or bar["free"] or bar["at"] or bar["drawn"]),
+        parse_int(bar["total"] or bar["of"] or bar["whole"]),
+    )
+    if bar["drawn"] and (numbered := _RICH_EPOCH.search(label)) and step is not None and total is not None:
+        step, total = step + int(numbered["epoch"]) * total, total * (int(numbered["last"]) + 1)
     rate, epoch = parse_float(bar["rate"].replace(b"?", b"")), row or _LABEL_EPOCH.search(label)
     per_second = match[0].endswith(b"/s")
     return changed(
         point,
-        step=parse_int(bar["step"] or bar["free"] or bar["at"]) if point.step is None else point.step,
-        total=parse_int(bar["total"] or bar["of"]),
+        step=step if point.step is None else point.step,
+        total=total,
         seconds=point.seconds or (None if not rate else 1 / rate if per_second else rate),
         epoch=parse_float(epoch["epoch"]) if epoch else point.epoch,
         validation=validation,

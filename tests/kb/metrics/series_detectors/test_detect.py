@@ -706,3 +706,55 @@ def test_memory_in_use_that_levels_off(values: list[float]) -> None:
     """Caches that fill and memory that comes back are no leak."""
     losses = series("loss", [2.0] * len(values))
     assert one("memory_growth", mixed(losses, beside("used RSS", "memory", values))) is None
+
+
+def between_bars(lines: list[ProgressPoint]) -> list[ProgressPoint]:
+    """The lines with a bar that measures nothing drawn before and after each."""
+    drawn = [
+        replace(p, offset=p.offset + by, loss=None, grad_norm=None, format="tqdm") for p in lines for by in (-50, 50)
+    ]
+    return sorted([*lines, *drawn], key=lambda p: p.offset)
+
+
+def test_a_gradient_norm_that_stays_nan_between_the_drawings_of_a_bar() -> None:
+    """The trainer prints 0 for a loss that is nan; the gradient norm says it, and bars in between do not end its run."""
+    lines = series("loss", [4.1, 4.0, 4.1, 4.0, 0.0, 0.0, 0.0], format="hf_dict")
+    lines = [replace(p, grad_norm=NAN if p.loss == 0.0 else 0.8) for p in lines]
+    found = one("loss_not_finite", between_bars(lines))
+    assert found is not None
+    assert (found.point.step, found.captures) == (5, (("value", "nan"),))
+    assert one("loss_not_finite", between_bars(lines[:4])) is None
+
+
+def climbing(count: int, since: int, rate: float, noise: float, seed: int = 3) -> list[float]:
+    """Losses of small batches that fall slowly, then climb at a steady rate."""
+    chance = random.Random(seed)
+    return [2.3 * 0.995 ** min(n, since) + chance.gauss(0, noise) + rate * max(0, n - since) for n in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("count", "since", "rate"), [(12, 6, 1.0), (25, 10, 0.3), (60, 20, 0.15), (600, 300, 0.02)])
+def test_a_loss_that_climbs_to_the_end_of_a_short_run(count: int, since: int, rate: float, seed: int) -> None:
+    """It is told among the first steps too, through the noise of small batches."""
+    found = one("loss_spike", series("loss", climbing(count, since, rate, 0.1, seed)))
+    assert found is not None
+    assert since - 0.1 * count <= (found.point.step or 0) <= since + 0.3 * count
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2.3] * 60,
+        [2.3 * 0.98**n for n in range(60)],
+        [2.3 * 0.98**n for n in range(40)] + [2.3 - 0.01 * n for n in range(40)],
+        [0.2 + 7 * (1 - 0.9**n) for n in range(60)],
+        [0.02 * n for n in range(60)],
+        [9 * 0.9**n for n in range(40)] + [0.9] * 20,
+    ],
+    ids=["flat", "falling", "harder data", "a queue that fills", "a loss from 0", "settled"],
+)
+def test_losses_that_rise_for_good_reasons_do_not_climb(values: list[float], seed: int) -> None:
+    """Noise, data of another kind, and losses that start low because their task is not complete yet."""
+    chance = random.Random(seed)
+    assert one("loss_spike", series("loss", [value + chance.gauss(0, 0.1) for value in values])) is None

@@ -204,6 +204,25 @@ LINES = [
         {"step": 45, "epoch": 2.0, "loss": 0.25, "seconds": 5.5, "format": "tqdm"},
     ),
     (
+        (
+            "\x1b[2KEpoch 1/2  \x1b[35m━━━━━━\x1b[0m\x1b[90m╺\x1b[0m\x1b[90m━━━━\x1b[0m 11/25 \x1b[2m0:00:00 • 0:00:01\x1b[0m "
+            "\x1b[2;4m20.00it/s\x1b[0m \x1b[3mv_num: 0.000 train_loss: 0.250\x1b[0m"
+        ).encode(),
+        {"step": 36, "total": 75, "epoch": 1.0, "loss": 0.25, "seconds": 0.05, "format": "tqdm"},
+    ),
+    (
+        "Epoch 2/2  ━━━━━━━━━━━━━━━━━ 25/25 0:00:00 • 0:00:00 20.00it/s train_loss: nan  ".encode(),
+        {"step": 75, "total": 75, "epoch": 2.0, "loss": math.nan, "seconds": 0.05, "format": "tqdm"},
+    ),
+    (
+        "Validation ━━━━━━━━━━━━━━━━━ 3/8   0:00:00 • -:--:-- 20.00it/s                  ".encode(),
+        {"step": 3, "total": 8, "seconds": 0.05, "validation": True, "format": "tqdm"},
+    ),
+    (
+        "Epoch 2:  51%|█████     | 51/100 [00:20<00:19,  2.50it/s, v_num=4, val_loss=0.5]".encode(),
+        {"step": 51, "total": 100, "epoch": 2.0, "seconds": 0.4, "format": "tqdm"},
+    ),
+    (
         "Validation DataLoader 0:  51%|█████     | 51/100 [00:20<00:19,  2.50it/s]".encode(),
         {"step": 51, "total": 100, "seconds": 0.4, "validation": True, "format": "tqdm"},
     ),

@@ -1,0 +1,259 @@
+"""Tells the training loop's points of a stream from those of other loops, and numbers its steps.
+
+A progress bar without a label does not say what it counts: the training, an evaluation inside it, or epochs around it. The
+order in which bars advance does. A line without a step, such as the dict that the Hugging Face trainer prints between two
+drawings of its bar, belongs to the step of the bar around it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from kb.model import ProgressPoint
+from kb.parsers.logs.progress.line_format import changed
+from kb.scanning.summary import Series, StageMark, StreamSummary
+
+BAR = "tqdm"
+RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another attempt in the same file
+OTHER_LOOPS = frozenset({"evaluating", "teardown"})  # stages in which a bar does not count training steps
+MOST_TOTALS = 64  # of bars in a file: more are lengths of batches or files
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Points of bars of one length, in a row and without a step back."""
+
+    total: int
+    points: list[int]
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class _Bar:
+    """A bar from its start to its end or to the next one of its length.
+
+    `moves`: the places, in the order of all stretches, at which it starts or advances; drawn again as it was does not count.
+    """
+
+    total: int
+    stretches: list[_Stretch] = field(default_factory=list)
+    moves: list[int] = field(default_factory=list)
+
+    @property
+    def last(self) -> int:
+        """The step at which it was drawn last."""
+        return self.stretches[-1].last
+
+
+def training_series(summary: StreamSummary) -> Series:
+    """The series of a stream, with the bars of evaluations marked as such and with steps for lines that name none."""
+    series = summary.series
+    bars = [at for at, p in enumerate(series.points) if _is_bar(p)]
+    stepless = any(_belongs_to_a_step(p) for p in series.points)
+    if len(bars) < 2 and not stepless:
+        return series
+    points = list(series.points)
+    if len({points[at].total for at in bars}) > 1:
+        _settle_bars(points, bars, summary.marks)
+    if stepless:
+        _number_lines(points, thinned=series.mask != 0)
+    return replace(series, points=tuple(points))
+
+
+def steps_over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
+    """Training points with steps that count on over epochs, where the lines count from the start of each epoch.
+
+    Only where that is sure: the lines name the epoch, all epochs plan the same number of steps, and the count falls back as
+    the epoch rises. Such points have no total, since the number of epochs is not known.
+    """
+    within = [p for p in points if p.total and p.step is not None and p.epoch is not None and p.epoch == int(p.epoch)]
+    totals = Counter(p.total for p in within)
+    first = min((p.epoch for p in within if p.epoch is not None), default=None)
+    if len(totals) != 1 or first not in (0.0, 1.0):
+        return list(points)
+    total = within[0].total or 0
+    counted: dict[int, int] = {}
+    restarts, before = 0, within[0]
+    for point in within:
+        epoch, step = int(point.epoch or 0) - int(first), point.step or 0
+        fallen = step < (before.step or 0)
+        restarts += fallen and (point.epoch or 0.0) > (before.epoch or 0.0)
+        if fallen and point.epoch == before.epoch and before.step == total:
+            epoch += 1  # a bar that has ended starts again before its label changes
+        else:
+            before = point
+        counted[point.offset] = total * epoch + step
+    if not restarts or any((p.step or 0) > total for p in within):
+        return list(points)
+    return [changed(p, step=counted[p.offset], total=None) if p.offset in counted else p for p in points]
+
+
+def _is_bar(point: ProgressPoint) -> bool:
+    return point.format == BAR and not point.validation and point.total is not None and point.step is not None
+
+
+def _belongs_to_a_step(point: ProgressPoint) -> bool:
+    """Whether a training line measures a step without naming it."""
+    if point.step is not None or point.validation or point.format == BAR:
+        return False
+    return any(value is not None for value in (point.loss, point.grad_norm, point.learning_rate))
+
+
+# -- bars ----------------------------------------------------------------------------------------------------------------
+
+
+def _settle_bars(points: list[ProgressPoint], bars: Sequence[int], marks: Sequence[StageMark]) -> None:
+    """Mark the bars of other loops than the training, and make bars of epochs count epochs."""
+    stretches = _stretches(points, bars)
+    totals = {stretch.total for stretch in stretches}
+    if len(totals) > MOST_TOTALS:
+        return
+    logged = _drawn_after_losses(points)
+    outer: set[int] = set()
+    if logged:
+        nested = totals - logged
+    else:
+        whole = _joined(stretches)
+        outer, nested = _nesting(whole)
+        nested |= _unfinished(points, whole, marks, outer) | _alternating(whole, nested | outer)
+    nested -= {points[at].total for at in bars if points[at].loss is not None}
+    for at in bars:
+        point = points[at]
+        if point.total in nested:
+            points[at] = changed(point, validation=True)
+        elif point.total in outer and point.loss is None:
+            points[at] = changed(point, epoch=float(point.step or 0), step=None, total=None, seconds=None)
+
+
+def _drawn_after_losses(points: Sequence[ProgressPoint]) -> set[int | None]:
+    """Lengths of the bars that are drawn again right after a line with a loss: those of the training."""
+    return {
+        after.total
+        for line, after in pairwise(points)
+        if _belongs_to_a_step(line) and line.loss is not None and _is_bar(after)
+    }
+
+
+def _stretches(points: Sequence[ProgressPoint], bars: Iterable[int]) -> list[_Stretch]:
+    found: list[_Stretch] = []
+    for at in bars:
+        total, step = points[at].total or 0, points[at].step or 0
+        if found and found[-1].total == total and step >= found[-1].last:
+            found[-1].points.append(at)
+            found[-1].last = step
+        else:
+            found.append(_Stretch(total, [at], step, step))
+    return found
+
+
+def _joined(stretches: Sequence[_Stretch]) -> list[_Bar]:
+    """Bars in the order of their starts: a stretch goes on where the last one of its length stopped, or starts another bar."""
+    found: list[_Bar] = []
+    running: dict[int, _Bar] = {}
+    for place, stretch in enumerate(stretches):
+        bar = running.get(stretch.total)
+        if bar is None or stretch.first < bar.last:
+            bar = running[stretch.total] = _Bar(stretch.total)
+            found.append(bar)
+        if not bar.stretches or stretch.last > bar.last:
+            bar.moves.append(place)
+        bar.stretches.append(stretch)
+    return found
+
+
+def _nesting(bars: Sequence[_Bar]) -> tuple[set[int], set[int]]:
+    """Lengths of bars around the training loop, and of bars inside it.
+
+    A bar that advances on its own and stops while another one runs is the training, the other one an evaluation. A bar that
+    advances only after another one has run counts epochs.
+    """
+    outer: set[int] = set()
+    nested: set[int] = set()
+    for bar in bars:
+        inside = {
+            other.total
+            for other in bars
+            if other.total != bar.total and any(bar.moves[0] < place < bar.moves[-1] for place in other.moves)
+        }
+        if inside and _advances_alone(bar):
+            nested |= inside
+        elif inside:
+            outer.add(bar.total)
+    return outer - nested, nested - outer
+
+
+def _advances_alone(bar: _Bar) -> bool:
+    alone = sum(stretch.last - stretch.first for stretch in bar.stretches)
+    return alone >= 2 and alone > sum(after.first - before.last for before, after in pairwise(bar.stretches))
+
+
+def _unfinished(
+    points: Sequence[ProgressPoint], bars: Sequence[_Bar], marks: Sequence[StageMark], outer: set[int]
+) -> set[int]:
+    """The length of a last bar that starts while the one before it is not at its end, or in a stage of another loop."""
+    last = bars[-1]
+    before = next((bar for bar in reversed(bars[:-1]) if bar.total not in {last.total, *outer}), None)
+    if before is None or last.moves[0] < before.moves[-1] or last.stretches[0].first > max(2, last.total // 10):
+        return set()
+    start, stop = points[before.stretches[-1].points[-1]].offset, points[last.stretches[0].points[0]].offset
+    stages = {mark.stage for mark in marks if start < mark.offset <= stop}
+    inside = before.last < before.total and _advances_alone(before) and not stages & RESTARTS
+    return {last.total} if inside or stages & OTHER_LOOPS else set()
+
+
+def _alternating(bars: Sequence[_Bar], settled: set[int]) -> set[int]:
+    """The shorter of two lengths that take turns: an epoch trains, then evaluates."""
+    order = [bar.total for bar in bars if bar.total not in settled]
+    if len(order) < 4 or len(set(order)) != 2 or any(before == after for before, after in pairwise(order)):
+        return set()
+    longer, shorter = order[0], order[1]
+    return {shorter} if shorter < longer else set()
+
+
+# -- lines without a step ------------------------------------------------------------------------------------------------
+
+
+def _number_lines(points: list[ProgressPoint], *, thinned: bool) -> None:
+    """Give lines without a step the step that is drawn around them.
+
+    The trainer draws its bar again right after a line, at the step of that line. In a thinned series the neighbours may be
+    far away; then lines that name their epoch are placed by it.
+    """
+    places = [at for at, p in enumerate(points) if p.step is not None and not p.validation]
+    if not places:
+        return
+    lines = [at for at, p in enumerate(points) if _belongs_to_a_step(p)]
+    steps = {at: _step_around(points, places, at) for at in lines}
+    pace = _steps_an_epoch(points, steps) if thinned else None
+    for at in lines:
+        found, epoch = steps[at], points[at].epoch
+        step = round(epoch * pace) if pace and epoch is not None else found[0] if found else None
+        if step is not None:
+            points[at] = changed(points[at], step=step, total=found[1] if found else None)
+
+
+def _step_around(points: Sequence[ProgressPoint], places: Sequence[int], at: int) -> tuple[int, int | None] | None:
+    """The step of the bar that is drawn again after a line, else the last step before it, each with the total."""
+    index = bisect_right(places, at)
+    before = points[places[index - 1]] if index else None
+    after = points[places[index]] if index < len(places) else None
+    again = after is not None and places[index] == at + 1 and points[at].format != "below"
+    if after is not None and again and (before is None or (after.step or 0) >= (before.step or 0)):
+        return after.step or 0, after.total
+    return None if before is None else (before.step or 0, before.total)
+
+
+def _steps_an_epoch(
+    points: Sequence[ProgressPoint], steps: Mapping[int, tuple[int, int | None] | None]
+) -> float | None:
+    """How many steps an epoch has, by the last lines that name theirs: of the last points none is left out."""
+    placed = [(points[at].epoch, found[0]) for at, found in steps.items() if found and points[at].epoch]
+    ratios = sorted(step / epoch for epoch, step in placed[-8:] if epoch)
+    if len(ratios) < 3 or ratios[-1] > 1.2 * ratios[0]:
+        return None
+    return ratios[len(ratios) // 2]

@@ -1,0 +1,166 @@
+"""Which bars of a console count training steps, and the steps of lines that name none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kb.facts.stream_facts import StreamFacts
+from kb.facts.training_series import steps_over_epochs, training_series
+from kb.model import ProgressPoint, StreamRef
+from kb.scanning.scanner import scan
+from tests.support.kb_samples import PLAN, matcher, stream
+
+ENGINE = matcher()
+
+
+def bar(step: int, total: int, label: str = "", tail: str = "") -> str:
+    """One drawing of a progress bar without a label, as tqdm prints it."""
+    return f"\r{label}{100 * step // total:3d}%|{'█' * (10 * step // total):10}| {step}/{total} [00:01<00:09, 12.30it/s{tail}]"
+
+
+def losses(step: int, loss: str, epoch: float) -> str:
+    """A line of the Hugging Face trainer, which clears its bar before and draws it again after."""
+    return (
+        f"\r{' ' * 48}\r{{'loss': '{loss}', 'grad_norm': '0.8', 'learning_rate': '4e-05', 'epoch': '{epoch:g}'}}\n"
+        + bar(step, 120)
+    )
+
+
+def trained(*steps: int) -> str:
+    """The bar of a training of 120 steps with a line of losses at each tenth."""
+    return "".join(bar(step, 120) + (losses(step, "4.1", step / 40) if step % 10 == 0 else "") for step in steps)
+
+
+def evaluated(*steps: int) -> str:
+    """The bar of an evaluation below that of the training: in a line of its own, with the cursor going up again."""
+    return "\n" + "".join(bar(step, 25) + "\x1b[A\n" for step in steps)
+
+
+def read(text: str) -> StreamFacts:
+    """The facts of a console."""
+    return StreamFacts(scan(PLAN, ENGINE, StreamRef("train.log"), [text.encode()]))
+
+
+def counted(facts: StreamFacts) -> set[tuple[int | None, int | None]]:
+    """Steps and totals of the training."""
+    return {(p.step, p.total) for p in facts.points}
+
+
+def test_the_bar_of_an_evaluation_counts_no_training_steps() -> None:
+    """The trainer goes on at its own count after it; a last drawing of the evaluation's bar changes nothing."""
+    text = (
+        trained(7, 10, 20, 40)
+        + evaluated(0, 6, 16, 23)
+        + bar(40, 120)
+        + "\n"
+        + bar(25, 25)
+        + "\x1b[A"
+        + trained(42, 50)
+    )
+    facts = read(text)
+    assert counted(facts) == {(step, 120) for step in (7, 10, 20, 40, 42, 50)}
+    last = facts.last_step()
+    assert last is not None
+    assert (last.step, last.total, facts.stage_of_steps()) == (50, 120, "iterating")
+
+
+def test_a_run_that_ends_inside_its_evaluation() -> None:
+    """The last bar starts again from 0 while the training's is not at its end: the stage is the evaluation."""
+    facts = read("".join(bar(step, 120) for step in (1, 20, 40, 80)) + evaluated(0, 6, 16))
+    last = facts.last_step()
+    assert last is not None
+    assert (last.step, last.total, facts.stage_of_steps()) == (80, 120, "evaluating")
+    assert facts.stage(facts.summary.size) == "evaluating"
+
+
+def test_an_evaluation_without_losses_around_it_is_told_by_how_bars_advance() -> None:
+    """One bar stops while another one runs, and goes on where it stopped."""
+    text = (
+        "".join(bar(step, 500) for step in range(100, 130, 5))
+        + evaluated(0, 9, 25)
+        + "".join(bar(step, 500) for step in range(130, 160, 5))
+    )
+    assert {total for _, total in counted(read(text))} == {500}
+
+
+def test_a_bar_of_epochs_around_the_training_counts_none_of_its_steps() -> None:
+    """It advances only when an inner bar has run."""
+    text = "".join(
+        bar(epoch, 3, tail="") + "".join("\n" + bar(step, 40, tail=", loss=2.5") for step in (0, 13, 40))
+        for epoch in range(3)
+    )
+    facts = read(text + bar(3, 3))
+    assert {p.total for p in facts.points if p.step is not None} == {40}
+
+
+def test_lengths_that_take_turns() -> None:
+    """An epoch trains, then evaluates on fewer batches; a single pair of bars is left as it is."""
+    epoch = "".join(bar(step, 90) for step in (0, 44, 90)) + "\n" + "".join(bar(step, 12) for step in (0, 6, 12)) + "\n"
+    assert {total for _, total in counted(read(3 * epoch))} == {90}
+    assert {total for _, total in counted(read(epoch))} == {90, 12}
+
+
+def test_another_attempt_in_the_file_is_no_evaluation() -> None:
+    """Its first bar starts from 0 while that of the first attempt was not at its end, but the run was launched in between."""
+    text = (
+        "".join(bar(step, 500) for step in range(0, 80, 5))
+        + "\nSetting OMP_NUM_THREADS environment variable for each process\n"
+        + "".join(bar(step, 400) for step in (0, 5, 10))
+    )
+    last = read(text).last_step()
+    assert last is not None
+    assert (last.step, last.total) == (10, 400)
+
+
+def test_a_line_without_a_step_gets_that_of_the_bar_drawn_after_it() -> None:
+    """The bar is not drawn at every step, but it is drawn again right after such a line."""
+    facts = read(bar(7, 120) + losses(10, "4.118", 0.25) + bar(17, 120) + losses(20, "nan", 0.5))
+    measured = [(p.step, p.total, p.grad_norm) for p in facts.points if p.grad_norm is not None]
+    assert measured == [(10, 120, 0.8), (20, 120, 0.8)]
+
+
+def test_in_a_thinned_series_the_epoch_places_a_line() -> None:
+    """The bars next to it are left out there; the last points are kept and say how many steps an epoch has."""
+    dense = []
+    for step in range(800, 1000, 10):
+        dense += [
+            ProgressPoint(100 * step, loss=2.0, epoch=step / 200, format="hf_dict"),
+            ProgressPoint(100 * step + 50, step, 1000, format="tqdm"),
+        ]
+    early = [
+        ProgressPoint(100, 2, 1000, format="tqdm"),
+        ProgressPoint(30_000, loss=float("nan"), epoch=1.5, format="hf_dict"),
+    ]
+    summary = stream(points=[*early, *dense])
+    thinned = training_series(replace(summary, series=replace(summary.series, mask=7)))
+    assert [p.step for p in thinned.points if p.offset == 30_000] == [300]
+
+
+def test_steps_count_on_over_epochs() -> None:
+    """Lightning's bar starts again with each epoch, once more under its old label."""
+    lines = [(0, 1), (0, 25), (0, 0), (1, 0), (1, 12), (1, 25), (2, 3)]
+    points = [
+        ProgressPoint(100 * at, step, 25, epoch=float(epoch), format="tqdm") for at, (epoch, step) in enumerate(lines)
+    ]
+    assert [p.step for p in steps_over_epochs(points)] == [1, 25, 25, 25, 37, 50, 53]
+    assert {p.total for p in steps_over_epochs(points)} == {None}
+
+
+def test_steps_that_do_not_start_again_are_left_as_they_are() -> None:
+    """A line with an epoch can count over all of them; one that begins in a later epoch does not say from where it counts."""
+    through = [
+        ProgressPoint(100 * step, step, 500, epoch=float(step // 100), format="nemo") for step in range(0, 500, 50)
+    ]
+    assert steps_over_epochs(through) == through
+    resumed = [ProgressPoint(100 * at, at % 5, 5, epoch=float(4 + at // 5), format="tqdm") for at in range(15)]
+    assert steps_over_epochs(resumed) == resumed
+
+
+def test_the_count_that_started_again_is_that_of_the_last_step() -> None:
+    """Bars without an epoch: the furthest step is that of the bar that runs, not that of those before."""
+    facts = read(
+        "".join(bar(step, 1000) for step in (0, 500, 1000)) + "\n" + "".join(bar(step, 200) for step in (0, 40, 80))
+    )
+    last = facts.last_step()
+    assert last is not None
+    assert (last.step, last.total) == (80, 200)
