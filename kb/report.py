@@ -128,7 +128,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the reader must decide: whether to requeue, without whom, from where, at what cost, and who owns it."""
+    """What the reader must decide: whether to requeue, without whom, from where, at what cost, and who owns it.
+
+    `find_cause`: only a symptom is known, or nothing; the cause must be found before the job is started again.
+    """
 
     advice: Advice = "none"
     exclude: tuple[Exclusion, ...] = ()
@@ -138,6 +141,7 @@ class Decision:
     owner: str = "none"
     why: str = ""
     options: tuple[Option, ...] = ()
+    find_cause: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ fault: {_word(wish.fault)}
 role: {_word(wish.role)}
 status: draft
 severity: medium
-summary: {_quoted(f"{title} (rank {{rank|unknown}}, node {{node|unknown}}).")}
+summary: {_quoted(f"{title}[? (rank {{rank}})] on {{node}}.")}
 cause: Not known yet.
 impact: Not known yet.
 match:

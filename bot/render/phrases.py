@@ -81,17 +81,27 @@ _RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # th
 def decided(report: Report) -> str:
     """The decision in one to three sentences: what to do, without which nodes, from which checkpoint, at what cost."""
     decision = report.decision
-    head = _ADVICE.get(decision.advice) or _NO_ADVICE.get(report.verdict, "No advice")
+    head = _head(decision) or _NO_ADVICE.get(report.verdict, "No advice")
     if report.verdict == "no_fault" and report.hang.lone is not None:
         head = "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
     names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
     return f"{head}{_restart(decision, names)}.{_lost(decision)}"
 
 
+def _head(decision: Decision) -> str:
+    if decision.find_cause:
+        return "Find the cause before you restart"
+    if decision.advice == "requeue_without" and not decision.exclude:
+        return "Find the faulty node, then requeue without it"
+    return _ADVICE.get(decision.advice, "")
+
+
 def _restart(decision: Decision, excluded: str) -> str:
     """How to start the job again: from which checkpoint, without which nodes."""
     without = f" without {excluded}" if excluded else ""
     checkpoint = "" if decision.from_checkpoint is None else f" from checkpoint {decision.from_checkpoint}"
+    if decision.find_cause:
+        return checkpoint
     if decision.advice in _RESTARTS:
         return f"{without}{',' if checkpoint else ''}{checkpoint}"
     if decision.advice == "none":
@@ -108,6 +118,12 @@ def _lost(decision: Decision) -> str:
     if decision.steps_lost is None:
         return f" Lost: {time}." if time else ""
     return f" Lost: {many(decision.steps_lost, 'step')}{f' ({time})' if time else ''}."
+
+
+def reason(decision: Decision) -> str:
+    """Why this advice, as a sentence; empty where there is none."""
+    why = decision.why
+    return f"{why[:1].upper()}{why[1:]}{'' if why.endswith(('.', '!', '?')) else '.'}" if why else ""
 
 
 def owned(decision: Decision) -> str:

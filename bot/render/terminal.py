@@ -168,8 +168,7 @@ def _decision(page: _Page, report: Report) -> None:
     page.text(f"{phrases.decided(report)} {phrases.owned(decision)}", "head")
     for exclusion in phrases.excluded(decision)[: None if page.verbose else _DIAGNOSES]:
         page.text(exclusion, indent=3, hang=2)
-    if page.verbose or not report.diagnoses:
-        page.text(decision.why, indent=3, hang=2)
+    page.text(phrases.reason(decision), indent=3, hang=2)
 
 
 # --- what ran, and what happened -------------------------------------------------------------------------------------

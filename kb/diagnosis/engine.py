@@ -65,7 +65,9 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         _diagnosis(rulebook, place, item, layout, numbers) for place, item in enumerate(ranked[:DIAGNOSES], 1)
     )
     suspects = diagnoses[0].suspects if diagnoses else ()
-    run = RunFacts(done, price(facts), history or History(), frozenset(evidence.job.nodes))
+    run = RunFacts(
+        done, price(facts), history or History(), frozenset(evidence.job.nodes), unexplained=verdict == "no_match"
+    )
     decision = decide(rulebook, ranked, suspects, run)
     report = Report(
         id="",
@@ -152,7 +154,6 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
     quoted = _quoted(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
     best = _named(ranked.best, suspects)
-    steps = best.row.remediation if best.row and best.row.remediation else best.rule.remediation
     times = [s.time for s in best.signals if s.time is not None]
     return Diagnosis(
         rank=place,
@@ -173,15 +174,8 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
         evidence=quoted,
         explains=_explained(ranked.folded),
         remediation=tuple(
-            RemedyStep(
-                s.action,
-                s.grade,
-                best.fill(s.text),
-                s.scope,
-                best.fill(s.command) if s.command else None,
-                best.fill(s.verify) if s.verify else None,
-            )
-            for s in steps
+            RemedyStep(item.action, item.grade, item.text, item.scope, item.command, item.verify)
+            for item in best.steps()
         ),
         cause=best.rule.cause.strip(),
         impact=best.rule.impact.strip(),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kb.diagnosis.conditions import Evaluator, by_time
@@ -15,10 +14,9 @@ from kb.facts.signals import Signal
 from kb.facts.stream_facts import structure_start
 from kb.model import Gap, Role
 from kb.report import NotEvaluated
-from kb.rulebase.rule import FaultClass, Rule, Rulebook, SiteException, TableRow
+from kb.rulebase.rule import FaultClass, RemediationStep, Rule, Rulebook, SiteException, TableRow
+from kb.rulebase.texts import fill
 from kb.scanning.plan import active
-
-_HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +43,23 @@ class Finding:
         return self.role == "symptom" or self.fault.symptom
 
     def fill(self, text: str) -> str:
-        """Fill the holes of a text: `{name}` or `{name|default}`."""
-        filled = _HOLE.sub(lambda hole: self.captures.get(hole[1]) or (hole[2] if hole[2] is not None else "?"), text)
-        return filled.replace("Rank ?", "A rank").replace("rank ?", "a rank")
+        """Fill the holes of a text: `{name}` or `{name|default}`. A clause `[? on {name}]` goes where its name is unknown."""
+        return fill(text, self.captures)
+
+    def steps(self) -> tuple[RemediationStep, ...]:
+        """Return the steps of the remedy that apply, with their texts filled in."""
+        steps = self.row.remediation if self.row and self.row.remediation else self.rule.remediation
+        return tuple(
+            replace(
+                item,
+                text=self.fill(item.text),
+                command=self.fill(item.command) if item.command else None,
+                verify=self.fill(item.verify) if item.verify else None,
+                escalate=self.fill(item.escalate) if item.escalate else None,
+            )
+            for item in steps
+            if all(fits(regex, self.captures.get(name, "")) for name, regex in item.only.items())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +163,8 @@ def _split(rulebook: Rulebook, rule: Rule, signals: Sequence[Signal]) -> list[Fi
     if rule.table is None:
         return [_finding(rulebook, rule, None, ordered)]
     rows: dict[str, list[Signal]] = {}
-    for signal in ordered:
-        key = signal.captures.get(rule.table.key)
+    for signal in _each_by_one_pattern(rule, ordered) if rule.table.key == "pattern" else ordered:
+        key = pattern_of(signal) if rule.table.key == "pattern" else signal.captures.get(rule.table.key)
         if key is not None:
             rows.setdefault(key, []).append(signal)
     found = []
@@ -161,6 +173,17 @@ def _split(rulebook: Rulebook, rule: Rule, signals: Sequence[Signal]) -> list[Fi
         if row is not None and not row.ignore:
             found.append(_finding(rulebook, rule, replace(row, key=key), group))
     return found
+
+
+def _each_by_one_pattern(rule: Rule, signals: Sequence[Signal]) -> Iterator[Signal]:
+    """Yield each line once, as found by the first of the rule's patterns that matches it."""
+    order = {pattern.name: place for place, pattern in enumerate(rule.patterns)}
+    best: dict[tuple[int, int], Signal] = {}
+    for signal in signals:
+        place = (signal.stream, signal.offset)
+        if place not in best or order[pattern_of(signal)] < order[pattern_of(best[place])]:
+            best[place] = signal
+    return iter(best.values())
 
 
 def _finding(rulebook: Rulebook, rule: Rule, row: TableRow | None, signals: Sequence[Signal]) -> Finding:
@@ -181,6 +204,7 @@ def _words(row: TableRow | None, signals: Sequence[Signal]) -> dict[str, str]:
         ("iteration", first.iteration),
         ("stage", first.stage),
         ("gpu", first.captures.get("pci") or first.resource.gpu),
+        ("pattern", pattern_of(first)),
     ):
         if value is not None:
             captures.setdefault(name, str(value))
@@ -188,6 +212,11 @@ def _words(row: TableRow | None, signals: Sequence[Signal]) -> dict[str, str]:
         captures["key"] = row.key
         captures["title"] = row.title
     return captures
+
+
+def pattern_of(signal: Signal) -> str:
+    """Return the name of the pattern that found a signal."""
+    return signal.key.rpartition("#")[2]
 
 
 def _ranks(signals: Sequence[Signal]) -> frozenset[int]:

@@ -1,28 +1,31 @@
-"""What to do now, by the kind of fault, and what each choice costs.
+"""What to do now: one table of advice by fault, and what raises it.
 
-A single explicit fault of hardware or network: replace the node and exclude it for the cluster. A single implicit one
-(found
-by comparison, not reported by a device): replace it and exclude it for this job. No single suspect: restart in place,
-and
-resubmit where an earlier attempt ended the same way. The program's own fault: stop, a person must fix it. (These are
-Baidu
-Baige's grades.)
-Advice that was tried without success is not repeated: after a restart in place other nodes, after other nodes a person.
+The table is rules/faults.yaml, with what single rules and rows know better; docs/advice.md explains it. A plain requeue is
+only for what a repeat cures. A symptom alone, or an unknown failure, is never answered with one: its cause comes first.
+
+Nodes are left out by Baidu Baige's grades. A single explicit fault of hardware or network: replace the node and exclude it
+for the cluster. A single implicit one (found by comparison, not reported by a device): replace it and exclude it for this
+job. No single suspect: restart in place, and resubmit where an earlier attempt ended the same way. The program's own fault:
+stop, a person must fix it. Advice that was tried without success is not repeated: after a restart in place other nodes,
+after other nodes a person.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
+from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
+from kb.diagnosis.verdict import STOPS
 from kb.facts.history import EarlierAttempt, History, nodes_digest
 from kb.facts.job_facts import Facts
 from kb.report import Advice, Decision, Exclusion, Option, Progress, Suspect
 from kb.rulebase.rule import Rulebook
 
 _BEGUN_AGAIN: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
+_SYMPTOM = "Only a symptom is known; until its cause is, a repeat can fail again"
 SINGLE = 2  # this many nodes still count as single: the two ends of a link
 POINTS = 32  # iteration lines used to compute the length of a step
 
@@ -45,12 +48,16 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a decision needs to know of the run. `nodes`: those that it ran on, as far as they are known."""
+    """What a decision needs to know of the run. `nodes`: those that it ran on, as far as they are known.
+
+    `unexplained`: it failed, and no rule says why.
+    """
 
     progress: Progress = field(default_factory=Progress)
     price: Price = field(default_factory=Price)
     history: History = field(default_factory=History)
     nodes: frozenset[str] = frozenset()
+    unexplained: bool = False
 
 
 def price(facts: Facts) -> Price:
@@ -80,15 +87,18 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         gpu_hours_lost=cost.hours(lost) if lost is not None else None,
     )
     if not ranked:
-        return bare
+        unknown = rulebook.faults.get("unknown")
+        why = unknown.because if unknown else _SYMPTOM
+        return replace(bare, advice="fix_first", why=why, find_cause=True) if run.unexplained else bare
     best = ranked[0].best
     alike = _alike(run.history.tries, best.fault.id)
-    named = _barred(ranked[0], suspects)
+    wanted, _ = listed(best)
+    named = _barred(ranked[0], suspects) if wanted == "requeue_without" else ()
     already = _already(named, run)
     barred = (*named, *already)
-    again = any(best.fault.id in earlier_attempt.faults for earlier_attempt in run.history.tries)
-    advice, why = _graded(ranked[0], named, again=again)
-    advice, why = _raised(advice, why, named, alike, run)
+    advice, why = _graded(ranked[0], named, run)
+    if best.fault.id not in STOPS:
+        advice, why = _raised(advice, why, named, alike, run)
     if advice == "restart_in_place" and barred:
         advice, why = (
             "requeue_without",
@@ -102,15 +112,25 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         gpu_hours_lost=bare.gpu_hours_lost,
         owner=best.rule.owner or rulebook.owners.get(best.fault.domain, "none"),
         why=why,
-        options=_options(advice, barred, lost, cost),
+        options=_options(barred, lost, cost) if wanted == "requeue_without" and advice in _BEGUN_AGAIN else (),
+        find_cause=best.is_symptom and advice == "fix_first",
     )
+
+
+def listed(best: Finding) -> tuple[Advice, str]:
+    """Return the advice of the table, with its reason: the row's, the rule's, else that of the fault class."""
+    own = (best.row,) if best.row is not None and best.row.fault is not None else (best.row, best.rule)
+    for part in own:
+        if part is not None and part.advice is not None:
+            return part.advice, part.because or best.fault.title
+    if best.is_symptom and not best.fault.symptom:
+        return "fix_first", _SYMPTOM
+    return best.fault.advice, best.fault.because or best.fault.title
 
 
 def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...]:
     """Return the nodes to leave out, and their scope."""
     best = ranked.best
-    if best.fault.domain not in ("hardware", "network"):
-        return ()
     scope = "cluster" if best.fault.domain == "hardware" and _explicit(ranked) else "job"
     title = best.row.title if best.row else best.rule.title
     named = {
@@ -156,7 +176,7 @@ def _raised(
         return advice, why
     back = [node for node in alike[-1].without if node in run.nodes]
     if back:
-        return advice, f"{why}; {back[0]} should have been left out{_told(alike[-1:])} and was used again"
+        return advice, f"{why}; {back[0]} should have been left out{_incidents(alike[-1:])} and was used again"
     own = nodes_digest(run.nodes)
     after = (*(earlier_attempt.ran_on for earlier_attempt in alike[1:]), own)
     moved = [item for item, place in zip(alike, after, strict=True) if _moved(item, place)]
@@ -164,14 +184,14 @@ def _raised(
     if moved and not named:
         return (
             "fix_first",
-            f"{why}; the failure recurred on other nodes{_told(moved)}. Have a person investigate and fix it",
+            f"{why}; the failure recurred on other nodes{_incidents(moved)}. Have a person investigate and fix it",
         )
     if moved:
-        return advice, f"{why}; the failure recurred on other nodes{_told(moved)}. Look for what they share"
+        return advice, f"{why}; the failure recurred on other nodes{_incidents(moved)}. Look for what they share"
     if stayed and advice in ("restart_in_place", "requeue"):
         return (
             "requeue_without" if named else "resubmit",
-            f"{why}; a restart on the same nodes did not help{_told(stayed)}. Use other nodes",
+            f"{why}; a restart on the same nodes did not help{_incidents(stayed)}. Use other nodes",
         )
     return advice, why
 
@@ -189,7 +209,7 @@ def _stayed(earlier_attempt: EarlierAttempt, place: str) -> bool:
     return earlier_attempt.advice == "restart_in_place"
 
 
-def _told(tries: Sequence[EarlierAttempt]) -> str:
+def _incidents(tries: Sequence[EarlierAttempt]) -> str:
     numbers = [str(earlier_attempt.incident) for earlier_attempt in tries if earlier_attempt.incident is not None]
     if not numbers:
         return ""
@@ -201,38 +221,50 @@ def _explicit(ranked: Ranked) -> bool:
     return ranked.best.first.kind != "series" and not ranked.best.first.compared
 
 
-def _graded(ranked: Ranked, barred: Sequence[Exclusion], *, again: bool) -> tuple[Advice, str]:
+def _graded(ranked: Ranked, barred: Sequence[Exclusion], run: RunFacts) -> tuple[Advice, str]:
+    """Return the advice of the table, as far as the suspects, the checkpoint and earlier attempts allow it."""
     best = ranked.best
-    wanted: Advice = best.fault.advice  # type: ignore[assignment]
+    wanted, why = listed(best)
+    again = any(best.fault.id in earlier_attempt.faults for earlier_attempt in run.history.tries)
     if wanted == "requeue_without":
-        return _without(ranked, barred, again=again)
-    if again and best.fault.domain == "software" and wanted == "requeue":
-        return "fix_first", f"{best.fault.title}; an earlier attempt ended the same way, so this will recur"
-    if again and best.is_symptom and wanted in ("requeue", "restart_in_place"):
-        return "resubmit", "an earlier attempt ended the same way"
-    return wanted, best.fault.title
+        return _without(ranked, barred, why, again=again)
+    if best.fault.id == "time_limit" and wanted == "requeue":
+        return _past_the_limit(why, run)
+    if again and wanted == "requeue" and best.fault.id not in STOPS:
+        return "fix_first", f"{why}; but an earlier attempt ended the same way, so a repeat does not cure it"
+    return wanted, why
 
 
-def _without(ranked: Ranked, barred: Sequence[Exclusion], *, again: bool) -> tuple[Advice, str]:
+def _past_the_limit(why: str, run: RunFacts) -> tuple[Advice, str]:
+    """A run that reached its time limit: a repeat goes further only from a checkpoint that is newer than the last one."""
+    done = run.progress
+    last = run.history.tries[-1] if run.history.tries else None
+    if done.last_iteration is not None and done.last_checkpoint is None:
+        return "resubmit", "The run wrote no complete checkpoint, so a repeat reaches the limit at the same step"
+    if last is None or "time_limit" not in last.faults or last.reached is None or done.last_iteration is None:
+        return "requeue", why
+    if done.last_iteration > last.reached:
+        return "requeue", why
+    return "resubmit", f"The run came no further than the attempt before{_incidents([last])}"
+
+
+def _without(ranked: Ranked, barred: Sequence[Exclusion], why: str, *, again: bool) -> tuple[Advice, str]:
     """A node must be left out: is it known which?"""
     if len(barred) > SINGLE:
-        return (
-            "requeue_without",
-            f"{ranked.best.fault.title}; {len(barred)} nodes are suspects. Look for what they share",
-        )
+        return "requeue_without", f"{why}; {len(barred)} nodes are suspects. Look for what they share"
     if barred:
-        return "requeue_without", ranked.best.fault.title
+        return "requeue_without", why
     if _explicit(ranked):
-        return "requeue_without", "the evidence does not name the faulty node. Find it before you restart"
+        return "requeue_without", f"{why}; the evidence does not name the node. Find it before you restart"
+    if ranked.best.fault.outlives:
+        return "fix_first", f"{why}; the evidence does not name the node. Find it first"
     if again:
-        return "resubmit", "an earlier attempt ended the same way, and the evidence does not name the faulty node"
-    return "restart_in_place", "the evidence does not name the faulty node"
+        return "resubmit", "An earlier attempt ended the same way, and the evidence does not name the node"
+    return "restart_in_place", "The evidence does not name the node; if the failure recurs, use other nodes"
 
 
-def _options(advice: Advice, barred: Sequence[Exclusion], lost: int | None, cost: Price) -> tuple[Option, ...]:
+def _options(barred: Sequence[Exclusion], lost: int | None, cost: Price) -> tuple[Option, ...]:
     """Return the other open choices, each with its cost in GPU-hours where it is known."""
-    if advice in ("none", "fix_first", "wait"):
-        return ()
     redo = cost.hours(lost if lost is not None else 0, start_up=True)
     some = redo if lost is not None or cost.start_up is not None else None
     choices: list[Option] = []

@@ -75,6 +75,8 @@ def build(
         learned=_learned(model.learned),
         file=file,
         family=family,
+        advice=model.advice,
+        because=model.because,
     )
 
 
@@ -131,7 +133,9 @@ def _steps(steps: Sequence[StepFile], base: Rulebook) -> tuple[RemediationStep, 
     for step in steps:
         action = base.actions[step.action]
         text, grade, scope = _flat(step.text), step.grade or action.grade, step.scope or action.scope
-        found.append(RemediationStep(step.action, text, grade, scope, step.command, step.verify, step.escalate))
+        found.append(
+            RemediationStep(step.action, text, grade, scope, step.command, step.verify, step.escalate, step.only)
+        )
     return tuple(found)
 
 
@@ -145,4 +149,15 @@ def _table(model: RuleFile, base: Rulebook) -> Table | None:
 
 def _row(key: str, row: RowFile, base: Rulebook) -> TableRow:
     steps = _steps(row.remediation, base)
-    return TableRow(key, row.title or "", row.fault, row.role, row.severity, row.summary, steps, row.ignore)
+    return TableRow(
+        key,
+        row.title or "",
+        row.fault,
+        row.role,
+        row.severity,
+        row.summary,
+        steps,
+        row.ignore,
+        row.advice,
+        row.because,
+    )

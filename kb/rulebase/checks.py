@@ -15,12 +15,12 @@ from kb.errors import Fault
 from kb.metrics.series_detectors.detect import DETECTORS, JOB_DETECTORS
 from kb.rulebase import patterns
 from kb.rulebase.rule import Condition, Past
+from kb.rulebase.texts import HOLE
 from kb.rulebase.yaml_nodes import Node, nearest
 
-HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
 MAX_REGEX = 2000
 MAX_TEXT = 4000  # the schema refuses longer ones; here they would only cost time
-ALWAYS = frozenset({"rank", "node", "iteration", "stage", "gpu"})
+ALWAYS = frozenset({"rank", "node", "iteration", "stage", "gpu", "pattern"})
 OWNERS = frozenset({"user", "hardware", "network", "storage", "platform", "none"})
 EXCEPTION_CAPTURES = frozenset({"type", "message", "last_frame"})
 STRUCTURES: Mapping[str, frozenset[str]] = {
@@ -80,7 +80,7 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
     "growth": ("a_step", "window"),
     "off_schedule": ("steps",),
 }  # of kb.metrics.change_points, with the parameters of each
-_FILLED = ("text", "command", "verify", "escalate")
+FILLED = ("text", "command", "verify", "escalate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ def check_rule(node: Node, words: Words) -> Iterator[Fault]:
     if table is not None:
         yield from _unknown_name(table.get("key"), captured, "captured name")
         captured |= {"key", "title"}
+        yield from _rows_of_patterns(node, table)
     for part in (node, *_rows(table)):
         yield from _unknown_name(part.get("fault"), words.faults, "fault")
         yield from _texts(part, captured, words)
@@ -242,7 +243,11 @@ def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Faul
     remediation = part.get("remediation")
     for step in remediation.parts() if remediation is not None else ():
         yield from _unknown_name(step.get("action"), words.actions, "action")
-        texts += [step.get(key) for key in _FILLED]
+        texts += [step.get(key) for key in FILLED]
+        for name, regex in _items(step, "only"):
+            if name not in captured:
+                yield _unknown_key(step.get("only"), name, "captured name", captured)
+            yield from check_regex(regex)
     for node in texts:
         for hole in HOLE.finditer(_word(node)[:MAX_TEXT]):
             if node is not None and hole[1] not in captured:
@@ -251,6 +256,15 @@ def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Faul
                     or "a hole is the name of a capture, or one of rank, node, iteration, stage, gpu"
                 )
                 yield node.fault(f"nothing captures {{{hole[1][:40]}}}", hint)
+
+
+def _rows_of_patterns(node: Node, table: Node) -> Iterator[Fault]:
+    """Yield a fault for each row that no pattern selects, where the name of the pattern is the key."""
+    if _word(table.get("key")) == "pattern":
+        known = [name for name, _ in _items(node, "match")]
+        for name, _ in _items(table, "rows"):
+            if name not in known:
+                yield _unknown_key(table.get("rows"), name, "pattern", known)
 
 
 def _links(node: Node, words: Words) -> Iterator[Fault]:

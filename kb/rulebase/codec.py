@@ -145,12 +145,13 @@ def meaning(rule: Rule) -> str:
         "key": table.key if table else None,
         "rows": {key: _row(row) for key, row in table.rows.items()} if table else {},
         "default": _row(table.default) if table and table.default else None,
+        **({"advice": rule.advice} if rule.advice else {}),
     }
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
 
 
 def _row(row: TableRow) -> list[Any]:
-    return [row.fault, row.role, row.ignore]
+    return [row.fault, row.role, row.ignore, *([row.advice] if row.advice else [])]
 
 
 def _plain(value: Any) -> Any:

@@ -9,11 +9,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kb.errors import Fault
-from kb.rulebase.checks import SLOW, unsafe_regex, wrong_regex
+from kb.rulebase.checks import FILLED, SLOW, unsafe_regex, wrong_regex
 from kb.rulebase.conditions import names
 from kb.rulebase.patterns import literal_regex
-from kb.rulebase.rule import Pattern, Rule, Rulebook
+from kb.rulebase.rule import Pattern, Rule, Rulebook, TableRow
 from kb.rulebase.rulebook import Positions
+from kb.rulebase.texts import gaps
 
 MATCH_TESTS = 2
 SILENT_TESTS = 1
@@ -41,6 +42,7 @@ def lint(
     found: list[Fault] = []
     for rule in rulebook.rules:
         found += _texts(rule, places)
+        found += _holes(rule, places)
         found += _tests(rule, places, tests.get(rule.id, ()), (empty or {}).get(rule.id, ()))
         excepted = [item.condition for item in rule.not_when]
         excepted += [site_exception.condition for site_exception in rule.site if site_exception.condition is not None]
@@ -82,6 +84,24 @@ def _texts(rule: Rule, places: Positions) -> Iterator[Fault]:
                 f"{reference.url[:80]!r} is not a link",
                 "http:// or https:// and a host, or incident:<number>",
             )
+
+
+def _holes(rule: Rule, places: Positions) -> Iterator[Fault]:
+    """Yield a fault for each hole that leaves a gap in its text where no line names what belongs there."""
+    table = rule.table
+    sure = {"pattern", "key", "title"} | ({table.key} if table else set())
+    parts: dict[str, Rule | TableRow] = {"": rule}
+    parts |= {f"table.rows.{key}.": row for key, row in (table.rows.items() if table else ())}
+    if table and table.default:
+        parts["table.default."] = table.default
+    for path, part in parts.items():
+        texts = {"summary": part.summary or ""}
+        for number, item in enumerate(part.remediation):
+            texts |= {f"remediation.{number}.{name}": getattr(item, name) or "" for name in FILLED}
+        for name, text in texts.items():
+            for hole in gaps(text, sure):
+                hint = "give it a default, {name|default}, or a clause, [? of {name}]"
+                yield places.fault(rule, path + name, f"{{{hole}}} may be unknown", hint)
 
 
 def _tests(rule: Rule, places: Positions, given: Sequence[str], empty: Collection[str]) -> Iterator[Fault]:

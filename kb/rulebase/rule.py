@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kb.model import Grade, Role, Scope, SourceKind, Stage
+from kb.report import Advice
 
 Status = Literal["draft", "shadow", "experimental", "stable", "deprecated"]
 Severity = Literal["critical", "high", "medium", "low", "info"]
@@ -222,7 +223,10 @@ Condition = Name | All | Any | Not | Sequence | Count | Absent | Ranks | Past
 
 @dataclass(frozen=True, slots=True)
 class RemediationStep:
-    """One step of the remedy: an action of actions.yaml, its text, and where known a read-only command and a check."""
+    """One step of the remedy: an action of actions.yaml, its text, and where known a read-only command and a check.
+
+    `only`: captured name → regex that its whole value must match, or the step is not shown.
+    """
 
     action: str
     text: str
@@ -231,11 +235,15 @@ class RemediationStep:
     command: str | None = None
     verify: str | None = None
     escalate: str | None = None
+    only: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row of a table rule: the meaning of a captured key. Empty parts default to the rule's own."""
+    """A row of a table rule: the meaning of a captured key. Empty parts default to the rule's own.
+
+    `advice` and `because` go together, or both are None.
+    """
 
     key: str
     title: str
@@ -245,6 +253,8 @@ class TableRow:
     summary: str | None = None
     remediation: tuple[RemediationStep, ...] = ()
     ignore: bool = False
+    advice: Advice | None = None
+    because: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +325,10 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: which signals mean which fault, why, and what to do about it."""
+    """A rule: which signals mean which fault, why, and what to do about it.
+
+    `advice`, with its reason `because`: where the rule knows better than its class; else both are None.
+    """
 
     id: str
     title: str
@@ -346,13 +359,16 @@ class Rule:
     site: tuple[SiteException, ...] = ()
     file: str = ""
     family: str = ""
+    advice: Advice | None = None
+    because: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FaultClass:
     """A class of faults.yaml. `outlives`: a run can survive it, so later progress does not clear it.
 
-    `explains`: the classes that can be its consequence (the loader adds the indirect ones).
+    `explains`: the classes that can be its consequence (the loader adds the indirect ones). `because`: the reason for the
+    advice, in a sentence.
     """
 
     id: str
@@ -361,7 +377,8 @@ class FaultClass:
     symptom: bool = False
     outlives: bool = False
     explains: tuple[str, ...] = ()
-    advice: str = "fix_first"
+    advice: Advice = "fix_first"
+    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,14 @@ def _vocabularies(files: Mapping[str, str]) -> Rulebook:
         raise RuleError(faults)
     classes = {
         row.id: FaultClass(
-            row.id, row.domain, row.title, row.symptom, row.outlives, _closure(row.id, direct), row.advice
+            row.id,
+            row.domain,
+            row.title,
+            row.symptom,
+            row.outlives,
+            _closure(row.id, direct),
+            row.advice,
+            row.because or "",
         )
         for row in fault_file.faults
     }

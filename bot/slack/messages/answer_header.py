@@ -57,7 +57,7 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
     if card.owner:
         owner = [*(owner or words(" Owner:")), *words(" "), *mention(card.owner)]
     excluded = listed(phrases.excluded(decision), _EXCLUDED)
-    why = "" if report.diagnoses else decision.why
+    why = phrases.reason(decision)
     return rich(
         paragraph([*told, *owner], *(words(item, SENTENCE) for item in (*excluded, why))),
         paragraph(words(report.summary, SENTENCE)),

@@ -7,8 +7,20 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from kb.model import Grade, Role, Scope
+from kb.report import Advice
 from kb.rulebase.rule import LiveAction, Severity, Status
-from kb.rulebase.schema.fields import Counted, Day, Id, Identifier, Line, Number, PatternName, StrictModel, Text
+from kb.rulebase.schema.fields import (
+    Counted,
+    Day,
+    Id,
+    Identifier,
+    Line,
+    Number,
+    PatternName,
+    Regex,
+    StrictModel,
+    Text,
+)
 from kb.rulebase.schema.pattern_file import PatternFile
 
 
@@ -22,6 +34,15 @@ class StepFile(StrictModel):
     command: Line | None = Field(None, description="A read-only command.")
     verify: Line | None = Field(None, description="How to check that it worked.")
     escalate: Line | None = Field(None, description="Who to contact if it did not.")
+    only: dict[PatternName, Regex] = Field(
+        default={},
+        description="Captured name (or `pattern`, the name of the pattern that matched) → regex that its whole value must match, or the step is not shown.",
+    )
+
+
+def _with_reason(advice: Advice | None, because: str | None) -> None:
+    if (advice is None) != (because is None):
+        raise ValueError("advice and because (the reason for it) go together")
 
 
 class RowFile(StrictModel):
@@ -34,11 +55,14 @@ class RowFile(StrictModel):
     summary: Line | None = None
     remediation: list[StepFile] = Field(default=[])
     ignore: bool = Field(default=False, description="This key is harmless; report nothing.")
+    advice: Advice | None = Field(None, description="What to do with the job, where the row knows better.")
+    because: Line | None = Field(None, description="Why this advice, in a sentence.")
 
     @model_validator(mode="after")
     def _titled(self) -> RowFile:
         if self.title is None and not self.ignore:
             raise ValueError("a row needs a title, or ignore: true")
+        _with_reason(self.advice, self.because)
         return self
 
 
@@ -103,6 +127,10 @@ class RuleFile(StrictModel):
     )
     when: Any = Field(None, description="The condition over the patterns' names. Default: any of them.")
     remediation: list[StepFile] = Field(default=[], description="Ordered steps; the first is what a person can do now.")
+    advice: Advice | None = Field(
+        None, description="What to do with the job, where the rule knows better than its class."
+    )
+    because: Line | None = Field(None, description="Why this advice, in a sentence.")
     fallback: bool = Field(default=False, description="Use only for lines and exceptions that no other rule explains.")
     owner: Identifier | None = Field(None, description="Who acts. Default: by the fault's domain.")
     live: LiveAction = Field("notify", description="What to do when it appears in a running job.")
@@ -119,7 +147,8 @@ class RuleFile(StrictModel):
     learned: LearnedFile | None = None
 
     @model_validator(mode="after")
-    def _retired_with_reason(self) -> RuleFile:
+    def _given_with_reason(self) -> RuleFile:
         if (self.status == "deprecated") != (self.deprecated is not None):
             raise ValueError("status deprecated and the key deprecated (date, reason) go together")
+        _with_reason(self.advice, self.because)
         return self

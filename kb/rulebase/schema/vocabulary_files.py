@@ -21,6 +21,7 @@ class FaultRow(StrictModel):
     outlives: bool = False
     explains: list[Identifier] = Field(default=[])
     advice: Advice = "fix_first"
+    because: Line | None = Field(None, description="Why this advice, in a sentence.")
 
 
 class FaultsFile(StrictModel):

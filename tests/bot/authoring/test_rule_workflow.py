@@ -255,6 +255,7 @@ def test_pages_can_go_elsewhere(few_rules, tmp_path):
     assert written.exit_code == 0
     assert sorted(path.name for path in (tmp_path / "pages").rglob("*.md")) == [
         "README.md",
+        "advice.md",
         "cuda-out-of-memory.md",
         "disk-full.md",
     ]
@@ -332,7 +333,7 @@ def test_hostile_texts_stay_texts_on_a_page(book, few_rules):
     assert not {child.type for child in inline} & {"html_inline", "image", "em_open", "s_open"}
     assert all(str(child.attrs["href"]).startswith("https://") for child in inline if child.type == "link_open")
     assert kinds.count("table_open") == 2
-    assert kinds.count("tr_open") == 1 + 6 + 1 + 1
+    assert kinds.count("tr_open") == 1 + 7 + 1 + 1
     assert kinds.count("th_open") + kinds.count("td_open") == 2 * 7 + 4 * 2
     seen = ["".join(child.content for child in token.children or ()) for token in tokens if token.type == "inline"]
     assert seen[0] == words

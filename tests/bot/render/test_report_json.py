@@ -58,6 +58,7 @@ def test_a_report_has_the_documented_shape():
             "owner": "none",
             "why": "",
             "options": [],
+            "find_cause": False,
         },
         "progress": {
             "last_iteration": None,

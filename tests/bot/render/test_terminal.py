@@ -23,6 +23,7 @@ FALLEN_GPU_TEXT = """\
 Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).
 Owner: hardware.
    gpu-017, cluster-wide: its GPU 3 left the bus twice within an hour
+   The fault stays with the node.
 
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited
 for rank 7 until they failed.
@@ -166,6 +167,12 @@ def test_many_branches_are_cut():
         (Decision("none"), "No advice."),
         (Decision("none", steps_lost=6, gpu_hours_lost=0.01), "No advice. Lost: 6 steps (a few GPU-minutes)."),
         (Decision("requeue_without", (Exclusion("a", "job", ""), Exclusion("b", "job", ""))), "Requeue without a, b."),
+        (Decision("requeue_without"), "Find the faulty node, then requeue without it."),
+        (Decision("fix_first", find_cause=True), "Find the cause before you restart."),
+        (
+            Decision("fix_first", from_checkpoint=400, find_cause=True),
+            "Find the cause before you restart from checkpoint 400.",
+        ),
         (
             Decision("requeue_without", tuple(Exclusion(f"n{number}", "job", "") for number in range(6))),
             "Requeue without n0, n1, n2, n3 and 2 more.",

@@ -39,7 +39,7 @@ def test_a_rule_that_holds_is_a_finding() -> None:
     (finding,) = found(one, streams=(stream(found={"r#line": lines}, points=steps(1, 8)),))["r"]
     assert where(finding) == [950, 900]
     assert finding.first.resource.rank == 2
-    assert finding.fill(one.summary) == "Rank 2 on node-a in iterating at 8: disk?"
+    assert finding.fill(one.summary) == "Rank 2 on node-a in iterating at 8: diskunknown"
     assert (finding.count, finding.ranks) == (2, {2, 4})
     assert not finding.is_symptom
 

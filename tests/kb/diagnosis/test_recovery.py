@@ -8,13 +8,13 @@ import pytest
 
 from kb.diagnosis.findings import find
 from kb.diagnosis.ranking import rank
-from kb.diagnosis.recovery import Price, RunFacts, decide, price
+from kb.diagnosis.recovery import Price, RunFacts, decide, listed, price
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt, ExcludedNode, History, nodes_digest
 from kb.facts.job_facts import Facts
 from kb.model import Job, Resource, Structure
 from kb.report import Exclusion, Progress, Suspect
-from kb.rulebase.rule import Pattern, StructureTest, Table, TableRow
+from kb.rulebase.rule import FaultClass, Pattern, StructureTest, Table, TableRow
 from tests.support.allowed_matches import BOOK, LINE, places, seen
 from tests.support.kb_samples import facts, place, ref, rule, rulebook, steps, stream
 
@@ -71,12 +71,63 @@ def test_a_lock_up_that_comes_again_wants_a_person() -> None:
     assert decide(book, ranked, (), RunFacts(history=before)).advice == "fix_first"
 
 
+def test_a_fault_without_advice_of_its_own_has_that_of_its_class() -> None:
+    """A row's advice comes before the rule's, and the rule's before that of its class; each with its reason."""
+    best = places(seen("oom"))[0].best
+    assert listed(best) == ("fix_first", "GPU memory exhausted")
+    by_rule = replace(best, rule=replace(best.rule, advice="resubmit", because="A smaller batch fits"))
+    assert listed(by_rule) == ("resubmit", "A smaller batch fits")
+    by_row = replace(by_rule, row=TableRow("k", "Row", advice="wait", because="The service is down"))
+    assert listed(by_row) == ("wait", "The service is down")
+    of_another_fault = replace(by_rule, row=TableRow("k", "Row", fault="cuda_oom"))
+    assert listed(of_another_fault)[0] == "fix_first"
+
+
+def test_a_symptom_is_no_cause() -> None:
+    """Where only a symptom is known, or nothing, the cause is to be found."""
+    ranked = places(seen("preempted"))
+    symptom = replace(ranked[0], findings=(replace(ranked[0].best, role="symptom"),))
+    decision = decide(BOOK, [symptom], (), RunFacts())
+    assert (decision.advice, decision.find_cause) == ("fix_first", True)
+    assert not decide(BOOK, ranked, (), RunFacts()).find_cause
+    unexplained = decide(BOOK, [], (), RunFacts(unexplained=True))
+    assert (unexplained.advice, unexplained.find_cause) == ("fix_first", True)
+
+
+def at_its_limit(done: Progress, *tries: EarlierAttempt) -> str:
+    """The advice for a run that reached its time limit."""
+    book = rulebook(rule("limit", "preempted", LINE))
+    limit = FaultClass("time_limit", "platform", "Time limit", advice="requeue")
+    known = facts(stream(found={"limit#line": [place(5000)]}, points=steps(1, 9)))
+    ranked = rank(find(book, known, History()).findings, known)
+    ranked = [replace(item, findings=(replace(item.best, fault=limit),)) for item in ranked]
+    return decide(book, ranked, (), RunFacts(done, history=History(tries=tries))).advice
+
+
+def test_a_run_gets_past_its_time_limit_only_from_a_new_checkpoint() -> None:
+    """Without one it ends at the same step again, and so does a run that comes no further than the attempt before."""
+    last = EarlierAttempt(("time_limit",), "requeue", reached=900, incident=7)
+    assert at_its_limit(Progress(900, None, 800)) == "requeue"
+    assert at_its_limit(Progress()) == "requeue"
+    assert at_its_limit(Progress(900)) == "resubmit"
+    assert at_its_limit(Progress(1400, None, 1300), last) == "requeue"
+    assert at_its_limit(Progress(900, None, 800), last) == "resubmit"
+
+
+def test_a_job_may_be_preempted_any_number_of_times() -> None:
+    """Neither other nodes nor a person are called for it."""
+    last = EarlierAttempt(("preempted",), "requeue", ran_on=nodes_digest(["a", "c"]), incident=41)
+    for nodes in (frozenset({"a", "b"}), frozenset({"a", "c"})):
+        run = RunFacts(history=History(tries=(last, last)), nodes=nodes)
+        assert decide(BOOK, places(seen("preempted")), (), run).advice == "requeue"
+
+
 def test_a_node_that_is_not_named_cannot_be_left_out() -> None:
     """The advice stands and says what is missing."""
     known = seen("ecc")
     decision = decide(BOOK, places(known), (Suspect("rank", rank=9), Suspect("job")), RunFacts())
     assert (decision.advice, decision.exclude) == ("requeue_without", ())
-    assert "does not name the faulty node" in decision.why
+    assert "does not name the node" in decision.why
 
 
 def test_the_row_of_a_table_says_why_a_node_is_left_out() -> None:

@@ -36,7 +36,7 @@ RULE = Rule(
     role="root_cause",
     status="stable",
     severity="high",
-    summary="Fan {fan} stopped.",
+    summary="Fan {fan|of the node} stopped.",
     cause="Dust.",
     impact="Heat.",
     patterns=(Pattern("fan", regex=r"fan (?P<fan>\d+) stopped"),),
@@ -155,6 +155,18 @@ def test_texts() -> None:
         "no remediation (add what a person can do now)",
         "the title has 81 characters, more than 80",
     ]
+
+
+def test_holes_that_can_stay_open() -> None:
+    """A captured name may be missing; it needs a default or a clause. The key of a table is always known."""
+    step = RemediationStep(
+        "check_gpu", "Replace fan {fan} of {node}[? in slot {slot}].", "look", command="fan {fan|<fan>}"
+    )
+    expected = ["{fan} may be unknown (give it a default, {name|default}, or a clause, [? of {name}])"]
+    assert told(dataclasses.replace(RULE, remediation=(step,))) == expected
+    assert told(dataclasses.replace(RULE, summary="Fan {fan} stopped.")) == expected
+    table = Table("fan", {"1": TableRow("1", "First fan", summary="Fan {fan} of {rack} stopped.")})
+    assert told(dataclasses.replace(RULE, table=table)) == [expected[0].replace("fan", "rack")]
 
 
 def test_rows_may_carry_the_remediation() -> None:

@@ -1,0 +1,36 @@
+"""The texts of rules: holes that captured words fill, and clauses that go where a word is unknown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
+_CLAUSE = re.compile(r"\[\?([^\[\]]*)\]")
+_RANK = re.compile(r"\b([Rr])ank \{rank\}")
+_SPEAKER = "Rank {rank}: "
+_PLACES: Mapping[str, str] = {"rank": "a rank", "node": "the node", "gpu": "the GPU"}  # where no line names one
+
+
+def fill(text: str, words: Mapping[str, str]) -> str:
+    """Fill the holes of a text: `{name}` or `{name|default}`. A clause `[? on {name}]` goes where its name is unknown."""
+
+    def clause(found: re.Match[str]) -> str:
+        return found[1] if all(words.get(hole[1]) for hole in HOLE.finditer(found[1])) else ""
+
+    def word(hole: re.Match[str]) -> str:
+        return words.get(hole[1]) or (hole[2] if hole[2] is not None else _PLACES.get(hole[1], "unknown"))
+
+    open_ = _CLAUSE.sub(clause, text)
+    begun = open_
+    if not words.get("rank"):
+        open_ = _RANK.sub(lambda hole: "A rank" if hole[1] == "R" else "a rank", open_.removeprefix(_SPEAKER))
+    filled = HOLE.sub(word, open_)
+    return f"{filled[:1].upper()}{filled[1:]}" if begun.startswith(_SPEAKER) else filled
+
+
+def gaps(text: str, sure: Collection[str]) -> Iterator[str]:
+    """Yield the names of holes for which the text has no words where they are unknown. `sure`: names always known."""
+    for hole in HOLE.finditer(_CLAUSE.sub("", text)):
+        if hole[2] is None and hole[1] not in sure and hole[1] not in _PLACES:
+            yield hole[1]

@@ -1,0 +1,32 @@
+"""Texts of rules with holes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.rulebase.texts import fill, gaps
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "filled"),
+    [
+        ("{size|more} than was free", {}, "more than was free"),
+        ("{size|more} than was free", {"size": "2 GiB"}, "2 GiB than was free"),
+        ("lost {node}[? on port {port}].", {"node": "n1"}, "lost n1."),
+        ("lost {node}[? on port {port}].", {"port": "4"}, "lost the node on port 4."),
+        ("[?{a} and {b}]", {"a": "x"}, ""),
+        ("Rank {rank} ran out of memory on {gpu}.", {}, "A rank ran out of memory on the GPU."),
+        ("The log of rank {rank}", {"rank": "3"}, "The log of rank 3"),
+        ("Rank {rank}: {call|a kernel} failed.", {}, "A kernel failed."),
+        ("Rank {rank}: {call|a kernel} failed.", {"rank": "3"}, "Rank 3: a kernel failed."),
+        ("{x}", {}, "unknown"),
+    ],
+)
+def test_what_is_unknown_leaves_no_gap(text: str, words: dict[str, str], filled: str) -> None:
+    """A default, a dropped clause, or the phrase for a rank, a node or a GPU."""
+    assert fill(text, words) == filled
+
+
+def test_holes_that_can_stay_open() -> None:
+    """Those without a default, outside a clause, that no phrase stands in for."""
+    assert list(gaps("{a} {b|x} [?{c}] {rank} {key}", {"key"})) == ["a"]

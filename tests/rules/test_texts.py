@@ -1,0 +1,103 @@
+"""What is shown of every rule: whole sentences, whatever is known, and advice with a reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+
+from bot.rulebase.loader import knowledge
+from kb.rulebase.rule import Rule, TableRow
+from kb.rulebase.texts import HOLE, fill
+
+BOOK = knowledge().rulebook
+PLACES = ("rank", "node", "gpu")
+_GAP = re.compile(
+    r"[{}]|\[\?|  | [.,;:)](?:\s|$)|\(\s*\)|\s\?(?:\s|$)|[,;:]\.|^[a-z]"
+    r"|\b(?:on|of|at|in|from|to|by|with|for|than|(?<!a )(?<!A )rank|number|step|link|status)\s*(?:[.;:)]|, |$)"
+)
+_UNKNOWN = re.compile(r"(?i)\bunknown\b|\bnot named\b")
+
+
+def parts(rule: Rule) -> Iterator[Rule | TableRow]:
+    """A rule and the rows of its table."""
+    yield rule
+    if rule.table:
+        yield from rule.table.rows.values()
+        if rule.table.default:
+            yield rule.table.default
+
+
+def sentences(rule: Rule) -> Iterator[str]:
+    """The texts of a rule in which holes are filled."""
+    for part in parts(rule):
+        yield from filter(
+            None, [part.summary, *(text for step in part.remediation for text in (step.text, step.verify))]
+        )
+
+
+def known_parts(text: str, always: str | None) -> Iterator[dict[str, str]]:
+    """Every part of the words that a text names, from none of them to all; the key of a table is always known."""
+    names = sorted({hole[1] for hole in HOLE.finditer(text)} - {always, "title"})
+    sure = {name: "48" for name in (always, "title") if name}
+    for size in range(len(names) + 1):
+        for chosen in combinations(names, size):
+            yield sure | {name: "7" if name == "rank" else "word" for name in chosen}
+
+
+def test_no_text_has_a_hole_whatever_is_known() -> None:
+    """No braces, double spaces or dangling prepositions, and no `unknown` in the place of a word."""
+    broken = []
+    for rule in BOOK.rules:
+        for text in sentences(rule):
+            *some, everything = known_parts(text, rule.table.key if rule.table else None)
+            whole = fill(text, everything)
+            for words in some:
+                filled = fill(text, words)
+                if len(_GAP.findall(filled)) > len(_GAP.findall(whole)) or len(_UNKNOWN.findall(filled)) > len(
+                    _UNKNOWN.findall(whole)
+                ):
+                    broken.append(f"{rule.id}: {filled}")
+            assert not re.search(r"[{}]|\[\?", whole), rule.id
+    assert not broken, "\n".join(broken)
+
+
+def test_commands_name_a_placeholder_for_what_is_unknown() -> None:
+    """A command can be typed in once its <placeholders> are replaced: no hole is left in it."""
+    commands = [
+        (rule.id, step.command)
+        for rule in BOOK.rules
+        for part in parts(rule)
+        for step in part.remediation
+        if step.command
+    ]
+    assert commands
+    assert not [
+        (name, command) for name, command in commands if re.search(r"\{\w+\}|unknown|  |the node", fill(command, {}))
+    ]
+
+
+def test_every_class_has_advice_with_a_reason() -> None:
+    """The reason is a sentence of its own, shown below the advice."""
+    for fault in BOOK.faults.values():
+        assert fault.because[:1].isupper(), fault.id
+        assert not fault.because.endswith("."), fault.id
+
+
+def test_a_plain_requeue_is_only_for_what_the_platform_ended() -> None:
+    """No class of the program, and no symptom, is answered with one; rules that know better give a reason."""
+    assert {fault.id for fault in BOOK.faults.values() if fault.advice == "requeue"} == {"preempted", "time_limit"}
+    assert not [fault.id for fault in BOOK.faults.values() if fault.advice == "restart_in_place"]
+    begun_again = ("requeue", "restart_in_place", "requeue_without")
+    for fault in BOOK.faults.values():
+        if fault.domain == "software" or fault.symptom:
+            assert fault.advice not in begun_again, fault.id
+
+
+def test_rules_of_the_program_never_advise_a_restart() -> None:
+    """Neither do their rows, whatever fault those name."""
+    for rule in BOOK.rules:
+        for part in parts(rule):
+            fault = BOOK.faults[part.fault or rule.fault]
+            if part.advice and (fault.domain == "software" or fault.symptom):
+                assert part.advice in ("fix_first", "resubmit", "wait", "none"), rule.id
