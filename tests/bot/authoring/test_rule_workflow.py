@@ -334,7 +334,7 @@ def test_hostile_texts_stay_texts_on_a_page(book, few_rules):
     assert all(str(child.attrs["href"]).startswith("https://") for child in inline if child.type == "link_open")
     assert kinds.count("table_open") == 2
     assert kinds.count("tr_open") == 1 + 7 + 1 + 1
-    assert kinds.count("th_open") + kinds.count("td_open") == 2 * 7 + 4 * 2
+    assert kinds.count("th_open") + kinds.count("td_open") == 2 * 8 + 4 * 2
     seen = ["".join(child.content for child in token.children or ()) for token in tokens if token.type == "inline"]
     assert seen[0] == words
     assert {f"1. {words}", f"- {words}", f"Command: {words}"} <= set(seen)
