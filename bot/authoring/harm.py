@@ -37,7 +37,7 @@ class Harm:
     advice_accepted: an expert would accept the advice.
     abstained: a failure got neither a fault nor the unknown failure that it is.
     needle_quoted: the first diagnosis quotes a decisive line.
-    rank_first: the first rank among the suspects is at fault, if the case names ranks.
+    rank_first: the first rank among the suspects is the one at fault, if the case names a single rank.
     end_recognized: a healthy run whose logs prove its end got the verdict no_fault.
     """
 
@@ -131,7 +131,7 @@ def _symptom_led(
 
 
 def _rank_first(case: LabelledCase, report: Report) -> bool | None:
-    if not case.ranks:
+    if len(case.ranks) != 1:  # what several share is often what all do, and then naming none is right
         return None
     suspects = report.diagnoses[0].suspects if report.diagnoses else ()
     return next((suspect.rank for suspect in suspects if suspect.rank is not None), None) in case.ranks

@@ -128,10 +128,11 @@ def test_an_abstention_gives_a_failure_no_name():
 
 def test_the_first_rank_among_the_suspects_counts():
     """Rank 7 fell off the bus."""
-    assert judged(replace(BUG, ranks=(7, 8)), FALLEN_GPU).rank_first is True
+    assert judged(replace(BUG, ranks=(7,)), FALLEN_GPU).rank_first is True
     assert judged(replace(BUG, ranks=(8,)), FALLEN_GPU).rank_first is False
     assert judged(replace(BUG, ranks=(8,)), TOO_LITTLE).rank_first is False
     assert judged(replace(BUG, ranks=()), FALLEN_GPU).rank_first is None
+    assert judged(replace(BUG, ranks=(7, 8)), FALLEN_GPU).rank_first is None
 
 
 def test_a_proven_end_asks_for_no_fault():
