@@ -78,7 +78,10 @@ class RemedyStep:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A fault and its explanation. `rank` is its place in the list, from 1."""
+    """A fault and its explanation. `rank` is its place in the list, from 1.
+
+    `rule` is empty for an unknown failure, which no rule explains.
+    """
 
     rank: int
     fault: str
@@ -101,6 +104,11 @@ class Diagnosis:
     impact: str = ""
     owner: str = "none"
     traits: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether a rule explains it."""
+        return bool(self.rule)
 
     @property
     def nodes(self) -> tuple[str, ...]:

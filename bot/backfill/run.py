@@ -182,7 +182,7 @@ class Backfill:
             verdict=report.verdict,
             phase=report.phase,
             fault=first.fault if first else None,
-            rule=first.rule if first else None,
+            rule=(first.rule or None) if first else None,
             band=first.band if first else None,
             summary=report.summary[:_REASON],
             fingerprint=report.fingerprint,

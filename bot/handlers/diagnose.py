@@ -66,7 +66,7 @@ class SpooledBundle(msgspec.Struct, frozen=True):
 def _count_metrics(report: Report, timing: Mapping[str, float]) -> None:
     """Update the metrics of the service."""
     metrics.count("diagnoses", report.verdict)
-    if report.diagnoses:
+    if report.diagnoses and report.diagnoses[0].known:
         metrics.count("rule_hits", report.diagnoses[0].rule)
     for step, seconds in timing.items():
         metrics.timed("diagnosis_seconds", seconds, step.removesuffix("_s"))

@@ -219,13 +219,16 @@ class Watch:
 
     def _tell_fault(self, report: Report, trouble: _PendingFault, now: float) -> None:
         best = report.diagnoses[0] if report.diagnoses else None
-        key = best.rule if best else report.summary
+        key = (best.rule or report.fingerprint) if best else report.summary
         if key in trouble.told:
             return
         trouble.told.add(key)
         events = report.indicators.events
         line = (best.evidence[0] if best and best.evidence else None) or (events[0].evidence if events else None)
-        fields: dict[str, object] = {"fault": best.fault if best else None, "rule": best.rule if best else None}
+        fields: dict[str, object] = {
+            "fault": best.fault if best else None,
+            "rule": (best.rule or None) if best else None,
+        }
         fields |= {"summary": report.summary, "band": best.band if best else None}
         text = report.summary
         if line is not None:

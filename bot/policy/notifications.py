@@ -109,7 +109,7 @@ class Subject:
 def subject_of(report: Report, tenant: str, chain: str, job: str, name: str) -> Subject:
     """Return the subject of a report."""
     first = report.diagnoses[0] if report.diagnoses else None
-    rule, nodes = (first.rule, first.nodes) if first is not None else (None, ())
+    rule, nodes = (first.rule or None, first.nodes) if first is not None else (None, ())
     return Subject(tenant, report.fingerprint, chain, job, name, rule, nodes)
 
 

@@ -146,14 +146,15 @@ def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[Out
     page = _Page(min(max(width, _NARROWEST), _WIDEST), verbose)
     _decision(page, report)
     _about(page, report)
-    if report.verdict != "fault":
+    if not report.diagnoses:
         _memory(page, report)
         _indicators(page, report)
     _diagnoses(page, report)
-    if report.verdict == "fault":
+    if report.diagnoses:
         _memory(page, report)
     _stacks(page, report.hang.stacks)
-    if report.verdict == "fault" and (verbose or all(item.band == "weak" for item in report.diagnoses)):
+    unsure = report.verdict != "fault" or all(item.band == "weak" for item in report.diagnoses)
+    if report.diagnoses and (verbose or unsure):
         _indicators(page, report)
     _missing(page, report)
     _versions(page, report)
@@ -217,9 +218,6 @@ def _attempt(attempt: Attempt) -> str:
 
 def _diagnoses(page: _Page, report: Report) -> None:
     kept = report.diagnoses if page.verbose else report.diagnoses[:_DIAGNOSES]
-    if kept and report.verdict != "fault":
-        page.gap()
-        page.text("Nearest known faults:", "title")
     for place, diagnosis in enumerate(kept):
         page.gap()
         _diagnosis(page, diagnosis, _QUOTES[min(place, len(_QUOTES) - 1)])
@@ -242,7 +240,7 @@ def _diagnosis(page: _Page, diagnosis: Diagnosis, quotes: int) -> None:
     explained = phrases.explains(diagnosis, None if page.verbose else _EXPLAINED)
     page.field("Also", f"explains {explained}" if explained else "")
     _remedy(page, diagnosis)
-    if page.verbose:
+    if page.verbose and diagnosis.known:
         page.field("Rule", f"{diagnosis.rule}, version {diagnosis.rule_version}, confidence {diagnosis.confidence:.2f}")
 
 

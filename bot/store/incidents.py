@@ -360,7 +360,7 @@ def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> M
         "verdict": report.verdict,
         "phase": report.phase,
         "fault": first.fault if first else None,
-        "rule": first.rule if first else None,
+        "rule": (first.rule or None) if first else None,
         "summary": _storable(report.summary) or "",
         "tenant": origin.tenant,
         "cluster": origin.cluster,

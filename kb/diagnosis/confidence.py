@@ -14,7 +14,9 @@ from typing import Literal
 from kb.model import Band
 
 CALIBRATION = "first-scores-1"
-Trait = Literal["last_resort", "rival", "contributing", "measured", "repeated", "agreed", "symptom", "behind"]
+Trait = Literal[
+    "last_resort", "rival", "contributing", "measured", "repeated", "agreed", "symptom", "behind", "unexplained"
+]
 TRAITS: Mapping[Trait, str] = {
     "last_resort": "generic match",
     "rival": "another fault is also reported, and neither explains the other",
@@ -24,6 +26,7 @@ TRAITS: Mapping[Trait, str] = {
     "agreed": "more than one rule reports it",
     "symptom": "it only reports that something failed earlier",
     "behind": "another fault ranks higher",
+    "unexplained": "no rule explains it",
 }
 BASE = 3.35
 WEIGHTS: Mapping[Trait, float] = {
@@ -34,6 +37,7 @@ WEIGHTS: Mapping[Trait, float] = {
     "repeated": 0.9,
     "agreed": 0.2,
     "behind": -3.5,  # the first diagnosis is right in all but a few cases of a hundred
+    "unexplained": -1.9,  # too few cases to fit: its place in time says that it is the cause, nothing else does
 }
 LIKELY, POSSIBLE = 0.9, 0.5
 SYMPTOM = 0.8  # upper bound: right as an observation, but not a cause

@@ -16,6 +16,7 @@ from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import JobLayout
+from kb.diagnosis.unknown import UNKNOWN, with_unknown
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
 from kb.facts.evidence import Evidence
 from kb.facts.history import History
@@ -23,6 +24,7 @@ from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.facts.topology import Places
 from kb.model import Attempt, Gap, Structure, Verdict
+from kb.parsers.logs.error_lines import message_of
 from kb.report import (
     Diagnosis,
     EvidenceItem,
@@ -37,7 +39,7 @@ from kb.report import (
     ranges,
     spans,
 )
-from kb.rulebase.rule import Rulebook
+from kb.rulebase.rule import FaultClass, Rulebook
 from kb.scanning.summary import StreamSummary, tail_lines
 
 ENGINE = "1"
@@ -57,7 +59,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     """Diagnose a job: a fault, no fault, an unknown failure, or insufficient evidence."""
     facts = Facts(evidence)
     judged = find(rulebook, facts, history or History())
-    verdict, ranked, signs = answered(judged.findings, facts)
+    verdict, ranked, signs = answered(judged.findings, facts, rulebook.faults)
     done = progress(facts)
     numbers = _Numbering(facts)
     layout = JobLayout(facts, Places(facts), tuple(judged.findings))
@@ -97,14 +99,23 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     return identified(replace(report, summary=_summary(report)))
 
 
-def answered(findings: Sequence[Finding], facts: Facts) -> tuple[Verdict, list[Ranked], list[tuple[int, Structure]]]:
-    """Return the verdict of the findings, the faults in order for a fault verdict, and the signs of a failure."""
+def answered(
+    findings: Sequence[Finding], facts: Facts, faults: Mapping[str, FaultClass] | None = None
+) -> tuple[Verdict, list[Ranked], list[tuple[int, Structure]]]:
+    """Return the verdict of the findings, the faults in order, and the signs of a failure.
+
+    An unknown failure can be among the faults; where it leads, no rule explains the run.
+    """
     ranked = rank(findings, facts)
     signs = failure_signs(facts)
     if not signs and not ranked:
         signs = last_words(facts)
     verdict = judge(ranked, facts, signs)
-    return verdict, ranked if verdict == "fault" else [], signs
+    if verdict not in ("fault", "no_match"):
+        return verdict, [], signs
+    ranked = with_unknown(ranked if verdict == "fault" else [], findings, facts, faults or {})
+    unknown = not ranked or ranked[0].best.fault.id == UNKNOWN
+    return "no_match" if unknown else verdict, ranked, signs
 
 
 def identified(report: Report) -> Report:
@@ -336,6 +347,9 @@ def _summary(report: Report) -> str:
         best = report.diagnoses[0]
         where = _where(best)
         return f"{best.title}{where}." if not best.summary else f"{best.title}{where}: {best.summary}"
+    if report.verdict == "no_match" and report.diagnoses:
+        best = report.diagnoses[0]
+        return f"{best.title}{', ' if best.summary[:1].isdigit() else ': '}{best.summary}"
     if report.verdict == "no_match":
         lines = len(report.indicators.events)
         return f"The job failed, but no rule explains why; {lines} line{'s' if lines != 1 else ''} stand{'s' if lines == 1 else ''} out."
@@ -365,7 +379,9 @@ def _fingerprint(verdict: str, ranked: Sequence[Ranked]) -> str:
     wording does not separate a failure from earlier ones.
     """
     parts: Mapping[str, str] = {"verdict": verdict}
-    if ranked:
+    if ranked and ranked[0].best.fault.id == UNKNOWN:
+        parts = {"fault": UNKNOWN, "shape": _NUMBER.sub("#", message_of(ranked[0].best.first.line))[:120]}
+    elif ranked:
         best = ranked[0].best
         first = best.first
         fields = "|".join(first.captures.get(field, "") for field in _COMPARED_FIELDS)

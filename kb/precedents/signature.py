@@ -100,8 +100,7 @@ def signature_of(report: Report) -> Signature:
 
 def _lines(report: Report) -> Iterator[tuple[str, float]]:
     """The texts that describe a failure, each with its weight. Consequences of a cause weigh less."""
-    found = report.diagnoses if report.verdict == "fault" else ()
-    for place, entry in enumerate(found[:4]):
+    for place, entry in enumerate(report.diagnoses[:4]):
         share = 1.0 if place == 0 else 0.4
         yield from ((text, share) for item in entry.evidence for text in _texts(item, entry))
     for rank, sign in enumerate(report.indicators.events):

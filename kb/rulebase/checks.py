@@ -42,6 +42,7 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "slurm_end": "what job node at why",
         "signal": "signal number pid from",
         "native_crash": "signal what",
+        "error_line": "level",
         "checkpoint": "event iteration path",
         "run_end": "how iteration",
         "stack_dump": "tool pid thread frames",

@@ -98,7 +98,7 @@ def _stamp(line: bytes, year: int | None) -> float | None:
     """Return the time at a line's start. Cached, since the lines around kept ones are read again and again."""
     if line.startswith(b"{") and (time := stamp_of(line)) is not None:
         return time
-    prefix = peel(line[:512])
+    prefix = peel(line[:512], year)
     return prefix.time if prefix.time is not None else find_time(line[prefix.end : prefix.end + 128], year)
 
 

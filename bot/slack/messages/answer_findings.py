@@ -27,9 +27,9 @@ _REASONS = 2
 
 def findings(report: Report, card: Card) -> Iterator[Json]:
     """Return the diagnoses, or unusual lines if no diagnosis is reliable."""
-    if report.verdict == "fault":
+    if report.diagnoses:
         yield from _diagnoses(report, card)
-        if all(diagnosis.band == "weak" for diagnosis in report.diagnoses):
+        if report.verdict != "fault" or all(diagnosis.band == "weak" for diagnosis in report.diagnoses):
             yield from _indicators(report)
         return
     if report.hang.lone is not None and report.hang.advice:
@@ -38,14 +38,6 @@ def findings(report: Report, card: Card) -> Iterator[Json]:
             bullets(listed(report.hang.advice, _ADVICE), SENTENCE),
         )
     yield from _indicators(report)
-    near = [
-        f"{diagnosis.title} ({diagnosis.fault}, {diagnosis.band}, rule {diagnosis.rule}@{diagnosis.rule_version})"
-        for diagnosis in report.diagnoses
-    ]
-    yield from rich(
-        paragraph(words("Closest known faults:", bold=True)) if near else [],
-        bullets(listed(near, _DIAGNOSES), SENTENCE),
-    )
 
 
 def _diagnoses(report: Report, card: Card) -> Iterator[Json]:
@@ -67,9 +59,9 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card) -> list[Json]:
     title = words(f"{diagnosis.rank}. {diagnosis.title}", SENTENCE, bold=True) + words(
         f" ({diagnosis.fault}{role})", NAME * 2
     )
-    sure = _labelled("Confidence", phrases.confidence(diagnosis, 0 if place else _REASONS)) + words(
-        f" (rule {diagnosis.rule}@{diagnosis.rule_version})", NAME * 2
-    )
+    sure = _labelled("Confidence", phrases.confidence(diagnosis, 0 if place else _REASONS))
+    if diagnosis.known:
+        sure += words(f" (rule {diagnosis.rule}@{diagnosis.rule_version})", NAME * 2)
     if weak is not None:
         sure += words(f" ⚠ weak rule: {weak}", NAME * 2, bold=True)
     where = joined(phrases.place(diagnosis))

@@ -121,7 +121,7 @@ def more_menu(report: Report, handle: str, *, propose: bool) -> Json:
     nodes = first is not None and any(suspect.node for suspect in first.suspects)
     told = {
         "again": "Run again",
-        "mute_rule": "Mute this rule…" if first is not None else "",
+        "mute_rule": "Mute this rule…" if first is not None and first.known else "",
         "mute_job": "Mute this job…",
         "mute_node": "Mute this node…" if nodes else "",
         "propose_rule": "Propose a rule…" if propose else "",

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
-from kb.diagnosis.suspects.accused import hardware_suspects, most_named, named_by_others, shared_by_job
+from kb.diagnosis.suspects.accused import ALL_ALIKE, hardware_suspects, most_named, named_by_others, shared_by_job
 from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, claims_of, recent_claims
 from kb.diagnosis.suspects.launcher import from_launcher
 from kb.diagnosis.suspects.mismatch import mismatching_ranks
 from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting
-from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence
+from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
 from kb.facts.topology import Places
 from kb.report import EvidenceItem, GpuRef, Suspect
 
@@ -25,6 +25,8 @@ _CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT 
 def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
     """Return the suspects, at most `SUSPECTS`; none where nothing points to one."""
     best, facts, places = ranked.best, layout.facts, layout.places
+    if not best.rule.patterns:  # an unknown failure: its place is known
+        return _of_event(best, places, quoted)
     found = whole_job(quoted, "it ended the whole job") if best.fault.id in _JOB_FAULTS else _compared(best, places)
     if (
         not found and not best.ranks
@@ -37,6 +39,21 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         )
         found = _by_evidence(claims, ranked, layout, quoted)
     return tuple(with_evidence(item, place, quoted) for place, item in enumerate(found[:SUSPECTS]))
+
+
+def _of_event(best: Finding, places: Places, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
+    """Return the ranks, or the node, on which an unexplained event happened, the first of them first."""
+    who, why = best.first.resource, best.first.captures.get("why", "")
+    ranks = [rank for rank in (who.rank, *sorted(best.ranks - {who.rank})) if rank is not None]
+    if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * places.world:
+        return whole_job(quoted, f"seen on {len(ranks)} of {places.world} ranks")
+    found = [
+        Suspect("rank", places.node_of(rank) or (who.node if rank == who.rank else None), rank, why=why)
+        for rank in ranks
+    ]
+    if not found and who.node is not None:
+        found = [Suspect("node", who.node, why=why)]
+    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(with_scores(found[:SUSPECTS])))
 
 
 def _compared(best: Finding, places: Places) -> tuple[Suspect, ...]:

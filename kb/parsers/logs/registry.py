@@ -6,6 +6,7 @@ from kb.parsers.logs import (
     checkpoints,
     crashes,
     elastic,
+    error_lines,
     gputests,
     jobids,
     kernel,
@@ -29,6 +30,7 @@ ALL_READERS: tuple[Reader, ...] = (
     *gputests.READERS,
     *recoveries.READERS,
     *jobids.READERS,
+    *error_lines.READERS,
 )
 
 # the kinds of docs/structures.md
@@ -36,7 +38,17 @@ KINDS: frozenset[str] = frozenset(
     {
         *("exception", "elastic_failure", "elastic_exit", "launcher_exit", "watchdog", "watchdog_status"),
         *("nccl_warn", "nccl_init", "ib_completion", "xid", "sxid", "oom_kill", "hung_task", "slurm_end", "signal"),
-        *("native_crash", "checkpoint", "run_end", "stack_dump", "p2p_bandwidth", "recovery", "job_id", "progress"),
+        *(
+            "native_crash",
+            "checkpoint",
+            "run_end",
+            "stack_dump",
+            "p2p_bandwidth",
+            "recovery",
+            "job_id",
+            "progress",
+            "error_line",
+        ),
         *("hang", "stack_outlier", "collective_culprit", "peer_outlier", "slow_phase", "off_plan", "platform_event"),
     }
 )

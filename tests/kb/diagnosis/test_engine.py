@@ -145,7 +145,7 @@ def test_an_unknown_failure_gives_indicators() -> None:
     assert all(
         event.evidence is not None and event.evidence.source == "rank-5.log" for event in found.indicators.events
     )
-    assert "no rule explains why" in found.summary
+    assert found.summary == "Unknown failure on rank 5: ZeroDivisionError: float division by zero"
 
 
 def test_indicators_are_few_and_of_different_shapes() -> None:

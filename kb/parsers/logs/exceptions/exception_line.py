@@ -22,6 +22,7 @@ _STRONG = re.compile(
     + rb"|Exception|Stop(?:Async)?Iteration)(\(\w{1,80}\))?(?::(?!:)(.*)|[ \t]*)$"
 )
 _WEAK = re.compile(MODULE + rb"([A-Za-z_]\w*)(?:(:)(?!:)(?:[ \t]+(.*))?|[ \t]*)$")
+_CAMEL_CASE = re.compile(rb"[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)+")
 # these say all they have in one line; what follows is another's
 _ONE_LINE = frozenset(
     b"ArithmeticError AttributeError BrokenPipeError ChildFailedError ConnectionRefusedError ConnectionResetError"
@@ -63,8 +64,10 @@ def match_exception(rest: bytes, *, after_frame: bool) -> tuple[bytes, bytes, by
     weak = _WEAK.match(rest) if after_frame else None
     if not weak:
         return None
-    # a bare word is output, not a class; so is INFO: and the like
-    likely = weak[1] or (weak[3] and weak[2][:1].isupper() and not weak[2].isupper())
+    # a bare word is output, not a class, unless it is cased as one; so is INFO: and the like
+    likely = weak[1] or (
+        (weak[3] and weak[2][:1].isupper() and not weak[2].isupper()) or _CAMEL_CASE.fullmatch(weak[2])
+    )
     return (weak[1].rstrip(b"."), weak[2], (weak[4] or b"").strip()) if likely else None
 
 

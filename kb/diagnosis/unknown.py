@@ -1,0 +1,163 @@
+"""An unknown failure as a diagnosis: the first unexplained event, with the symptoms that it accounts for folded under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kb.diagnosis.confidence import Trait, confidence
+from kb.diagnosis.findings import Finding
+from kb.diagnosis.first_unexplained import Unexplained, first_unexplained
+from kb.diagnosis.ranking import Ranked, precedes
+from kb.diagnosis.suspects.at_fault import at_fault
+from kb.diagnosis.suspects.missing import JobLayout
+from kb.facts.job_facts import Facts
+from kb.facts.signals import Signal
+from kb.facts.topology import Places
+from kb.parsers.logs.error_lines import message_of
+from kb.report import ranges
+from kb.rulebase.rule import FaultClass, Name, RemediationStep, Rule
+
+UNKNOWN = "unknown"  # id of the fault class
+KEY = "unexplained"  # of the signals
+# Known faults that the sudden end of another process can produce. Found later and on other ranks, they may be its effect.
+EFFECTS = frozenset(
+    {"rendezvous", "nccl_bootstrap", "rdma_link", "deadlock", "segfault", "dataloader_fault", "collective_desync"}
+    | {"checkpoint_save", "straggler", "throughput_drop", "node_lost"}
+)
+_FAULT = FaultClass(
+    UNKNOWN,
+    "none",
+    "Cause unknown from the data provided",
+    symptom=True,
+    explains=("collective_timeout", "peer_failure", "killed"),
+)
+_SHOWN = 240  # characters of the line in the summary
+_WAITING = "waiting; blocker unknown"
+
+
+def with_unknown(
+    ranked: Sequence[Ranked], findings: Sequence[Finding], facts: Facts, faults: Mapping[str, FaultClass]
+) -> list[Ranked]:
+    """Return the faults in order, with the first unexplained event among them.
+
+    It leads where only symptoms are known; a known cause keeps its place, and counts less where it may be an effect.
+    """
+    places = Places(facts)
+    found = first_unexplained(findings, facts, places, _accused(ranked, findings, facts, places))
+    if found is None:
+        return list(ranked)
+    fault = faults.get(UNKNOWN, _FAULT)
+    unknown = _finding(found, fault)
+    if not ranked or ranked[0].best.is_symptom:
+        folded = tuple(item for other in ranked for item in (*other.findings, *other.folded) if item.is_symptom)
+        left = [other for other in ranked if not other.best.is_symptom]
+        lead = Ranked((unknown,), 0.0, _reasons(found), folded=folded)
+        return [_sure(lead, "unexplained"), *left]
+    lead, *rest = ranked
+    if not _may_be_effect(lead, found):
+        return list(ranked)
+    lead = replace(
+        lead,
+        traits=(*lead.traits, "rival"),
+        confidence=confidence((*lead.traits, "rival")),
+        reasons=(*lead.reasons, f"an unexplained failure{_on(found)} came before it"),
+    )
+    return [lead, _sure(Ranked((unknown,), 0.0, _reasons(found)), "unexplained", "behind"), *rest]
+
+
+def _sure(entry: Ranked, *traits: Trait) -> Ranked:
+    return replace(entry, traits=traits, confidence=confidence(traits))
+
+
+def _accused(ranked: Sequence[Ranked], findings: Sequence[Finding], facts: Facts, places: Places) -> dict[int, str]:
+    """Return the ranks that the leading symptom names, and why."""
+    if not ranked or not ranked[0].best.is_symptom:
+        return {}
+    suspects = at_fault(ranked[0], JobLayout(facts, places, tuple(findings)), ())
+    return {item.rank: item.why for item in suspects if item.rank is not None and item.why != _WAITING}
+
+
+def _may_be_effect(known: Ranked, found: Unexplained) -> bool:
+    """Whether a known fault, found on other ranks after the unexplained event, could be its effect."""
+    best = known.best
+    if best.fault.id not in EFFECTS or found.event.place.rank in best.ranks:
+        return False
+    mine = _signal(found, found.event.offset, found.event.line)
+    return precedes(mine, best.first) == 1.0
+
+
+def _finding(found: Unexplained, fault: FaultClass) -> Finding:
+    lines = found.lines or ((found.event.offset, found.event.line),)
+    signals = tuple(_signal(found, at, line) for at, line in lines)
+    captures = {"summary": _summary(found)}
+    ranks = found.ranks | ({found.event.place.rank} if found.event.place.rank is not None else set())
+    return Finding(_rule(found), fault, "root_cause", signals, None, captures, len(signals), frozenset(ranks))
+
+
+def _signal(found: Unexplained, offset: int, line: str) -> Signal:
+    event = found.event
+    return Signal(
+        KEY,
+        event.stream,
+        offset,
+        line,
+        "exception" if event.kind == "exception" else "line",
+        replace(event.resource, rank=event.place.rank, node=event.place.node or event.resource.node),
+        event.time,
+        {"why": found.named or "the first to report trouble"},
+    )
+
+
+def _on(found: Unexplained) -> str:
+    place = found.event.place
+    if len(found.ranks) > 1:
+        return f" on ranks {ranges(found.ranks)}"
+    if place.rank is not None:
+        return f" on rank {place.rank}"
+    return f" on {place.node}" if place.node else ""
+
+
+def _summary(found: Unexplained) -> str:
+    before = f"{found.lead:,.0f} s before the first symptom: " if found.lead else ""
+    said = message_of(found.event.line)[:_SHOWN]
+    if found.event.kind == "end":
+        return f"{before}it exited with status {found.event.name}; its last line: {said}"
+    return f"{before}{said}"
+
+
+def _reasons(found: Unexplained) -> tuple[str, ...]:
+    order = "it came before every known symptom" if found.lead else ""
+    return tuple(reason for reason in (order, found.named, "no rule explains it") if reason)
+
+
+def _rule(found: Unexplained) -> Rule:
+    """Return what takes a rule's place in a diagnosis without one: the texts, and no pattern."""
+    where = _on(found).removeprefix(" on ") or "the process that failed"
+    steps = [
+        RemediationStep(
+            "look_at_logs",
+            f"Find the cause before restarting: read the log of {where} back from this line"
+            + (f", and the code at {found.event.frame}." if found.event.frame else "."),
+            "look",
+        ),
+        RemediationStep(
+            "collect_evidence",
+            f"If the lines do not explain it, collect the full log and the exit status of {where}, and the kernel log of its node.",
+            "look",
+        ),
+    ]
+    return Rule(
+        id="",
+        title=f"Unknown failure{_on(found)}",
+        fault=UNKNOWN,
+        role="root_cause",
+        status="stable",
+        severity="high",
+        summary="{summary}",
+        cause="No rule knows this failure. These are the first lines that report trouble before the known symptoms.",
+        impact="The process ended or stopped working; the other ranks lost it.",
+        patterns=(),
+        when=Name(""),
+        remediation=tuple(steps),
+    )

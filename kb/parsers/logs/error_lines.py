@@ -1,0 +1,109 @@
+"""Lines that a program itself calls an error or fatal: by its logger's level, or in the words of a runtime that gives up.
+
+The words of the message do not count here: what is an error is what its writer says is one. Whether it mattered is for
+others to judge.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from kb.model import Resource, Structure
+from kb.parsers.logs.lines import line_at, on_line, plain, resource
+from kb.parsers.logs.prefixes import Prefix, peel
+from kb.parsers.logs.structured import rank_of
+from kb.parsers.reader import Reader
+
+Level = Literal["error", "fatal"]
+HEAD = 160  # bytes of a message in which its level stands
+_JSON_LEVEL = re.compile(
+    rb'(?i)"(?:[\w.@-]{0,24}(?:level|severity)(?:_?name|_?text)?|lvl)" ?: ?'
+    rb'(?:"(?P<word>err(?:or)?|critical|crit|fatal|panic|alert|emerg(?:ency)?|severe)"|(?P<number>[4-6]0)(?=[,} ])'
+    rb'|\{[^{}\n]{0,120}"name" ?: ?"(?P<inner>error|critical|fatal)")'
+)
+_JSON_MESSAGE = re.compile(
+    rb'"(?:msg|message|event|text|log|body|short_message|exception)" ?: ?"(?P<text>(?:[^"\\\n]|\\.){1,2000})'
+)
+_LOGFMT = re.compile(
+    rb"(?:^|[ \t])(?:level|lvl|severity)=\"?(?P<word>error|crit(?:ical)?|fatal|panic)\b", re.IGNORECASE
+)
+_WORD = re.compile(rb"(?:^|[\s\[(|<{-])(?P<word>ERROR|CRITICAL|FATAL|SEVERE|PANIC|EMERG|ALERT)(?=$|[\s\])|>}:,-])")
+_GLOG = re.compile(rb"(?:^|[\s\[:])(?P<level>[EF])(?:\d{4}|\d{8})[ -]\d\d:\d\d:\d\d(?:\.\d{1,9})? ")
+_GAVE_UP = re.compile(
+    rb"\bCheck fail(?:ed|ure)\b|\bASSERT FAILED\b|\b[Aa]ssertion [`'\"(].{1,400} failed|\b[Aa]ssertion failed\b"
+    rb"|\bpanicked at\b|^panic: |^fatal error: |^[Ff]atal: |\b[Ff]atal [Ee]rror\b|^Exception in thread \""
+    rb"|\bLLVM ERROR: |^UNREACHABLE executed|^pure virtual method called|\bterminating due to uncaught exception"
+    rb"|\b[Uu]n(?:caught|handled) exception\b|^terminate called |^libc\+\+abi: |^\*\*\* [A-Z][\w .]{2,60} \*\*\*$|^Aborted\b"
+)
+_CALM_LEVEL = re.compile(
+    rb"(?:^|[\s\[(|<-])(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|TRACE)(?=$|[\s\])|>:,-])|(?:^|[\s\[])[IW]\d{4} \d\d:"
+)
+
+
+def error_level(line: bytes) -> Level | None:
+    """Return how bad the writer of a line calls it; None where its level is lower, or it has none and gives up nothing."""
+    line = plain(line)
+    if b'"' in line and line.lstrip().startswith(b"{"):
+        found = _JSON_LEVEL.search(line)
+        return _named(found["word"] or found["inner"] or found["number"]) if found else None
+    glog = _GLOG.search(line[:HEAD])
+    if glog is not None:
+        return "fatal" if glog["level"] == b"F" or _GAVE_UP.search(line) else "error"
+    message = line[peel(line).end :]
+    if _GAVE_UP.search(message.lstrip()):
+        return "fatal"
+    head = message[:HEAD]
+    word = _WORD.search(head) or _LOGFMT.search(line[:HEAD])
+    calm = _CALM_LEVEL.search(head)
+    if word is None or (calm is not None and calm.start() < word.start()):
+        return None
+    return _named(word["word"])
+
+
+def message_of(line: str) -> str:
+    """Return what a line says, without prefixes and without the frame of a structured logger."""
+    raw = plain(line.encode("utf-8", "replace"))
+    if raw.lstrip().startswith(b"{"):
+        found = _JSON_MESSAGE.search(raw)
+        return (found["text"] if found else raw).decode("utf-8", "replace").strip()
+    return raw[peel(raw).end :].decode("utf-8", "replace").strip()
+
+
+def _named(word: bytes) -> Level:
+    return "error" if word.lower() in (b"error", b"err", b"40") else "fatal"
+
+
+def _read(window: bytes, at: int) -> tuple[Structure, ...]:
+    line = line_at(window, at)[0]
+    level = error_level(line)
+    if level is None:
+        return ()
+    return (on_line("error_line", window, at, {"level": level}, who=_speaker(line, peel(line))),)
+
+
+def _speaker(line: bytes, prefix: Prefix) -> Resource:
+    """Who wrote it: by its prefix, else by what a structured logger's line says."""
+    return resource(prefix, rank=rank_of(line) if prefix.rank is None else None)
+
+
+READERS: tuple[Reader, ...] = (
+    Reader(
+        name="fatal_line",
+        trigger=r"Check fail(?:ed|ure)|ASSERT FAILED|[Aa]ssertion [`'\"(].*failed|[Aa]ssertion failed|panicked at |panic: "
+        r"|[Ff]atal [Ee]rror|[Ff]atal: |Exception in thread \"|LLVM ERROR: |UNREACHABLE executed|pure virtual method called"
+        r"|uncaught exception|Uncaught exception|nhandled exception|libc\+\+abi: |\bCRITICAL\b|\bFATAL\b|\bSEVERE\b|\bPANIC\b",
+        read=_read,
+        after=4096,
+        keep=128,
+    ),
+    Reader(name="error_line", trigger=r"\bERROR\b", read=_read, after=4096, keep=128),
+    Reader(
+        name="structured_error",
+        trigger=r"(?:level|severity|lvl)(?:_?name|_?text)?(?:\" ?: ?\"|=\"?)(?:error|crit|fatal|panic|alert|emerg|severe)",
+        read=_read,
+        after=4096,
+        keep=128,
+        ignore_case=True,
+    ),
+)

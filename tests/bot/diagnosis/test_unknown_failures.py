@@ -1,0 +1,65 @@
+"""Failures that no rule knows, under symptoms that rules do know, with the rule base that ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.diagnosis.diagnose import diagnose_paths
+from bot.rulebase.loader import Knowledge
+from kb.report import Report
+from tests.support.unexplained_scenes import HANG, Scene, scenes, symptom_only
+
+SCENES = scenes()
+SYMPTOMS = symptom_only()
+
+
+def diagnosed(known: Knowledge, scene: Scene, folder: Path) -> Report:
+    """The report on the logs of a scene."""
+    for path, text in scene.logs.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return diagnose_paths(known, [folder / "logs"], workers=1).report
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_an_unknown_first_cause_leads(known, tmp_path, name) -> None:
+    """Its rank is named, its own lines are quoted, and the symptoms that it explains are folded under it."""
+    scene = SCENES[name]
+    report = diagnosed(known, scene, tmp_path)
+    first = report.diagnoses[0]
+    assert ("no_match", "failed", "unknown", "") == (report.verdict, report.phase, first.fault, first.rule)
+    assert [scene.rank] == [suspect.rank for suspect in first.suspects]
+    assert f"Unknown failure on rank {scene.rank}" == first.title
+    quoted = [item.text for item in first.evidence]
+    assert [] == [needle for needle in scene.needles if not any(needle in line for line in quoted)]
+    assert {item.fault for item in first.explains} & {"collective_timeout", "peer_failure"}
+    assert "fix_first" == report.decision.advice
+
+
+@pytest.mark.parametrize("name", SYMPTOMS)
+def test_a_symptom_without_an_earlier_error_still_leads(known, tmp_path, name) -> None:
+    """Errors that ended nothing, and errors of the teardown, are no first cause."""
+    report = diagnosed(known, SYMPTOMS[name], tmp_path)
+    assert ("fault", "collective_timeout") == (report.verdict, report.diagnoses[0].fault)
+    assert "unknown" not in {diagnosis.fault for diagnosis in report.diagnoses}
+
+
+def test_the_summary_tells_how_long_before_the_symptom(known, tmp_path) -> None:
+    """The lead is that of the event's time stamp over the first symptom's."""
+    report = diagnosed(known, SCENES["json-error"], tmp_path)
+    assert report.summary.startswith(
+        f"Unknown failure on rank 5, {HANG} s before the first symptom: window 17 rejected"
+    )
+
+
+def test_the_same_unknown_failure_has_the_same_fingerprint(known, tmp_path) -> None:
+    """Recurring unknown failures group by the shape of their line, others stay apart."""
+    again = SCENES["json-error"]
+    moved = Scene({path: text.replace("window 17", "window 902") for path, text in again.logs.items()}, again.rank)
+    prints = [
+        diagnosed(known, scene, tmp_path / str(number)).fingerprint
+        for number, scene in enumerate((again, moved, SCENES["critical-exit"]))
+    ]
+    assert prints[0] == prints[1] != prints[2]
