@@ -29,20 +29,20 @@ def test_an_unknown_first_cause_leads(known, tmp_path, name) -> None:
     scene = SCENES[name]
     report = diagnosed(known, scene, tmp_path)
     first = report.diagnoses[0]
-    assert ("no_match", "failed", "unknown", "") == (report.verdict, report.phase, first.fault, first.rule)
+    assert (report.verdict, report.phase, first.fault, first.rule) == ("no_match", "failed", "unknown", "")
     assert [scene.rank] == [suspect.rank for suspect in first.suspects]
     assert f"Unknown failure on rank {scene.rank}" == first.title
     quoted = [item.text for item in first.evidence]
-    assert [] == [needle for needle in scene.needles if not any(needle in line for line in quoted)]
+    assert [needle for needle in scene.needles if not any(needle in line for line in quoted)] == []
     assert {item.fault for item in first.explains} & {"collective_timeout", "peer_failure"}
-    assert "fix_first" == report.decision.advice
+    assert report.decision.advice == "fix_first"
 
 
 @pytest.mark.parametrize("name", SYMPTOMS)
 def test_a_symptom_without_an_earlier_error_still_leads(known, tmp_path, name) -> None:
     """Errors that ended nothing, and errors of the teardown, are no first cause."""
     report = diagnosed(known, SYMPTOMS[name], tmp_path)
-    assert ("fault", "collective_timeout") == (report.verdict, report.diagnoses[0].fault)
+    assert (report.verdict, report.diagnoses[0].fault) == ("fault", "collective_timeout")
     assert "unknown" not in {diagnosis.fault for diagnosis in report.diagnoses}
 
 
