@@ -46,17 +46,21 @@ def compare(old: Knowledge, new: Knowledge, folder: Path, workers: int | None = 
 
 
 def answer(report: Report) -> str:
-    """Return the first answer of a report."""
-    best = report.diagnoses[0] if report.diagnoses else None
+    """Return the first answer of a report that a rule gives."""
+    best = next((diagnosis for diagnosis in report.diagnoses if diagnosis.known), None)
     return f"{best.fault} ({best.rule})" if best else report.verdict
 
 
 def _kind(old: Report, new: Report) -> Kind:
     if answer(old) == answer(new):
         return "same"
-    if bool(old.diagnoses) == bool(new.diagnoses):
+    if _has_rule(old) == _has_rule(new):
         return "changed"
-    return "new" if new.diagnoses else "lost"
+    return "new" if _has_rule(new) else "lost"
+
+
+def _has_rule(report: Report) -> bool:
+    return any(diagnosis.known for diagnosis in report.diagnoses)
 
 
 def render(compared: Sequence[RuleComparison]) -> str:
