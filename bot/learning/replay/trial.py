@@ -257,4 +257,4 @@ def _ordered(heard: Sequence[Finding], facts: Facts) -> tuple[Finding, ...]:
 def _first(findings: Sequence[Finding], facts: Facts) -> FirstAnswer:
     verdict, ranked, _ = answered(findings, facts)
     best = ranked[0].best if ranked else None
-    return FirstAnswer(verdict, best.fault.id, best.rule.id) if best else FirstAnswer(verdict)
+    return FirstAnswer(verdict, best.fault.id, best.rule.id) if best and best.rule.id else FirstAnswer(verdict)
