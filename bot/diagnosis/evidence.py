@@ -67,7 +67,7 @@ def _heard(summary: StreamSummary, written: Mapping[str, float]) -> StreamSummar
 def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written: Mapping[str, float]) -> Evidence:
     """Return the evidence extended by stacks, recorders, metrics and events, if the bundle has any."""
     if not any(os.path.lexists(folder / name) for name in PARTS) and evidence.job.collected_at is None:
-        return evidence
+        return _with_slow_ranks(evidence)
     from bot.diagnosis.flight_recorder_pool import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
     from connectors.bundles.parts import read_parts  # noqa: PLC0415
     from kb.hangs.non_log_evidence import NonLogEvidence  # noqa: PLC0415
@@ -81,6 +81,15 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
     dumped = min((written[name] for ring in rings if (name := ring.source) in written), default=None)
     parts = NonLogEvidence(read.stacks, rings, read.ras, panels, read.events, gaps, dumped)
     return observe(evidence, parts, knowledge.rulebook)
+
+
+def _with_slow_ranks(evidence: Evidence) -> Evidence:
+    """Return the evidence of logs alone, with the ranks that are slow by their own lines."""
+    if sum(stream.ref.kind == "job" for stream in evidence.streams) == 0:
+        return evidence
+    from kb.hangs.observe import compare_ranks  # noqa: PLC0415 - not for a start without logs
+
+    return compare_ranks(evidence)
 
 
 def _panels(series: Sequence[MetricSeries]) -> tuple[Mapping[str, Panel], tuple[Gap, ...]]:
@@ -103,12 +112,12 @@ def from_paths(
     found = discover(paths)
     streams = scan_all(knowledge, found.streams, workers=workers, tell=tell)
     if root is None:
-        return Evidence(streams=streams, gaps=found.gaps)
+        return _with_slow_ranks(Evidence(streams=streams, gaps=found.gaps))
     named = tuple(
         replace(stream, ref=_relative(stream.ref, root), gaps=tuple(_placed(gap, root) for gap in stream.gaps))
         for stream in streams
     )
-    return Evidence(streams=named, gaps=tuple(_placed(gap, root) for gap in found.gaps))
+    return _with_slow_ranks(Evidence(streams=named, gaps=tuple(_placed(gap, root) for gap in found.gaps)))
 
 
 def _relative(ref: StreamRef, folder: Path) -> StreamRef:

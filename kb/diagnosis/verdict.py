@@ -160,6 +160,14 @@ def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts) -> Phase:
     if verdict == "no_fault":
         done = any(stream.completed is not None for stream in facts.streams)
         return "completed" if done else "running" if facts.last_point() else "unknown"
+    if (
+        verdict == "fault"
+        and ranked
+        and ranked[0].best.role == "contributing"
+        and facts.last_point()
+        and not failure_signs(facts)
+    ):
+        return "degraded"  # it slows a run down and has not ended this one
     return _phase_of(ranked[0], ended=not facts.evidence.hang.votes) if verdict == "fault" and ranked else "failed"
 
 

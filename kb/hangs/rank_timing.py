@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from statistics import median
 
-from kb.scanning.summary import StreamSummary
+from kb.model import OWN
+from kb.scanning.summary import LAST_POINTS, StreamSummary
 
 LEAST_RANKS = 4
 LEAST_STEPS = 5
@@ -22,7 +23,9 @@ SHARE = 0.3  # factor over the median rank
 STANDING = 0.5  # the same factor for ranks that were slow from the first step on
 OFTEN = 0.8
 SPREADS = 5.0
-HEAVY = 0.1  # a wait for data counts from this share of a step's work on
+HEAVY = 0.1  # a wait for data counts from this share of a step on
+HEAVY_BY_DESIGN = 0.35  # the same for ranks that do more than the others by their place, from the first step on
+LOGS = 16  # number of logs that say how long a step takes
 MOST_RANKS = 20_000
 FIELDS = {"compute_time": "compute", "data_wait": "data"}
 
@@ -61,8 +64,8 @@ class SlowGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """Rank → step → seconds, and the place of each rank's lines."""
+class RankTable:
+    """Rank → step → seconds, and the source of each rank's lines."""
 
     rows: dict[int, dict[int, float]]
     sources: dict[int, str]
@@ -72,12 +75,15 @@ def slow_ranks(streams: Iterable[StreamSummary], *, uneven: bool = False) -> tup
     """The ranks that are slower than the others, the slowest first. `uneven`: ranks differ by design."""
     summaries = tuple(streams)
     work = _table(summaries, "compute")
+    step = max(_level(work), step_seconds(summaries))
     found = []
     for metric, field in FIELDS.items():
         table = work if field == "compute" else _table(summaries, field)
-        least = _level(work) * HEAVY if metric == "data_wait" else 0.0
+        least = (HEAVY * step or math.inf) if metric == "data_wait" else 0.0
         found += [
-            slow_rank for slow_rank in _odd(metric, table, uneven=uneven) if slow_rank.value - slow_rank.usual >= least
+            slow
+            for slow in odd_ranks(metric, table, uneven=uneven)
+            if slow.value - slow.usual >= max(least, by_design(slow, table.rows) * step)
         ]
     return tuple(sorted(found, key=lambda item: (item.usual - item.value, item.rank)))
 
@@ -104,7 +110,7 @@ def slow_group(streams: Iterable[StreamSummary]) -> SlowGroup | None:
     return SlowGroup("compute_time", slow, median(values), median(rest), len(steps), steps[0], table.sources[first])
 
 
-def _table(summaries: Sequence[StreamSummary], field: str) -> _Table:
+def _table(summaries: Sequence[StreamSummary], field: str) -> RankTable:
     """The last values of each rank by step. If a step has several, the last one counts; values that are not durations are left out."""
     rows: dict[int, dict[int, float]] = {}
     sources: dict[int, str] = {}
@@ -120,14 +126,33 @@ def _table(summaries: Sequence[StreamSummary], field: str) -> _Table:
                 rows.setdefault(rank, {})[point.step] = float(value)
                 sources.setdefault(rank, summary.ref.uri)
     last = {rank: dict(sorted(row.items())[-STEPS:]) for rank, row in rows.items()}
-    return _Table(last, sources)
+    return RankTable(last, sources)
 
 
-def _level(table: _Table) -> float:
+def _level(table: RankTable) -> float:
     return median(median(row.values()) for row in table.rows.values()) if table.rows else 0.0
 
 
-def _ratios(table: _Table, *, low: bool = False) -> dict[int, dict[int, float]]:
+def by_design(slow: SlowRank, ranks: Iterable[int]) -> float:
+    """The share of a step that a rank may take longer because of its place: the first and the last rank often do more."""
+    known = set(ranks)
+    return HEAVY_BY_DESIGN if slow.standing and slow.rank in (min(known), max(known)) else 0.0
+
+
+def step_seconds(streams: Iterable[StreamSummary]) -> float:
+    """Seconds of a step, by the times of step lines, else by the times that they print; 0.0 where neither says it."""
+    clocked, printed = [], []
+    for summary in islice((item for item in streams if item.ref.kind == "job" and item.series.points), LOGS):
+        points = [p for p in summary.series.points if p.step is not None and (p.format == OWN or not p.validation)]
+        timed = [(p.step or 0, p.time) for p in points if p.time is not None][-LAST_POINTS:]
+        for (first, start), (last, end) in zip(timed[:1], timed[-1:], strict=True):
+            if last > first and end > start:
+                clocked.append((end - start) / (last - first))
+        printed += [p.seconds for p in points[-LEAST_STEPS:] if p.seconds is not None and p.seconds > 0]
+    return median(clocked or printed or [0.0])
+
+
+def _ratios(table: RankTable, *, low: bool = False) -> dict[int, dict[int, float]]:
     """Rank → step → logarithm of its value over the median, at steps that most ranks report, after the first of them.
 
     `low`: over the median of the quicker half, for cases in which half of the ranks may be slow.
@@ -149,7 +174,8 @@ def _ratios(table: _Table, *, low: bool = False) -> dict[int, dict[int, float]]:
     return {rank: row for rank, row in ratios.items() if len(row) >= LEAST_STEPS}
 
 
-def _odd(metric: str, table: _Table, *, uneven: bool) -> list[SlowRank]:
+def odd_ranks(metric: str, table: RankTable, *, uneven: bool = False) -> list[SlowRank]:
+    """The ranks, at most a fifth of all, whose values are above those of the median rank at most steps. At least LEAST_RANKS."""
     ratios = _ratios(table)
     if len(ratios) < LEAST_RANKS:
         return []

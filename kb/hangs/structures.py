@@ -17,6 +17,7 @@ from kb.hangs.checkpoint_saves import slow_save
 from kb.hangs.kubernetes_events import relevant_events
 from kb.hangs.late_ranks import last_within, late_ranks
 from kb.hangs.non_log_evidence import NonLogEvidence, expected_ranks
+from kb.hangs.rank_fields import slow_fields
 from kb.hangs.rank_timing import slow_group, slow_ranks
 from kb.hangs.state import HangState, stillness_limits
 from kb.hangs.votes import phase_of
@@ -209,12 +210,9 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
     """Ranks that are slow, by their own lines and by the order in which they join; none while the run stands still."""
     if state.hang.called or state.hang.suspected:
         return
-    odd = slow_ranks(evidence.streams, uneven=any(lane.pairs for ring in parts.rings for lane in ring.lanes))
-    for place, item in enumerate(odd[:MOST]):
-        standing = "yes" if item.standing else "no"
-        size = round(item.value / item.usual - 1, 4) if item.usual else None
-        fields: dict[str, Scalar] = {"metric": item.metric, "way": "above", "size": size, "place": place}
-        yield _made(item.source, "metrics", item.text, fields | {"standing": standing}, Resource(rank=item.rank))
+    uneven = any(lane.pairs for ring in parts.rings for lane in ring.lanes)
+    odd = rank_log_structures(evidence.streams, uneven=uneven)
+    yield from odd
     if odd:
         return
     group = slow_group(evidence.streams)
@@ -225,7 +223,7 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
             f"ranks {short_ranges(group.ranks)} compute for {group.value:.4g} s a step, the others for {group.usual:.4g} s; "
             f"among them, rank {rank} joins {name} last, and the others wait for it within their own step"
         )
-        fields = {"metric": "compute_time", "way": "above", "place": 0, "standing": "yes"}
+        fields: dict[str, Scalar] = {"metric": "compute_time", "way": "above", "place": 0, "standing": "yes"}
         yield _made(group.source, "metrics", line, fields, Resource(rank=rank))
         return
     for place, late in enumerate(late_ranks(parts.rings)[:MOST]):
@@ -235,6 +233,25 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
         )
         fields = {"metric": "arrival", "way": "above", "size": round(late.lag / late.period, 4), "place": place}
         yield _made(late.source or "flight_recorder", "metrics", line, fields, Resource(rank=late.rank))
+
+
+def rank_log_structures(streams: Sequence[StreamSummary], *, uneven: bool = False) -> list[SourcedStructure]:
+    """Return the ranks that are slow by their own lines. `uneven`: ranks differ by design."""
+    found: list[SourcedStructure] = []
+    for place, item in enumerate(slow_ranks(streams, uneven=uneven)[:MOST]):
+        standing = "yes" if item.standing else "no"
+        fields: dict[str, Scalar] = _peer_fields(item.metric, item.value, item.usual)
+        fields |= {"place": place, "standing": standing}
+        found.append(_made(item.source, "metrics", item.text, fields, Resource(rank=item.rank)))
+    for alone in () if found else slow_fields(streams):
+        fields = _peer_fields(alone.metric, alone.value, alone.usual)
+        fields |= {"place": 0, "field": alone.field}
+        found.append(_made(alone.source, "metrics", alone.text, fields, Resource(rank=alone.rank)))
+    return found
+
+
+def _peer_fields(metric: str, value: float, usual: float) -> dict[str, Scalar]:
+    return {"metric": metric, "way": "above", "size": round(value / usual - 1, 4) if usual else None}
 
 
 def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:

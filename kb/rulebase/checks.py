@@ -53,7 +53,7 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "hang": "state votes probes blocked_on",
         "stack_outlier": "class shared sure activity frame context place",
         "collective_culprit": "why op seq group score place state",
-        "peer_outlier": "metric way size place standing",
+        "peer_outlier": "metric way size place standing field",
         "slow_phase": "phase seconds usual step",
         "off_plan": "what value planned step",
         "platform_event": "kind reason exit_code signal container restarts count check gpu states "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -124,3 +125,42 @@ def test_odd_numbers_and_unranked_lines_are_left_out() -> None:
 
 
 NAN_POINT = ProgressPoint(1, 20, rank=1, compute=math.nan)
+
+
+def test_a_rank_at_an_end_that_does_more_by_its_place() -> None:
+    """The first and the last stage of a pipeline do more from the start; that counts only from a larger part of a step on."""
+    assert slow_ranks(_paced(lambda rank, _at: 0.6 if rank == 7 else 0.3, seconds=2.0)) == ()
+    assert told(slow_ranks(_paced(lambda rank, _at: 1.2 if rank == 7 else 0.3, seconds=2.0))) == [
+        ("compute_time", 7, True)
+    ]
+    assert told(slow_ranks(_paced(lambda rank, _at: 0.6 if rank == 5 else 0.3, seconds=2.0))) == [
+        ("compute_time", 5, True)
+    ]
+
+
+def test_a_wait_for_data_counts_only_beside_the_length_of_a_step() -> None:
+    """Three times as long as the others is nothing where steps take a hundred times that, or where their length is not known."""
+    waits = [
+        replace(log, series=replace(log.series, points=tuple(replace(p, compute=None) for p in log.series.points)))
+        for log in logs(lambda _rank, _at: 0.3, lambda rank, _at: 0.3 if rank == 3 else 0.1)
+    ]
+    assert slow_ranks(waits) == ()
+    assert slow_ranks(_clocked(waits, 10.0)) == ()
+    assert told(slow_ranks(_clocked(waits, 0.5))) == [("data_wait", 3, True)]
+
+
+def _paced(work: Callable[[int, int], float], *, seconds: float) -> list[StreamSummary]:
+    return _clocked(logs(work), seconds)
+
+
+def _clocked(found: list[StreamSummary], seconds: float) -> list[StreamSummary]:
+    """The logs with a time at each line, so many seconds a step."""
+    return [
+        replace(
+            log,
+            series=replace(
+                log.series, points=tuple(replace(p, time=seconds * (p.step or 0)) for p in log.series.points)
+            ),
+        )
+        for log in found
+    ]

@@ -1,0 +1,215 @@
+"""Compares the times that ranks print with their steps under names of their own: `fetch=0.9s`, `io_wait: 850 ms`, `h2d 0.4 s`.
+
+kb.hangs.rank_timing compares what the forms of iteration lines know. Programs name further parts of a step as they like. What
+all ranks print with their steps, and one rank alone has far higher in step after step, names that rank, if it is a large part of
+the step: then the others wait for it. Only the start and the end of each log are read, which the summaries hold already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from kb.hangs.rank_timing import LEAST_RANKS, LEAST_STEPS, MOST_RANKS, OFTEN, RankTable, SlowRank, by_design, odd_ranks
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.timestamps import find_time
+from kb.scanning.summary import StreamSummary
+
+MOST_BYTES = 8 * 1024 * 1024  # of all logs together
+LEAST_BYTES = 2048  # of a log
+MOST_FIELDS = 64
+LINE = 512
+HEAVY = 0.2  # share of a step from which on the others feel it
+LONGEST = 1.5  # steps: what takes longer than the step is done beside it
+FEW_TIMES = 3.0  # factor over the other ranks, where there are too few of them for a spread
+LEAST_SECONDS = 0.005
+
+_STEP = re.compile(
+    r"(?i)(?<![A-Za-z0-9_])(?:global[_ ])?(?:step|iter(?:ation)?|it|batch)['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.%])"
+)
+_RANK = re.compile(r"(?i)(?<![A-Za-z0-9_])rank['\"]?[ \t]{0,2}[:=#]?[ \t]{0,2}(?P<rank>\d{1,6})(?![\w.])")
+_FIELD = re.compile(
+    r"(?P<name>[A-Za-z][\w./-]{0,40}(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
+    r"(?:[ \t]?(?P<unit>ms|msec|us|s|secs?|seconds)(?![\w/])|(?![\w.%/:]))"
+)
+_UNITS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6}
+_SECONDS = re.compile(r"(?i)(?:^|[_./ -])(?:time|times|s|sec|secs|seconds|wait|latency|duration|dur|dt)$")
+_MILLISECONDS = re.compile(r"(?i)[_./-]ms(?:ec)?$")
+# Times of the whole run, and waits for the other ranks: a rank that waits long is one of those that are held up.
+_OTHERS = re.compile(
+    r"(?i)(?:^|[_./ -])(?:eta|in|for|after|every|at|took)(?:$|[_./ -])|elapsed|remain|total|uptime|runtime|since|wall|comm|sync|barrier"
+    r"|reduce|gather|nccl|collective|recv|send|bubble|idle|p2p|backward|bwd|save|saving|ckpt|checkpoint|eval|valid|timeout|interval"
+)
+_WHOLE = re.compile(r"(?i)^(?:(?:step|iter(?:ation)?|batch|train)[_ ]?(?:time|s|sec|ms)?|time|dt|s/it)$")
+_DATA = re.compile(
+    r"(?i)data|load|fetch|(?:^|[_./ -])io(?:$|[_./ -])|read|decod|tokeni|collat|next_batch|batch_wait|input|disk|storage|sampl"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankField:
+    """A rank whose own time under some name is far above that of its peers: seconds of it, of the median peer, and of a step."""
+
+    field: str
+    rank: int
+    value: float
+    usual: float
+    step_seconds: float
+    steps: int
+    since: int
+    source: str
+
+    @property
+    def metric(self) -> str:
+        """The metric of docs/structures.md: a wait for data by its name, else part of a rank's step."""
+        return "data_wait" if _DATA.search(self.field) else "own_time"
+
+    @property
+    def text(self) -> str:
+        """Describe it in one sentence."""
+        return (
+            f"rank {self.rank} prints {self.field} {self.value:.3g} s, the median rank {self.usual:.3g} s, since step {self.since}; "
+            f"a step takes {self.step_seconds:.3g} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One line: who printed it, at which step and time, and its times in seconds by name."""
+
+    rank: int
+    step: int
+    time: float | None
+    seconds: Mapping[str, float]
+    source: str
+
+
+def slow_fields(streams: Iterable[StreamSummary]) -> tuple[RankField, ...]:
+    """The ranks that alone have a far higher time under some name, the largest part of a step first."""
+    readings = list(_readings([item for item in streams if item.ref.kind == "job"]))
+    if len({reading.rank for reading in readings}) < 2:
+        return ()
+    step = _step_seconds(readings)
+    names = dict.fromkeys(name for reading in readings for name in reading.seconds)
+    found = [
+        item
+        for name in list(names)[:MOST_FIELDS]
+        if not _OTHERS.search(name) and step
+        for item in _of_field(name, readings, step)
+    ]
+    best: dict[int, RankField] = {}
+    for item in sorted(found, key=lambda item: (item.usual - item.value, item.field)):
+        best.setdefault(item.rank, item)
+    return tuple(best.values()) if len(best) == 1 else ()
+
+
+def _of_field(name: str, readings: Sequence[_Reading], step: float) -> Iterator[RankField]:
+    rows: dict[int, dict[int, float]] = {}
+    sources: dict[int, str] = {}
+    for reading in readings:
+        if name in reading.seconds:
+            rows.setdefault(reading.rank, {})[reading.step] = reading.seconds[name]
+            sources.setdefault(reading.rank, reading.source)
+    table = RankTable(rows, sources)
+    for slow in odd_ranks(name, table) if len(rows) >= LEAST_RANKS else _odd_of_few(name, table):
+        excess, least = slow.value - slow.usual, max(HEAVY, by_design(slow, rows))
+        if max(least * step, LEAST_SECONDS) <= excess <= LONGEST * step:
+            yield RankField(name, slow.rank, slow.value, slow.usual, step, slow.steps, slow.since, slow.source)
+
+
+def _odd_of_few(name: str, table: RankTable) -> list[SlowRank]:
+    """The same for two or three ranks, which have no spread: one is far above each other one in nearly all steps."""
+    rows = table.rows
+    common = sorted(set.intersection(*(set(row) for row in rows.values())))[1:] if len(rows) > 1 else []
+    if len(common) < LEAST_STEPS:
+        return []
+    found = []
+    for rank, row in rows.items():
+        usual = {step: max(other[step] for key, other in rows.items() if key != rank) for step in common}
+        far = {step for step in common if row[step] > FEW_TIMES * usual[step]}
+        if not far.issuperset(common[-LEAST_STEPS:]):
+            continue
+        since = next(
+            at for at in range(len(common)) if len(far.intersection(common[at:])) >= OFTEN * (len(common) - at)
+        )
+        part = common[since:]
+        value, others = median(row[step] for step in part), median(usual[step] for step in part)
+        found.append(SlowRank(name, rank, value, others, len(part), part[0], part == common, table.sources[rank]))
+    return found
+
+
+def _step_seconds(readings: Sequence[_Reading]) -> float:
+    """Seconds of a step: by the times of the lines, else as the ranks print it; 0 where neither says it."""
+    places: dict[int, list[tuple[int, float]]] = {}
+    for reading in readings:
+        if reading.time is not None:
+            places.setdefault(reading.rank, []).append((reading.step, reading.time))
+    paces = []
+    for timed in places.values():
+        last = [item for item in timed if item[0] <= timed[-1][0]][-LEAST_STEPS - 1 :]
+        steps, seconds = last[-1][0] - last[0][0], last[-1][1] - last[0][1]
+        if steps > 0 and seconds >= LEAST_SECONDS * steps:
+            paces.append(seconds / steps)
+    if paces:
+        return median(paces)
+    printed = [reading.seconds[name] for reading in readings for name in reading.seconds if _WHOLE.search(name)]
+    return median(printed) if printed else 0.0
+
+
+# -- lines ---------------------------------------------------------------------------------------------------------------
+
+
+def _readings(streams: Sequence[StreamSummary]) -> Iterator[_Reading]:
+    """What the lines at the start and the end of logs say; logs of many ranks are read only if some of them say something."""
+    share = max(LEAST_BYTES, MOST_BYTES // max(1, len(streams)))
+    some = streams[:: max(1, len(streams) // 4)]
+    if not any(True for stream in some for _ in _of_stream(stream, share)):
+        return
+    ranks: set[int] = set()
+    for stream in streams:
+        for reading in _of_stream(stream, share):
+            if reading.rank in ranks or len(ranks) < MOST_RANKS:
+                ranks.add(reading.rank)
+                yield reading
+
+
+def _of_stream(stream: StreamSummary, most: int) -> Iterator[_Reading]:
+    tail = stream.tail[-most:]
+    texts = [tail]
+    if stream.tail_offset > 0 or len(tail) < len(stream.tail):  # not the whole log
+        texts = [stream.head[: most // 2].rpartition("\n")[0], tail.partition("\n")[2]]
+    for text in texts:
+        for line in text.split("\n"):
+            reading = _of_line(line[:LINE], stream) if ":" in line or "=" in line or " " in line else None
+            if reading is not None:
+                yield reading
+
+
+def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
+    place = _STEP.search(line)
+    if place is None:
+        return None
+    raw = line.encode("utf-8", "replace")
+    prefix = peel(raw)
+    message = raw[prefix.end :].decode("utf-8", "replace")
+    named = _RANK.search(message)
+    ranks = (prefix.rank, int(named["rank"]) if named else None, stream.ref.resource.rank)
+    rank = next((item for item in ranks if item is not None), None)
+    seconds = dict(_times(message))
+    if rank is None or not seconds:
+        return None
+    time = prefix.time if prefix.time is not None else find_time(raw[prefix.end : prefix.end + 128])
+    return _Reading(rank, int(place["step"]), time, seconds, stream.ref.uri)
+
+
+def _times(message: str) -> Iterator[tuple[str, float]]:
+    for match in _FIELD.finditer(message):
+        name, unit = match["name"].strip(), (match["unit"] or "").lower()
+        if unit:
+            yield name, float(match["value"]) * _UNITS.get(unit, 1.0)
+        elif _MILLISECONDS.search(name):
+            yield name, float(match["value"]) * 1e-3
+        elif _SECONDS.search(name):
+            yield name, float(match["value"])
