@@ -185,8 +185,25 @@ class ThreadStack:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessWork:
+    """What a process and its children have done since they began, as the kernel counts it.
+
+    `cpu` in seconds; with an accelerator, whose driver spins while it waits, of the children alone. `io`: bytes read and
+    written. `switches`: how often the main thread gave up its core to wait.
+    """
+
+    cpu: float
+    io: int
+    switches: int | None = None
+    accelerator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StackSample:
-    """The stacks of one process at one time. `sample` names the round; `child`: a child of the rank's main process."""
+    """The stacks of one process at one time. `sample` names the round; `child`: a child of the rank's main process.
+
+    `work`: what the process and its children had done by then; None if nobody measured it.
+    """
 
     source: str
     resource: Resource
@@ -194,6 +211,7 @@ class StackSample:
     time: float | None = None
     threads: tuple[ThreadStack, ...] = ()
     child: bool = False
+    work: ProcessWork | None = None
 
 
 @dataclass(frozen=True, slots=True)

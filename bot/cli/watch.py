@@ -154,7 +154,7 @@ def _wanted(asked: WatchOptions) -> ProcessSelector:
         re.compile(asked.pattern)
     except re.error as error:
         raise UnreadableInput(f"--pids-of {asked.pattern}: not a valid regular expression: {error}") from error
-    return ProcessSelector(tuple(int(word) for word in words), asked.pattern)
+    return ProcessSelector(tuple(int(word) for word in words), asked.pattern, asked.logs, asked.job)
 
 
 def _metrics(asked: WatchOptions) -> MetricsPoller | None:

@@ -1,6 +1,7 @@
 """This host's process table, by psutil.
 
-Four things of /proc are read here: the exit status of a zombie and the PID namespace, which psutil lacks; `environ`, of which
+Six things of /proc are read here: the exit status of a zombie, where a process waits in the kernel, what it has open (psutil
+looks at each file, and a file system that does not answer would hold it up) and the PID namespace, which psutil lacks; `environ`, of which
 psutil gives only what precedes the first entry that was cleared; and `maps`, in place of which psutil reads `smaps`, for
 which the kernel walks all page tables (170 ms instead of 6 ms for 4 GiB in 4000 mappings).
 
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 import psutil
@@ -34,8 +37,20 @@ _FIRST_NAMESPACE = "pid:[4026531836]"
 _STATUS = 49  # position of the wait status in /proc/PID/stat, after the name
 _MOST_ENVIRONMENT = 1 << 20
 _MOST_COMMAND = 16_384  # characters of a command line that a pattern is matched against
+_MOST_DESCRIPTORS = 4096  # of one process
+_ACCELERATORS = ("/dev/nvidia", "/dev/kfd", "/dev/davinci", "/dev/habanalabs", "/dev/accel", "/dev/neuron")
 _ODD = (psutil.Error, OSError, ValueError, IndexError)  # exited, not readable by this user, or truncated
 _PYTHON = re.compile(r"python|pt_main_thread|pt_data_worker|ray::|torchrun")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a process and its children have done: see kb.model.ProcessWork."""
+
+    cpu: float
+    io: int
+    switches: int
+    accelerator: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +106,17 @@ def read(pid: int) -> Process | None:
     return None
 
 
-def command(process: Process) -> str:
-    """The start of its command line, words separated by spaces; "" if it may not be read."""
+def words(process: Process) -> list[str]:
+    """Its command line; empty if it may not be read."""
     if process.handle is not None:
         with suppress(*_ODD):
-            return " ".join(process.handle.cmdline())[:_MOST_COMMAND]
-    return ""
+            return process.handle.cmdline()
+    return []
+
+
+def command(process: Process) -> str:
+    """The start of its command line, words separated by spaces; "" if it may not be read."""
+    return " ".join(words(process))[:_MOST_COMMAND]
 
 
 def is_python(process: Process) -> bool:
@@ -111,7 +131,7 @@ def is_python(process: Process) -> bool:
 def with_environment(process: Process) -> Process:
     """The process with its rank and what else its environment says of it."""
     try:
-        found = _variables(head(_proc(process.pid) / "environ", _MOST_ENVIRONMENT))
+        found = _variables(head(proc(process.pid) / "environ", _MOST_ENVIRONMENT))
     except OSError:
         return process
     numbers = {name: _number(found[name]) for name in (*RANK_NAMES, *WORLD_NAMES) if name in found}
@@ -136,13 +156,66 @@ def started(process: Process) -> float:
     return 0.0
 
 
+def work_done(process: Process, children: Sequence[Process]) -> Work | None:
+    """What a process and its children have done so far; None if this user may not know."""
+    if process.handle is None:
+        return None
+    try:
+        main = process.handle.cpu_times()
+        with process.handle.oneshot():
+            switches = int(process.handle.num_ctx_switches().voluntary)
+        cpu, io = main.children_user + main.children_system, _bytes(process)
+    except _ODD:
+        return None
+    spins = holds_accelerator(process.pid)
+    cpu += 0.0 if spins else main.user + main.system
+    for child in children:
+        with suppress(*_ODD):
+            if child.handle is not None:
+                times = child.handle.cpu_times()
+                cpu += times.user + times.system + times.children_user + times.children_system
+                io += _bytes(child)
+    return Work(round(cpu, 2), io, switches, spins)
+
+
+def _bytes(process: Process) -> int:
+    """Bytes that a process read and wrote, sockets left out; 0 if this user may not know."""
+    with suppress(*_ODD, AttributeError):
+        if process.handle is not None:
+            told = process.handle.io_counters()
+            return int(told.read_chars + told.write_chars + told.read_bytes + told.write_bytes)
+    return 0
+
+
+def descriptors(pid: int) -> Iterator[tuple[str, str]]:
+    """What a process has open, as number and target; nothing where this user may not know. No file is looked at."""
+    with suppress(OSError):
+        for entry in islice((proc(pid) / "fd").iterdir(), _MOST_DESCRIPTORS):
+            with suppress(OSError):
+                yield entry.name, str(entry.readlink())
+
+
+def holds_accelerator(pid: int) -> bool:
+    """Whether a process has a GPU or another accelerator open: its driver may spin while it waits."""
+    return any(target.startswith(_ACCELERATORS) for _, target in descriptors(pid))
+
+
+def waiting_place(process: Process) -> str:
+    """The kernel function in which the main thread waits; its state where the kernel does not tell."""
+    with suppress(OSError):
+        name = head(proc(process.pid) / "wchan", 256).decode("ascii", "replace").strip()
+        if name and name != "0":
+            return name
+    return process.state
+
+
 def library(pid: int, name: str) -> Path | None:
     """The file of a library that a process has loaded, by the start of its name, as this process may open it."""
     with suppress(OSError):
-        for line in head(_proc(pid) / "maps", 8 << 20).splitlines():
+        for line in head(proc(pid) / "maps", 8 << 20).splitlines():
             path = line.split(None, 5)[-1].decode("utf-8", "replace")
             if path.startswith("/") and path.rsplit("/", 1)[-1].startswith(name):
-                return Path(path) if Path(path).exists() else _proc(pid) / "root" / path[1:]
+                return Path(path) if Path(path).exists() else proc(pid) / "root" / path[1:]
     return None
 
 
@@ -152,7 +225,7 @@ def wait_status(process: Process) -> int:
     if now is None or not process.same_as(now) or now.state != psutil.STATUS_ZOMBIE:
         return 0
     try:
-        return int(head(_proc(process.pid) / "stat", 4096).rpartition(b")")[2].split()[_STATUS])
+        return int(head(proc(process.pid) / "stat", 4096).rpartition(b")")[2].split()[_STATUS])
     except (OSError, ValueError, IndexError):
         return 0
 
@@ -160,7 +233,7 @@ def wait_status(process: Process) -> int:
 def in_first_namespace() -> bool:
     """Whether processes have the pids here that the kernel's log gives them: not so in most containers."""
     with suppress(OSError):
-        return str((_proc("self") / "ns" / "pid").readlink()) == _FIRST_NAMESPACE
+        return str((proc("self") / "ns" / "pid").readlink()) == _FIRST_NAMESPACE
     return False
 
 
@@ -170,8 +243,8 @@ def _place(pid: int, raw: bytes) -> str:
         return ""
     path = os.fsdecode(raw)
     if not path.startswith("/"):
-        return str(_proc(pid) / "cwd" / path)
-    return path if Path(path).parent.is_dir() else str(_proc(pid) / "root" / path[1:])
+        return str(proc(pid) / "cwd" / path)
+    return path if Path(path).parent.is_dir() else str(proc(pid) / "root" / path[1:])
 
 
 def _variables(environment: bytes) -> dict[str, bytes]:
@@ -185,5 +258,6 @@ def _number(value: bytes) -> int | None:
     return int(value) if value.isdigit() and len(value) <= 7 else None
 
 
-def _proc(pid: int | str) -> Path:
+def proc(pid: int | str) -> Path:
+    """The folder of a process in /proc."""
     return Path(psutil.PROCFS_PATH, str(pid))

@@ -6,6 +6,7 @@ that is stopped or blocked in the kernel is read without attaching, because atta
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from time import monotonic
 
 from connectors.base.commands import run_bounded
 from connectors.host import process_table
+from connectors.host.log_writers import find_writers
 from connectors.host.process_table import RANK_NAMES, Process
 from kb.model import Gap
 
@@ -27,9 +29,11 @@ MOST_RANKS = 64  # of one host
 MOST_CHILDREN = 16  # of one rank
 MOST_DUMP = 4 << 20  # bytes of one dump
 DUMP_SECONDS = 10.0
+SEARCH_EVERY = 30.0  # seconds between two searches for the processes that write the logs, while those known run
 ROUND_SECONDS = 15.0  # ranks first, then their children in the remaining time
 SIDE_BY_SIDE = 4
 _INSTALL = "py-spy is not installed on this host: run `pip install py-spy`, or pass --py-spy PATH"
+_FRAMES = "what the processes do: only where the kernel holds them, and whether they work, is seen"
 _ALLOW = (
     "py-spy may not read the process: run as root or with CAP_SYS_PTRACE (in containers --cap-add SYS_PTRACE), or as its user "
     "with kernel.yama.ptrace_scope=0"
@@ -58,13 +62,24 @@ class StackDump:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSelector:
-    """Which processes to sample: their ids, or a regular expression for their command lines."""
+    """Which processes to sample: their ids, a regular expression for their command lines, or those that write some logs.
+
+    The expression is searched in the whole command line, words separated by spaces, and in each of its words. `logs`: a
+    folder or file; its writers are looked for where neither ids nor an expression are given. `job`: the job's id, if known.
+    """
 
     pids: tuple[int, ...] = ()
     pattern: str = ""
+    logs: Path | None = None
+    job: str | None = None
 
     def __bool__(self) -> bool:
         """Return whether any are selected."""
+        return bool(self.pids or self.pattern or self.logs)
+
+    @property
+    def named(self) -> bool:
+        """Return whether the user named the processes, so that nothing needs to be looked for."""
         return bool(self.pids or self.pattern)
 
 
@@ -79,6 +94,8 @@ class Host:
     native: bool = True
     others: set[int] = field(default_factory=set)
     _without_native: set[int] = field(default_factory=set)
+    _writers: tuple[Process, ...] = ()
+    _searched: float = float("-inf")
 
     @property
     def name(self) -> str:
@@ -90,10 +107,15 @@ class Host:
         if not wanted:
             return (), ()
         known = process_table.read_all()
-        chosen = [process_table.with_environment(process) for process in _chosen(wanted, known)]
-        if not chosen:
-            return (), (Gap("no_processes", _describe(wanted), "no such process is running on this host"),)
         gaps: list[Gap] = []
+        if wanted.named:
+            chosen = [process_table.with_environment(process) for process in _chosen(wanted, known)]
+            if not chosen:
+                return (), (Gap("no_processes", _describe(wanted), "no such process is running on this host"),)
+        else:
+            chosen = self._writers_of(wanted, known, gaps)
+            if not chosen:
+                return (), tuple(gaps)
         mains = _mains(_with_ranks(chosen, gaps), known, gaps)
         if len(mains) > MOST_RANKS:
             gaps.append(
@@ -107,6 +129,17 @@ class Host:
             self.others -= ours
         ranks = (RankProcess(rank, mains[rank], children[:MOST_CHILDREN]) for rank, children in members.items())
         return tuple(ranks), tuple(gaps)
+
+    def _writers_of(self, wanted: ProcessSelector, known: Mapping[int, Process], gaps: list[Gap]) -> list[Process]:
+        """The processes that write the logs: those known, while all of them run, and every so often those found anew."""
+        now = monotonic()
+        complete = bool(self._writers) and all(process.same_as(known.get(process.pid)) for process in self._writers)
+        if not complete or now - self._searched >= SEARCH_EVERY:
+            own = set(_ancestors(os.getpid(), known))
+            found, odd = find_writers(wanted.logs or Path(), known, own, wanted.job)
+            gaps.extend(odd)
+            self._writers, self._searched = tuple(found), now
+        return [process for process in self._writers if not known[process.pid].ended]
 
     def alive(self, process: Process) -> bool:
         """Return whether this very process is still running."""
@@ -137,7 +170,9 @@ class Host:
         """Sample one round of stacks: every rank's main process, then as many children as time allows."""
         program = self._program()
         if program is None:
-            return (), (Gap("py_spy_missing", "stacks", _INSTALL, rules_out="the probe for unchanged stacks"),)
+            return tuple(_with_work(item, ranks) for item in _from_outside(ranks)), (
+                Gap("py_spy_missing", "stacks", _INSTALL, rules_out=_FRAMES),
+            )
         deadline = monotonic() + ROUND_SECONDS
         mains = [(rank.rank, rank.main, False) for rank in ranks]
         children = [
@@ -157,7 +192,12 @@ class Host:
         if left[0]:
             reason = f"{left[0]} processes were not sampled in this round: out of time"
             gaps.append(Gap("stacks_left_out", self.name, reason))
-        return tuple(item for item in found if item.data), tuple(gaps)
+        refused = {item.rank for item in found if not item.child and not item.data and item.trouble != "gone"}
+        seen = (
+            *(item for item in found if item.data),
+            *_from_outside([rank for rank in ranks if rank.rank in refused]),
+        )
+        return tuple(_with_work(item, ranks) for item in seen), tuple(gaps)
 
     def _program(self) -> str | None:
         if self.py_spy:
@@ -196,6 +236,30 @@ class Host:
                 os.kill(process.pid, signal.SIGCONT)
 
 
+def _from_outside(ranks: Iterable[RankProcess]) -> tuple[StackDump, ...]:
+    """Dumps without py-spy: the kernel function in which each main thread waits, as a stack of one native frame."""
+    found = []
+    for rank in ranks:
+        now = process_table.read(rank.main.pid)
+        if now is None or not rank.main.same_as(now) or now.ended:
+            continue
+        frame = {"name": process_table.waiting_place(now), "filename": "[kernel]", "line": 0}
+        thread = {"pid": now.pid, "thread_id": now.pid, "thread_name": "MainThread", "frames": [frame]}
+        found.append(StackDump(rank.rank, now.pid, child=False, data=json.dumps([thread]).encode()))
+    return tuple(found)
+
+
+def _with_work(dump: StackDump, ranks: Sequence[RankProcess]) -> StackDump:
+    """A main process's dump with what it and its children have done so far, in the first of its threads."""
+    rank = next((rank for rank in ranks if rank.rank == dump.rank), None)
+    done = None if dump.child or rank is None else process_table.work_done(rank.main, rank.children)
+    at = dump.data.find(b"{") + 1
+    if done is None or not at or not dump.data.lstrip().startswith(b"["):
+        return dump
+    told = {"cpu_s": done.cpu, "io_bytes": done.io, "switches": done.switches, "accelerator": done.accelerator}
+    return replace(dump, data=dump.data[:at] + b'"process_work": ' + json.dumps(told).encode() + b", " + dump.data[at:])
+
+
 def _chosen(wanted: ProcessSelector, known: Mapping[int, Process]) -> Iterator[Process]:
     own = set(_ancestors(os.getpid(), known))  # their command lines contain the pattern too
     living = {pid for pid, process in known.items() if not process.ended}
@@ -203,7 +267,8 @@ def _chosen(wanted: ProcessSelector, known: Mapping[int, Process]) -> Iterator[P
     if wanted.pattern:
         means = re.compile(wanted.pattern)
         for pid in sorted(living - own - set(wanted.pids)):
-            if means.search(process_table.command(known[pid])):
+            whole = process_table.command(known[pid])
+            if means.search(whole) or any(means.search(word) for word in process_table.words(known[pid])):
                 yield known[pid]
 
 
@@ -243,7 +308,8 @@ def _mains(chosen: Iterable[Process], known: Mapping[int, Process], gaps: list[G
             by_rank.setdefault(item.rank, {})[item.pid] = item
     found: dict[int, Process] = {}
     for rank, members in by_rank.items():
-        tops = [member for member in members.values() if not _inside(member, members, known)]
+        pythons = {pid: item for pid, item in members.items() if process_table.is_python(item)} or members  # no shell
+        tops = [member for member in pythons.values() if not _inside(member, pythons, known)]
         tops.sort(key=lambda process: (process_table.started(process), process.pid))
         if len(tops) > 1:
             reason = f"{len(tops)} processes claim rank {rank}; the oldest is used"

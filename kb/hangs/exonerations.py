@@ -28,7 +28,8 @@ class HangContext:
     collectives prove. `pauses`: the job's own longest pauses by phase (`kb.hangs.pace`). `span`: seconds from the first to the last
     round of stacks. `step`: seconds that a slow step of the job takes, None if unknown. `late`: seconds by which its lines arrive late.
     `traffic`: when the links were last as busy as usual. `overdue`: whether a checkpoint takes many times as long as the earlier ones
-    (`kb.hangs.checkpoint_saves`).
+    (`kb.hangs.checkpoint_saves`). `first_ranks`: the first rank of the job and of each node. `complete`: whether there are stacks of
+    every rank of the job.
     """
 
     now: float | None
@@ -43,6 +44,8 @@ class HangContext:
     late: float = 0.0
     traffic: float | None = None
     overdue: bool = False
+    first_ranks: frozenset[int] = frozenset({0})
+    complete: bool = False
 
 
 def explain_phase(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase:
@@ -134,15 +137,18 @@ def _by_stacks(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase | 
     shown = next((name for item in busy if (name := item.context or _SHOWN.get(item.activity, ""))), "")
     if shown:
         return _in_phase(phase, shown, scene, limits)
-    if phase.name not in ("starting", "loading") and any(_waits_for_data(item) for item in busy):
-        return replace(phase, name=DATA, ceiling=_capped(limits.data_wait, scene, limits))
+    working = _working(scene)
+    if phase.name not in ("starting", "loading") and any(_waits_for_data(item, working=working) for item in busy):
+        return replace(
+            phase, name=DATA, ceiling=_capped(limits.loading if working else limits.data_wait, scene, limits)
+        )
     if phase.name == "starting":
-        return phase
+        return _lock_left_behind(phase, scene, limits)
     unmoved = scene.stacks is not None and scene.stacks.vote == "yes" and not scene.stacks.moving
     if unmoved and _all_wait(scene) and {group.doing.activity for group in seen.groups} <= _IN_COLLECTIVE:
         phase = replace(phase, name="", ceiling=0.0)  # no rank is at what the log mentioned
-    if len(busy) == 1 and busy[0].activity == "user" and scene.stacks is not None and scene.stacks.moving:
-        return replace(phase, ceiling=max(phase.ceiling, limits.data_wait))  # one rank works and the others wait for it
+    if working or (len(busy) == 1 and busy[0].activity == "user" and scene.stacks is not None and scene.stacks.moving):
+        return replace(phase, ceiling=max(phase.ceiling, _alone(scene, limits)))  # one works and the others wait for it
     elsewhere = scene.missing or (seen.outliers and not seen.shared and not _all_wait(scene))
     return phase if elsewhere else replace(phase, ceiling=max(phase.ceiling, _retry_allowance(scene, limits)))
 
@@ -155,11 +161,12 @@ def _in_phase(phase: Phase, shown: str, scene: HangContext, limits: HangLimits) 
         shown == "saving" and scene.overdue and not moving
     ):  # the rank that writes stays at one place, far beyond what saves take
         return replace(phase, name=shown, ceiling=_capped(limits.silence_least, scene, limits), longest=longest)
-    if moving or shown == "evaluating" or longest is not None:
+    idle = not moving and _idle(scene)
+    if moving or (shown == "evaluating" and not idle) or longest is not None:
         ceiling = ceiling_of(shown, None if moving else longest, limits, scene.timeout)
     else:
-        ceiling = _capped(limits.phase_least, scene, limits)
-    if phase.name == shown:
+        ceiling = _capped(limits.data_wait if idle else limits.phase_least, scene, limits)
+    if phase.name == shown and not (idle and shown != "starting"):  # what the log announced, nobody does
         ceiling = max(ceiling, phase.ceiling)
     return replace(phase, name=shown, ceiling=ceiling, longest=longest)
 
@@ -175,9 +182,43 @@ def _moved(scene: HangContext) -> bool:
     return bool(scene.stacks.moving) or any(lately)
 
 
-def _waits_for_data(doing: ProcessActivity) -> bool:
+def _busy(scene: HangContext) -> set[int]:
+    """The ranks that are not where the others wait; all, where none is."""
+    if scene.seen is None or scene.stacks is None:
+        return set()
+    return {outlier.rank for outlier in scene.seen.outliers} or {rank.rank for rank in scene.stacks.ranks}
+
+
+def _working(scene: HangContext) -> bool:
+    """Whether a rank for which the others may wait is known to compute, read or write."""
+    busy = _busy(scene)
+    return scene.stacks is not None and any(rank.works for rank in scene.stacks.ranks if rank.rank in busy)
+
+
+def _idle(scene: HangContext) -> bool:
+    """Whether all ranks for which the others may wait are known to do nothing at all."""
+    busy = _busy(scene)
+    known = [rank.works for rank in scene.stacks.ranks if rank.rank in busy] if scene.stacks is not None else []
+    return bool(known) and not any(works is not False for works in known)
+
+
+def _alone(scene: HangContext, limits: HangLimits) -> float:
+    """How long ranks may work while the others wait: the first of a job or node does what is done once, for another it is odd."""
+    return limits.alone if _busy(scene) & scene.first_ranks else limits.data_wait
+
+
+def _lock_left_behind(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:
+    """The start, cut short where every rank of the job waits for a lock file and nobody works: who held it is gone."""
+    seen = scene.seen
+    held = seen is not None and not seen.outliers and {group.doing.activity for group in seen.groups} == {"filelock"}
+    if held and scene.complete and _idle(scene):
+        return replace(phase, ceiling=min(phase.ceiling, _capped(limits.phase_least, scene, limits)))
+    return phase
+
+
+def _waits_for_data(doing: ProcessActivity, *, working: bool) -> bool:
     """Whether a rank waits for data or reads it, and nothing shows that what it waits for is stuck."""
-    return doing.activity in {"loader", "storage", "network"} and not doing.stuck_worker
+    return doing.activity in {"loader", "storage", "network"} and (working or not doing.stuck_worker)
 
 
 def _all_wait(scene: HangContext) -> bool:

@@ -16,6 +16,8 @@ from kb.model import ProgressPoint, Stage
 
 LOGS = 32  # number of logs used to learn the job's pace and pauses
 _FEW = 8  # minimum number of gaps; nothing is learned from fewer
+_SELDOM = 60.0  # seconds between lines that come seldom
+_SELDOM_LINES = 2  # minimum number of gaps between those
 _LATE = 64  # number of arrivals of lines
 
 PHASES: Mapping[Stage | None, str] = {
@@ -71,13 +73,15 @@ def long_step(streams: Sequence[StreamFacts]) -> float | None:
 def usual_gap(streams: Sequence[StreamFacts]) -> float | None:
     """The 99th percentile of the seconds between two neighbouring iteration lines, of the log that is written to most often.
 
-    Pairs of lines between which the run evaluated, saved or loaded, according to its own log, do not count. None if there are too
-    few lines.
+    Pairs of lines between which the run evaluated, saved or loaded, according to its own log, do not count. Of a few lines that are
+    minutes apart, the longest gap. None if there are too few lines.
     """
-    found = [
-        _quantile(list(_gaps(stream_facts.points, _marks(stream_facts)))) for stream_facts in most_informative(streams)
-    ]
-    return min((value for value in found if value is not None), default=None)
+    gaps = [list(_gaps(stream_facts.points, _marks(stream_facts))) for stream_facts in most_informative(streams)]
+    found = [value for item in gaps if (value := _quantile(item)) is not None]
+    if found:
+        return min(found)
+    # lines that come so seldom that there are few of them show their pace all the same
+    return min((max(gap.seconds for gap in item) for item in gaps if _seldom(item)), default=None)
 
 
 def pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
@@ -143,6 +147,11 @@ def _gaps(points: Sequence[ProgressPoint], marks: Sequence[tuple[int, str]]) -> 
         if steps > 0 and seconds >= 0:
             inside = marks[bisect_left(places, before[0]) : bisect_left(places, after[0])]
             yield _Gap(steps, seconds, frozenset(name for _, name in inside))
+
+
+def _seldom(gaps: Sequence[_Gap]) -> bool:
+    """Whether a log has a few lines, minutes apart."""
+    return len(gaps) >= _SELDOM_LINES and min(gap.seconds for gap in gaps) >= _SELDOM
 
 
 def _quantile(gaps: Sequence[_Gap]) -> float | None:

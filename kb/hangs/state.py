@@ -80,7 +80,20 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
     overdue = slow_save(facts, now) is not None
     step = long_step(facts.streams)
     scene = HangContext(
-        now, seen, vote, _span(samples), missing, moved, lasted, timeout, step, parts.late, _traffic(parts), overdue
+        now,
+        seen,
+        vote,
+        _span(samples),
+        missing,
+        moved,
+        lasted,
+        timeout,
+        step,
+        parts.late,
+        _traffic(parts),
+        overdue,
+        _first_ranks(samples),
+        bool(world) and {item.resource.rank for item in samples} >= set(range(world or 0)),
     )
     probes = tuple(launching(probe, polls, scene, limits) if probe.name == "collective" else probe for probe in probes)
     yes = [probe for probe in probes if probe.vote == "yes"]
@@ -107,6 +120,16 @@ def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
     late = set(sorted(newest, key=newest.__getitem__)[-2:])
     there = {stack.resource.rank for stack in stacks if stack.sample in late}
     return [stack for stack in stacks if stack.resource.rank in there]
+
+
+def _first_ranks(stacks: Sequence[StackSample]) -> frozenset[int]:
+    """The first rank of the job, and the first that was seen on each node."""
+    first: dict[str | None, int] = {}
+    for stack in stacks:
+        rank = stack.resource.rank
+        if rank is not None:
+            first[stack.resource.node] = min(rank, first.get(stack.resource.node, rank))
+    return frozenset({0, *first.values()})
 
 
 def _gone(parts: NonLogEvidence, answering: Sequence[StackSample]) -> bool:

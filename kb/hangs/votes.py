@@ -20,6 +20,7 @@ from kb.rulebase.rule import Rulebook
 from kb.rulebase.yaml_nodes import nearest
 
 RULE = "hang-called"
+_SELDOM = 1.5  # of the job's own gaps
 SKEW = 5.0  # seconds by which a log's clock may be ahead of the collector's
 _SWITCH_ON: Mapping[str, str] = {
     "silence": "have every rank log a line with a timestamp for each step (torchrun --redirects, --log-dir)",
@@ -44,7 +45,8 @@ class HangLimits:
 
     A collective may be pending for `pending`, and for `pending_steps` of the job's own steps if these are long. If no rank is missing
     in it, or that is unknown, it may be pending for `retry`, since the transport may retry that long. A rank that waits for its data
-    without a stuck worker may wait for `data_wait`: storage stalls and recovers. If no stack shows what the ranks do, a pause of
+    without a stuck worker may wait for `data_wait`: storage stalls and recovers. The first rank of a job or node may work for `alone`
+    while the others wait for it, any other rank for `data_wait`. If no stack shows what the ranks do, a pause of
     `pause_least` or more that the job outlived may recur, `phase_times` as long, `silence_most` at most.
     """
 
@@ -61,6 +63,7 @@ class HangLimits:
     save_times: float = 5.0
     pause_least: float = 30.0
     data_wait: float = 240.0
+    alone: float = 1800.0
     stack_samples: float = 3.0
     stack_apart: float = 20.0
     stack_share: float = 0.9
@@ -260,7 +263,8 @@ def _over(stream: StreamFacts, name: str) -> bool:
 
 def _ceiling(gap: float | None, phase: Phase, limits: HangLimits, timeout: float | None) -> float:
     own = limits.silence_most if gap is None else limits.silence_gaps * gap
-    ceiling = max(min(limits.silence_most, max(limits.silence_least, own)), phase.ceiling)
+    seldom = 0.0 if gap is None else _SELDOM * gap  # a job whose lines are farther apart than silence may last
+    ceiling = max(min(limits.silence_most, max(limits.silence_least, own)), seldom, phase.ceiling)
     if timeout is not None and timeout > 0:
         ceiling = min(ceiling, limits.timeout_share * timeout)
     return ceiling

@@ -11,7 +11,7 @@ from kb.report import short_ranges
 from kb.stacks.activity import TELLING, VERDICTS, ProcessActivity, at_peer, doing, principal, read_stack
 from kb.stacks.frames import Activity, StackPlace, is_native
 from kb.stacks.sampling_rounds import children_of, rounds_of
-from kb.stacks.stall_vote import Memo, RankStillness, Stillness, rank_stillness, watched
+from kb.stacks.stall_vote import Memo, RankStillness, Stillness, has_frames, rank_stillness, watched
 
 MOST_GROUPS = 32  # maximum shown
 MOST_OUTLIERS = 64  # maximum shown
@@ -121,7 +121,7 @@ def _stands(by_rank: Mapping[int, list[StackSample]], children: Mapping[int, lis
     for rank, rounds in sorted(by_rank.items()):
         newest = rounds[-1]
         main = principal(newest)
-        if main is None:
+        if main is None or not has_frames(newest):
             continue
         own = sorted(children.get(rank, ()), key=lambda child: (child.resource.pid or 0, child.source))
         latest = [item for item in own if item.sample == newest.sample] or own

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from kb.model import Frame, StackSample
 from kb.report import Ballot, short_ranges
 from kb.stacks.activity import MAIN, WATCHED_THREADS, doing, is_helper, place_of, principal
-from kb.stacks.frames import StackPlace, path_of
+from kb.stacks.frames import StackPlace, is_native, path_of
 from kb.stacks.sampling_rounds import rounds_of
 
 _WATCHED_FRAMES = re.compile(r"/torch/utils/data/|/torch/autograd/|/prefetch|/data_?loader")
 
+_WORKING = 0.05  # of a core: polling takes less
+_MOVED_BYTES = 2048.0  # a second
+_WAKES = 0.2  # a second: a thread that gives up its core more often runs on between its waits
 _JUDGED = 0.75  # share of the answering ranks that must certainly stand still before they speak for the job
 
 
@@ -29,13 +32,17 @@ class Stillness:
 
 @dataclass(frozen=True, slots=True)
 class RankStillness:
-    """One rank's vote. `rounds`: consecutive rounds with the same stacks; `seconds`: their span, if times are known."""
+    """One rank's vote. `rounds`: consecutive rounds with the same stacks; `seconds`: their span, if times are known.
+
+    `works`: whether its processes compute, read or write meanwhile; None if nobody measured it, or an accelerator hides it.
+    """
 
     rank: int
     vote: Ballot
     rounds: int
     seconds: float | None
     detail: str = ""
+    works: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,8 @@ def probe_stillness(
     """Vote on "stacks unchanged over n rounds", for each rank and for the job.
 
     Only main threads and the threads of loaders and autograd are compared; ids, addresses, states and the lines of polling loops are
-    ignored. A rank is still if its last n rounds, each at least `apart` seconds after the previous one (0.8 of that suffices; unknown
+    ignored. A rank that computes, reads or writes is not still, though its stack lands on the same line each time: unless it waits for
+    others, since that may spin. A rank is still if its last n rounds, each at least `apart` seconds after the previous one (0.8 of that suffices; unknown
     times count as far enough), are alike. The job is still if the required share of ranks is, or if all but a few are and these few are
     what the others wait for. The vote is undecided if a quarter or more of the ranks that answer could not be judged.
     """
@@ -118,11 +126,37 @@ def rank_stillness(rank: int, rounds: Sequence[StackSample], limits: Stillness, 
         same += 1
     alike = rounds[len(rounds) - same :]
     counted, seconds = _spaced(alike, limits.apart)
+    works, done = _work_done(alike[-limits.samples :])
+    if works and not doing(rounds[-1]).waiting:
+        return RankStillness(rank, "no", counted, seconds, f"its processes work: {done}", works=True)
     if counted >= limits.samples:
-        return RankStillness(rank, "yes", counted, seconds)
+        if not has_frames(rounds[-1]) and works is not False:
+            return RankStillness(rank, "not_observable", counted, seconds, "its frames cannot be read")
+        return RankStillness(rank, "yes", counted, seconds, works=works)
     if same < len(rounds) and not _long_ago(rounds[-1 - same], rounds[-1], limits):
         return RankStillness(rank, "no", counted, seconds, "its stack changed")
     return RankStillness(rank, "not_observable", counted, seconds, f"{counted} rounds far enough apart")
+
+
+def has_frames(sample: StackSample) -> bool:
+    """Whether the sample shows any function of the program, and not only where the kernel holds it."""
+    return any(not is_native(frame) for thread in sample.threads for frame in thread.frames)
+
+
+def _work_done(rounds: Sequence[StackSample]) -> tuple[bool | None, str]:
+    """Whether the rank's processes worked within these rounds, and what they did; None if that cannot be told."""
+    first, last = rounds[0], rounds[-1]
+    if first.work is None or last.work is None or first.time is None or last.time is None or last.time <= first.time:
+        return None, ""
+    span = last.time - first.time
+    cpu, moved = last.work.cpu - first.work.cpu, last.work.io - first.work.io
+    if cpu >= _WORKING * span or moved >= _MOVED_BYTES * span:
+        return True, f"{max(0.0, cpu):.1f} s of CPU and {max(0, moved)} bytes in {span:.0f} s"
+    if not has_frames(last):
+        before, after = first.work.switches, last.work.switches
+        if before is None or after is None or after - before > _WAKES * span:
+            return None, ""
+    return None if last.work.accelerator and has_frames(last) else False, ""
 
 
 def _long_ago(changed: StackSample, newest: StackSample, limits: Stillness) -> bool:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
-from kb.model import Frame, Gap, Resource, StackSample, ThreadStack
+from kb.model import Frame, Gap, ProcessWork, Resource, StackSample, ThreadStack
 from kb.parsers.logs.lines import lines_from, number, plain, text
 from kb.parsers.logs.prefixes import peel
 
@@ -25,6 +25,7 @@ MOST_PROCESSES = 65_536
 MOST_THREADS = 1024  # of one process
 MOST_FRAMES = 192  # of one thread: its innermost ones, and below them the outermost
 _OUTERMOST = 64
+_MOST_WORK = 1e18
 MAIN = "MainThread"
 
 _PYSPY = re.compile(rb"Thread (0x[0-9a-fA-F]{1,16}|\d{1,20}) \(([a-z+]{1,24})\)(?:: \"(.{0,200})\")?\s*$")
@@ -50,6 +51,15 @@ class _SpyFrame(msgspec.Struct):
     line: int | float | None = None
 
 
+class _Work(msgspec.Struct):
+    """What `signalbox watch` adds to the first thread of a dump."""
+
+    cpu_s: float = 0.0
+    io_bytes: int = 0
+    switches: int | None = None
+    accelerator: bool = False
+
+
 class _SpyThread(msgspec.Struct):
     pid: int | None = None
     thread_id: int | None = None
@@ -58,6 +68,7 @@ class _SpyThread(msgspec.Struct):
     active: bool | None = None
     owns_gil: bool | None = None
     frames: list[_SpyFrame] = []
+    process_work: _Work | None = None
 
 
 _JSON = msgspec.json.Decoder(list[_SpyThread])
@@ -159,7 +170,15 @@ def _whole_threads(data: bytes) -> list[_SpyThread]:
 def _json_process(pid: int | None, threads: list[_SpyThread], base: StackSample, *, first: bool) -> StackSample:
     stacks = tuple(_json_thread(each, pid) for each in threads[:MOST_THREADS] if each.frames)
     resource = base.resource if pid is None else replace(base.resource, pid=pid)
-    return replace(base, resource=resource, threads=_with_main(stacks), child=base.child or not first)
+    work = next((_work(each.process_work) for each in threads if each.process_work is not None), None)
+    return replace(base, resource=resource, threads=_with_main(stacks), child=base.child or not first, work=work)
+
+
+def _work(told: _Work) -> ProcessWork | None:
+    """The counters of a process; None where they cannot be true."""
+    if not 0 <= told.cpu_s < _MOST_WORK or not 0 <= told.io_bytes < _MOST_WORK:
+        return None
+    return ProcessWork(told.cpu_s, told.io_bytes, told.switches, told.accelerator)
 
 
 def _json_thread(thread: _SpyThread, pid: int | None) -> ThreadStack:
