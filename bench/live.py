@@ -163,7 +163,7 @@ def watched(
             "--flight-recorder",
             str(folder / "trace_"),
         ]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent), "SIGNALBOX_STATE": str(folder / "state")}
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent), "SIGNALBOX_STATE": str(asked.state)}
     out = folder / "watch.jsonl"
     with out.open("wb") as file, (folder / "watch.err").open("wb") as errors:
         watch = subprocess.Popen(words, stdout=file, stderr=errors, env=environment, cwd=folder)
@@ -202,7 +202,8 @@ def judged(scene: Scene, events: Sequence[Mapping[str, Any]], status: int | None
     result.after = silent_for(events) if called == "hang" else None
     if scene.ends == "":
         kept = [event["event"] for event in shown]
-        fine = "degraded" not in kept and kept.count("fault") <= kept.count("went_on") and status == 0
+        lasting = "fault" in kept and "went_on" not in kept[len(kept) - kept[::-1].index("fault") :]
+        fine = "degraded" not in kept and not lasting and status == 0
         result.outcome = RIGHT if not called and fine else FALSE
     elif scene.ends == "degraded":
         named = {str(event.get("fault")) for event in shown if event["event"] == "degraded"}
@@ -238,6 +239,11 @@ def main() -> None:
     wanted = [name for name in asked.only.split(",") if name]
     scenes = [scene for scene in (*FAULTS, *HEALTHY) if not wanted or scene.name in wanted]
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="signalbox-live-"))
+    asked.state = folder / "state"  # shared, so that the rules are compiled once
+    compiled = {**os.environ, "PYTHONPATH": str(HERE.parent.parent), "SIGNALBOX_STATE": str(asked.state)}
+    subprocess.run(
+        [sys.executable, "-m", "bot.cli", "diagnose", str(HERE)], env=compiled, stdout=subprocess.DEVNULL, check=False
+    )
     with ThreadPoolExecutor(len(scenes)) as pool:
         results = list(pool.map(lambda pair: run(pair[1], pair[0], asked, folder / pair[1].name), enumerate(scenes)))
     if asked.keep is None:

@@ -41,6 +41,7 @@ _SECONDS: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _VARIABLE = "SIGNALBOX_PROMETHEUS_TOKEN"
 _LOUD = ("fault", "called")
 _WIDTH = 160
+UNTOLD = 16  # as of `diagnose --exit-decision`
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,13 @@ def watch(knowledge: Knowledge, asked: WatchOptions, *, as_json: bool) -> int:
 
 
 def status(outcome: WatchOutcome, caught: int | None = None) -> int:
-    """The exit status: 1 if a hang or fatal fault was called, else 0; 128 + n after signal n."""
+    """The exit status: 1 if a hang or fatal fault was called, 16 if the job ended and how cannot be told, else 0.
+
+    128 + n after signal n.
+    """
     if outcome.interrupted:
         return 128 + (caught or signal.SIGINT)
-    return 1 if outcome.called in ("hang", "fatal") else 0
+    return {"hang": 1, "fatal": 1, "ended": UNTOLD}.get(outcome.called, 0)
 
 
 def _wanted(asked: WatchOptions) -> ProcessSelector:

@@ -140,6 +140,7 @@ class LiveBundle:
             "world_size": job.world_size,
             "state": job.state,
             "collected_at": iso(job.collected_at),
+            "end": iso(job.end),
             "nodes": {node: list(ranks) for node, ranks in job.nodes.items()},
             "params": {rule: dict(numbers) for rule, numbers in job.params.items()},
         }

@@ -24,6 +24,7 @@ from connectors.host.nccl_ras import RasSource
 from connectors.host.process_table import Process
 from connectors.host.processes import ProcessSelector, RankProcess, StackDump
 from kb.collectives.trace import Ring
+from kb.diagnosis.live_phase import RUNNING
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
 from kb.hangs.non_log_evidence import NonLogEvidence
@@ -111,7 +112,9 @@ class ProbeSources:
 class ProbeResult:
     """The result of one cycle. `grew`: a log has new lines; `lost`: rank → process that ended since the cycle before.
 
-    `how`: how those ended, if known. `ended`: since when no process of the job runs here. `gaps`: only new ones.
+    `how`: how those ended, if known. `missing`: ranks whose process is gone while others run. `found`: whether processes of
+    the job were ever seen here; `again`: whether ranks that were gone run again. `ended`: since when no process of the job
+    runs here; `launching`: whether the program that started them still does. `gaps`: only new ones.
     """
 
     time: float
@@ -121,6 +124,10 @@ class ProbeResult:
     ended: float | None
     gaps: tuple[Gap, ...]
     how: Mapping[int, str] = field(default_factory=dict)
+    missing: frozenset[int] = frozenset()
+    found: bool = False
+    again: bool = False
+    launching: bool = False
 
 
 class ProbeCycle:
@@ -139,6 +146,8 @@ class ProbeCycle:
         self._sampled = float("-inf")
         self._mains: dict[int, Process] = {}
         self._lost: set[int] = set()
+        self._launchers: dict[int, Process] = {}
+        self._again = False
         self._gone: dict[int, Ended] = {}
         self.metrics: Mapping[str, bytes] = {}
         self._panels: Mapping[str, Panel] = {}
@@ -178,7 +187,22 @@ class ProbeCycle:
         how = {rank: item.how for rank, item in self._gone.items() if item.how != GONE}
         if self._ended is not None and self._gone and not how and not self._told_by_launcher():
             self._note([_EXITS_UNKNOWN])
-        return ProbeResult(now, self._evidence(now), grew, lost, self._ended, tuple(self._new), how)
+        launching = any(self._sources.host.alive(item) for item in self._launchers.values())
+        missing = frozenset(self._gone) if self._ended is None else frozenset()
+        evidence = self._evidence(now)
+        return ProbeResult(
+            now,
+            evidence,
+            grew,
+            lost,
+            self._ended,
+            tuple(self._new),
+            how,
+            missing,
+            bool(self._mains),
+            self._again,
+            launching,
+        )
 
     def start(self) -> None:
         """Start the background sources."""
@@ -219,11 +243,12 @@ class ProbeCycle:
 
     def _evidence(self, now: float) -> Evidence:
         here = {self._sources.host.name: tuple(sorted(self._mains))} if self._mains else {}
-        state = "RUNNING" if self._mains and self._ended is None else None
+        state = RUNNING if self._mains and self._ended is None else None
         job = Job(
             id=self._sources.job,
             world_size=self._world,
             state=state,
+            end=self._ended,
             collected_at=now,
             nodes=here,
             params=self._sources.params,
@@ -237,6 +262,7 @@ class ProbeCycle:
             ras=tuple(self._polls),
             events=tuple(event_of(item, PROCESSES) for item in self.ended),
             dumped=min((dump.written for dump, _ in self._rings.values()), default=None),
+            alive=state is not None,
         )
         evidence = Evidence(job=job, streams=streams, gaps=self.gaps)
         parts = replace(parts, late=self._late.seen(Facts(evidence).streams, now))
@@ -266,9 +292,12 @@ class ProbeCycle:
         for rank, process in fresh.items():
             how = host.ended(process) or GONE
             self._gone[rank] = Ended(rank, process.pid, now, how, host.name, len(ranks))
+        self._again = any(item.rank in self._gone for item in ranks)
         for item in ranks:
             self._mains[item.rank] = item.main
             self._gone.pop(item.rank, None)  # restarted
+            if item.launcher is not None:
+                self._launchers = {item.launcher.pid: item.launcher}
             self._world = item.main.world_size or self._world
             if self._sources.recorder is not None and item.main.dumps:
                 self._sources.recorder.prefixes.add(item.main.dumps)

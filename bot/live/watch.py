@@ -1,8 +1,9 @@
 """Watches a running job and reports when it hangs or fails: votes as they change, faults as they appear, the diagnosis at the end.
 
 The votes and the verdict are kb's. Here is what follows from them: a bundle is begun at the first vote, completed when a
-hang or a fatal fault is called, and diagnosed. A fault is told when it is first seen, and called when it still stands a
-little later, for a run that goes on has not failed.
+hang or a fatal fault is called, and diagnosed. A fault is shown when it is first seen. While the job's processes run, it is
+called only if a hang probe agrees or a rank is gone: healthy jobs log errors, and pause. Once they have ended, the
+launcher's last lines are awaited, and the verdict decides.
 """
 
 from __future__ import annotations
@@ -18,16 +19,23 @@ from bot.live.bundle_writer import LiveBundle
 from bot.live.probe_cycle import ProbeCycle, ProbeResult, ProbeSources
 from bot.rulebase.loader import Knowledge
 from kb.diagnosis.engine import diagnose
+from kb.diagnosis.live_phase import is_state
 from kb.errors import SignalboxError
-from kb.report import Hang, Report
+from kb.facts.job_facts import Facts
+from kb.hangs.pace import usual_gap
+from kb.hangs.structures import WAITS
+from kb.report import Diagnosis, Hang, Report
 
 SETTLE = 8.0  # seconds from a fault first seen to its call: others have their say, and a run that goes on shows it
-PATIENCE = 60.0  # likewise, of silence, where no more than a symptom is known, or no rule says what failed
+PATIENCE = 60.0  # likewise, of silence, where no process shows whether the run goes on
+PACE = 3.0  # of the job's own gaps between lines, where these are longer
+STEPS_AFTER = 3  # lines of steps, of all ranks, after which a run whose processes all run has survived a fault
+LINGER = 90.0  # seconds that a launcher may take, after all ranks are gone, to report them or to start them again
 AGAIN = 60.0  # seconds after which steps alone are judged again
 SHORTEST = 0.5  # seconds between two looks, however long they take
 _QUOTED = 240
 
-Called = Literal["hang", "fatal", "stopped", ""]
+Called = Literal["hang", "fatal", "stopped", "ended", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """An event to show. `event`: votes, fault, went_on, degraded, gone, bundle, gap, called."""
+    """An event to show. `event`: votes, fault, went_on, degraded, gone, restarted, bundle, gap, called."""
 
     event: str
     time: float
@@ -67,7 +75,10 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class WatchOutcome:
-    """How the watch ended. `called`: "stopped" for a run that was stopped, "" if nothing was found."""
+    """How the watch ended.
+
+    `called`: "stopped" for a run that was stopped, "ended" for one whose end cannot be told, "" if nothing was found.
+    """
 
     why: str
     called: Called = ""
@@ -78,9 +89,10 @@ class WatchOutcome:
 
 @dataclass(slots=True)
 class _PendingFault:
-    """A fault that was seen but not called yet: since when, and what was reported."""
+    """A fault that was seen but not called yet: since when, after how many lines of steps, and what was reported."""
 
     since: float
+    lines: int
     told: set[str] = field(default_factory=set)
 
 
@@ -108,7 +120,10 @@ class Watch:
         self._report: Report | None = None
         self._signs: object = None
         self._judged_at = self._stepped = float("-inf")
-        self._step = 0
+        self._lines = 0
+        self._lived_through: set[str] = set()
+        self._first = True
+        self._begun = float("inf")
         self._last: ProbeResult | None = None
         self._grew = float("-inf")
 
@@ -137,6 +152,7 @@ class Watch:
     def step(self) -> WatchOutcome | None:
         """Run one cycle. Returns how the watch ends, or None to continue."""
         look = self._last = self._looking.look(self._clock.now())
+        self._begun = min(self._begun, look.time)
         self._grew = look.time if look.grew else self._grew
         for gap in look.gaps:
             fields = {"code": gap.code, "source": gap.source, "reason": gap.reason}
@@ -146,8 +162,11 @@ class Watch:
             text = f"rank {rank}: its process {process.pid} {f'ended by {how}' if how else 'is gone'}"
             self._tell(WatchEvent("gone", look.time, text, {"rank": rank, "pid": process.pid, "how": how}))
         hang = look.evidence.hang
+        if look.again:
+            self._tell(WatchEvent("restarted", look.time, "the job's processes were started again"))
         step = max((stream.series.last.step or 0 for stream in look.evidence.streams if stream.series.last), default=0)
-        self._stepped, self._step = (look.time, step) if step != self._step else (self._stepped, self._step)
+        lines = sum(stream.series.seen for stream in look.evidence.streams)
+        self._stepped, self._lines = (look.time, lines) if lines != self._lines else (self._stepped, self._lines)
         self._report = self._judged(look)
         self._show(hang, step, look.time)
         voted = any(vote.vote == "yes" for vote in hang.votes)
@@ -155,7 +174,9 @@ class Watch:
             self._freeze(look, "the first vote" if voted else "a process is gone")
         elif self._bundle.begun is not None:
             self._add()
-        return self._judge(self._report, look)
+        outcome = self._judge(self._report, look)
+        self._first = False
+        return outcome
 
     def _judged(self, look: ProbeResult) -> Report:
         """The report: again where anything but more steps was seen, and now and then for what the steps themselves show."""
@@ -186,36 +207,96 @@ class Watch:
     # What follows from it
 
     def _judge(self, report: Report, look: ProbeResult) -> WatchOutcome | None:
+        if look.ended is not None:
+            return self._over(report, look)
         if look.evidence.hang.called:
             yes = [vote.probe for vote in look.evidence.hang.votes if vote.vote == "yes"]
             return self._call("hang", f"{' and '.join(yes)} agree that the job makes no progress", look)
-        kind = _failing(report)
-        if kind:
+        kind = self._failing(report)
+        if kind and not self._survived(look):
             return self._failed(report, kind, look)
         if self._trouble is not None:
+            self._lived_through |= self._trouble.told
             self._trouble = None
             self._tell(WatchEvent("went_on", look.time, "the run continued; the fault is gone"))
-        self._tell_degraded(report, look.time)
-        if look.ended is not None and look.time - look.ended >= SETTLE:
-            return self._left("the job's processes ended, and nothing was found")
-        if report.phase == "completed" and not look.grew and look.ended is None:
-            return self._left("the run completed")
+        self._tell_degraded(report, look)
+        if report.phase == "completed" and not look.grew and not look.found:
+            return self._left("the run had completed before the watch began" if self._first else "the run completed")
         return None
 
+    def _failing(self, report: Report) -> str:
+        """What is known of a failure: "cause", "symptom", "unknown"; "" for a run that goes on, degraded or not."""
+        if report.verdict == "no_match":
+            return "" if report.summary in self._lived_through else "unknown"
+        best = next((found for found in report.diagnoses if not self._outlived(found)), None)
+        if best is not None and best.rule in self._lived_through:
+            return ""
+        if report.verdict != "fault" or best is None:
+            return ""
+        return "cause" if best.role == "root_cause" and best.band != "weak" else "symptom"
+
+    def _survived(self, look: ProbeResult) -> bool:
+        """Whether the job's processes run, all of them, and have logged steps since the fault: as after a restart."""
+        trouble = self._trouble
+        if not look.found or look.missing or trouble is None:
+            return False
+        return self._lines - trouble.lines >= STEPS_AFTER and look.time - self._stepped < PATIENCE
+
+    def _outlived(self, diagnosis: Diagnosis) -> bool:
+        """Whether a run may go on with what a diagnosis says, by its class or by what its rule looks at."""
+        book = self._knowledge.rulebook
+        known = book.faults.get(diagnosis.fault)
+        rule = next((rule for rule in book.rules if rule.id == diagnosis.rule), None)
+        return (known is not None and known.outlives) or (rule is not None and is_state(rule))
+
+    def _over(self, report: Report, look: ProbeResult) -> WatchOutcome | None:
+        """The job's processes are gone: hear its launcher out, then say how it ended."""
+        kind = self._failing(report)
+        if kind:
+            self._trouble = self._trouble or _PendingFault(look.time, self._lines)
+            self._tell_fault(report, self._trouble, look.time)
+            self._freeze(look, "a fault")
+        ended = look.ended if look.ended is not None else look.time
+        quiet = look.time - max(ended, self._grew) >= 0.95 * SETTLE
+        if not quiet or (look.launching and look.time - ended < LINGER):
+            return None
+        report = diagnose(look.evidence, self._knowledge.rulebook)
+        if report.phase == "stopped":
+            return self._call("stopped", "the run was stopped", look)
+        if report.verdict == "no_match" or (report.verdict == "fault" and report.phase == "failed"):
+            return self._call("fatal", report.summary, look)
+        if report.phase == "completed":
+            return self._left("the run completed")
+        return self._call("ended", "the job's processes ended; whether it completed cannot be told", look)
+
     def _failed(self, report: Report, kind: str, look: ProbeResult) -> WatchOutcome | None:
-        """Report a fault at once; call it if it persists."""
+        """Report a fault at once; call it if it persists, and nothing shows that the run goes on."""
         if self._trouble is None:
-            self._trouble = _PendingFault(look.time)
+            self._trouble = _PendingFault(look.time, self._lines)
         self._tell_fault(report, self._trouble, look.time)
         self._freeze(look, "a fault")
-        sure = kind == "cause" or look.ended is not None
+        hang = look.evidence.hang
+        over = not hang.votes  # the launcher or the scheduler says so
+        if not over and look.found and not (hang.suspected or look.missing):
+            return None
+        wait = SETTLE if over or look.found else max(PATIENCE, PACE * (usual_gap(Facts(look.evidence).streams) or 0.0))
         # while steps come on the run has not failed, whatever the kernel or a dying helper says
-        since = max(self._trouble.since, self._stepped if sure else self._grew)
-        if look.time - since < (SETTLE if sure else PATIENCE) * 0.95:
+        since = max(self._trouble.since, self._stepped if kind == "cause" or over else self._grew)
+        if look.time - since < 0.95 * wait:
             return None
         if report.phase == "stopped":
             return self._call("stopped", "the run was stopped", look)
-        return self._call("fatal", report.summary, look)
+        before = "the run had failed before the watch began: " if self._first_trouble(look) and over else ""
+        return self._call("fatal", f"{before}{report.summary}", look)
+
+    def _first_trouble(self, look: ProbeResult) -> bool:
+        """Whether the fault was there when the watch began, and nothing was written since."""
+        return (
+            self._trouble is not None
+            and self._trouble.since <= self._begun
+            and not look.found
+            and self._grew <= self._begun
+        )
 
     def _tell_fault(self, report: Report, trouble: _PendingFault, now: float) -> None:
         best = report.diagnoses[0] if report.diagnoses else None
@@ -236,11 +317,17 @@ class Watch:
             text += f" | {line.source}: {line.text[:_QUOTED]}"
         self._tell(WatchEvent("fault", now, text, fields))
 
-    def _tell_degraded(self, report: Report, now: float) -> None:
-        if report.verdict == "fault" and report.diagnoses and report.diagnoses[0].rule not in self._degraded:
-            self._degraded.add(report.diagnoses[0].rule)
-            fields = {"fault": report.diagnoses[0].fault, "summary": report.summary}
-            self._tell(WatchEvent("degraded", now, report.summary, fields))
+    def _tell_degraded(self, report: Report, look: ProbeResult) -> None:
+        """Report trouble that a run goes on with; not where a rank is while others wait, which is for the votes to judge."""
+        if report.verdict != "fault" or not report.diagnoses:
+            return
+        best = report.diagnoses[0]
+        rule = next((rule for rule in self._knowledge.rulebook.rules if rule.id == best.rule), None)
+        if best.rule in self._degraded | self._lived_through or (rule is not None and is_state(rule, WAITS)):
+            return
+        self._degraded.add(best.rule)
+        fields = {"fault": best.fault, "summary": report.summary}
+        self._tell(WatchEvent("degraded", look.time, report.summary, fields))
 
     def _show(self, hang: Hang, step: int, now: float) -> None:
         """Tell the votes; `changed` says whether any probe votes otherwise than before."""
@@ -316,13 +403,3 @@ class Watch:
 
 
 _WORDS = {"yes": "YES", "no": "no", "not_observable": "-"}
-
-
-def _failing(report: Report) -> str:
-    """Whether the run failed, and of what it is known: "cause", "symptom", "unknown"; "" where it goes on or ended well."""
-    if report.verdict == "no_match":
-        return "unknown"
-    if report.verdict != "fault" or report.phase not in ("failed", "stopped") or not report.diagnoses:
-        return ""
-    best = report.diagnoses[0]
-    return "cause" if best.role == "root_cause" and best.band != "weak" else "symptom"

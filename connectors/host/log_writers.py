@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from connectors.base.commands import head
@@ -23,6 +24,12 @@ from kb.model import Gap
 _JOB_NAMES = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 _ID_NAMES = frozenset({"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"})
 _PLACES = re.compile(r"TORCHELASTIC_ERROR_FILE|\w*(?:LOG|OUTPUT|OUT|RUN|SAVE|WORK|EXP|EXPERIMENT)_?(?:DIR|PATH|FOLDER)")
+_LAUNCHERS = re.compile(
+    r"torchrun|accelerate|deepspeed|colossalai|horovodrun|srun|mpirun|mpiexec|orterun|prterun|hydra_pmi_proxy|jsrun|aprun"
+)
+_MODULES = re.compile(
+    r"torch\.distributed\.(?:run|launch)|accelerate\.|deepspeed\.launcher|torchrun|lightning\.fabric\.cli"
+)
 _SHALLOW = 2  # parts of a path (with the root) that say nothing: /, /home, /logs
 _WRITES = os.O_WRONLY | os.O_RDWR
 _MOST_ENVIRONMENT = 1 << 20
@@ -56,7 +63,7 @@ def find_writers(
     root = root.resolve()
     children = _children(known)
     living = {pid for pid, process in known.items() if not process.ended}
-    mine = set(own) | {pid for start in (os.getpid(),) for pid in _below(start, children)}
+    mine = set(own)
     ties = _ties(root, living - mine, known, job)
     for tie in sorted(set(ties.values())):
         roots = [pid for pid, level in ties.items() if level == tie]
@@ -97,7 +104,8 @@ def _ties(root: Path, pids: Iterable[int], known: Mapping[int, Process], job: st
         if pid in ties:
             continue
         environment = _environment(pid)
-        if _names(root, pid, known[pid], environment):
+        given = job is not None and job in (environment.get(name) for name in _ID_NAMES)
+        if given or _names(root, pid, known[pid], environment):
             ties[pid] = 1
         elif any(environment.get(name) in words for name in _ID_NAMES if environment.get(name, "none") != "none"):
             ties[pid] = 2
@@ -137,7 +145,7 @@ def _names(root: Path, pid: int, process: Process, environment: Mapping[str, str
     above = root.parent if len(root.parts) > _SHALLOW + 1 else root
     for word in (*words[:256], *places):
         path = _absolute(word, pid)
-        if path is not None and (path == root or root in path.parents or path == above):
+        if path is not None and (path in (root, above) or root in path.parents):
             return True
     return False
 
@@ -188,9 +196,18 @@ def _ranked(pids: Iterable[int], known: Mapping[int, Process]) -> list[_Candidat
 
 def _unranked(pids: Collection[int], known: Mapping[int, Process]) -> list[_Candidate]:
     """The topmost Python processes: a single process, or ranks whose launcher sets no variable."""
-    pythons = {pid for pid in pids if process_table.is_python(known[pid])}
+    pythons = {pid for pid in pids if process_table.is_python(known[pid]) and not is_launcher(known[pid])}
     tops = [pid for pid in sorted(pythons) if not pythons & set(_above(pid, known))]
     return [_Candidate(process_table.with_environment(known[pid]), 0, ()) for pid in tops]
+
+
+def is_launcher(process: Process) -> bool:
+    """Whether it starts ranks, and reports how they ended, but is none: by the program or module that it runs."""
+    words = process_table.words(process)[:4]
+    modules = [after for word, after in pairwise(words) if word == "-m"]
+    return any(_LAUNCHERS.fullmatch(word.rpartition("/")[2]) for word in words if word[:1] != "-") or any(
+        _MODULES.match(module) for module in modules
+    )
 
 
 def _job_of(pid: int) -> tuple[str, ...]:

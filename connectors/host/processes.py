@@ -21,7 +21,7 @@ from time import monotonic
 
 from connectors.base.commands import run_bounded
 from connectors.host import process_table
-from connectors.host.log_writers import find_writers
+from connectors.host.log_writers import find_writers, is_launcher
 from connectors.host.process_table import RANK_NAMES, Process
 from kb.model import Gap
 
@@ -42,11 +42,15 @@ _ALLOW = (
 
 @dataclass(frozen=True, slots=True)
 class RankProcess:
-    """A rank's main process and its descendants (data loader workers and the like)."""
+    """A rank's main process and its descendants (data loader workers and the like).
+
+    `launcher`: the program that started it, if it is one that outlives its ranks to report how they ended; else None.
+    """
 
     rank: int
     main: Process
     children: tuple[Process, ...] = ()
+    launcher: Process | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,10 @@ class Host:
         if process_table.in_first_namespace():
             self.others = (self.others if len(self.others) < process_table.MOST_PROCESSES else set()) | set(known)
             self.others -= ours
-        ranks = (RankProcess(rank, mains[rank], children[:MOST_CHILDREN]) for rank, children in members.items())
+        ranks = (
+            RankProcess(rank, mains[rank], children[:MOST_CHILDREN], _launcher(mains[rank], known))
+            for rank, children in members.items()
+        )
         return tuple(ranks), tuple(gaps)
 
     def _writers_of(self, wanted: ProcessSelector, known: Mapping[int, Process], gaps: list[Gap]) -> list[Process]:
@@ -234,6 +241,13 @@ class Host:
         if now is not None and before.same_as(now) and now.stopped and not before.stopped:
             with suppress(OSError):
                 os.kill(process.pid, signal.SIGCONT)
+
+
+def _launcher(main: Process, known: Mapping[int, Process]) -> Process | None:
+    parent = known.get(main.parent)
+    if parent is None or parent.pid == os.getpid():
+        return None
+    return parent if process_table.is_python(parent) or is_launcher(parent) else None
 
 
 def _from_outside(ranks: Iterable[RankProcess]) -> tuple[StackDump, ...]:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from kb.diagnosis.confidence import CALIBRATION, band
 from kb.diagnosis.findings import Finding, find
+from kb.diagnosis.live_phase import while_running
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
@@ -75,7 +76,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         id="",
         fingerprint=_fingerprint(verdict, ranked),
         verdict=verdict,
-        phase=phase(verdict, ranked, facts),
+        phase=while_running(phase(verdict, ranked, facts), facts, ranked[0].best.rule if ranked else None),
         summary="",
         versions=Versions(ENGINE, rulebook.version, rulebook.digest, CALIBRATION),
         bundle=evidence.bundle,

@@ -21,7 +21,8 @@ MOST_RANKS = 200_000  # a job that claims a larger size is not believed
 class NonLogEvidence:
     """What a bundle holds besides logs. `dumped`: when the recorders were dumped, if known.
 
-    `late`: seconds by which the job's lines arrive late, if a watcher measured it (`kb.hangs.pace.Lateness`).
+    `late`: seconds by which the job's lines arrive late, if a watcher measured it (`kb.hangs.pace.Lateness`). `alive`: whether a
+    watcher sees the job's processes run, whatever their logs say of an earlier attempt.
     """
 
     stacks: tuple[StackSample, ...] = ()
@@ -32,6 +33,7 @@ class NonLogEvidence:
     gaps: tuple[Gap, ...] = ()
     dumped: float | None = None
     late: float = 0.0
+    alive: bool = False
 
     def __bool__(self) -> bool:
         """Whether there is any such evidence."""

@@ -57,7 +57,7 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
     dumped = parts.dumped if parts.dumped is not None else now  # what was pending then may have ended since
     collectives = settle_sizes(judge_rings(_own(parts.rings, facts), dumped), _received(facts)) if parts.rings else None
     polls = ras_vote(parts.ras, limits.pending, world_size=world) if parts.ras else None
-    if _ended(facts):
+    if not parts.alive and _ended(facts):
         return HangState(now, limits, collectives, polls, None, Hang(), Phase(), True)
     timeout = min((item.timeout for item in (collectives.pending if collectives else ()) if item.timeout), default=None)
     samples = _answering(parts.stacks)

@@ -53,6 +53,10 @@ _KINDS: Mapping[str, str] = {
 }
 
 
+STATES = frozenset(_KINDS.values()) - {"platform_event"}  # how a run goes; an event has happened
+WAITS = frozenset({"hang", "stack_outlier", "collective_culprit"})  # of these, who waits for whom
+
+
 def _made(source: str, group: str, line: str, fields: Mapping[str, Scalar], who: Resource) -> SourcedStructure:
     told = {name: value for name, value in fields.items() if value is not None and value != ""}
     where: SourceKind = "stack" if group == "stacks" else "event"
@@ -86,9 +90,22 @@ def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[SourcedStructure]:
 
 
 def has_stalled(parts: NonLogEvidence, state: HangState, facts: Facts) -> bool:
-    """Whether there are stacks of a run that makes no progress, or that was ended for that reason."""
+    """Whether there are stacks of a run that makes no progress, or that was ended for that reason.
+
+    Where a rank has failed by its own log, a suspicion alone is no more than what follows from it.
+    """
     died = state.ended and bool(facts.structures("watchdog"))
-    return bool(parts.stacks) and (state.hang.called or state.hang.suspected or died)
+    suspected = state.hang.suspected and not _has_failed(facts)
+    return bool(parts.stacks) and (state.hang.called or suspected or died)
+
+
+def _has_failed(facts: Facts) -> bool:
+    """Whether a log ends in an exception or crash that nothing recovered."""
+    return any(
+        not facts.survived(at, item.offset, item.time, item.resource.rank)
+        for kind in ("exception", "native_crash")
+        for at, item in facts.structures(kind)
+    )
 
 
 def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterator[SourcedStructure]:

@@ -15,7 +15,7 @@ from kb.stacks.sampling_rounds import rounds_of
 
 _WATCHED_FRAMES = re.compile(r"/torch/utils/data/|/torch/autograd/|/prefetch|/data_?loader")
 
-_WORKING = 0.05  # of a core: polling takes less
+_WORKING = 0.03  # of a core: polling takes less
 _MOVED_BYTES = 2048.0  # a second
 _WAKES = 0.2  # a second: a thread that gives up its core more often runs on between its waits
 _JUDGED = 0.75  # share of the answering ranks that must certainly stand still before they speak for the job
@@ -126,7 +126,7 @@ def rank_stillness(rank: int, rounds: Sequence[StackSample], limits: Stillness, 
         same += 1
     alike = rounds[len(rounds) - same :]
     counted, seconds = _spaced(alike, limits.apart)
-    works, done = _work_done(alike[-limits.samples :])
+    works, done = _work_done(rounds[-limits.samples :])
     if works and not doing(rounds[-1]).waiting:
         return RankStillness(rank, "no", counted, seconds, f"its processes work: {done}", works=True)
     if counted >= limits.samples:

@@ -40,6 +40,18 @@ TRACE = (
     b"of which 1.02 GiB is free. Process 5150 has 78.07 GiB memory in use.\n"
 )
 
+LAUNCHER = (
+    b"E0528 20:28:11.173000 16734 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -9) local_rank: 1 "
+    b"(pid: 101) of binary: /usr/bin/python\n"
+    b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    + b"=" * 60
+    + b"\ntrain.py FAILED\n"
+    + b"-" * 60
+    + b"\nRoot Cause (first observed failure):\n[0]:\n  time      : 2026-05-28_20:28:10\n  host      : gpu-a07\n"
+    b"  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 101)\n  error_file: <N/A>\n"
+    b"  traceback : Signal 9 (SIGKILL) received by PID 101\n" + b"=" * 60 + b"\n"
+)
+
 
 # Hangs
 
@@ -129,15 +141,16 @@ def test_a_healthy_job_is_left_alone(known, tmp_path):
 
 
 def test_a_fatal_line_is_told_within_thirty_seconds(known, tmp_path):
-    """A rank's out-of-memory error is told when it is seen, called when it stands, and the answer names the rank."""
+    """A rank's out-of-memory error is told when it is seen, called when the stacks agree, and the answer names the rank."""
     job = Job(tmp_path / "logs", hangs_at=START + 70, lines={START + 71: (1, TRACE)})
     ran = watched(known, job, tmp_path / "kept")
     told = ran.first("fault")
     assert told.time - (START + 71) <= 30
     assert (told.fields["fault"], told.fields["rank"]) == ("cuda_oom", 1)
     assert (ran.outcome.called, status(ran.outcome)) == ("fatal", 1)
-    assert ran.outcome.answer.report.diagnoses[0].fault == "cuda_oom"
-    assert ran.clock.time - told.time <= 30
+    report = ran.outcome.answer.report
+    assert (report.diagnoses[0].fault, report.phase) == ("cuda_oom", "hung")  # its processes run on
+    assert ran.clock.time - told.time <= 60  # three rounds of stacks
 
 
 def test_an_error_that_the_run_lives_with_is_not_called(known, tmp_path):
@@ -212,12 +225,60 @@ def test_processes_that_vanish_with_a_fault_are_a_fault(known, tmp_path):
 
 
 def test_processes_that_vanish_quietly_end_the_watch(known, tmp_path):
-    """A job that has ended with no fault ends the watch with 0."""
+    """Of a job whose last line is a step nobody can say that it completed: the watch ends, with a status of its own."""
     job = Job(tmp_path / "logs", ends_at=START + 100)
     ran = watched(known, job, tmp_path / "kept")
-    assert (ran.outcome.called, status(ran.outcome)) == ("", 0)
-    assert "ended" in ran.outcome.why
+    assert (ran.outcome.called, status(ran.outcome)) == ("ended", 16)
+    assert "whether it completed cannot be told" in ran.outcome.why
+    assert ran.outcome.answer.report.verdict in ("insufficient_evidence", "no_fault")
+    assert not ran.outcome.answer.report.hang.called
     assert ran.clock.time < START + 200
+
+
+def test_a_job_that_ends_well_ends_the_watch_with_0(known, tmp_path):
+    """Its processes are gone, and its log says that the training is done."""
+    done = b"2026-05-28 20:29:00 INFO Training completed after 190 steps\n"
+    job = Job(tmp_path / "logs", ends_at=START + 100, lines={START + 99.5: (0, done)})
+    ran = watched(known, job, tmp_path / "kept")
+    assert (ran.outcome.called, status(ran.outcome)) == ("", 0)
+    assert "completed" in ran.outcome.why
+
+
+def test_the_launcher_is_heard_out(known, tmp_path):
+    """What torchrun prints twenty seconds after the last rank ended decides how the job ended."""
+    job = Job(tmp_path / "logs", ends_at=START + 100, lines={START + 121: (0, LAUNCHER)}, launcher_ends_at=START + 122)
+    ran = watched(known, job, tmp_path / "kept")
+    assert (ran.outcome.called, status(ran.outcome)) == ("fatal", 1)
+    assert ran.outcome.answer.report.phase == "failed"
+
+
+def test_a_watch_of_a_job_that_is_over_says_so(known, tmp_path):
+    """Watched again after it ended, with no process: it had failed before the watch began."""
+    job = Job(tmp_path / "logs", ends_at=START - 30, lines={START - 20: (0, LAUNCHER)})
+    ran = watched(known, job, tmp_path / "kept")
+    assert (ran.outcome.called, status(ran.outcome)) == ("fatal", 1)
+    assert ran.outcome.why.startswith("the run had failed before the watch began")
+
+
+def test_errors_that_a_job_logs_while_it_works_are_not_called(known, tmp_path):
+    """A traceback, then two minutes without a line while stacks move: its processes run, so nothing is called."""
+    job = Job(tmp_path / "logs", lines={START + 60: (1, TRACE)}, quiet=(START + 61, START + 200))
+    ran = watched(known, job, tmp_path / "kept", limit=300.0)
+    assert ran.outcome.called == ""
+    assert ran.events() == ["fault", "bundle", "went_on"]
+
+
+def test_a_long_checkpoint_is_not_called_while_its_writer_works(known, tmp_path):
+    """Twenty times as long as those before it: no fault of a job whose rank 0 writes on."""
+    lines = {}
+    for step, begun in ((120, 20.0), (130, 30.0), (140, 40.0)):
+        lines[START + begun + 0.2] = (0, b"saving checkpoint at iteration %d to /ckpt\n" % step)
+        lines[START + begun + 0.9] = (0, b"successfully saved checkpoint at iteration %d to /ckpt\n" % step)
+    lines[START + 60.2] = (0, b"saving checkpoint at iteration 160 to /ckpt\n")
+    job = Job(tmp_path / "logs", lines=lines, quiet=(START + 61, START + 500))
+    ran = watched(known, job, tmp_path / "kept", limit=480.0)
+    assert (ran.outcome.called, status(ran.outcome)) == ("", 0)
+    assert "fault" not in ran.events()
 
 
 # Bad surroundings

@@ -19,28 +19,9 @@ from connectors.host.ebpf import Probes
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
 from connectors.host.processes import Host, ProcessSelector
+from tests.support.made_proc import Proc
 
 DUMP = '[{"pid": 1, "thread_id": 1, "thread_name": "MainThread", "frames": []}]'
-
-
-class Proc:
-    """A folder in the form of /proc."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def add(self, pid, parent=1, state="S", started=100, command="python train.py", **environ):
-        """A process; its name contains a bracket, as names may."""
-        folder = self.root / str(pid)
-        folder.mkdir(parents=True, exist_ok=True)
-        rest = " ".join(["0"] * 17)
-        (folder / "stat").write_text(f"{pid} (pt) main) {state} {parent} {rest} {started}{' 0' * 30}\n")
-        (folder / "cmdline").write_bytes(command.replace(" ", "\0").encode())
-        (folder / "environ").write_bytes(b"\0".join(f"{key}={value}".encode() for key, value in environ.items()))
-
-    def remove(self, pid):
-        """The process ends."""
-        shutil.rmtree(self.root / str(pid))
 
 
 @pytest.fixture
@@ -152,10 +133,10 @@ def stacks(spy, **wanted):
 
 
 def test_a_missing_py_spy_says_what_to_install(proc, tmp_path):
-    """Without py-spy there is no stack, and the gap says how to install it."""
+    """Without py-spy only the kernel's place is known, and the gap says how to install it."""
     proc.add(30, RANK=0)
     found, gaps = stacks(str(tmp_path / "none"), pids=(30,))
-    assert found == []
+    assert found == [(0, False)]  # where the kernel holds it
     assert "pip install py-spy" in gaps["py_spy_missing"]
 
 

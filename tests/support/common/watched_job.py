@@ -70,6 +70,8 @@ class Job:
     others: frozenset[int] = frozenset()
     stamped: bool = True
     spy: bool = True
+    quiet: tuple[float, float] = (float("inf"), float("inf"))
+    launcher_ends_at: float = float("-inf")
 
     def __post_init__(self):
         self.time = START - 60
@@ -82,7 +84,7 @@ class Job:
         self.time = now
         for rank in range(self.world):
             text = b""
-            if now < min(self.hangs_at, self.ends_at):
+            if now < min(self.hangs_at, self.ends_at) and not self.quiet[0] <= now < self.quiet[1]:
                 stamp = time.strftime("%Y-%m-%d %H:%M:%S ", time.gmtime(now)) if self.stamped else ""
                 number = int(now - START) + 100
                 text = f"{stamp}INFO step {number} | loss: {8 / number:.4f} | lr: 2.0e-4\n".encode()
@@ -98,11 +100,12 @@ class Job:
         if self.time >= self.ends_at:
             return (), (Gap("no_processes", "processes", "no such process is running on this host"),)
         mains = (Process(100 + rank, 1, "sleeping", rank=rank, world_size=self.world) for rank in range(self.world))
-        return tuple(RankProcess(rank, main) for rank, main in enumerate(mains)), ()
+        launcher = Process(99, 1, "sleeping")
+        return tuple(RankProcess(rank, main, launcher=launcher) for rank, main in enumerate(mains)), ()
 
-    def alive(self, _process):
+    def alive(self, process):
         """Likewise."""
-        return self.time < self.ends_at
+        return self.time < (self.ends_at if process.pid != 99 else self.launcher_ends_at)
 
     def ended(self, _process):
         """Likewise: nobody can tell."""

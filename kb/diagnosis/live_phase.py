@@ -1,0 +1,38 @@
+"""The phase of a run while it is watched: what has not ended has not failed."""
+
+from __future__ import annotations
+
+from kb.facts.job_facts import Facts
+from kb.hangs.structures import STATES
+from kb.model import Phase
+from kb.rulebase.rule import Rule
+
+RUNNING = "RUNNING"  # the state of a job whose processes were seen to run when its evidence was taken
+
+
+def while_running(phase: Phase, facts: Facts, rule: Rule | None) -> Phase:
+    """The phase with what is known of a run that a probe looked at as a running one. `rule`: that of its first diagnosis.
+
+    Trouble degrades a run whose processes outlive it, or stalls it if a probe agrees. So does a state that probes or figures
+    show, as a slow save or a slow rank, whether the processes were seen or not: nothing of it says that the run has ended.
+    """
+    hang = facts.evidence.hang
+    if not hang.votes:  # it has ended, or nobody looked
+        return phase
+    running = (facts.evidence.job.state or "").strip().upper() == RUNNING
+    if phase in ("failed", "stopped") and (running or (rule is not None and is_state(rule))):
+        return "hung" if hang.suspected else "degraded"
+    return "running" if phase == "unknown" and running else phase
+
+
+def is_state(rule: Rule, kinds: frozenset[str] = STATES) -> bool:
+    """Whether all that a rule looks at is how a run goes, by probes or figures: a healthy run may look like it for a while.
+
+    `kinds`: only by structures of these.
+    """
+    figures = kinds is STATES
+    return bool(rule.patterns) and all(
+        (figures and (pattern.series is not None or pattern.detect is not None))
+        or (pattern.structure is not None and pattern.structure.kind in kinds)
+        for pattern in rule.patterns
+    )
