@@ -30,7 +30,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 JOB = HERE.parent / "lab" / "live_job.py"
-APART = 5.0  # seconds between the starts of two jobs: importing torch is what costs
+APART = 7.0  # seconds between the starts of two jobs: importing torch is what costs
 SOON = 300.0  # seconds within which a hang must be called
 LONGEST = 720.0  # seconds of one scene
 RIGHT, MISSED, FALSE = "right", "missed", "FALSE"

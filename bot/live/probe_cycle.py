@@ -80,7 +80,7 @@ class Sampler(Protocol):
         """How a process ended; "" if that is unknown."""
 
     def stacks(
-        self, ranks: Sequence[RankProcess], stopping: Callable[[], bool]
+        self, ranks: Sequence[RankProcess], stopping: Callable[[], bool], /, *, native: bool
     ) -> tuple[tuple[StackDump, ...], tuple[Gap, ...]]:
         """One round of stacks."""
 
@@ -313,7 +313,10 @@ class ProbeCycle:
         return any(structure.kind in _LAUNCHERS for stream in self.logs.streams for structure in stream.structures)
 
     def _sample(self, ranks: Sequence[RankProcess], now: float) -> None:
-        dumps, gaps = self._sources.host.stacks(ranks, self._stopping)
+        silent = (
+            self._heard > 0 and now - self._heard >= self._limits.pending
+        )  # C frames cost, and say no more of a job that goes on
+        dumps, gaps = self._sources.host.stacks(ranks, self._stopping, native=silent)
         self._note(gaps)
         samples = []
         packed = round_of(name_of(now), dumps)

@@ -19,11 +19,10 @@ from bot.live.bundle_writer import LiveBundle
 from bot.live.probe_cycle import ProbeCycle, ProbeResult, ProbeSources
 from bot.rulebase.loader import Knowledge
 from kb.diagnosis.engine import diagnose
-from kb.diagnosis.live_phase import is_state
+from kb.diagnosis.live_phase import WAITS, is_state
 from kb.errors import SignalboxError
 from kb.facts.job_facts import Facts
 from kb.hangs.pace import usual_gap
-from kb.hangs.structures import WAITS
 from kb.report import Diagnosis, Hang, Report
 
 SETTLE = 8.0  # seconds from a fault first seen to its call: others have their say, and a run that goes on shows it

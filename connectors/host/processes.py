@@ -138,7 +138,7 @@ class Host:
         return tuple(ranks), tuple(gaps)
 
     def _writers_of(self, wanted: ProcessSelector, known: Mapping[int, Process], gaps: list[Gap]) -> list[Process]:
-        """The processes that write the logs: those known, while all of them run, and every so often those found anew."""
+        """The processes that write the logs: those known, while all of them run, and every so often those of a new search."""
         now = monotonic()
         complete = bool(self._writers) and all(process.same_as(known.get(process.pid)) for process in self._writers)
         if not complete or now - self._searched >= SEARCH_EVERY:
@@ -172,9 +172,12 @@ class Host:
         return "" if self._program() else _INSTALL
 
     def stacks(
-        self, ranks: Sequence[RankProcess], stopping: Callable[[], bool] = lambda: False
+        self, ranks: Sequence[RankProcess], stopping: Callable[[], bool] = lambda: False, *, native: bool = True
     ) -> tuple[tuple[StackDump, ...], tuple[Gap, ...]]:
-        """Sample one round of stacks: every rank's main process, then as many children as time allows."""
+        """Sample one round of stacks: every rank's main process, then as many children as time allows.
+
+        `native`: with C frames, where they can be had; they take py-spy many times as long.
+        """
         program = self._program()
         if program is None:
             return tuple(_with_work(item, ranks) for item in _from_outside(ranks)), (
@@ -191,7 +194,7 @@ class Host:
             if stopping() or monotonic() > deadline:
                 left[0] += 1
                 return None
-            return self._dump(program, *task)
+            return self._dump(program, *task, native=native)
 
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             found = [item for item in pool.map(dump, [*mains, *children]) if item is not None]
@@ -212,12 +215,12 @@ class Host:
         beside = Path(sys.executable).with_name("py-spy")
         return shutil.which("py-spy") or (str(beside) if os.access(beside, os.X_OK) else None)
 
-    def _dump(self, program: str, rank: int, process: Process, child: bool) -> StackDump:
+    def _dump(self, program: str, rank: int, process: Process, child: bool, *, native: bool) -> StackDump:
         before = process_table.read(process.pid)
         if before is None or not process.same_as(before):
             return StackDump(rank, process.pid, child, b"", "gone")
         attach = before.attachable
-        native = self.native and attach and not child and process.pid not in self._without_native
+        native = native and self.native and attach and not child and process.pid not in self._without_native
         how = ["--native"] if native else [] if attach else ["--nonblocking"]
         ran = run_bounded([program, "dump", "--json", *how, "--pid", str(process.pid)], DUMP_SECONDS, MOST_DUMP)
         if ran.trouble:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from kb.facts.job_facts import Facts
-from kb.hangs.structures import STATES
 from kb.model import Phase
 from kb.rulebase.rule import Rule
 
+WAITS = frozenset({"hang", "stack_outlier", "collective_culprit"})  # structures that say who waits for whom
+STATES = WAITS | {"peer_outlier", "slow_phase", "off_plan"}  # and how a run goes; all others have happened
 RUNNING = "RUNNING"  # the state of a job whose processes were seen to run when its evidence was taken
 
 

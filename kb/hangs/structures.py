@@ -53,10 +53,6 @@ _KINDS: Mapping[str, str] = {
 }
 
 
-STATES = frozenset(_KINDS.values()) - {"platform_event"}  # how a run goes; an event has happened
-WAITS = frozenset({"hang", "stack_outlier", "collective_culprit"})  # of these, who waits for whom
-
-
 def _made(source: str, group: str, line: str, fields: Mapping[str, Scalar], who: Resource) -> SourcedStructure:
     told = {name: value for name, value in fields.items() if value is not None and value != ""}
     where: SourceKind = "stack" if group == "stacks" else "event"

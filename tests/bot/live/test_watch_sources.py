@@ -171,7 +171,7 @@ class Ends:
         """Likewise."""
         return self.how
 
-    def stacks(self, _ranks, _stopping):
+    def stacks(self, _ranks, _stopping, **_how):
         """Likewise."""
         return (), ()
 

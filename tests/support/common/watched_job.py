@@ -111,7 +111,7 @@ class Job:
         """Likewise: nobody can tell."""
         return ""
 
-    def stacks(self, ranks, _stopping):
+    def stacks(self, ranks, _stopping, **_how):
         """All wait in a collective once it hangs, but for rank 2, which waits for a lock."""
         if not self.spy:
             return (), (Gap("py_spy_missing", "stacks", "py-spy is not installed here: `pip install py-spy`"),)
