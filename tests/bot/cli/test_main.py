@@ -665,5 +665,5 @@ def test_the_exit_status_may_be_the_decision(signalbox):
     words = ("diagnose", "--no-store", "--exit-decision", "--bundle")
     assert signalbox(*words, bundles / "healthy").status == 0
     assert signalbox(*words, DEMO).status == 15
-    assert signalbox(*words, bundles / "rank-killed").status in (10, 12, 13)
+    assert signalbox(*words, bundles / "rank-killed").status == 15  # who killed it is not known
     assert signalbox(*words, bundles / "healthy", "--fail-on", "fault").status == 2
