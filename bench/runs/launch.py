@@ -1,0 +1,288 @@
+"""Starts a run the way its users do, acts on it from outside, and returns what it printed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from bench.runs.plan import Case
+
+HERE = Path(__file__).parent
+SCRIPTS = HERE / "scripts"
+NODES = ("node-a", "node-b", "node-c", "node-d")
+
+
+@dataclass
+class Machine:
+    """What runs share on this machine.
+
+    Attributes:
+        python: an interpreter that has the frameworks.
+        zygote: socket of the warm Python; None runs everything cold.
+    """
+
+    python: Path
+    zygote: Path | None = None
+
+
+@dataclass
+class Ran:
+    """What came of a run: status of its launcher (the first that is not 0), begin and end (Unix seconds), whether patience ended it, texts by file name."""
+
+    status: int
+    span: tuple[float, float]
+    stopped: bool = False
+    texts: dict[str, bytes] = field(default_factory=dict)
+
+
+def free_port() -> int:
+    """A port on loopback that nobody holds now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(case: Case, machine: Machine, work: Path, truth: Path) -> dict[str, str]:
+    """A bare environment, so that nothing of this machine's leaks into the logs."""
+    env = {
+        "PATH": f"{work / 'venv/bin'}:/usr/bin:/bin:/usr/sbin:/sbin",
+        "HOME": str(work.parent),
+        "TZ": "UTC",
+        "LANG": "C.UTF-8",
+    }
+    env |= {
+        "GLOO_SOCKET_IFNAME": "lo",
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    env |= {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "JAX_PLATFORMS": "cpu", "ACCELERATE_USE_CPU": "true"}
+    env |= {"RUN_PYTHON": str(machine.python), "PYTHON_EXEC": str(work / "venv/bin/python"), "RUN_TRUTH": str(truth)}
+    env |= {
+        "HF_HUB_OFFLINE": "1",
+        "RAY_TRAIN_ENABLE_STATE_TRACKING": "0",
+        "WANDB_DISABLED": "true",
+        "TQDM_MININTERVAL": "0.3",
+    }
+    if machine.zygote is not None:
+        env["RUN_ZYGOTE"] = str(machine.zygote)
+    if case.plugs:
+        env["RUN_PLUGS"] = str(truth / "plugs.json")
+    if case.limits:
+        env["RUN_LIMITS"] = json.dumps(case.limits)
+    return env | {key: str(value) for key, value in case.env.items()}
+
+
+def furnish(case: Case, machine: Machine, work: Path, truth: Path) -> dict[str, str]:
+    """Fill the run's folder: scripts, data, what the case adds, and a `python`. Returns the environment."""
+    work.mkdir(parents=True)
+    truth.mkdir(parents=True)
+    for path in SCRIPTS.glob("*.py"):
+        shutil.copy(path, work)
+    for name, text in case.files.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text(text, "utf-8")
+    (truth / "plugs.json").write_text(json.dumps([{"note": True} | plug for plug in case.plugs]), "utf-8")
+    (work / "venv/bin").mkdir(parents=True)
+    stand_in = work / "venv/bin/python"
+    shutil.copy(HERE / "client.py", stand_in)
+    stand_in.chmod(0o755)
+    env = environment(case, machine, work, truth)
+    code = "import shards\nshards.write('data')\n" + case.prepare
+    (truth / "prepare.py").write_text(code, "utf-8")
+    prepared = {key: value for key, value in env.items() if key not in ("RUN_PLUGS", "RUN_LIMITS")} | {
+        "PYTHONPATH": str(work)
+    }
+    done = subprocess.run(
+        [str(stand_in), str(truth / "prepare.py")], cwd=work, env=prepared, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{case.id}: prepare failed: {done.stderr[-600:]}")
+    return env
+
+
+def script(case: Case) -> list[str]:
+    """The script with its options."""
+    words = [case.args.get("script", f"{case.script}.py")]
+    for key, value in case.args.items():
+        if key == "script" or value is False:
+            continue
+        words += [f"--{key.replace('_', '-')}"] + (
+            [] if value is True else [str(part) for part in (value if isinstance(value, list) else [value])]
+        )
+    return words
+
+
+def commands(case: Case, work: Path) -> list[tuple[str, list[str], dict[str, str]]]:
+    """What to start: name of the log, command, environment beside the common one."""
+    python, port = str(work / "venv/bin/python"), free_port()
+    run = [python, "-m", "torch.distributed.run"]
+    tree = ["--log-dir", str(work / "torchrun"), "--redirects" if case.logs == "tree" else "--tee", "3"]
+    files = tree if case.logs in ("tree", "tee") else []
+    if case.launch == "torchrun":
+        place = (
+            []
+            if any("rdzv" in word or "master" in word or "standalone" in word for word in case.options)
+            else ["--master-port", str(port)]
+        )
+        return [
+            ("train.log", [*run, "--nproc-per-node", str(case.world), *place, *files, *case.options, *script(case)], {})
+        ]
+    if case.launch == "agents":
+        size = ["--nnodes", "2", "--nproc-per-node", str(case.world // 2), "--local-addr", "127.0.0.1"]
+        meet = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "run-1"]
+        return [
+            (
+                f"{node}.log",
+                [
+                    *run,
+                    *size,
+                    *meet,
+                    *(word.replace("torchrun", f"torchrun-{node}") for word in files),
+                    *case.options,
+                    *script(case),
+                ],
+                {"RUN_HOST": node},
+            )
+            for node in NODES[:2]
+        ]
+    if case.launch == "accelerate":
+        size = [
+            "--num_processes",
+            str(case.world),
+            "--num_machines",
+            "1",
+            "--mixed_precision",
+            "no",
+            "--dynamo_backend",
+            "no",
+            "--main_process_port",
+            str(port),
+        ]
+        return [
+            (
+                "train.log",
+                [python, "-m", "accelerate.commands.accelerate_cli", "launch", *size, *case.options, *script(case)],
+                {},
+            )
+        ]
+    if case.launch == "deepspeed":
+        size = ["--num_gpus", str(case.world), "--master_port", str(port)]
+        return [("train.log", [python, "-m", "deepspeed.launcher.runner", *size, *case.options, *script(case)], {})]
+    if case.launch == "bare":
+        common = {"WORLD_SIZE": str(case.world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return [
+            (
+                f"rank-{rank}.log",
+                [python, "-u", *script(case)],
+                common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | case.env,
+            )
+            for rank in range(case.world)
+        ]
+    return [("train.log", [python, "-u", *script(case)], {})]
+
+
+def perform(case: Case, machine: Machine, base: Path) -> Ran:
+    """Run a case in a new folder `base`; stop it when its patience ends."""
+    work, truth, out = base / case.project.rpartition("/")[2], base / "truth", base / "out"
+    env = furnish(case, machine, work, truth)
+    out.mkdir()
+    began = time.time()
+    merged = (out / "train.log").open("ab") if case.launch == "bare" and case.logs in ("merged", "prefixed") else None
+    running: list[subprocess.Popen[bytes]] = []
+    pumps: list[threading.Thread] = []
+    for number, (name, command, more) in enumerate(commands(case, work)):
+        stream = merged or (out / name).open("ab")
+        pipe = case.logs == "prefixed"
+        process = subprocess.Popen(
+            command,
+            cwd=work,
+            env=env | more,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if pipe else stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        running.append(process)
+        if pipe and process.stdout is not None and merged is not None:
+            pumps.append(
+                threading.Thread(
+                    target=label,
+                    args=(process.stdout, merged, f"{number:{len(str(case.world - 1))}d}: ".encode()),
+                    daemon=True,
+                )
+            )
+            pumps[-1].start()
+        elif merged is None:
+            stream.close()
+        if case.launch == "agents" and number == 0:
+            time.sleep(0.7)
+    stopped = wait(case, truth, running, began)
+    for pump in pumps:
+        pump.join(5)
+    codes = [process.returncode for process in running]
+    status = next((code for code in codes if code), 0)
+    return Ran(status, (began, time.time()), stopped, texts(case, work, out))
+
+
+def label(source: IO[bytes], target: IO[bytes], prefix: bytes) -> None:
+    """Copy lines with a prefix, as `srun --label` does."""
+    for line in source:
+        target.write(prefix + line)
+        target.flush()
+
+
+def wait(case: Case, truth: Path, running: list[subprocess.Popen[bytes]], began: float) -> bool:
+    """Wait for the end, act from outside, and stop what has not ended when patience ends; whether that was so."""
+    acts, stopped = list(case.acts), False
+    while any(process.poll() is None for process in running):
+        now = time.time() - began
+        for act in list(acts):
+            if ("mark" in act and (truth / f"mark-{act['mark']}").exists()) or ("after" in act and now >= act["after"]):
+                acts.remove(act)
+                time.sleep(float(act.get("delay", 0)))
+                for process in running if act.get("to") == "all" else [running[int(act.get("to", 0))]]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, getattr(signal, act["send"]))
+        if now > case.patience:
+            stopped = True
+            break
+        time.sleep(0.05)
+    for process in running:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return stopped
+
+
+def texts(case: Case, work: Path, out: Path) -> dict[str, bytes]:
+    """The logs by the names that users give them."""
+    found = {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+    if case.logs == "tree":
+        for root in sorted(work.glob("torchrun*")):
+            prefix = root.name.partition("-")[2]
+            for path in sorted(root.glob("*/attempt_*/*/std*.log")):
+                attempt, rank = path.parts[-3:-1]
+                found["/".join(part for part in (prefix, attempt, rank, path.name) if part)] = path.read_bytes()
+    for path in sorted((work / "logs").glob("**/*")) if (work / "logs").is_dir() else []:
+        if path.is_file():
+            found[str(path.relative_to(work / "logs"))] = path.read_bytes()
+    return found
+
+
+def unmount(base: Path) -> None:
+    """Unmount what a case mounted below `base`."""
+    for line in reversed(Path("/proc/mounts").read_text("utf-8").splitlines()):
+        if (place := line.split()[1]).startswith(f"{base}/"):
+            subprocess.run(["umount", "-l", place], check=False, capture_output=True)
