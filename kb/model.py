@@ -18,6 +18,7 @@ RESIZED = "resized"  # form of a point that only says that steps do more or less
 SourceKind = Literal["job", "kernel", "scheduler", "health", "stack", "event"]
 Stage = Literal["launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving", "teardown"]
 Verdict = Literal["fault", "no_fault", "no_match", "insufficient_evidence"]
+NOT_FAILED: tuple[Verdict, ...] = ("no_fault", "insufficient_evidence")  # in these, no failure was found
 Phase = Literal["running", "hung", "degraded", "failed", "stopped", "completed", "unknown"]
 Band = Literal["likely", "possible", "weak"]
 Role = Literal["root_cause", "contributing", "symptom", "context"]
@@ -136,7 +137,8 @@ class Job:
     name.
     `params`: numbers for this job alone, by rule and parameter, in place of the site's. `image`: the container image as
     it was
-    requested. `topology`: node → {rack, leaf, rail, nvlink_domain}, as far as it is known.
+    requested. `topology`: node → {rack, leaf, rail, nvlink_domain}, as far as it is known. `exit_code`, `signal`: of the
+    job itself, by its scheduler or launcher.
     """
 
     id: str | None = None
@@ -160,6 +162,8 @@ class Job:
     params: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     image: str | None = None
     topology: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    exit_code: int | None = None
+    signal: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from bot.store.incidents import Origin, add_within, file
 from bot.store.tables import IncidentRow
 from kb.errors import SignalboxError, UnreadableInput
 from kb.hangs.checkpoint_saves import time_saving
+from kb.model import NOT_FAILED
 from kb.report import Report
 
 SCHEMA = "signalbox.backfill-notes/1"
@@ -80,7 +81,7 @@ class JobNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def failed(self) -> bool:
         """Whether the report shows a failure."""
-        return not self.error and self.verdict != "no_fault" and self.phase not in ("stopped", "completed")
+        return not self.error and self.verdict not in NOT_FAILED and self.phase not in ("stopped", "completed")
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

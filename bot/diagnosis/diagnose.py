@@ -18,7 +18,6 @@ from bot.diagnosis.scan_pool import Tell
 from bot.rulebase.loader import Knowledge
 from bot.runtime.errors import NothingCollected
 from connectors.base.bundle_layout import ATTEMPTS
-from kb.anomalies.core.run import has_failed
 from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
 from kb.facts.evidence import Evidence
@@ -153,8 +152,7 @@ def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compar
     """Return the report with the result of the comparison, if the rules leave something to explain."""
     weak = bool(report.diagnoses) and all(diagnosis.band == "weak" for diagnosis in report.diagnoses)
     asked = compare is not None and (compare.always or compare.baseline is not None)
-    unsaid = report.verdict == "no_fault" and has_failed(evidence.job)  # no rule explains it
-    if report.verdict != "no_match" and not weak and not asked and not unsaid:
+    if report.verdict != "no_match" and not weak and not asked:
         return report
     from bot.diagnosis.comparison import compared  # noqa: PLC0415 - an ordinary diagnosis must not wait for it
 

@@ -48,6 +48,7 @@ from bot.store.tables import IncidentRow
 from connectors.base.contract import JobSummary
 from kb.hangs.checkpoint_saves import time_saving
 from kb.learning.precision import HitRate, calibrated
+from kb.model import NOT_FAILED
 from kb.report import Report
 
 SATURDAY = 5
@@ -192,7 +193,7 @@ class DiagnoseHandler:
             made += announce(session, wanted, row, report=report, job=spooled.facts, why=order.why, now=now)
         told = wanted or Tenant()
         for posting in made:
-            if told.remind and report.verdict != "no_fault":
+            if told.remind and report.verdict not in NOT_FAILED:
                 add_reminder(session, posting, next_working_day(now, told.zone), now)
             enqueue_files(session, posting, incident, now)
         return str(incident)

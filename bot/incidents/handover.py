@@ -21,6 +21,7 @@ from bot.store.database import Database
 from bot.store.incident_state import in_state, state_of, to_do
 from bot.store.states import PostingState, WorkState
 from bot.store.tables import AnnotationRow, BarRow, IncidentRow, PostingRow, ProposalRow, WorkRow
+from kb.model import NOT_FAILED
 
 SCHEMA = "signalbox.handover/1"
 MOST = 25  # lines of a list
@@ -147,7 +148,7 @@ def handover(store: Database, tenant: str, since: datetime, now: datetime) -> Ha
                 now,
                 col(IncidentRow.created_at) >= since,
                 col(IncidentRow.backfilled).is_(False),
-                col(IncidentRow.verdict) != "no_fault",
+                col(IncidentRow.verdict).not_in(NOT_FAILED),
             ),
             closed=_closed(session, tenant, since, now),
             changed=_changed(session, tenant, since, now),

@@ -18,9 +18,10 @@ from bot.policy.routing import Destination, JobFacts, Link, continues, destinati
 from bot.store.idempotency import add_if_new
 from bot.store.states import PostingState
 from bot.store.tables import IncidentRow, PostingRow
+from kb.model import NOT_FAILED
 from kb.report import Report
 
-SILENT = ("no_fault",)  # verdicts without an automatic message
+SILENT = NOT_FAILED  # verdicts without an automatic message
 
 
 def assign_chain(session: Session, incident: IncidentRow, link: Link, at: datetime) -> str:

@@ -31,9 +31,9 @@ DEEPEST = 10  # deeper branches are not indented further
 MOST_SUSPECTS = 40
 _VERDICTS = {
     "fault": "fault found",
-    "no_fault": "no failure found",
+    "no_fault": "nothing failed",
     "no_match": "failed; no rule matches",
-    "insufficient_evidence": "not enough evidence",
+    "insufficient_evidence": "no failure found, end unknown",
 }
 _SAID = {
     "right": "the top answer was correct",

@@ -16,6 +16,7 @@ from bot.incidents.resolution import Annotation, Resolution, annotations_within,
 from bot.store import incident_state
 from bot.store.database import Database
 from bot.store.tables import IncidentRow
+from kb.model import NOT_FAILED
 
 SIZE = 50  # incidents a page
 MOST_PAGES = 200  # beyond this, filters help more than paging
@@ -164,7 +165,7 @@ def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool
     elif wanted.state != "any":
         found.append(incident_state.in_state(wanted.state, now))
         if wanted.state == "open":
-            found.append(col(IncidentRow.verdict) != "no_fault")  # its cause needs no confirmation
+            found.append(col(IncidentRow.verdict).not_in(NOT_FAILED))  # its cause needs no confirmation
     return found
 
 

@@ -26,7 +26,11 @@ from bot.store.database import Database
 
 LONGEST_NAME = 40  # characters of a node's name
 MOST_NODES = 3
-VERDICTS = {"no_fault": "no failure found", "no_match": "no rule fits", "insufficient_evidence": "not enough evidence"}
+VERDICTS = {
+    "no_fault": "nothing failed",
+    "no_match": "no rule fits",
+    "insufficient_evidence": "no failure found, end unknown",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.render.report_json import iso
+from kb.model import NOT_FAILED
 from kb.precedents.phrases import sentences
 from kb.report import ranges
 
@@ -71,9 +72,8 @@ _ADVICE = {
 }
 _NO_ADVICE = {
     "fault": "No advice",
-    "no_fault": "Nothing to do: no failure found",
     "no_match": "No advice: the run failed, and no rule explains why",
-    "insufficient_evidence": "No advice: not enough evidence to tell what happened",
+    "insufficient_evidence": "No advice: whether the run completed cannot be told",
 }
 _RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # these start the job again right away
 
@@ -81,9 +81,9 @@ _RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # th
 def decided(report: Report) -> str:
     """The decision in one to three sentences: what to do, without which nodes, from which checkpoint, at what cost."""
     decision = report.decision
+    if report.verdict in NOT_FAILED:
+        return f"{_unfailed_advice(report)}."
     head = _head(decision) or _NO_ADVICE.get(report.verdict, "No advice")
-    if report.verdict == "no_fault" and report.hang.lone is not None:
-        head = "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
     names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
     return f"{head}{_restart(decision, names)}.{_lost(decision)}"
 
@@ -94,6 +94,24 @@ def _head(decision: Decision) -> str:
     if decision.advice == "requeue_without" and not decision.exclude:
         return "Find the faulty node, then requeue without it"
     return _ADVICE.get(decision.advice, "")
+
+
+def _unfailed_advice(report: Report) -> str:
+    """What to do where no failure was found."""
+    if report.hang.lone is not None:
+        return "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
+    if report.verdict == "no_fault":
+        return f"Nothing to do: {unfailed(report)}"
+    return _NO_ADVICE[report.verdict]
+
+
+def unfailed(report: Report) -> str:
+    """The state of a run in which nothing failed, as part of a sentence."""
+    return {
+        "completed": "the run completed normally",
+        "stopped": "the run stopped as planned",
+        "running": "running, no failure so far",
+    }.get(report.phase, "no failure found")
 
 
 def _restart(decision: Decision, excluded: str) -> str:
@@ -336,9 +354,16 @@ REMEMBERED = "From past runs (hints only):"
 MISSING = "Missing evidence:"
 
 
+_HEADINGS = {
+    "no_match": "No rule explains this failure. What stands out:",
+    "no_fault": "What shows it:",
+    "insufficient_evidence": "How the logs end:",
+}
+
+
 def standing_out(report: Report) -> str:
     """The heading of the list of what stands out."""
-    return "No rule explains this failure. What stands out:" if report.verdict == "no_match" else "What stands out:"
+    return _HEADINGS.get(report.verdict, "What stands out:")
 
 
 def nothing_stands_out(found: Indicators) -> bool:

@@ -232,13 +232,14 @@ MEANING: Mapping[str, str] = {
     "Report.job": "The diagnosed job.",
     "Report.versions": "Versions that produced this answer.",
     "Report.verdict": "fault: the run failed and a rule explains why. no_match: the run failed and no rule explains why. "
-    "no_fault: no failure found. insufficient_evidence: not enough evidence to tell.",
+    "no_fault: it is proven that the run completed, or goes on, without a failure. insufficient_evidence: no failure found, but nothing "
+    "proves how the run ended.",
     "Report.phase": "The state of the run at the end of the evidence.",
     "Report.summary": "The answer in one sentence.",
     "Report.decision": "What to do with the job.",
     "Report.progress": "How far the run got.",
     "Report.diagnoses": "The faults found, most likely root cause first. An unknown failure (fault unknown) can be one of them.",
-    "Report.indicators": "Unusual observations that no rule explains.",
+    "Report.indicators": "Unusual observations that no rule explains; for no_fault the lines that prove it, for insufficient_evidence the last lines of the logs.",
     "Report.hang": "Whether the job hangs, by vote of the probes.",
     "Report.gaps": "Missing evidence, and what cannot be told without it.",
     "Report.not_evaluated": "Rules that could not be evaluated.",

@@ -1,7 +1,7 @@
 """Errors of the use cases, and exit statuses of the command.
 
 0: a report was made. 2: bad usage or unreadable input. 3: nothing could be collected. With `--exit-decision` the status is the
-decision: 0 if nothing failed, one status for each advice, and one if the run failed and what to do cannot be told.
+decision: 0 if it is proven that nothing failed, one status for each advice, and one if what to do cannot be told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from kb.errors import SignalboxError
 from kb.report import Advice, Report
 
 DECISIONS: Mapping[Advice, int] = {
-    "none": 0,
     "requeue": 10,
     "requeue_without": 11,
     "restart_in_place": 12,
@@ -20,6 +19,7 @@ DECISIONS: Mapping[Advice, int] = {
     "wait": 14,
     "fix_first": 15,
 }
+PROVEN = 0
 UNDECIDED = 16
 
 
@@ -34,6 +34,6 @@ def exit_status(error: SignalboxError) -> int:
 
 def decision_status(report: Report) -> int:
     """Return the exit status for a requeue wrapper."""
-    if report.verdict in ("no_match", "insufficient_evidence"):
-        return UNDECIDED
-    return DECISIONS[report.decision.advice]
+    if report.verdict == "no_fault":
+        return PROVEN
+    return DECISIONS.get(report.decision.advice, UNDECIDED) if report.verdict == "fault" else UNDECIDED

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, or_
 from sqlmodel import col
 
 from bot.store.tables import IncidentRow
+from kb.model import NOT_FAILED
 
 State = Literal["open", "acknowledged", "snoozed", "closed", "merged"]
 STATES: tuple[State, ...] = get_args(State)
@@ -75,5 +76,5 @@ def to_do(now: datetime) -> ColumnElement[bool]:
         col(IncidentRow.merged_into).is_(None),
         or_(until.is_(None), until <= now),
         col(IncidentRow.backfilled).is_(False),
-        col(IncidentRow.verdict) != "no_fault",
+        col(IncidentRow.verdict).not_in(NOT_FAILED),
     )

@@ -24,7 +24,7 @@ from bot.store.database import Repository, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from kb.digest.rows import AttemptTimes
-from kb.model import Attempt
+from kb.model import NOT_FAILED, Attempt
 from kb.report import Diagnosis, Report
 
 REPLAY_BYTES = 256 * 1024  # kept of the text of an incident, before compression
@@ -97,7 +97,7 @@ class IncidentFilter:
         if self.state is not None:
             found.append(in_state(self.state, now))
         if self.state == "open":
-            found.append(col(IncidentRow.verdict) != "no_fault")  # nobody need say what that was
+            found.append(col(IncidentRow.verdict).not_in(NOT_FAILED))  # nobody need say what that was
         if self.assignee is not None:
             found.append(col(IncidentRow.assignee) == self.assignee)
         if self.awake:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ LONGEST_TEXT = 2000
 LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 LONGEST_ARGS = 16_384
 MOST = 10**12  # larger counts are typing errors
+_EXIT = re.compile(r"(-?\d{1,6})(?::(\d{1,3}))?")
 _NO_YAML = (
     ArithmeticError,
     AttributeError,
@@ -174,7 +176,18 @@ def _job(raw: dict[Any, Any]) -> Job:
         last_good=_text(raw.get("last_good")),
         image=_text(raw.get("image"), 400),
         topology=_topology(raw.get("topology")),
+        exit_code=_exit(raw.get("exit_code"))[0],
+        signal=_whole(raw.get("signal")) or _exit(raw.get("exit_code"))[1],
     )
+
+
+def _exit(value: object) -> tuple[int | None, int | None]:
+    """Exit code and signal: a number, negative for a signal as in Python's subprocess, or Slurm's `1:0`."""
+    found = _EXIT.fullmatch(str(value).strip()) if not isinstance(value, bool) else None
+    if found is None:
+        return None, None
+    code, signal = int(found[1]), int(found[2] or 0)
+    return (0, -code) if code < 0 else (code, signal or None)
 
 
 def _record(raw: dict[Any, Any], job: Job, system: str) -> JobRecord:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from kb.diagnosis.confidence import CALIBRATION, band
+from kb.diagnosis.endings import end_gaps, end_lines_of, end_summary
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.live_phase import while_running
 from kb.diagnosis.ranking import Ranked, rank
@@ -19,6 +20,7 @@ from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown import UNKNOWN, with_unknown
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
+from kb.facts.completion import Completion, completion
 from kb.facts.evidence import Evidence
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
@@ -60,7 +62,8 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     """Diagnose a job: a fault, no fault, an unknown failure, or insufficient evidence."""
     facts = Facts(evidence)
     judged = find(rulebook, facts, history or History())
-    verdict, ranked, signs = answered(judged.findings, facts, rulebook.faults)
+    end = completion(facts)
+    verdict, ranked, signs = answered(judged.findings, facts, rulebook.faults, end)
     done = progress(facts)
     numbers = _Numbering(facts)
     layout = JobLayout(facts, Places(facts), tuple(judged.findings))
@@ -76,7 +79,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         id="",
         fingerprint=_fingerprint(verdict, ranked),
         verdict=verdict,
-        phase=while_running(phase(verdict, ranked, facts), facts, ranked[0].best.rule if ranked else None),
+        phase=while_running(phase(verdict, ranked, facts, end), facts, ranked[0].best.rule if ranked else None),
         summary="",
         versions=Versions(ENGINE, rulebook.version, rulebook.digest, CALIBRATION),
         bundle=evidence.bundle,
@@ -85,11 +88,14 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         decision=decision,
         progress=done,
         diagnoses=diagnoses,
-        indicators=_indicators(facts, signs, numbers) if verdict == "no_match" else Indicators(),
+        indicators=_indicators(facts, signs, numbers)
+        if verdict == "no_match"
+        else _end_indicators(verdict, facts, end, numbers),
         gaps=(
             *evidence.gaps,
             *judged.excepted,
             *(gap for stream in evidence.streams for gap in stream.gaps),
+            *end_gaps(verdict, facts, end),
             *_missing(evidence, facts),
         ),
         not_evaluated=judged.not_evaluated,
@@ -97,21 +103,25 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         streams=len(evidence.streams),
         bytes_read=facts.text_bytes(),
     )
-    return identified(replace(report, summary=_summary(report)))
+    return identified(replace(report, summary=_summary(report, facts, end)))
 
 
 def answered(
-    findings: Sequence[Finding], facts: Facts, faults: Mapping[str, FaultClass] | None = None
+    findings: Sequence[Finding],
+    facts: Facts,
+    faults: Mapping[str, FaultClass] | None = None,
+    end: Completion | None = None,
 ) -> tuple[Verdict, list[Ranked], list[tuple[int, Structure]]]:
     """Return the verdict of the findings, the faults in order, and the signs of a failure.
 
-    An unknown failure can be among the faults; where it leads, no rule explains the run.
+    An unknown failure can be among the faults; where it leads, no rule explains the run. `end`: how the run ended, where
+    the caller knows it already.
     """
     ranked = rank(findings, facts)
     signs = failure_signs(facts)
     if not signs and not ranked:
         signs = last_words(facts)
-    verdict = judge(ranked, facts, signs)
+    verdict = judge(ranked, completion(facts) if end is None else end, signs)
     if verdict not in ("fault", "no_match"):
         return verdict, [], signs
     ranked = with_unknown(ranked if verdict == "fault" else [], findings, facts, faults or {})
@@ -343,7 +353,19 @@ def _attempts(evidence: Evidence) -> tuple[Attempt, ...]:
     )
 
 
-def _summary(report: Report) -> str:
+def _end_indicators(verdict: Verdict, facts: Facts, end: Completion, numbers: _Numbering) -> Indicators:
+    """Return the lines that prove a normal end or, without proof, the last lines of the logs."""
+    if verdict == "fault":
+        return Indicators()
+    lines = list(end_lines_of(verdict, facts, end))[:INDICATORS]
+    events = [
+        Indicator(item.line.strip()[:200], item.why, numbers.line(item.stream, item.offset, item.line))
+        for item in lines
+    ]
+    return Indicators(tuple(event for event in events if event.what))
+
+
+def _summary(report: Report, facts: Facts, end: Completion) -> str:
     if report.verdict == "fault":
         best = report.diagnoses[0]
         where = _where(best)
@@ -351,19 +373,12 @@ def _summary(report: Report) -> str:
     if report.verdict == "no_match" and report.diagnoses:
         best = report.diagnoses[0]
         return f"{best.title}{', ' if best.summary[:1].isdigit() else ': '}{best.summary}"
+    if ended := end_summary(report, facts, end):
+        return ended
     if report.verdict == "no_match":
         lines = len(report.indicators.events)
         return f"The job failed, but no rule explains why; {lines} line{'s' if lines != 1 else ''} stand{'s' if lines == 1 else ''} out."
-    if report.verdict == "insufficient_evidence":
-        return "Not enough evidence to reach a verdict."
-    step = report.progress.last_iteration
-    if report.hang.lone is not None:
-        lone = report.hang.lone
-        return f"The job may hang. Only one of four probes had data: {lone.probe}, {lone.detail}."
-    how = {"completed": "the job ended normally", "running": "the job was still running"}.get(
-        report.phase, "no sign of a failure"
-    )
-    return f"No failure found: {how}{f', last step {step}' if step is not None else ''}."
+    return ""
 
 
 def _where(best: Diagnosis) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from kb.diagnosis.confidence import band
 from kb.diagnosis.ranking import Ranked
+from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
+from kb.facts.run_ends import is_fatal, is_frame
 from kb.model import Phase, ProgressPoint, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
 from kb.report import Progress
@@ -62,12 +64,14 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
         if stream.completed is not None or summary.ref.kind == "scheduler":
             continue
         lines = [(at, line) for at, line in tail_lines(summary) if line.strip()]
+        calls = [(at, line) for at, line in lines if not is_frame(line)] or lines
         after = stream.points[-1].offset if stream.points else -1
         if lines and lines[-1][0] > after and (cut := _cut_traceback(lines)) is not None:
             found.append((index, Structure("error_line", cut[0], cut[0] + len(cut[1]), cut[1][:512])))
             continue
-        for at, line in lines[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
-            if at <= after or not _ERROR.search(line) or _HARMLESS.search(line) or quoted(line.encode()):
+        for at, line in calls[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
+            trouble = is_fatal(line) or (_ERROR.search(line) and not _HARMLESS.search(line))
+            if at <= after or not trouble or quoted(line.encode()):
                 continue
             if not facts.survived(index, at, None):
                 found.append((index, Structure("error_line", at, at + len(line), line[:512])))
@@ -139,36 +143,38 @@ def _integer(value: object) -> int | None:
         return None
 
 
-def judge(ranked: Sequence[Ranked], facts: Facts, signs: Sequence[object]) -> Verdict:
-    """Return one of the four verdicts."""
+def judge(ranked: Sequence[Ranked], completion: Completion, signs: Sequence[object]) -> Verdict:
+    """Return one of the four verdicts. Nothing failed only where `completion` proves it."""
     strong = [item for item in ranked if item.best.role != "context" and band(item.confidence) != "weak"]
-    if strong or (ranked and signs):
+    failed = bool(signs) or completion.bad_state is not None
+    if strong or (ranked and failed):
         return "fault"
-    if signs:
+    if failed:
         return "no_match"
-    if any(facts.streams[i].points or facts.streams[i].completed is not None for i in range(len(facts.streams))):
-        return "no_fault"
-    return "no_fault" if facts.text_bytes() >= 200 else "insufficient_evidence"
+    return "no_fault" if completion.proven else "insufficient_evidence"
 
 
-def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts) -> Phase:
+def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts, completion: Completion) -> Phase:
     """Return the state of the run at the end of the evidence."""
     if verdict == "insufficient_evidence":
-        return "unknown"
+        runs = completion.scheduler is not None and completion.scheduler.outcome == "running"
+        return "running" if runs or facts.evidence.hang.lone is not None else "unknown"
     if facts.evidence.hang.called:
         return "hung"
     if verdict == "no_fault":
-        done = any(stream.completed is not None for stream in facts.streams)
-        return "completed" if done else "running" if facts.last_point() else "unknown"
+        return completion.how
     if (
         verdict == "fault"
         and ranked
         and ranked[0].best.role == "contributing"
         and facts.last_point()
         and not failure_signs(facts)
+        and completion.bad_state is None
     ):
         return "degraded"  # it slows a run down and has not ended this one
-    return _phase_of(ranked[0], ended=not facts.evidence.hang.votes) if verdict == "fault" and ranked else "failed"
+    if verdict == "fault" and ranked:
+        return _phase_of(ranked[0], ended=not facts.evidence.hang.votes)
+    return "stopped" if completion.how == "stopped" else "failed"
 
 
 def _phase_of(first: Ranked, *, ended: bool) -> Phase:

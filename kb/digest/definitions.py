@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 DEFINITIONS: Mapping[str, str] = {
     "failures": (
-        "Job ends of the week that Signalbox was asked about and in which something failed: every verdict except no_fault, "
+        "Job ends of the week that Signalbox was asked about and in which something failed: the verdicts fault and no_match, "
         "unless the run completed or was stopped on purpose. A job end that was diagnosed several times counts once, and "
         "failures that people merged count as one. Jobs that nobody asked about are not stored and do not count."
     ),

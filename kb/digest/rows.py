@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kb.model import NOT_FAILED
+
 UNKNOWN = "unknown"  # the class of a failure that nobody has named
 SOUND = frozenset({"stopped", "completed"})  # phases in which a run ended as somebody wanted it to
 JUDGED = ("right", "right_not_first", "wrong")
@@ -68,8 +70,8 @@ class DigestRow(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether something failed, known or not."""
-        return self.verdict != "no_fault" and self.phase not in SOUND
+        """Whether something failed, known or not. Where that cannot be told, it counts neither way."""
+        return self.verdict not in NOT_FAILED and self.phase not in SOUND
 
     @property
     def unanswered(self) -> bool:

@@ -128,6 +128,10 @@ class Facts:
         named = {s.summary.ref.resource.rank for s in self.streams} - {None}
         return len(named)
 
+    def names_own_job(self, line: str) -> bool:
+        """Whether a line of a scheduler's log names this job."""
+        return not self._own_jobs.isdisjoint(_JOB.findall(line))
+
     def of_another_job(self, stream: int, line: str) -> bool:
         """Whether a line of a scheduler's log names jobs, none of which is this one."""
         if not self._own_jobs:

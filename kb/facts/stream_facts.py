@@ -39,11 +39,12 @@ class StreamFacts:
         self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
         excused = [exception for exception in self.exceptions if exception.fields.get("lived_with")]
         self._excused = [(structure_start(item), item.end) for item in excused]
-        ends = [structure for structure in summary.structures if structure.kind == "run_end"]
-        self.completed = max((end.offset for end in ends if end.fields.get("how") == "completed"), default=None)
+        self.ends = [structure for structure in summary.structures if structure.kind == "run_end"]
+        self.completed = max((end.offset for end in self.ends if end.fields.get("how") == "completed"), default=None)
         self.stopped_itself = any(
-            end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in ends
+            end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
         )
+        self.checkpoints = [structure for structure in summary.structures if structure.kind == "checkpoint"]
         self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
         self._recovered = [recovery.offset for recovery in self._recoveries]
 

@@ -94,7 +94,8 @@ def relevant_events(events: Sequence[Event], job: Job) -> tuple[Event, ...]:
     cluster = [event for event in events if "object" in event.fields]
     if not cluster:
         return tuple(events)
-    settled = [event for event in cluster if event.kind not in _JUDGED or _is_relevant(event, known, cluster)]
+    own = [event for event in cluster if event.kind != "pod" or event.fields.get("pod") not in known.strangers]
+    settled = [event for event in own if event.kind not in _JUDGED or _is_relevant(event, known, cluster)]
     away = {event.resource.node for event in settled if event.kind == "node_failure" and event.reason not in _FOLLOWS}
     kept = {id(event) for event in settled if not _follows(event, known, away)}
     told = tuple(_placed(event, known) for event in events if "object" not in event.fields or id(event) in kept)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kb.digest.rows import SOUND, UNKNOWN, DigestRow
 from kb.facts.history import EarlierAttempt, ExcludedNode, History, PastIncident, history_digest
+from kb.model import NOT_FAILED
 from kb.precedents.incident_trace import FaultPlace, IncidentTrace
 
 DAY = 86400.0
@@ -30,7 +31,7 @@ class EarlierIncident:
     @property
     def failed(self) -> bool:
         """Whether something failed in it."""
-        return self.row.verdict != "no_fault" and self.row.phase not in SOUND
+        return self.row.verdict not in NOT_FAILED and self.row.phase not in SOUND
 
     @property
     def places(self) -> tuple[FaultPlace, ...]:

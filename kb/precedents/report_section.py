@@ -15,6 +15,7 @@ from statistics import median
 from kb.anomalies.runs.shared_settings import Witness, shared_settings
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt, History
+from kb.model import NOT_FAILED
 from kb.precedents.advice_outcomes import AdviceStep, outcomes
 from kb.precedents.data_shards import decisive, in_common, shards_of
 from kb.precedents.history import DAY, EarlierIncident
@@ -53,7 +54,7 @@ class Precedents:
 
 def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
     """The report with what is remembered of other runs, under another id: that of both together."""
-    if report.verdict in ("no_fault", "insufficient_evidence"):
+    if report.verdict in NOT_FAILED:
         return report
     alike = tuple(_alike(similar_incident, past) for similar_incident in past.library.alike(signature_of(report)))
     told = (

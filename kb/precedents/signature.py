@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from rapidfuzz import fuzz
 
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence
+from kb.model import NOT_FAILED
 from kb.report import Diagnosis, EvidenceItem, Report
 from kb.templates.masking import LOOKED_AT, fold, shape_of
 
@@ -82,7 +83,7 @@ class SimilarIncident:
 
 def signature_of(report: Report) -> Signature:
     """The signature of a report; without events if nothing failed or no line says anything."""
-    if report.verdict in ("no_fault", "insufficient_evidence"):
+    if report.verdict in NOT_FAILED:
         return Signature(verdict=report.verdict)
     best: dict[Words, float] = {}
     for text, share in _lines(report):

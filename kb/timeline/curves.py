@@ -18,7 +18,7 @@ from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
 from kb.metrics.panel import Bools, Floats, Panel
-from kb.model import ProgressPoint, Resource
+from kb.model import NOT_FAILED, ProgressPoint, Resource
 from kb.report import Report, Suspect
 from kb.timeline.rows import cleaned
 
@@ -139,7 +139,7 @@ def _logged(
 
 def _failing(report: Report) -> int | None:
     """The step at which it failed, as far as anything tells; None where nothing failed."""
-    if report.verdict == "no_fault" and not (report.hang.called or report.hang.suspected):
+    if report.verdict in NOT_FAILED and not (report.hang.called or report.hang.suspected):
         return None
     first = report.diagnoses[0].iteration if report.diagnoses else None
     return report.progress.last_iteration if first is None else first

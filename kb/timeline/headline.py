@@ -44,7 +44,11 @@ def headline(report: Report, rows: Sequence[RowActivity], odd: Mapping[int, str]
     return _OTHERWISE.get(report.verdict, "Not enough evidence to reach a verdict") + at
 
 
-_OTHERWISE = {"no_fault": "No failure found", "no_match": "The job failed, but no rule explains why"}
+_OTHERWISE = {
+    "no_fault": "No failure found",
+    "no_match": "The job failed, but no rule explains why",
+    "insufficient_evidence": "No failure found; whether it completed cannot be told",
+}
 
 
 def _suspects_in_words(

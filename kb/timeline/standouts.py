@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+from kb.model import NOT_FAILED
 from kb.report import Diagnosis, Report
 from kb.timeline.picture import COLUMNS
 from kb.timeline.rows import RowActivity, Span
@@ -16,7 +17,7 @@ LEAD = 1.0  # seconds; a smaller lead does not count, since time stamps are not 
 
 def has_trouble(report: Report) -> bool:
     """Whether the job failed, hangs or may hang."""
-    return report.verdict != "no_fault" or report.hang.called or report.hang.suspected
+    return report.verdict not in NOT_FAILED or report.hang.called or report.hang.suspected
 
 
 # -- who stands out ------------------------------------------------------------------------------------------------------

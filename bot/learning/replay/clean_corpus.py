@@ -12,6 +12,7 @@ from kb.diagnosis.findings import find
 from kb.errors import UnreadableInput
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
+from kb.model import NOT_FAILED
 
 LARGEST = 8 << 20  # bytes read per log
 
@@ -33,7 +34,7 @@ def clean_logs(known: Knowledge, rules: Path, folders: Sequence[Path] = ()) -> d
         streams = _logs(test.path)
         facts = Facts(evidence_of(known, matcher, streams))
         judged = find(known.rulebook, facts, History()).findings
-        if answered(judged, facts)[0] in ("no_fault", "insufficient_evidence"):
+        if answered(judged, facts)[0] in NOT_FAILED:
             found[f"{test.rule}/silent/{test.path.name}"] = streams
     for folder in folders:
         try:

@@ -14,6 +14,7 @@ from bot.render.timeline_svg import draw
 from bot.render.timeline_words import alt_text
 from bot.runtime.redaction import redact
 from kb.errors import SignalboxError
+from kb.model import NOT_FAILED
 
 TIMELINE = "timeline"
 _WIDTH = 100
@@ -37,7 +38,7 @@ def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[A
     if record is None:
         return []
     report = from_json(record.report_json)
-    if report.verdict == "no_fault" and not report.hang.suspected and not asked:
+    if report.verdict in NOT_FAILED and not report.hang.suspected and not asked:
         return []
     stem = _ODD.sub("-", report.job.name or report.job.id or "job").strip("-")[:60] or "job"
     text = redact(plain(report, _WIDTH, verbose=True)).encode("utf-8", "replace")

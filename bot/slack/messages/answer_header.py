@@ -33,12 +33,12 @@ def headline(report: Report) -> str:
     name = phrases.cut(name_of(report), NAME)
     if report.verdict == "no_match":
         return f"🟡 {name}: {PHASE_WORDS.get(report.phase, 'failed')}, cause unknown"
-    if report.verdict == "insufficient_evidence":
-        return f"❔ {name}: not enough evidence"
     if report.hang.lone is not None:
         return f"🟠 {name}: possible hang"
+    if report.verdict == "insufficient_evidence":
+        return f"❔ {name}: {'no failure found, end unknown' if report.streams else 'not enough evidence'}"
     if report.verdict == "no_fault":
-        return f"🟢 {name}: {joined([PHASE_WORDS.get(report.phase, ''), 'no failure found'])}"
+        return f"🟢 {name}: {phrases.unfailed(report)}"
     return f"{_PHASE_MARKS.get(report.phase, '🔴')} {name}: {PHASE_WORDS.get(report.phase, 'failed')}"
 
 

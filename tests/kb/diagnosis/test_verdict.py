@@ -8,7 +8,9 @@ import pytest
 
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
+from kb.facts.completion import Completion, EndSign
 from kb.facts.job_facts import Facts
+from kb.facts.scheduler_state import SchedulerState
 from kb.model import Structure
 from kb.report import Hang, Progress, Vote
 from kb.scanning.summary import StageMark
@@ -90,16 +92,25 @@ def test_an_error_line_at_the_very_end_is_a_last_word() -> None:
 # verdict and phase
 
 
+PROVEN = Completion("completed", (EndSign("the run reports its end"),))
+
+
 def test_the_four_verdicts() -> None:
-    """A finding is a fault; signs without one are no match; steps without signs no fault; too little text too little."""
+    """A finding is a fault; signs without one are no match; only what is proven to be well is no fault."""
     known = seen("oom")
-    assert judge(places(known), known, []) == "fault"
+    assert judge(places(known), Completion(), []) == "fault"
     crashed = facts(stream(structures=[exception(900)]))
-    assert judge(places(crashed), crashed, failure_signs(crashed)) == "no_match"
-    assert judge([], facts(stream(points=steps(1, 3), size=50)), []) == "no_fault"
-    assert judge([], facts(stream(size=5000)), []) == "no_fault"
-    assert judge([], facts(stream(size=50)), []) == "insufficient_evidence"
-    assert judge([], facts(), []) == "insufficient_evidence"
+    assert judge(places(crashed), PROVEN, failure_signs(crashed)) == "no_match"
+    assert judge([], PROVEN, []) == "no_fault"
+    assert judge([], Completion(), []) == "insufficient_evidence"
+
+
+def test_a_job_that_its_scheduler_calls_failed_has_failed() -> None:
+    """Whatever its logs say; a weak finding is enough to name the fault then."""
+    failed = Completion("failed", scheduler=SchedulerState("failed", "FAILED, exit code 1", "job.yaml"))
+    (only,) = places(seen("oom"))
+    assert judge([], failed, []) == "no_match"
+    assert judge([Ranked(only.findings, only.score, only.reasons, 0.2)], failed, []) == "fault"
 
 
 def test_a_weak_finding_needs_a_sign_of_failure() -> None:
@@ -107,8 +118,9 @@ def test_a_weak_finding_needs_a_sign_of_failure() -> None:
     known = seen("oom")
     (only,) = places(known)
     weak = Ranked(only.findings, only.score, only.reasons, 0.2)
-    assert judge([weak], known, []) == "no_fault"
-    assert judge([weak], known, ["a sign"]) == "fault"
+    assert judge([weak], PROVEN, []) == "no_fault"
+    assert judge([weak], Completion(), []) == "insufficient_evidence"
+    assert judge([weak], PROVEN, ["a sign"]) == "fault"
 
 
 @pytest.mark.parametrize(
@@ -118,26 +130,28 @@ def test_a_weak_finding_needs_a_sign_of_failure() -> None:
 def test_the_phase_of_a_fault(name: str, expected: str) -> None:
     """A preempted run was stopped, one that lives with its fault is degraded, others failed."""
     known = seen(name)
-    assert phase("fault", places(known), known) == expected
+    assert phase("fault", places(known), known, Completion()) == expected
 
 
 def test_a_rule_about_hangs_of_a_run_that_ended() -> None:
     """What such a rule saw hung where the probes looked at a running job, and failed where there was none to look at."""
     known = seen("odd")
     running = replace(known.evidence, hang=Hang(votes=(Vote("silence", "no", ""),)))
-    assert phase("fault", places(known), known) == "failed"
-    assert phase("fault", places(known), Facts(running)) == "hung"
+    assert phase("fault", places(known), known, Completion()) == "failed"
+    assert phase("fault", places(known), Facts(running), Completion()) == "hung"
 
 
 def test_the_phase_without_a_fault() -> None:
-    """Completed where the run says so, running where it was making steps, else unknown; a failure nobody knows failed."""
-    running = facts(stream(points=steps(1, 9)))
-    done = facts(stream(points=steps(1, 9), structures=[structure("run_end", how="completed")]))
-    assert phase("no_fault", [], running) == "running"
-    assert phase("no_fault", [], done) == "completed"
-    assert phase("no_fault", [], facts(stream())) == "unknown"
-    assert phase("insufficient_evidence", [], running) == "unknown"
-    assert phase("no_match", [], running) == "failed"
+    """What is proven, else unknown or what the scheduler reports; a failure nobody knows failed, or was stopped."""
+    known = facts(stream(points=steps(1, 9)))
+    runs = Completion(scheduler=SchedulerState("running", "RUNNING", "job.yaml"))
+    stopped = Completion("stopped", scheduler=SchedulerState("stopped", "TIMEOUT", "job.yaml"))
+    assert phase("no_fault", [], known, PROVEN) == "completed"
+    assert phase("no_fault", [], known, Completion("running", PROVEN.proof)) == "running"
+    assert phase("insufficient_evidence", [], known, Completion()) == "unknown"
+    assert phase("insufficient_evidence", [], known, runs) == "running"
+    assert phase("no_match", [], known, Completion()) == "failed"
+    assert phase("no_match", [], known, stopped) == "stopped"
 
 
 # progress

@@ -1,0 +1,114 @@
+"""How a report words the end of a run for which no rule has an answer: proven, running, failed, or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kb.facts.completion import Completion
+from kb.facts.job_facts import Facts
+from kb.model import Gap, Verdict
+from kb.report import Report
+from kb.scanning.summary import tail_lines
+
+LOGS = 8  # logs of which the last line is shown
+_NO_FAULT = {
+    "completed": "The run completed normally",
+    "stopped": "The run stopped as planned, before its last step",
+    "running": "Running, no failure so far",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EndLine:
+    """A line that shows how the run ended: the index of its log, its byte offset, its text, and what it shows."""
+
+    stream: int
+    offset: int
+    line: str
+    why: str
+
+
+def end_lines_of(verdict: Verdict, facts: Facts, completion: Completion) -> Iterator[EndLine]:
+    """Yield the lines that prove a normal end, or, where nothing proves one, what speaks against it and the logs' last lines."""
+    signs = completion.proof if verdict == "no_fault" else completion.against
+    for sign in signs:
+        if sign.stream is not None:
+            line = sign.line or _line_at(facts, sign.stream, sign.offset)
+            yield EndLine(sign.stream, sign.offset, line, sign.what)
+    if verdict != "no_fault":
+        yield from _last_lines(facts)
+
+
+def _line_at(facts: Facts, stream: int, offset: int) -> str:
+    return next((line for at, line in tail_lines(facts.streams[stream].summary) if at == offset), "")[:512]
+
+
+def _last_lines(facts: Facts) -> Iterator[EndLine]:
+    count = 0
+    for index, stream in enumerate(facts.streams):
+        if stream.summary.ref.group != "logs" or stream.summary.ref.kind != "job":
+            continue
+        last = next(((at, line) for at, line in reversed([*tail_lines(stream.summary)]) if line.strip()), None)
+        if last is not None:
+            yield EndLine(index, last[0], last[1][:512], "the last line of this log")
+            count += 1
+        if count == LOGS:
+            return
+
+
+def end_gaps(verdict: Verdict, facts: Facts, completion: Completion) -> Iterator[Gap]:
+    """Yield what would settle how the run ended, and where its scheduler and its logs contradict each other."""
+    if verdict == "insufficient_evidence" and completion.scheduler is None:
+        yield Gap(
+            "state_unknown",
+            "scheduler",
+            "the job's state is unknown",
+            rules_out="whether the run completed or still runs",
+        )
+    contradiction = _contradiction(verdict, facts, completion)
+    if contradiction and completion.scheduler is not None:
+        yield Gap("contradiction", completion.scheduler.source, contradiction)
+
+
+def _contradiction(verdict: Verdict, facts: Facts, completion: Completion) -> str:
+    state = completion.scheduler
+    if state is None:
+        return ""
+    if state.ended_badly and completion.reported:
+        return f"the scheduler reports {state.shown}, but the logs report a normal end: {completion.reported[0].line.strip()[:160]}"
+    if state.outcome == "succeeded" and verdict in ("fault", "no_match"):
+        return f"the scheduler reports {state.shown}, but the logs report a failure"
+    if state.outcome == "succeeded" and verdict == "insufficient_evidence":
+        return f"the scheduler reports {state.shown}, but {_doubt(facts, completion)}"
+    return ""
+
+
+def _doubt(facts: Facts, completion: Completion) -> str:
+    if completion.against:
+        return f"{completion.against[0].what} ({facts.streams[completion.against[0].stream or 0].summary.ref.uri})"
+    last = facts.last_point()
+    return f"the last step is {last.step} of {last.total}" if last is not None else "the logs show no end"
+
+
+def end_summary(report: Report, facts: Facts, completion: Completion) -> str:
+    """Return the summary of a report without a diagnosis; empty for a failure that the logs show."""
+    step = report.progress.last_iteration
+    reached = f", last step {step}" if step is not None else ""
+    if report.verdict == "no_fault":
+        return f"{_NO_FAULT.get(report.phase, 'No failure found')}{reached}."
+    state = completion.bad_state
+    if report.verdict == "no_match":
+        if state is None or report.indicators.events:
+            return ""
+        how = "was stopped" if state.outcome == "stopped" else "failed"
+        return f"The job {how}: its scheduler reports {state.shown}. Nothing in its logs says why{reached}."
+    if report.hang.lone is not None:
+        lone = report.hang.lone
+        return f"The job may hang. Only one of four probes had data: {lone.probe}, {lone.detail}."
+    logs = sum(stream.summary.ref.group == "logs" and bool(stream.summary.tail.strip()) for stream in facts.streams)
+    if not logs:
+        return "Not enough evidence to reach a verdict."
+    known = completion.scheduler is not None and completion.scheduler.outcome == "succeeded"
+    doubt = f": {_doubt(facts, completion)}" if completion.against or known else ""
+    return f"No failure found in {logs} log{'' if logs == 1 else 's'}; whether it completed cannot be told{doubt}."

@@ -1,0 +1,280 @@
+"""Whether a job is proven to have completed or to go on: what shows it, and what speaks against it.
+
+A log without an error proves nothing: a process that is killed writes nothing. So "nothing failed" needs evidence of its
+own: the scheduler's success, an end that a program reports, all ranks at their last step with a normal end, or steps that
+go on up to the time at which the logs were collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from kb.facts.job_facts import CLOCK_SKEW, Facts
+from kb.facts.run_ends import closes, end_lines, is_fatal, save_lost
+from kb.facts.scheduler_state import SchedulerState, scheduler_state
+from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
+from kb.model import ProgressPoint, Structure
+from kb.scanning.summary import tail_lines
+
+How = Literal["completed", "stopped", "running", "failed", "unknown"]
+
+_PLANNED = ("duration_limit", "exit_interval")
+_RECENT = 64  # step lines from which the pace is taken
+_GAPS = 4.0  # the next step line is due within so many of the longest recent gaps
+_LEAST = 5.0  # seconds within which a step line is always recent
+_FEW = 3  # step lines that show a pace
+_SHORT = 0.9  # a last step below this share of the plan is not the plan's end
+_SHOWN = 512
+
+
+@dataclass(frozen=True, slots=True)
+class EndSign:
+    """Something that shows how a job ended. `what`: in words. `stream`: the index of its log, None for the scheduler."""
+
+    what: str
+    stream: int | None = None
+    offset: int = 0
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """How a job ended, as far as that is proven.
+
+    `how`: "completed" and "running" are proven; "stopped" ended as planned before its last step, or was stopped by its
+    scheduler; "failed" is what the scheduler reports; else "unknown". `proof`: what shows it; `against`: what speaks
+    against a normal end; `scheduler`: the job's state there, where it is known.
+    """
+
+    how: How = "unknown"
+    proof: tuple[EndSign, ...] = ()
+    against: tuple[EndSign, ...] = ()
+    scheduler: SchedulerState | None = None
+    reported: tuple[EndSign, ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is proven that nothing failed."""
+        return bool(self.proof) and self.how in ("completed", "stopped", "running")
+
+    @property
+    def bad_state(self) -> SchedulerState | None:
+        """The scheduler's state, if by it the job is over and did not succeed."""
+        return self.scheduler if self.scheduler is not None and self.scheduler.ended_badly else None
+
+
+def completion(facts: Facts) -> Completion:
+    """Return how the job ended, with what shows it."""
+    state = scheduler_state(facts.evidence.job, (item for _, item in facts.structures("platform_event")))
+    reported = tuple(_reported(facts))
+    planned = tuple(_planned(facts)) if not reported else ()
+    against = tuple(_against(facts))
+    ends = reported or planned
+    if state is not None and state.ended_badly:
+        return Completion("stopped" if state.outcome == "stopped" else "failed", (), against, state, ends)
+    succeeded = state is not None and state.outcome == "succeeded"
+    if not against and (ends or (succeeded and not _cut_short(facts))):
+        by_state = (EndSign(f"its scheduler reports {state.shown}"),) if succeeded and state is not None else ()
+        return Completion("completed" if reported or not planned else "stopped", (*by_state, *ends), (), state, ends)
+    if not succeeded and (going := _going(facts, state, against)):
+        return Completion("running", going, (), state, ends)
+    return Completion("unknown", (), against, state, ends)
+
+
+# -- ends that are reported ----------------------------------------------------------------------------------------------
+
+
+def _reported(facts: Facts) -> Iterator[EndSign]:
+    """Yield the normal ends: those that programs report, else all ranks at their last step."""
+    found = [sign for index in _by_rank(facts) for sign in _of_stream(facts, index, "completed")]
+    yield from found[:3]
+    if not found:
+        yield from _at_last_step(facts)
+
+
+def _planned(facts: Facts) -> Iterator[EndSign]:
+    """Yield ends that were planned before the last step: a limit of time or steps that the run sets itself."""
+    found = [sign for index in _by_rank(facts) for sign in _of_stream(facts, index, "planned")]
+    yield from found[:3]
+
+
+def _by_rank(facts: Facts) -> list[int]:
+    """Return the indices of the job's own logs, those of launchers and of rank 0 first."""
+    ranks = [(stream.summary.ref.resource.rank, index) for index, stream in enumerate(facts.streams)]
+    ordered = sorted((-1 if rank is None else rank, index) for rank, index in ranks)
+    return [index for _, index in ordered if facts.streams[index].summary.ref.group == "logs"]
+
+
+def _of_stream(facts: Facts, index: int, how: str) -> Iterator[EndSign]:
+    """Yield the ends that one log reports and after which it does not start again, the last first."""
+    stream = facts.streams[index]
+    for item in reversed(stream.ends):
+        kind = str(item.fields.get("how"))
+        if ("planned" if kind in _PLANNED else kind) == how and _is_last(facts, index, item.offset, item.line):
+            yield EndSign("the run reports its end", index, item.offset, item.line)
+            return
+    if stream.summary.ref.kind != "job":
+        return
+    after = stream.points[-1].offset if stream.points else -1
+    lines = [(at, line) for at, line in tail_lines(stream.summary) if line.strip() and at > after]
+    for end in end_lines(lines):
+        if end.how == how and _is_last(facts, index, end.offset, end.line):
+            yield EndSign("the run reports its end", index, end.offset, end.line[:_SHOWN])
+            return
+
+
+def _is_last(facts: Facts, index: int, offset: int, line: str) -> bool:
+    """Whether an end is that of the job itself and of its last attempt: no start and no steps follow it."""
+    stream = facts.streams[index]
+    if stream.summary.ref.kind == "scheduler" and not facts.names_own_job(line):
+        return False
+    if facts.of_another_job(index, line):
+        return False
+    again = any(mark.offset > offset and mark.stage in ("launch", "init") for mark in stream.summary.marks)
+    return not again and stream.steps_after(offset) < PROGRESS_AFTER
+
+
+def _at_last_step(facts: Facts) -> Iterator[EndSign]:
+    """Yield the last steps, if all logs with steps are at the planned total and a log then closes normally."""
+    logs = [(index, stream) for index, stream in enumerate(facts.streams) if stream.points]
+    lasts = [(index, stream.points[-1]) for index, stream in logs]
+    if not lasts or not all(point.total and point.step is not None and point.step >= point.total for _, point in lasts):
+        return
+    if any(_closed(stream, stream.points[-1]) for _, stream in logs):
+        index, point = lasts[0]
+        what = f"every log with steps is at the last one, {point.step} of {point.total}, and then closes"
+        yield EndSign(what, index, point.offset, "")
+
+
+def _closed(stream: StreamFacts, last: ProgressPoint) -> bool:
+    if any(item.offset > last.offset and item.fields.get("event") == "save_end" for item in stream.checkpoints):
+        return True
+    return any(at > last.offset and closes(line) for at, line in tail_lines(stream.summary))
+
+
+def _cut_short(facts: Facts) -> bool:
+    """Whether the steps of all logs end well before the planned total, so that a success of the scheduler is not theirs."""
+    lasts = [stream.points[-1] for stream in facts.streams if stream.points]
+    known = [point for point in lasts if point.total and point.step is not None]
+    return bool(known) and all((point.step or 0) < _SHORT * (point.total or 0) for point in known)
+
+
+# -- what speaks against a normal end ------------------------------------------------------------------------------------
+
+
+def _against(facts: Facts) -> Iterator[EndSign]:
+    for index, stream in enumerate(facts.streams):
+        if stream.summary.ref.group != "logs" or stream.summary.ref.kind != "job":
+            continue
+        saving = _open_save(stream)
+        if saving is not None:
+            yield EndSign("a save began and its end is not logged", index, saving.offset, saving.line)
+        yield from _trouble_after_end(facts, index)
+    yield from _left_behind(facts)
+
+
+def _open_save(stream: StreamFacts) -> Structure | None:
+    """Return the save with which a log stops.
+
+    None where the program never reports the end of a save, although it went on after others.
+    """
+    saves = [item for item in stream.checkpoints if item.fields.get("event") in ("save_begin", "save_end")]
+    if not saves or saves[-1].fields.get("event") == "save_end":
+        return None
+    last = saves[-1]
+    if any(item.fields.get("event") == "save_end" for item in saves) or not any(
+        stream.steps_after(item.offset) for item in saves[:-1]
+    ):
+        over = stream.completed is not None and stream.completed > last.offset
+        later = [line for at, line in tail_lines(stream.summary) if at > last.offset and line.strip()]
+        if not over and not stream.steps_after(last.offset) and not any(closes(line) for line in later):
+            return last
+    return None
+
+
+def _trouble_after_end(facts: Facts, index: int) -> Iterator[EndSign]:
+    """Yield the line, after the last step and end of a log, that reports a fatal error or a save that was lost."""
+    stream = facts.streams[index]
+    after = max([item.offset for item in stream.ends] + [point.offset for point in stream.points[-1:]], default=-1)
+    for offset, line in tail_lines(stream.summary):
+        if offset <= after or not line.strip() or facts.survived(index, offset, None):
+            continue
+        if is_fatal(line):
+            yield EndSign("a fatal error in its last lines", index, offset, line[:_SHOWN])
+            return
+        if after >= 0 and save_lost(line):
+            yield EndSign("something could not be saved", index, offset, line[:_SHOWN])
+            return
+
+
+def _left_behind(facts: Facts) -> Iterator[EndSign]:
+    """Yield a rank whose steps end well before those of the others, although all log the same steps."""
+    logs = [
+        (index, stream.points[-1], _stride(stream))
+        for index, stream in enumerate(facts.streams)
+        if stream.points and stream.summary.ref.resource.rank is not None
+    ]
+    furthest = max((point.step or 0 for _, point, _ in logs), default=0)
+    for index, point, stride in logs:
+        if (
+            point.total
+            and point.step is not None
+            and point.step < _SHORT * furthest
+            and furthest - point.step > 4 * stride
+        ):
+            yield EndSign(f"this rank's steps end at {point.step}, others reach {furthest}", index, point.offset, "")
+            return
+
+
+def _stride(stream: StreamFacts) -> float:
+    """Return the usual number of steps between two step lines of a log."""
+    steps = [point.step for point in stream.points[-_RECENT:] if point.step is not None]
+    gaps = [later - earlier for earlier, later in pairwise(steps) if later > earlier]
+    return median(gaps) if gaps else 1.0
+
+
+# -- a job that goes on --------------------------------------------------------------------------------------------------
+
+
+def _going(facts: Facts, state: SchedulerState | None, against: tuple[EndSign, ...]) -> tuple[EndSign, ...]:
+    """Return what shows that the job runs; empty where nothing does, or where a probe suspects a hang alone.
+
+    A save that is being written is part of a job that goes on.
+    """
+    hang = facts.evidence.hang
+    if hang.called or hang.lone is not None or any("save began" not in sign.what for sign in against):
+        return ()
+    if state is not None and state.outcome == "running":
+        return (EndSign(f"its scheduler reports {state.shown}"),)
+    steps = _steps_go_on(facts) if state is None else None
+    return (steps,) if steps is not None else ()
+
+
+def _steps_go_on(facts: Facts) -> EndSign | None:
+    """Return the newest step line, if every log with steps had one when the logs were collected.
+
+    Recent is what lies within a few of the job's own gaps between step lines. A clock that runs ahead of the collector's,
+    or that goes back, shows nothing.
+    """
+    job = facts.evidence.job
+    now = job.collected_at
+    logs = [(index, stream) for index, stream in enumerate(facts.streams) if stream.points]
+    if now is None or not logs or (job.end is not None and job.end <= now):
+        return None
+    newest: list[tuple[float, int, ProgressPoint]] = []
+    for index, stream in logs:
+        times = [point.time for point in stream.points[-_RECENT:] if point.time is not None]
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        if len(times) < _FEW or min(gaps) < -CLOCK_SKEW or stream.ends:
+            return None
+        due = max(_LEAST, _GAPS * median(gaps), max(gaps) + CLOCK_SKEW if max(gaps) < 10 * median(gaps) else 0.0)
+        if not -_LEAST <= now - times[-1] <= due:
+            return None
+        newest.append((times[-1], index, stream.points[-1]))
+    time, index, point = max(newest, key=lambda item: item[0])
+    what = f"its steps went on until {max(0.0, now - time):.0f} s before the logs were collected"
+    return EndSign(what, index, point.offset, "")

@@ -1,0 +1,124 @@
+"""Lines at the end of a log that show how a program ended: normally, as planned, or not.
+
+They are looked for in the last lines only, which are at hand, so they cost nothing while a log is scanned. Ends that can
+be anywhere in a log are structures (`run_end`, kb.parsers.logs.checkpoints).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from kb.parsers.logs.recoveries import quoted
+
+LAST = 40  # lines at the end of a log in which an end is looked for
+_CUT = 600  # characters of a line that are looked at
+
+_COMPLETED = re.compile(
+    r"(?i)"
+    # what programs print when they are done: trainers, launchers, job wrappers, trackers
+    r"\b(?:pre-?|fine-?)?(?:train(?:ing|er)?|tuning|run|experiment|trial|pipeline|epochs|steps|rollouts?)"
+    r"(?: \S{1,40})? (?:is |are |has |have |was |were )?(?:now )?(?:all )?(?:successfully )?(?:complete[d]?|finished|done|ended|succeeded)"
+    r"(?: successfully| normally| cleanly| at step \d+)?(?=[\s.!,;:)\"'}]|$)"
+    r"|\b(?:finished|completed|done) (?:with )?(?:all )?(?:the )?(?:pre-?|fine-?)?(?:training|tuning|experiment|run|job|epochs|steps)\b"
+    # a wrapper may write "job finished" whatever happened: there only success counts
+    r"|\b(?:job|script|task|program|workflow|process)\b.{0,60}\b(?:succeeded|(?:completed|finished|ended|exited) (?:successfully|normally|cleanly))"
+    r"|\bcompleted successfully\b|\bsuccessfully (?:completed|finished)\b|\bexit(?:ed|ing)? (?:normally|cleanly|successfully)\b"
+    r"|\bexit(?:ed|s)?(?: with)?(?:[ _](?:code|status))[\"']?(?: of)?[ =:]{1,3}0(?:\b(?!\.)|:0\b)|\breturn(?:ed)?[ _]code[ =:]{1,3}0\b"
+    r"|[\"'](?:status|state|result|outcome)[\"'] ?: ?[\"'](?:success|succeeded|completed?|finished|ok)[\"']"
+    r"|\bstat(?:us|e)[ =:]{1,3}(?:succeeded|completed|success|finished)\b|worker group successfully finished|WorkerState\.SUCCEEDED"
+    r"|Reporting training SUCCESS|finished with no errors|all (?:\w+ ){0,2}(?:epochs|steps|iterations|workers|ranks|trials) (?:are )?(?:finished|completed?|done)"
+    r"|Number of trials: \d+/\d+ \(\d+ TERMINATED\)|W&B process to finish\.{3} ?\(success\)|^wandb: (?:Run summary:|Synced \d|.{0,4}View run .{1,200} at:)"
+    r"|\bLoss for final step: |\b[Oo]verall training speed: |\bSaved final model\b|\bFinished (?:training|experiment|fitting)\b"
+    r"|# Avg bus bandwidth +: [\d.]+|# Collective test concluded"
+    r"|训练(?:已)?(?:完成|结束)|学習(?:が)?(?:完了|終了)|훈련(?:이)? 완료|Обучение (?:завершено|окончено)|Entra[iî]nement termin|Entrenamiento (?:finalizado|completado|terminado)"
+    r"|Training (?:erfolgreich )?(?:abgeschlossen|beendet)"
+)
+_EARLY = re.compile(
+    r"(?i)\bearly[ -]?stopp?(?:ing|ed)?\b.{0,80}\b(?:stop|trigger|reached|restor|improv|exit)|: early stopping$|\bearly stop and exit\b"
+    r"|signaling trainer to stop|\bstopp(?:ed|ing) early\b"
+    r"|\b(?:reached|hit) (?:the )?(?:configured |specified |given )?(?:max(?:imum)?[ _]?(?:number of )?|final |last |total )(?:training |train )?[ _]?"
+    r"(?:steps?|iterations?|iters?|epochs?|tokens|samples|updates)\b"
+    r"|\bmax(?:imum)?[ _](?:number of )?(?:steps?|iterations?|iters?|epochs?|tokens|updates)\b.{0,20}\breached\b"
+)
+_SETTING = re.compile(
+    r"(?i)\b(?:patience|enabled?|disabled?|callback|config(?:uration)?|if|when|until|unless|would|will|won't)\b|early_stopping ?[=:]"
+)
+_PLANNED = re.compile(
+    r"(?i)\b(?:reached|hit) (?:the )?(?:configured |specified |given )?max(?:imum)?[ _]?(?:training |train |run |wall )?[ _]?(?:run|time|duration|hours)"
+    r"|stopping (?:as (?:configured|planned)|training due to)|cumulative_training_time|exiting program at iteration|\[exiting program after [\d.]+ minutes"
+)
+# A sentence about the future, a condition, a part, another job or a failure is no end.
+_NO_END = re.compile(
+    r"(?i)\b(?:if|when|until|once|unless|before|after it|will|would|can|should|not|never|n't|cannot|wait(?:ing)? for (?!W&B)|failed|failure|error|exception|abort(?:ed)?"
+    r"|unsuccessful|incomplete|partial(?:ly)?|patience|enabled?|disabled?|callback|config(?:uration)?[:=]|with (?:\d+ )?errors"
+    r"|killed|signal|crash(?:ed)?|timed? ?out|early_stopping ?[=:]|(?:exit|return)(?:ed)?.{0,12}(?:code|status)[ =:]{1,3}-?[1-9])\b(?!s? ?[:=] ?0\b)"
+)
+_FATAL = re.compile(
+    r"\bFATAL\b|\bFatal\b|\bfatal(?: error)?:|\bpanic:|\(core dumped\)|\bSegmentation fault\b|\bBus error\b|\bIllegal instruction\b|\bterminate called\b"
+    r"|\bterminating (?:with|due to) |\b[Cc]heck fail(?:ed|ure)\b|\bAssertion .{1,200} failed\b|\*\*\* Aborted at \d|\*\*\* SIG[A-Z]{3,4}\b"
+    r"|\*\*\* stack smashing|\bdouble free\b|\bfree\(\): invalid|\bmalloc\(\): |\bmunmap_chunk\(\)|\binvalid pointer\b|\bCHECK(?:_[A-Z]{2})? ?\("
+    r"|^\s*(?:Aborted|Killed|Terminated)\s*$|\bOut of memory: Killed\b|\bsymbol lookup error\b|\berror while loading shared libraries\b"
+    r"|^(?:\[?rank ?\d+\]?:? ?)?F\d{4} \d\d:\d\d:\d\d|[\"'](?:level|severity|levelname)[\"'] ?: ?[\"'](?:fatal|critical|panic|emerg\w*|FATAL|CRITICAL)[\"']"
+    r"|\bexit(?:ed|s|ing)?(?: with)?(?:[ _](?:code|status|value))[\"']?(?: of)?[ =:]{1,3}-?[1-9]\d{0,2}\b|\breturn(?:ed)?[ _]code[ =:]{1,3}-?[1-9]"
+    r"|W&B process to finish\.{3} ?\(failed"
+)
+_SAVE_LOST = re.compile(
+    r"(?i)\b(?:fail(?:ed|ure|s)?|error(?![-\w/.])|unable|could not|cannot|can't|couldn't)\b.{0,80}\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|commit|flush|export)"
+    r"|\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|export)\w*\b.{0,60}\b(?:fail(?:ed|ure)|error(?![-\w/.])|aborted|no space|denied|timed? ?out)"
+)
+_CLOSING = re.compile(
+    r"(?i)\b(?:saved|saving (?:took|done|finished)|wrote|written|exported|uploaded|pushed|synced|finali[sz]ed)\b"
+    r"|\b(?:destroy(?:ed|ing)|clean(?:ed|ing)? ?up|shut(?:ting)? ?down|clos(?:ed|ing)|tear(?:ing)? ?down|exiting|finished|completed?|done)\b"
+    r"|\b(?:final|total|best|elapsed|average|test)\b.{0,40}[:=] ?[\d.]|\btook [\d.]"
+)
+_FRAME = re.compile(
+    r"^\s*(?:#\d{1,3}\s|@\s+0x|\[?<?0x[0-9a-f]{6,}|frame #\d|\*\*\* (?:Check failure|End|PC)|/\S+\(\S*\+0x[0-9a-f]+\)|\S+\.so[.\d]*\(|at \S+:\d+|[0-9a-f]{8,16}-[0-9a-f]{8,16} )"
+    r"|\[0x[0-9a-f]{6,}\]\s*$|^\s*(?:File \"|\*+\s*$|[-=]{8,}\s*$)"
+)
+
+End = Literal["completed", "planned"]
+
+
+@dataclass(frozen=True, slots=True)
+class EndLine:
+    """A line at the end of a log: how it says that the program ended, its byte offset, and its text."""
+
+    how: End
+    offset: int
+    line: str
+
+
+def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
+    """Yield the lines that report a normal or planned end, the last first. `lines`: offset and text, in order."""
+    for offset, line in reversed(lines[-LAST:]):
+        text = line[:_CUT]
+        if quoted(text.encode()):
+            continue
+        settled = _NO_END.search(text) is None
+        if (settled and _COMPLETED.search(text)) or (_EARLY.search(text) and not _SETTING.search(text)):
+            yield EndLine("completed", offset, line)
+        elif settled and _PLANNED.search(text):
+            yield EndLine("planned", offset, line)
+
+
+def is_fatal(line: str) -> bool:
+    """Whether a line reports that the program itself was ended by an error."""
+    return _FATAL.search(line[:_CUT]) is not None
+
+
+def save_lost(line: str) -> bool:
+    """Whether a line reports that something could not be written."""
+    return _SAVE_LOST.search(line[:_CUT]) is not None
+
+
+def closes(line: str) -> bool:
+    """Whether a line reports something that a program does after its last step: it saved, measured or cleaned up."""
+    return _CLOSING.search(line[:_CUT]) is not None
+
+
+def is_frame(line: str) -> bool:
+    """Whether a line is part of a native stack trace, which follows the message that matters."""
+    return _FRAME.search(line[:_CUT]) is not None

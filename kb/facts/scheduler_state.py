@@ -1,0 +1,146 @@
+"""How a job ended, or that it still runs, by its scheduler: Slurm, Kubernetes, LSF, Ray, managed services.
+
+The state comes from the job's description, its last attempt, or the events of `slurm.json` and `pods.json`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kb.model import Job, Structure
+
+Outcome = Literal["succeeded", "failed", "stopped", "running", "waiting"]
+
+_NAMES: Mapping[Outcome, str] = {
+    "succeeded": "COMPLETED COMPLETE SUCCEEDED SUCCESS SUCCESSFUL DONE FINISHED CD",
+    "failed": "FAILED FAILURE FAIL ERROR ERRORED CRASHED KILLED EXIT ABORTED NODE_FAIL NODE_FAILURE BOOT_FAIL OUT_OF_MEMORY OUT_OF_ME"
+    " OOM OOMKILLED OOM_KILLED LAUNCH_FAILED RECONFIG_FAIL SPECIAL_EXIT CRASHLOOPBACKOFF BACKOFFLIMITEXCEEDED NF UNHEALTHY",
+    "stopped": "CANCELLED CANCELED CANCEL CANCELLING CANCELING TIMEOUT TIMED_OUT DEADLINE DEADLINEEXCEEDED PREEMPTED REVOKED EVICTED"
+    " STOPPED STOPPING CA TO PR INTERRUPTED DELETED",
+    "running": "RUNNING RUN R ACTIVE IN_PROGRESS INPROGRESS COMPLETING CONFIGURING SUSPENDED RESTARTING SIGNALING STAGE_OUT",
+    "waiting": "PENDING QUEUED PEND PD SUBMITTED STARTING CREATED REQUEUED REQUEUE_HOLD SCHEDULING WAITING",
+}
+_OUTCOMES: Mapping[str, Outcome] = {name: outcome for outcome, names in _NAMES.items() for name in names.split()}
+_WORDS = re.compile(r"[A-Z]+(?:[_ -][A-Z]+)*")
+_EXIT = re.compile(
+    r"\b(\d{1,3}):(\d{1,3})\b|\bexit(?:ed)?(?: with)?(?: code| status)?[ =:]{1,3}(\d{1,3})\b", re.IGNORECASE
+)
+_EVENTS: Mapping[str, Outcome] = {
+    "completed": "succeeded",
+    "exit": "failed",
+    "node_failure": "failed",
+    "oom_kill": "failed",
+    "start_failed": "failed",
+    "time_limit": "stopped",
+    "cancelled": "stopped",
+    "preemption": "stopped",
+    "running": "running",
+    "not_scheduled": "waiting",
+    "requeued": "waiting",
+}
+_PHASES: Mapping[str, Outcome] = {
+    "Succeeded": "succeeded",
+    "Failed": "failed",
+    "Running": "running",
+    "Pending": "waiting",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerState:
+    """What a scheduler reports of a job. `shown`: in its own words, with the exit code; `source`: who reports it."""
+
+    outcome: Outcome
+    shown: str
+    source: str
+
+    @property
+    def ended_badly(self) -> bool:
+        """Whether the job is over and did not succeed."""
+        return self.outcome in ("failed", "stopped")
+
+
+def outcome_of(state: str | None) -> Outcome | None:
+    """Return the outcome that a state stands for, in the words of any scheduler; None for an unknown word.
+
+    `CANCELLED by 1001`, `COMPLETED+`, `JOB_STATE_SUCCEEDED` and `Out of memory` are understood.
+    """
+    found = _WORDS.match((state or "").strip().upper().removeprefix("JOB_STATE_"))
+    if found is None:
+        return None
+    words = re.split(r"[_ -]", found[0])
+    for count in range(len(words), 0, -1):
+        outcome = _OUTCOMES.get("_".join(words[:count]))
+        if outcome is not None:
+            # "completed with errors" is not "completed"; "cancelled by 1001" is "cancelled"
+            return outcome if count == len(words) or words[count] == "BY" or outcome != "succeeded" else None
+    return None
+
+
+def scheduler_state(job: Job, events: Iterable[Structure] = ()) -> SchedulerState | None:
+    """Return the job's state by its scheduler; None where nothing reports one.
+
+    `events`: structures of kind `platform_event`. What they report replaces a job's state only where that state is that
+    the job runs or waits: it may have been read before the job ended.
+    """
+    own = _of_job(job)
+    if own is not None and own.outcome not in ("running", "waiting"):
+        return own
+    last = _of_events(events, pods=own is None)
+    return own if last is None else last
+
+
+def _of_job(job: Job) -> SchedulerState | None:
+    last = job.attempts[-1] if job.attempts else None
+    state = job.state or (last.state if last else None) or ""
+    code = job.exit_code if job.exit_code is not None else last.exit_code if last else None
+    signal = job.signal or (last.signal if last else None)
+    quoted = _EXIT.search(state)
+    if quoted is not None and code is None:
+        code, signal = int(quoted[1] or quoted[3]), signal or int(quoted[2] or 0)
+    outcome = outcome_of(state)
+    if outcome == "running" and job.end is not None and job.collected_at is not None and job.end <= job.collected_at:
+        return None  # it is over, and the state is older than that
+    if (code or signal) and outcome in (None, "succeeded"):
+        outcome = "failed"
+    elif outcome is None and code == 0:
+        outcome = "succeeded"
+    return None if outcome is None else SchedulerState(outcome, _shown(state, code, signal), "job.yaml")
+
+
+def _shown(state: str, code: int | None, signal: int | None) -> str:
+    parts = [state.strip()] if state.strip() else []
+    if code and not _EXIT.search(state):
+        parts.append(f"exit code {code}")
+    if signal and not _EXIT.search(state):
+        parts.append(f"signal {signal}")
+    return ", ".join(parts) or f"exit code {code}"
+
+
+def _of_events(events: Iterable[Structure], *, pods: bool) -> SchedulerState | None:
+    listed = list(events)
+    runs = [item for item in listed if item.fields.get("states") and "step" not in item.fields]
+    if runs:
+        last = max(enumerate(runs), key=lambda pair: (pair[1].time or 0.0, pair[0]))[1]
+        outcome = _EVENTS.get(str(last.fields.get("kind")))
+        return None if outcome is None else SchedulerState(outcome, last.line, "slurm.json")
+    return _of_pods(listed) if pods else None
+
+
+def _of_pods(events: Iterable[Structure]) -> SchedulerState | None:
+    """Return the state of all pods together: the worst of them decides."""
+    phases = list(_pod_phases(events))
+    for phase in ("Failed", "Pending", "Running", "Succeeded"):
+        count = phases.count(phase)
+        if count:
+            return SchedulerState(_PHASES[phase], f"{count} of {len(phases)} pods {phase}", "pods.json")
+    return None
+
+
+def _pod_phases(events: Iterable[Structure]) -> Iterator[str]:
+    for item in events:
+        if item.fields.get("kind") == "pod" and str(item.fields.get("reason")) in _PHASES:
+            yield str(item.fields["reason"])

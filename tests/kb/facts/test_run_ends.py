@@ -1,0 +1,87 @@
+"""Lines at the end of a log."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.facts.run_ends import closes, end_lines, is_fatal, is_frame, save_lost
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"level": "INFO", "msg": "run finished", "status": "success", "exit_code": 0}', "completed"),
+        ("I0607 20:01:02.801901 140245 train.py:690] Finished training at step 9000.", "completed"),
+        ("INFO:tensorflow:Loss for final step: 0.113.", "completed"),
+        ("wandb: Waiting for W&B process to finish... (success).", "completed"),
+        ("wandb: Run summary:", "completed"),
+        ("Job finished: state COMPLETED, exit code 0:0", "completed"),
+        ("# Avg bus bandwidth    : 412.1", "completed"),
+        ("Number of trials: 4/4 (4 TERMINATED)", "completed"),
+        ("2025-01-02 训练完成", "completed"),
+        ("Epoch 12: early stopping", "completed"),
+        ("Early stopping: the metric has not improved for 5 evaluations. Stopping.", "completed"),
+        ("Reached max_steps 5000, exiting", "completed"),
+        ("Reached max_run_hours=4 set for this run, stopping", "planned"),
+        ("Stopping training due to cumulative_training_time: 11.9 > stop_time_hours: 11.9 hour(s)", "planned"),
+        ("Job finished at Mon Nov 2", None),
+        ("training failed: job finished with errors", None),
+        ("waiting for training to be finished", None),
+        ("if training is done, call destroy_process_group", None),
+        ("early stopping patience is 5", None),
+        ("process exited with exit code 1", None),
+        ("wandb: Waiting for W&B process to finish... (failed 1).", None),
+        ("step 100 loss 2.1", None),
+    ],
+)
+def test_what_is_a_normal_end(line: str, expected: str | None) -> None:
+    """A program's own report; not a wrapper's word that something is over, nor a condition or a failure."""
+    assert next((end.how for end in end_lines([(7, line)])), None) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("F0311 12:00:00.000 123 loader.cc:52] Check failed: size == want (3 vs. 4)", True),
+        ("libc++abi: terminating due to uncaught exception of type std::bad_alloc", True),
+        ("python: symbol lookup error: libx.so: undefined symbol: foo", True),
+        ("train: engine.c:81: step: Assertion `n > 0' failed.", True),
+        ("bash: line 3: 91 Bus error  python train.py", True),
+        ('{"level":"fatal","msg":"no device"}', True),
+        ("child exited with status 139", True),
+        ("exit code 0", False),
+        ("the run is fatally slow", False),
+        ("saved checkpoint 40", False),
+    ],
+)
+def test_what_is_fatal(line: str, expected: bool) -> None:
+    """Words of the C library, of native checks and of launchers on a program that did not end by itself."""
+    assert is_fatal(line) is expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("ERROR: could not save checkpoint: No space left on device", True),
+        ("checkpoint upload failed after 3 attempts", True),
+        ("saving model to out/error-analysis", False),
+        ("Saved final checkpoint", False),
+    ],
+)
+def test_what_is_a_lost_save(line: str, expected: bool) -> None:
+    """A name with the word error in it is none."""
+    assert save_lost(line) is expected
+
+
+def test_lines_of_a_native_stack_trace() -> None:
+    """They follow the message that matters."""
+    assert is_frame("    @     0x7f2a1c0d  c10::Error::Error()")
+    assert is_frame("#4 0x00007f2a in main () at train.cc:9")
+    assert not is_frame("loader.cc:52] Check failed: size == want")
+
+
+def test_what_a_program_does_after_its_last_step() -> None:
+    """It saves, measures, or cleans up."""
+    assert closes("Model weights saved in out/model.safetensors")
+    assert closes("destroying process group")
+    assert not closes("Epoch 3 starts")
