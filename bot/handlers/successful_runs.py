@@ -70,11 +70,13 @@ def record_successful_run(session: Session, end: SuccessfulRun, now: datetime) -
 
 def unsuitable_reason(report: Report) -> str | None:
     """Return why a run is unsuitable as a baseline; None if it is suitable."""
-    if report.verdict != "no_fault" or report.phase != "completed":
-        return f"it is not proven that it completed ({report.verdict}, phase {report.phase})"
+    if report.verdict == "fault":
+        return f"its logs show that it did not complete ({report.verdict})"
     state = (report.job.state or "").upper()
     if state.partition(" ")[0].rstrip("+") != DONE:
         return f"its scheduler reports {state.lower() or 'no state'}, not completed"
+    if report.verdict != "no_fault" or report.phase != "completed":
+        return f"it is not proven that it completed ({report.verdict})"
     if report.hang.suspected or report.hang.called:
         return "it may have hung"
     return None

@@ -12,6 +12,7 @@ from kb.report import Report
 from kb.scanning.summary import tail_lines
 
 LOGS = 8  # logs of which the last line is shown
+LAST_LINE = "the last line of this log"
 _NO_FAULT = {
     "completed": "The run completed normally",
     "stopped": "The run stopped as planned, before its last step",
@@ -51,7 +52,7 @@ def _last_lines(facts: Facts) -> Iterator[EndLine]:
             continue
         last = next(((at, line) for at, line in reversed([*tail_lines(stream.summary)]) if line.strip()), None)
         if last is not None:
-            yield EndLine(index, last[0], last[1][:512], "the last line of this log")
+            yield EndLine(index, last[0], last[1][:512], LAST_LINE)
             count += 1
         if count == LOGS:
             return
@@ -99,7 +100,7 @@ def end_summary(report: Report, facts: Facts, completion: Completion) -> str:
         return f"{_NO_FAULT.get(report.phase, 'No failure found')}{reached}."
     state = completion.bad_state
     if report.verdict == "no_match":
-        if state is None or report.indicators.events:
+        if state is None or any(event.why != LAST_LINE for event in report.indicators.events):
             return ""
         how = "was stopped" if state.outcome == "stopped" else "failed"
         return f"The job {how}: its scheduler reports {state.shown}. Nothing in its logs says why{reached}."

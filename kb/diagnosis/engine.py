@@ -88,9 +88,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         decision=decision,
         progress=done,
         diagnoses=diagnoses,
-        indicators=_indicators(facts, signs, numbers)
-        if verdict == "no_match"
-        else _end_indicators(verdict, facts, end, numbers),
+        indicators=_shown_indicators(verdict, facts, signs, end, numbers),
         gaps=(
             *evidence.gaps,
             *judged.excepted,
@@ -353,10 +351,16 @@ def _attempts(evidence: Evidence) -> tuple[Attempt, ...]:
     )
 
 
+def _shown_indicators(
+    verdict: Verdict, facts: Facts, signs: Sequence[tuple[int, Structure]], end: Completion, numbers: _Numbering
+) -> Indicators:
+    """Return what ended an unknown failure; else the lines that prove a normal end, or the last lines of the logs."""
+    found = _indicators(facts, signs, numbers) if verdict == "no_match" else Indicators()
+    return found if found.events or verdict == "fault" else _end_indicators(verdict, facts, end, numbers)
+
+
 def _end_indicators(verdict: Verdict, facts: Facts, end: Completion, numbers: _Numbering) -> Indicators:
     """Return the lines that prove a normal end or, without proof, the last lines of the logs."""
-    if verdict == "fault":
-        return Indicators()
     lines = list(end_lines_of(verdict, facts, end))[:INDICATORS]
     events = [
         Indicator(item.line.strip()[:200], item.why, numbers.line(item.stream, item.offset, item.line))

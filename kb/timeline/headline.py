@@ -41,7 +41,8 @@ def headline(report: Report, rows: Sequence[RowActivity], odd: Mapping[int, str]
     at = f", last step {step:,}" if step is not None else ""
     if report.hang.called or report.hang.suspected:
         return f"No rank makes progress, and none stands out{at}"
-    return _OTHERWISE.get(report.verdict, "Not enough evidence to reach a verdict") + at
+    known = _OTHERWISE.get(report.verdict) if report.streams or report.verdict != "insufficient_evidence" else None
+    return (known or "Not enough evidence to reach a verdict") + at
 
 
 _OTHERWISE = {

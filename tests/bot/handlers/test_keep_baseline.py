@@ -108,6 +108,11 @@ DONE = replace(HEALTHY, job=JobView(state="COMPLETED"))
         (DONE, None),
         (replace(DONE, job=JobView(state="COMPLETED by somebody")), None),
         (replace(DONE, verdict="fault"), "its logs show that it did not complete (fault)"),
+        (
+            replace(DONE, verdict="insufficient_evidence", phase="unknown"),
+            "it is not proven that it completed (insufficient_evidence)",
+        ),
+        (replace(DONE, phase="running"), "it is not proven that it completed (no_fault)"),
         (replace(DONE, job=JobView(state="CANCELLED")), "its scheduler reports cancelled, not completed"),
         (replace(DONE, job=JobView()), "its scheduler reports no state, not completed"),
         (replace(DONE, hang=Hang(suspected=True)), "it may have hung"),

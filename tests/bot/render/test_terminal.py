@@ -197,9 +197,9 @@ def test_the_first_line_is_the_decision(decision, first):
 @pytest.mark.parametrize(
     ("report", "first"),
     [
-        (HEALTHY, "Nothing to do: no failure found."),
+        (HEALTHY, "Nothing to do: the run completed normally."),
         (UNKNOWN, "No advice: the run failed, and no rule explains why."),
-        (TOO_LITTLE, "No advice: not enough evidence to tell what happened."),
+        (TOO_LITTLE, "No advice: whether the run completed cannot be told."),
     ],
 )
 def test_the_first_line_says_why_there_is_no_advice(report, first):
