@@ -1,0 +1,149 @@
+"""Masks secrets in text that leaves the machine. A mask is as long as the text it hides, so offsets stay valid.
+
+Four searches run over a text and over what its wrappings hide (colours, escapes of JSON, URLs and HTML, base64, broken lines):
+tokens of a known form (`ghp_...`, a JWT), values behind a name that announces a secret (`password=`, `"api_key": `), places that
+give a secret away (the password of an address, a cookie, `-u user:password`), and, as the last net, runs that look random. Names
+are interpreted with care: a training log is full of `tokens=4096`, `pad_token=<pad>` and hashes, which stay. In large blocks, one
+pass with all heads and names at once chooses the lines that are searched. The work is linear in the text. A secret that has
+neither form nor name nor place and does not look random is not found; nothing here is a licence to log secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import AnyStr
+
+from bot.runtime.redaction import assignments, credentials, net, private_keys, tokens, wrappers
+from bot.runtime.redaction.candidates import SMALL, Area, Chooser
+from bot.runtime.redaction.search import Search, Span
+
+MASK = "*"
+_ROUNDS = 4
+
+
+def redact(text: str) -> str:
+    """Return the text with secrets masked, character for character: length and line ends do not change."""
+    # Every non-ASCII character becomes one "?", so that positions in the proxy are positions in the text.
+    spans = _spans(text.encode("ascii", "replace"))
+    return "".join(_masked(text, spans, MASK)) if spans else text
+
+
+def redact_bytes(block: bytes, *, emails: bool = False) -> bytes:
+    """Return the bytes with secrets masked, byte for byte. Cut blocks at line ends: a secret across two blocks is not found.
+
+    `emails`: also mask the local part of e-mail addresses; the domain stays.
+    """
+    spans = _spans(block)
+    if emails and b"@" in block:
+        spans = _merged([*spans, *(hit.span(1) for hit in _EMAIL.finditer(block))])
+    return b"".join(_masked(block, spans, MASK.encode())) if spans else block
+
+
+# The search starts at the @ and goes back over the name, so that no attempt starts at every character of a long word.
+_EMAIL = re.compile(
+    rb"(?<![\w.+%-])([A-Za-z0-9][\w.+%-]{0,63})@(?=[A-Za-z0-9][A-Za-z0-9-]{0,62}(?:\.[A-Za-z0-9-]{1,63})*\.[A-Za-z]{2,24}(?![\w-]))"
+)
+
+
+def _masked(text: AnyStr, spans: Sequence[Span], mask: AnyStr) -> Iterator[AnyStr]:
+    place = 0
+    for start, end in spans:
+        yield text[place:start]
+        yield mask * (end - start)
+        place = end
+    yield text[place:]
+
+
+def _spans(block: bytes) -> list[Span]:
+    """Return the spans of the secrets, sorted and disjoint, without line ends."""
+    if len(block) < SMALL or not _CHOOSER.ready():
+        return _merged(_whole(block))
+    found: list[Span] = []
+    for search, area in _CHOOSER.areas(block):
+        if search is _ESCAPED:
+            for layer, back in wrappers.decoded(area.text, own=False):
+                found.extend(area.in_block(back(_chosen(layer))))
+        else:
+            found.extend(area.in_block(_joined(search, area.text)))
+    found = _without_line_ends(block, _merged(found))
+    if found:
+        # A mask can lay another secret open, in the same lines.
+        masked = b"".join(_masked(block, found, b"*"))
+        around = Area(masked, [end for _, end in found], 1)
+        found = _merged([*found, *around.in_block(_whole(around.text))])
+    return found
+
+
+def _chosen(layer: bytes) -> Iterator[Span]:
+    """Return the spans of an unwrapped text."""
+    for search, area in _CHOOSER.areas(layer):
+        if search is not _ESCAPED:
+            yield from area.in_block(_joined(search, area.text))
+
+
+def _joined(search: Search, text: bytes) -> Iterator[Span]:
+    for lines, back in wrappers.joined(text):
+        yield from back(search.find(lines))
+
+
+def _whole(text: bytes) -> list[Span]:
+    """Return the spans of a text that is searched whole, once more after masking."""
+    found: list[Span] = []
+    for _ in range(_ROUNDS):
+        more = _without_line_ends(text, _merged(list(_once(text, 0))))
+        fresh = [(start, end) for start, end in more if text.count(b"*", start, end) < end - start]
+        if not fresh:
+            break
+        found.extend(fresh)
+        text = b"".join(_masked(text, fresh, b"*"))
+    return found
+
+
+def _once(text: bytes, depth: int) -> Iterator[Span]:
+    for layer, back in wrappers.decoded(text):
+        for lines, joined in wrappers.joined(layer):
+            lowered = lines.lower()  # of the same length, because only ASCII letters change
+            searches = (search for search in _SEARCHES if any(hint in lowered for hint in search.hints))
+            yield from back(joined(chain.from_iterable(search.find(lines) for search in searches)))
+            yield from back(joined(net.spans(lines, _inner, depth)))
+
+
+def _inner(text: bytes, depth: int) -> list[Span]:
+    return list(_once(text, depth))
+
+
+def _loose(text: bytes) -> Iterator[Span]:
+    return net.spans(text, _inner, 0)
+
+
+_SEARCHES: tuple[Search, ...] = (
+    *tokens.SEARCHES,
+    *assignments.SEARCHES,
+    *credentials.SEARCHES,
+    Search((re.escape(private_keys.MARK),), (private_keys.MARK.lower(),), private_keys.spans, after=200, before=200),
+)
+_ESCAPED = Search(wrappers.MARKS, (), lambda _text: ())
+_CHOOSER = Chooser((*_SEARCHES, Search((net.MARK,), (), _loose, after=1, cased=True), _ESCAPED))
+
+
+def _without_line_ends(text: bytes, spans: list[Span]) -> list[Span]:
+    return [
+        (start + part.start(), start + part.end())
+        for start, end in spans
+        for part in _IN_LINE.finditer(text[start:end])
+    ]
+
+
+_IN_LINE = re.compile(rb"[^\r\n]+")
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged

@@ -1,0 +1,86 @@
+"""The last net: runs of characters that are secrets by no name and no head, only by how random they look, and base64 of secrets.
+
+Hashes, ids, digests, checksums, certificates and paths stay.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Iterator
+
+from bot.runtime.redaction.credentials import pair_in_base64
+from bot.runtime.redaction.search import Span
+from bot.runtime.redaction.values import is_opaque
+
+_RUN = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,}+={0,2}")
+_LEAST = 24  # characters; shorter runs are too often ids
+_LONG = 32
+_EXEMPT = re.compile(
+    rb"(?i)(?:sha-?(?:1|224|256|384|512)|md5|digest|etag|integrity|fingerprint|checksum|oid|(?:request|host|trace|span|x-amz-id-?2?)[ _-]?id|x-amz-id-2"
+    rb"|uuid|build-?id|s3://\S*|gs://\S*|(?:ssh|ecdsa|sk)-[\w-]+(?:@openssh\.com)?)[\\\"']{0,2}[ ]?[:= -]{0,2}[ ]?[\\\"']{0,2}\Z"
+)
+# Upper case, lower case and digits next to each other, far enough from the end of a run.
+MARK = rb"(?:[a-z][A-Z][a-zA-Z]{0,7}[0-9]|[A-Z][0-9]|[0-9][A-Z][a-z])[A-Za-z0-9+/_-]{7}|(?:[a-z]{1,3}[A-Z]{1,4}){4}"
+_OPEN, _CLOSE = b"-----BEGIN ", b"-----END "
+_PRINTABLE = re.compile(rb"[\x09\x0a\x0d\x20-\x7e]{10,}")
+_CERTIFICATE = (b"LS0tLS1CRUdJTiBDRVJU", b"MIIB", b"MIIC", b"MIID", b"MIIE", b"MIIF", b"MIIG")
+_KEY_HEAD = re.compile(rb"MII[A-Za-z0-9+/]{3}IB[AQ]A")
+_DEEPEST = 2
+
+
+def spans(text: bytes, inner: Callable[[bytes, int], object], depth: int) -> Iterator[Span]:
+    """Return the spans of random runs and of base64 that wraps a secret. `inner`: the search itself, for what is wrapped."""
+    public = _public_areas(text)
+    for hit in _RUN.finditer(text):
+        run = hit.group()
+        if any(start <= hit.start() < end for start, end in public):
+            continue
+        if _wraps(run, inner, depth) or (len(run) >= _LEAST and _is_loose(text, hit.start(), run)):
+            yield hit.span()
+
+
+def _is_loose(text: bytes, start: int, run: bytes) -> bool:
+    if (
+        start
+        and text[start - 1] in b"./~:$@#\\"
+        and not (text[start - 1] == ord(":") and text[start - 2 : start - 1].isalnum())
+    ):
+        return False
+    if run.startswith(b"/") or (run.startswith(_CERTIFICATE) and not _KEY_HEAD.match(run)):
+        return False
+    if run.count(b"/") > len(run) // 12 or run.count(b"-") + run.count(b"_") > max(2, len(run) // 10):
+        return False
+    return is_opaque(run) and not _EXEMPT.search(text[max(0, start - 48) : start])
+
+
+def _wraps(run: bytes, inner: Callable[[bytes, int], object], depth: int) -> bool:
+    if depth >= _DEEPEST or run.isdigit():
+        return False
+    body = run.rstrip(b"=").translate(_STANDARD)
+    if len(body) % 4 == 1:
+        body = body[:-1]
+    try:
+        plain = binascii.a2b_base64(body + b"=" * (-len(body) % 4))
+    except binascii.Error:
+        return False
+    if not _PRINTABLE.fullmatch(plain):
+        return False
+    return pair_in_base64(run.rstrip(b"=")) or bool(inner(plain, depth + 1))
+
+
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+
+
+def _public_areas(text: bytes) -> list[Span]:
+    """Return the areas of certificates and public keys."""
+    found: list[Span] = []
+    place = text.find(_OPEN)
+    while place >= 0:
+        line = text.find(b"-----", place + len(_OPEN))
+        close = text.find(_CLOSE, place)
+        stop = len(text) if close < 0 else close
+        if line >= 0 and b"PRIVATE" not in text[place:line]:
+            found.append((place, stop))
+        place = text.find(_OPEN, place + 1)
+    return found
