@@ -16,8 +16,9 @@ TREE = re.compile(r"(?:^|/)(\d{1,5})/(?:stdout|stderr)\.log(?:\.\w+)?$")
 ATTEMPT = re.compile(r"(?:^|/)attempt_(\d+)/")
 # what a file name contains besides the node name: the kind of text, the rank
 _BESIDE = re.compile(
-    r"(?:^|(?<=[._\-]))(?:dmesg|kern(?:el)?|kmsg|journal\w{0,8}|syslog|messages|slurmd|slurmctld|nhc|health|dcgmi?|gpud|ibstat"
-    r"|nvidia-smi|py-?spy|pystack|console|serial|std(?:out|err)|out|err|logs?|(?:global[_-]?)?rank[-_.]?\d{1,7})(?=[._\-]|$)",
+    r"(?:^|(?<=[._\-]))(?:dmesg|kern(?:el)?|kmsg|journal\w{0,8}|syslog|messages|slurm(?:[a-z]{0,6}d)?|srun|sbatch|nhc|health|dcgmi?|gpud"
+    r"|ibstat|kubelet|containerd|dockerd|systemd|sshd|torchrun|mpirun|console|serial"
+    r"|nvidia-smi|py-?spy|pystack|std(?:out|err)|out|err|logs?|(?:global[_-]?)?rank[-_.]?\d{1,7})(?=[._\-]|$)",
     re.IGNORECASE,
 )
 _ENDING = re.compile(r"(?:\.(?:log|txt|out|err|gz|zst|xz|json)|(?<=[a-z])\.\d{1,3})+$", re.IGNORECASE)
@@ -25,6 +26,7 @@ _ENDING = re.compile(r"(?:\.(?:log|txt|out|err|gz|zst|xz|json)|(?<=[a-z])\.\d{1,
 _NODE = re.compile(
     r"ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?|(?:\d{1,3}\.){3}\d{1,3}"
     r"|(?:[a-z0-9]{1,30}[-_]){0,8}(?:worker|master|chief|node|host)[-_]?\d{1,5}(?:[-_]\d{1,5}){0,3}"
+    r"(?:-[bcdfghjklmnpqrstvwxz2456789]{5})?"  # the suffix that Kubernetes gives to a pod
     r"|(?:[a-z0-9]{1,30}-){0,8}(?:node|host)[-_][a-z]"
     r"|(?:node|host|nid|dgx|hgx|compute|cn|server)[a-z0-9-]{0,40}\d{1,6}(?:\.[\w.-]{1,80})?"
     r"|gpu-?(?:[a-z][a-z0-9-]{0,20}\d{1,5}|0\d{1,4}|\d{3,5})(?:\.[\w.-]{1,80})?",
@@ -32,7 +34,7 @@ _NODE = re.compile(
 )
 # in the name of a kernel or check file, anything with a number that is not one of these is a machine
 _MACHINE = re.compile(
-    r"(?!(?:xid|gpu|rank|boot|part|attempt|job|run|step|try|log|v|ib|eth|mlx|nic)[-_]?\d)(?=[\w.-]{0,62}[a-z])(?=[\w.-]{0,62}\d)"
+    r"(?!(?:xid|gpu|rank|boot|part|attempt|job|run|step|try|log|v|ib|eth|mlx|nic|report|check|diag|test|result|sample|dump|day|page)[-_]?\d)(?=[\w.-]{0,62}[a-z])(?=[\w.-]{0,62}\d)"
     r"[a-z0-9][\w.-]{1,62}",
     re.IGNORECASE,
 )

@@ -181,8 +181,9 @@ def _each_by_one_pattern(rule: Rule, signals: Sequence[Signal]) -> Iterator[Sign
     best: dict[tuple[int, int], Signal] = {}
     for signal in signals:
         place = (signal.stream, signal.offset)
-        if place not in best or order[pattern_of(signal)] < order[pattern_of(best[place])]:
-            best[place] = signal
+        known = best.setdefault(place, signal)
+        first, other = (known, signal) if order[pattern_of(known)] <= order[pattern_of(signal)] else (signal, known)
+        best[place] = replace(first, captures={**other.captures, **first.captures})
     return iter(best.values())
 
 

@@ -26,6 +26,7 @@ from kb.rulebase.rule import Rulebook
 
 _BEGUN_AGAIN: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
 _SYMPTOM = "Only a symptom is known; until its cause is, a repeat can fail again"
+_SPOILS = frozenset({"loss_not_finite", "silent_corruption", "lr_schedule"})  # the weights are wrong from then on
 SINGLE = 2  # this many nodes still count as single: the two ends of a link
 POINTS = 32  # iteration lines used to compute the length of a step
 
@@ -77,7 +78,8 @@ def price(facts: Facts) -> Price:
 
 def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Suspect], run: RunFacts) -> Decision:
     """Decide whether to requeue, without which nodes, from which checkpoint, what is lost, and who owns the problem."""
-    done, cost = run.progress, run.price
+    cost = run.price
+    done = _before_it_went_wrong(run.progress, ranked[0]) if ranked else run.progress
     lost = None
     if done.last_iteration is not None and done.last_checkpoint is not None:
         lost = max(0, done.last_iteration - done.last_checkpoint)
@@ -115,6 +117,14 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         options=_options(barred, lost, cost) if wanted == "requeue_without" and advice in _BEGUN_AGAIN else (),
         find_cause=best.is_symptom and advice == "fix_first",
     )
+
+
+def _before_it_went_wrong(done: Progress, ranked: Ranked) -> Progress:
+    """Return the progress without a checkpoint that was written after the numbers went wrong: it holds the wrong ones."""
+    steps = [signal.iteration for signal in ranked.best.signals if signal.iteration is not None]
+    if ranked.best.fault.id not in _SPOILS or done.last_checkpoint is None or not steps:
+        return done
+    return replace(done, last_checkpoint=None) if done.last_checkpoint > min(steps) else done
 
 
 def listed(best: Finding) -> tuple[Advice, str]:

@@ -6,7 +6,7 @@ Put together from job.yaml, file names, NCCL's start, torchrun's failure blocks 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,6 +58,7 @@ class Places:
         for kind in _SPEAKING:
             for _, item in facts.structures(kind):
                 self._name(item.resource.node)
+        self._of_files = _without_files_words(stream.summary.ref.resource.node for stream in facts.streams)
         self._streams = [self._stream_node(index) for index in range(len(facts.streams))]
         for index, stream in enumerate(facts.streams):
             self._put(stream.summary.ref.resource.rank, self._streams[index])
@@ -137,7 +138,7 @@ class Places:
         named = ref.resource.node
         if named in self._names:
             return self._names[named]
-        return self._in_path(ref.uri) or named
+        return self._in_path(ref.uri) or (self._of_files.get(named, named) if named else None)
 
     def _in_path(self, uri: str) -> str | None:
         for segment in reversed(uri.split("/")):
@@ -233,6 +234,15 @@ class Places:
             if node is not None and stream.summary.ref.kind == "job"
         ]
         return tuple(placed if job else {**placed, **dict.fromkeys(written)})
+
+
+def _without_files_words(told: Iterable[str | None]) -> dict[str, str]:
+    """Nodes as file names tell them → their names: of two of which one ends with the other, the longer is the file's own."""
+    names: dict[str, str] = {}
+    for node in sorted({node for node in told if node}, key=len):
+        ends = (node[at + 1 :] for at, sign in enumerate(node) if sign in "-_.")
+        names[node] = next((names[end] for end in ends if end in names), node)
+    return names
 
 
 def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:

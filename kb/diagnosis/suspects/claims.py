@@ -30,13 +30,14 @@ _LAUNCHER = re.compile(
     r"\*\*\* (?:JOB|STEP) |\b(?:srun|salloc|sbatch|slurmstepd|slurmctld|mpirun|mpiexec|pdsh@\S{1,64}): |\bORTE\b|\bPRTE\b|\(raylet\b"
 )
 _HOST = r"[\w][\w.-]{1,63}"
+_NUMBERED = r"(?=[\w.-]{0,60}[\d-])[\w][\w.-]{1,63}"  # where a common word could follow instead
 _NAMED = re.compile(
-    rf"Node failure on ({_HOST})|\b[Nn]odes? ({_HOST}) (?:not responding|unexpectedly rebooted|is (?:down|not ready))"
+    rf"Node failure on ({_HOST})|\b[Nn]odes? ({_NUMBERED}) (?:not responding|unexpectedly rebooted|is (?:down|not ready))"
     rf"|RUNNING AT ({_HOST})|node-name=({_HOST})|\bon failed node ({_HOST})|failure of node ({_HOST})"
     r"|[Nn]odes? ([A-Za-z][\w.-]{0,62}\[[\d,-]{1,120}\]) (?:not responding|are|is)\b"
     rf"|error: ({_HOST}): tasks? [\d,\[\]-]{{1,200}}: |[lL]ost connection to (?:node|slurmstepd|slurmd) ?({_HOST})?"
     r"|\((?:IP|node_ip)[:=] ?([0-9.]{7,15})|\bIP: ([0-9.]{7,15})|\bip=([0-9.]{7,15})|NodeName=([\w.-]{2,63})"
-    rf"|\bpeer \[?({_HOST})\]?[:<]|from peer ([0-9.]{{7,15}})|from ([0-9.]{{7,15}})<"
+    rf"|\bpeer \[?({_NUMBERED})\]?[:<]|from peer ([0-9.]{{7,15}})|from ([0-9.]{{7,15}})<"
 )
 _PID = re.compile(r"\bpid[=: ]{1,2}(\d{1,9})\b")
 _NAMING = ("failed", "peer", "host", "ip")  # captures that name a machine

@@ -37,12 +37,18 @@ _GATE = re.compile(
     rb"[\x1b\[(\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\|)"
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
 )
+# What looks like a host's name and is none: programs, and what counts in a run.
+_NO_HOST = (
+    rb"(?:nvidia|slurm[a-z]{0,6}|srun|sbatch|kubelet|containerd|dockerd|systemd|sshd|step|epoch|iter(?:ation)?|rank|layer|stage|phase"
+    rb"|run|task|attempt|trial|fold|batch|seed|ckpt|checkpoint|gpt|bert|utf|sha|cuda|torch|python|thread|process|proc|block|head|expert"
+    rb"|part|shard|chunk)-"
+)
 # Every form starts with a byte of its own class, so a line without a prefix is left after one look at most forms.
 _PIECE = re.compile(
     rb"(?P<ansi>(?:\x1b\[[0-9;?]{0,12}[A-Za-z]|\[[0-9;]{1,9}m|\r)+) ?"
     rb"|\[rank(?:: )?(?P<rank>\d{1,6})\]:? ?"
     rb"|\[[A-Za-z_]\w{0,30}?(?P<local>\d{1,4})\]: ?"
-    rb"|\[(?P<tee>(?![A-Z]+:|[\w.-]{1,60}\.(?:py|cc|cpp|cu|h|go|rs):)[A-Za-z][\w.-]{0,63}):(?P<tee_local>1[0-5]|\d)\] ?"
+    rb"|\[(?P<tee>(?![A-Z]+:|[\w.-]{1,60}\.(?:py|cc|cpp|cu|h|go|rs):)(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}):(?P<tee_local>1[0-5]|\d)\] ?"
     rb"|\[\d{1,4},(?P<mpi>\d{1,6})\]<std(?:out|err|diag)>: ?"
     rb"|\[pod/(?P<pod>[\w.-]{1,80})(?:/[\w.-]{1,80})?\] ?"
     rb"|\[ {0,7}\d{1,9}\.\d{6}\](?P<dmesg> )"
@@ -53,7 +59,7 @@ _PIECE = re.compile(
     rb"|\((?:raylet|autoscaler|gcs_server)(?:, ip=(?P<raylet_ip>[0-9A-Fa-f.:]{1,45}))?[^)\n]{0,60}\) ?"
     rb"|(?P<open>\[(?:[A-Z]{4,8}\|[\w./-]{1,60}:\d{1,6}\] |NeMo [A-Z] )?)?"
     rb"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(?P<stamp>" + STAMP + rb")"
-    rb"|(?P<host>(?!nvidia-)[a-z][a-z0-9.-]{0,62}-(?:[a-z]{0,8}\d{1,6}|[a-z])(?:-[a-z0-9]{1,10})?"
+    rb"|(?P<host>(?!" + _NO_HOST + rb")[a-z][a-z0-9.-]{0,62}-(?:[a-z]{0,8}\d{1,6}|[a-z])(?:-[a-z0-9]{1,10})?"
     rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}"
     rb"|(?:\d{1,3}\.){3}\d{1,3})(?:: | {1,30}\| )"
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kb.diagnosis.findings import Finding, RuleResults, chain_span, find
@@ -11,7 +13,19 @@ from kb.facts.job_facts import Facts
 from kb.facts.pattern_lookup import PatternLookup
 from kb.model import Job, Structure
 from kb.report import NotEvaluated
-from kb.rulebase.rule import Count, ExceptionTest, Name, Pattern, Rule, Span, StructureTest, Table, TableRow
+from kb.rulebase.rule import Any as AnyOf
+from kb.rulebase.rule import (
+    Count,
+    ExceptionTest,
+    Name,
+    Pattern,
+    RemediationStep,
+    Rule,
+    Span,
+    StructureTest,
+    Table,
+    TableRow,
+)
 from kb.scanning.summary import StreamSummary
 from tests.support.kb_samples import exception, facts, hits, place, ref, rule, rulebook, steps, stream
 
@@ -223,3 +237,38 @@ def test_a_rule_for_a_framework_is_passed_over_on_another():
         known = Facts(Evidence(Job(framework=name), streams=(stream(found={"r#line": [place(1)]}),)))
         heard[name] = len(find(book, known, History()).findings)
     assert heard == {None: 1, "Megatron-LM": 1, "deepspeed": 0}
+
+
+def test_the_pattern_that_matched_chooses_the_row() -> None:
+    """The first of the rule's patterns that a line matches; what others captured on it stays known."""
+    table = Table("pattern", {"wet": TableRow("wet", "Wet")}, TableRow("", "Dry"))
+    one = rule(
+        "r",
+        "code_bug",
+        Pattern("wet", literal="water"),
+        LINE,
+        when=Name("line"),
+        table=table,
+        summary="On {host|a host}",
+    )
+    one = replace(one, when=AnyOf((Name("wet"), Name("line"))))
+    seen = stream(found={"r#wet": [place(100)], "r#line": [place(100, host="n1"), place(900)]})
+    wet, dry = found(one, streams=(seen,))["r"]
+    assert (wet.row and wet.row.title, where(wet), wet.fill(one.summary)) == ("Wet", [100], "On n1")
+    assert (dry.row and dry.row.title, where(dry)) == ("Dry", [900])
+
+
+def test_steps_are_shown_for_the_lines_that_they_hold_for() -> None:
+    """`only` names captured words; the name of the pattern is one of them."""
+    steps_ = tuple(
+        RemediationStep("look_at_logs", text, "look", only=only)
+        for text, only in (
+            ("Always {what|there}", {}),
+            ("For disks", {"what": "disk|tape"}),
+            ("For tapes", {"what": "tape"}),
+            ("For this pattern", {"pattern": "line"}),
+        )
+    )
+    one = rule("r", "code_bug", LINE, remediation=steps_)
+    (finding,) = found(one, streams=(stream(found={"r#line": [place(100, what="disk")]}),))["r"]
+    assert [step.text for step in finding.steps()] == ["Always disk", "For disks", "For this pattern"]

@@ -114,6 +114,19 @@ def test_a_run_gets_past_its_time_limit_only_from_a_new_checkpoint() -> None:
     assert at_its_limit(Progress(900, None, 800), last) == "resubmit"
 
 
+def test_a_checkpoint_of_wrong_numbers_is_not_resumed() -> None:
+    """One that was written after the loss went wrong holds the wrong weights."""
+    ranked = places(seen("spike"))
+    wrong = FaultClass("loss_not_finite", "training", "Not finite", outlives=True)
+    ranked = [replace(ranked[0], findings=(replace(ranked[0].best, fault=wrong),))]
+    step = ranked[0].best.first.iteration
+    assert step is not None
+    later = decide(BOOK, ranked, (), RunFacts(Progress(step + 9, None, step + 5)))
+    assert (later.from_checkpoint, later.steps_lost) == (None, None)
+    before_it = decide(BOOK, ranked, (), RunFacts(Progress(step + 9, None, step - 1)))
+    assert (before_it.from_checkpoint, before_it.steps_lost) == (step - 1, 10)
+
+
 def test_a_job_may_be_preempted_any_number_of_times() -> None:
     """Neither other nodes nor a person are called for it."""
     last = EarlierAttempt(("preempted",), "requeue", ran_on=nodes_digest(["a", "c"]), incident=41)

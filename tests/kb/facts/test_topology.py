@@ -73,6 +73,17 @@ def test_a_known_name_in_a_path_goes_before_a_part_of_it(uri, hint, node) -> Non
     assert known.place(0, Resource(node=hint)).node == node
 
 
+def test_a_files_name_is_no_node_where_a_shorter_one_is() -> None:
+    """Of two names of which one ends with the other, the longer has what the file holds in it."""
+    known = places(
+        stream(StreamRef("node-a.log", Resource(node="node-a"))),
+        stream(StreamRef("worker-node-a.log", Resource(node="worker-node-a"))),
+        stream(StreamRef("banode-a.log", Resource(node="banode-a"))),
+    )
+
+    assert [known.place(at, Resource()).node for at in range(3)] == ["node-a", "node-a", "banode-a"]
+
+
 def test_short_and_full_names_are_one_machine() -> None:
     """The job's own name for it is shown."""
     known = places(job=Job(nodes={"cn-1.example.org": (0,)}))
