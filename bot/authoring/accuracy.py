@@ -3,7 +3,7 @@
 An explicit fault is one that a line names: its case has a needle, and its class is no symptom and none that only numbers
 show (domain training). A false alarm is the verdict fault or no_match, or a root cause of band possible or better, on a run
 labelled healthy; insufficient_evidence on such a run is no alarm and has a count of its own, "cannot tell". It is right
-if the logs do not prove how the run ended (`proven_end: false`).
+if the case says that nothing can be told (`proven_end: false`, or among `verdict`).
 Failures are weighed by the share of lost GPU time that their class had in Acme's clusters (Hu et al., NSDI'24, table 3).
 """
 
@@ -94,7 +94,7 @@ def judge(
     healthy = case.label == "healthy"
     unnamed = {"no_fault": "healthy", "insufficient_evidence": "cannot_tell"}
     answers = tuple(diagnosis.fault for diagnosis in report.diagnoses) or (unnamed.get(report.verdict, "unknown"),)
-    right = {case.label, *case.accept} | ({"cannot_tell"} if healthy and case.proven_end is False else set())
+    right = {case.label, *case.accept} | ({"cannot_tell"} if case.may_abstain else set())
     lines = tuple(item.text for item in report.diagnoses[0].evidence) if report.diagnoses else ()
     alarm = report.verdict in ("fault", "no_match") or any(
         diagnosis.role == "root_cause" and diagnosis.band != "weak" for diagnosis in report.diagnoses

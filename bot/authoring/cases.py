@@ -15,10 +15,12 @@ import yaml
 
 from connectors.bundles.streams import StreamReader, discover
 from kb.errors import UnreadableInput
+from kb.model import Verdict
 from kb.report import Advice
 
 ACCEPTED_ADVICE = Path(__file__).with_name("accepted_advice.yaml")
 _ADVICE: frozenset[str] = frozenset(get_args(Advice))
+_VERDICTS: frozenset[str] = frozenset(get_args(Verdict))
 _NO_CASE = (OSError, yaml.YAMLError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 
@@ -27,7 +29,8 @@ class LabelledCase:
     """A case with its known cause.
 
     `advice`: what an expert accepts; empty if neither the case nor its class says. `proven_end`: whether the logs of a
-    healthy run prove that it completed; None if nobody has judged that.
+    healthy run prove that it completed; None if nobody has judged that. `verdict`: the verdicts that an expert accepts,
+    where not the class alone decides; empty if the class does.
     """
 
     id: str
@@ -38,6 +41,12 @@ class LabelledCase:
     source: str = ""
     advice: tuple[str, ...] = ()
     proven_end: bool | None = None
+    verdict: tuple[str, ...] = ()
+
+    @property
+    def may_abstain(self) -> bool:
+        """Whether `insufficient_evidence` is the honest answer, or one of several."""
+        return "insufficient_evidence" in self.verdict or (self.label == "healthy" and self.proven_end is False)
 
 
 def read_case(folder: Path) -> LabelledCase:
@@ -56,8 +65,9 @@ def read_case(folder: Path) -> LabelledCase:
             tuple(str(item) for item in raw.get("needle") or ()),
             tuple(raw.get("ranks") or ()),
             str(raw.get("source") or raw["id"]),
-            _advice(raw),
+            _choices(raw, "advice", _ADVICE),
             _proven_end(raw),
+            _choices(raw, "verdict", _VERDICTS),
         )
     except _NO_CASE as error:
         raise UnreadableInput(f"{path}: no usable case: {' '.join(str(error).split())[:300]}") from error
@@ -75,7 +85,7 @@ def read_labels(path: Path) -> dict[str, Mapping[str, Any]]:
         for case, fields in raw["cases"].items():
             if unknown := sorted(str(name) for name in fields if name not in ("advice", "proven_end")):
                 raise ValueError(f"{case}: unknown field {unknown[0]}; known are advice and proven_end")
-            read = {"advice": _advice(fields), "proven_end": _proven_end(fields)}
+            read = {"advice": _choices(fields, "advice", _ADVICE), "proven_end": _proven_end(fields)}
             labels[str(case)] = {name: read[name] for name in fields}
     except _NO_CASE as error:
         raise UnreadableInput(f"{path}: no usable labels: {' '.join(str(error).split())[:300]}") from error
@@ -86,7 +96,7 @@ def read_labels(path: Path) -> dict[str, Mapping[str, Any]]:
 def accepted_by_class() -> Mapping[str, tuple[str, ...]]:
     """The advice that an expert accepts for a failure of each class."""
     raw = yaml.safe_load(ACCEPTED_ADVICE.read_text("utf-8"))
-    return {fault: _advice({"advice": advice}) for fault, advice in raw["classes"].items()}
+    return {fault: _choices({"advice": advice}, "advice", _ADVICE) for fault, advice in raw["classes"].items()}
 
 
 def completed(case: LabelledCase, labels: Mapping[str, Mapping[str, Any]]) -> LabelledCase:
@@ -112,15 +122,15 @@ def holds_own_lines(folder: Path, case: LabelledCase) -> bool:
     return False
 
 
-def _advice(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    raw = fields.get("advice")
+def _choices(fields: Mapping[str, Any], name: str, known: frozenset[str]) -> tuple[str, ...]:
+    raw = fields.get(name)
     if raw is None:
         return ()
     if not isinstance(raw, list) or not raw:
-        raise ValueError("advice must be a list, for example [requeue_without, fix_first]")
-    for advice in raw:
-        if advice not in _ADVICE:
-            raise ValueError(f"advice {advice!r} is unknown; known are {', '.join(sorted(_ADVICE))}")
+        raise ValueError(f"{name} must be a list of some of {', '.join(sorted(known))}")
+    for choice in raw:
+        if choice not in known:
+            raise ValueError(f"{name} {choice!r} is unknown; known are {', '.join(sorted(known))}")
     return tuple(raw)
 
 

@@ -103,7 +103,7 @@ def harm(
         repeats=repeats,
         harmful=repeats,
         advice_accepted=accepted,
-        abstained=report.verdict == "insufficient_evidence" or (report.verdict == "no_match" and not right),
+        abstained=report.verdict in ("insufficient_evidence", "no_match") and not right,
         needle_quoted=needle,
         rank_first=_rank_first(case, report),
     )

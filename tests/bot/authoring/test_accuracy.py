@@ -127,6 +127,17 @@ def test_an_abstention_is_right_where_the_end_is_not_proven():
     assert not judge(replace(FALLEN, accept=("unknown",)), TOO_LITTLE).top1
 
 
+def test_an_abstention_is_right_where_the_case_accepts_it():
+    """A log that stops without a word: nothing can be told."""
+    stopped = replace(FALLEN, label="unknown", needle=(), verdict=("insufficient_evidence", "no_match"))
+
+    assert judge(stopped, TOO_LITTLE).top1
+    assert judge(stopped, TOO_LITTLE).harm.abstained is False
+    assert judge(stopped, UNKNOWN).top1
+    assert judge(stopped, HEALTHY).harm.called_healthy is True
+    assert judge(replace(stopped, verdict=()), TOO_LITTLE).harm.abstained is True
+
+
 def test_harmful_answers_are_listed_with_the_advice():
     """The counts in the table, the cases with `verbose`."""
     bug = replace(FALLEN, label="code_bug", advice=("fix_first",))

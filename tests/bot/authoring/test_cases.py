@@ -38,8 +38,14 @@ def test_a_case_carries_its_advice_and_whether_its_end_is_proven(tmp_path):
 
     assert (read_case(tmp_path).advice, read_case(tmp_path).proven_end) == (("none", "wait"), True)
 
+    (tmp_path / "case.yaml").write_text("id: a\nlabel: unknown\nverdict: [no_match, insufficient_evidence]\n")
+
+    assert read_case(tmp_path).verdict == ("no_match", "insufficient_evidence")
+    assert read_case(tmp_path).may_abstain
+
     (tmp_path / "case.yaml").write_text("id: a\nlabel: healthy\n")
 
+    assert not read_case(tmp_path).may_abstain
     assert (read_case(tmp_path).advice, read_case(tmp_path).proven_end) == ((), None)
 
 
@@ -51,6 +57,8 @@ def test_a_case_carries_its_advice_and_whether_its_end_is_proven(tmp_path):
         ("advice: [restart]", "advice 'restart' is unknown; known are fix_first, none, requeue,"),
         ("advice: [[wait]]", "no usable case"),
         ("proven_end: maybe", "proven_end must be true or false"),
+        ("verdict: healthy", "verdict must be a list of some of fault, insufficient_evidence,"),
+        ("verdict: [healthy]", "verdict 'healthy' is unknown"),
     ],
 )
 def test_a_wrong_label_is_named(tmp_path, text, error):
