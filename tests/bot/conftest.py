@@ -18,6 +18,7 @@ from sqlalchemy import create_engine
 from bot.rulebase.loader import Knowledge, default_folder, knowledge
 from tests.support.chromium import chromium
 from tests.support.databases import postgres, program
+from tests.support.quick_databases import quick_databases
 from tests.support.warm_start import Done, WarmStart
 
 LIMIT = 240.0  # seconds for a command
@@ -90,6 +91,13 @@ class Command:
     def words(self, words: Sequence[str | Path]) -> list[str]:
         """The whole command line."""
         return [sys.executable, "-m", "bot.cli", *map(str, words)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def databases_made_quickly() -> Iterator[None]:
+    """Make the databases of this process quickly; commands in processes of their own make theirs as always."""
+    with quick_databases():
+        yield
 
 
 @pytest.fixture(scope="session")

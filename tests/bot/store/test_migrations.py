@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from bot.store.tables import IncidentRow
 from tests.support.bot_samples import FALLEN_GPU
 from tests.support.old_tables import PAYLOAD, REPLAY, REPORT, statements
 from tests.support.paths import ROOT
+from tests.support.quick_databases import migrate
 
 NOW = datetime(2026, 11, 2, 8, 30, tzinfo=UTC)
 
@@ -245,3 +247,23 @@ def test_a_database_whose_version_is_lost_is_told(database: str) -> None:
     with pytest.raises(StoreError, match="cannot be used"):
         Database(database)
     assert before == (rows(database), tables(database))
+
+
+def test_databases_of_the_tests_are_like_those_that_the_migrations_make(tmp_path):
+    """The tests repeat recorded statements instead of running the migrations for each database."""
+    urls = [f"sqlite:///{tmp_path / name}" for name in ("migrated.db", "first.db", "second.db")]
+    engine = create_engine(urls[0])
+    with engine.begin() as connection:
+        migrate(connection, None)
+    engine.dispose()
+    for url in urls[1:]:
+        Database(url).close()
+
+    texts = []
+    for name in ("migrated.db", "first.db", "second.db"):
+        with closing(sqlite3.connect(tmp_path / name)) as connection:
+            texts.append(sorted(connection.iterdump()))  # alembic makes the indexes of a table in any order
+
+    assert len(texts[0]) > 50
+    assert texts[1] == texts[0]
+    assert texts[2] == texts[0]
