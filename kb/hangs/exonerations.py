@@ -177,7 +177,9 @@ def _moved(scene: HangContext) -> bool:
         return False
     busy = {outlier.rank for outlier in scene.seen.outliers}
     lately = (
-        rank.seconds is not None and rank.seconds < 0.9 * scene.span for rank in scene.stacks.ranks if rank.rank in busy
+        rank.seconds is not None and rank.seconds < 0.9 * scene.span and rank.works is not False
+        for rank in scene.stacks.ranks
+        if rank.rank in busy
     )
     return bool(scene.stacks.moving) or any(lately)
 

@@ -18,7 +18,7 @@ _WATCHED_FRAMES = re.compile(r"/torch/utils/data/|/torch/autograd/|/prefetch|/da
 _WORKING = 0.03  # of a core: polling takes less
 _MOVED_BYTES = 2048.0  # a second
 _WAKES = 0.2  # a second: a thread that gives up its core more often runs on between its waits
-_JUDGED = 0.75  # share of the answering ranks that must certainly stand still before they speak for the job
+_JUDGED = 0.75  # share of the answering ranks that must have been judged before those that are still speak for the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ def probe_stillness(
     unseen = short_ranges([*missing, *(stillness.rank for stillness in ranks if stillness.vote == "not_observable")])
     if not observed:
         return StackVote("not_observable", _blind(by_rank, ranks, limits), unseen=unseen, ranks=ranks)
-    few = len(moving) <= max(1, observed // 10) and still >= 2 and _all_wait(by_rank, moving)
+    few = len(moving) <= max(1, observed // 10) and still >= 1 and _all_wait(by_rank, moving)
     yes = still >= limits.share * observed or few
-    if yes and still < _JUDGED * len(ranks):
+    if yes and observed < _JUDGED * len(ranks):
         told = f"{still} of {len(ranks)} ranks unchanged over {limits.samples} rounds, but the rest could not be judged"
         return StackVote("not_observable", told, still, short_ranges(moving), unseen, observed, ranks=ranks)
     detail = f"{still} of {observed} ranks unchanged over {limits.samples} rounds"

@@ -196,3 +196,56 @@ def test_ras_with_equal_counts_votes_where_all_wait() -> None:
     ):
         assert launching(probe, polls, other, LIMITS) == probe
     assert launching(probe, None, scene(ALL_WAIT, 45.0), LIMITS) == probe
+
+
+def at_work(rank: int, works: bool | None, *, ranks: int = 4) -> StackVote:
+    """Stacks that are unchanged but for one rank, of which it is known whether its processes work."""
+    alike = [RankStillness(other, "yes", 6, 100.0) for other in range(ranks)]
+    alike[rank] = RankStillness(rank, "no" if works else "yes", 6, 100.0, works=works)
+    return StackVote("yes", "told", ranks - 1, str(rank) if works else "", observed=ranks, ranks=tuple(alike))
+
+
+def elsewhere(rank: int, what: ProcessActivity) -> Comparison:
+    """All ranks wait in a collective but one."""
+    groups = (
+        StackGroup("others", 3, 1, doing("collective", waiting=True)),
+        StackGroup(str(rank), 1, rank, what),
+    )
+    return Comparison(4, groups, crowd=0, outliers=(Outlier(rank, Resource(rank=rank), what, "told"),))
+
+
+@pytest.mark.parametrize(
+    ("rank", "age", "expected"), [(0, 1700.0, True), (0, 1900.0, False), (3, 230.0, True), (3, 250.0, False)]
+)
+def test_rank_0_may_work_alone_for_long_and_another_may_not(rank: int, age: float, expected: bool) -> None:
+    """What is done once is done by the first rank; another that works while all wait for it is in a loop."""
+    quiet = Phase("", 0.0, None, age)
+    assert held(scene(elsewhere(rank, doing("user")), age, at_work(rank, works=True)), quiet) is expected
+
+
+@pytest.mark.parametrize(
+    ("works", "age", "expected"), [(True, 1700.0, True), (False, 230.0, True), (False, 250.0, False)]
+)
+def test_a_save_that_the_log_announced_needs_somebody_who_writes(works: bool, age: float, expected: bool) -> None:
+    """While its rank writes it may last half an hour; not where it neither computes nor writes a byte."""
+    announced = Phase("saving", LIMITS.saving, None, age)
+    assert held(scene(elsewhere(0, doing("user", "saving")), age, at_work(0, works=works)), announced) is expected
+
+
+@pytest.mark.parametrize(("works", "expected"), [(True, True), (False, False)])
+def test_a_loader_that_reads_on_is_awaited(works: bool, expected: bool) -> None:
+    """Five minutes for a batch: fine where the worker reads."""
+    waits = doing("loader", stuck_worker=True)
+    assert held(scene(elsewhere(2, waits), 300.0, at_work(2, works=works))) is expected
+
+
+@pytest.mark.parametrize(
+    ("complete", "works", "expected"), [(True, False, False), (False, False, True), (True, None, True)]
+)
+def test_a_build_lock_that_nobody_holds_is_no_start(complete: bool, works: bool | None, expected: bool) -> None:
+    """All ranks of the job wait for a lock file and none works: who held it is gone. A rank unseen may be building."""
+    locked = Comparison(4, (StackGroup("0-3", 4, 0, doing("filelock", waiting=True)),), crowd=0)
+    ranks = tuple(RankStillness(rank, "yes", 6, 100.0, works=works) for rank in range(4))
+    stacks = StackVote("yes", "told", 4, observed=4, ranks=ranks)
+    start = Phase("starting", LIMITS.starting, None, 400.0)
+    assert held(scene(locked, 400.0, stacks, complete=complete), start) is expected

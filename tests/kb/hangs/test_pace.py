@@ -47,6 +47,13 @@ def test_the_usual_gap_is_that_of_neighbouring_lines() -> None:
     assert usual_gap(log([*points(steady(50)), *odd])) == pytest.approx(2.0)
 
 
+def test_lines_that_come_seldom_show_their_pace_though_they_are_few() -> None:
+    """Three lines, minutes apart: the longest gap counts; not so three lines of quick steps, nor two lines."""
+    assert usual_gap(log(points([0.0, 200.0, 420.0]))) == pytest.approx(220.0)
+    assert usual_gap(log(points([0.0, 2.0, 220.0]))) is None
+    assert usual_gap(log(points([0.0, 200.0]))) is None
+
+
 def test_what_lies_between_lines_in_a_phase_is_no_gap_between_steps() -> None:
     """An evaluation of 400 s that a line tells of leaves the usual gap as it is; one that none tells of counts."""
     times = [*steady(20), *steady(20, begin=440.0)]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kb.model import ThreadStack
+from kb.model import ProcessWork, ThreadStack
 from kb.stacks.stall_vote import Stillness, probe_stillness
 from tests.support.stack_samples import BACKWARD, NEXT, REDUCE, TRAIN, frames, rounds, stack
 
@@ -92,3 +92,45 @@ def test_why_it_could_not_be_seen():
     nameless = [replace(stack(0, REDUCE, number), threads=two) for number in range(3)]
     assert probe_stillness(nameless).detail == "no rank's stacks show a main thread"
     assert probe_stillness([]).detail == "no stacks were taken"
+
+
+LOOP = f"tokenize (corpus.py:12){TRAIN}"
+KERNEL = "futex_do_wait ([kernel])"
+
+
+def working(text, *done, apart=20.0):
+    """Rounds of one rank at one place, with what its processes had done by each."""
+    samples = rounds([0], [text] * len(done), apart)
+    return [replace(sample, work=work) for sample, work in zip(samples, done, strict=True)]
+
+
+def work(seconds, io=0, switches=0, *, accelerator=False):
+    """What a process has done so far."""
+    return ProcessWork(seconds, io, switches, accelerator)
+
+
+def test_a_rank_that_works_is_not_still_though_one_line_dominates():
+    """CPU time or bytes that move are movement; a poll's few milliseconds are none."""
+    assert probe_stillness(working(LOOP, work(10), work(14), work(18))).vote == "no"
+    assert probe_stillness(working(LOOP, work(10), work(10), work(10, 4 << 20))).vote == "no"
+    vote = probe_stillness(working(LOOP, work(10), work(10.1), work(10.2, 900)))
+    assert (vote.vote, vote.ranks[0].works) == ("yes", False)
+
+
+def test_a_rank_that_waits_for_others_may_spin():
+    """In a collective, CPU time says nothing."""
+    assert probe_stillness(working(REDUCE, work(10), work(30), work(50))).vote == "yes"
+
+
+def test_with_an_accelerator_idle_processes_prove_nothing():
+    """Its driver's spinning is not counted, so that no work is seen: whether there is none is unknown."""
+    vote = probe_stillness(working(LOOP, *[work(10, accelerator=True)] * 3))
+    assert (vote.vote, vote.ranks[0].works) == ("yes", None)
+
+
+def test_without_frames_the_kernel_tells_whether_a_rank_stands_still():
+    """Where py-spy may not look: a main thread that neither works nor wakes is still; of one that wakes nothing is known."""
+    assert probe_stillness(working(KERNEL, work(10), work(10), work(10))).vote == "yes"
+    assert probe_stillness(working(KERNEL, work(10), work(10, 0, 40), work(10, 0, 80))).vote == "not_observable"
+    assert probe_stillness(working(KERNEL, work(10), work(15), work(20))).vote == "no"
+    assert probe_stillness(rounds([0], [KERNEL] * 3)).vote == "not_observable"
