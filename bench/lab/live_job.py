@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 WIDTH = 32
 STEP = 0.9  # seconds, of sleep
-SHARE = 0.12  # of a core, while something works
+SHARE = 0.08  # of a core, while something works
 log = logging.getLogger("train")
 
 

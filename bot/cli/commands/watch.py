@@ -14,11 +14,17 @@ from bot.cli.options import RulesFolder, SiteFolder
 def watch(
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="The job's id, for the report.")] = None,
     logs: Annotated[
-        Path | None, typer.Option("--logs", help="The folder of the ranks' logs, such as torchrun's --log-dir.")
+        Path | None,
+        typer.Option(
+            "--logs", help="The folder of the ranks' logs, such as torchrun's --log-dir; finds the processes."
+        ),
     ] = None,
     pids: Annotated[str, typer.Option("--pids", help="Process ids of the ranks on this host, such as 12,13.")] = "",
     pids_of: Annotated[
-        str, typer.Option("--pids-of", metavar="REGEX", help="Likewise, by a regular expression for the command line.")
+        str,
+        typer.Option(
+            "--pids-of", metavar="REGEX", help="Likewise, by a regular expression for the command line or a word of it."
+        ),
     ] = "",
     py_spy: Annotated[
         str | None, typer.Option("--py-spy", metavar="PATH", help="The py-spy executable to use.")
@@ -72,7 +78,10 @@ def watch(
     rules: RulesFolder = None,
     site: SiteFolder = None,
 ) -> None:
-    """Watch a running job: hang probes, faults as they appear, and the final diagnosis. Exits 1 if a hang or fault is called."""
+    """Watch a running job: hang probes, faults as they appear, and the final diagnosis.
+
+    Exits 1 if a hang or fault is called, 16 if the job ended and whether it completed cannot be told.
+    """
     from bot.cli.watch import WatchOptions, seconds
     from bot.cli.watch import watch as run
 
