@@ -32,7 +32,7 @@ HERE = Path(__file__).resolve()
 JOB = HERE.parent / "lab" / "live_job.py"
 APART = 7.0  # seconds between the starts of two jobs: importing torch is what costs
 SOON = 300.0  # seconds within which a hang must be called
-LONGEST = 720.0  # seconds of one scene
+LONGEST = 960.0  # seconds of one scene
 RIGHT, MISSED, FALSE = "right", "missed", "FALSE"
 
 
@@ -127,7 +127,7 @@ def run(scene: Scene, place: int, asked: argparse.Namespace, folder: Path) -> Re
         "3",
         str(JOB),
     ]
-    words += ["--act", scene.act, "--rank", str(scene.rank), "--work", str(work), "--for", "680", *scene.extra]
+    words += ["--act", scene.act, "--rank", str(scene.rank), "--work", str(work), "--for", "900", *scene.extra]
     with (logs / "launcher.log").open("wb") as out:
         job = subprocess.Popen(words, stdout=out, stderr=out, env=environment, cwd=folder, start_new_session=True)
     try:

@@ -135,7 +135,7 @@ class Trainer:
         self.loss = float("nan") if self.act == "nan" and self.step >= self.args.step else 4.0 / (1 + 0.01 * self.step)
         if self.step % self.args.log_every == 0:
             log.info(
-                "rank %d | step %d | loss %.4f | lr 1.0e-04 | step time %.3f s",
+                "rank %d | step %d | loss %.4f | lr 1.0e-04 | data 0.001 s | compute %.3f s",
                 self.rank,
                 self.step,
                 self.loss,
