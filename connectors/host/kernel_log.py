@@ -20,7 +20,7 @@ FILES = (Path("/var/log/kern.log"), Path("/var/log/messages"), Path("/var/log/sy
 BEFORE = 60.0  # seconds before the start of the watch that still count
 MOST_TEXT = 4 << 20
 SECONDS = 5.0
-_ABOUT_ONE = re.compile(  # a crash or a kill of a single process, for want of the host's memory or of its own limit's
+_ABOUT_ONE = re.compile(  # a crash or a kill of a single process, for lack of the host's memory or of its own limit's
     rb"\[(\d{1,9})\]: segfault at |\btraps: [^\[\n]{1,64}\[(\d{1,9})\]|[Oo]ut of memory: Killed process (\d{1,9})"
     rb"|oom-kill:constraint=.{0,600}?\bpid=(\d{1,9})"
 )

@@ -93,7 +93,7 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
         _traffic(parts),
         overdue,
         _first_ranks(samples),
-        bool(world) and {item.resource.rank for item in samples} >= set(range(world or 0)),
+        len({item.resource.rank for item in samples}) == world,
     )
     probes = tuple(launching(probe, polls, scene, limits) if probe.name == "collective" else probe for probe in probes)
     yes = [probe for probe in probes if probe.vote == "yes"]

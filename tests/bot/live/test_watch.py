@@ -196,7 +196,7 @@ def test_a_fault_that_the_kernel_tells_is_not_called_while_steps_come_on(known, 
 
 
 def test_what_the_kernel_tells_of_others_processes_is_not_this_job_s(tmp_path):
-    """A crash of another's process on the same host, or its end for want of memory, its limit's or the host's."""
+    """A crash of another's process on the same host, or its end for lack of memory, its limit's or the host's."""
     ring = tmp_path / "ring"
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START + 40)) + ",000100+00:00 "
     before = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START - 40)) + ",000100+00:00 "
