@@ -109,6 +109,7 @@ def build(case: plan.Case, machine: launch.Machine, scratch: Path, options: argp
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         wrong, ran = [f"{type(error).__name__}: {error}"], None
     finally:
+        launch.sweep(base)
         launch.unmount(base)
         shutil.rmtree(base, ignore_errors=True)
     if wrong:

@@ -54,7 +54,10 @@ def notes(folder: Path) -> list[dict[str, Any]]:
 def truth(case: Case, seen: list[dict[str, Any]], versions: str) -> dict[str, Any]:
     """What case.yaml says; rank, time and step come from what the run noted."""
     first = seen[0] if seen else {}
-    ranks = case.at_fault if case.at_fault is not None else sorted({note["rank"] for note in seen})
+    some = {plug["call"] for plug in case.plugs if "ranks" in plug}  # what happens on all ranks is no rank's fault
+    ranks = (
+        case.at_fault if case.at_fault is not None else sorted({note["rank"] for note in seen if note["call"] in some})
+    )
     told = {
         "id": case.id,
         "source": f"made: a real run on CPU by bench/runs, script {case.script}.py, {case.launch}, {case.world} ranks; {versions}",

@@ -179,6 +179,13 @@ def commands(case: Case, work: Path) -> list[tuple[str, list[str], dict[str, str
     if case.launch == "deepspeed":
         size = ["--num_gpus", str(case.world), "--master_port", str(port)]
         return [("train.log", [python, "-m", "deepspeed.launcher.runner", *size, *case.options, *script(case)], {})]
+    if case.launch == "slurm":
+        ranks = "export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS RUN_HOST=$SLURMD_NODENAME"
+        start = f'{ranks} MASTER_ADDR=127.0.0.1 MASTER_PORT={port}; exec "$0" -u "$@"'
+        size = ["--nodes", "2", "--ntasks", str(case.world), "--label", "--job-name", case.project.rpartition("/")[2]]
+        found = {"SLURM_CONF": os.environ.get("SLURM_CONF", "/etc/slurm/slurm.conf")}
+        command = ["srun", *size, *case.options, "bash", "-c", start, python, *script(case)]
+        return [("slurm-4711.out", command, found)]
     if case.launch == "bare":
         common = {"WORLD_SIZE": str(case.world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         return [
@@ -279,6 +286,14 @@ def texts(case: Case, work: Path, out: Path) -> dict[str, bytes]:
         if path.is_file():
             found[str(path.relative_to(work / "logs"))] = path.read_bytes()
     return found
+
+
+def sweep(base: Path) -> None:
+    """Kill what still runs below `base`: ranks outlive a launcher that is killed."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str((entry / "cwd").readlink()).startswith(f"{base}/"):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def unmount(base: Path) -> None:

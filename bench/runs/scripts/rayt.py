@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--failures", type=int, default=0)
     args = parser.parse_args()
     passed = {key: value for key, value in os.environ.items() if key.startswith(("RUN_", "OMP_", "GLOO_"))}
-    ray.init(address=os.environ.get("RAY_HEAD", "auto"), runtime_env={"env_vars": passed | {"PYTHONPATH": os.getcwd()}})
+    ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": passed | {"PYTHONPATH": os.getcwd()}})
     trainer = TorchTrainer(
         loop,
         train_loop_config={"steps": args.steps, "folder": os.getcwd()},
