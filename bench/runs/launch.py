@@ -19,7 +19,7 @@ from bench.runs.plan import Case
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
-NODES = ("node-a", "node-b", "node-c", "node-d")
+NODES = ("node-a", "node-b")
 
 
 @dataclass
@@ -123,80 +123,63 @@ def script(case: Case) -> list[str]:
     return words
 
 
-def commands(case: Case, work: Path) -> list[tuple[str, list[str], dict[str, str]]]:
-    """What to start: name of the log, command, environment beside the common one."""
-    python, port = str(work / "venv/bin/python"), free_port()
-    run = [python, "-m", "torch.distributed.run"]
-    tree = ["--log-dir", str(work / "torchrun"), "--redirects" if case.logs == "tree" else "--tee", "3"]
-    files = tree if case.logs in ("tree", "tee") else []
-    if case.launch == "torchrun":
-        place = (
-            []
-            if any("rdzv" in word or "master" in word or "standalone" in word for word in case.options)
-            else ["--master-port", str(port)]
-        )
-        return [
-            ("train.log", [*run, "--nproc-per-node", str(case.world), *place, *files, *case.options, *script(case)], {})
-        ]
-    if case.launch == "agents":
-        size = ["--nnodes", "2", "--nproc-per-node", str(case.world // 2), "--local-addr", "127.0.0.1"]
-        meet = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "run-1"]
-        return [
-            (
-                f"{node}.log",
-                [
-                    *run,
-                    *size,
-                    *meet,
-                    *(word.replace("torchrun", f"torchrun-{node}") for word in files),
-                    *case.options,
-                    *script(case),
-                ],
-                {"RUN_HOST": node},
-            )
-            for node in NODES[:2]
-        ]
+Start = tuple[str, list[str], dict[str, str]]  # name of the log, command, environment beside the common one
+
+
+def commands(case: Case, work: Path) -> list[Start]:
+    """What to start."""
+    python, port = str(work / "venv/bin/python"), str(free_port())
+    words = [*case.options, *script(case)]
+    if case.launch in ("torchrun", "agents"):
+        return agents(case, work, [python, "-m", "torch.distributed.run"], port)
+    if case.launch == "slurm":
+        return [slurm(case, python, port)]
+    if case.launch == "bare":
+        common = {"WORLD_SIZE": str(case.world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        places = [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | case.env for rank in range(case.world)]
+        return [(f"rank-{rank}.log", [python, "-u", *script(case)], place) for rank, place in enumerate(places)]
+    before = [python, "-u"]
     if case.launch == "accelerate":
-        size = [
-            "--num_processes",
-            str(case.world),
-            "--num_machines",
-            "1",
-            "--mixed_precision",
-            "no",
-            "--dynamo_backend",
-            "no",
+        size = f"--num_processes {case.world} --num_machines 1 --mixed_precision no --dynamo_backend no"
+        before = [
+            python,
+            "-m",
+            "accelerate.commands.accelerate_cli",
+            "launch",
+            *size.split(),
             "--main_process_port",
-            str(port),
-        ]
-        return [
-            (
-                "train.log",
-                [python, "-m", "accelerate.commands.accelerate_cli", "launch", *size, *case.options, *script(case)],
-                {},
-            )
+            port,
         ]
     if case.launch == "deepspeed":
-        size = ["--num_gpus", str(case.world), "--master_port", str(port)]
-        return [("train.log", [python, "-m", "deepspeed.launcher.runner", *size, *case.options, *script(case)], {})]
-    if case.launch == "slurm":
-        ranks = "export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS RUN_HOST=$SLURMD_NODENAME"
-        start = f'{ranks} MASTER_ADDR=127.0.0.1 MASTER_PORT={port}; exec "$0" -u "$@"'
-        size = ["--nodes", "2", "--ntasks", str(case.world), "--label", "--job-name", case.project.rpartition("/")[2]]
-        found = {"SLURM_CONF": os.environ.get("SLURM_CONF", "/etc/slurm/slurm.conf")}
-        command = ["srun", *size, *case.options, "bash", "-c", start, python, *script(case)]
-        return [("slurm-4711.out", command, found)]
-    if case.launch == "bare":
-        common = {"WORLD_SIZE": str(case.world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        return [
-            (
-                f"rank-{rank}.log",
-                [python, "-u", *script(case)],
-                common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | case.env,
-            )
-            for rank in range(case.world)
-        ]
-    return [("train.log", [python, "-u", *script(case)], {})]
+        before = [python, "-m", "deepspeed.launcher.runner", "--num_gpus", str(case.world), "--master_port", port]
+    return [("train.log", [*before, *words], {})]
+
+
+def agents(case: Case, work: Path, run: list[str], port: str) -> list[Start]:
+    """The agents of torchrun: one, or one for each of two nodes, which get host names of their own."""
+    words = [*case.options, *script(case)]
+    how = {"tree": "--redirects", "tee": "--tee"}.get(case.logs)
+    if case.launch == "torchrun":
+        files = ["--log-dir", str(work / "torchrun"), how, "3"] if how else []
+        placed = any(part in word for word in case.options for part in ("rdzv", "master", "standalone"))
+        place = [] if placed else ["--master-port", port]
+        return [("train.log", [*run, "--nproc-per-node", str(case.world), *place, *files, *words], {})]
+    size = ["--nnodes", "2", "--nproc-per-node", str(case.world // 2), "--local-addr", "127.0.0.1"]
+    meet = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "run-1"]
+    started: list[Start] = []
+    for node in NODES:
+        files = ["--log-dir", str(work / f"torchrun-{node}"), how, "3"] if how else []
+        started.append((f"{node}.log", [*run, *size, *meet, *files, *words], {"RUN_HOST": node}))
+    return started
+
+
+def slurm(case: Case, python: str, port: str) -> Start:
+    """The run as a job of the cluster that SLURM_CONF names."""
+    ranks = "export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS RUN_HOST=$SLURMD_NODENAME"
+    start = f'{ranks} MASTER_ADDR=127.0.0.1 MASTER_PORT={port}; exec "$0" -u "$@"'
+    size = ["--nodes", "2", "--ntasks", str(case.world), "--label", "--job-name", case.project.rpartition("/")[2]]
+    found = {"SLURM_CONF": os.environ.get("SLURM_CONF", "/etc/slurm/slurm.conf")}
+    return ("slurm-4711.out", ["srun", *size, *case.options, "bash", "-c", start, python, *script(case)], found)
 
 
 def perform(case: Case, machine: Machine, base: Path) -> Ran:

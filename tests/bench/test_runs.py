@@ -60,15 +60,23 @@ def test_an_id_given_twice_is_refused(tmp_path):
 
 def test_the_truth_takes_ranks_step_and_time_from_what_the_run_noted():
     """The first note gives step and time, all of them the ranks."""
-    told = folders.truth(plan.case(ENTRY), [_note(3, 1000.0), _note(1, 1001.0, 8)], "torch 2")
+    case = plan.case(ENTRY | {"plugs": [{"at": "forward", "call": "own:raise", "ranks": [1, 3]}]})
+    told = folders.truth(case, [_note(3, 1000.0), _note(1, 1001.0, 8)], "torch 2")
     assert told["ranks"] == [1, 3]
     assert (told["step"], told["time"], told["place"]) == (7, "1970-01-01T00:16:40Z", "forward")
 
 
+def test_what_happens_on_all_ranks_is_no_ranks_fault():
+    """The plug-in is meant for every rank, so which of them noted it says nothing."""
+    case = plan.case(ENTRY | {"plugs": [{"at": "forward", "call": "own:raise"}]})
+    assert "ranks" not in folders.truth(case, [_note(0, 1000.0)], "torch 2")
+
+
 def test_ranks_of_the_plan_win_over_the_noted_ones():
     """A fault of the data is at no rank, whoever meets it first."""
-    told = folders.truth(plan.case(ENTRY | {"at_fault": []}), [_note(3, 1000.0)], "torch 2")
-    assert "ranks" not in told
+    plugs = [{"at": "forward", "call": "own:raise", "ranks": [3]}]
+    told = folders.truth(plan.case(ENTRY | {"at_fault": [0], "plugs": plugs}), [_note(3, 1000.0)], "torch 2")
+    assert told["ranks"] == [0]
 
 
 def test_notes_of_all_ranks_come_in_order_of_time(tmp_path):
