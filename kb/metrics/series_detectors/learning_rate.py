@@ -10,6 +10,7 @@ from kb.metrics.series_detectors.finding import SeriesFinding, step_label
 from kb.metrics.series_detectors.memory import rises_evenly
 from kb.model import ProgressPoint
 
+FALLS, HELD = 5, 5  # lines of a decay before a jump, and of the rate after it
 MOST_RUNS = 3  # runs told apart in one file by how many steps they plan
 
 
@@ -33,13 +34,15 @@ def learning_rate_off_schedule(points: Sequence[ProgressPoint], params: Mapping[
     starts = [0, *(at for at in range(1, len(known)) if (known[at].step or 0) <= (known[at - 1].step or 0))]
     ends = [known[at - 1] for at in (*starts[1:], len(known))]
     ended = [p.step for p in ends if p.step is not None and p.total is not None and p.step >= 0.95 * p.total]
-    if len(starts) > MOST_RUNS or len(ended) > 1 or any(p.epoch is not None and p.total is not None for p in known):
+    epochs = [p.epoch for p in known if p.epoch is not None and p.total is not None]
+    if len(starts) > MOST_RUNS or len(ended) > 1 or (epochs and all(epoch == int(epoch) for epoch in epochs)):
         return None  # steps that are counted again in every epoch
     for at, end in pairwise([*starts, len(known)]):
         found = _warms_up_again(known[at:end], params) or _other_than_before(known[:at], known[at:end], params)
         if found is not None:
             return found
-    return _runs_out(known, params) or _climbs_again(known[starts[-1] :])
+    last = known[starts[-1] :]
+    return _runs_out(known, params) or _climbs_again(last) or _jumps_back(last)
 
 
 def _starts_mid_run(part: Sequence[ProgressPoint], params: Mapping[str, float]) -> bool:
@@ -121,6 +124,20 @@ def _climbs_again(part: Sequence[ProgressPoint]) -> SeriesFinding | None:
         return None
     text = f"the learning rate climbs again from step {step_label(part[low])} on"
     return SeriesFinding(part[low], text, (("value", f"{rates[low]:.4g}"),), (part[-1],))
+
+
+def _jumps_back(part: Sequence[ProgressPoint]) -> SeriesFinding | None:
+    """A decay that jumps up to its peak within one line and stays there: a schedule that was lost, not one that restarts."""
+    rates = [p.learning_rate or 0.0 for p in part]
+    begin = len(rates)
+    while begin > 0 and rates[begin - 1] == rates[-1]:
+        begin -= 1
+    before = rates[:begin]
+    falls = sum(later < earlier for earlier, later in pairwise(before[-FALLS - 1 :]))
+    if len(rates) - begin < HELD or falls < FALLS or rates[-1] < max(1.5 * before[-1], 0.9 * max(before)):
+        return None
+    text = f"the learning rate jumps back from {before[-1]:.4g} to {rates[-1]:.4g} at step {step_label(part[begin])} and stays there"
+    return SeriesFinding(part[begin], text, (("value", f"{rates[-1]:.4g}"),), (part[begin - 1],))
 
 
 def loss_scale_minimum(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:

@@ -91,7 +91,7 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         spikes = usual and len(before) >= least and _spikes(point.loss or 0.0, before, after[:3], params)
         if (leaps or spikes) and not _loss_recovers(point.loss or 0.0, before, after):
             return _spike(losses, index, median(before))
-    return _turns_upward(losses, params) or _climbs(losses, params)
+    return _turns_upward(losses, params) or _climbs(losses, params) or _stays_above(losses, params)
 
 
 def _loss_recovers(here: float, before: Sequence[float], after: Sequence[float]) -> bool:
@@ -156,6 +156,23 @@ def _climbs(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> Ser
     text = f"loss climbs from {level:.4g} to {peak.loss:.4g} from step {step_label(point)} on"
     captures = (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}"))
     return SeriesFinding(point, text, captures, () if peak is point else (peak,))
+
+
+def _stays_above(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The loss leaves its first value upwards and never comes back, and the gradient norm does the same."""
+    values, norms = [p.loss or 0.0 for p in losses], [p.grad_norm for p in losses]
+    if len(values) < CLIMB_LEAST or not all(norm is not None and math.isfinite(norm) and norm > 0 for norm in norms):
+        return None
+    last = max(3, len(values) // 4)
+    end = min(values[-last:])
+    far = (
+        values[0] > 0
+        and min(values[1:]) >= 1.5 * values[0]
+        and end >= max(2 * values[0], values[0] + 5 * params.get("rise", 1.0))
+    )
+    if not far or median(norm or 0.0 for norm in norms[-last:]) < 2 * (norms[0] or 0.0):
+        return None
+    return _spike(losses, 1, values[0])
 
 
 def _order(values: Sequence[float]) -> float:

@@ -24,15 +24,15 @@ _BAR = re.compile(
     rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
     rb"|(?:(?<=[\s:\r])|^)(?P<free>\d{1,12})(?:it|step|batch)s?) \[\d[\d:]{3,16}(?:<[^,\]\r\n]{1,20})?, {0,8}"
     rb"|(?<!\d)\d{1,3}% (?:\xe2[\x94\x95][\x80-\xbf]){1,40} (?P<at>\d{1,12})/(?P<of>\d{1,12}) "
-    rb"|(?:\xe2[\x94\x95][\x80-\xbf]){1,200} {1,4}(?P<drawn>\d{1,12})/(?P<whole>\d{1,12}) {1,8}[\d:]{4,16} \xe2\x80\xa2 [\d:-]{4,16} {1,8}"
+    rb"|(?:\xe2[\x94\x95][\x80-\xbf]){1,200} {1,200}(?P<drawn>\d{1,12})/(?P<whole>\d{1,12}) {1,8}[\d:]{4,16} \xe2\x80\xa2 [\d:-]{4,16} {1,8}"
     rb")(?P<rate>\?|[\d.]{1,12})$"
 )
 # Ultralytics' row in front of its bar: epoch, memory, the parts of the loss, the number of objects, the image size.
 _YOLO = re.compile(
     rb"(?P<epoch>\d{1,6})/\d{1,6} {1,16}(?P<memory>\d[\d.]{0,8})G {1,16}(?P<losses>(?:(?:\d[\d.e+]{0,12}|nan|inf) {1,16}){1,12})\d{1,6}$"
 )
-# Lightning's Rich bar: the number of the epoch and that of the last one, both from 0.
-_RICH_EPOCH = re.compile(rb"Epoch (?P<epoch>\d{1,6})/(?P<last>\d{1,6})$")
+# Lightning's Rich bar: the number of the epoch and that of the last one, both from 0; below 0 where it is not known.
+_RICH_EPOCH = re.compile(rb"Epoch (?P<epoch>\d{1,6})/(?:(?P<last>\d{1,6})|-\d)$")
 _LABEL_EPOCH = re.compile(rb"(?i)epoch[ :=\[#(]{0,3}(?P<epoch>\d{1,9})")
 
 
@@ -59,7 +59,8 @@ def read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
         parse_int(bar["total"] or bar["of"] or bar["whole"]),
     )
     if bar["drawn"] and (numbered := _RICH_EPOCH.search(label)) and step is not None and total is not None:
-        step, total = step + int(numbered["epoch"]) * total, total * (int(numbered["last"]) + 1)
+        step += int(numbered["epoch"]) * total
+        total = total * (int(numbered["last"]) + 1) if numbered["last"] else None
     rate, epoch = parse_float(bar["rate"].replace(b"?", b"")), row or _LABEL_EPOCH.search(label)
     per_second = match[0].endswith(b"/s")
     return changed(

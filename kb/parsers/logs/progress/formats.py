@@ -24,6 +24,7 @@ from kb.parsers.logs.progress.form_families import (
 from kb.parsers.logs.progress.line_format import REST_OF_LINE, ProgressFormat, make_format
 from kb.parsers.logs.progress.line_readers import (
     make_reader,
+    read_bracketed,
     read_counted,
     read_dict,
     read_engine,
@@ -167,6 +168,13 @@ FORMATS: tuple[ProgressFormat, ...] = (
         b"logging_writer.py:",
         rb"\d{1,6}\] \[(?P<step>\d{1,12})\] (?P<mode>eval|valid|val|test)?" + REST_OF_LINE,
         make_reader("clu", whole=False),
+    ),
+    make_format(
+        "bracketed",
+        r"\.py:[0-9]+\] \[[0-9]+\] [a-z_/]{0,24}loss",
+        b".py:",
+        rb"\d{1,6}\] \[(?P<step>\d{1,12})\] " + REST_OF_LINE,
+        read_bracketed,
     ),
     make_format(
         "mindformers",

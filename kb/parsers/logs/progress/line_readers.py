@@ -35,6 +35,16 @@ def make_reader(name: str, *, needs_loss: bool = False, validation: bool = False
     return read
 
 
+_GLOG = re.compile(rb"(?:^|[\s\]])[IWE]\d{4} \d\d:\d\d:\d\d[^\n]{0,80}$")
+_READ_BRACKETED = make_reader("bracketed", needs_loss=True)
+
+
+def read_bracketed(match: re.Match[bytes]) -> ProgressPoint | None:
+    """Read a metrics line of absl's logger, whose step stands in brackets; elsewhere a number there can be a rank."""
+    before, _ = line_around(match)
+    return _READ_BRACKETED(match) if _GLOG.search(before) else None
+
+
 def read_validation(match: re.Match[bytes]) -> ProgressPoint | None:
     """Read a line that reports a validation loss at a step."""
     _, after = line_around(match)

@@ -758,3 +758,35 @@ def test_losses_that_rise_for_good_reasons_do_not_climb(values: list[float], see
     """Noise, data of another kind, and losses that start low because their task is not complete yet."""
     chance = random.Random(seed)
     assert one("loss_spike", series("loss", [value + chance.gauss(0, 0.1) for value in values])) is None
+
+
+def test_a_loss_that_leaves_its_first_value_with_its_gradient() -> None:
+    """It jumps up within a few steps and stays there, no longer climbing; a queue of negatives that fills has calm gradients."""
+    values = [199.9, 384.4, 510.3, 476.1, 503.0, 413.6, 359.3, 349.8, 361.2, 436.9, 450.7, 500.1]
+    wild = [31.5, 40.7, 67.7, 61.0, 162.0, 82.0, 98.0, 72.9, 79.3, 125.8, 138.8, 132.1]
+    points = [replace(p, grad_norm=norm) for p, norm in zip(series("loss", values), wild, strict=True)]
+    found = one("loss_spike", points)
+    assert found is not None
+    assert found.point.step == 2
+    assert one("loss_spike", [replace(p, grad_norm=30.0) for p in points]) is None
+    assert one("loss_spike", [replace(p, grad_norm=None) for p in points]) is None
+    assert one("loss_spike", [*points, replace(points[0], offset=10_000, step=13)]) is None
+
+
+def decaying(count: int, peak: float = 3e-3) -> list[float]:
+    """A cosine from its peak to nothing."""
+    return [peak * (1 + math.cos(math.pi * n / count)) / 2 for n in range(count)]
+
+
+def test_a_learning_rate_that_jumps_back_to_its_peak_and_stays_there() -> None:
+    """A schedule that was lost; also where lines name the fraction of an epoch. One that restarts goes down again."""
+    rates = [*decaying(28)[:18], *[3e-3] * 10]
+    for parts in ({}, {"total": 28}):
+        found = one("lr_off_schedule", series("learning_rate", rates, **parts))
+        assert found is not None
+        assert (found.point.step, found.captures) == (19, (("value", "0.003"),))
+    lines = [replace(p, total=28, epoch=(p.step or 0) / 8) for p in series("learning_rate", rates)]
+    assert one("lr_off_schedule", lines) is not None
+    assert one("lr_off_schedule", series("learning_rate", [*decaying(28)[:18], *decaying(28)[:10]])) is None
+    assert one("lr_off_schedule", series("learning_rate", [*decaying(28)[:18], *[5e-4] * 10])) is None
+    assert one("lr_off_schedule", series("learning_rate", [n / 10 * 3e-3 for n in range(10)] + [3e-3] * 18)) is None

@@ -211,6 +211,18 @@ LINES = [
         {"step": 36, "total": 75, "epoch": 1.0, "loss": 0.25, "seconds": 0.05, "format": "tqdm"},
     ),
     (
+        "Epoch 1/-2 ━━━━━━━━━━━━      23/32 0:00:01 • 0:00:01 20.00it/s v_num: 0.000     ".encode(),
+        {"step": 55, "epoch": 1.0, "seconds": 0.05, "format": "tqdm"},
+    ),
+    (
+        b"I1122 21:19:49.101 140 trainer.py:75] [15] loss=3.5, steps_per_sec=40.00",
+        {"step": 15, "loss": 3.5, "throughput": 40.0, "format": "bracketed"},
+    ),
+    (
+        b"2027-03-09 21:10:57.674 | INFO     | train:metrics:90 - step 100/160 | loss 0.5 | tps 925 | 365 ms",
+        {"step": 100, "total": 160, "loss": 0.5, "seconds": 0.365, "throughput": 925.0, "format": "step_loss"},
+    ),
+    (
         "Epoch 2/2  ━━━━━━━━━━━━━━━━━ 25/25 0:00:00 • 0:00:00 20.00it/s train_loss: nan  ".encode(),
         {"step": 75, "total": 75, "epoch": 2.0, "loss": math.nan, "seconds": 0.05, "format": "tqdm"},
     ),
@@ -660,6 +672,7 @@ def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: di
         "Map (num_proc=4):  45%|████▌     | 500/1100 [00:31<00:39, 38.0 examples/s]".encode(),
         "model.safetensors:  45%|████▌     | 1.2G/4.9G [00:31<00:39, 38.0MB/s]".encode(),
         b"the loss function took step 3",
+        b"[2027-03-09 21:10:57] [INFO] [train.py:75] [3] loss=2.5",
         b"time (ms) | fwd_microstep: 22.1 | bwd_microstep: 9.5 | data 3 ms",
         b"step 3 forward 12.5 ms",
         b"forward-backward 12.5 ms on average",
