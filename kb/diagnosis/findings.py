@@ -12,6 +12,7 @@ from kb.facts.pattern_lookup import PatternLookup
 from kb.facts.pattern_tests import fits
 from kb.facts.signals import Signal
 from kb.facts.stream_facts import structure_start
+from kb.facts.topology import names_a_node
 from kb.model import Gap, Role
 from kb.report import NotEvaluated
 from kb.rulebase.rule import FaultClass, RemediationStep, Rule, Rulebook, SiteException, TableRow
@@ -201,7 +202,7 @@ def _words(row: TableRow | None, signals: Sequence[Signal]) -> dict[str, str]:
         captures.update(signal.captures)
     for name, value in (
         ("rank", first.resource.rank),
-        ("node", first.resource.node),
+        ("node", first.resource.node if names_a_node(first.resource.node or "") else None),
         ("iteration", first.iteration),
         ("stage", first.stage),
         ("gpu", first.captures.get("pci") or first.resource.gpu),

@@ -19,6 +19,7 @@ _ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}")
 _GIVEN = re.compile(
     r"([\w.-]{1,64}):\d{1,9}:\d{1,9} \[-?\d{1,4}\] [NR]CCL INFO [^\n]{0,40}?Using \S{1,20}:([0-9.]{7,15})<"
 )
+_LOOPBACK = re.compile(r"(?:ip6-)?localhost\d?(?:\.[\w.-]{1,64})?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|::1?")
 _PART = re.compile(r"[^\W_.-]+")
 _BUS = re.compile(r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-9a-fA-F]))?")
 _SPEAKING = ("nccl_warn", "elastic_failure", "launcher_exit", "xid", "sxid", "oom_kill", "ib_completion")
@@ -234,6 +235,11 @@ class Places:
             if node is not None and stream.summary.ref.kind == "job"
         ]
         return tuple(placed if job else {**placed, **dict.fromkeys(written)})
+
+
+def names_a_node(name: str) -> bool:
+    """Whether a name tells one machine from another: `localhost` does not, whoever says it."""
+    return _LOOPBACK.fullmatch(name) is None
 
 
 def _without_files_words(told: Iterable[str | None]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from kb.diagnosis.suspects.launcher import from_launcher
 from kb.diagnosis.suspects.mismatch import mismatching_ranks
 from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
-from kb.facts.topology import Places
+from kb.facts.topology import Places, names_a_node
 from kb.report import EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
@@ -38,7 +38,9 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
             [claim for finding in ranked.findings for claim in claims_of(finding, places, facts)], best
         )
         found = _by_evidence(claims, ranked, layout, quoted)
-    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(found[:SUSPECTS]))
+    named = (item if item.node is None or names_a_node(item.node) else replace(item, node=None) for item in found)
+    known = [item for item in named if item.kind != "node" or item.node is not None]
+    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(known[:SUSPECTS]))
 
 
 def _of_event(best: Finding, places: Places, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:

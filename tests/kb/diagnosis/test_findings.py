@@ -272,3 +272,10 @@ def test_steps_are_shown_for_the_lines_that_they_hold_for() -> None:
     one = rule("r", "code_bug", LINE, remediation=steps_)
     (finding,) = found(one, streams=(stream(found={"r#line": [place(100, what="disk")]}),))["r"]
     assert [step.text for step in finding.steps()] == ["Always disk", "For disks", "For this pattern"]
+
+
+def test_no_text_calls_a_node_localhost() -> None:
+    """It is whoever says it."""
+    one = rule("r", "code_bug", LINE, summary="Lost on {node}[? ({node})].")
+    (finding,) = found(one, streams=(stream(found={"r#line": [place(100, node="localhost")]}),))["r"]
+    assert finding.fill(one.summary) == "Lost on the node."

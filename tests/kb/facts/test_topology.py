@@ -6,7 +6,7 @@ import pytest
 
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
-from kb.facts.topology import Place, Places
+from kb.facts.topology import Place, Places, names_a_node
 from kb.model import Job, Resource, StreamRef, Structure
 from kb.scanning.summary import StreamSummary
 from tests.support.kb_samples import BOOK, scanned, stream
@@ -120,3 +120,20 @@ def test_a_number_beyond_the_job_is_no_rank() -> None:
     known = places(stream(), job=Job(world_size=8))
 
     assert known.place(0, Resource(rank=2027)).rank is None
+
+
+def test_localhost_is_no_name_of_a_node() -> None:
+    """Each machine calls itself that."""
+    names = (
+        "localhost",
+        "localhost.localdomain",
+        "127.0.0.1",
+        "::1",
+        "ip6-localhost",
+        "localhost4",
+        "cn-1",
+        "10.0.0.1",
+        "local-3",
+    )
+
+    assert [name for name in names if names_a_node(name)] == ["cn-1", "10.0.0.1", "local-3"]
