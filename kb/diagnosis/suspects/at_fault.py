@@ -38,9 +38,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
             [claim for finding in ranked.findings for claim in claims_of(finding, places, facts)], best
         )
         found = _by_evidence(claims, ranked, layout, quoted)
-    named = (item if item.node is None or names_a_node(item.node) else replace(item, node=None) for item in found)
-    known = [item for item in named if item.kind != "node" or item.node is not None]
-    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(known[:SUSPECTS]))
+    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(_on_nodes(found)[:SUSPECTS]))
 
 
 def _of_event(best: Finding, places: Places, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
@@ -55,7 +53,14 @@ def _of_event(best: Finding, places: Places, quoted: Sequence[EvidenceItem]) -> 
     ]
     if not found and who.node is not None:
         found = [Suspect("node", who.node, why=why)]
-    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(with_scores(found[:SUSPECTS])))
+    found = _on_nodes(found)[:SUSPECTS]
+    return tuple(with_evidence(item, place, quoted) for place, item in enumerate(with_scores(found)))
+
+
+def _on_nodes(found: Sequence[Suspect]) -> list[Suspect]:
+    """Return the suspects, none of them on a node that is only called localhost."""
+    named = (item if item.node is None or names_a_node(item.node) else replace(item, node=None) for item in found)
+    return [item for item in named if item.kind != "node" or item.node is not None]
 
 
 def _compared(best: Finding, places: Places) -> tuple[Suspect, ...]:
