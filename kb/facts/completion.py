@@ -119,8 +119,8 @@ def _of_stream(facts: Facts, index: int, how: str) -> Iterator[EndSign]:
             return
     if stream.summary.ref.kind != "job":
         return
-    after = stream.points[-1].offset if stream.points else -1
-    lines = [(at, line) for at, line in tail_lines(stream.summary) if line.strip() and at > after]
+    after = stream.reached_last_step()  # a bar and the line after it may be glued together
+    lines = [(at, line) for at, line in tail_lines(stream.summary) if line.strip() and at >= after]
     for end in end_lines(lines):
         if end.how == how and _is_last(facts, index, end.offset, end.line):
             yield EndSign("the run reports its end", index, end.offset, end.line[:_SHOWN])
@@ -144,16 +144,17 @@ def _at_last_step(facts: Facts) -> Iterator[EndSign]:
     lasts = [(index, stream.points[-1]) for index, stream in logs]
     if not lasts or not all(point.total and point.step is not None and point.step >= point.total for _, point in lasts):
         return
-    if any(_closed(stream, stream.points[-1]) for _, stream in logs):
+    if any(_closed(stream, stream.reached_last_step()) for _, stream in logs):
         index, point = lasts[0]
         what = f"every log with steps is at the last one, {point.step} of {point.total}, and then closes"
         yield EndSign(what, index, point.offset, "")
 
 
-def _closed(stream: StreamFacts, last: ProgressPoint) -> bool:
-    if any(item.offset > last.offset and item.fields.get("event") == "save_end" for item in stream.checkpoints):
+def _closed(stream: StreamFacts, last: int) -> bool:
+    """Whether a log does what comes after the last step, which it reached at this offset."""
+    if any(item.offset > last and item.fields.get("event") == "save_end" for item in stream.checkpoints):
         return True
-    return any(at > last.offset and closes(line) for at, line in tail_lines(stream.summary))
+    return any(at >= last and closes(line) for at, line in tail_lines(stream.summary))
 
 
 def _cut_short(facts: Facts) -> bool:
@@ -187,11 +188,11 @@ def _open_save(stream: StreamFacts) -> Structure | None:
         return None
     last = saves[-1]
     if any(item.fields.get("event") == "save_end" for item in saves) or not any(
-        stream.steps_after(item.offset) for item in saves[:-1]
+        stream.new_steps_after(item.offset) for item in saves[:-1]
     ):
         over = stream.completed is not None and stream.completed > last.offset
         later = [line for at, line in tail_lines(stream.summary) if at > last.offset and line.strip()]
-        if not over and not stream.steps_after(last.offset) and not any(closes(line) for line in later):
+        if not over and not stream.new_steps_after(last.offset) and not any(closes(line) for line in later):
             return last
     return None
 
@@ -199,7 +200,7 @@ def _open_save(stream: StreamFacts) -> Structure | None:
 def _trouble_after_end(facts: Facts, index: int) -> Iterator[EndSign]:
     """Yield the line, after the last step and end of a log, that reports a fatal error or a save that was lost."""
     stream = facts.streams[index]
-    after = max([item.offset for item in stream.ends] + [point.offset for point in stream.points[-1:]], default=-1)
+    after = max([item.offset for item in stream.ends] + [stream.reached_last_step()])
     for offset, line in tail_lines(stream.summary):
         if offset <= after or not line.strip() or facts.survived(index, offset, None):
             continue
@@ -250,7 +251,11 @@ def _going(facts: Facts, state: SchedulerState | None, against: tuple[EndSign, .
         return ()
     if state is not None and state.outcome == "running":
         return (EndSign(f"its scheduler reports {state.shown}"),)
-    steps = _steps_go_on(facts) if state is None else None
+    if state is not None:
+        return ()
+    if not hang.suspected and any(vote.probe == "stacks" and vote.vote != "not_observable" for vote in hang.votes):
+        return (EndSign("its processes answer, and no probe suspects a hang"),)
+    steps = _steps_go_on(facts)
     return (steps,) if steps is not None else ()
 
 

@@ -44,7 +44,7 @@ _EARLY = re.compile(
     r"|\bmax(?:imum)?[ _](?:number of )?(?:steps?|iterations?|iters?|epochs?|tokens|updates)\b.{0,20}\breached\b"
 )
 _SETTING = re.compile(
-    r"(?i)\b(?:patience|enabled?|disabled?|callback|config(?:uration)?|if|when|until|unless|would|will|won't)\b|early_stopping ?[=:]"
+    r"(?i)\b(?:patience|enabled?|disabled?|callback|config(?:uration)?|if|when|until|unless|would|will|won't|not finite|nan|inf|diverged)\b|early_stopping ?[=:]"
 )
 _PLANNED = re.compile(
     r"(?i)\b(?:reached|hit) (?:the )?(?:configured |specified |given )?max(?:imum)?[ _]?(?:training |train |run |wall )?[ _]?(?:run|time|duration|hours)"

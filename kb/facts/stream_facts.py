@@ -92,6 +92,21 @@ class StreamFacts:
         steps = {p.step if p.step is not None and p.step != p.total else -p.offset for p in later}
         return len(steps)
 
+    def reached_last_step(self) -> int:
+        """Return the offset at which the last step was first logged, -1 without steps: a bar is drawn again after its end."""
+        first = -1
+        for point in reversed(self.points):
+            if point.step != self.points[-1].step or point.total != self.points[-1].total:
+                break
+            first = point.offset
+        return first
+
+    def new_steps_after(self, offset: int) -> bool:
+        """Whether a step that had not been reached before an offset was logged after it."""
+        before = self.iteration(offset)
+        later = self.points[bisect_right(self._point_offsets, offset) :]
+        return any(point.step is None or before is None or point.step != before for point in later)
+
     def went_on(self, offset: int) -> bool:
         """Whether the run went on after an offset, ended normally, or reports that it survived what is there."""
         if any(start <= offset < end for start, end in self._excused):
