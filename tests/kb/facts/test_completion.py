@@ -198,3 +198,21 @@ def test_nothing_is_proven_by_nothing() -> None:
     """A job without logs, or with calm ones."""
     assert of() == Completion()
     assert of(tailed(stream(points=steps(1, 20)), "all is well\n")).how == "unknown"
+
+
+def test_a_bar_that_is_drawn_again_after_the_end() -> None:
+    """The end follows the line that first reached the last step, also where both are glued together."""
+    drawn = [*steps(1, 20), *(ProgressPoint(at, 20) for at in (8000, 8900))]
+    log = tailed(stream(points=drawn), " 20/30 it/s Signaling Trainer to stop.\nfine\n 20/30 it/s\n", offset=1900)
+    assert of(log).how == "completed"
+    begun = structure("checkpoint", 8500, event="save_begin")
+    assert not of(stream(points=drawn, structures=[begun]), job=Job(state="COMPLETED")).proven
+
+
+def test_processes_that_answer_go_on() -> None:
+    """Their stacks were taken, and no probe suspects a hang: a long save is no end."""
+    known = facts(stream(points=steps(1, 9)))
+    known.evidence = replace(known.evidence, hang=Hang(votes=(Vote("stacks", "no", "they change"),)))
+    assert completion(known).how == "running"
+    known.evidence = replace(known.evidence, hang=Hang(votes=(Vote("stacks", "not_observable", "none taken"),)))
+    assert not completion(known).proven
