@@ -6,6 +6,7 @@ Importing SQLAlchemy is slow, so this module is imported after the answer is pri
 from __future__ import annotations
 
 import contextlib
+import random
 import sqlite3
 import threading
 import time
@@ -28,7 +29,7 @@ SCHEMA_VERSION = 10  # of the tables: as many as there are steps in `migrations/
 _STEPS = Path(__file__).parent / "migrations"
 _LOCK = 0x5163616C  # of PostgreSQL: two that start at once take the steps one after the other
 _BUSY_SECONDS = 5.0
-_PAUSES = (0.02, 0.1, 0.5)  # seconds before a transaction is tried again that the database gave up
+_PAUSES = (0.02, 0.1, 0.5, 1.0, 2.0)  # seconds, about, before a transaction that the database gave up is tried again
 _GIVEN_UP = ("40001", "40P01")  # of PostgreSQL: one of two that stood in each other's way
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class Database:
             self._name = parsed.database or parsed.render_as_string(hide_password=True)
             self._engine = _engine(url)
             try:
-                self._prepare()
+                self._prepare_in_time()
             except BaseException:
                 self.close()
                 raise
@@ -69,6 +70,17 @@ class Database:
         """Close all connections."""
         if self._engine is not None:
             self._engine.dispose()
+
+    def _prepare_in_time(self) -> None:
+        """Create missing tables. Many processes that start on a new store wait for the first of them."""
+        for pause in _PAUSES:
+            try:
+                return self._prepare()
+            except DBAPIError as error:
+                if not _passes(error):
+                    raise
+                time.sleep(pause * random.uniform(0.5, 1.5))
+        return self._prepare()
 
     def _prepare(self) -> None:
         with self.session() as session:
@@ -125,7 +137,7 @@ class Database:
                 except DBAPIError as error:
                     if not _passes(error):
                         raise
-                    time.sleep(pause)
+                    time.sleep(pause * random.uniform(0.5, 1.5))  # writers that met once do not meet again
             with self.session(write=True) as session:
                 return do(session)
 
@@ -179,7 +191,11 @@ def _insertion(table: type[SQLModel], dialect: str) -> Executable:
 
 def _passes(error: DBAPIError) -> bool:
     """Whether a retry may succeed."""
-    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _GIVEN_UP
+    return (
+        error.connection_invalidated
+        or getattr(error.orig, "sqlstate", None) in _GIVEN_UP
+        or getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+    )
 
 
 def _version(connection: Connection) -> int | None:

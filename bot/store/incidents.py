@@ -8,8 +8,9 @@ returns the message instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from sqlmodel import Session, col, select
 
 from bot.render.report_json import dumps
 from bot.runtime.paths import DEFAULT_TENANT, database_url
+from bot.store import unsaved
 from bot.store.database import Repository, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
@@ -274,8 +276,8 @@ def remember(
 ) -> str | None:
     """Store a report in the database of this user. Return a one-line warning if that fails, None on success.
 
-    The answer is already printed, so failures are not errors. `now` defaults to the current time; `within`: writes
-    more in the same transaction, given the id of the incident.
+    The answer is already printed, so failures are not errors, and what the database refuses is put beside it for the next
+    command. `now` defaults to the current time; `within`: writes more in the same transaction, given the id of the incident.
     """
     filed = file(dumps(report), report, replay, bundle, now or datetime.now(UTC), origin=origin)
 
@@ -285,11 +287,38 @@ def remember(
             within(session, number)
 
     try:
-        with IncidentStore(url or database_url()) as store:
-            store.database.write(kept)
-    except (StoreError, OSError, RuntimeError) as error:  # RuntimeError: no home folder
+        url = url or database_url()
+    except (OSError, RuntimeError) as error:  # no home folder
         return f"the report was not stored as an incident: {error}"
+    try:
+        with IncidentStore(url) as store:
+            store.database.write(kept)
+            unsaved.take_in(url, partial(_taken_in, store))
+    except (StoreError, OSError, RuntimeError) as error:
+        try:
+            put = unsaved.put(url, msgspec.msgpack.encode(asdict(filed)))
+        except OSError:
+            return f"the report was not stored as an incident: {error}"
+        return f"the report was not stored as an incident: {error}; the next command that can stores it from {put}"
     return None
+
+
+def _taken_in(store: IncidentStore, packed: bytes) -> bool:
+    """Store an incident that was put beside the database. One that cannot be read is left alone."""
+    try:
+        found = msgspec.msgpack.decode(packed)
+        times = {
+            key: value for key in _ROW_TIMES if isinstance(value := found["row"][key], str)
+        }  # those without a zone
+        row = {**found["row"], **{key: datetime.fromisoformat(value) for key, value in times.items()}}
+        filed = PackedReport(**{**found, "row": row})
+        store.database.write(lambda session: add_within(session, filed))
+    except (StoreError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        return False
+    return True
+
+
+_ROW_TIMES = ("created_at", "ended_at")
 
 
 def file(

@@ -15,7 +15,7 @@ from bot.runtime.redaction.values import is_opaque
 
 _RUN = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,}+={0,2}")
 _LEAST = 24  # characters; shorter runs are too often ids
-_LONG = 32
+_HEAD = re.compile(rb"[A-Za-z]{2,12}[_-]")
 _EXEMPT = re.compile(
     rb"(?i)(?:sha-?(?:1|224|256|384|512)|md5|digest|etag|integrity|fingerprint|checksum|oid|(?:request|host|trace|span|x-amz-id-?2?)[ _-]?id|x-amz-id-2"
     rb"|uuid|build-?id|s3://\S*|gs://\S*|(?:ssh|ecdsa|sk)-[\w-]+(?:@openssh\.com)?)[\\\"']{0,2}[ ]?[:= -]{0,2}[ ]?[\\\"']{0,2}\Z"
@@ -36,8 +36,11 @@ def spans(text: bytes, inner: Callable[[bytes, int], object], depth: int) -> Ite
         run = hit.group()
         if any(start <= hit.start() < end for start, end in public):
             continue
-        if _wraps(run, inner, depth) or (len(run) >= _LEAST and _is_loose(text, hit.start(), run)):
+        if _wraps(run, inner, depth):
             yield hit.span()
+        elif len(run) >= _LEAST and _is_loose(text, hit.start(), run):
+            head = _HEAD.match(run)  # says whose token it is
+            yield hit.start() + (head.end() if head and is_opaque(run[head.end() :]) else 0), hit.end()
 
 
 def _is_loose(text: bytes, start: int, run: bytes) -> bool:

@@ -1,0 +1,86 @@
+"""Incidents that the database refused: packed beside it, one file each, and taken in by the next command that can write.
+
+An answer is printed before it is stored, so that a store which is locked, full or unreachable must not lose it.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from bot.runtime.paths import sqlite_file, state_dir
+
+ENDING = ".incident"
+MOST = 1000  # files taken in by one command
+_CLAIM = ".taken"
+
+
+def folder(url: str) -> Path:
+    """Return the folder of what the database of this URL has refused."""
+    file = sqlite_file(url)
+    return file.with_name(f"{file.name}.unsaved") if file is not None else state_dir() / "unsaved"
+
+
+def put(url: str, packed: bytes) -> Path:
+    """Write an incident beside the database and return its file.
+
+    Raises:
+        OSError: the folder cannot be written either.
+    """
+    into = folder(url)
+    into.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = into / f"{uuid.uuid4().hex}{ENDING}"
+    part = path.with_suffix(".part")
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "wb") as handle:
+        handle.write(packed)
+        handle.flush()
+        os.fsync(handle.fileno())
+    part.rename(path)
+    return path
+
+
+def take_in(url: str, keep: Callable[[bytes], bool]) -> int:
+    """Store what was put beside the database, and remove its files. Returns how many. `keep`: stores one, and returns whether it did.
+
+    A file is renamed before it is read, so that of two commands one takes it; storing the same incident again changes nothing, so
+    that a command which dies in between loses none: a claim of a process that is gone is taken up again.
+    """
+    taken = 0
+    for claimed in _claimed(folder(url)):
+        if not keep(claimed.read_bytes()):
+            with suppress(OSError):
+                claimed.rename(claimed.with_name(claimed.name.partition(_CLAIM)[0]))
+            return taken
+        claimed.unlink(missing_ok=True)
+        taken += 1
+    return taken
+
+
+def _claimed(where: Path) -> Iterator[Path]:
+    try:
+        names = sorted(os.listdir(where))[:MOST]  # noqa: PTH208 - names only
+    except OSError:
+        return
+    for name in names:
+        original, mark, owner = name.partition(_CLAIM)
+        if original.endswith(ENDING) and not (mark and _lives(owner)):
+            claimed = where / f"{original}{_CLAIM}{os.getpid()}"
+            try:
+                (where / name).rename(claimed)
+            except OSError:
+                continue  # another command has it
+            yield claimed
+
+
+def _lives(owner: str) -> bool:
+    try:
+        os.kill(int(owner), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, ValueError, OverflowError):
+        return True
+    return True

@@ -1,0 +1,86 @@
+"""Many writers at once lose nothing, and what a store refuses is taken in later. Real processes on real SQLite files."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from bot.store import unsaved
+from bot.store.incidents import IncidentStore, remember
+from tests.support.bot_samples import FALLEN_GPU
+from tests.support.common.incident_samples import NOW
+
+WRITERS = 20
+
+
+def _write(url, number, gate, warnings):
+    gate.wait()
+    warning = remember(replace(FALLEN_GPU, id=f"{number:016x}"), b"text\n", None, url=url, now=NOW)
+    if warning:
+        warnings.put(warning)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_twenty_writers_at_once_lose_nothing(tmp_path, fresh):
+    """On a new store as on an old one, all incidents are stored: none with a warning, none beside the store."""
+    url = f"sqlite:///{tmp_path}/s.db"
+    if not fresh:
+        with IncidentStore(url):
+            pass
+    context = multiprocessing.get_context("fork")
+    gate, warnings = context.Barrier(WRITERS), context.Queue()
+    writers = [context.Process(target=_write, args=(url, number, gate, warnings)) for number in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    assert [writer.exitcode for writer in writers] == [0] * WRITERS
+    assert warnings.empty()
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM incident").fetchone() == (WRITERS,)
+
+
+def test_what_a_locked_store_refuses_is_taken_in_by_the_next_command(tmp_path, monkeypatch):
+    """The warning names the file, the next incident brings the refused one with it, and nothing is left beside the store."""
+    url = f"sqlite:///{tmp_path}/s.db"
+    with IncidentStore(url):
+        pass
+    monkeypatch.setattr("bot.store.database._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("bot.store.database._PAUSES", (0.01,))
+    with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        warning = remember(FALLEN_GPU, b"one\n", "night-run", url=url, now=NOW)
+    [refused] = unsaved.folder(url).iterdir()
+
+    assert str(refused) in warning
+    assert refused.stat().st_mode & 0o777 == 0o600
+    assert remember(replace(FALLEN_GPU, id="0" * 16), b"two\n", None, url=url, now=NOW) is None
+
+    with IncidentStore(url) as store:
+        found = {incident.report_id: incident for incident in store.list()}
+        assert found[FALLEN_GPU.id].bundle == "night-run"
+        assert found[FALLEN_GPU.id].created_at == NOW
+        assert store.get(found[FALLEN_GPU.id].id).replay == b"one\n"
+    assert list(unsaved.folder(url).iterdir()) == []
+
+
+def test_a_claim_of_a_process_that_is_gone_is_taken_up(tmp_path):
+    """A command that died between claiming and storing loses nothing; one that still runs keeps its claim."""
+    url = f"sqlite:///{tmp_path}/s.db"
+    gone = multiprocessing.get_context("fork").Process(target=int)
+    gone.start()
+    gone.join()
+    for owner in (gone.pid, os.getppid()):
+        path = unsaved.put(url, b"%d" % owner)
+        path.rename(path.with_name(f"{path.name}.taken{owner}"))
+    kept = []
+
+    taken = unsaved.take_in(url, lambda packed: kept.append(packed) is None)
+
+    assert (taken, kept) == (1, [b"%d" % gone.pid])
