@@ -88,8 +88,7 @@ def build(case: plan.Case, machine: launch.Machine, scratch: Path, options: argp
         pairs = folders.replacements(paths(case, machine, base), (socket.gethostname(), socket.getfqdn()))
         seen = folders.notes(base / "truth")
         logs = {name: folders.scrub(text, pairs) for name, text in ran.texts.items()}
-        for place in (target, rejected):
-            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(rejected, ignore_errors=True)
         known = dataclasses.replace(case, needle=folders.shown(case.needle, logs.values()) or case.needle)
         folders.write(
             rejected, logs, folders.truth(known, seen, versions(machine)), folders.job(case, ran.span, ran.status)
@@ -115,6 +114,7 @@ def build(case: plan.Case, machine: launch.Machine, scratch: Path, options: argp
     if wrong:
         print(f"{case.id}: {'; '.join(wrong)}", file=sys.stderr, flush=True)
         return False
+    shutil.rmtree(target, ignore_errors=True)
     rejected.rename(target)
     if not options.quiet:
         print(f"{case.id}: status {ran.status if ran else '?'}, {time.time() - began:.0f} s", flush=True)
