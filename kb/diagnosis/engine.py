@@ -24,6 +24,7 @@ from kb.facts.completion import Completion, completion
 from kb.facts.evidence import Evidence
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
+from kb.facts.scheduler_state import scheduler_state, stop_reason
 from kb.facts.signals import Signal
 from kb.facts.topology import Places
 from kb.model import Attempt, Gap, Structure, Verdict
@@ -72,7 +73,12 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     )
     suspects = diagnoses[0].suspects if diagnoses else ()
     run = RunFacts(
-        done, price(facts), history or History(), frozenset(evidence.job.nodes), unexplained=verdict == "no_match"
+        done,
+        price(facts),
+        history or History(),
+        frozenset(evidence.job.nodes),
+        unexplained=verdict == "no_match",
+        stopped=stop_reason(scheduler_state(evidence.job, (item for _, item in facts.structures("platform_event")))),
     )
     decision = decide(rulebook, ranked, suspects, run)
     report = Report(

@@ -51,7 +51,8 @@ class Price:
 class RunFacts:
     """What a decision needs to know of the run. `nodes`: those that it ran on, as far as they are known.
 
-    `unexplained`: it failed, and no rule says why.
+    `unexplained`: it failed, and no rule says why. `stopped`: the class of fault that the scheduler gives as the reason
+    for its end (kb.facts.scheduler_state.stop_reason), "" for none.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -59,6 +60,7 @@ class RunFacts:
     history: History = field(default_factory=History)
     nodes: frozenset[str] = frozenset()
     unexplained: bool = False
+    stopped: str = ""
 
 
 def price(facts: Facts) -> Price:
@@ -92,7 +94,8 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         unknown = rulebook.faults.get("unknown")
         why = unknown.because if unknown else _SYMPTOM
         return replace(bare, advice="fix_first", why=why, find_cause=True) if run.unexplained else bare
-    best = ranked[0].best
+    best = _stopped_by_scheduler(ranked[0].best, rulebook, run.stopped)
+    ranked = (replace(ranked[0], findings=(best, *ranked[0].findings[1:])), *ranked[1:])
     alike = _alike(run.history.tries, best.fault.id)
     wanted, _ = listed(best)
     named = _barred(ranked[0], suspects) if wanted == "requeue_without" else ()
@@ -117,6 +120,14 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         options=_options(barred, lost, cost) if wanted == "requeue_without" and advice in _BEGUN_AGAIN else (),
         find_cause=best.is_symptom and advice == "fix_first",
     )
+
+
+def _stopped_by_scheduler(best: Finding, rulebook: Rulebook, stopped: str) -> Finding:
+    """Return a bare SIGTERM from outside with the reason that the scheduler gives for the job's end."""
+    fault = rulebook.faults.get(stopped)
+    if fault is None or not best.is_symptom or best.fault.id not in STOPS:
+        return best
+    return replace(best, role="root_cause", fault=fault)
 
 
 def _before_it_went_wrong(done: Progress, ranked: Ranked) -> Progress:

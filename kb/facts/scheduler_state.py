@@ -41,6 +41,11 @@ _EVENTS: Mapping[str, Outcome] = {
     "not_scheduled": "waiting",
     "requeued": "waiting",
 }
+_STOPS: Mapping[str, tuple[str, ...]] = {
+    "preempted": ("PREEMPT", "EVICT", "REVOKED"),
+    "time_limit": ("TIMEOUT", "TIMED_OUT", "DEADLINE"),
+    "cancelled": ("CANCEL",),
+}
 _PHASES: Mapping[str, Outcome] = {
     "Succeeded": "succeeded",
     "Failed": "failed",
@@ -78,6 +83,14 @@ def outcome_of(state: str | None) -> Outcome | None:
             # "completed with errors" is not "completed"; "cancelled by 1001" is "cancelled"
             return outcome if count == len(words) or words[count] == "BY" or outcome != "succeeded" else None
     return None
+
+
+def stop_reason(state: SchedulerState | None) -> str:
+    """Return the class of fault that a stopped state names: preempted, time_limit or cancelled; "" for none."""
+    if state is None or state.outcome != "stopped":
+        return ""
+    shown = state.shown.upper()
+    return next((fault for fault, words in _STOPS.items() if any(word in shown for word in words)), "")
 
 
 def scheduler_state(job: Job, events: Iterable[Structure] = ()) -> SchedulerState | None:

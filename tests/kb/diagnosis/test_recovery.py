@@ -114,6 +114,16 @@ def test_a_run_gets_past_its_time_limit_only_from_a_new_checkpoint() -> None:
     assert at_its_limit(Progress(900, None, 800), last) == "resubmit"
 
 
+def test_the_scheduler_says_why_it_stopped_a_job() -> None:
+    """A bare SIGTERM from outside is a symptom; with the scheduler's reason it is no longer one."""
+    ranked = places(seen("preempted"))
+    symptom = [replace(ranked[0], findings=(replace(ranked[0].best, role="symptom"),))]
+    assert decide(BOOK, symptom, (), RunFacts()).advice == "fix_first"
+    told = decide(BOOK, symptom, (), RunFacts(stopped="preempted"))
+    assert (told.advice, told.find_cause) == ("requeue", False)
+    assert decide(BOOK, places(seen("oom")), (), RunFacts(stopped="preempted")).advice == "fix_first"
+
+
 def test_a_checkpoint_of_wrong_numbers_is_not_resumed() -> None:
     """One that was written after the loss went wrong holds the wrong weights."""
     ranked = places(seen("spike"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.scheduler_state import outcome_of, scheduler_state
+from kb.facts.scheduler_state import outcome_of, scheduler_state, stop_reason
 from kb.model import Attempt, Job, Structure
 
 
@@ -101,3 +101,21 @@ def test_a_state_that_was_read_before_the_end_is_replaced() -> None:
     assert running is not None
     assert failed is not None
     assert (running.outcome, failed.outcome) == ("succeeded", "failed")
+
+
+@pytest.mark.parametrize(
+    ("state", "fault"),
+    [
+        ("PREEMPTED", "preempted"),
+        ("Evicted", "preempted"),
+        ("TIMEOUT", "time_limit"),
+        ("DeadlineExceeded", "time_limit"),
+        ("CANCELLED by 1001", "cancelled"),
+        ("FAILED", ""),
+        ("RUNNING", ""),
+        ("", ""),
+    ],
+)
+def test_why_a_scheduler_stopped_a_job(state: str, fault: str) -> None:
+    """Only a stopped job has such a reason."""
+    assert stop_reason(scheduler_state(Job(state=state or None))) == fault
