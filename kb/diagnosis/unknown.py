@@ -121,8 +121,10 @@ def _on(found: Unexplained) -> str:
 def _summary(found: Unexplained) -> str:
     before = f"{found.lead:,.0f} s before the first symptom: " if found.lead else ""
     said = message_of(found.event.line)[:_SHOWN]
-    if found.event.kind == "end":
-        return f"{before}it exited with status {found.event.name}; its last line: {said}"
+    if found.event.kind in ("end", "exit"):
+        status = f"it exited with status {found.event.name}" if found.event.name else ""
+        last = f"its last line: {said}" if found.event.kind == "end" else "it left no message"
+        return before + "; ".join(part for part in (status, last) if part)
     return f"{before}{said}"
 
 

@@ -18,7 +18,7 @@ from kb.scanning.line_access import LONGEST_LINE, decode, first_time, line_at, o
 from kb.scanning.matcher import Matcher
 from kb.scanning.plan import ScanPlan
 from kb.scanning.structure_collector import StructureCollector
-from kb.scanning.summary import TEXT, StageMark, StreamSummary, bounded_marks
+from kb.scanning.summary import SHARED_TAIL, TEXT, StageMark, StreamSummary, bounded_marks
 
 WORK = 4 * 1024 * 1024  # bytes collected before a pass
 BEFORE = 16 * 1024  # context kept before what is still to come
@@ -111,7 +111,8 @@ class Scanner:
             self._head = data[:TEXT]
             self._first_time = first_time(data[:LONGEST_LINE], self._year)
         if high > 0:
-            self._tail = (base + max(0, high - TEXT), data[max(0, high - TEXT) : high])
+            start = max(0, high - (TEXT if self._ref.resource.rank is not None else SHARED_TAIL))
+            self._tail = (base + start, data[start:high])
         by_pattern, present = owned_lines(data, self._matcher.hits(data), low, high, self._once)
         for pattern, starts in by_pattern.items():
             for target in self._plan.targets[pattern]:

@@ -24,6 +24,7 @@ POINTS = 1024
 LAST_POINTS = 64
 SIZED_POINTS = 16
 TEXT = 16 * 1024
+SHARED_TAIL = 4 * TEXT  # of a log of many ranks, whose last words are those of all
 
 _T = TypeVar("_T")
 

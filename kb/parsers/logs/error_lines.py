@@ -36,6 +36,7 @@ _GAVE_UP = re.compile(
     rb"|\bLLVM ERROR: |^UNREACHABLE executed|^pure virtual method called|\bterminating due to uncaught exception"
     rb"|\b[Uu]n(?:caught|handled) exception\b|^terminate called |^libc\+\+abi: |^\*\*\* [A-Z][\w .]{2,60} \*\*\*$|^Aborted\b"
 )
+_RANK = re.compile(rb"[\[(](?:global[_ ])?[Rr](?:ank|ANK)[ =:]{0,2}(?P<rank>\d{1,6})[\])]")
 _CALM_LEVEL = re.compile(
     rb"(?:^|[\s\[(|<-])(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|TRACE)(?=$|[\s\])|>:,-])|(?:^|[\s\[])[IW]\d{4} \d\d:"
 )
@@ -79,12 +80,15 @@ def _read(window: bytes, at: int) -> tuple[Structure, ...]:
     level = error_level(line)
     if level is None:
         return ()
-    return (on_line("error_line", window, at, {"level": level}, who=_speaker(line, peel(line))),)
+    return (on_line("error_line", window, at, {"level": level}, who=speaker(line, peel(line))),)
 
 
-def _speaker(line: bytes, prefix: Prefix) -> Resource:
-    """Who wrote it: by its prefix, else by what a structured logger's line says."""
-    return resource(prefix, rank=rank_of(line) if prefix.rank is None else None)
+def speaker(line: bytes, prefix: Prefix) -> Resource:
+    """Return who wrote a line: by its prefix, else by a rank in brackets, else by what a structured logger's line says."""
+    if prefix.rank is not None:
+        return resource(prefix)
+    bracket = _RANK.search(line[:HEAD])
+    return resource(prefix, rank=int(bracket["rank"]) if bracket else rank_of(line))
 
 
 READERS: tuple[Reader, ...] = (

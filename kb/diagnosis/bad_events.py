@@ -1,0 +1,218 @@
+"""What the processes of a run reported as wrong: exceptions, crashes, fatal lines and errors, each with its process and place.
+
+Only the form of a line counts here. Whether an event mattered, and which came first, is for kb.diagnosis.first_unexplained.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from kb.anomalies.core.severity_words import is_aside, is_consequence, is_mild
+from kb.facts.job_facts import Facts
+from kb.facts.stream_facts import structure_start
+from kb.facts.topology import Place, Places
+from kb.model import Resource, Structure
+from kb.parsers.logs.error_lines import error_level, message_of, speaker
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.recoveries import quoted
+from kb.scanning.line_access import filled_resource
+from kb.scanning.summary import tail_lines
+
+Kind = Literal["exception", "fatal", "crash", "error", "end", "exit"]
+LONGEST = 512  # characters of a line
+BLOCK = 600  # bytes before the exit code of a launcher's failure block that belong to it
+# classes that report another process's failure, a stop from outside, or no failure at all
+_PASSED_ON = re.compile(
+    r"(?:ChildFailed|CalledProcess|ProcessExited|ProcessRaised|Signal|DistBackend|DistNetwork|DistStore|BrokenPipe|BrokenProcessPool"
+    r"|Connection\w*|Remote\w*|WorkerCrashed|WorkerDied|ActorDied|RayActor|RayTask|NodeDied|OwnerDied|TaskCancelled|Cancelled|EOF)"
+    r"(?:Error|Exception)?|SystemExit|KeyboardInterrupt|StopIteration|GeneratorExit|BdbQuit|RayTaskError\(\w+\)"
+)
+_OTHERS = re.compile(
+    r"(?i)\b(?:peer|remote (?:process|worker|rank)|other ranks?|another rank|[NR]CCL|gloo|ProcessGroup\w*|collective|all_?reduce|barrier"
+    r"|watchdog|TCPStore|rendezvous|DistBackendError|c10d?|c10::\w+)\b"
+)
+_GIVES_UP = re.compile(
+    r"(?i)\b(?:refus\w+|cannot|can't|unable|not|never|no longer|without) (?:\w+ ){0,2}(?:continu\w+|carry\w*|retr\w+|recover\w*|resum\w+)"
+    r"|\bgiv(?:ing|es|e) up|\b(?:leaving|exiting|stopping|aborting|bailing|shutting down)\b"
+)
+_CLASS_LINE = re.compile(
+    r"(?:[A-Za-z_]\w*\.)+(?P<name>[A-Z]\w{2,80})(?:: \S|$)|(?P<alone>[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+): \S"
+)
+_STACK = re.compile(
+    r"^\s|^\S{0,40} @ 0x|^#\d|^frame #|^@ |^\*\*\*|^goroutine |^\S+\.go:\d|^note: |^Thread 0x|^Current thread|^exit status"
+    r"|^Caused by: |^at |^\S+\(\S*\+0x[0-9a-f]+\) ?\[0x|^[-=*#_]{4,}|^Timeout \(\d+:\d\d:\d\d\)!|^\[\d+\]:$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BadEvent:
+    """One line that reports trouble of its own process, and the bytes that belong to it (`span`).
+
+    `chain`: how many exceptions it followed from; `name`: class of an exception, or exit status of an end; `frame`: the
+    innermost frame of an exception.
+    """
+
+    kind: Kind
+    stream: int
+    offset: int
+    line: str
+    place: Place
+    resource: Resource
+    time: float | None = None
+    span: tuple[int, int] = (0, 0)
+    chain: int = 0
+    name: str = ""
+    frame: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TailLine:
+    """A line at the end of a stream, who wrote it, and what it says behind its prefixes."""
+
+    stream: int
+    offset: int
+    line: str
+    message: str
+    resource: Resource
+
+
+class BadEvents:
+    """The bad events of a run."""
+
+    def __init__(self, facts: Facts, places: Places) -> None:
+        self._facts = facts
+        self._places = places
+
+    def all(self) -> Iterator[BadEvent]:
+        """Yield every bad event: of the structures, then of the streams' last lines."""
+        facts = self._facts
+        for index, item in facts.structures("exception"):
+            if not item.fields.get("lived_with"):
+                yield self._of_structure("exception", index, item)
+        for index, item in facts.structures("native_crash"):
+            yield self._of_structure("crash", index, item)
+        for index, item in facts.structures("error_line"):
+            yield self._of_structure("fatal" if item.fields.get("level") == "fatal" else "error", index, item)
+        for index, stream in enumerate(facts.streams):
+            if stream.summary.ref.kind == "job":
+                yield from self._of_tail(index)
+
+    def tail(self, index: int) -> tuple[TailLine, ...]:
+        """Return the last lines of a stream, without blank ones and those of tracebacks."""
+        if index not in self._tails:
+            stream = self._facts.streams[index]
+            own = stream.summary.ref.resource
+            found = []
+            for at, line in tail_lines(stream.summary):
+                if not line.strip() or stream.in_traceback(at):
+                    continue
+                raw = line.encode("utf-8", "replace")[:2048]
+                prefix = peel(raw)
+                message = raw[prefix.end :].decode("utf-8", "replace")
+                who = filled_resource(own, speaker(raw, prefix))
+                found.append(TailLine(index, at, line[:LONGEST], message, self._facts.placed(who)))
+            self._tails[index] = tuple(found)
+        return self._tails[index]
+
+    @cached_property
+    def _tails(self) -> dict[int, tuple[TailLine, ...]]:
+        return {}
+
+    def _of_tail(self, index: int) -> Iterator[BadEvent]:
+        """Yield the errors that no reader's trigger finds: other levels, and bare class names."""
+        for item in self.tail(index):
+            if item.line[:1] in " \t":
+                continue
+            level = error_level(item.line.encode("utf-8", "replace"))
+            raised = None if level else _CLASS_LINE.match(item.message)
+            if level is None and raised is None:
+                continue
+            kind: Kind = "exception" if raised else "fatal" if level == "fatal" else "error"
+            yield self.of_line(kind, item, (raised["name"] or raised["alone"]) if raised else "")
+
+    def of_line(self, kind: Kind, item: TailLine, name: str = "") -> BadEvent:
+        """Return a line of a tail as an event."""
+        return BadEvent(
+            kind,
+            item.stream,
+            item.offset,
+            item.line,
+            self._places.place(item.stream, item.resource),
+            item.resource,
+            self._time_near(item.stream, item.offset),
+            (item.offset, item.offset + len(item.line)),
+            name=name,
+        )
+
+    def _of_structure(self, kind: Kind, index: int, item: Structure) -> BadEvent:
+        who = item.resource
+        if who.rank is None:
+            reported = next(
+                (rank for low, high, rank in self._blocks.get(index, ()) if low <= item.offset < high), None
+            )
+            who = replace(who, rank=reported) if reported is not None else who
+        return BadEvent(
+            kind,
+            index,
+            item.offset,
+            item.line,
+            self._places.place(index, who),
+            who,
+            item.time,
+            (structure_start(item), item.end),
+            int(item.fields.get("chain") or 0),
+            str(item.fields.get("type") or item.fields.get("what") or ""),
+            str(item.fields.get("last_frame") or ""),
+        )
+
+    @cached_property
+    def _blocks(self) -> dict[int, list[tuple[int, int, int]]]:
+        """The launchers' failure blocks by stream, which repeat a rank's exception."""
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for index, item in self._facts.structures("elastic_failure"):
+            rank = item.fields.get("rank")
+            if isinstance(rank, int) and rank >= 0:
+                found.setdefault(index, []).append((item.offset - BLOCK, item.end, rank))
+        return found
+
+    def _time_near(self, index: int, offset: int) -> float | None:
+        """Return the time of the nearest structure or step at or before a place; None without any."""
+        stream = self._facts.streams[index]
+        before = [item.time for item in stream.summary.structures if item.offset <= offset and item.time is not None]
+        points = [point.time for point in stream.points if point.offset <= offset and point.time is not None]
+        return max((*before[-1:], *points[-1:]), default=None)
+
+
+def passed_on(event: BadEvent) -> bool:
+    """Whether an event reports what another process's failure, or a stop from outside, does to this one; or shows data."""
+    line = event.line
+    if quoted(line.encode()):
+        return True
+    if event.kind == "exception":
+        return bool(_PASSED_ON.fullmatch(event.name)) or is_consequence(line) or bool(_OTHERS.search(line))
+    said = message_of(line)
+    if event.kind == "crash" or said.startswith("terminate called"):
+        what = f"{event.name} {line}"
+        return bool(_OTHERS.search(what)) or "SignalException" in what
+    if event.kind == "error" and is_harmless(said):
+        return True
+    return tells_of_others(said)
+
+
+def is_harmless(message: str) -> bool:
+    """Whether a message is about something beside the run, or says that the speaker goes on."""
+    return is_aside(message) or (is_mild(message) and not _GIVES_UP.search(message))
+
+
+def tells_of_others(message: str) -> bool:
+    """Whether a message is about another process, the communication with it, or a launcher's work."""
+    return is_consequence(message) or bool(_OTHERS.search(message))
+
+
+def is_stack(message: str) -> bool:
+    """Whether a line is a part of a stack or a ruler, in the form of any runtime."""
+    return bool(_STACK.search(message))
