@@ -242,7 +242,8 @@ class _Search:
                 continue
             last, end = self._last_lines(rank), reported.get(rank)
             bad = [item for item in last if _is_trouble(item)]
-            own_status = end is not None and (last or end[1].fields.get("exitcode") not in (1, "1"))
+            alone = any(self._facts.streams[item.stream].summary.ref.resource.rank == rank for item in last)
+            own_status = end is not None and (alone or str(end[1].fields.get("exitcode")) != "1")
             if not (bad or own_status):
                 continue
             place = Place(rank, self._places.node_of(rank))
