@@ -6,7 +6,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -27,7 +28,7 @@ settings.load_profile("signalbox")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Collect without the garbage collector, and let it pass over what was made then.
 
     9,000 tests live as long as the process: it would look at them again and again, also in every fork.
@@ -38,3 +39,12 @@ def pytest_collection() -> Iterator[object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder that all tests share, those of other workers too: compiling the rule base takes seconds."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "signalbox-cache"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder

@@ -101,15 +101,6 @@ def databases_made_quickly() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    """A cache folder that all tests share, those of other workers too: compiling the rule base takes seconds."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "signalbox-cache"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
-
-
-@pytest.fixture(scope="session")
 def known(cache) -> Knowledge:
     """The rule base that ships."""
     with pytest.MonkeyPatch.context() as patch:

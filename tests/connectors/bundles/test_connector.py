@@ -413,10 +413,10 @@ def test_check_counts(kept: Bundles, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Knowledge:
+def known(cache: Path) -> Knowledge:
     """The rule base."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SIGNALBOX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("SIGNALBOX_CACHE", str(cache))
         return knowledge()
 
 
