@@ -119,3 +119,17 @@ class ProgressBar:
     def __exit__(self, *_: object) -> None:
         if self._shown and (self._done or self._compared):
             sys.stderr.write("\r\x1b[K")
+
+
+def printable_json(data: bytes) -> bytes:
+    """Return JSON for standard output: on a terminal, what does not show as itself (controls, bidi marks) becomes a `u` escape."""
+    if not sys.stdout.isatty():
+        return data
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else _escaped(letter) for letter in data.decode()
+    ).encode()
+
+
+def _escaped(letter: str) -> str:
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))

@@ -16,7 +16,7 @@ from kb.facts.topology import names_a_node
 from kb.model import Gap, Role
 from kb.report import NotEvaluated
 from kb.rulebase.rule import FaultClass, RemediationStep, Rule, Rulebook, SiteException, TableRow
-from kb.rulebase.texts import fill
+from kb.rulebase.texts import fill, fill_command
 from kb.scanning.plan import active
 
 
@@ -54,7 +54,7 @@ class Finding:
             replace(
                 item,
                 text=self.fill(item.text),
-                command=self.fill(item.command) if item.command else None,
+                command=fill_command(item.command, self.captures) if item.command else None,
                 verify=self.fill(item.verify) if item.verify else None,
                 escalate=self.fill(item.escalate) if item.escalate else None,
             )

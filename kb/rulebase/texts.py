@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 
 HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
@@ -27,6 +28,20 @@ def fill(text: str, words: Mapping[str, str]) -> str:
         open_ = _RANK.sub(lambda hole: "A rank" if hole[1] == "R" else "a rank", open_.removeprefix(_SPEAKER))
     filled = HOLE.sub(word, open_)
     return f"{filled[:1].upper()}{filled[1:]}" if begun.startswith(_SPEAKER) else filled
+
+
+def fill_command(command: str, words: Mapping[str, str]) -> str:
+    """Fill the holes of a shell command with captured words, each quoted so that the shell takes it as part of one word.
+
+    Captured text is what a log says, and people copy the command: `$(reboot)` in the name of a host must not run. In a command, a
+    hole is outside of the command's own quotes, or alone in double quotes, which quoting replaces.
+    """
+    bare = _QUOTED_HOLE.sub(lambda hole: hole[1], command)
+    safe = {name: shlex.quote("".join(filter(str.isprintable, word))) for name, word in words.items() if word}
+    return fill(bare, safe)
+
+
+_QUOTED_HOLE = re.compile(r"""["'](\{\w+(?:\|[^}"']*)?\})["']""")
 
 
 def gaps(text: str, sure: Collection[str]) -> Iterator[str]:

@@ -200,7 +200,7 @@ def _sentences(text: bytes) -> Iterator[Span]:
             yield begin + shown, begin + len(value)
 
 
-_HEAD = re.compile(rb"[A-Za-z]{2,12}[_-]")
+_HEAD = re.compile(rb"[a-z]{2,12}[_-](?:[a-z]{1,5}[0-9]{0,2}[_-]){0,2}")
 
 
 def _accepted(strength: Announces, name: bytes, value: bytes, *, colon: bool = False, equals: bool = False) -> bool:

@@ -15,7 +15,7 @@ from bot.runtime.redaction.values import is_opaque
 
 _RUN = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,}+={0,2}")
 _LEAST = 24  # characters; shorter runs are too often ids
-_HEAD = re.compile(rb"[A-Za-z]{2,12}[_-]")
+_HEAD = re.compile(rb"[a-z]{2,12}[_-](?:[a-z]{1,5}[0-9]{0,2}[_-]){0,2}")
 _EXEMPT = re.compile(
     rb"(?i)(?:sha-?(?:1|224|256|384|512)|md5|digest|etag|integrity|fingerprint|checksum|oid|(?:request|host|trace|span|x-amz-id-?2?)[ _-]?id|x-amz-id-2"
     rb"|uuid|build-?id|s3://\S*|gs://\S*|(?:ssh|ecdsa|sk)-[\w-]+(?:@openssh\.com)?)[\\\"']{0,2}[ ]?[:= -]{0,2}[ ]?[\\\"']{0,2}\Z"

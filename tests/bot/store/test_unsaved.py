@@ -77,10 +77,13 @@ def test_a_claim_of_a_process_that_is_gone_is_taken_up(tmp_path):
     gone.start()
     gone.join()
     for owner in (gone.pid, os.getppid()):
-        path = unsaved.put(url, b"%d" % owner)
+        path = unsaved.put(url, str(owner).encode())
         path.rename(path.with_name(f"{path.name}.taken{owner}"))
-    kept = []
+    kept: list[bytes] = []
 
-    taken = unsaved.take_in(url, lambda packed: kept.append(packed) is None)
+    def keep(packed: bytes) -> bool:
+        kept.append(packed)
+        return True
 
-    assert (taken, kept) == (1, [b"%d" % gone.pid])
+    assert unsaved.take_in(url, keep) == 1
+    assert kept == [str(gone.pid).encode()]

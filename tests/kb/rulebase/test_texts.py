@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from kb.rulebase.texts import fill, gaps
+from kb.rulebase.texts import fill, fill_command, gaps
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,15 @@ def test_what_is_unknown_leaves_no_gap(text: str, words: dict[str, str], filled:
 def test_holes_that_can_stay_open() -> None:
     """Those without a default, outside a clause, that no phrase stands in for."""
     assert list(gaps("{a} {b|x} [?{c}] {rank} {key}", {"key"})) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "command", ["scontrol show node {word}", "scontrol show node '{word}'", 'scontrol show node "{word}"']
+)
+@pytest.mark.parametrize("word", ["gpu-1; reboot", "$(reboot)", "`reboot`", "a'b", 'a"b', "a\nreboot", "-o x"])
+def test_a_captured_word_stays_one_word_of_a_command(command, word):
+    """Whatever a log says, the shell reads it as one argument; an ordinary name is not quoted."""
+    filled = fill_command(command, {"word": word})
+
+    assert shlex.split(filled) == ["scontrol", "show", "node", word.replace("\n", "")]
+    assert fill_command(command, {"word": "gpu-044"}) == "scontrol show node gpu-044"
