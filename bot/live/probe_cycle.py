@@ -70,6 +70,10 @@ class Sampler(Protocol):
     def others(self) -> Collection[int]:
         """Processes that do not belong to the job."""
 
+    @property
+    def ours(self) -> Collection[int]:
+        """Processes that belong or belonged to it."""
+
     def ranks(self, wanted: ProcessSelector) -> tuple[tuple[RankProcess, ...], tuple[Gap, ...]]:
         """The ranks that run on this host."""
 
@@ -270,9 +274,9 @@ class ProbeCycle:
 
     def _look_at_kernel(self, now: float) -> bool:
         kernel = self._sources.kernel
-        if kernel is None:
-            return False
-        grew = kernel.poll(self._sources.host.others)
+        if kernel is None or not (self._mains or self._sources.logs is None):
+            return False  # of a host where no process of the job was seen, it tells nothing of the job
+        grew = kernel.poll(self._sources.host.others, self._sources.host.ours)
         self._note(kernel.gaps)
         if (grew or self._kernel is None) and self.kernel is not None:
             name, text = self.kernel

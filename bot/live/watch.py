@@ -225,11 +225,11 @@ class Watch:
 
     def _failing(self, report: Report) -> str:
         """What is known of a failure: "cause", "symptom", "unknown"; "" for a run that goes on, degraded or not."""
-        if report.verdict == "no_match":
-            return "" if report.summary in self._lived_through else "unknown"
         best = next((found for found in report.diagnoses if not self._outlived(found)), None)
-        if best is not None and best.rule in self._lived_through:
+        if _key(best, report) in self._lived_through:
             return ""
+        if report.verdict == "no_match":
+            return "unknown"
         if report.verdict != "fault" or best is None:
             return ""
         return "cause" if best.role == "root_cause" and best.band != "weak" else "symptom"
@@ -298,8 +298,8 @@ class Watch:
         )
 
     def _tell_fault(self, report: Report, trouble: _PendingFault, now: float) -> None:
-        best = report.diagnoses[0] if report.diagnoses else None
-        key = (best.rule or report.fingerprint) if best else report.summary
+        best = next((found for found in report.diagnoses if not self._outlived(found)), None)
+        key = _key(best, report)
         if key in trouble.told:
             return
         trouble.told.add(key)
@@ -402,3 +402,8 @@ class Watch:
 
 
 _WORDS = {"yes": "YES", "no": "no", "not_observable": "-"}
+
+
+def _key(diagnosis: Diagnosis | None, report: Report) -> str:
+    """What tells a fault from another, from look to look."""
+    return (diagnosis.rule or report.fingerprint) if diagnosis is not None else report.summary

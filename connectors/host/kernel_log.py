@@ -45,22 +45,27 @@ class KernelLog:
     _identity: tuple[int, int] = (0, 0)
     _given_up: bool = field(default=False)
 
-    def poll(self, others: Collection[int] = ()) -> bool:
-        """Read what is new, and return whether there was anything."""
+    def poll(self, others: Collection[int] = (), ours: Collection[int] = ()) -> bool:
+        """Read what is new, and return whether there was anything.
+
+        `ours`: the processes of the job, where they are known: of kills for lack of memory, only theirs count.
+        """
         if self._given_up or len(self.text) >= MOST_TEXT:
             return False
         new = self._from_file() if self._file is not None else self._from_command()
-        if others:
-            new = b"".join(line for line in new.splitlines(keepends=True) if not self._of_another(line, others))
+        if others or ours:
+            new = b"".join(line for line in new.splitlines(keepends=True) if not self._of_another(line, others, ours))
         self.text += new[: MOST_TEXT - len(self.text)]
         return bool(new)
 
-    def _of_another(self, line: bytes, others: Collection[int]) -> bool:
+    def _of_another(self, line: bytes, others: Collection[int], ours: Collection[int]) -> bool:
         """Whether a line is about the end of a process that does not belong to the job, or that ended before the watch.
 
         Lines about "invoked oom-killer" blame no process; the lines below them name the killed one.
         """
         who = _about(line)
+        if ours and who > 0 and who not in ours and (b"Killed process" in line or b"oom-kill:" in line):
+            return True
         return who in others or (who > 0 and _stamp(line, self.begun) < self.begun) or b" invoked oom-killer: " in line
 
     def _from_command(self) -> bytes:

@@ -91,12 +91,13 @@ class ProcessSelector:
 class Host:
     """This host. `py_spy`: the program, or None to search for it.
 
-    `others`: pids, as the kernel log numbers them, of processes on this host that do not belong to the job.
+    `others`, `ours`: pids, as the kernel log numbers them, of processes on this host that do not belong to the job, or did.
     """
 
     py_spy: str | None = None
     native: bool = True
     others: set[int] = field(default_factory=set)
+    ours: set[int] = field(default_factory=set)
     _without_native: set[int] = field(default_factory=set)
     _writers: tuple[Process, ...] = ()
     _searched: float = float("-inf")
@@ -131,6 +132,7 @@ class Host:
         if process_table.in_first_namespace():
             self.others = (self.others if len(self.others) < process_table.MOST_PROCESSES else set()) | set(known)
             self.others -= ours
+            self.ours = (self.ours if len(self.ours) < process_table.MOST_PROCESSES else set()) | ours
         ranks = (
             RankProcess(rank, mains[rank], children[:MOST_CHILDREN], _launcher(mains[rank], known))
             for rank, children in members.items()

@@ -212,6 +212,13 @@ def test_what_the_kernel_tells_of_others_processes_is_not_this_job_s(tmp_path):
     log = KernelLog(START, command=("cat", str(ring)), files=())
     assert log.poll(others={77})
     assert [line.split(b" ", 1)[1][:14] for line in log.text.splitlines()] == [b"train[78]: seg"]
+    ring.write_text(
+        ring.read_text()
+        + f"{stamp}Out of memory: Killed process 81 (ray) total-vm:63kB\n"  # as short-lived as a look's distance
+        + f"{stamp}Out of memory: Killed process 80 (train) total-vm:63kB\n"
+    )
+    assert log.poll(others={77}, ours={78, 80})
+    assert [line.rsplit(b"(", 1)[1][:5] for line in log.text.splitlines()[1:]] == [b"train"]
 
 
 def test_processes_that_vanish_with_a_fault_are_a_fault(known, tmp_path):

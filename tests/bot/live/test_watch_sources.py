@@ -157,6 +157,7 @@ class Ends:
     name: str = "gpu-a07"
     time: float = START
     others: frozenset[int] = frozenset()
+    ours: frozenset[int] = frozenset()
 
     def ranks(self, _wanted):
         """As connectors.host.processes.Host."""

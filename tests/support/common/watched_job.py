@@ -68,6 +68,7 @@ class Job:
     ends_at: float = float("inf")
     lines: dict[float, tuple[int, bytes]] = field(default_factory=dict)
     others: frozenset[int] = frozenset()
+    ours: frozenset[int] = frozenset()
     stamped: bool = True
     spy: bool = True
     quiet: tuple[float, float] = (float("inf"), float("inf"))
