@@ -63,7 +63,7 @@ FAULTS = (
     Scene("crash", "fatal", "KeyError on rank 1", "crash", 1, 2),
     Scene("nan", "degraded", "the loss is NaN from step 60 on", "nan", -1, 2, ("loss_not_finite",)),
     Scene(
-        "slow-rank", "degraded", "rank 2 takes three times as long", "slow-rank", 2, 3, ("straggler",), ("--step", "20")
+        "slow-rank", "degraded", "rank 2 takes three times as long", "slow-rank", 2, 4, ("straggler",), ("--step", "20")
     ),
     Scene("save-stuck", "hang", "a checkpoint goes to storage that does not answer", "save-stuck", 0),
 )
