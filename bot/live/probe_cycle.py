@@ -22,6 +22,7 @@ from connectors.host.flight_recorder import DumpFile, RecorderSource, request_du
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
 from connectors.host.process_table import Process
+from connectors.host.process_table import started as process_started
 from connectors.host.processes import ProcessSelector, RankProcess, StackDump
 from kb.collectives.trace import Ring
 from kb.diagnosis.live_phase import RUNNING
@@ -118,7 +119,8 @@ class ProbeResult:
 
     `how`: how those ended, if known. `missing`: ranks whose process is gone while others run. `found`: whether processes of
     the job were ever seen here; `again`: whether ranks that were gone run again. `ended`: since when no process of the job
-    runs here; `launching`: whether the program that started them still does. `gaps`: only new ones.
+    runs here; `launching`: whether the program that started them still does. `started`: when the first of those that run
+    did, 0 if unknown. `gaps`: only new ones.
     """
 
     time: float
@@ -132,6 +134,7 @@ class ProbeResult:
     found: bool = False
     again: bool = False
     launching: bool = False
+    started: float = 0.0
 
 
 class ProbeCycle:
@@ -206,6 +209,7 @@ class ProbeCycle:
             bool(self._mains),
             self._again,
             launching,
+            min((process_started(item) for item in self._mains.values()), default=0.0),
         )
 
     def start(self) -> None:

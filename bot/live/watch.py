@@ -237,7 +237,14 @@ class Watch:
     def _survived(self, look: ProbeResult) -> bool:
         """Whether the job's processes run, all of them, and have logged steps since the fault: as after a restart."""
         trouble = self._trouble
-        if not look.found or look.missing or trouble is None:
+        if not look.found or look.missing:
+            return False
+        newest = max(
+            (stream.last_time or 0.0 for stream in look.evidence.streams if stream.ref.kind == "job"), default=0
+        )
+        if look.started > newest:  # of an earlier attempt: those that run now have written nothing yet
+            return True
+        if trouble is None:
             return False
         return self._lines - trouble.lines >= STEPS_AFTER and look.time - self._stepped < PATIENCE
 
