@@ -113,7 +113,10 @@ def failures(ends: list[End], start: float, end: float) -> list[End]:
     """Those of a week, each end of a job once."""
     groups = defaultdict(list)
     for item in ends:
-        if item.report.verdict == "no_fault" or item.report.phase in ("stopped", "completed"):
+        if item.report.verdict in ("no_fault", "insufficient_evidence") or item.report.phase in (
+            "stopped",
+            "completed",
+        ):
             continue
         job = item.row.job_id
         key = (

@@ -659,11 +659,19 @@ def test_a_rule_test_that_fails_is_told(signalbox, few_rules):
     assert (linted.status, b"empty.log:1:1: the test log is empty" in linted.out) == (1, True)
 
 
-def test_the_exit_status_may_be_the_decision(signalbox):
-    """For wrappers that requeue: fix first, nothing to do, and undecided are told apart."""
+def test_the_exit_status_may_be_the_decision(signalbox, tmp_path):
+    """For wrappers that requeue: fix first, proven to be well, and undecided are told apart."""
     bundles = BUNDLES
     words = ("diagnose", "--no-store", "--exit-decision", "--bundle")
     assert signalbox(*words, bundles / "healthy").status == 0
+    stops = tmp_path / "stops" / "logs"
+    stops.mkdir(parents=True)
+    (stops / "train.log").write_text("".join(f"step {number}/900 loss 2.{number}\n" for number in range(99)))
+    assert signalbox(*words, stops.parent).status == 16
+    (stops.parent / "job.yaml").write_text("state: RUNNING\n")
+    assert signalbox(*words, stops.parent).status == 0
+    (stops.parent / "job.yaml").write_text("state: FAILED\nexit_code: 1\n")
+    assert signalbox(*words, stops.parent).status in (15, 16)
     assert signalbox(*words, DEMO).status == 15
     assert signalbox(*words, bundles / "rank-killed").status == 15  # who killed it is not known
     assert signalbox(*words, bundles / "healthy", "--fail-on", "fault").status == 2

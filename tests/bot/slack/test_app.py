@@ -250,7 +250,7 @@ def test_no_job_named(play):
 def test_nothing_failed(play):
     """A healthy run has its own message, and no files unless requested."""
     play.diagnose("fine")
-    assert "no failure found" in only(play.answers()).text
+    assert "the run completed normally" in only(play.answers()).text
     assert play.workspace.files == []
 
 

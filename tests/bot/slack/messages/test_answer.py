@@ -79,7 +79,7 @@ Asked by @U012ABC
 
 TOO_LITTLE_TEXT = """\
 # ❔ the job: not enough evidence
-*No advice: not enough evidence to tell what happened.*
+*No advice: whether the run completed cannot be told.*
 Only the launcher's output was there, and it ends before the first step.
 *Missing evidence:*
   • rank logs (ranks 0-31): none found; cannot tell: which rank failed
@@ -137,7 +137,7 @@ def test_too_little_evidence_says_what_would_help():
         ),
         (
             HEALTHY,
-            "🟢 the job: completed, no failure found. The run reached iteration 5000 of 5000 and ended by itself.",
+            "🟢 the job: the run completed normally. The run reached iteration 5000 of 5000 and ended by itself.",
         ),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_running_job_shows_its_progress_and_the_votes():
     votes = (Vote("silence", "no", ""), Vote("stacks", "not_observable", ""))
     going = replace(HEALTHY, phase="running", hang=Hang(votes=votes), progress=Progress(182, total_iterations=400))
     told = read(answer_message(going, CARD).blocks).splitlines()
-    assert [told[0], told[3]] == ["# 🟢 the job: running, no failure found", "(last iteration 182 of 400)"]
+    assert [told[0], told[3]] == ["# 🟢 the job: running, no failure so far", "(last iteration 182 of 400)"]
     assert told[4] == "(Hang not called: silence no, stacks not observable)"
 
 
