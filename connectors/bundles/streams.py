@@ -48,7 +48,11 @@ def discover(paths: Sequence[Path], *, bundle: bool = False) -> DiscoveredStream
     for path in paths:
         folder = _is_folder(path)
         root = path if folder else path.parent
+        inside = os.path.realpath(path)
         for file in _walk(path, gaps, bundle=bundle) if folder else (path,):
+            if bundle and folder and not Path(os.path.realpath(file)).is_relative_to(inside):
+                gaps.append(Gap("refused_link", str(file), "a link leads out of the bundle; not followed"))
+                continue
             ref = _stream(file, root, known, gaps)
             if ref is not None:
                 streams.append(ref)

@@ -517,3 +517,19 @@ def test_a_file_that_is_gone_is_a_gap(tmp_path):
     """A file removed after it was found is a gap, not an exception."""
     assert read(tmp_path / "gone.log") == (b"", ["unreadable"])
     assert is_plain(StreamRef(str(tmp_path / "gone.log")))
+
+
+def test_a_link_out_of_a_bundle_is_not_followed(tmp_path):
+    """A bundle from somebody else cannot make the reader open files around it; links within it are read."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.log").write_text("x\n")
+    logs = tmp_path / "bundle" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "a.log").write_text("y\n")
+    (logs / "out.log").symlink_to(tmp_path / "outside" / "secret.log")
+    (logs / "folder").symlink_to(tmp_path / "outside")
+
+    found = discover([tmp_path / "bundle"], bundle=True)
+
+    assert [Path(ref.uri).name for ref in found.streams] == ["a.log"]
+    assert {gap.code for gap in found.gaps} == {"refused_link"}
