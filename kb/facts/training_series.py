@@ -242,7 +242,7 @@ def _step_around(points: Sequence[ProgressPoint], places: Sequence[int], at: int
     index = bisect_right(places, at)
     before = points[places[index - 1]] if index else None
     after = points[places[index]] if index < len(places) else None
-    again = after is not None and places[index] == at + 1 and points[at].format != "below"
+    again = after is not None and places[index] == at + 1 and after.format == BAR
     if after is not None and again and (before is None or (after.step or 0) >= (before.step or 0)):
         return after.step or 0, after.total
     return None if before is None else (before.step or 0, before.total)

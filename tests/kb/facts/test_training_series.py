@@ -164,3 +164,16 @@ def test_the_count_that_started_again_is_that_of_the_last_step() -> None:
     last = facts.last_step()
     assert last is not None
     assert (last.step, last.total) == (80, 200)
+
+
+def test_the_rows_of_a_table_of_results_are_of_one_step() -> None:
+    """Ray prints a table for each result: the number of the result in one row, the loss in another."""
+    rows = "".join(
+        f"│ Training result               │\n│ training_iteration          {step} │\n│ loss                      {loss} │\n"
+        for step, loss in ((1, "2.3"), (2, "2.2"), (3, "2.1"))
+    )
+    facts = read(rows)
+    assert [(p.step, p.loss) for p in facts.points if p.loss is not None] == [(1, 2.3), (2, 2.2), (3, 2.1)]
+    last = facts.last_step()
+    assert last is not None
+    assert last.step == 3

@@ -50,6 +50,7 @@ def read_line(line: bytes) -> ProgressPoint | None:
     return None
 
 
+TABLE_EDGE = "│".encode()
 STEP = rb"[ ]{0,12}(?P<step>\d{1,12})"
 OF_TOTAL = rb"[ ]{0,12}/[ ]{0,12}(?P<total>\d{1,12})"
 FORMATS: tuple[ProgressFormat, ...] = (
@@ -160,6 +161,21 @@ FORMATS: tuple[ProgressFormat, ...] = (
         r"train/C(?:rossEntropyL| ?E l)oss ?=|loss/train/total: ",
         b"train/",
         rb"(?:CrossEntropyLoss|CE loss|total)(?:=|: )(?P<value>" + NUMBER + rb")\s{0,4}$",
+        read_below,
+    ),
+    # Ray Train and Tune print a table for each result, a row for each metric.
+    make_format(
+        "ray_table",
+        r"\xe2\x94\x82 training_iteration +[0-9]",
+        TABLE_EDGE + b" training_iteration ",
+        rb"{0,80}(?P<step>\d{1,12}) {0,80}" + TABLE_EDGE,
+        make_reader("ray_table"),
+    ),
+    make_format(
+        "below",
+        r"\xe2\x94\x82 (?:train[_/])?loss +[-0-9nNiI]",
+        TABLE_EDGE + b" ",
+        rb"(?:train[_/])?loss {1,80}(?P<value>" + NUMBER + rb") {0,80}" + TABLE_EDGE,
         read_below,
     ),
     make_format(

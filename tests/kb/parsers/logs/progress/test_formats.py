@@ -222,6 +222,9 @@ LINES = [
         b"2027-03-09 21:10:57.674 | INFO     | train:metrics:90 - step 100/160 | loss 0.5 | tps 925 | 365 ms",
         {"step": 100, "total": 160, "loss": 0.5, "seconds": 0.365, "throughput": 925.0, "format": "step_loss"},
     ),
+    ("│ training_iteration          6 │".encode(), {"step": 6, "format": "ray_table"}),
+    ("│ loss                      nan │".encode(), {"loss": math.nan, "format": "below"}),
+    ("│ train_loss             1.8125 │".encode(), {"loss": 1.8125, "format": "below"}),
     (
         "Epoch 2/2  ━━━━━━━━━━━━━━━━━ 25/25 0:00:00 • 0:00:00 20.00it/s train_loss: nan  ".encode(),
         {"step": 75, "total": 75, "epoch": 2.0, "loss": math.nan, "seconds": 0.05, "format": "tqdm"},
