@@ -56,7 +56,7 @@ _PLAIN_SECONDS = re.compile(
     + NUMBER
     + rb")(?![\d.:])(?:(?P<unit> ?ms|s)(?!\w)|(?![\w/-]))"
 )
-_MILLISECONDS = re.compile(rb"\| (?P<value>\d{1,9}(?:\.\d{1,9})?) ms(?: \||\s{0,4}$)")
+_MILLISECONDS = re.compile(rb"\| (?P<value>\d{1,9}\.\d+) ms \|")
 # Tokens, operations, samples a second, or the share of the peak that is used: what longer sequences leave as it is comes first.
 _TOKENS = (
     rb"(?:tok(?:ens)?/s(?:ec)?(?:/device|/gpu)?|Tokens/s/device|tokens_per_sec(?:ond)?(?:_per_(?:device|gpu))?"

@@ -220,7 +220,7 @@ LINES = [
     ),
     (
         b"2027-03-09 21:10:57.674 | INFO     | train:metrics:90 - step 100/160 | loss 0.5 | tps 925 | 365 ms",
-        {"step": 100, "total": 160, "loss": 0.5, "seconds": 0.365, "throughput": 925.0, "format": "step_loss"},
+        {"step": 100, "total": 160, "loss": 0.5, "throughput": 925.0, "format": "step_loss"},
     ),
     ("│ training_iteration          6 │".encode(), {"step": 6, "format": "ray_table"}),
     ("│ loss                      nan │".encode(), {"loss": math.nan, "format": "below"}),
