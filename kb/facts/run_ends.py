@@ -71,7 +71,7 @@ _SAVE_LOST = re.compile(
 )
 _CLOSING = re.compile(
     r"(?i)\b(?:saved|saving (?:took|done|finished)|wrote|written|exported|uploaded|pushed|synced|finali[sz]ed)\b"
-    r"|\b(?:destroy(?:ed|ing)|clean(?:ed|ing)? ?up|shut(?:ting)? ?down|clos(?:ed|ing)|tear(?:ing)? ?down|exiting|finished|completed?|done)\b"
+    r"|\b(?:destroy(?:ed|ing)|clean(?:ed|ing)? ?up|shut(?:ting)? ?down|closed|closing|tear(?:ing)? ?down|exiting|finished|completed?|done)\b"
     r"|\b(?:final|total|best|elapsed|average|test)\b.{0,40}[:=] ?[\d.]|\btook [\d.]"
 )
 _FRAME = re.compile(
