@@ -15,7 +15,7 @@ from connectors.base.bundle_layout import PARTS
 from connectors.bundles.description import read_description, read_job
 from connectors.bundles.streams import discover
 from kb.facts.evidence import Evidence
-from kb.model import Gap, Job, Resource, StreamRef
+from kb.model import Event, Gap, Job, Resource, StreamRef
 from kb.scanning.summary import StreamSummary
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def _heard(summary: StreamSummary, written: Mapping[str, float]) -> StreamSummar
 
 def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written: Mapping[str, float]) -> Evidence:
     """Return the evidence extended by stacks, recorders, metrics and events, if the bundle has any."""
-    if not any(os.path.lexists(folder / name) for name in PARTS) and evidence.job.collected_at is None:
+    bare = not any(os.path.lexists(folder / name) for name in PARTS)
+    if bare and evidence.job.collected_at is None and not _with_state((), evidence.job):
         return _with_slow_ranks(evidence)
     from bot.diagnosis.flight_recorder_pool import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
     from connectors.bundles.parts import read_parts  # noqa: PLC0415
@@ -74,13 +75,26 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
     from kb.hangs.observe import observe  # noqa: PLC0415
 
     read = read_parts(folder, evidence.job.id)
+    events = _with_state(read.events, evidence.job)
     rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())
     panels, more = _panels(read.metrics)
     gaps = (*(_placed(gap, folder) for gap in (*read.gaps, *odd)), *more)
     rings = tuple(replace(ring, source=_inside(ring.source, folder)) for ring in rings)
     dumped = min((written[name] for ring in rings if (name := ring.source) in written), default=None)
-    parts = NonLogEvidence(read.stacks, rings, read.ras, panels, read.events, gaps, dumped)
+    parts = NonLogEvidence(read.stacks, rings, read.ras, panels, events, gaps, dumped)
     return observe(evidence, parts, knowledge.rulebook)
+
+
+def _with_state(events: tuple[Event, ...], job: Job) -> tuple[Event, ...]:
+    """Return the events with that of the job's own state, where no scheduler's answer has it in more detail."""
+    if job.state is None:
+        return events
+    from kb.parsers.schedulers.slurmjson import event_of_state  # noqa: PLC0415 - not for logs alone
+
+    if any("states" in event.fields and "step" not in event.fields for event in events):
+        return events
+    stated = event_of_state(job, "job.yaml")
+    return events if stated is None else (*events, stated)
 
 
 def _with_slow_ranks(evidence: Evidence) -> Evidence:

@@ -25,7 +25,7 @@ _PLAIN: tuple[tuple[bytes, int, str], ...] = (
         16,
         "glpat- gldt- glrt- glptt- glft- glimt- glagent- gloas- glsoat- glcbt- glffct- glrtr- glwt- GR1348941",
     ),
-    (_ALNUM, 24, "hf_ hf_oauth_ hf_jwt_ api_org_"),  # Hugging Face
+    (_ALNUM, 30, "hf_ hf_oauth_ hf_jwt_ api_org_"),  # Hugging Face: 34 letters, so that no look at digits can tell them
     (_WORD, 16, "wandb_v1_ wandb_v2_"),
     # model providers and their tools
     (
@@ -105,7 +105,7 @@ _SHORT = {b"re_", b"sl.", b"pypi-", b"1//0", b"GOOG1", b"K10", b"r8_", b"rpa_", 
           b"infracost_", b"sq0i", b"oauth:", b"slk_", b"sgp_", b"nfb_", b"nfu_", b"e2b_", b"bfl-", b"rnd_", b"napi_", b"EAAA", b"EAAB", b"EAAC", b"EAAD",
           b"EAAG", b"EAAH", b"EAAM", b"EAAJ", b"EAAP", b"EAAS", b"EAAW", b"EAAX", b"IGQV", b"IGAA", b"ATTA", b"phc_", b"phx_", b"jina_", b"key-",
           b"pubkey-", b"dbtc_", b"dbtu_", b"dbts_", b"llx-", b"cfk_", b"sbf_", b"cio_", b"ABSK", b"v1.0-", b"EZAK", b"EZTK", b"ATBB", b"EAA", b"xau_",
-          b"vcp_", b"vci_", b"vca_", b"vcr_", b"vck_", b"ntn_", b"sha256~", b"hf_", b"crsr_"}  # fmt: skip
+          b"vcp_", b"vci_", b"vca_", b"vcr_", b"vck_", b"ntn_", b"sha256~", b"crsr_"}  # fmt: skip
 
 
 _SPECIAL = (

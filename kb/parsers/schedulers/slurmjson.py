@@ -312,6 +312,22 @@ def _events(run: SlurmRun, item: Mapping[str, Any], source: str) -> Iterator[Eve
     )
 
 
+_STATED: Final = frozenset({"time_limit", "cancelled", "preemption", "node_failure", "oom_kill"})
+
+
+def event_of_state(job: Job, source: str) -> Event | None:
+    """Return the event that a job's state stands for, where only the state is known and it gives the reason of the end.
+
+    A state such as FAILED gives no reason and returns None.
+    """
+    words = states_of(job.state.split()[:1] if job.state else None)
+    kind = _STATES.get(words[0]) if words else None
+    if kind not in _STATED:
+        return None
+    shown = f"job {job.id} {words[0]}" if job.id else f"the job's state is {words[0]}"
+    return Event(source, job.end, kind, words[0], shown, Resource(), {"states": words[0]})
+
+
 _GONE: Final = frozenset({"DOWN", "FAIL", "FAILING", "NOT_RESPONDING", "ERROR", "REBOOT_ISSUED"})
 _KEPT_BACK: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTENANCE", "RESERVED", "PLANNED_DOWN"})
 

@@ -39,3 +39,24 @@ def test_ranks_are_compared_where_there_are_only_logs(known, logs):
 def test_without_logs_nothing_is_compared(known, tmp_path):
     """An empty bundle stays empty."""
     assert from_bundle(known, tmp_path, workers=1).streams == ()
+
+
+def test_the_state_in_the_description_of_the_job_counts(known, logs):
+    """A scheduler's state that gives the reason of the end names the fault, with no other part in the bundle."""
+    (logs / "job.yaml").write_text("id: '77'\nstate: PREEMPTED\n", "utf-8")
+    events = [
+        item for stream in from_bundle(known, logs, workers=1).streams for item in stream.structures
+        if item.kind == "platform_event"
+    ]  # fmt: skip
+    assert [(event.fields["kind"], event.fields["states"]) for event in events] == [("preemption", "PREEMPTED")]
+
+
+def test_the_answer_of_a_scheduler_replaces_the_state_of_the_description(known, logs):
+    """What slurm.json reports in more detail is not counted twice."""
+    (logs / "job.yaml").write_text("id: '77'\nstate: PREEMPTED\n", "utf-8")
+    (logs / "slurm.json").write_text('{"jobs": [{"job_id": 77, "job_state": "TIMEOUT", "name": "llm"}]}', "utf-8")
+    events = [
+        item for stream in from_bundle(known, logs, workers=1).streams for item in stream.structures
+        if item.kind == "platform_event"
+    ]  # fmt: skip
+    assert [event.fields["kind"] for event in events] == ["time_limit"]

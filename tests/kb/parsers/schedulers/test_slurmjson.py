@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from kb.model import Job
 from kb.parsers.schedulers.hostlists import MAX_NODES, hostlist
-from kb.parsers.schedulers.slurmjson import read_slurm
+from kb.parsers.schedulers.slurmjson import event_of_state, read_slurm
 
 START, END = 1_790_900_000, 1_790_942_400
 
@@ -386,3 +387,25 @@ def test_host_lists(text, names):
 def test_hostile_host_lists_are_bounded(text):
     """No list makes more names than there may be, or takes long."""
     assert len(hostlist(text)) <= MAX_NODES
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("TIMEOUT", "time_limit"),
+        ("CANCELLED by 1001", "cancelled"),
+        ("PREEMPTED", "preemption"),
+        ("NODE_FAIL", "node_failure"),
+        ("OUT_OF_MEMORY", "oom_kill"),
+        ("FAILED", None),
+        ("COMPLETED", None),
+        ("RUNNING", None),
+        ("on its way", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_event_of_a_bare_state(state, kind):
+    """Only a state that gives the reason of the end stands for an event."""
+    found = event_of_state(Job(id="77", state=state, end=12.0), "job.yaml")
+    assert (found and (found.kind, found.source, found.time)) == (kind and (kind, "job.yaml", 12.0))
