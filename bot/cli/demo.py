@@ -8,13 +8,13 @@ import threading
 import typer
 
 from bot.demo.chat import EXAMPLES, chat
+from bot.runtime.signals import set_on_signal
 
 
 def run(port: int) -> None:
     """Start the chat, print its address, and wait for Ctrl-C."""
     over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: over.set())
+    set_on_signal(over, signal.SIGINT, signal.SIGTERM)
     typer.echo("Starting a local Slack, the app and two workers…", err=True)
     with chat(port, lambda _words: None) as demo:
         typer.echo(f"Open {demo.address}/ and type one of these:\n")

@@ -7,11 +7,10 @@ import re
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
@@ -41,6 +40,7 @@ _SECONDS: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _VARIABLE = "SIGNALBOX_PROMETHEUS_TOKEN"
 _LOUD = ("fault", "called")
 _WIDTH = 160
+_LOOK = 0.1  # seconds within which a wait notices a signal
 UNTOLD = 16  # as of `diagnose --exit-decision`
 
 
@@ -195,19 +195,25 @@ class WallClock:
     """The real clock. An interrupt or SIGTERM ends a sleep; a second one ends the command at once."""
 
     caught: int | None = None
-    _event: threading.Event = field(default_factory=threading.Event)
+    _stopped: bool = False
 
     def now(self) -> float:
         """Seconds since the epoch."""
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Wait that many seconds, or until a signal arrives."""
-        self._event.wait(max(0.0, seconds))
+        """Wait that many seconds, or until a signal arrives.
+
+        A handler runs between any two instructions of this thread, so it must not take a lock that waiting holds, as that of
+        an Event is: it sets a flag, and the wait looks at it.
+        """
+        end = time.monotonic() + seconds
+        while not self._stopped and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK))
 
     def stopping(self) -> bool:
         """Whether a signal has arrived."""
-        return self._event.is_set()
+        return self._stopped
 
     @contextmanager
     def interrupts(self) -> Iterator[None]:
@@ -221,7 +227,7 @@ class WallClock:
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         self.caught = number
-        self._event.set()
+        self._stopped = True
         signal.signal(number, signal.SIG_DFL)
 
 

@@ -71,7 +71,12 @@ def record_successful_run(session: Session, end: SuccessfulRun, now: datetime) -
 def unsuitable_reason(report: Report) -> str | None:
     """Return why a run is unsuitable as a baseline; None if it is suitable."""
     if report.verdict == "fault":
-        return f"its logs show that it did not complete ({report.verdict})"
+        fault = report.diagnoses[0].fault if report.diagnoses else report.verdict
+        return (
+            f"it was stopped ({fault})"
+            if report.phase == "stopped"
+            else f"its logs show that it did not complete ({fault})"
+        )
     state = (report.job.state or "").upper()
     if state.partition(" ")[0].rstrip("+") != DONE:
         return f"its scheduler reports {state.lower() or 'no state'}, not completed"

@@ -17,6 +17,7 @@ from bot.pages.routes import pages
 from bot.pages.signed_links import linked_by, page_of
 from bot.rulebase.reload import CurrentRules, state_of
 from bot.runtime import metrics
+from bot.runtime.signals import set_on_signal
 from bot.server.health import operations, watched
 from bot.server.supervisor import Supervisor, process_specs
 from bot.server.webhooks import app
@@ -60,8 +61,7 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
         except OSError as error:
             raise SignalboxError(f"cannot listen on {served.host}:{served.port}: {error.strerror}") from error
         if until is None:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: over.set())
+            set_on_signal(over, signal.SIGTERM, signal.SIGINT)
         threading.Thread(target=server.run, daemon=True).start()
         tell(_listening(config, server.effective_port))
         supervisors.append(Supervisor(url, config.path, process_specs(config)))

@@ -62,9 +62,13 @@ def error_level(line: bytes) -> Level | None:
     return _named(word["word"])
 
 
+# a progress bar that was drawn before the line, with no newline between them
+_BAR_BEFORE = re.compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]{0,400}\] *(?=\S)")
+
+
 def message_of(line: str) -> str:
-    """Return what a line says, without prefixes and without the frame of a structured logger."""
-    raw = plain(line.encode("utf-8", "replace"))
+    """Return what a line says, without prefixes, a progress bar before it, and the frame of a structured logger."""
+    raw = _BAR_BEFORE.sub(b"", plain(line.encode("utf-8", "replace")))
     if raw.lstrip().startswith(b"{"):
         found = _JSON_MESSAGE.search(raw)
         return (found["text"] if found else raw).decode("utf-8", "replace").strip()
