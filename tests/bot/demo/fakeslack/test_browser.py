@@ -76,6 +76,8 @@ def test_threads_menus_shortcuts_and_the_home_tab_work(page):
     assert browser.find_element(By.CSS_SELECTOR, "[role=dialog] .section .t").text == "again:h1"
     browser.find_element(By.TAG_NAME, "body").send_keys(Keys.ESCAPE)
     assert made.until(lambda: made.modal(ANN) is None)
+    # the page that shows it closed must be there first: it would replace the one that the click opens
+    assert made.until(lambda: browser.execute_script("return !document.querySelector('[role=dialog]')"))
     browser.find_element(By.CSS_SELECTOR, "nav form .place").click()
     assert browser.find_element(By.CSS_SELECTOR, "#home .t").text == "At home"
     pressed(browser, "Refresh")
