@@ -67,7 +67,8 @@ def _heard(summary: StreamSummary, written: Mapping[str, float]) -> StreamSummar
 def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written: Mapping[str, float]) -> Evidence:
     """Return the evidence extended by stacks, recorders, metrics and events, if the bundle has any."""
     bare = not any(os.path.lexists(folder / name) for name in PARTS)
-    if bare and evidence.job.collected_at is None and not _with_state((), evidence.job):
+    stated = _stated_event(evidence.job)
+    if bare and evidence.job.collected_at is None and stated is None:
         return _with_slow_ranks(evidence)
     from bot.diagnosis.flight_recorder_pool import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
     from connectors.bundles.parts import read_parts  # noqa: PLC0415
@@ -75,7 +76,9 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
     from kb.hangs.observe import observe  # noqa: PLC0415
 
     read = read_parts(folder, evidence.job.id)
-    events = _with_state(read.events, evidence.job)
+    events = read.events
+    if stated is not None and not any("states" in event.fields and "step" not in event.fields for event in events):
+        events = (*events, stated)  # no scheduler's answer has it in more detail
     rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())
     panels, more = _panels(read.metrics)
     gaps = (*(_placed(gap, folder) for gap in (*read.gaps, *odd)), *more)
@@ -85,16 +88,13 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
     return observe(evidence, parts, knowledge.rulebook)
 
 
-def _with_state(events: tuple[Event, ...], job: Job) -> tuple[Event, ...]:
-    """Return the events with that of the job's own state, where no scheduler's answer has it in more detail."""
+def _stated_event(job: Job) -> Event | None:
+    """Return the event that the job's own state stands for."""
     if job.state is None:
-        return events
+        return None
     from kb.parsers.schedulers.slurmjson import event_of_state  # noqa: PLC0415 - not for logs alone
 
-    if any("states" in event.fields and "step" not in event.fields for event in events):
-        return events
-    stated = event_of_state(job, "job.yaml")
-    return events if stated is None else (*events, stated)
+    return event_of_state(job, "job.yaml")
 
 
 def _with_slow_ranks(evidence: Evidence) -> Evidence:

@@ -86,6 +86,7 @@ class BadEvents:
     def __init__(self, facts: Facts, places: Places) -> None:
         self._facts = facts
         self._places = places
+        self._tails: dict[int, tuple[TailLine, ...]] = {}
 
     def all(self) -> Iterator[BadEvent]:
         """Yield every bad event: of the structures, then of the streams' last lines."""
@@ -117,10 +118,6 @@ class BadEvents:
                 found.append(TailLine(index, at, line[:LONGEST], message, self._facts.placed(who)))
             self._tails[index] = tuple(found)
         return self._tails[index]
-
-    @cached_property
-    def _tails(self) -> dict[int, tuple[TailLine, ...]]:
-        return {}
 
     def _of_tail(self, index: int) -> Iterator[BadEvent]:
         """Yield the errors that no reader's trigger finds: other levels, and bare class names."""

@@ -24,7 +24,7 @@ from kb.facts.completion import Completion, completion
 from kb.facts.evidence import Evidence
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
-from kb.facts.scheduler_state import scheduler_state, stop_reason
+from kb.facts.scheduler_state import stop_reason
 from kb.facts.signals import Signal
 from kb.facts.topology import Places
 from kb.model import Attempt, Gap, Structure, Verdict
@@ -78,7 +78,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         history or History(),
         frozenset(evidence.job.nodes),
         unexplained=verdict == "no_match",
-        stopped=stop_reason(scheduler_state(evidence.job, (item for _, item in facts.structures("platform_event")))),
+        stopped=stop_reason(end.scheduler),
     )
     decision = decide(rulebook, ranked, suspects, run)
     report = Report(

@@ -43,13 +43,16 @@ def with_unknown(
 
     It leads where only symptoms are known; a known cause keeps its place, and counts less where it may be an effect.
     """
+    known = ranked[0].best if ranked and not ranked[0].best.is_symptom else None
+    if known is not None and known.fault.id not in EFFECTS:
+        return list(ranked)
     places = Places(facts)
     found = first_unexplained(findings, facts, places, _accused(ranked, findings, facts, places))
     if found is None:
         return list(ranked)
     fault = faults.get(UNKNOWN, _FAULT)
     unknown = _finding(found, fault)
-    if not ranked or ranked[0].best.is_symptom:
+    if known is None:
         folded = tuple(item for other in ranked for item in (*other.findings, *other.folded) if item.is_symptom)
         left = [other for other in ranked if not other.best.is_symptom]
         lead = Ranked((unknown,), 0.0, _reasons(found), folded=folded)
@@ -79,9 +82,9 @@ def _accused(ranked: Sequence[Ranked], findings: Sequence[Finding], facts: Facts
 
 
 def _may_be_effect(known: Ranked, found: Unexplained) -> bool:
-    """Whether a known fault, found on other ranks after the unexplained event, could be its effect."""
+    """Whether a known fault of `EFFECTS` was found on other ranks after the unexplained event, and so could be its effect."""
     best = known.best
-    if best.fault.id not in EFFECTS or found.event.place.rank in best.ranks:
+    if found.event.place.rank in best.ranks:
         return False
     mine = _signal(found, found.event.offset, found.event.line)
     return precedes(mine, best.first) == 1.0

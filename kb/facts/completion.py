@@ -7,7 +7,7 @@ go on up to the time at which the logs were collected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -29,6 +29,7 @@ _LEAST = 5.0  # seconds within which a step line is always recent
 _FEW = 3  # step lines that show a pace
 _SHORT = 0.9  # a last step below this share of the plan is not the plan's end
 _SHOWN = 512
+_ENDS = 3  # reported ends of one kind that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,9 @@ class Completion:
 def completion(facts: Facts) -> Completion:
     """Return how the job ended, with what shows it."""
     state = scheduler_state(facts.evidence.job, (item for _, item in facts.structures("platform_event")))
-    reported = tuple(_reported(facts))
-    planned = tuple(_planned(facts)) if not reported else ()
+    found = [_stream_ends(facts, index) for index in _by_rank(facts)]
+    reported = _first_of("completed", found) or tuple(_at_last_step(facts))
+    planned = _first_of("planned", found) if not reported else ()
     against = tuple(_against(facts))
     ends = reported or planned
     if state is not None and state.ended_badly:
@@ -88,18 +90,9 @@ def completion(facts: Facts) -> Completion:
 # -- ends that are reported ----------------------------------------------------------------------------------------------
 
 
-def _reported(facts: Facts) -> Iterator[EndSign]:
-    """Yield the normal ends: those that programs report, else all ranks at their last step."""
-    found = [sign for index in _by_rank(facts) for sign in _of_stream(facts, index, "completed")]
-    yield from found[:3]
-    if not found:
-        yield from _at_last_step(facts)
-
-
-def _planned(facts: Facts) -> Iterator[EndSign]:
-    """Yield ends that were planned before the last step: a limit of time or steps that the run sets itself."""
-    found = [sign for index in _by_rank(facts) for sign in _of_stream(facts, index, "planned")]
-    yield from found[:3]
+def _first_of(how: str, found: Sequence[Mapping[str, EndSign]]) -> tuple[EndSign, ...]:
+    """Return the first few ends of one kind, a log each."""
+    return tuple(ends[how] for ends in found if how in ends)[:_ENDS]
 
 
 def _by_rank(facts: Facts) -> list[int]:
@@ -109,22 +102,26 @@ def _by_rank(facts: Facts) -> list[int]:
     return [index for _, index in ordered if facts.streams[index].summary.ref.group == "logs"]
 
 
-def _of_stream(facts: Facts, index: int, how: str) -> Iterator[EndSign]:
-    """Yield the ends that one log reports and after which it does not start again, the last first."""
+def _stream_ends(facts: Facts, index: int) -> Mapping[str, EndSign]:
+    """Return the last end of each kind that one log reports and after which it does not start again.
+
+    Kinds: "completed", and "planned" for a limit of time or steps that the run sets itself.
+    """
     stream = facts.streams[index]
+    found: dict[str, EndSign] = {}
     for item in reversed(stream.ends):
         kind = str(item.fields.get("how"))
-        if ("planned" if kind in _PLANNED else kind) == how and _is_last(facts, index, item.offset, item.line):
-            yield EndSign("the run reports its end", index, item.offset, item.line)
-            return
+        how = "planned" if kind in _PLANNED else kind
+        if how not in found and _is_last(facts, index, item.offset, item.line):
+            found[how] = EndSign("the run reports its end", index, item.offset, item.line)
     if stream.summary.ref.kind != "job":
-        return
+        return found
     after = stream.reached_last_step()  # a bar and the line after it may be glued together
     lines = [(at, line) for at, line in tail_lines(stream.summary) if line.strip() and at >= after]
     for end in end_lines(lines):
-        if end.how == how and _is_last(facts, index, end.offset, end.line):
-            yield EndSign("the run reports its end", index, end.offset, end.line[:_SHOWN])
-            return
+        if end.how not in found and _is_last(facts, index, end.offset, end.line):
+            found[end.how] = EndSign("the run reports its end", index, end.offset, end.line[:_SHOWN])
+    return found
 
 
 def _is_last(facts: Facts, index: int, offset: int, line: str) -> bool:

@@ -37,6 +37,8 @@ _GAVE_UP = re.compile(
     rb"|\b[Uu]n(?:caught|handled) exception\b|^terminate called |^libc\+\+abi: |^\*\*\* [A-Z][\w .]{2,60} \*\*\*$|^Aborted\b"
 )
 _RANK = re.compile(rb"[\[(](?:global[_ ])?[Rr](?:ank|ANK)[ =:]{0,2}(?P<rank>\d{1,6})[\])]")
+# a progress bar that was drawn before the line, with no newline between them
+_BAR_BEFORE = re.compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]{0,400}\] *(?=\S)")
 _CALM_LEVEL = re.compile(
     rb"(?:^|[\s\[(|<-])(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|TRACE)(?=$|[\s\])|>:,-])|(?:^|[\s\[])[IW]\d{4} \d\d:"
 )
@@ -60,10 +62,6 @@ def error_level(line: bytes) -> Level | None:
     if word is None or (calm is not None and calm.start() < word.start()):
         return None
     return _named(word["word"])
-
-
-# a progress bar that was drawn before the line, with no newline between them
-_BAR_BEFORE = re.compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]{0,400}\] *(?=\S)")
 
 
 def message_of(line: str) -> str:
