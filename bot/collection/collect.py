@@ -258,18 +258,21 @@ def shared(
     deadline: Deadline,
     make: Callable[[Path], CollectedBundle],
     *,
+    origin: str,
     deep: bool = False,
     now: Callable[[], float] = time.time,
 ) -> CollectedBundle:
     """Return the bundle of a job: one collected for another request a moment ago, or a new one. One collection at a time.
 
+    `origin`: the digest of all settings and credentials that decide what a collection may contain. Bundles of different
+    origins are never shared.
+
     Raises:
         SignalboxError: another collection of the same job did not finish before the deadline.
     """
-    job = located.record.job
-    key = sha256(repr((located.cluster, located.record.system, job.id, job.name, job.attempt)).encode()).hexdigest()[
-        :16
-    ]
+    record, job = located.record, located.record.job
+    parts = (origin, located.cluster, record.system, record.namespace, job.id, job.name, job.attempt)
+    key = sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     place = sharing.root / f"{safe_name(job.id or job.name or 'job')}-{key}"
     with _locked(place, deadline):
         recent = _recent(place, window, sharing.seconds, now(), deep=deep)

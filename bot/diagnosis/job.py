@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from bot.collection.collect import (
@@ -25,6 +26,7 @@ from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult, Recall, d
 from bot.policy.job_end import as_of
 from bot.rulebase.loader import Knowledge, prefilter_of
 from connectors.base.contract import CheckResult, Deadline, JobQuery, SourceFailed
+from connectors.base.secret import secret_digests
 from kb.errors import SignalboxError
 from kb.model import Prefilter, Window
 
@@ -135,7 +137,20 @@ def gather(
     if request.save is not None:
         return located, make(request.save)
     sharing = SharedSpool.of(request.tenant, limits, spare)
-    return located, shared(sharing, located, window, deadline, make, deep=request.deep)
+    origin = _origin(clusters[located.cluster].cluster, config)
+    return located, shared(sharing, located, window, deadline, make, origin=origin, deep=request.deep)
+
+
+def _origin(cluster: Cluster, config: Config) -> str:
+    """The digest of what decides which evidence a collection may hold: connectors with their settings, and what is masked.
+
+    The values of secrets count too: a tenant or a token in an environment variable differs between two processes whose
+    settings are equal.
+    """
+    connectors = [
+        (item.name, item.type, repr(item.settings), secret_digests(item.settings)) for item in cluster.connectors
+    ]
+    return sha256(repr((connectors, config.hide_emails)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def visible(config: Config, request: JobRequest) -> tuple[Cluster, ...]:

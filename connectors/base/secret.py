@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from connectors.base.contract import SourceFailed
@@ -59,3 +61,21 @@ class Secret:
         except OSError as error:
             reason = error.strerror or str(error)
             raise SourceFailed("not_configured", f"the secret file {path} cannot be read: {reason}") from None
+
+
+def secret_digests(settings: object) -> tuple[str, ...]:
+    """Return a digest of each secret that the settings of a connector name, in order; an empty one for a missing secret."""
+    if isinstance(settings, Secret):
+        try:
+            return (sha256(settings.block().encode("utf-8", "surrogatepass")).hexdigest(),)
+        except SourceFailed:
+            return ("",)
+    if is_dataclass(settings):
+        parts: Iterable[object] = (getattr(settings, item.name) for item in fields(settings))
+    elif isinstance(settings, Mapping):
+        parts = settings.values()
+    elif isinstance(settings, tuple | list):
+        parts = settings
+    else:
+        return ()
+    return tuple(digest for part in parts for digest in secret_digests(part))

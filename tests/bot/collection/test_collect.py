@@ -430,9 +430,9 @@ class Counted:
 
 def ask(sharing: SharedSpool, counted: Counted, window: Window | None = None, **more: Any) -> CollectedBundle:
     """Ask for the job."""
-    return shared(
-        sharing, LocatedJob("east", JOB), window or Window(START, END), Deadline.within(5), counted.make, **more
-    )
+    located = LocatedJob("east", JOB)
+    how = {"origin": "a", **more}
+    return shared(sharing, located, window or Window(START, END), Deadline.within(5), counted.make, **how)
 
 
 def test_twenty_people_share_one_collection(tmp_path: Path) -> None:
@@ -458,6 +458,8 @@ def test_what_is_old_or_smaller_is_not_shared(tmp_path: Path) -> None:
     assert len(counted.made) == 3
     ask(sharing, counted, deep=True, now=lambda: 1065.0)
     assert len(counted.made) == 4
+    ask(sharing, counted, origin="b", now=lambda: 1066.0)
+    assert len(counted.made) == 5
 
 
 def test_the_oldest_bundles_go_first(tmp_path: Path) -> None:
@@ -541,7 +543,7 @@ def test_a_collection_that_does_not_end_is_told(tmp_path: Path) -> None:
     busy.start()
     time.sleep(0.2)
     with pytest.raises(SignalboxError, match="is still running"):
-        shared(sharing, LocatedJob("east", JOB), Window(START, END), Deadline.within(0.2), counted.make)
+        shared(sharing, LocatedJob("east", JOB), Window(START, END), Deadline.within(0.2), counted.make, origin="a")
     busy.join()
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +20,7 @@ from bot.diagnosis import job as module
 from bot.diagnosis.job import JobRequest, diagnose_job, gather
 from bot.rulebase.loader import Knowledge
 from connectors.base.contract import CheckResult, CollectionRequest, Deadline, EvidenceKind, JobQuery, JobSummary, Spool
+from connectors.base.secret import Secret
 from kb.errors import SignalboxError
 from kb.model import Gap, Job, JobRecord, Window
 from tests.support.common.collection_samples import END, OOM, START
@@ -136,6 +137,40 @@ def test_tenants_do_not_see_each_other(known: Knowledge, tmp_path: Path) -> None
     assert [item.name for _, item in caught.value.candidates] == ["llm-red"]
     gather(known, config(), JobRequest("llm-blue", "blue"))
     assert sorted(path.name for path in (tmp_path / "state" / "spool").iterdir()) == ["blue"]
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSettings:
+    """A store that shows the job of the tenant in its header."""
+
+    tenant: Secret
+    job: str = "llm"
+    header: str = ""
+
+    @property
+    def words(self) -> str:
+        """The log of the tenant."""
+        return f"{OOM.decode()}tenant {self.header or self.tenant.value()}\n"
+
+
+def test_other_settings_get_other_bundles(known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job name, cluster and connector are equal; a header, or only the secret behind it, differs: no bundle is shared."""
+    monkeypatch.setitem(
+        cast("dict[str, ConnectorType]", KINDS), "one", ConnectorType(__name__, "TenantSettings", "OneJob")
+    )
+
+    def tenant_of(value: str, header: str = "", **more: Any) -> tuple[str, bool]:
+        monkeypatch.setenv("LOKI_TENANT", value)
+        settings = TenantSettings(Secret(env="LOKI_TENANT"), header=header)
+        wired = Config((Cluster("east", "red", (Connector("logs", "one", settings),)),), **more)
+        bundle = gather(known, wired, JobRequest("llm", "red"))[1]
+        return (bundle.folder / "logs/one/rank-3.log").read_text().split()[-1], bundle.again
+
+    assert tenant_of("a") == ("a", False)
+    assert tenant_of("b") == ("b", False)
+    assert tenant_of("a", header="c") == ("c", False)
+    assert tenant_of("a") == ("a", True)
+    assert tenant_of("a", hide_emails=True) == ("a", False)
 
 
 def test_the_command(known: Knowledge, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
