@@ -9,10 +9,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 
-import typer
-
 from bot.backfill.run import Backfill, JobNote, Question, Tell, notes_of, unfinished
 from bot.backfill.summary import dumps, summarise, text
+from bot.cli.console import say, say_json
 from bot.config.file import read
 from bot.config.schema import seconds
 from bot.incidents.ledger import Ledger
@@ -47,7 +46,7 @@ def run(
         raise SignalboxError("no signalbox.yaml says where to look for past jobs; see `signalbox config example`")
     settings, notes = read(config), notes_of(state_dir(), tenant, job)
     if unfinished(notes) and not resume:
-        typer.echo("signalbox: starting an earlier backfill of these jobs over; --resume would continue it", err=True)
+        say("signalbox: starting an earlier backfill of these jobs over; --resume would continue it", err=True)
     stopped = _Interrupt()
     with Ledger(database_url()) if keep else nullcontext() as ledger:
         filling = Backfill(knowledge(), settings, notes, ledger, workers)
@@ -61,7 +60,10 @@ def run(
         return known[fault].title if fault in known else fault.replace("_", " ")
 
     told = summarise(found, title, settings.tenants_of_chat.get(tenant))
-    typer.echo(dumps(told).decode() if as_json else text(told))
+    if as_json:
+        say_json(dumps(told))
+    else:
+        say(text(told))
     return 130 if stopped.wanted else 0
 
 

@@ -1,14 +1,20 @@
-"""Console output of the commands: reports on stdout, errors as one line on stderr, progress on terminals."""
+"""Console output of the commands: reports on stdout, errors as one line on stderr, progress on terminals.
+
+Every command prints through `say` and `say_json`, which mask secrets whatever the text was made from. A test keeps it so.
+"""
 
 from __future__ import annotations
 
 import getpass
 import os
 import sys
+import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
 import typer
 
@@ -19,11 +25,41 @@ FEW = 5  # messages of one kind shown on stderr
 LONGEST = 1000  # characters of such a message; longer ones are cut in the middle
 
 
+def say(text: str = "", *, err: bool = False, end: str = "\n") -> None:
+    """Print a text to stdout, or to stderr, with secrets masked. `end`: what follows it."""
+    typer.echo(f"{masked(text)}{end}", err=err, nl=False)
+
+
+def say_json(data: bytes, *, end: bytes = b"\n") -> None:
+    """Print a JSON document to stdout: secrets masked, and on a terminal what does not show as itself escaped."""
+    import msgspec
+
+    from bot.runtime.redaction.structure import redacted
+
+    body = msgspec.json.decode(data)
+    clean = redacted(body)
+    say_masked_json(data if clean is body else msgspec.json.encode(clean), end=end)
+
+
+def say_masked_json(data: bytes, *, end: bytes = b"\n") -> None:
+    """Print a JSON document whose secrets are masked already, as `say_json` does."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(printable_json(data, sys.stdout) + end)
+    sys.stdout.buffer.flush()
+
+
+def masked(text: str) -> str:
+    """Return a text with secrets masked, however long it is."""
+    from bot.runtime.redaction import redact_once
+
+    return redact_once(text)
+
+
 def complain(message: str) -> None:
-    """Print one line to stderr, with unprintable characters escaped."""
+    """Print one line to stderr, with unprintable characters escaped and secrets masked."""
     from bot.render.phrases import shown
 
-    text = shown(message)
+    text = shown(masked(message))
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
     typer.echo(f"signalbox: {text}", err=True)
@@ -121,9 +157,23 @@ class ProgressBar:
             sys.stderr.write("\r\x1b[K")
 
 
-def printable_json(data: bytes) -> bytes:
-    """Return JSON for standard output: on a terminal, what does not show as itself (controls, bidi marks) becomes a `u` escape."""
-    if not sys.stdout.isatty():
+def mask_uncaught() -> None:
+    """Mask secrets in the traceback of an exception that nothing caught, of any thread: its text can quote a log or an address."""
+
+    def shown(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            sys.__excepthook__(kind, error or kind(), trace)
+            return
+        with suppress(OSError, ValueError):
+            sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))
+
+    sys.excepthook = shown
+    threading.excepthook = lambda given: shown(given.exc_type, given.exc_value, given.exc_traceback)
+
+
+def printable_json(data: bytes, out: TextIO) -> bytes:
+    """Return JSON for an output: on a terminal, what does not show as itself (controls, bidi marks) becomes a `u` escape."""
+    if not out.isatty():
         return data
     return "".join(
         letter if letter.isprintable() or letter == "\n" else _escaped(letter) for letter in data.decode()

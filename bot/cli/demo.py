@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 
-import typer
-
+from bot.cli.console import say
 from bot.demo.chat import EXAMPLES, chat
 from bot.runtime.signals import set_on_signal
 
@@ -15,11 +14,11 @@ def run(port: int) -> None:
     """Start the chat, print its address, and wait for Ctrl-C."""
     over = threading.Event()
     set_on_signal(over, signal.SIGINT, signal.SIGTERM)
-    typer.echo("Starting a local Slack, the app and two workers…", err=True)
+    say("Starting a local Slack, the app and two workers…", err=True)
     with chat(port, lambda _words: None) as demo:
-        typer.echo(f"Open {demo.address}/ and type one of these:\n")
+        say(f"Open {demo.address}/ and type one of these:\n")
         for text, why in EXAMPLES:
-            typer.echo(f"  {text:<32} {why}")
-        typer.echo("\nTry the buttons, close the incident, ask again. Ctrl-C stops the demo and deletes its data.")
+            say(f"  {text:<32} {why}")
+        say("\nTry the buttons, close the incident, ask again. Ctrl-C stops the demo and deletes its data.")
         over.wait()
-    typer.echo("Stopped.", err=True)
+    say("Stopped.", err=True)

@@ -55,10 +55,10 @@ def print_answer(answer: DiagnosisResult, *, as_json: bool, verbose: bool) -> No
     """Print the report, for a person or as JSON."""
     with until_closed():
         if as_json:
-            from bot.cli.console import printable_json
+            from bot.cli.console import say_masked_json
             from bot.render.report_json import dumps
 
-            sys.stdout.buffer.write(printable_json(dumps(answer.report, answer.timing)) + b"\n")
+            say_masked_json(dumps(answer.report, answer.timing))
         else:
             from bot.render.terminal import show
 
@@ -196,7 +196,7 @@ def _source_progress() -> Callable[[str, str], None]:
 
 def _diagnose_each(known: Knowledge, folder: Path, workers: int | None) -> bool:
     """Print one line of JSON per bundle. Returns whether any has a fault."""
-    from bot.cli.console import printable_json
+    from bot.cli.console import say_masked_json
     from bot.diagnosis.batch import bundles, reports
     from bot.render.report_json import dumps
     from bot.runtime.errors import NothingCollected
@@ -209,8 +209,7 @@ def _diagnose_each(known: Knowledge, folder: Path, workers: int | None) -> bool:
     with until_closed(), closing(reports(known, folders, workers)) as found:
         for report, timing in found:
             failed = failed or report.verdict == "fault"
-            sys.stdout.buffer.write(printable_json(dumps(report, timing)) + b"\n")
-            sys.stdout.flush()
+            say_masked_json(dumps(report, timing))
     return failed
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import typer
-
+from bot.cli.console import say, say_json
 from bot.config.file import read
 from bot.demo.sample_incidents import fill_store as make
 from bot.digest.codec import dumps
@@ -42,11 +41,11 @@ def run(
         digest = compute(store, tenant, wanted, where, until=now, faults=knowledge().rulebook.faults)
     if html is not None:
         html.write_bytes(page(digest))
-        typer.echo(f"written: {html}", err=True)
+        say(f"written: {html}", err=True)
     if as_json:
-        typer.echo(dumps(digest).decode())
+        say_json(dumps(digest))
     elif html is None:
-        typer.echo(text(digest, meanings=meanings))
+        say(text(digest, meanings=meanings))
 
 
 def fill(days: int, seed: int) -> None:
@@ -57,11 +56,9 @@ def fill(days: int, seed: int) -> None:
     """
     with Database(database_url()) as store:
         count = make(store, knowledge().rulebook, datetime.now(UTC), days=days, seed=seed)
-    typer.echo(
-        f"Added {many(count, 'made-up incident')} over {many(days, 'day')} to the store, each marked as such. Try:"
-    )
+    say(f"Added {many(count, 'made-up incident')} over {many(days, 'day')} to the store, each marked as such. Try:")
     for words in ("signalbox digest", "signalbox digest --html digest.html", "signalbox incidents list"):
-        typer.echo(f"  {words}")
+        say(f"  {words}")
 
 
 def _zone(tenant: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime, timedelta
 
+from bot.cli.console import say, say_json
 from bot.cli.incident_close import annotation_line, login
 from bot.config.schema import seconds
 from bot.incidents.handover import dumps, handover, text
@@ -61,8 +62,8 @@ def asleep_until(until: str | None, span: str | None, now: datetime) -> datetime
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def handed_over(tenant: str, since: str, *, as_json: bool) -> str:
-    """The handover as text or JSON.
+def hand_over(tenant: str, since: str, *, as_json: bool) -> None:
+    """Print the handover as text or JSON.
 
     Raises:
         SignalboxError: `since` is not a duration, or the store cannot be read.
@@ -71,7 +72,10 @@ def handed_over(tenant: str, since: str, *, as_json: bool) -> str:
     begun = now - timedelta(seconds=_span(since, "--since"))
     with Ledger(database_url()) as ledger:
         found = handover(ledger.database, tenant, begun, now)
-    return dumps(found).decode() if as_json else text(found)
+    if as_json:
+        say_json(dumps(found))
+    else:
+        say(text(found))
 
 
 def history(incident: int) -> list[str]:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
+from bot.cli.console import masked, printable_json
 from bot.live.log_view import LineFilter, LogLine, Logs, end_of, lines_of, of_bundle, of_paths, ranks_of
 from bot.live.tail import LogTail
 from bot.render.phrases import shown
@@ -257,12 +259,12 @@ class Screen:
         body: dict[str, Any] = {
             "time": iso(line.time),
             "rank": line.rank,
-            "node": _clean(line.node),
-            "source": _clean(line.source),
+            "node": _name(line.node),
+            "source": _name(line.source),
             "line": line.number or None,
             "text": _clean(line.whole),
         }
-        return msgspec.json.encode(body).decode() + "\n"
+        return printable_json(msgspec.json.encode(body), self._out).decode() + "\n"
 
     def _as_text(self, line: LogLine) -> str:
         head = clock = ""
@@ -274,7 +276,7 @@ class Screen:
             whole = int(second)
             clock = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
             clock += f".{int((second - whole) * 1000 + 0.01):03d}" if second != whole else ""
-        name = shown(_who(line.rank, line.node, line.source))
+        name = shown(_name(_who(line.rank, line.node, line.source)) or "")
         self._width = max(self._width, min(WIDEST, len(name)))
         who = name if len(name) <= self._width else f"…{name[1 - self._width :]}"
         return f"{head}{clock:<12} {who:<{self._width}}  {line.text if line.text.isprintable() else shown(line.text)}\n"
@@ -284,6 +286,12 @@ def _who(rank: int | None, node: str | None, source: str) -> str:
     if rank is not None:
         return f"rank {rank}"
     return node or source.rsplit("/", 1)[-1]
+
+
+@lru_cache(maxsize=4096)
+def _name(text: str | None) -> str | None:
+    """The name of a node or file, with secrets masked; the lines themselves are masked where they are read."""
+    return None if text is None else masked(_clean(text) or "")
 
 
 def _clean(text: str | None) -> str | None:

@@ -24,7 +24,7 @@ from bot.cli.commands.rules import app as rules
 from bot.cli.commands.serve import serve
 from bot.cli.commands.store import app as store
 from bot.cli.commands.watch import watch
-from bot.cli.console import FEW, complain, discard_output
+from bot.cli.console import FEW, complain, discard_output, mask_uncaught, say
 from kb.errors import RuleError, SignalboxError
 
 app = typer.Typer(
@@ -48,7 +48,7 @@ def _show_version(wanted: bool) -> None:
     except PackageNotFoundError:  # a checkout that is not installed
         program = "(not installed)"
     rulebook = (default_folder() / "VERSION").read_text("utf-8").strip()
-    typer.echo(f"signalbox {program}, rulebook {rulebook}")
+    say(f"signalbox {program}, rulebook {rulebook}")
     raise typer.Exit
 
 
@@ -75,6 +75,7 @@ def main() -> None:
     """Run the command. Errors that the user can fix are printed as one line."""
     from bot.runtime.errors import exit_status
 
+    mask_uncaught()
     if sys.stdout is None or sys.stderr is None:  # closed by the parent process
         nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere

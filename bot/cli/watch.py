@@ -10,13 +10,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
 import msgspec
 
+from bot.cli.console import masked, printable_json
 from bot.cli.incident_store import IncidentMemory
 from bot.live.bundle_writer import fresh_folder, name_of
 from bot.live.metrics_poller import MetricsPoller
@@ -26,6 +27,7 @@ from bot.render.phrases import shown
 from bot.render.report_json import dumps, iso
 from bot.render.terminal import show
 from bot.rulebase.loader import Knowledge
+from bot.runtime.redaction.structure import redacted
 from connectors.host.ebpf import PROGRAMS, Probes
 from connectors.host.flight_recorder import RecorderSource
 from connectors.host.kernel_log import KernelLog
@@ -240,6 +242,7 @@ class Screen:
 
     def tell(self, news: WatchEvent) -> None:
         """Show one event."""
+        news = redacted(news)
         if self._as_json:
             self._json({"event": news.event, "time": iso(news.time), "text": news.text, **news.fields})
         elif news.event == "votes" and self._live:
@@ -260,7 +263,8 @@ class Screen:
 
     def end(self, outcome: WatchOutcome, now: float) -> None:
         """Show how the watch ended, with the answer if there is one."""
-        folder = str(outcome.folder) if outcome.folder else None
+        outcome = replace(outcome, why=masked(outcome.why))
+        folder = masked(str(outcome.folder)) if outcome.folder else None
         if self._as_json:
             if outcome.answer is not None:
                 report = msgspec.Raw(dumps(outcome.answer.report, outcome.answer.timing))
@@ -281,7 +285,7 @@ class Screen:
         self._out.flush()
 
     def _json(self, body: Mapping[str, object]) -> None:
-        line = msgspec.json.encode(_plain(body))
+        line = printable_json(msgspec.json.encode(_plain(body)), self._out)
         self._out.write(line.decode("utf-8", "replace") + "\n")
         self._out.flush()
 

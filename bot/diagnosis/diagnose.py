@@ -17,6 +17,7 @@ from bot.diagnosis.replay_text import replay_text
 from bot.diagnosis.scan_pool import Tell
 from bot.rulebase.loader import Knowledge
 from bot.runtime.errors import NothingCollected
+from bot.runtime.redaction.structure import redacted
 from connectors.base.bundle_layout import ATTEMPTS
 from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
@@ -67,7 +68,7 @@ class DiagnosisResult:
         """Return ranks over time as JSON (bot.render.timeline), to be drawn with or without the logs; reads the logs again."""
         from bot.render.timeline import dumps, timeline_of  # noqa: PLC0415 - an answer must not wait for it
 
-        return dumps(timeline_of(self.evidence, self.report, self.root))
+        return dumps(redacted(timeline_of(self.evidence, self.report, self.root)))
 
 
 def diagnose_bundle(
@@ -203,7 +204,7 @@ def _joined(attempts: History | None, past: Precedents | None) -> History:
 def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> DiagnosisResult:
     """Return the report on an unreadable bundle, as one among many."""
     evidence = Evidence(gaps=(Gap("unreadable", str(folder), reason),), bundle=folder.name)
-    return DiagnosisResult(diagnose(evidence, knowledge.rulebook), {}, b"")
+    return DiagnosisResult(resolve(diagnose(evidence, knowledge.rulebook), None), {}, b"")
 
 
 def _answer(
@@ -234,6 +235,7 @@ def _answer(
         from kb.precedents.report_section import remembered  # noqa: PLC0415 - only where there is a store
 
         report = remembered(report, evidence, replace(past, history=history))
+        report = replace(report, memory=redacted(report.memory))  # of an old store too
     done = time.perf_counter()
     timing = {
         "scan_s": scanned - begun,

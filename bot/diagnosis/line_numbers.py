@@ -1,40 +1,38 @@
-"""Adds what only the source itself contains: the line numbers of the few lines shown. Redacts them as well."""
+"""Adds what only the source itself contains, the line numbers of the few lines shown, and masks secrets in the whole report."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bot.runtime.redaction import redact
+from bot.runtime.redaction.structure import redacted
 from connectors.bundles.streams import StreamReader, is_plain
 from kb.model import StreamRef
-from kb.report import Diagnosis, EvidenceItem, Indicators, Report
+from kb.report import EvidenceItem, Indicators, Report
 
 SHOWN = 512
+_DIGESTS = frozenset(("id", "fingerprint", "versions"))
 MOST = 1 << 30  # line numbers beyond this are not worth reading for
 
 
 def resolve(report: Report, root: Path | None) -> Report:
-    """Return the report with line numbers and redacted texts. `root`: the folder that sources are relative to."""
+    """Return the report with line numbers, and secrets masked in all of its texts. `root`: the folder that sources are relative to."""
     number = _Lines(root, _shown(report))
 
     def item(evidence_item: EvidenceItem) -> EvidenceItem:
         text = number.text(evidence_item) if evidence_item.kind == "series" else evidence_item.text
-        return replace(evidence_item, line=number.of(evidence_item), text=redact(text))
+        return replace(evidence_item, line=number.of(evidence_item), text=text)
 
-    diagnoses = tuple(_diagnosis(diagnosis, item) for diagnosis in report.diagnoses)
+    diagnoses = tuple(
+        replace(diagnosis, evidence=tuple(item(e) for e in diagnosis.evidence)) for diagnosis in report.diagnoses
+    )
     events = tuple(
-        replace(event, what=redact(event.what), evidence=item(event.evidence) if event.evidence else None)
-        for event in report.indicators.events
+        replace(event, evidence=item(event.evidence) if event.evidence else None) for event in report.indicators.events
     )
     indicators = Indicators(events, report.indicators.nodes, report.indicators.stages, report.indicators.iterations)
-    return replace(report, diagnoses=diagnoses, indicators=indicators, summary=redact(report.summary))
-
-
-def _diagnosis(entry: Diagnosis, item: Callable[[EvidenceItem], EvidenceItem]) -> Diagnosis:
-    return replace(entry, summary=redact(entry.summary), evidence=tuple(item(e) for e in entry.evidence))
+    return redacted(replace(report, diagnoses=diagnoses, indicators=indicators), leave=_DIGESTS)
 
 
 def _shown(report: Report) -> Iterator[EvidenceItem]:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bot.cli.console import say, say_json
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 Tenant = Annotated[str, typer.Option("--tenant", help="Whose runs.")]
@@ -26,12 +28,10 @@ def list_baselines(tenant: Tenant = "default", as_json: AsJson = False) -> None:
         found = listed(store, tenant)
     if as_json:
         for item in found:
-            typer.echo(msgspec.json.encode(item).decode())
+            say_json(msgspec.json.encode(item))
         return
     if not found:
-        typer.echo(
-            "No baselines yet. Jobs that complete are added automatically; `signalbox baselines keep BUNDLE` adds one."
-        )
+        say("No baselines yet. Jobs that complete are added automatically; `signalbox baselines keep BUNDLE` adds one.")
     for item in found:
         old = "" if item.readable else "  written by another version; unusable until a new run is stored"
         _say(f"{item.at:%Y-%m-%d %H:%M}Z  {item.family}  {item.bytes / 1e3:.0f} kB  {item.label}{old}")
@@ -78,4 +78,4 @@ def drop(
 def _say(text: str) -> None:
     from bot.render.phrases import shown
 
-    typer.echo(shown(text))
+    say(shown(text))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bot.cli.console import say, say_json
 from bot.cli.options import ConfigFile
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def check(
 
     known = read(config)
     if known.path is None:
-        typer.echo(
+        say(
             "No signalbox.yaml found. Files and bundles work without one; `signalbox config example` prints an example."
         )
         return
@@ -44,21 +45,19 @@ def check(
         found.append(("serve", "slack", known.serve.slack.mode, try_slack(known.serve.slack)))
     found += _rules(known)
     if not as_json:
-        typer.echo(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
+        say(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
     for cluster, name, kind, told in found:
         if as_json:
             import msgspec
 
             body = {"cluster": cluster, "connector": name, "type": kind, "works": told.works}
-            typer.echo(
-                msgspec.json.encode({**body, "words": told.words, "sent": told.sent, "change": told.change}).decode()
-            )
+            say_json(msgspec.json.encode({**body, "words": told.words, "sent": told.sent, "change": told.change}))
             continue
-        typer.echo(f"{'works ' if told.works else 'FAILS '} {cluster}/{name} ({kind}): {shown(told.words)}")
+        say(f"{'works ' if told.works else 'FAILS '} {cluster}/{name} ({kind}): {shown(told.words)}")
         if told.sent:
-            typer.echo(f"         sent: {shown(told.sent)}")
+            say(f"         sent: {shown(told.sent)}")
         if told.change and told.change not in told.words:
-            typer.echo(f"         change: {shown(told.change)}")
+            say(f"         change: {shown(told.change)}")
     raise typer.Exit(0 if all(told.works for *_, told in found) else 1)
 
 
@@ -87,7 +86,7 @@ def example() -> None:
     """Print a commented signalbox.yaml with every connector type."""
     from bot.config.docs import example_text
 
-    typer.echo(example_text(), nl=False)
+    say(example_text(), end="")
 
 
 @app.command()
@@ -95,4 +94,4 @@ def schema() -> None:
     """Print the JSON Schema of signalbox.yaml, for editors."""
     from bot.config.docs import schema_text
 
-    typer.echo(schema_text(), nl=False)
+    say(schema_text(), end="")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.console import load_rules, until_closed
+from bot.cli.console import load_rules, say, until_closed
 
 INCIDENT = Path(__file__).parents[2] / "demo" / "incidents" / "shard-corrupt"
 
@@ -41,5 +41,5 @@ def demo(
 
     with until_closed():
         if not as_json:
-            typer.echo(f"A real failure of 8 ranks on 2 nodes, recorded in {INCIDENT}\n")
+            say(f"A real failure of 8 ranks on 2 nodes, recorded in {INCIDENT}\n")
     print_answer(diagnose_bundle(load_rules(None), INCIDENT), as_json=as_json, verbose=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.console import load_rules, must_be_folder
+from bot.cli.console import load_rules, must_be_folder, say, say_json
 from bot.cli.options import RulesFolder, SiteFolder, Workers
 
 
@@ -27,4 +27,7 @@ def evaluate(
 
     must_be_folder(cases)
     result = evaluate_cases(load_rules(rules, site), cases, workers, labels)
-    typer.echo(to_json(result) if as_json else render(result, verbose=verbose))
+    if as_json:
+        say_json(to_json(result).encode())
+    else:
+        say(render(result, verbose=verbose))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli.console import refuse
+from bot.cli.console import refuse, say, say_json
 
 if TYPE_CHECKING:
     from bot.store.incident_state import State
@@ -38,13 +37,14 @@ def list_incidents(
     with _store() as store:
         incidents = store.list(limit, wanted)
     if as_json:
-        _write(b"".join(_json(incident) + b"\n" for incident in incidents))
+        for incident in incidents:
+            say_json(_json(incident))
     elif not incidents and (state or assignee or tenant):
-        typer.echo("No matching incidents.")
+        say("No matching incidents.")
     elif not incidents:
-        typer.echo("No incidents yet. `signalbox diagnose` stores its reports here.")
+        say("No incidents yet. `signalbox diagnose` stores its reports here.")
     else:
-        typer.echo("\n".join(_row(incident) for incident in incidents))
+        say("\n".join(_row(incident) for incident in incidents))
 
 
 @app.command()
@@ -77,24 +77,25 @@ def show(
         write_incident(record, kept, html)
         return
     if as_json:
-        _write(record.report_json + b"\n")
+        say_json(record.report_json)
         return
     from bot.cli.incident_actions import history
     from bot.render.phrases import shown
     from bot.render.report_json import from_json
     from bot.render.terminal import show as print_report
+    from bot.runtime.redaction.structure import redacted
 
     incident = record.incident
     bundle = f", bundle {shown(incident.bundle)}" if incident.bundle else ""
     pinned = ", pinned" if incident.pinned else ""
     lived = _lived(incident)
-    typer.echo(f"Incident {incident.id}, {_when(incident)}{bundle}{pinned}{f', {shown(lived)}' if lived else ''}")
+    say(f"Incident {incident.id}, {_when(incident)}{bundle}{pinned}{f', {shown(lived)}' if lived else ''}")
     if kept.state in ("packed", "gone") or (kept.state == "elsewhere" and (kept.where or "").startswith("/")):
-        typer.echo(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
-    typer.echo("")
-    print_report(from_json(record.report_json), verbose)
+        say(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
+    say("")
+    print_report(redacted(from_json(record.report_json)), verbose)  # an older version may have stored it
     for line in history(incident.id):
-        typer.echo(shown(line))
+        say(shown(line))
 
 
 @app.command()
@@ -125,7 +126,7 @@ def close(
     from bot.cli.incident_close import run
 
     words = tuple(text for text in nodes.replace(",", " ").split() if text)
-    typer.echo(run(incident_id, tenant, cause, words, action, lost, note, propose=propose))
+    say(run(incident_id, tenant, cause, words, action, lost, note, propose=propose))
 
 
 Which = Annotated[int, typer.Argument(metavar="ID", help="The incident number, as shown by `incidents list`.")]
@@ -138,7 +139,7 @@ def ack(incident_id: Which, note: Note = "", tenant: OfTenant = "default") -> No
     """Acknowledge an incident; it is assigned to you if nobody has it yet."""
     from bot.cli.incident_actions import take
 
-    typer.echo(take(incident_id, tenant, "ack", note=note))
+    say(take(incident_id, tenant, "ack", note=note))
 
 
 @app.command()
@@ -151,7 +152,7 @@ def assign(
     """Assign an incident to somebody."""
     from bot.cli.incident_actions import take
 
-    typer.echo(take(incident_id, tenant, "assign", assignee=None if who == "-" else who, note=note))
+    say(take(incident_id, tenant, "assign", assignee=None if who == "-" else who, note=note))
 
 
 @app.command()
@@ -167,7 +168,7 @@ def snooze(
     """Snooze an incident: until then, it sends no reminders and leaves the to-do list."""
     from bot.cli.incident_actions import asleep_until, take
 
-    typer.echo(take(incident_id, tenant, "snooze", until=asleep_until(until, span, datetime.now(UTC)), note=note))
+    say(take(incident_id, tenant, "snooze", until=asleep_until(until, span, datetime.now(UTC)), note=note))
 
 
 @app.command()
@@ -180,7 +181,7 @@ def merge(
     """Merge an incident into another one, so that both count as one failure."""
     from bot.cli.incident_actions import take
 
-    typer.echo(take(incident_id, tenant, "merge", other=other, note=note))
+    say(take(incident_id, tenant, "merge", other=other, note=note))
 
 
 @app.command()
@@ -188,7 +189,7 @@ def reopen(incident_id: Which, note: Note = "", tenant: OfTenant = "default") ->
     """Reopen a closed, merged or snoozed incident. Its confirmed cause no longer applies."""
     from bot.cli.incident_actions import take
 
-    typer.echo(take(incident_id, tenant, "reopen", note=note))
+    say(take(incident_id, tenant, "reopen", note=note))
 
 
 @app.command()
@@ -198,9 +199,9 @@ def handover(
     tenant: Annotated[str, typer.Option("--tenant", help="The tenant.")] = "default",
 ) -> None:
     """Print the shift handover: what is open, barred, to be watched, waiting, and what changed."""
-    from bot.cli.incident_actions import handed_over
+    from bot.cli.incident_actions import hand_over
 
-    typer.echo(handed_over(tenant, since, as_json=as_json))
+    hand_over(tenant, since, as_json=as_json)
 
 
 def _known_state(state: str | None) -> State | None:
@@ -258,8 +259,3 @@ def _json(incident: Incident) -> bytes:
     import msgspec
 
     return msgspec.json.encode(incident)
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()

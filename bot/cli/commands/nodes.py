@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from bot.cli.console import say, say_json
+
 if TYPE_CHECKING:
     from bot.incidents.exclusions import ExclusionList, NodeExclusion, State
 
@@ -49,9 +51,9 @@ def barred(
         found = store.list(tenant, cluster=cluster, node=node, states=states, limit=limit)
     if as_json:
         for item in found:
-            typer.echo(_json(item, now))
+            say_json(_json(item, now))
     elif not found:
-        typer.echo("No nodes are barred or proposed.")
+        say("No nodes are barred or proposed.")
     for item in () if as_json else found:
         _say(_line(item, now))
         if commands and item.state != "refused":
@@ -124,16 +126,16 @@ def lemons(
     with Database(database_url()) as store:
         found = counted(store, tenant, WEEKS, _now(), knowledge().rulebook.faults)
     if as_json:
-        typer.echo(msgspec.json.encode({"weeks": WEEKS, "definition": DEFINITIONS["lemon"], **asdict(found)}).decode())
+        say_json(msgspec.json.encode({"weeks": WEEKS, "definition": DEFINITIONS["lemon"], **asdict(found)}))
         return
     if not found.nodes:
-        typer.echo(f"No hardware or network failures on a known node in the last {WEEKS} weeks.")
+        say(f"No hardware or network failures on a known node in the last {WEEKS} weeks.")
     else:
-        typer.echo(f"{'node':<40} {'jobs':>5} {'score':>6}  jobs by week, oldest first")
+        say(f"{'node':<40} {'jobs':>5} {'score':>6}  jobs by week, oldest first")
     for node in found.nodes:
         counts = " ".join(str(count) for count in node.weeks)
         _say(f"{node.name:<40} {node.jobs:>5} {node.score:>6.1f}  {counts}{'  lemon' if node.lemon else ''}")
-    typer.echo(f"\n{DEFINITIONS['offenders']}\n{DEFINITIONS['lemon']}")
+    say(f"\n{DEFINITIONS['offenders']}\n{DEFINITIONS['lemon']}")
 
 
 def _decide(
@@ -151,7 +153,7 @@ def _decided(told: NodeExclusion, now: datetime, system: str, *, as_json: bool) 
     from bot.incidents.exclusions import command, in_words
 
     if as_json:
-        typer.echo(_json(told, now))
+        say_json(_json(told, now))
         return
     _say(f"{told.node}: {in_words(told, now)}.")
     if told.state == "barred" and told.scope == "cluster":
@@ -167,12 +169,12 @@ def _line(node_exclusion: NodeExclusion, now: datetime) -> str:
     return f"{node_exclusion.id:>5}  {node_exclusion.node}{where}  {in_words(node_exclusion, now)}{incident}{why}"
 
 
-def _json(node_exclusion: NodeExclusion, now: datetime) -> str:
+def _json(node_exclusion: NodeExclusion, now: datetime) -> bytes:
     import msgspec
 
     body = msgspec.to_builtins(node_exclusion)
     body["in_force"] = node_exclusion.state == "barred" and not node_exclusion.over(now)
-    return msgspec.json.encode(body).decode()
+    return msgspec.json.encode(body)
 
 
 def _end(until: str | None, now: datetime) -> datetime | None:
@@ -208,4 +210,4 @@ def _now() -> datetime:
 def _say(text: str) -> None:
     from bot.render.phrases import shown
 
-    typer.echo("\n".join(shown(line) for line in text.split("\n")))
+    say("\n".join(shown(line) for line in text.split("\n")))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli.console import refuse
+from bot.cli.console import refuse, say
 from bot.cli.options import RulesFolder
 from bot.cli.rules.loading import load_rule_base, load_valid, reported_errors, rule_named
 from kb.errors import Fault, RuleError
@@ -35,7 +35,7 @@ def list_rules(
     """List all rules, one per line: id, fault, role, status, title."""
     for rule in load_rule_base(rules, site).rulebook.rules:
         if fault in (None, rule.fault):
-            typer.echo(f"{rule.id:44} {rule.fault:20} {rule.role:13} {rule.status:13} {rule.title}")
+            say(f"{rule.id:44} {rule.fault:20} {rule.role:13} {rule.status:13} {rule.title}")
 
 
 @app.command()
@@ -46,9 +46,9 @@ def show(
     from bot.rulebase.loader import default_folder
 
     found = rule_named(load_rule_base(rules, site), rule)
-    typer.echo(((rules or default_folder()) / found.file).read_text("utf-8"))
+    say(((rules or default_folder()) / found.file).read_text("utf-8"))
     for site_exception in found.site:
-        typer.echo(f"# excepted by the site until {site_exception.expires}: {site_exception.reason}")
+        say(f"# excepted by the site until {site_exception.expires}: {site_exception.reason}")
 
 
 @app.command()
@@ -69,7 +69,7 @@ def lint(
     try:
         loaded = load(files, overlay, today())
     except RuleError as error:  # no rule can be read without the vocabulary
-        typer.echo(str(error))
+        say(str(error))
         raise typer.Exit(1) from error
     tests = tests_of(folder, loaded.rulebook.rules)
     found = {*unread, *more, *loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)}
@@ -77,8 +77,8 @@ def lint(
         found.update(detector_faults(load_rule_base(rules, site), tests, loaded.positions))
     faults = [*sorted(found), *(Fault(str(test.path), 1, 1, "the test log is empty") for test in tests if empty(test))]
     for fault in faults:
-        typer.echo(str(fault))
-    typer.echo(f"{len(loaded.rulebook.rules)} rules, {len(tests)} tests, {len(faults)} faults", err=True)
+        say(str(fault))
+    say(f"{len(loaded.rulebook.rules)} rules, {len(tests)} tests, {len(faults)} faults", err=True)
     raise typer.Exit(1 if faults else 0)
 
 
@@ -104,9 +104,9 @@ def try_rules(
     outcomes = [run(known, matcher, rule_test) for rule_test in tests_of(rules or default_folder(), chosen)]
     for outcome in outcomes:
         if not outcome.passed:
-            typer.echo(failure_text(outcome))
+            say(failure_text(outcome))
     failed = sum(not outcome.passed for outcome in outcomes)
-    typer.echo(f"{len(outcomes) - failed} passed, {failed} failed")
+    say(f"{len(outcomes) - failed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)
 
 
@@ -126,14 +126,14 @@ def lock(
     after = step(load_valid(files, unread), before)
     stale = files.get(NAME) != after.text
     for line in after.differences():
-        typer.echo(line)
+        say(line)
     if after.gone or (check and stale):
         if not after.differences():
-            typer.echo(f"{NAME}: out of date; run `signalbox rules lock`")
+            say(f"{NAME}: out of date; run `signalbox rules lock`")
         raise typer.Exit(1)
     if stale:
         write(folder, after.text)
-    typer.echo(f"{len(after.entries)} rules, {len(after.new)} new, {len(after.changed)} changed", err=True)
+    say(f"{len(after.entries)} rules, {len(after.new)} new, {len(after.changed)} changed", err=True)
 
 
 @app.command()
@@ -157,10 +157,10 @@ def docs(
     wanted = pages(load_valid(*read_files(folder)), folder)
     found = differences(wanted, target)
     for page_difference in found if check else ():
-        typer.echo(f"{page_difference.path}: {page_difference.what}")
+        say(f"{page_difference.path}: {page_difference.what}")
     if not check:
         write(wanted, target, found)
-    typer.echo(f"{len(wanted)} pages, {len(found)} {'out of date' if check else 'written or removed'}", err=True)
+    say(f"{len(wanted)} pages, {len(found)} {'out of date' if check else 'written or removed'}", err=True)
     raise typer.Exit(1 if check and found else 0)
 
 
@@ -192,9 +192,9 @@ def new(
         refuse(*wrong)
     result = made(wish, log)
     write(folder / family / name, result)
-    typer.echo(str(folder / family / name))
+    say(str(folder / family / name))
     for item in result.missing:
-        typer.echo(f"still missing: {item}", err=True)
+        say(f"still missing: {item}", err=True)
 
 
 @app.command()
@@ -214,7 +214,7 @@ def diff(
     from bot.authoring.selftest import spoken
 
     new = spoken(load_rule_base(new_rules)) if drafts else load_rule_base(new_rules)
-    typer.echo(render(compare(load_rule_base(old), new, on, workers)))
+    say(render(compare(load_rule_base(old), new, on, workers)))
 
 
 @app.command()
@@ -247,10 +247,10 @@ def stats(
 
     known = load_rule_base(rules, site)
     if on:
-        typer.echo(render_costs(*costs(known, on)))
+        say(render_costs(*costs(known, on)))
         return
     rulebook = known.rulebook
-    typer.echo(render(rulebook, names_of(tests_of(rules or default_folder(), rulebook.rules))))
+    say(render(rulebook, names_of(tests_of(rules or default_folder(), rulebook.rules))))
 
 
 @app.command()

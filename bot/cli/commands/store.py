@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from bot.cli.console import complain, refuse, shell_user
+from bot.cli.console import complain, refuse, say, say_json, shell_user
 from bot.cli.options import ConfigFile
 
 if TYPE_CHECKING:
@@ -194,13 +194,13 @@ def _unknown(incident_id: int) -> NoReturn:
 def _say(words: str) -> None:
     from bot.render.phrases import shown
 
-    typer.echo("\n".join(shown(line) for line in words.split("\n")))
+    say("\n".join(shown(line) for line in words.split("\n")))
 
 
 def _json(body: dict[str, Any]) -> None:
     import msgspec
 
-    typer.echo(msgspec.json.encode(body).decode())
+    say_json(msgspec.json.encode(body))
 
 
 def _many(count: int, word: str) -> str:

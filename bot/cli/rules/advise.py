@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-import typer
 
-from bot.cli.console import shell_user
+from bot.cli.console import say, say_json, shell_user
 from bot.cli.rules.propose import hand_over, settings_of
 from bot.config.file import read
 from bot.config.learning import Learning
@@ -45,10 +44,10 @@ def show_outcomes(rules: Path | None, site: Path | None, tenant: str | None, *, 
         shadows = shadow.shadows_within(session, book, tenant, _bar())
     if as_json:
         told = {"rules": list(outcomes.as_json(found)), "shadows": list(shadow.as_json(shadows))}
-        typer.echo(msgspec.json.encode(told).decode())
+        say_json(msgspec.json.encode(told))
         return
-    typer.echo(outcomes.render(found, {rule.id: rule.status for rule in book.rules}))
-    typer.echo(f"\n{shadow.render(shadows)}")
+    say(outcomes.render(found, {rule.id: rule.status for rule in book.rules}))
+    say(f"\n{shadow.render(shadows)}")
 
 
 def show_advice(
@@ -67,7 +66,10 @@ def show_advice(
         logs = clean_logs(base.known, folder, [*_configured(), *clean])
         tried = tuple(_tried(base, item, logs, tenant) if item.files else item for item in found.advice)
         found = replace(found, advice=tried)
-    typer.echo(msgspec.json.encode(advise.as_json(found)).decode() if as_json else advise.render(found))
+    if as_json:
+        say_json(msgspec.json.encode(advise.as_json(found)))
+    else:
+        say(advise.render(found))
 
 
 def propose_advice(
@@ -94,7 +96,7 @@ def propose_advice(
         raise SignalboxError(f"there is no advice {number}: `signalbox rules advise` lists {len(found)}")
     one = found[number - 1]
     for line in advise.told_of(number, one):
-        typer.echo(shown(line))
+        say(shown(line))
     if not one.files:
         return _not_proposed(["it has no file changes: write the change by hand"])
     settings = settings_of(_pull_requests(), branch)
@@ -109,7 +111,7 @@ def propose_advice(
     except RuleError as error:
         return _not_proposed([str(fault) for fault in error.faults])
     for line in _backtest_lines(told):
-        typer.echo(shown(line))
+        say(shown(line))
     proposed = proposed_of(one, tried, told, tenant=tenant or DEFAULT_TENANT, who=shell_user())
     reasons += [why] if (why := refusal(settings, proposed)) is not None else _in_the_way(url, proposed)
     if reasons:
@@ -125,7 +127,7 @@ def _in_the_way(url: str, proposed: ProposedRule) -> list[str]:
 
 def _not_proposed(reasons: Sequence[str]) -> int:
     for why in reasons:
-        typer.echo(f"signalbox: not proposed: {shown(why)}", err=True)
+        say(f"signalbox: not proposed: {shown(why)}", err=True)
     return 1
 
 
@@ -144,7 +146,10 @@ def try_rules(
     logs = clean_logs(base.known, folder, [*_configured(), *clean])
     most = None if every else _learning().judged
     told = backtest(trial(base, extra), database_url(), logs, tenant=tenant, most=most)
-    typer.echo(msgspec.json.encode(told).decode() if as_json else "\n".join(_backtest_lines(told)))
+    if as_json:
+        say_json(msgspec.json.encode(told))
+    else:
+        say("\n".join(_backtest_lines(told)))
     return not told.hurts
 
 

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-import typer
 
-from bot.cli.console import shell_user
+from bot.cli.console import say, say_json, shell_user
 from bot.config.file import Config, read
 from bot.config.rules import PullRequests
 from bot.incidents.ledger import Ledger
@@ -57,7 +56,7 @@ def run(
     if against is None and content.hurts and not all_the_same:
         against = "the replay found a regression; fix the rule, or force it with --all-the-same"
     if against is not None or settings is None:
-        typer.echo(f"signalbox: not proposed: {shown(against or '')}", err=True)
+        say(f"signalbox: not proposed: {shown(against or '')}", err=True)
         return 1
     return hand_over(url, settings, proposed)
 
@@ -84,10 +83,10 @@ def _print(content: DraftContent, *, as_json: bool) -> None:
     if as_json:
         told = msgspec.to_builtins(content)
         told["files"] = {path: data.decode("utf-8", "replace") for path, data in content.files.items()}
-        typer.echo(msgspec.json.encode(told).decode())
+        say_json(msgspec.json.encode(told))
         return
     for line in _draft_lines(content):
-        typer.echo(shown(line))
+        say(shown(line))
 
 
 def _draft_lines(content: DraftContent) -> Iterator[str]:
@@ -121,9 +120,12 @@ def listed(*, as_json: bool, live: bool) -> None:
     with Ledger(database_url()) as ledger:
         found = proposals(ledger.database, live=live)
     for proposal in found:
-        typer.echo(msgspec.json.encode(_row(proposal)).decode() if as_json else shown(_line(proposal)))
+        if as_json:
+            say_json(msgspec.json.encode(_row(proposal)))
+        else:
+            say(shown(_line(proposal)))
     if not found and not as_json:
-        typer.echo("No proposals yet. `signalbox rules propose INCIDENT` creates one.")
+        say("No proposals yet. `signalbox rules propose INCIDENT` creates one.")
 
 
 def _row(proposal: Proposal) -> dict[str, object]:
@@ -162,11 +164,11 @@ def hand_over(url: str, settings: PullRequests, proposed: ProposedRule) -> int:
     with Ledger(url) as ledger:
         asked = propose(ledger.database, settings, proposed, datetime.now(UTC))
         if asked.how in ("closed", "merged"):
-            typer.echo(f"signalbox: this pattern was {asked.how} before, in proposal {asked.proposal}", err=True)
+            say(f"signalbox: this pattern was {asked.how} before, in proposal {asked.proposal}", err=True)
             return 1
         words = ProposalWorker(ledger.database, settings).advance(asked.proposal)
         found = proposal_of(ledger.database, asked.proposal)
-    typer.echo(shown(f"proposal {asked.proposal}: {words}"), err=True)
+    say(shown(f"proposal {asked.proposal}: {words}"), err=True)
     return 0 if found is not None and found.state in ("open", "merged") else 1
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from bot.authoring.selftest import RuleTestResult, findings_in, pasted, streams_at
+from bot.cli.console import say
 from bot.render.phrases import shown
 from bot.rulebase.loader import Knowledge
 from kb.rulebase.rule import Rule
@@ -18,17 +19,17 @@ def match_log(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
     """Print which pattern matches where, on pasted text (`-`) or a file. Exits 3 if nothing can be read."""
     summaries, gaps = pasted(known, sys.stdin.buffer) if source == "-" else streams_at(known, Path(source))
     for gap in gaps:
-        typer.echo(f"signalbox: {shown(f'{gap.source}: {gap.reason}')}", err=True)
+        say(f"signalbox: {shown(f'{gap.source}: {gap.reason}')}", err=True)
     if not summaries:
         raise typer.Exit(3)
     wanted = {rule.id for rule in chosen}
     heard = [item for item in findings_in(known, summaries) if item.rule.id in wanted]
     for finding in heard:
-        typer.echo(f"{finding.rule.id} → {finding.fault.id} ({finding.role})")
+        say(f"{finding.rule.id} → {finding.fault.id} ({finding.role})")
         for signal in finding.signals[:5]:
-            typer.echo(f"    {signal.key.split('#')[1]} at byte {signal.offset}: {signal.line[:160]!r}")
+            say(f"    {signal.key.split('#')[1]} at byte {signal.offset}: {signal.line[:160]!r}")
     if not heard:
-        typer.echo("no rule matches")
+        say("no rule matches")
 
 
 def failure_text(outcome: RuleTestResult) -> str:

@@ -30,6 +30,12 @@ def redact(text: str) -> str:
     return "".join(_masked(text, spans, MASK)) if spans else text
 
 
+def redact_once(text: str) -> str:
+    """Return the same as `redact`. In a process that masks few texts, it spares the set-up of the search for large blocks."""
+    spans = _merged(_whole(text.encode("ascii", "replace"))) if len(text) < _ONCE else None
+    return redact(text) if spans is None else "".join(_masked(text, spans, MASK)) if spans else text
+
+
 def redact_bytes(block: bytes, *, emails: bool = False) -> bytes:
     """Return the bytes with secrets masked, byte for byte. Cut blocks at line ends: a secret across two blocks is not found.
 
@@ -105,9 +111,19 @@ def _once(text: bytes, depth: int) -> Iterator[Span]:
     for layer, back in wrappers.decoded(text):
         for lines, joined in wrappers.joined(layer):
             lowered = lines.lower()  # of the same length, because only ASCII letters change
-            searches = (search for search in _SEARCHES if any(hint in lowered for hint in search.hints))
-            yield from back(joined(chain.from_iterable(search.find(lines) for search in searches)))
+            yield from back(joined(chain.from_iterable(search.find(lines) for search in _hinted(lowered))))
             yield from back(joined(net.spans(lines, _inner, depth)))
+
+
+def _hinted(lowered: bytes) -> Iterator[Search]:
+    """Return the searches of which a hint occurs in a text in lower case."""
+    if len(lowered) > _SHORT:
+        yield from (search for search in _SEARCHES if any(hint in lowered for hint in search.hints))
+        return
+    # Hundreds of literals are looked up by their first characters: names and sentences are short, and there are many of them.
+    heads = {lowered[place : place + size] for size in _HEADS for place in range(len(lowered) - size + 1)}
+    near = {n for head in heads & _BY_HEAD.keys() for n in _BY_HEAD[head]}
+    yield from (_SEARCHES[n] for n in sorted(near) if any(hint in lowered for hint in _SEARCHES[n].hints))
 
 
 def _inner(text: bytes, depth: int) -> list[Span]:
@@ -124,6 +140,20 @@ _SEARCHES: tuple[Search, ...] = (
     *credentials.SEARCHES,
     Search((re.escape(private_keys.MARK),), (private_keys.MARK.lower(),), private_keys.spans, after=200, before=200),
 )
+_ONCE = 256 << 10  # characters: above it, the set-up pays
+_SHORT = 1024  # bytes: above it, looking for every literal is faster
+_HEADS = (1, 2, 3)
+
+
+def _by_head() -> dict[bytes, set[int]]:
+    found: dict[bytes, set[int]] = {}
+    for n, search in enumerate(_SEARCHES):
+        for hint in search.hints:
+            found.setdefault(hint[: max(_HEADS)], set()).add(n)
+    return found
+
+
+_BY_HEAD = _by_head()
 _ESCAPED = Search(wrappers.MARKS, (), lambda _text: ())
 _CHOOSER = Chooser((*_SEARCHES, Search((net.MARK,), (), _loose, after=1, cased=True), _ESCAPED))
 

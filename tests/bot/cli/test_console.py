@@ -13,9 +13,9 @@ def test_json_on_a_terminal_shows_every_character(monkeypatch):
     text = "a\u202eb\x9b31m\x7f\u2066\U000e0041 größe"
     data = json.dumps({"text": text}, ensure_ascii=False).encode()
 
-    assert printable_json(data) == data
+    assert printable_json(data, sys.stdout) == data
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    shown = printable_json(data).decode()
+    shown = printable_json(data, sys.stdout).decode()
 
     assert shown.isprintable()
     assert json.loads(shown) == {"text": text}
