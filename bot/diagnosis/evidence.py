@@ -101,7 +101,7 @@ def _with_slow_ranks(evidence: Evidence) -> Evidence:
     """Return the evidence of logs alone, with the ranks that are slow by their own lines."""
     if sum(stream.ref.kind == "job" for stream in evidence.streams) == 0:
         return evidence
-    from kb.hangs.observe import compare_ranks  # noqa: PLC0415 - not for a start without logs
+    from kb.hangs.rank_structures import compare_ranks  # noqa: PLC0415 - not for a start without logs
 
     return compare_ranks(evidence)
 

@@ -12,8 +12,9 @@ from dataclasses import replace
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
 from kb.hangs.non_log_evidence import NonLogEvidence, expected_ranks
+from kb.hangs.sourced_structures import streams_of
 from kb.hangs.state import hang_state
-from kb.hangs.structures import has_stalled, rank_log_structures, streams_of, structures
+from kb.hangs.structures import has_stalled, structures
 from kb.hangs.votes import limits_of, unknown_params
 from kb.model import Gap, StreamRef
 from kb.report import Hang, short_ranges
@@ -43,11 +44,6 @@ def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Ev
     if measured and not any(stream.ref.group == "metrics" for stream in streams):
         streams = (*streams, StreamSummary(StreamRef("metrics", kind="event", group="metrics")))
     return replace(evidence, streams=(*evidence.streams, *streams), gaps=gaps, hang=hang, panels=parts.panels)
-
-
-def compare_ranks(evidence: Evidence) -> Evidence:
-    """The evidence of logs alone, with a structure for each rank that is slow by its own lines."""
-    return replace(evidence, streams=(*evidence.streams, *streams_of(rank_log_structures(evidence.streams))))
 
 
 def hang_votes(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Hang:

@@ -31,7 +31,7 @@ _STEP = re.compile(
 )
 _RANK = re.compile(r"(?i)(?<![A-Za-z0-9_])rank['\"]?[ \t]{0,2}[:=#]?[ \t]{0,2}(?P<rank>\d{1,6})(?![\w.])")
 _FIELD = re.compile(
-    r"(?P<name>[A-Za-z][\w./-]{0,40}(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
+    r"(?<![A-Za-z])(?P<name>[A-Za-z][\w./-]{0,40}(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
     r"(?:[ \t]?(?P<unit>ms|msec|us|s|secs?|seconds)(?![\w/])|(?![\w.%/:]))"
 )
 _UNITS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6}
@@ -194,11 +194,14 @@ def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
     raw = line.encode("utf-8", "replace")
     prefix = peel(raw)
     message = raw[prefix.end :].decode("utf-8", "replace")
-    named = _RANK.search(message)
-    ranks = (prefix.rank, int(named["rank"]) if named else None, stream.ref.resource.rank)
-    rank = next((item for item in ranks if item is not None), None)
     seconds = dict(_times(message))
-    if rank is None or not seconds:
+    if not seconds:
+        return None
+    rank = prefix.rank
+    if rank is None:
+        named = _RANK.search(message)
+        rank = int(named["rank"]) if named else stream.ref.resource.rank
+    if rank is None:
         return None
     time = prefix.time if prefix.time is not None else find_time(raw[prefix.end : prefix.end + 128])
     return _Reading(rank, int(place["step"]), time, seconds, stream.ref.uri)

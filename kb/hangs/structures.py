@@ -7,8 +7,8 @@ A rule does not see stacks or recorders, only structures (kinds `hang`, `stack_o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kb.collectives.trace import size
 from kb.facts.evidence import Evidence
@@ -17,47 +17,19 @@ from kb.hangs.checkpoint_saves import slow_save
 from kb.hangs.kubernetes_events import relevant_events
 from kb.hangs.late_ranks import last_within, late_ranks
 from kb.hangs.non_log_evidence import NonLogEvidence, expected_ranks
-from kb.hangs.rank_fields import slow_fields
-from kb.hangs.rank_timing import slow_group, slow_ranks
+from kb.hangs.rank_structures import rank_log_structures
+from kb.hangs.rank_timing import slow_group
+from kb.hangs.sourced_structures import SourcedStructure, structure_from
 from kb.hangs.state import HangState, stillness_limits
 from kb.hangs.votes import phase_of
 from kb.hangs.warmup import stuck_warm_up, warm_up_of
-from kb.model import Event, Resource, Scalar, SourceKind, StreamRef, Structure
+from kb.model import Event, Resource, Scalar
 from kb.report import Hang, short_ranges
-from kb.scanning.summary import StreamSummary
 from kb.stacks.activity import ProcessActivity
 from kb.stacks.outliers import Outlier, compare
 
 MOST = 16  # maximum number of structures of one kind
 EVENTS = 64  # number of newest events of one kind
-
-
-@dataclass(frozen=True, slots=True)
-class SourcedStructure:
-    """A structure and the source it comes from."""
-
-    source: str
-    kind: SourceKind
-    group: str
-    structure: Structure
-
-
-_KINDS: Mapping[str, str] = {
-    "stacks": "stack_outlier",
-    "collectives": "collective_culprit",
-    "metrics": "peer_outlier",
-    "events": "platform_event",
-    "probes": "hang",
-    "phases": "slow_phase",
-    "plan": "off_plan",
-}
-
-
-def _made(source: str, group: str, line: str, fields: Mapping[str, Scalar], who: Resource) -> SourcedStructure:
-    told = {name: value for name, value in fields.items() if value is not None and value != ""}
-    where: SourceKind = "stack" if group == "stacks" else "event"
-    kind = _KINDS[group]
-    return SourcedStructure(source, where, group, Structure(kind, 0, 1, line[:512], told, who))
 
 
 def structures(evidence: Evidence, parts: NonLogEvidence, state: HangState, facts: Facts) -> list[SourcedStructure]:
@@ -82,7 +54,7 @@ def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[SourcedStructure]:
         line = "; ".join(f"{vote.probe}: {vote.detail}" for vote in yes)
         state = "called" if hang.called else "suspected"
         fields: dict[str, Scalar] = {"state": state, "votes": len(yes), "probes": ", ".join(vote.probe for vote in yes)}
-        yield _made("hang probes", "probes", line, fields, Resource(cluster=evidence.job.cluster))
+        yield structure_from("hang probes", "probes", line, fields, Resource(cluster=evidence.job.cluster))
 
 
 def has_stalled(parts: NonLogEvidence, state: HangState, facts: Facts) -> bool:
@@ -122,7 +94,7 @@ def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterato
             "activity": group.doing.activity if group else "",
             "frame": _frame(group.doing) if group else "",
         }
-        yield _made("stacks", "stacks", seen.reason, fields, Resource())
+        yield structure_from("stacks", "stacks", seen.reason, fields, Resource())
 
 
 def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> SourcedStructure:
@@ -140,7 +112,7 @@ def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: 
     }
     line = f"rank {outlier.rank}: {outlier.why}" if f"rank {outlier.rank}" not in outlier.why else outlier.why
     line += "; earlier saves took a small part of this time" if held else ""
-    return _made(source, "stacks", line, fields, replace(outlier.resource, rank=outlier.rank))
+    return structure_from(source, "stacks", line, fields, replace(outlier.resource, rank=outlier.rank))
 
 
 def _frame(doing: ProcessActivity) -> str:
@@ -171,10 +143,10 @@ def _of_collectives(state: HangState) -> Iterator[SourcedStructure]:
             "place": place,
         }
         line = f"rank {item.rank}: {'; '.join(item.reasons[:3])}"
-        yield _made(item.source or "flight_recorder", "collectives", line, fields, Resource(rank=item.rank))
+        yield structure_from(item.source or "flight_recorder", "collectives", line, fields, Resource(rank=item.rank))
     if not verdict.culprits and verdict.waiting:
         line = f"{size(verdict.waiting)} ranks wait in {verdict.groups} groups; blocker unknown"
-        yield _made("flight_recorder", "collectives", line, {"why": "nobody"}, Resource())
+        yield structure_from("flight_recorder", "collectives", line, {"why": "nobody"}, Resource())
 
 
 def _of_ras(state: HangState) -> Iterator[SourcedStructure]:
@@ -191,7 +163,7 @@ def _of_ras(state: HangState) -> Iterator[SourcedStructure]:
             "place": place,
         }
         who = Resource(node=where.host or None, rank=where.world_rank, pid=where.pid)
-        yield _made("ras", "collectives", line, fields, who)
+        yield structure_from("ras", "collectives", line, fields, who)
 
 
 def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[SourcedStructure]:
@@ -205,7 +177,7 @@ def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[SourcedStructure]:
         now = float(util.times[-1]) if util.times.size else 0.0
         for row in idle_among_spinning(util, now):
             line = f"{row.name}: GPU utilisation is about 0 while the others are at 100 %"
-            yield _made("metrics", "metrics", line, {"metric": "gpu_idle", "way": "below"}, row.resource)
+            yield structure_from("metrics", "metrics", line, {"metric": "gpu_idle", "way": "below"}, row.resource)
     for place, odd in enumerate(odd_rows([panel for _, panel in sorted(parts.panels.items())])[:MOST]):
         worst = odd.outliers[0]
         way = "above" if worst.value > worst.median else "below"
@@ -216,7 +188,7 @@ def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[SourcedStructure]:
             "place": place,
             "standing": "yes" if worst.standing else "no",
         }
-        yield _made("metrics", "metrics", worst.text, fields, odd.row.resource)
+        yield structure_from("metrics", "metrics", worst.text, fields, odd.row.resource)
 
 
 def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> Iterator[SourcedStructure]:
@@ -237,7 +209,7 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
             f"among them, rank {rank} joins {name} last, and the others wait for it within their own step"
         )
         fields: dict[str, Scalar] = {"metric": "compute_time", "way": "above", "place": 0, "standing": "yes"}
-        yield _made(group.source, "metrics", line, fields, Resource(rank=rank))
+        yield structure_from(group.source, "metrics", line, fields, Resource(rank=rank))
         return
     for place, late in enumerate(late_ranks(parts.rings)[:MOST]):
         line = (
@@ -245,26 +217,7 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
             f"{late.lag:.3g} s after the others, with {late.period:.3g} s between operations"
         )
         fields = {"metric": "arrival", "way": "above", "size": round(late.lag / late.period, 4), "place": place}
-        yield _made(late.source or "flight_recorder", "metrics", line, fields, Resource(rank=late.rank))
-
-
-def rank_log_structures(streams: Sequence[StreamSummary], *, uneven: bool = False) -> list[SourcedStructure]:
-    """Return the ranks that are slow by their own lines. `uneven`: ranks differ by design."""
-    found: list[SourcedStructure] = []
-    for place, item in enumerate(slow_ranks(streams, uneven=uneven)[:MOST]):
-        standing = "yes" if item.standing else "no"
-        fields: dict[str, Scalar] = _peer_fields(item.metric, item.value, item.usual)
-        fields |= {"place": place, "standing": standing}
-        found.append(_made(item.source, "metrics", item.text, fields, Resource(rank=item.rank)))
-    for alone in () if found else slow_fields(streams):
-        fields = _peer_fields(alone.metric, alone.value, alone.usual)
-        fields |= {"place": 0, "field": alone.field}
-        found.append(_made(alone.source, "metrics", alone.text, fields, Resource(rank=alone.rank)))
-    return found
-
-
-def _peer_fields(metric: str, value: float, usual: float) -> dict[str, Scalar]:
-    return {"metric": metric, "way": "above", "size": round(value / usual - 1, 4) if usual else None}
+        yield structure_from(late.source or "flight_recorder", "metrics", line, fields, Resource(rank=late.rank))
 
 
 def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
@@ -277,7 +230,7 @@ def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
             "usual": round(found.longest, 1),
             "step": found.step,
         }
-        yield _made(found.source, "phases", found.text, fields, found.resource)
+        yield structure_from(found.source, "phases", found.text, fields, found.resource)
 
 
 def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
@@ -292,7 +245,7 @@ def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
                 "planned": stuck.planned,
                 "step": stuck.point.step,
             }
-            yield _made(stream.summary.ref.uri, "plan", stuck.text, fields, Resource())
+            yield structure_from(stream.summary.ref.uri, "plan", stuck.text, fields, Resource())
             return
 
 
@@ -323,7 +276,7 @@ def _of_compound(parts: NonLogEvidence, facts: Facts, state: HangState) -> Itera
             "blocked_on": on.most_common(1)[0][0] if on else "unknown",
         }
         who = Resource(node=next(iter(named)) if len(named) == 1 else None)
-        yield _made(
+        yield structure_from(
             "hang probes", "probes", f"{vote.detail}; {there[0].message}" if there else vote.detail, fields, who
         )
 
@@ -339,24 +292,12 @@ def _of_events(events: Sequence[Event]) -> Iterator[SourcedStructure]:
             found.append(item)
     for item in reversed(found):
         fields: dict[str, Scalar] = {**dict(list(item.fields.items())[:16]), "kind": item.kind, "reason": item.reason}
-        made = _made(item.source, "events", item.message or item.reason, fields, item.resource)
-        yield replace(made, structure=replace(made.structure, time=item.time))
+        event = structure_from(item.source, "events", item.message or item.reason, fields, item.resource)
+        yield replace(event, structure=replace(event.structure, time=item.time))
         if item.kind == "node_problem" and item.fields.get("xid") is not None:
             parts = {
                 "xid": item.fields["xid"],
                 "pci": item.fields.get("pci") or "unknown",
                 "detail": item.message[:200],
             }
-            yield replace(made, structure=replace(made.structure, kind="xid", fields=parts, time=item.time))
-
-
-def streams_of(found: Iterable[SourcedStructure]) -> Iterator[StreamSummary]:
-    """One stream per source, with its structures in order."""
-    sources: dict[tuple[str, SourceKind, str], list[Structure]] = {}
-    for sourced_structure in found:
-        sources.setdefault((sourced_structure.source, sourced_structure.kind, sourced_structure.group), []).append(
-            sourced_structure.structure
-        )
-    for (uri, kind, group), members in sources.items():
-        placed = tuple(replace(item, offset=at, end=at + 1) for at, item in enumerate(members))
-        yield StreamSummary(StreamRef(uri, kind=kind, group=group), structures=placed)
+            yield replace(event, structure=replace(event.structure, kind="xid", fields=parts, time=item.time))

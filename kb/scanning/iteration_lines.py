@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from kb.model import OWN, RESIZED, ProgressPoint, StreamRef
-from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.prefixes import HEAD, peel_head
 from kb.parsers.logs.progress.form_families import GENERAL
 from kb.parsers.logs.progress.formats import FORMATS, read_line
 from kb.parsers.logs.progress.line_format import changed
@@ -44,6 +44,7 @@ class IterationLines:
     def add(self, forms: list[int], data: bytes, base: int, low: int, high: int) -> None:
         """Note the iteration lines of a block; they are read at the end, the few that thinning leaves."""
         claimed: set[int] = set()
+        latest: deque[tuple[int, int, int]] = deque(maxlen=LAST_POINTS)
         home = 0
         for index in forms:
             form = FORMATS[index]
@@ -61,26 +62,24 @@ class IterationLines:
                         asked += 1
                         home += _is_training_point(form.read(match))
                     self._note(index, data, base, start, match)
+                    latest.append((index, start, match.start()))
+        self._noted_last.extend(_noted(index, data, base, start, at) for index, start, at in latest)
 
     def _note(self, form: int, data: bytes, base: int, start: int, match: re.Match[bytes]) -> None:
         self._seen += 1
-        at, found = match.start(), match[0]
         offset = base + start
-        low = max(start, at - NEAR // 2)
-        noted = (offset, form, data[low : at + NEAR // 2], at - low)
         if self._noted_first is None or offset < self._noted_first[0]:
-            self._noted_first = noted
-        self._noted_last.append(noted)
+            self._noted_first = _noted(form, data, base, start, match.start())
         if FORMATS[form].name == RESIZED:
             if len(self._noted_sized) < SIZED_POINTS:
-                self._noted_sized.append(noted)
-        elif len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(found):
-            self._noted_odd.append(noted)
+                self._noted_sized.append(_noted(form, data, base, start, match.start()))
+        elif len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(data, match.start(), match.end()):
+            self._noted_odd.append(_noted(form, data, base, start, match.start()))
         thin = self._mask
         if FORMATS[form].name in BESIDE and offset >= BESIDE_WHOLE:
             thin |= BESIDE_THIN
         if thinning(offset) & thin == 0:
-            self._noted.append(noted)
+            self._noted.append(_noted(form, data, base, start, match.start()))
             while len(self._noted) > 2 * POINTS:
                 self._mask = self._mask << 1 | 1
                 self._noted = [item for item in self._noted if thinning(item[0]) & self._mask == 0]
@@ -103,13 +102,19 @@ class IterationLines:
         point = (FORMATS[form].read(match) if match else None) or read_line(line)
         if point is None:
             return None
-        prefix = peel(line[:256])
+        prefix = peel_head(line[:HEAD])
         ranks = (prefix.rank, point.rank, self._ref.resource.rank)
         rank = next((item for item in ranks if item is not None), None)
         time = point.time if point.time is not None else prefix.time
         if time is None:
             time = find_time(line[prefix.end : prefix.end + 128], year)
         return changed(point, offset=offset, rank=rank, time=time)
+
+
+def _noted(form: int, data: bytes, base: int, start: int, at: int) -> _NotedLine:
+    """What is kept of the line that begins at `start` and has its form at `at`."""
+    low = max(start, at - NEAR // 2)
+    return base + start, form, data[low : at + NEAR // 2], at - low
 
 
 def _searched_stretches(name: str, base: int, low: int, high: int) -> Iterator[tuple[int, int]]:

@@ -7,16 +7,17 @@ Levels and module names stay with the message, unless they are one bracket with 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from kb.parsers.logs.timestamps import STAMP, is_glog, stamp_time
 
 MAX_PREFIXES = 8
 MAX_BYTES = 512
+HEAD = 256  # bytes of a line that its prefixes are read from when nothing else of it is asked
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(NamedTuple):
     """Where the message begins (`end`, a byte index), and what the prefixes before it say.
 
     `rank` is global, `local_rank` within the node, `node` a host, pod or address, `time` seconds since the epoch, UTC.
@@ -80,13 +81,11 @@ def peel(line: bytes, year: int | None = None) -> Prefix:
 
     `year` is for stamps that name none; without it such a stamp is peeled but gives no time.
     """
-    if _GATE.match(line) is None:
-        return _NOTHING
     found = _NOTHING
     limit = min(len(line), MAX_BYTES)
     kernel = False
     for _ in range(MAX_PREFIXES):
-        match = _PIECE.match(line, found.end, limit)
+        match = _PIECE.match(line, found.end, limit) if _GATE.match(line, found.end, limit) else None
         if match is None or (kernel and match["host"]):
             break
         after = _take(found, match, line, year, limit)
@@ -95,6 +94,12 @@ def peel(line: bytes, year: int | None = None) -> Prefix:
         kernel = kernel or _of_kernel(match, line[match.end() : after.end])
         found = after
     return found
+
+
+@lru_cache(maxsize=8)
+def peel_head(head: bytes) -> Prefix:
+    """Peel the first HEAD bytes of a line. The last few are remembered: several readers ask for the same line in turn."""
+    return peel(head)
 
 
 def _of_kernel(match: re.Match[bytes], tail: bytes) -> bool:
@@ -126,7 +131,7 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
         rank = int(task) if rank is None else rank
     else:
         node = _text(match["host"] or match["pod"]) or node
-    return replace(found, end=match.end(), rank=rank, local_rank=local, node=node, pid=pid)
+    return Prefix(match.end(), rank, local, node, pid, found.time)
 
 
 def _take_stamp(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, limit: int) -> Prefix:
@@ -135,15 +140,10 @@ def _take_stamp(found: Prefix, match: re.Match[bytes], line: bytes, year: int | 
         time = found.time
     tail = _tail_form(match).match(line, match.end(), limit)
     if tail is None or (match["open"] == b"[" and b"]" not in tail[0]):
-        return replace(found, time=time)
-    named = tail.groupdict()
-    host, pid = named.get("host"), named.get("pid")
-    return replace(
-        found,
-        end=tail.end(),
-        time=time,
-        node=_text(host) or found.node,
-        pid=int(pid) if pid else found.pid,
+        return Prefix(found.end, found.rank, found.local_rank, found.node, found.pid, time)
+    host, pid = (tail["host"], tail["pid"]) if tail.lastindex else (None, None)
+    return Prefix(
+        tail.end(), found.rank, found.local_rank, _text(host) or found.node, int(pid) if pid else found.pid, time
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 HEAD = 128  # a stamp stands within this many bytes of a line's start
 
@@ -48,18 +49,25 @@ def find_time(text: bytes, year: int | None = None) -> float | None:
 
 def stamp_time(match: re.Match[bytes], year: int | None = None) -> float | None:
     """Give the time of a match of `STAMP`."""
-    day = _date(match, year)
+    date = _date(match, year)
+    day = None if date is None else _midnight(*date)
     if day is None:
         return None
     hour = int(match["hour"])
     if match["half"]:
         hour = hour % 12 + (12 if match["half"] == b"PM" else 0)
-    try:
-        stamp = datetime(*day, hour, int(match["minute"]), int(match["second"]), tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
+    stamp = float(day + hour * 3600 + int(match["minute"]) * 60 + int(match["second"]))
     fraction = match["fraction"]
     return stamp + (int(fraction) / 10 ** len(fraction) if fraction else 0.0) - _zone_seconds(match["zone"])
+
+
+@lru_cache(maxsize=64)
+def _midnight(year: int, month: int, day: int) -> int | None:
+    """When a day begins, in seconds since the epoch, or None where there is no such day. Logs have few days and many lines."""
+    try:
+        return int(datetime(year, month, day, tzinfo=UTC).timestamp())
+    except ValueError:
+        return None
 
 
 def is_glog(match: re.Match[bytes]) -> bool:
@@ -68,9 +76,12 @@ def is_glog(match: re.Match[bytes]) -> bool:
 
 
 def _date(match: re.Match[bytes], year: int | None) -> tuple[int, int, int] | None:
-    for form in ("iso", "compact", "us"):
-        if match[f"{form}_y"]:
-            return int(match[f"{form}_y"]), int(match[f"{form}_m"]), int(match[f"{form}_d"])
+    if match["iso_y"]:
+        return int(match["iso_y"]), int(match["iso_m"]), int(match["iso_d"])
+    if match["compact_y"]:
+        return int(match["compact_y"]), int(match["compact_m"]), int(match["compact_d"])
+    if match["us_y"]:
+        return int(match["us_y"]), int(match["us_m"]), int(match["us_d"])
     if match["name_y"]:
         year = int(match["name_y"])
     if year is None:
@@ -82,7 +93,9 @@ def _date(match: re.Match[bytes], year: int | None) -> tuple[int, int, int] | No
 
 
 def _zone_seconds(zone: bytes | None) -> int:
-    digits = (zone or b"").strip().replace(b":", b"")
+    if not zone:
+        return 0
+    digits = zone.strip().replace(b":", b"")
     if len(digits) != 5 or digits[:1] not in b"+-":
         return 0
     seconds = int(digits[1:3]) * 3600 + int(digits[3:5]) * 60

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+# The parser of `re`: no public library gives its tree.
+from re import _constants as sre  # type: ignore[attr-defined]
+from re import _parser as sre_parse  # type: ignore[attr-defined]
+from typing import Any
+
 import pytest
 
+from kb.facts import run_ends
 from kb.facts.run_ends import closes, end_lines, is_fatal, is_frame, save_lost
 
 
@@ -85,3 +91,42 @@ def test_what_a_program_does_after_its_last_step() -> None:
     assert closes("Model weights saved in out/model.safetensors")
     assert closes("destroying process group")
     assert not closes("Epoch 3 starts")
+
+
+@pytest.mark.parametrize("name", ["_COMPLETED", "_EARLY", "_PLANNED", "_FATAL"])
+def test_the_words_looked_for_first_leave_no_line_out(name: str) -> None:
+    """Whatever an expression matches holds one of its words."""
+    words = run_ends._FATAL_WORDS if name == "_FATAL" else run_ends._END_WORDS
+    tree = sre_parse.parse(getattr(run_ends, name).pattern)
+    assert _requires(list(tree), words)
+    assert not _requires(list(tree), ("no such word",))
+
+
+def test_a_line_of_a_step_has_none_of_the_words() -> None:
+    """Or the look for them would save nothing."""
+    line = "2026-11-03 04:10:37,126 [info] [rank 0] step 18061 | loss: 2.1 | lr: 1e-4 | forward 58.22 ms"
+    assert not any(word in line for word in (*run_ends._FATAL_WORDS, *run_ends._END_WORDS))
+
+
+def _requires(items: list[tuple[Any, Any]], words: tuple[str, ...]) -> bool:
+    """Whether each match of a parsed expression holds one of these words, in lower case."""
+    run = ""
+    for op, argument in items:
+        run += _letter(op, argument) or "\n"
+    return any(word in run for word in words) or any(_part_requires(op, argument, words) for op, argument in items)
+
+
+def _part_requires(op: Any, argument: Any, words: tuple[str, ...]) -> bool:
+    if op is sre.BRANCH:
+        return all(_requires(list(branch), words) for branch in argument[1])
+    if op is sre.SUBPATTERN:
+        return _requires(list(argument[3]), words)
+    return op is sre.MAX_REPEAT and argument[0] > 0 and _requires(list(argument[2]), words)
+
+
+def _letter(op: Any, argument: Any) -> str:
+    """The character that stands at this place, without regard to case; empty where it may be another."""
+    members = {chr(value).lower() for kind, value in argument if kind is sre.LITERAL} if op is sre.IN else set()
+    if op is sre.IN and len(members) == 1 and all(kind is sre.LITERAL for kind, _ in argument):
+        return members.pop()
+    return chr(argument).lower() if op is sre.LITERAL else ""

@@ -81,7 +81,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     prefix = peel(line)
     rest = plain(line[prefix.end :])
     host = _HOST.match(rest) if prefix.node is None else None
-    prefix, rest = (replace(prefix, node=text(host[1])), rest[host.end() :]) if host else (prefix, rest)
+    prefix, rest = (prefix._replace(node=text(host[1])), rest[host.end() :]) if host else (prefix, rest)
     rest = rest[1:].lstrip() if rest.startswith(b"E   ") else rest
     level = _LEVEL.match(rest)
     rest = rest[level.end() :] if level else rest

@@ -10,7 +10,7 @@ from typing import Any
 
 from kb.model import ProgressPoint
 
-_FIELDS = tuple(ProgressPoint.__dataclass_fields__)
+_FIELDS = {name: place for place, name in enumerate(ProgressPoint.__dataclass_fields__)}
 _ALL = attrgetter(*_FIELDS)
 Read = Callable[[re.Match[bytes]], ProgressPoint | None]
 BEFORE = 1024  # a line is read at most so far back from the head …
@@ -50,8 +50,11 @@ def line_around(match: re.Match[bytes]) -> tuple[bytes, bytes]:
 
 
 def changed(point: ProgressPoint, **values: Any) -> ProgressPoint:
-    """The point with other values. It is done for every iteration line, and four times as fast as dataclasses.replace."""
-    return ProgressPoint(**(dict(zip(_FIELDS, _ALL(point), strict=True)) | values))
+    """The point with other values. It is done for every iteration line, and several times as fast as dataclasses.replace."""
+    fields = list(_ALL(point))
+    for name, value in values.items():
+        fields[_FIELDS[name]] = value
+    return ProgressPoint(*fields)
 
 
 def optional_group(match: re.Match[bytes], group: str) -> bytes | None:

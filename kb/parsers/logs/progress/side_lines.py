@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kb.model import OWN, RESIZED, ProgressPoint
-from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.prefixes import HEAD, peel_head
 from kb.parsers.logs.progress.line_format import line_around
 from kb.parsers.logs.progress.quantities import input_size, own_times, parse_float
 
@@ -32,7 +32,7 @@ def read_beside(match: re.Match[bytes]) -> ProgressPoint | None:
 def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
     """A line in which a rank tells of its own step, without a loss."""
     before, after = line_around(match)
-    text = before[peel(before).end :] + after
+    text = before[_message_start(before, after) :] + after
     step = _OWN_STEP.search(text)
     if step is None:
         return None
@@ -54,6 +54,11 @@ def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
     )
 
 
+def _message_start(before: bytes, after: bytes) -> int:
+    """Where the message of a line begins, whose match divides it into these two."""
+    return min(peel_head((before + after)[:HEAD]).end, len(before))
+
+
 def read_below(match: re.Match[bytes]) -> ProgressPoint | None:
     """A loss on a line of its own, without a step."""
     return ProgressPoint(match.start(), loss=parse_float(match["value"]), format="below")
@@ -72,6 +77,8 @@ def read_used(match: re.Match[bytes]) -> ProgressPoint | None:
     """Read how much memory is in use, in bytes. The form is named after the words of the line."""
     value, unit = parse_float(match["value"]), (match["unit"] or b"").lower()
     before, after = line_around(match)
-    words = _DIGITS.sub(b" ", (before[peel(before).end :] + after[: match.end("value") - match.start()])[-80:])
+    words = _DIGITS.sub(
+        b" ", (before[_message_start(before, after) :] + after[: match.end("value") - match.start()])[-80:]
+    )
     memory = None if value is None else value * _UNIT_BYTES.get(unit[:1], 1.0)
     return ProgressPoint(match.start(), memory=memory, format=f"used {words.decode('ascii')}", validation=True)

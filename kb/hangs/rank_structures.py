@@ -1,0 +1,40 @@
+"""The ranks that are slow by their own lines, as structures. Every diagnosis of logs asks for them, so this imports little."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kb.facts.evidence import Evidence
+from kb.hangs.rank_fields import slow_fields
+from kb.hangs.rank_timing import slow_ranks
+from kb.hangs.sourced_structures import SourcedStructure, streams_of, structure_from
+from kb.model import Resource, Scalar
+from kb.scanning.summary import StreamSummary
+
+MOST = 16  # ranks
+
+
+def compare_ranks(evidence: Evidence) -> Evidence:
+    """Return the evidence of logs alone, with a structure for each rank that is slow by its own lines."""
+    return replace(evidence, streams=(*evidence.streams, *streams_of(rank_log_structures(evidence.streams))))
+
+
+def rank_log_structures(streams: Sequence[StreamSummary], *, uneven: bool = False) -> list[SourcedStructure]:
+    """Return the ranks that are slow by their own lines. `uneven`: ranks differ by design."""
+    found: list[SourcedStructure] = []
+    for place, item in enumerate(slow_ranks(streams, uneven=uneven)[:MOST]):
+        standing = "yes" if item.standing else "no"
+        fields: dict[str, Scalar] = peer_fields(item.metric, item.value, item.usual)
+        fields |= {"place": place, "standing": standing}
+        found.append(structure_from(item.source, "metrics", item.text, fields, Resource(rank=item.rank)))
+    for alone in () if found else slow_fields(streams):
+        fields = peer_fields(alone.metric, alone.value, alone.usual)
+        fields |= {"place": 0, "field": alone.field}
+        found.append(structure_from(alone.source, "metrics", alone.text, fields, Resource(rank=alone.rank)))
+    return found
+
+
+def peer_fields(metric: str, value: float, usual: float) -> dict[str, Scalar]:
+    """Return the fields of a `peer_outlier` whose value lies above that of its peers."""
+    return {"metric": metric, "way": "above", "size": round(value / usual - 1, 4) if usual else None}
