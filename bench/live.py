@@ -207,7 +207,8 @@ def judged(scene: Scene, events: Sequence[Mapping[str, Any]], status: int | None
         result.outcome = RIGHT if not called and fine else FALSE
     elif scene.ends == "degraded":
         named = {str(event.get("fault")) for event in shown if event["event"] == "degraded"}
-        result.outcome = RIGHT if named & set(scene.faults) and not called else MISSED
+        over = called == "ended"  # the job itself ends after 15 minutes, and the watch with it
+        result.outcome = RIGHT if named & set(scene.faults) and (over or not called) else MISSED
     elif called == scene.ends or (called and scene.ends == "hang" and called == "fatal"):
         rank = scene.rank in ranks
         known = not scene.faults or first in scene.faults
