@@ -42,44 +42,50 @@ class IterationLines:
         self._mask = self._seen = 0
 
     def add(self, forms: list[int], data: bytes, base: int, low: int, high: int) -> None:
-        """Note the iteration lines of a block; they are read at the end, the few that thinning leaves."""
+        """Note the iteration lines of a block; they are read at the end, the few that thinning leaves.
+
+        This runs for each line of a form, so the text of a line is only copied if the line is kept.
+        """
         claimed: set[int] = set()
         latest: deque[tuple[int, int, int]] = deque(maxlen=LAST_POINTS)
         home = 0
+        rfind = data.rfind
         for index in forms:
             form = FORMATS[index]
             general, bar, asked = form.name.endswith(GENERAL), form.name == "tqdm", 0
+            sized, beside = form.name == RESIZED, form.name in BESIDE
             if general and home >= AT_HOME:
                 continue
             for first, last in _searched_stretches(form.name, base, max(0, low), max(0, high)):
                 for match in form.find.finditer(data, first, last):
-                    start = data.rfind(b"\n", max(0, match.start() - LONGEST_LINE), match.start()) + 1
-                    if (start in claimed and not bar) or (general and b"oss" not in data[start : match.end()]):
+                    at, end = match.span()
+                    start = rfind(b"\n", at - LONGEST_LINE if at > LONGEST_LINE else 0, at) + 1
+                    if (start in claimed and not bar) or (general and b"oss" not in data[start:end]):
                         continue
-                    if not bar or (data[match.end() : match.end() + 1] != b"]" and _loss_in_bar(data, match.end())):
+                    if not bar or (data[end : end + 1] != b"]" and _loss_in_bar(data, end)):
                         claimed.add(start)
-                    if home < AT_HOME and asked < ASKED:
+                    if home < AT_HOME and asked < ASKED and not (beside or sized):  # those are never the training's own
                         asked += 1
                         home += _is_training_point(form.read(match))
-                    self._note(index, data, base, start, match)
-                    latest.append((index, start, match.start()))
+                    latest.append((index, start, at))
+                    self._seen += 1
+                    offset = base + start
+                    kept = thinning(offset) & (self._mask | BESIDE_THIN * (beside and offset >= BESIDE_WHOLE)) == 0
+                    odd = sized or (len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(data, at, end) is not None)
+                    if kept or odd or self._noted_first is None or offset < self._noted_first[0]:
+                        self._note(_noted(index, data, base, start, at), kept=kept, odd=odd)
         self._noted_last.extend(_noted(index, data, base, start, at) for index, start, at in latest)
 
-    def _note(self, form: int, data: bytes, base: int, start: int, match: re.Match[bytes]) -> None:
-        self._seen += 1
-        offset = base + start
-        if self._noted_first is None or offset < self._noted_first[0]:
-            self._noted_first = _noted(form, data, base, start, match.start())
-        if FORMATS[form].name == RESIZED:
-            if len(self._noted_sized) < SIZED_POINTS:
-                self._noted_sized.append(_noted(form, data, base, start, match.start()))
-        elif len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(data, match.start(), match.end()):
-            self._noted_odd.append(_noted(form, data, base, start, match.start()))
-        thin = self._mask
-        if FORMATS[form].name in BESIDE and offset >= BESIDE_WHOLE:
-            thin |= BESIDE_THIN
-        if thinning(offset) & thin == 0:
-            self._noted.append(_noted(form, data, base, start, match.start()))
+    def _note(self, noted: _NotedLine, *, kept: bool, odd: bool) -> None:
+        """Keep a line: because thinning leaves it, because it is odd, or because it is the first."""
+        if self._noted_first is None or noted[0] < self._noted_first[0]:
+            self._noted_first = noted
+        if odd and FORMATS[noted[1]].name != RESIZED:
+            self._noted_odd.append(noted)
+        elif odd and len(self._noted_sized) < SIZED_POINTS:
+            self._noted_sized.append(noted)
+        if kept:
+            self._noted.append(noted)
             while len(self._noted) > 2 * POINTS:
                 self._mask = self._mask << 1 | 1
                 self._noted = [item for item in self._noted if thinning(item[0]) & self._mask == 0]

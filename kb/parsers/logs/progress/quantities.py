@@ -90,7 +90,7 @@ _GLOBAL_STEP = re.compile(
 _TOTAL = re.compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
 _PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed", b"mfu")
 _OWN_WORDS = (b"compute", b"ward", b"fwd", b"data")
-_SIZE_WORDS = (b"shape", b"seq", b"tokens")
+SIZE_WORDS = (b"shape", b"seq", b"tokens")
 _UNITS = {b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
 
@@ -192,10 +192,12 @@ def _memory(text: bytes) -> float | None:
     return float(match["value"]) * _BYTES.get(match["named"] or match["unit"] or b"M", 2.0**20)
 
 
+# For text in lower case: without a flag, and with a letter first, `re` skips to the places where a name may begin.
 _OWN_TIME = re.compile(
-    rb"(?i)(?<![A-Za-z_-])(?P<name>data(?:[ _-]?(?:load(?:ing|er)?|wait|fetch))?|(?:forward|fwd)[ _-]?(?:backward|bwd)"
-    rb"|forward|backward|fwd|bwd|compute)(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
-    rb"(?P<unit>ms|us|s)(?!\w)"
+    rb"(?P<name>(?:d(?<![a-z_-].)ata(?:[ _-]?(?:load(?:ing|er)?|wait|fetch))?|f(?<![a-z_-].)(?:orward|wd)(?:[ _-]?(?:backward|bwd))?"
+    rb"|b(?<![a-z_-].)(?:ackward|wd)|c(?<![a-z_-].)ompute))(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
+    rb"(?P<unit>ms|us|s)(?!\w)",
+    re.DOTALL,
 )
 _OWN_UNITS = {b"us": 1e-6, b"ms": 1e-3, b"s": 1.0}
 _SIZE_OF_STEP = re.compile(
@@ -209,8 +211,8 @@ def own_times(text: bytes) -> tuple[float | None, float | None]:
     """Seconds that the rank itself computed, and that it waited for data; those of forward and backward are added up."""
     whole = data = None
     parts: dict[bytes, float] = {}
-    for match in _OWN_TIME.finditer(text):
-        name, seconds = match["name"].lower(), float(match["value"]) * _OWN_UNITS[match["unit"].lower()]
+    for match in _OWN_TIME.finditer(text.lower()):
+        name, seconds = match["name"], float(match["value"]) * _OWN_UNITS[match["unit"]]
         if name.startswith(b"data"):
             data = seconds
         elif name in (b"forward", b"fwd", b"backward", b"bwd"):
@@ -257,6 +259,6 @@ def measure(text: bytes, name: str, offset: int) -> ProgressPoint:
         format=name,
         compute=compute,
         data=data,
-        size=input_size(text) if any(word in low for word in _SIZE_WORDS) else None,
+        size=input_size(text) if any(word in low for word in SIZE_WORDS) else None,
         validation=validation,
     )

@@ -7,13 +7,16 @@ import re
 from kb.model import OWN, RESIZED, ProgressPoint
 from kb.parsers.logs.prefixes import HEAD, peel_head
 from kb.parsers.logs.progress.line_format import line_around
-from kb.parsers.logs.progress.quantities import input_size, own_times, parse_float
+from kb.parsers.logs.progress.quantities import SIZE_WORDS, input_size, own_times, parse_float
 
+# For text in lower case: without a flag, and with a letter first, `re` skips to the places where a name may begin.
 _OWN_STEP = re.compile(
-    rb"(?i)(?<![A-Za-z])(?:global[ _])?(?:step|iter(?:ation)?)[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.])"
+    rb"(?:s(?<![a-z].)tep|i(?<![a-z].)ter(?:ation)?|g(?<![a-z].)lobal[ _](?:step|iter(?:ation)?))"
+    rb"[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.])",
+    re.DOTALL,
 )
 _OWN_MEMORY = re.compile(
-    rb"(?i)(?<![A-Za-z])rss[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,6})?) ?(?P<unit>[KMGT])i?B"
+    rb"r(?<![a-z].)ss[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,6})?) ?(?P<unit>[kmgt])i?b", re.DOTALL
 )
 
 
@@ -33,13 +36,14 @@ def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
     """A line in which a rank tells of its own step, without a loss."""
     before, after = line_around(match)
     text = before[_message_start(before, after) :] + after
-    step = _OWN_STEP.search(text)
+    low = text.lower()
+    step = _OWN_STEP.search(low)
     if step is None:
         return None
-    used = _OWN_MEMORY.search(text)
-    memory = None if used is None else float(used["value"]) * _UNIT_BYTES[used["unit"].lower()]
-    compute, data = own_times(text)
-    size = input_size(text)
+    used = _OWN_MEMORY.search(low) if b"rss" in low else None
+    memory = None if used is None else float(used["value"]) * _UNIT_BYTES[used["unit"]]
+    compute, data = own_times(low)
+    size = input_size(text) if any(word in low for word in SIZE_WORDS) else None
     if compute is None and data is None and memory is None and size is None:
         return None
     return ProgressPoint(
