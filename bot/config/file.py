@@ -16,6 +16,7 @@ from pydantic import Field
 
 from bot.config.chat import Linked, Slack, Tenant
 from bot.config.connectors import KINDS
+from bot.config.http import HttpLimits
 from bot.config.learning import Learning
 from bot.config.rules import Rules
 from bot.config.schema import SECONDS, Part, build, model_of
@@ -143,7 +144,7 @@ class Serve:
     """Settings of `signalbox serve`: its address, the number of worker processes, its webhooks.
 
     `endings`: whether and how it polls for jobs that ended badly. `pages`: pages of incidents, linked from messages. `log`: the
-    format of its own log.
+    format of its own log. `limits`: of the HTTP server.
     """
 
     host: str = "127.0.0.1"
@@ -155,6 +156,7 @@ class Serve:
     pages: Linked | None = None
     metrics: Metrics = field(default_factory=Metrics)
     log: Literal["text", "json"] = "text"
+    limits: HttpLimits = field(default_factory=HttpLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,7 @@ class ServeFile(Part):
     pages: model_of(Linked) | None = Field(default=None, description="Pages of incidents, behind signed links.")  # type: ignore[valid-type]
     metrics: model_of(Metrics) = Field(default=model_of(Metrics)(), description="Metrics of the service, at /metrics.")  # type: ignore[valid-type]
     log: Literal["text", "json"] = Field(default="text", description="Format of the service's own log, on stderr.")
+    limits: model_of(HttpLimits) = Field(default=model_of(HttpLimits)(), description="Limits of the HTTP server.")  # type: ignore[valid-type]
 
 
 class ConfigFile(Part):
@@ -348,31 +351,30 @@ def _serve(model: ServeFile, root: Node, faults: list[Fault]) -> Serve:
             faults.append(((place.get("webhooks") or place).get(name) or place).fault(str(error)))
             continue
         hooks[name] = Webhook(item.tenant, secret, item.cluster, tuple(item.job_labels), item.fold)
-    slack = None
-    if model.slack is not None:
-        try:
-            slack = build(Slack, model.slack.model_dump(exclude_unset=True))
-        except ValueError as error:
-            faults.append((place.get("slack") or place).fault(str(error)))
-    try:
-        endings = build(JobWatcherSettings, model.endings.model_dump(exclude_unset=True))
-    except ValueError as error:
-        faults.append((place.get("endings") or place).fault(str(error)))
-        endings = JobWatcherSettings()
-    pages = None
-    if model.pages is not None:
-        try:
-            pages = build(Linked, model.pages.model_dump(exclude_unset=True))
-        except ValueError as error:
-            faults.append((place.get("pages") or place).fault(str(error)))
-    try:
-        metrics = build(Metrics, model.metrics.model_dump(exclude_unset=True))
-    except ValueError as error:
-        faults.append((place.get("metrics") or place).fault(str(error)))
-        metrics = Metrics()
     return Serve(
-        host.strip("[]"), int(port), model.workers, hooks, slack, endings, pages, metrics=metrics, log=model.log
+        host.strip("[]"),
+        int(port),
+        model.workers,
+        hooks,
+        _section(Slack, "slack", model, place, faults),
+        _section(JobWatcherSettings, "endings", model, place, faults) or JobWatcherSettings(),
+        _section(Linked, "pages", model, place, faults),
+        _section(Metrics, "metrics", model, place, faults) or Metrics(),
+        model.log,
+        _section(HttpLimits, "limits", model, place, faults) or HttpLimits(),
     )
+
+
+def _section(settings: type, name: str, model: Any, place: Node, faults: list[Fault]) -> Any:
+    """Build a settings dataclass; return None if it is not given or its settings contradict each other, which is recorded."""
+    checked = getattr(model, name)
+    if checked is None:
+        return None
+    try:
+        return build(settings, checked.model_dump(exclude_unset=True))
+    except ValueError as error:
+        faults.append((place.get(name) or place).fault(str(error)))
+        return None
 
 
 def _clusters(root: Node, faults: list[Fault]) -> list[Cluster]:

@@ -20,7 +20,7 @@ from kb.errors import SignalboxError
 
 PREFIX = "/pages"
 EXPIRES = 14 * 86400.0  # seconds
-LEAST_SECRET = 16  # characters
+LEAST_SECRET = 32  # characters: whoever sees a link can try secrets against it without asking us
 LONGEST = 2048  # characters of a token
 
 
@@ -45,7 +45,10 @@ class PageLinks:
         if not self.base_url.startswith(("https://", "http://")) or any(item in self.base_url for item in "?# "):
             raise SignalboxError(f"pages: base_url must be an address like https://host/path, not {self.base_url!r}")
         if len(self.secret) < LEAST_SECRET:
-            raise SignalboxError(f"pages: the secret must have at least {LEAST_SECRET} characters")
+            raise SignalboxError(
+                f"pages: the secret has {len(self.secret)} characters, and at least {LEAST_SECRET} are needed; "
+                'generate one: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+            )
         if not self.expires > 0:
             raise SignalboxError("pages: links must hold for some seconds at least")
 

@@ -27,6 +27,7 @@ COUNTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sources": ("Requests to connectors by outcome.", ("connector", "outcome")),
     "slack_calls": ("Slack API calls by outcome.", ("method", "outcome")),
     "http_requests": ("HTTP requests answered.", ("endpoint", "status")),
+    "http_dropped": ("Connections closed at a limit.", ("why",)),
     "replaced": ("Processes that died and were replaced.", ("post",)),
 }
 TIMED: Mapping[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {

@@ -9,7 +9,6 @@ No response contains a job name, a node, a person or a secret.
 
 from __future__ import annotations
 
-import hmac
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -21,9 +20,9 @@ from bot.config.file import Metrics
 from bot.runtime import logging
 from bot.runtime import metrics as runtime_metrics
 from bot.runtime.metrics import Gauge
+from bot.server.credentials import knows
 from bot.server.queue_stats import queue_stats
 from bot.store.database import Database
-from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
 
 Check = Callable[[], str | None]  # the problem in words; None if there is none
@@ -134,15 +133,7 @@ def _ready(checks: Mapping[str, float]) -> Gauge:
 
 
 def _authorised(settings: Metrics) -> bool:
-    if settings.secret is None:
-        return True
-    try:
-        wanted = settings.secret.value().encode()
-    except SourceFailed:
-        return False
-    login = request.authorization
-    given = (login.token if login is not None and login.type == "bearer" else "") or ""
-    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted)
+    return settings.secret is None or knows(settings.secret, request.headers.get("Authorization", ""))
 
 
 def _json(status: int, body: object) -> Response:

@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from importlib.metadata import version
 
 from flask import Flask, Response, request
-from waitress.server import create_server
 
 from bot.config.file import Config
 from bot.incidents.ledger import Ledger
@@ -18,7 +17,10 @@ from bot.pages.signed_links import linked_by, page_of
 from bot.rulebase.reload import CurrentRules, state_of
 from bot.runtime import metrics
 from bot.runtime.signals import set_on_signal
+from bot.server.alert_payloads import LARGEST
+from bot.server.credentials import admission
 from bot.server.health import operations, watched
+from bot.server.http_server import Door
 from bot.server.supervisor import Supervisor, process_specs
 from bot.server.webhooks import app
 from bot.slack.service import Listening, listen
@@ -57,13 +59,21 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
         checks = _checks(supervisors, chat)
         web.register_blueprint(operations(ledger.database, checks, served.metrics, lambda: _running(current)))
         try:
-            server = create_server(web, host=served.host, port=served.port, threads=THREADS, ident="signalbox")
+            server = Door(
+                web,
+                served.host,
+                served.port,
+                threads=THREADS,
+                largest=LARGEST,
+                admission=admission(served.webhooks, LARGEST, slack=chat is not None),
+                limits=served.limits,
+            )
         except OSError as error:
             raise SignalboxError(f"cannot listen on {served.host}:{served.port}: {error.strerror}") from error
         if until is None:
             set_on_signal(over, signal.SIGTERM, signal.SIGINT)
         threading.Thread(target=server.run, daemon=True).start()
-        tell(_listening(config, server.effective_port))
+        tell(_listening(config, server.port))
         supervisors.append(Supervisor(url, config.path, process_specs(config)))
         try:
             while not over.wait(DIES_AGAIN):

@@ -43,6 +43,9 @@ def check(
         from bot.slack.service import check as try_slack
 
         found.append(("serve", "slack", known.serve.slack.mode, try_slack(known.serve.slack)))
+    from bot.server.credentials import check_secrets
+
+    found += [("serve", *checked) for checked in check_secrets(known.serve)]
     found += _rules(known)
     if not as_json:
         say(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
