@@ -65,7 +65,7 @@ GOES_ON = frozenset({
 })  # fmt: skip
 MAY_GO_ON = frozenset({"loss_not_finite"})
 STOPPED = frozenset({"time_limit", "cancelled", "preempted"})
-# Where the others' time-outs would tell more, or other things, than the case does.
+# Where the others' timeouts would tell more, or other things, than the case does.
 OF_COLLECTIVES = frozenset({
     "collective_timeout", "collective_desync", "deadlock", "dataloader_fault", "straggler", "peer_failure", "unknown",
 })  # fmt: skip

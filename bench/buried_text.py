@@ -540,7 +540,7 @@ class Teardown:
 
     @property
     def limit(self) -> int:
-        """The time-out of a collective, in seconds."""
+        """The timeout of a collective, in seconds."""
         return 1800 if self.torch == "1.13" else 600
 
     @property

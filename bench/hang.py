@@ -6,7 +6,7 @@ Three worlds of jobs: two that the probes were fixed with (hang_sim.FIRST, SECON
 (THIRD). Each made job is looked at as `signalbox watch` would, every 20 s, through kb.hangs.observe.hang_votes. Where nothing but short
 steps filled the last three minutes one look in six is taken: silence and spinning need more than that to begin. A
 healthy trace may give false calls, each counted once until ten minutes without one have passed. A hang is found where it is
-called before the collective time-out (or 45 minutes in a phase with a ceiling of its own) is over; its delay counts from the
+called before the collective timeout (or 45 minutes in a phase with a ceiling of its own) is over; its delay counts from the
 last progress. Precision is over all traces together, so it hangs on how many hangs there are to how many healthy hours.
 """
 

@@ -1,7 +1,7 @@
 """Made jobs for bench/hang.py: what logs, stacks, metrics and recorders of a training job show at any moment of its life.
 
 Three worlds of them. FIRST was written before the probes were measured with it; since then four flaws were fixed: a job does
-not live through a wait that is longer than its own collectives' time-out; an evaluation may stand in one line at every
+not live through a wait that is longer than its own collectives' timeout; an evaluation may stand in one line at every
 look, as steps do; who writes a checkpoint has the function that saves above it; and dumps carry their newest stamp, as
 the reader gives it. SECOND was drawn after the probes were fixed, with other ranges; its false calls
 were then looked at and fixed too. THIRD is wider than both, was drawn after that, and nothing was looked at in it before the
@@ -295,7 +295,7 @@ def _live(job: Made, chance: random.Random, world: World) -> None:
 
 
 def _allow(job: Made, longest: float) -> None:
-    """Raise the time-out above the longest wait for one rank: who sets a shorter one does not get through."""
+    """Raise the timeout above the longest wait for one rank: who sets a shorter one does not get through."""
     while job.timeout < 1.5 * longest:
         job.timeout = {600.0: 1800.0}.get(job.timeout, 2 * job.timeout)
 
@@ -332,7 +332,7 @@ def _steps(job: Made, now: float, upto: float, chance: random.Random) -> float:
 
 
 def _stop(job: Made, when: float) -> None:
-    """From here on nothing gets on; watched for the time-out's length, three quarters of an hour at most."""
+    """From here on nothing gets on; watched for the timeout's length, three quarters of an hour at most."""
     job.since = when
     job.end = when + min(2700.0, job.timeout if job.hang not in ("start", "saving", "evaluating") else 2700.0)
     job.spans.append(Span(when, job.end, "hang"))

@@ -715,7 +715,7 @@ def _all_of_node(
 
 
 def _store_lost(play: Play, dead: Mapping[int, int]) -> None:
-    """The others wait for a node that never joins, until the store's time-out."""
+    """The others wait for a node that never joins, until the store's timeout."""
     site = play.site
     codes = dict(dead)
     for rank in range(site.world):

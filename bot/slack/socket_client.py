@@ -1,7 +1,7 @@
 """Slack's Socket Mode client, with a refresh that delays no delivery and a lost connection that is noticed at once.
 
 slack_sdk's built-in client (3.47) replaces a connection in the thread that hands out the deliveries, and closes the old
-connection before it reads the new one. The close waits for a read with a time-out of three seconds, which is all the time
+connection before it reads the new one. The close waits for a read with a timeout of three seconds, which is all the time
 that Slack gives an acknowledgement: each refresh fails the commands of up to three seconds with `operation_timeout`. It
 also reads the end of a connection as "no bytes yet", and turns in a loop until five pings have failed.
 """

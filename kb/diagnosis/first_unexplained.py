@@ -2,7 +2,7 @@
 
 It knows no fault, only what the scan has read: structures, the last lines of the streams, which lines rules match, and the
 order of it all by time, offset and rank. An event counts only if its process did not go on after it, it is not quoted data,
-and it is not what a lost peer, a time-out or a teardown makes others print.
+and it is not what a lost peer, a timeout or a teardown makes others print.
 """
 
 from __future__ import annotations

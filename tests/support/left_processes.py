@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-AGAIN = 30.0  # seconds after a time-out until the next one, where a clean-up hangs too
+AGAIN = 30.0  # seconds after a timeout until the next one, where a clean-up hangs too
 OF_PYTHON = (
     "multiprocessing.resource_tracker",
     "multiprocessing.forkserver",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 START = datetime(2026, 11, 3, 4, 12, 0, tzinfo=UTC)
 RANKS = 8
 VICTIM = 5
-HANG = 620  # seconds from the failure to the time-outs
+HANG = 620  # seconds from the failure to the timeouts
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def test_the_limit_follows_the_jobs_own_gap(gap: float, limit: float) -> None:
 
 
 def test_silence_is_told_before_the_collectives_time_out() -> None:
-    """With a time-out of 100 s the vote comes at 80 s, whatever the phase."""
+    """With a timeout of 100 s the vote comes at 80 s, whatever the phase."""
     run = facts(log(steady(), (5000, "evaluating")))
     assert silence(run, START + 240 + 81, LIMITS, timeout=100.0).vote == "yes"
     assert silence(run, START + 240 + 79, LIMITS, timeout=100.0).vote == "no"

@@ -430,7 +430,7 @@ def test_structures_are_those_of_the_readers_and_the_manual() -> None:
 
 
 def test_the_shipped_vocabularies_load() -> None:
-    """rules/faults.yaml and actions.yaml are good; every failure that ends a run explains a lost peer and a time-out."""
+    """rules/faults.yaml and actions.yaml are good; every failure that ends a run explains a lost peer and a timeout."""
     shipped = {name: (ROOT / "rules" / name).read_text() for name in ("faults.yaml", "actions.yaml", "VERSION")}
     faults = load(shipped).rulebook.faults
     assert len(faults) == 58

@@ -349,7 +349,7 @@ def test_a_few_that_wait_are_not_said_to_be_at_fault() -> None:
 
 
 def test_those_that_wait_for_clients_point_at_the_one_that_never_came() -> None:
-    """A store's time-out is no fault of the ranks that print it."""
+    """A store's timeout is no fault of the ranks that print it."""
     text = "RuntimeError: Timed out after 601 seconds waiting for clients. 7/8 clients joined.\n"
 
     found = told(*[(ref(f"rank-{n}.log", rank=n), text if n != 3 else "KeyErr\n") for n in range(8)], job=job(2, 4))
