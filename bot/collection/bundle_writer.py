@@ -16,7 +16,8 @@ from typing import Any
 import yaml
 
 from bot.render.report_json import iso
-from bot.runtime.redaction import redact_bytes
+from bot.runtime.redaction import redact, redact_bytes
+from bot.runtime.redaction.structure import redacted, redacted_path
 from connectors.base.contract import SourceFailed, safe_name
 from kb.model import Attempt, Gap, JobRecord, Resource, Window
 
@@ -82,7 +83,8 @@ class BundleWriter:
 
     def put(self, source: str, path: str, data: bytes, *, more: bool) -> None:
         """Write a file, or add to it."""
-        target = self.folder / _checked(path)
+        path = _checked(redacted_path(path))
+        target = self.folder / path
         with self._lock:
             if self._closed:
                 raise SourceFailed("timeout", "the deadline for collecting had passed", asked=path)
@@ -106,9 +108,10 @@ class BundleWriter:
 
     def tell(self, path: str, told: Mapping[str, Any]) -> None:
         """Record the description of a file."""
+        path = _checked(redacted_path(path))
         with self._lock:
             if not self._closed and len(self._files) < MOST_FILES:
-                self._files.setdefault(_checked(path), {}).update(told)
+                self._files.setdefault(path, {}).update(told)
 
 
 @dataclass(slots=True)
@@ -178,7 +181,7 @@ def job_document(record: JobRecord, now: float) -> dict[str, Any]:
         "owner": job.owner,
         "log_interval": job.log_interval,
         "checkpoint_interval": job.checkpoint_interval,
-        "args": redact_bytes(job.args.encode("utf-8", "replace")).decode("utf-8", "replace") if job.args else None,
+        "args": redact(job.args) if job.args else None,
         "params": {rule: dict(numbers) for rule, numbers in job.params.items()},
         "nodes": {node: list(ranks) for node, ranks in job.nodes.items()},
         "topology": {node: dict(places) for node, places in record.topology.items()},
@@ -221,4 +224,5 @@ def _span(window: Window) -> dict[str, str | None]:
 def _dump(path: Path, body: Mapping[str, Any]) -> None:
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.dump(dict(body), Dumper=dumper, sort_keys=False, allow_unicode=True, width=120), "utf-8")
+    clean = redacted(dict(body))
+    path.write_text(yaml.dump(clean, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120), "utf-8")

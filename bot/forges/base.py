@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, Protocol
 
 from bot.config.rules import ROOT
+from bot.runtime.redaction import redact, redact_bytes
 from connectors.base.contract import CheckResult, SourceFailed
 from kb.errors import SignalboxError
 
@@ -197,6 +198,20 @@ def refuse_rule(rule: str) -> None:
     """
     if not _RULE.match(rule):
         raise PlanRefused(f"{rule[:60]!r} is not a rule id: use lower-case words separated by -")
+
+
+def without_secrets(plan: PullRequestPlan) -> PullRequestPlan:
+    """The plan with secrets masked in its texts.
+
+    Raises:
+        PlanRefused: a file or the name of the branch holds what looks like a secret; its author has already masked what can be.
+    """
+    for path, data in plan.files.items():
+        if redact_bytes(data) != data:
+            raise PlanRefused(f"{path} holds what looks like a secret; correct it in the draft")
+    if redact(plan.branch) != plan.branch:
+        raise PlanRefused("the name of the branch holds what looks like a secret")
+    return replace(plan, title=redact(plan.title), body=redact(plan.body), message=redact(plan.message))
 
 
 def placed(files: Mapping[str, bytes], folder: str) -> dict[str, bytes]:

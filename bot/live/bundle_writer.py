@@ -18,8 +18,9 @@ import yaml
 from bot.live.log_follower import placed
 from bot.render.report_json import iso
 from bot.runtime.redaction import redact_bytes
+from bot.runtime.redaction.structure import redacted, redacted_path
 from connectors.base.commands import head
-from connectors.bundles.streams import is_plain
+from connectors.bundles.streams import StreamReader, is_plain
 from connectors.host.flight_recorder import DumpFile
 from connectors.host.processes import StackDump
 from kb.errors import UnreadableInput
@@ -33,6 +34,7 @@ LEAST_LOG = 128 << 10
 MOST_ROUNDS = 40
 MOST_DUMPS = 1 << 30  # bytes of all Flight Recorder dumps
 PROCESSES = "processes.json"
+_PACKED = (".gz", ".zst", ".xz")
 _BLOCK = 1 << 20
 _LINE = 64 << 10  # so much is read on to end a piece at a line's end
 FORMAT = 1
@@ -119,7 +121,7 @@ class LiveBundle:
                 self.gaps.append(Gap("too_large", name, f"more than {MOST_DUMPS >> 20} MB of dumps; not copied"))
                 return
             try:
-                self._ready(name).write_bytes(head(dump_file.path, dump_file.size))
+                self._ready(name).write_bytes(redact_bytes(head(dump_file.path, dump_file.size)))
             except OSError as error:
                 self._failed(Path(name), error)
                 continue
@@ -131,7 +133,7 @@ class LiveBundle:
         for ref, arrived in files:
             self._copy(ref, arrived, each)
         if kernel is not None:
-            self._write(f"logs/{kernel[0]}", redact_bytes(kernel[1]))
+            self._write(f"logs/{kernel[0]}", kernel[1])
 
     def describe(self, job: Job, hang: Hang, gaps: Iterable[Gap]) -> None:
         """Write job.yaml and bundle.yaml."""
@@ -170,29 +172,32 @@ class LiveBundle:
         try:
             size = Path(ref.uri).stat().st_size
             plain = is_plain(ref)
-            if not plain and size > most:
-                self.gaps.append(Gap("too_large", name, f"packed, {size} bytes; not copied"))
-                return
+            if not plain:
+                name = str(Path(name).with_suffix("")) if name.endswith(_PACKED) else name
             target = self._ready(name)
             with target.open("wb") as handle:
-                handle.writelines(_pieces(Path(ref.uri), size, most) if plain else _raw(Path(ref.uri), size))
+                handle.writelines(_pieces(Path(ref.uri), size, most) if plain else _unpacked(ref, most))
+                copied = handle.tell()
         except OSError as error:
             self._failed(Path(name), error)
             return
-        told: dict[str, object] = {"bytes": size, "written": iso(arrived)}
+        told: dict[str, object] = {"bytes": size if plain else copied, "written": iso(arrived)}
         self._files[name] = {**told, "left_out": size - most} if plain and size > most else told
+        if not plain and copied >= most:
+            self.gaps.append(Gap("too_large", name, f"packed; only its first {copied} bytes were copied"))
 
     def _write(self, name: str, data: bytes) -> None:
         try:
-            self._ready(name).write_bytes(data)
+            self._ready(name).write_bytes(redact_bytes(data))
         except OSError as error:
             self._failed(Path(name), error)
 
     def _yaml(self, name: str, body: Mapping[str, object]) -> None:
-        self._write(name, yaml.safe_dump(dict(body), sort_keys=False, allow_unicode=True, width=120).encode())
+        clean = redacted(dict(body))
+        self._write(name, yaml.safe_dump(clean, sort_keys=False, allow_unicode=True, width=120).encode())
 
     def _ready(self, name: str) -> Path:
-        target = self.folder / name
+        target = self.folder / redacted_path(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
 
@@ -247,6 +252,15 @@ def _lines(path: Path, start: int, stop: int) -> Iterator[bytes]:
             yield redact_bytes(block)
 
 
-def _raw(path: Path, size: int) -> Iterator[bytes]:
-    with path.open("rb") as handle:
-        yield handle.read(size)
+def _unpacked(ref: StreamRef, most: int) -> Iterator[bytes]:
+    """The text of a packed log in whole lines, secrets masked, up to about `most` bytes."""
+    size, rest = 0, b""
+    for block in StreamReader(ref, block=_BLOCK):
+        text = rest + block
+        cut = text.rfind(b"\n") + 1 or (len(text) if len(text) > _BLOCK + _LINE else 0)
+        rest = text[cut:]
+        yield redact_bytes(text[:cut])
+        size += cut
+        if size >= most:
+            return
+    yield redact_bytes(rest)

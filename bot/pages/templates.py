@@ -1,4 +1,4 @@
-"""Templates to pages: everything is escaped, what is not seen as it is is made visible, and addresses are of the web or no links."""
+"""Templates to pages: everything is escaped, secrets are masked, odd characters are made visible, and addresses are of the web or no links."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from bot.render import phrases
 from bot.render.phrases import shown
 from bot.render.theme import page_style
+from bot.runtime.redaction import redact_once
 
 _TEMPLATES = Path(__file__).with_name("templates")
 LONGEST = 600  # characters of a line of a log
@@ -42,6 +43,7 @@ def _environment() -> Environment:
         "clock": phrases.clock,
         "lines": lines,
         "many": phrases.many,
+        "ours": ours,
         "web": web,
     }
     made.globals |= {"w": phrases, "style": Markup(style()), "policy": policy(framed=True)}  # noqa: S704 - our own file
@@ -63,10 +65,16 @@ def policy(*, framed: bool = False) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """A text as it is shown, cut; numbers, and what is markup of our own, as they are."""
+    """A text as it is shown: secrets masked, cut. Numbers, and what is markup of our own, stay as they are."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
-    return phrases.cut(shown(value[: 2 * MOST_TEXT]), MOST_TEXT) if len(value) > MOST_TEXT else shown(value)
+    value = redact_once(value[: 2 * MOST_TEXT])
+    return phrases.cut(shown(value), MOST_TEXT) if len(value) > MOST_TEXT else shown(value)
+
+
+def ours(address: str) -> Markup:
+    """A signed address of our own: it holds a token on purpose, and is escaped but not masked."""
+    return escape(address)
 
 
 def lines(text: str) -> Sequence[str]:

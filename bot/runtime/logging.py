@@ -61,7 +61,7 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         told = _about.get()
         where = f" [{' '.join(f'{key}={value}' for key, value in told.items())}]" if told else ""
-        words = f"{_at(record)} {record.levelname} {self._post} {record.name}:{where} {_words(record)}"
+        words = f"{_at(record)} {record.levelname} {self._post} {record.name}:{redact(where)} {_words(record)}"
         return _UNPRINTABLE.sub("?", words).replace("\n", "\n  ")  # marks continuation lines
 
 
@@ -76,7 +76,7 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "process": self._post,
             "logger": record.name,
-            **_about.get(),
+            **{key: redact(value) for key, value in _about.get().items()},
             "message": _words(record),
         }
         return json.dumps(line, ensure_ascii=False).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -20,6 +20,7 @@ from bot.rulebase.loader import Knowledge
 from bot.slack.app import SCOPES, THREADS, build
 from bot.slack.delivery.cards import Page, no_page
 from bot.slack.delivery.compose import Composer
+from bot.slack.delivery.masked_client import MaskedClient
 from bot.slack.delivery.sender import TIMEOUT, Sender
 from bot.slack.groups import groups_of, members, refresh
 from bot.slack.use_cases.services import use_cases
@@ -51,7 +52,7 @@ def client_of(slack: Slack) -> WebClient:
     except SourceFailed as failed:
         raise SignalboxError(f"serve.slack.bot_token: {failed}") from None
     # no retries in the client: the ledger holds what to send, and the sender retries from there
-    return WebClient(token, base_url=slack.api, timeout=int(TIMEOUT), proxy=slack.proxy, retry_handlers=[])
+    return MaskedClient(token, base_url=slack.api, timeout=int(TIMEOUT), proxy=slack.proxy, retry_handlers=[])
 
 
 def team_url(client: WebClient) -> str:

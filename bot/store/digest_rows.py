@@ -17,6 +17,7 @@ from sqlmodel import Session, col
 
 from bot.render.phrases import cut, shown
 from bot.runtime.redaction import redact
+from bot.runtime.redaction.structure import redacted
 from bot.store.database import Database
 from bot.store.tables import AnnotationRow, IncidentRow, UtcDateTime
 from kb.digest.digest import Digest, FaultTitle
@@ -71,7 +72,8 @@ def compute(
     with _uncollected():
         with store.errors(), store.session() as session:
             rows = rows_within(session, tenant, week, zone, until)
-        return figures(rows, week, zone, until=until.timestamp(), classes=classes, tenant=tenant, late=late)
+        found = figures(rows, week, zone, until=until.timestamp(), classes=classes, tenant=tenant, late=late)
+        return redacted(found)
 
 
 def lemons(store: Database, tenant: str, weeks: int, now: datetime, faults: Mapping[str, FaultClass]) -> Offenders:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sqlalchemy import DateTime, Dialect, Index, TypeDecorator, text
-from sqlmodel import Field, SQLModel
+from sqlmodel import AutoString, Field, SQLModel
 
+from bot.runtime.redaction import redact
 from bot.store.states import OutboxState, PostingState, WorkState
 
 
@@ -31,6 +32,20 @@ class UtcDateTime(TypeDecorator[datetime]):
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """The value to return: UTC with a zone."""
         return None if value is None else value.replace(tzinfo=UTC)
+
+
+class MaskedText(TypeDecorator[str]):
+    """A text that comes from a log, a cluster or a person. Secrets are masked on the way in, and in what it is compared with.
+
+    All other text columns hold what the service itself writes: keys, states, ids, digests, addresses that it must keep whole.
+    """
+
+    impl = AutoString
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """The value to store."""
+        return None if value is None else redact(value)
 
 
 BAR_OPEN = "state IN ('proposed', 'barred')"
@@ -75,20 +90,20 @@ class IncidentRow(SQLModel, table=True):
     report_id: str = Field(unique=True, max_length=128)
     fingerprint: str = Field(index=True)
     rulebook_digest: str
-    job_id: str | None = Field(default=None, index=True)
-    job_name: str | None = None
-    bundle: str | None = None
+    job_id: str | None = Field(default=None, index=True, sa_type=MaskedText)
+    job_name: str | None = Field(default=None, sa_type=MaskedText)
+    bundle: str | None = Field(default=None, sa_type=MaskedText)
     verdict: str
     phase: str
     fault: str | None = Field(default=None, index=True)
     rule: str | None = None
-    summary: str
+    summary: str = Field(sa_type=MaskedText)
     tenant: str = Field(default="default", index=True, sa_column_kwargs={"server_default": "default"})
-    cluster: str | None = None
+    cluster: str | None = Field(default=None, sa_type=MaskedText)
     chain: str | None = Field(default=None, index=True)
-    link_job: str | None = Field(default=None, index=True)
-    link_name: str | None = Field(default=None, index=True)
-    owner: str | None = None
+    link_job: str | None = Field(default=None, index=True, sa_type=MaskedText)
+    link_name: str | None = Field(default=None, index=True, sa_type=MaskedText)
+    owner: str | None = Field(default=None, sa_type=MaskedText)
     gpus: int | None = None
     gpu_hours_lost: float | None = None
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -97,16 +112,16 @@ class IncidentRow(SQLModel, table=True):
     archive: str | None = None
     attempt: int | None = None
     width: int | None = None
-    nodes: str | None = None
-    runs: str | None = None
+    nodes: str | None = Field(default=None, sa_type=MaskedText)
+    runs: str | None = Field(default=None, sa_type=MaskedText)
     saving: float | None = None
-    partition: str | None = None
-    framework: str | None = None
-    image: str | None = None
+    partition: str | None = Field(default=None, sa_type=MaskedText)
+    framework: str | None = Field(default=None, sa_type=MaskedText)
+    image: str | None = Field(default=None, sa_type=MaskedText)
     advice: str | None = None
     reached: int | None = None
     acked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    assignee: str | None = None
+    assignee: str | None = Field(default=None, sa_type=MaskedText)
     snoozed_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     merged_into: int | None = Field(default=None, index=True)
     reopened_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -158,16 +173,16 @@ class AnnotationRow(SQLModel, table=True):
     version: int
     key: str = Field(unique=True, max_length=200)
     at: datetime = Field(sa_type=UtcDateTime)
-    who: str
+    who: str = Field(sa_type=MaskedText)
     source: str
     verdict: str
     cause: str | None = None
     fault: str | None = None
     rule: str | None = None
-    nodes: str = "[]"
-    action: str = ""
+    nodes: str = Field(default="[]", sa_type=MaskedText)
+    action: str = Field(default="", sa_type=MaskedText)
     lost_hours: float | None = None
-    note: str = ""
+    note: str = Field(default="", sa_type=MaskedText)
     propose_rule: bool = False
 
 
@@ -183,13 +198,13 @@ class StepRow(SQLModel, table=True):
     incident_id: int = Field(foreign_key="incident.id", index=True)
     key: str = Field(unique=True, index=True, max_length=200)
     at: datetime = Field(sa_type=UtcDateTime, index=True)
-    who: str
+    who: str = Field(sa_type=MaskedText)
     source: str
     verb: str
-    assignee: str | None = None
+    assignee: str | None = Field(default=None, sa_type=MaskedText)
     until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     other: int | None = Field(default=None, index=True)
-    note: str = ""
+    note: str = Field(default="", sa_type=MaskedText)
 
 
 class ShadowHitRow(SQLModel, table=True):
@@ -249,14 +264,14 @@ class PostingRow(SQLModel, table=True):
     incident_id: int | None = Field(default=None, index=True)
     asked_by: str | None = None
     state: str = PostingState.COLLECTING
-    facts: str = "{}"
+    facts: str = Field(default="{}", sa_type=MaskedText)
     version: int = 1
     sent: int | None = None
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
     ready_at: datetime = Field(sa_type=UtcDateTime)
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     tries: int = 0
-    error: str | None = None
+    error: str | None = Field(default=None, sa_type=MaskedText)
 
 
 class RequestRow(SQLModel, table=True):
@@ -305,7 +320,7 @@ class OutboxRow(SQLModel, table=True):
     ready_at: datetime = Field(sa_type=UtcDateTime)
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     tries: int = 0
-    error: str | None = None
+    error: str | None = Field(default=None, sa_type=MaskedText)
 
 
 class ChoiceRow(SQLModel, table=True):
@@ -328,12 +343,12 @@ class MuteRow(SQLModel, table=True):
     key: str = Field(unique=True, max_length=200)
     tenant: str = Field(index=True)
     kind: str
-    what: str
+    what: str = Field(sa_type=MaskedText)
     channel: str | None = None
     until: datetime = Field(sa_type=UtcDateTime)
     at: datetime = Field(sa_type=UtcDateTime)
-    who: str
-    why: str = ""
+    who: str = Field(sa_type=MaskedText)
+    why: str = Field(default="", sa_type=MaskedText)
 
 
 class FlapRow(SQLModel, table=True):
@@ -358,7 +373,7 @@ class LookedRow(SQLModel, table=True):
     tenant: str = Field(primary_key=True, max_length=64)
     rule: str = Field(primary_key=True, max_length=128)
     at: datetime = Field(sa_type=UtcDateTime)
-    who: str
+    who: str = Field(sa_type=MaskedText)
 
 
 class MembersRow(SQLModel, table=True):
@@ -379,11 +394,11 @@ class AuditRow(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime, index=True)
     tenant: str
-    who: str
+    who: str = Field(sa_type=MaskedText)
     verb: str
-    what: str
+    what: str = Field(sa_type=MaskedText)
     allowed: bool
-    why: str = ""
+    why: str = Field(default="", sa_type=MaskedText)
 
 
 class ClaimRow(SQLModel, table=True):
@@ -394,7 +409,7 @@ class ClaimRow(SQLModel, table=True):
     kind: str = Field(primary_key=True, max_length=64)
     period: str = Field(primary_key=True, max_length=64)
     at: datetime = Field(sa_type=UtcDateTime)
-    who: str
+    who: str = Field(sa_type=MaskedText)
     state: str = "claimed"
 
 
@@ -410,7 +425,7 @@ class DigestRow(SQLModel, table=True):
     week: str = Field(primary_key=True, max_length=16)
     at: datetime = Field(sa_type=UtcDateTime)
     numbers_zstd: bytes | None = None
-    error: str | None = None
+    error: str | None = Field(default=None, sa_type=MaskedText)
 
 
 class BaselineRow(SQLModel, table=True):
@@ -424,7 +439,7 @@ class BaselineRow(SQLModel, table=True):
     tenant: str = Field(primary_key=True, max_length=64)
     family: str = Field(primary_key=True, max_length=200)
     at: datetime = Field(sa_type=UtcDateTime)
-    label: str
+    label: str = Field(sa_type=MaskedText)
     version: int
     events_zstd: bytes
 
@@ -448,7 +463,7 @@ class DraftRow(SQLModel, table=True):
     parent: int | None = None
     state: str = "asked"
     version: int = 1
-    wish: str = "{}"
+    wish: str = Field(default="{}", sa_type=MaskedText)
     content_zstd: bytes | None = None
     at: datetime = Field(sa_type=UtcDateTime, index=True)
 
@@ -472,7 +487,7 @@ class ProposalRow(SQLModel, table=True):
     tenant: str
     rule: str = Field(index=True)
     incident_id: int | None = Field(default=None, index=True)
-    who: str
+    who: str = Field(sa_type=MaskedText)
     state: str = Field(default="asked", index=True)
     draft: bool = True
     version: int = 1
@@ -492,7 +507,7 @@ class ProposalRow(SQLModel, table=True):
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     ready_at: datetime = Field(sa_type=UtcDateTime)
     tries: int = 0
-    error: str | None = None
+    error: str | None = Field(default=None, sa_type=MaskedText)
 
 
 class PatternRow(SQLModel, table=True):
@@ -512,8 +527,8 @@ class PatternRow(SQLModel, table=True):
     version: int
     fault: str | None = None
     rule: str | None = None
-    closed_as: str
-    helped: str
+    closed_as: str = Field(sa_type=MaskedText)
+    helped: str = Field(sa_type=MaskedText)
     events_zstd: bytes
 
 
@@ -536,18 +551,18 @@ class BarRow(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     key: str = Field(max_length=128)
     tenant: str = Field(max_length=64)
-    cluster: str
-    node: str
+    cluster: str = Field(sa_type=MaskedText)
+    node: str = Field(sa_type=MaskedText)
     scope: str
-    job: str
+    job: str = Field(sa_type=MaskedText)
     state: str
     since: datetime = Field(sa_type=UtcDateTime)
     until: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    who: str
-    why: str
+    who: str = Field(sa_type=MaskedText)
+    why: str = Field(sa_type=MaskedText)
     incident_id: int | None = Field(default=None, index=True)
     decided_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    decided_by: str | None = None
+    decided_by: str | None = Field(default=None, sa_type=MaskedText)
     version: int = 1
 
 
@@ -562,8 +577,8 @@ class GoodEndRow(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     key: str = Field(unique=True, max_length=200)
     tenant: str
-    link_job: str = Field(index=True)
-    link_name: str | None = Field(default=None, index=True)
+    link_job: str = Field(index=True, sa_type=MaskedText)
+    link_name: str | None = Field(default=None, index=True, sa_type=MaskedText)
     at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 
@@ -599,5 +614,5 @@ class WorkRow(SQLModel, table=True):
     tries: int = 0
     repeats: int = 0
     spooled: str | None = None
-    result: str | None = None
-    error: str | None = None
+    result: str | None = Field(default=None, sa_type=MaskedText)
+    error: str | None = Field(default=None, sa_type=MaskedText)

@@ -19,7 +19,7 @@ from sqlalchemy import or_, update
 from sqlmodel import Session, col, select
 
 from bot.config.rules import PullRequests
-from bot.forges.base import PREFIX, PlanRefused, PullRequestPlan, placed, refuse_rule
+from bot.forges.base import PREFIX, PlanRefused, PullRequestPlan, placed, refuse_rule, without_secrets
 from bot.forges.pull_request_body import BodyContent, body_of, plain, title_of
 from bot.learning.replay.backtest import Backtest
 from bot.notify.messages import add_message
@@ -341,7 +341,7 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
     if settings.backend == "local":  # it cannot go elsewhere
         message += f"\n\n{body}"
     root = "" if home == "." else f"{home}/"
-    return PullRequestPlan(
+    plan = PullRequestPlan(
         mark=mark,
         branch=proposal.branch,
         base=settings.base,
@@ -354,6 +354,7 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
         reviewers=settings.reviewers,
         at=proposal.created_at,
     )
+    return without_secrets(plan)
 
 
 # --- reading and changing --------------------------------------------------------------------------------------------

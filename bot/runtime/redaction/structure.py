@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from hashlib import sha256
 from typing import Any, TypeVar
 
 from bot.runtime.redaction import redact
@@ -55,3 +56,13 @@ def _named(key: object, item: Any, text: Callable[[str], str], leave: frozenset[
     line = f"{key}={plain}"
     masked = text(line)
     return masked[len(key) + 1 :] if masked != line else plain
+
+
+def redacted_path(path: str) -> str:
+    """Return the path of a file that is written, with secrets in it replaced by `x` and a digest that tells such files apart."""
+    masked = redact(path)
+    if masked == path:
+        return path
+    folder, _, name = masked.replace("*", "x").rpartition("/")
+    whole = f"{sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}-{name}"
+    return f"{folder}/{whole}" if folder else whole

@@ -28,6 +28,7 @@ from bot.runtime import metrics
 from bot.slack.blocks.limits import Message
 from bot.slack.delivery.attachments import Attachment, attachments
 from bot.slack.delivery.compose import WHOLE_AT_ONCE, Composer
+from bot.slack.delivery.masked_client import masked_texts
 from bot.slack.messages.home import home
 from bot.store.database import StoreError
 from bot.store.states import OutboxState, PostingState
@@ -229,7 +230,7 @@ class Sender:
         if isinstance(address, str):
             body = {"response_type": "ephemeral", "text": message.text, "blocks": list(message.blocks)}
             try:
-                told = httpx.post(address, json=body, timeout=TIMEOUT, proxy=self.client.proxy)
+                told = httpx.post(address, json=masked_texts(body), timeout=TIMEOUT, proxy=self.client.proxy)
             except httpx.HTTPError as error:
                 raise _NotSent("later", f"the reply URL: {type(error).__name__}") from None
             if told.status_code == httpx.codes.OK:

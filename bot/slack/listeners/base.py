@@ -15,6 +15,7 @@ from slack_sdk.errors import SlackApiError
 
 from bot.slack.blocks.limits import Json, Message
 from bot.slack.delivery.compose import Composer
+from bot.slack.delivery.masked_client import masked_texts
 from bot.slack.forms.close_out import done_view, error_view
 from bot.slack.messages import replies
 from bot.slack.use_cases.access import NotAllowed, Person, Subject
@@ -84,12 +85,12 @@ class ListenerBase:
     def submitted(self, ack: Ack, title: str, kept: Callable[[], Json]) -> None:
         """Acknowledge a submitted form with what `kept` returns, or with the error in its place."""
         try:
-            ack(**kept())
+            ack(**masked_texts(kept()))
         except NotAllowed as refused:
             told = self._composer.refused(refused.refused.verb, refused.refused.ask)
-            ack(response_action="update", view=done_view(title, told.text))
+            ack(response_action="update", view=masked_texts(done_view(title, told.text)))
         except SignalboxError as error:
-            ack(response_action="update", view=error_view(title, str(error)))
+            ack(response_action="update", view=masked_texts(error_view(title, str(error))))
         except Exception:  # noqa: BLE001 - logged, and reported to the requester
             number = log_error("failed to save a form")
             ack(
@@ -127,7 +128,8 @@ def log_error(told: str) -> str:
 
 def acknowledge(ack: Ack, message: Message, *, to_all: bool = False) -> None:
     """Acknowledge a command with a message."""
-    ack(text=message.text, blocks=list(message.blocks), response_type="in_channel" if to_all else "ephemeral")
+    body = masked_texts({"text": message.text, "blocks": list(message.blocks)})
+    ack(**body, response_type="in_channel" if to_all else "ephemeral")
 
 
 def is_acknowledgement(message: Message) -> bool:
