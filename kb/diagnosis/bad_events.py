@@ -28,7 +28,8 @@ BLOCK = 600  # bytes before the exit code of a launcher's failure block that bel
 # classes that report another process's failure, a stop from outside, or no failure at all
 _PASSED_ON = re.compile(
     r"(?:ChildFailed|CalledProcess|ProcessExited|ProcessRaised|Signal|DistBackend|DistNetwork|DistStore|BrokenPipe|BrokenProcessPool"
-    r"|Connection\w*|Remote\w*|WorkerCrashed|WorkerDied|ActorDied|RayActor|RayTask|NodeDied|OwnerDied|TaskCancelled|Cancelled|EOF)"
+    r"|Connection\w*|Remote\w*|WorkerCrashed|WorkerDied|ActorDied|RayActor|RayTask|NodeDied|OwnerDied|TaskCancelled|Cancelled|EOF"
+    r"|WorkerGroup|WorkerHealthCheck\w*|TrainingFailed)"
     r"(?:Error|Exception)?|SystemExit|KeyboardInterrupt|StopIteration|GeneratorExit|BdbQuit|RayTaskError\(\w+\)"
 )
 _OTHERS = re.compile(
@@ -84,13 +85,13 @@ class BadEvents:
     """The bad events of a run."""
 
     def __init__(self, facts: Facts, places: Places) -> None:
-        self._facts = facts
-        self._places = places
+        self.facts = facts
+        self.places = places
         self._tails: dict[int, tuple[TailLine, ...]] = {}
 
     def all(self) -> Iterator[BadEvent]:
         """Yield every bad event: of the structures, then of the streams' last lines."""
-        facts = self._facts
+        facts = self.facts
         for index, item in facts.structures("exception"):
             if not item.fields.get("lived_with"):
                 yield self._of_structure("exception", index, item)
@@ -105,7 +106,7 @@ class BadEvents:
     def tail(self, index: int) -> tuple[TailLine, ...]:
         """Return the last lines of a stream, without blank ones and those of tracebacks."""
         if index not in self._tails:
-            stream = self._facts.streams[index]
+            stream = self.facts.streams[index]
             own = stream.summary.ref.resource
             found = []
             for at, line in tail_lines(stream.summary):
@@ -115,7 +116,7 @@ class BadEvents:
                 prefix = peel(raw)
                 message = raw[prefix.end :].decode("utf-8", "replace")
                 who = filled_resource(own, speaker(raw, prefix))
-                found.append(TailLine(index, at, line[:LONGEST], message, self._facts.placed(who)))
+                found.append(TailLine(index, at, line[:LONGEST], message, self.facts.placed(who)))
             self._tails[index] = tuple(found)
         return self._tails[index]
 
@@ -138,7 +139,7 @@ class BadEvents:
             item.stream,
             item.offset,
             item.line,
-            self._places.place(item.stream, item.resource),
+            self.places.place(item.stream, item.resource),
             item.resource,
             self._time_near(item.stream, item.offset),
             (item.offset, item.offset + len(item.line)),
@@ -157,7 +158,7 @@ class BadEvents:
             index,
             item.offset,
             item.line,
-            self._places.place(index, who),
+            self.places.place(index, who),
             who,
             item.time,
             (structure_start(item), item.end),
@@ -170,7 +171,7 @@ class BadEvents:
     def _blocks(self) -> dict[int, list[tuple[int, int, int]]]:
         """The launchers' failure blocks by stream, which repeat a rank's exception."""
         found: dict[int, list[tuple[int, int, int]]] = {}
-        for index, item in self._facts.structures("elastic_failure"):
+        for index, item in self.facts.structures("elastic_failure"):
             rank = item.fields.get("rank")
             if isinstance(rank, int) and rank >= 0:
                 found.setdefault(index, []).append((item.offset - BLOCK, item.end, rank))
@@ -178,7 +179,7 @@ class BadEvents:
 
     def _time_near(self, index: int, offset: int) -> float | None:
         """Return the time of the nearest structure or step at or before a place; None without any."""
-        stream = self._facts.streams[index]
+        stream = self.facts.streams[index]
         before = [item.time for item in stream.summary.structures if item.offset <= offset and item.time is not None]
         points = [point.time for point in stream.points if point.offset <= offset and point.time is not None]
         return max((*before[-1:], *points[-1:]), default=None)

@@ -12,33 +12,31 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kb.anomalies.core.severity_words import harm, skeleton
+from kb.anomalies.core.severity_words import skeleton
 from kb.diagnosis.bad_events import (
     BadEvent,
     BadEvents,
     Kind,
-    TailLine,
-    is_harmless,
     is_stack,
     passed_on,
     tells_of_others,
 )
-from kb.diagnosis.findings import Finding, chain_span
+from kb.diagnosis.early_ends import LauncherEnd, early_ends, launcher_ends
+from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import precedes
+from kb.diagnosis.symptoms import Symptoms
 from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.signals import Signal
 from kb.facts.topology import Place, Places
-from kb.model import Structure
+from kb.model import Resource
 from kb.parsers.logs.error_lines import error_level, message_of
-from kb.parsers.logs.recoveries import quoted
 from kb.scanning.summary import tail_lines
 
+STARTED = "process_start"  # kind of the structures that name the process of each rank
 LINES = 5  # own lines that are quoted
 CALM_AFTER_ERROR = 3  # ordinary lines of the same process that may follow an error that ended it
 CALM_AFTER_FATAL = 12  # likewise after an exception or a fatal line: a program may still clean up
 FEW = 1 / 3  # share of the ranks that may print the same error; what more of them print is no rank's own failure
-LAST_LINES = 3  # of a process that ended without a word of error
-HARM = 0.35  # from which on a line's own words count as trouble
 _WORTH: Mapping[Kind, int] = {"exception": 0, "fatal": 0, "crash": 1, "error": 2, "end": 3, "exit": 3}
 _CRASHED = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})  # what a process brings upon itself
 
@@ -75,16 +73,8 @@ class _Search:
         self._facts = facts
         self._places = places
         self._bad = BadEvents(facts, places)
-        self._ends = _launcher_ends(facts, places)
-        self._symptoms = [finding for finding in findings if finding.is_symptom]
-        self._suffering = self._ranks_with_symptoms()
-        self._accused = {**_accused_by_launchers(facts, self._ends), **accused}
-        self._covered: dict[int, list[tuple[int, int]]] = {}
-        for finding in findings:
-            for signal in finding.signals:
-                span = signal.span if finding.is_symptom else chain_span(signal, facts)
-                self._covered.setdefault(signal.stream, []).append((span[0], max(span[1], signal.offset + 1)))
-                self._covered[signal.stream].append((signal.offset, signal.offset + 1))
+        self._symptoms = Symptoms(findings, facts, places)
+        self._accused = {**_accused_by_launchers(facts, launcher_ends(facts, places)), **accused}
 
     def first(self) -> Unexplained | None:
         """Return the event that leads: of an accused rank before others, else the earliest."""
@@ -100,7 +90,7 @@ class _Search:
         return Unexplained(
             event,
             self._own_lines(event, events),
-            self._lead(event.time),
+            self._symptoms.lead(event.time),
             self._accused.get(event.place.rank, "") if event.place.rank is not None else "",
             frozenset(rank for rank in same if rank is not None),
         )
@@ -116,10 +106,16 @@ class _Search:
         """Return an event of no known rank with that of the only accused rank that shows no symptom itself."""
         if event.place.rank is not None or self._facts.streams[event.stream].summary.ref.kind != "job":
             return event
-        ranks = [rank for rank in self._accused if rank not in self._suffering]
+        if self._is_no_rank(event):
+            return event
+        ranks = [rank for rank in self._accused if rank not in self._symptoms.ranks]
         if len(ranks) != 1:
             return event
         return replace(event, place=Place(ranks[0], self._places.node_of(ranks[0]) or event.place.node))
+
+    def _is_no_rank(self, event: BadEvent) -> bool:
+        """Whether a process that is not one of the ranks wrote it, such as the controller that started them."""
+        return event.place.rank is None and event.resource.pid is not None and bool(self._facts.structures(STARTED))
 
     # -- which of them count
 
@@ -127,7 +123,7 @@ class _Search:
         low, high = event.span
         return any(
             start <= event.offset < end or (low <= start < high and event.kind == "exception")
-            for start, end in self._covered.get(event.stream, ())
+            for start, end in self._symptoms.covered.get(event.stream, ())
         )
 
     def _went_on(self, event: BadEvent) -> bool:
@@ -135,7 +131,8 @@ class _Search:
         stream = self._facts.streams[event.stream]
         if self._facts.survived(event.stream, event.offset, event.time, event.resource.rank):
             return True
-        if stream.summary.ref.resource.rank is not None and stream.steps_after(event.offset):
+        alone = stream.summary.ref.resource.rank is not None or self._is_no_rank(event)
+        if alone and stream.steps_after(event.offset):
             return True
         most = CALM_AFTER_ERROR if event.kind == "error" else CALM_AFTER_FATAL
         return self._calm_after(event, most + 1) > most or (event.kind == "error" and self._recurs(event))
@@ -144,10 +141,10 @@ class _Search:
         """Count the ordinary lines that the same process wrote after an event, up to `most`."""
         stream = self._facts.streams[event.stream]
         shared = stream.summary.ref.resource.rank is None
-        begun = self._symptoms_begin(event.stream) if shared and event.resource.rank is None else None
+        begun = self._symptoms.begin(event.stream) if shared and event.resource.rank is None else None
         calm = 0
         for item in self._bad.tail(event.stream):
-            if item.offset < event.span[1] or (shared and item.resource.rank != event.resource.rank):
+            if item.offset < event.span[1] or (shared and _speaker(item.resource) != _speaker(event.resource)):
                 continue
             if begun is not None and item.offset >= begun > event.offset:
                 break
@@ -176,26 +173,22 @@ class _Search:
         """Whether no symptom came before it, in its own process or, for a rank that nobody points at, in any."""
         mine = Signal("", event.stream, event.offset, event.line, "line", event.resource, event.time)
         accused = event.place.rank in self._accused
-        for finding in self._symptoms:
-            for signal in finding.signals:
-                if precedes(mine, signal) > 0.0:
-                    continue
-                rank = self._places.place(signal.stream, signal.resource).rank
-                own = signal.stream == event.stream and (rank is None or event.place.rank in (None, rank))
-                if own or rank == event.place.rank or not accused:
-                    return False
-        return event.kind != "error" or accused or not self._symptoms or self._clearly_before(mine)
+        for signal in self._symptoms.signals:
+            if precedes(mine, signal) > 0.0:
+                continue
+            rank = self._symptoms.rank(signal)
+            own = signal.stream == event.stream and (rank is None or event.place.rank in (None, rank))
+            if own or rank == event.place.rank or not accused:
+                return False
+        return event.kind != "error" or accused or not self._symptoms.findings or self._clearly_before(mine)
 
     def _clearly_before(self, mine: Signal) -> bool:
         """Whether an error came before every symptom, by the clock or in the same stream."""
-        signals = [signal for finding in self._symptoms for signal in finding.signals]
-        lead = self._lead(mine.time)
+        lead = self._symptoms.lead(mine.time)
         by_clock = lead is not None and lead > CLOCK_SKEW
-        return all(by_clock or (item.stream == mine.stream and precedes(mine, item) == 1.0) for item in signals)
-
-    def _lead(self, time: float | None) -> float | None:
-        times = [signal.time for finding in self._symptoms for signal in finding.signals if signal.time is not None]
-        return min(times) - time if times and time is not None and min(times) >= time else None
+        return all(
+            by_clock or (item.stream == mine.stream and precedes(mine, item) == 1.0) for item in self._symptoms.signals
+        )
 
     def _order(self, event: BadEvent) -> tuple[float, ...]:
         accused = event.place.rank in self._accused
@@ -229,92 +222,18 @@ class _Search:
         wanted = [item for item in after if "what():" in item.line or not is_stack(item.message)]
         return {item.offset: item.line for item in wanted if not tells_of_others(item.message)}
 
-    # -- ends without a word of error
-
     def _ended_early(self) -> Unexplained | None:
-        """Return the end of a rank that others point at and whose own last lines show no symptom.
-
-        Its launcher reports a status of its own, or its last lines say in words that something is wrong.
-        """
-        reported = {place.rank: (index, item) for index, item, place in reversed(self._ends)}
-        for rank, why in self._accused.items():
-            if rank in self._suffering:
-                continue
-            last, end = self._last_lines(rank), reported.get(rank)
-            bad = [item for item in last if _is_trouble(item)]
-            alone = any(self._facts.streams[item.stream].summary.ref.resource.rank == rank for item in last)
-            own_status = end is not None and (alone or str(end[1].fields.get("exitcode")) != "1")
-            if not (bad or own_status):
-                continue
-            place = Place(rank, self._places.node_of(rank))
-            quotes = bad[-1:] + [item for item in reversed(last) if item not in bad[-1:]]
-            event = self._bad.of_line("end", quotes[0]) if quotes else _of_exit(*end) if end else None
-            if event is None:
-                continue
-            status = str(end[1].fields.get("exitcode") or "") if end else ""
-            time = end[1].time if end and end[1].time is not None else event.time
-            lines = [(item.offset, item.line) for item in quotes if item.stream == event.stream]
-            event = replace(event, place=place, time=time, name=status)
-            return Unexplained(event, tuple(lines[:LINES]), self._lead(time), why)
+        """Return the end of a rank that others point at and that shows no symptom itself."""
+        for end in early_ends(self._bad, self._symptoms, self._accused):
+            event = replace(end.event, name=end.status)
+            lead = self._symptoms.lead(event.time)
+            return Unexplained(event, end.lines[:LINES], lead, self._accused[end.rank])
         return None
 
-    def _last_lines(self, rank: int) -> list[TailLine]:
-        """Return the last lines of a rank: those behind its prefix, else of its stream, else of a log before all symptoms."""
-        for index, stream in enumerate(self._facts.streams):
-            if stream.summary.ref.kind != "job":
-                continue
-            said = [item for item in self._bad.tail(index) if self._is_of(item, rank) and self._is_said(item)]
-            if said and not stream.steps_after(said[-1].offset):
-                return said[-LAST_LINES:]
-        shared = [index for index, stream in enumerate(self._facts.streams) if stream.summary.ref.resource.rank is None]
-        for index in shared:
-            begun = self._symptoms_begin(index)
-            said = [
-                item
-                for item in self._bad.tail(index)
-                if begun is not None and item.offset < begun and item.resource.rank is None and self._is_said(item)
-            ]
-            if any(_is_trouble(item) for item in said[-LAST_LINES:]):
-                return said[-LAST_LINES:]
-        return []
 
-    def _is_of(self, item: TailLine, rank: int) -> bool:
-        """Whether a rank wrote a line; on a single node, local ranks are the ranks."""
-        place = self._places.place(item.stream, item.resource)
-        if place.rank is None and len(self._places.nodes) < 2:
-            return item.resource.local_rank == rank
-        return place.rank == rank
-
-    def _symptoms_begin(self, stream: int) -> int | None:
-        """Return the byte at which the first symptom of a stream begins, with its traceback."""
-        found = (item.span[0] for symptom in self._symptoms for item in symptom.signals if item.stream == stream)
-        return min(found, default=None)
-
-    def _is_said(self, item: TailLine) -> bool:
-        """Whether a line is a message of its process, neither part of a stack nor about another process."""
-        covered = any(low <= item.offset < high for low, high in self._covered.get(item.stream, ()))
-        return not covered and not is_stack(item.message) and not tells_of_others(item.message)
-
-    def _ranks_with_symptoms(self) -> frozenset[int]:
-        """Return the ranks that report a symptom themselves; what a launcher says of a rank is not its own report."""
-        launched = {(index, item.offset) for index, item in self._facts.structures("elastic_failure")}
-        found = set()
-        for finding in self._symptoms:
-            for signal in finding.signals:
-                rank = self._places.place(signal.stream, signal.resource).rank
-                if rank is not None and (signal.stream, signal.offset) not in launched:
-                    found.add(rank)
-        return frozenset(found)
-
-
-def _is_trouble(item: TailLine) -> bool:
-    said = message_of(item.line)
-    return harm(said, None) >= HARM and not (is_harmless(said) or quoted(item.line.encode()))
-
-
-def _of_exit(index: int, item: Structure) -> BadEvent:
-    """Return what a launcher says of an exit as an event, where the process itself said nothing."""
-    return BadEvent("exit", index, item.offset, item.line, Place(), item.resource, item.time, (item.offset, item.end))
+def _speaker(resource: Resource) -> tuple[int | None, ...]:
+    """Return what a line's prefix says of its process."""
+    return (resource.rank, resource.local_rank, resource.pid)
 
 
 def _process(event: BadEvent) -> tuple[object, ...]:
@@ -329,7 +248,7 @@ def _alike(left: BadEvent, right: BadEvent) -> bool:
     return left.kind == right.kind and skeleton(message_of(left.line)) == skeleton(message_of(right.line))
 
 
-def _accused_by_launchers(facts: Facts, ends: Sequence[tuple[int, Structure, Place]]) -> dict[int, str]:
+def _accused_by_launchers(facts: Facts, ends: Sequence[LauncherEnd]) -> dict[int, str]:
     """Return the ranks that launchers report as crashed, as the first to fail, or as the only ones that exited."""
     found: dict[int, str] = {}
     failed = [
@@ -351,20 +270,4 @@ def _accused_by_launchers(facts: Facts, ends: Sequence[tuple[int, Structure, Pla
     ranks = {place.rank for _, _, place in ends if place.rank is not None}
     if not found and len(ranks) == 1:
         found = dict.fromkeys(ranks, "the launcher reports its exit")
-    return found
-
-
-def _launcher_ends(facts: Facts, places: Places) -> list[tuple[int, Structure, Place]]:
-    """Return the exits with a status of their own (no signal) that launchers report, each with the place that ended."""
-    found = []
-    for kind in ("elastic_failure", "elastic_exit", "launcher_exit"):
-        for index, item in facts.structures(kind):
-            code = str(item.fields.get("exitcode") or "")
-            if item.fields.get("signal") or not code.isdigit() or not 0 < int(code) < 128:
-                continue
-            place = places.place(index, item.resource)
-            task = str(item.fields.get("task") or "")
-            if place.rank is None and task.isdigit() and len(task) < 8:
-                place = Place(int(task), place.node)
-            found.append((index, item, place))
     return found

@@ -122,7 +122,7 @@ def _on(found: Unexplained) -> str:
 
 
 def _summary(found: Unexplained) -> str:
-    before = f"{found.lead:,.0f} s before the first symptom: " if found.lead else ""
+    before = f"{found.lead:,.0f} s before the first symptom: " if found.lead and found.lead >= 1.0 else ""
     said = message_of(found.event.line)[:_SHOWN]
     if found.event.kind in ("end", "exit"):
         status = f"it exited with status {found.event.name}" if found.event.name else ""

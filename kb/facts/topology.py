@@ -12,6 +12,8 @@ from functools import cached_property
 
 from kb.facts.job_facts import Facts
 from kb.model import Resource, Structure
+from kb.parsers.logs.error_lines import speaker
+from kb.parsers.logs.prefixes import peel
 from kb.scanning.summary import StreamSummary
 
 MOST_TOKENS = 12  # of a file's name, looked at for a node's name
@@ -22,6 +24,7 @@ _GIVEN = re.compile(
 _LOOPBACK = re.compile(r"(?:ip6-)?localhost\d?(?:\.[\w.-]{1,64})?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|::1?")
 _PART = re.compile(r"[^\W_.-]+")
 _BUS = re.compile(r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-9a-fA-F]))?")
+_TASKS = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 _SPEAKING = ("nccl_warn", "elastic_failure", "launcher_exit", "xid", "sxid", "oom_kill", "ib_completion")
 
 
@@ -49,6 +52,7 @@ class Places:
         self._local: dict[tuple[str, int], int] = {}
         self._pid: dict[tuple[str, int], int] = {}
         self._lone: dict[int, int | None] = {}  # a process's rank where no other node has that number
+        self._bases: set[int] = set()  # rank less local rank, of all processes that are known with both
         self._bus: dict[tuple[str, int], int] = {}
         self._starts = [(index, item) for index, item in facts.structures("nccl_init")]
         sizes = [size for _, item in self._starts if isinstance(size := item.fields.get("nranks"), int)]
@@ -56,6 +60,7 @@ class Places:
         self._read_job()
         self._read_starts()
         self._read_blocks()
+        self._read_launches()
         for kind in _SPEAKING:
             for _, item in facts.structures(kind):
                 self._name(item.resource.node)
@@ -92,6 +97,12 @@ class Places:
             fields = item.fields
             self._put(_whole(fields.get("rank")), node, _whole(fields.get("local_rank")), _whole(fields.get("pid")))
 
+    def _read_launches(self) -> None:
+        for _, item in self._facts.structures("process_start"):
+            node, fields = str(item.fields.get("node") or "") or None, item.fields
+            known = node if node is None or not names_a_node(node) or _ADDRESS.fullmatch(node) else self._name(node)
+            self._put(_whole(fields.get("rank")), known, _whole(fields.get("local_rank")), _whole(fields.get("pid")))
+
     def _read_processes(self) -> None:
         """Logs of one process each: their lines tell the rank; on a node ranks run in the order of the local ones."""
         logs = []
@@ -103,6 +114,10 @@ class Places:
             told = {rank for rank in _ranks_in(stream.summary) if rank is not None}
             if len(told) == 1:
                 self._put(min(told), node, local)
+        for kind in ("exception", "native_crash"):
+            for _, item in self._facts.structures(kind):
+                if item.resource.rank is not None and item.resource.local_rank is not None:
+                    self._bases.add(item.resource.rank - item.resource.local_rank)
         for (node, local), rank in self._local.items():
             same = self._base.setdefault(node, rank - local) == rank - local >= 0
             self._base[node] = rank - local if same else None
@@ -120,6 +135,7 @@ class Places:
         self._node.setdefault(rank, node)
         if local is not None:
             self._local.setdefault((node, local), rank)
+            self._bases.add(rank - local)
         if pid is not None:
             self._pid.setdefault((node, pid), rank)
             self._lone[pid] = rank if self._lone.setdefault(pid, rank) == rank else None
@@ -181,13 +197,46 @@ class Places:
         ref = self._facts.streams[stream].summary.ref.resource
         node = self._streams[stream] if resource.node in (None, ref.node) else self.node(resource.node)
         rank = resource.rank if not self._told or resource.rank is None or resource.rank < self._told else None
-        if rank is None and node is not None:
-            rank = self._pid.get((node, resource.pid)) if resource.pid is not None else None
-            if rank is None and resource.local_rank is not None:
-                rank = self._rank_of(node, resource.local_rank)
+        if rank is None:
+            rank = self._rank_of_process(node, resource)
         if rank is not None:
             node = self._node.get(rank) or node
         return Place(rank, node, resource.local_rank)
+
+    def _rank_of_process(self, node: str | None, resource: Resource) -> int | None:
+        """The rank of a process that is known by its number or by its local rank."""
+        rank = None
+        if resource.pid is not None:
+            rank = self._lone.get(resource.pid) if node is None else self._pid.get((node, resource.pid))
+        if rank is None and resource.local_rank is not None:
+            rank = self._rank_of(node, resource.local_rank) if node is not None else None
+            if rank is None and self._single_base is not None:
+                rank = self._single_base + resource.local_rank
+        return rank if rank is None or not self._told or rank < self._told else None
+
+    @cached_property
+    def _single_base(self) -> int | None:
+        """Rank less local rank, where all that is known is of one node."""
+        return next(iter(self._bases)) if len(self._bases) == 1 and len(self.nodes) < 2 else None
+
+    def rank_of_task(self, task: str) -> int | None:
+        """The rank of a task of srun, where srun starts the ranks themselves and not one launcher per node."""
+        return int(task) if task.isdecimal() and len(task) < 8 and self._tasks_are_ranks else None
+
+    @cached_property
+    def _tasks_are_ranks(self) -> bool:
+        """Whether the tasks that srun reports are ranks: as many as the job has, or several on one node."""
+        if self._facts.structures("elastic_failure") or self._facts.structures("elastic_exit"):
+            return False
+        tasks: dict[str, set[int]] = {}
+        for _, item in self._facts.structures("launcher_exit"):
+            if item.fields.get("launcher") == "srun":
+                numbers = _TASKS.findall(str(item.fields.get("task")))
+                listed = {int(number) for pair in numbers for number in pair if number}
+                tasks.setdefault(str(item.fields.get("node")), set()).update(listed)
+        last = max((max(listed) for listed in tasks.values() if listed), default=-1)
+        several = any(len(listed) > 1 for listed in tasks.values())
+        return several and (not self._told or last < self._told)
 
     def rank_at(self, node: str | None, *, pid: str = "", pci: str = "") -> int | None:
         """The rank of a process or of a GPU on a node; of a process also where the node is not known."""
@@ -204,7 +253,7 @@ class Places:
     @cached_property
     def ranks(self) -> frozenset[int]:
         """The ranks that anything was heard of."""
-        spoken = (rank for item in self._facts.of_kind("job") for rank in _ranks_in(item.summary))
+        spoken = [rank for item in self._facts.of_kind("job") for rank in _ranks_in(item.summary)]
         found = {rank for rank in spoken if rank is not None} | set(self._node)
         return frozenset(rank for rank in found if not self._told or rank < self._told)
 
@@ -255,6 +304,10 @@ def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:
     """The ranks that a stream's lines are told to be of, the same ones again and again."""
     yield summary.ref.resource.rank
     yield from (structure.resource.rank for structure in summary.structures if _speaks(structure))
+    yield from (point.rank for point in summary.series.points)
+    if summary.ref.resource.rank is None:
+        lines = (line.encode("utf-8", "replace")[:256] for line in summary.head.split("\n"))
+        yield from (speaker(line, peel(line)).rank for line in lines)
     for hits in summary.hits.values():
         yield from (tally.rank for tally in hits.ranks)
 

@@ -49,6 +49,7 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "p2p_bandwidth": "source target with_peer without_peer collapsed",
         "recovery": "",
         "job_id": "id",
+        "process_start": "rank local_rank pid node",
         "progress": "seen last",
         "hang": "state votes probes blocked_on",
         "stack_outlier": "class shared sure activity frame context place",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.accused import ALL_ALIKE, hardware_suspects, most_named, named_by_others, shared_by_job
+from kb.diagnosis.suspects.call_sites import elsewhere_in_code
 from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, claims_of, recent_claims
 from kb.diagnosis.suspects.launcher import from_launcher
 from kb.diagnosis.suspects.mismatch import mismatching_ranks
@@ -108,6 +109,7 @@ def _by_evidence(
         rumours = Counter(item.place.node for item in by[EvidenceWeight.RUMOUR])
         return (
             missing_among_waiting(waits, ranked, layout, rumours)
+            or elsewhere_in_code(ranked, layout)
             or most_named(by[EvidenceWeight.RUMOUR], "reported by peers", waits)
             or shared_by_job(waits, ranked.best.ranks, places, quoted)
             or tuple(replace(suspect, why="waiting; blocker unknown") for suspect in first_in_time(waits))

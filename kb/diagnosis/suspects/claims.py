@@ -145,6 +145,9 @@ def _machines_named(finding: Finding, signal: Signal, places: Places) -> list[Pl
     if not found and (match := _NAMED.search(signal.line)):
         name = next((part for part in match.groups() if part), "")
         found = [node for host in _expand_hosts(name) if (node := places.node(host))]
+    rank = places.rank_of_task(captures.get("task", "")) if captures.get("launcher") == "srun" else None
+    if rank is not None:
+        return [Place(rank, places.node_of(rank) or next(iter(found), None))]
     pid = _PID.search(signal.line)
     number = captures.get("pid", "") or (pid[1] if pid else "")
     return [Place(places.rank_at(node, pid=number), node) for node in dict.fromkeys(found)]

@@ -42,6 +42,10 @@ _BAR_BEFORE = re.compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]
 _CALM_LEVEL = re.compile(
     rb"(?:^|[\s\[(|<-])(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|TRACE)(?=$|[\s\])|>:,-])|(?:^|[\s\[])[IW]\d{4} \d\d:"
 )
+_CALM_FIELD = re.compile(
+    rb"(?i)(?:level|severity|lvl)(?:_?name|_?text)?(?:\"? ?: ?\"?|=\"?)(?:debug|info|notice|warn(?:ing)?|trace|[123]0)\b"
+)
+MAX_CALM = 512  # bytes of a structured line in which its level stands
 
 
 def error_level(line: bytes) -> Level | None:
@@ -62,6 +66,13 @@ def error_level(line: bytes) -> Level | None:
     if word is None or (calm is not None and calm.start() < word.start()):
         return None
     return _named(word["word"])
+
+
+def is_calm(line: bytes) -> bool:
+    """Whether a line names a level below error."""
+    line = plain(line)
+    found = _CALM_FIELD.search(line[:MAX_CALM]) or _CALM_LEVEL.search(line[peel(line).end :][:HEAD])
+    return found is not None or _CALM_LEVEL.search(line[:HEAD]) is not None
 
 
 def message_of(line: str) -> str:

@@ -208,7 +208,7 @@ def _read_killing(window: bytes, at: int) -> tuple[Structure, ...]:
 def _read_returned(window: bytes, at: int) -> tuple[Structure, ...]:
     line, _ = _line_and_message(window, at)
     returned, shell = _RETURNED.search(line), _PDSH.search(line)
-    if returned:
+    if returned:  # the command in the line is that of the last process started, whichever ended
         return _ended(window, at, "deepspeed", code=number(returned[1]))
     return _ended(window, at, "pdsh", node=shell[1], code=number(shell[2])) if shell else ()
 

@@ -12,6 +12,7 @@ from kb.parsers.logs import (
     kernel,
     launchers,
     nccl,
+    process_starts,
     recoveries,
     stacks,
 )
@@ -24,6 +25,7 @@ ALL_READERS: tuple[Reader, ...] = (
     *nccl.READERS,
     *kernel.READERS,
     *launchers.READERS,
+    *process_starts.READERS,
     *checkpoints.READERS,
     *crashes.READERS,
     *stacks.READERS,
@@ -46,6 +48,7 @@ KINDS: frozenset[str] = frozenset(
             "p2p_bandwidth",
             "recovery",
             "job_id",
+            "process_start",
             "progress",
             "error_line",
         ),

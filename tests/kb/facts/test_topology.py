@@ -137,3 +137,53 @@ def test_localhost_is_no_name_of_a_node() -> None:
     )
 
     assert [name for name in names if names_a_node(name)] == ["cn-1", "10.0.0.1", "local-3"]
+
+
+def launched(rank: int, local: int, pid: int, node: str = "192.0.2.2") -> Structure:
+    """What a launcher's line on a process that it started comes to."""
+    who = Resource(node=node, rank=rank, local_rank=local, pid=pid)
+    fields: dict[str, str | int | float | bool | None] = {"rank": rank, "local_rank": local, "pid": pid, "node": node}
+    return Structure("process_start", rank, rank + 1, "", fields, who)
+
+
+def test_a_launcher_names_the_rank_of_a_process() -> None:
+    """A line that only gives the process is of the rank that the launcher gave it."""
+    known = places(stream(structures=[launched(0, 0, 4764), launched(1, 1, 5039)]))
+
+    assert known.place(0, Resource(pid=5039)).rank == 1
+    assert known.place(0, Resource(pid=3718)).rank is None
+
+
+def test_local_ranks_are_ranks_where_all_is_on_one_node() -> None:
+    """With two nodes, a local rank without a node can be either."""
+    block: dict[str, str | int | float | bool | None] = {"host": "localhost", "rank": 1, "local_rank": 1, "pid": 12}
+    here = places(stream(structures=[Structure("elastic_failure", 3, 4, "", block)]))
+    there = places(stream(structures=[launched(0, 0, 7, "cn-1"), launched(8, 0, 8, "cn-2")]))
+
+    assert here.place(0, Resource(local_rank=1)).rank == 1
+    assert there.place(0, Resource(local_rank=0)).rank is None
+
+
+def ended(task: int | str, node: str) -> Structure:
+    """What srun's line on a task comes to."""
+    return Structure("launcher_exit", 5, 6, "", {"task": task, "node": node, "launcher": "srun"}, Resource(node=node))
+
+
+def test_tasks_of_srun_are_ranks_where_a_node_has_several() -> None:
+    """With one task per node, each is a launcher, and its number is the node's."""
+    ranks = places(stream(structures=[ended("0,2", "cn-1"), ended(1, "cn-1")]), job=Job(world_size=4))
+    nodes = places(stream(structures=[ended(0, "cn-1"), ended(1, "cn-2")]), job=Job(world_size=16))
+    elastic = Structure("elastic_exit", 9, 10, "", {"local_rank": 1})
+    agents = places(stream(structures=[ended("0,2", "cn-1"), elastic]))
+
+    assert ranks.rank_of_task("1") == 1
+    assert nodes.rank_of_task("1") is None
+    assert agents.rank_of_task("0") is None
+    assert ranks.rank_of_task("0-2") is None
+
+
+def test_ranks_that_only_report_progress_are_known() -> None:
+    """A rank whose lines are steps, or a start, counts among those of the job."""
+    text = "[rank0]: starting\n[rank1]: starting\n[RANK 2] step 10: loss 3.3401 lr 1.20e-03\n"
+
+    assert places(scanned(text, BOOK)).ranks == {0, 1, 2}

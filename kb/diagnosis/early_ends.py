@@ -1,0 +1,156 @@
+"""Processes that ended before the others without an error that a reader knows: their exit status, and their last words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from kb.anomalies.core.severity_words import harm, skeleton
+from kb.diagnosis.bad_events import BadEvent, BadEvents, TailLine, is_harmless, is_stack, tells_of_others
+from kb.diagnosis.symptoms import Symptoms
+from kb.facts.job_facts import Facts
+from kb.facts.topology import Place, Places
+from kb.model import Structure
+from kb.parsers.logs.error_lines import is_calm, message_of
+from kb.parsers.logs.progress.formats import read_line
+from kb.parsers.logs.recoveries import quoted
+
+LAST_LINES = 3  # of a process that ended without a word of error
+HARM = 0.35  # from which on a line's own words count as trouble: what severity_words gives a bad word without a level
+_WORDS = re.compile(r"[^\W\d_]{2,}")
+FEWEST_WORDS = 3  # of a message; less is a part of a table, a path or a number
+
+LauncherEnd = tuple[int, Structure, Place]  # stream, structure, and the place that ended
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyEnd:
+    """The end of a rank before the others: its event, the lines to quote, and what its launcher reports."""
+
+    rank: int
+    event: BadEvent
+    lines: tuple[tuple[int, str], ...] = ()
+    reported: LauncherEnd | None = None
+
+    @property
+    def status(self) -> str:
+        """The exit status that the launcher reports; empty where it is unknown."""
+        return str(self.reported[1].fields.get("exitcode") or "") if self.reported else ""
+
+
+def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> Iterator[EarlyEnd]:
+    """Yield the end of each accused rank that shows no symptom and ended early.
+
+    A launcher reports a status of its own, its last lines say in words that something is wrong, or the others lost it and
+    its last line is like no other of the run.
+    """
+    facts, places = bad.facts, bad.places
+    reported = {end[2].rank: end for end in reversed(launcher_ends(facts, places))}
+    last_words = _LastWords(bad, symptoms)
+    for rank in accused:
+        if rank in symptoms.ranks:
+            continue
+        last, end = last_words.of(rank), reported.get(rank)
+        alone = any(facts.streams[item.stream].summary.ref.resource.rank == rank for item in last)
+        own_status = end is not None and (alone or str(end[1].fields.get("exitcode")) != "1")
+        telling = [item for item in last if is_trouble(item)]
+        if not telling and symptoms.lost_peer:
+            telling = [item for item in last if last_words.unlike_all(item)]
+        if not (telling or own_status):
+            continue
+        quotes = telling[-1:] + [item for item in reversed(last) if item not in telling[-1:]]
+        event = bad.of_line("end", quotes[0]) if quotes else _of_exit(end) if end else None
+        if event is not None:
+            time = end[1].time if end and end[1].time is not None else event.time
+            event = replace(event, place=Place(rank, places.node_of(rank)), time=time)
+            lines = tuple((item.offset, item.line) for item in quotes if item.stream == event.stream)
+            yield EarlyEnd(rank, event, lines, end)
+
+
+def is_trouble(item: TailLine) -> bool:
+    """Whether the words of a line report trouble of the process itself."""
+    said = message_of(item.line)
+    return harm(said, None) >= HARM and not (is_harmless(said) or quoted(item.line.encode()))
+
+
+class _LastWords:
+    """The last lines of ranks, whatever log holds them."""
+
+    def __init__(self, bad: BadEvents, symptoms: Symptoms) -> None:
+        self._facts = bad.facts
+        self._places = bad.places
+        self._bad = bad
+        self._symptoms = symptoms
+
+    def of(self, rank: int) -> list[TailLine]:
+        """Return a rank's last lines: those behind its prefix, else of its stream, else of a log before all symptoms."""
+        shared = []
+        for index, stream in enumerate(self._facts.streams):
+            if stream.summary.ref.kind != "job":
+                continue
+            if stream.summary.ref.resource.rank is None:
+                shared.append(index)
+            said = [item for item in self._bad.tail(index) if self._is_of(item, rank) and self._is_said(item)]
+            if said and not stream.steps_after(said[-1].offset):
+                return said[-LAST_LINES:] + [item for item in self._nobodys(index) if item.offset > said[-1].offset]
+        for index in shared:
+            said = self._nobodys(index)
+            if any(is_trouble(item) or self.unlike_all(item) for item in said[-LAST_LINES:]):
+                return said[-LAST_LINES:]
+        return []
+
+    def _nobodys(self, index: int) -> list[TailLine]:
+        """Return the lines of a log of many ranks that name no rank, before its first symptom."""
+        begun = self._symptoms.begin(index)
+        if begun is None or self._facts.streams[index].summary.ref.resource.rank is not None:
+            return []
+        lines = (item for item in self._bad.tail(index) if item.offset < begun and item.resource.rank is None)
+        return [item for item in lines if self._is_said(item)]
+
+    def unlike_all(self, item: TailLine) -> bool:
+        """Whether a line is a message of no known kind, and of a form that no other line of its log has."""
+        said, raw = message_of(item.line), item.line.encode("utf-8", "replace")
+        if len(_WORDS.findall(said)) < FEWEST_WORDS or is_calm(raw) or read_line(raw) is not None:
+            return False
+        if is_harmless(said) or quoted(raw):
+            return False
+        summary = self._facts.streams[item.stream].summary
+        marked = {mark.offset for mark in summary.marks} | {place.offset for place in summary.structures}
+        form = skeleton(said)
+        others = [other for other in self._bad.tail(item.stream) if other.offset != item.offset]
+        return item.offset not in marked and all(skeleton(message_of(other.line)) != form for other in others)
+
+    def _is_of(self, item: TailLine, rank: int) -> bool:
+        """Whether a rank wrote a line; on a single node, local ranks are the ranks."""
+        place = self._places.place(item.stream, item.resource)
+        if place.rank is None and len(self._places.nodes) < 2:
+            return item.resource.local_rank == rank
+        return place.rank == rank
+
+    def _is_said(self, item: TailLine) -> bool:
+        """Whether a line is a message of its process, neither part of a stack nor about another process."""
+        covered = self._symptoms.covers(item.stream, item.offset)
+        return not covered and not is_stack(item.message) and not tells_of_others(item.message)
+
+
+def _of_exit(end: LauncherEnd) -> BadEvent:
+    """Return what a launcher says of an exit as an event, where the process itself said nothing."""
+    index, item, _ = end
+    return BadEvent("exit", index, item.offset, item.line, Place(), item.resource, item.time, (item.offset, item.end))
+
+
+def launcher_ends(facts: Facts, places: Places) -> list[LauncherEnd]:
+    """Return the exits with a status of their own (no signal) that launchers report, each with the place that ended."""
+    found = []
+    for kind in ("elastic_failure", "elastic_exit", "launcher_exit"):
+        for index, item in facts.structures(kind):
+            code = str(item.fields.get("exitcode") or "")
+            if item.fields.get("signal") or not code.isdigit() or not 0 < int(code) < 128:
+                continue
+            place = places.place(index, item.resource)
+            task = str(item.fields.get("task") or "")
+            if place.rank is None and task.isdigit() and len(task) < 8:
+                place = Place(int(task), place.node)
+            found.append((index, item, place))
+    return found
