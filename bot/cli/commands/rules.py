@@ -332,9 +332,7 @@ def propose(
         Path | None, typer.Option("--into", metavar="DIR", help="Write its files there without proposing it.")
     ] = None,
     alone: Annotated[bool, typer.Option("--alone", help="Learn only from this incident.")] = False,
-    all_the_same: Annotated[
-        bool, typer.Option("--all-the-same", help="Propose it even if the replay finds a regression.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Propose it even if the replay finds a regression.")] = False,
     as_json: Json = False,
     rules: RulesFolder = None,
 ) -> None:
@@ -345,7 +343,7 @@ def propose(
     with reported_errors():
         status = run(
             incident, tenant or DEFAULT_TENANT, branch=branch, into=into, dry=dry_run, alone=alone,
-            all_the_same=all_the_same, rules=rules, as_json=as_json,
+            force=force, rules=rules, as_json=as_json,
         )  # fmt: skip
     raise typer.Exit(status)
 

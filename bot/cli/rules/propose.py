@@ -29,7 +29,7 @@ def run(
     into: Path | None = None,
     dry: bool = False,
     alone: bool = False,
-    all_the_same: bool = False,
+    force: bool = False,
     rules: Path | None = None,
     as_json: bool = False,
 ) -> int:
@@ -53,7 +53,7 @@ def run(
     proposed = drafter.proposed(content, tenant, shell_user())
     _print(content, as_json=as_json)
     against = refusal(settings, proposed)
-    if against is None and content.hurts and not all_the_same:
+    if against is None and content.hurts and not force:
         against = "the replay found a regression; fix the rule, or force it with --all-the-same"
     if against is not None or settings is None:
         say(f"signalbox: not proposed: {shown(against or '')}", err=True)

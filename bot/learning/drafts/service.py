@@ -170,7 +170,7 @@ class DraftService:
             made_within(session, found, "refused", content)
             self._shown(session, found, now)
             return "refused"
-        agreed = not content.hurts or (wish.edits is not None and wish.edits.all_the_same)
+        agreed = not content.hurts or (wish.edits is not None and wish.edits.force)
         if wish.then != "propose" or not agreed:
             if made_within(session, found, "drafted", content):
                 self._shown(session, found, now)

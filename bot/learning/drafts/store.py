@@ -31,7 +31,7 @@ Then = Literal["show", "propose"]
 class DraftEdits(msgspec.Struct, frozen=True):
     """The edits of a person. `regexes`: None if not asked for; `fault`: None keeps it.
 
-    `all_the_same`: propose it even if the backtest advises against it.
+    `force`: propose it even if the backtest advises against it.
     """
 
     title: str = ""
@@ -40,7 +40,7 @@ class DraftEdits(msgspec.Struct, frozen=True):
     silent: tuple[str, ...] = ()
     remediation: tuple[str, ...] = ()
     owner: str = ""
-    all_the_same: bool = False
+    force: bool = msgspec.field(default=False, name="all_the_same")  # the name in drafts that are stored already
 
 
 class DraftRequest(msgspec.Struct, frozen=True):

@@ -138,7 +138,7 @@ def _pattern_field(shown: RuleForm) -> list[Json]:
 
 
 def _force_field() -> Json:
-    return entry("all_the_same", "Replay", box("all_the_same", "Propose it anyway", ticked=False))
+    return entry("force", "Replay", box("force", "Propose it anyway", ticked=False))
 
 
 # --- the status message ----------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def read_form(state: object) -> tuple[DraftEdits, Errors]:
             silent=_lines(typed(values, "silent", TEXT, errors))[:MOST_LINES],
             remediation=_lines(typed(values, "remediation", TEXT, errors))[:MOST_LINES],
             owner=" ".join(typed(values, "owner", 60, errors).split()),
-            all_the_same="all_the_same" in ticked(values, "all_the_same"),
+            force="force" in ticked(values, "force"),
         ),
         errors,
     )

@@ -42,8 +42,8 @@ class RuleListeners(ListenerBase):
             draft = self._use_cases.rules.load_draft(person, str(view.get("private_metadata") or ""))
             edits, errors = forms_rule.read_form(view.get("state"))
             errors |= self._composer.forms.rule_errors(draft, edits) if not errors else {}
-            if draft.content is not None and draft.content.hurts and not edits.all_the_same and not errors:
-                errors["all_the_same"] = "The replay found problems. Edit the rule and try again, or tick this box."
+            if draft.content is not None and draft.content.hurts and not edits.force and not errors:
+                errors["force"] = "The replay found problems. Edit the rule and try again, or tick this box."
             if errors:
                 return {"response_action": "errors", "errors": errors}
             self._use_cases.rules.update_draft(draft, DraftWish("propose", edits))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from bot.incidents.ledger import Ledger
@@ -84,3 +85,9 @@ def test_what_was_made_for_an_older_wish_is_dropped(ledger):
 def test_there_is_none(ledger):
     """Of a handle that nobody made."""
     assert draft_of(ledger.database, "d" * 33) is None
+
+
+def test_a_draft_stored_under_the_earlier_name_is_still_forced() -> None:
+    """Its stored name stays, so that both versions read it."""
+    assert msgspec.json.decode(b'{"title": "t", "all_the_same": true}', type=DraftEdits).force
+    assert b'"all_the_same":true' in msgspec.json.encode(DraftEdits(force=True))
