@@ -22,7 +22,8 @@ from kb.plugin import LONGEST, MOST, Observed, Stream
 
 MEMORY = 2 << 30  # bytes of address space
 SECONDS = 10  # of processor time
-WRITTEN = 1 << 20  # bytes of a file, its stderr among them
+ANSWER = 4 << 20  # bytes of a result
+WRITTEN = ANSWER + 1  # bytes of a file, the result and its stderr among them
 FILES = 64
 
 

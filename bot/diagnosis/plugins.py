@@ -6,20 +6,17 @@ use it are listed as not evaluated, and all others work as usual.
 
 from __future__ import annotations
 
-import os
-import subprocess
+import signal
 import sys
-import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
-from typing import IO
 
 import msgspec
 
-from bot.diagnosis.plugin_process import SECONDS, DetectorResult, DetectorTask
+from bot.diagnosis.plugin_process import ANSWER, SECONDS, DetectorResult, DetectorTask
 from bot.runtime.sandbox import bare_environment
+from connectors.base.commands import run_group
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job
 from kb.plugin import Observed, Plugged, Stream, view, wanted
@@ -27,7 +24,6 @@ from kb.rulebase.rule import PluginTest, Rulebook
 
 GROUP = "signalbox.detectors"
 WALL = 2.0 * SECONDS  # seconds, including process start and import
-ANSWER = 4 << 20  # bytes
 
 
 def installed() -> dict[str, str]:
@@ -77,53 +73,16 @@ def _asked(address: str, task: bytes) -> tuple[bytes, str]:
     """Return the answer of a separate process, or why there is none."""
     environment = bare_environment()
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # threads' stacks count as its memory
-    with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(  # noqa: S603 - our own module; the address comes from an installed package
-            [sys.executable, "-P", "-m", "bot.diagnosis.plugin_process", address],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            env=environment,
-            start_new_session=True,
-        )
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            child.kill()
-
-        watch = threading.Timer(WALL, stop)
-        watch.start()
-        try:
-            answer = _exchange(child, task)
-        finally:
-            watch.cancel()
-            child.kill()
-            status = child.wait()
-        if late.is_set() or status == -24:  # SIGXCPU
-            return b"", f"it took more than {SECONDS} s"
-        if len(answer) > ANSWER:
-            return b"", f"its answer is larger than {ANSWER >> 20} MB"
-        return answer, "" if answer else f"its process died{_last(said)}"
+    words = [sys.executable, "-P", "-m", "bot.diagnosis.plugin_process", address]
+    done = run_group(words, WALL, most=ANSWER, given=task, env=environment)
+    if done.late or done.status == -signal.SIGXCPU:
+        return b"", f"it took more than {SECONDS} s"
+    if done.long:
+        return b"", f"its answer is larger than {ANSWER >> 20} MB"
+    return done.output, "" if done.output else f"its process died{_last(done.said_last)}"
 
 
-def _exchange(child: subprocess.Popen[bytes], task: bytes) -> bytes:
-    """Send the task, read a bounded answer. The child reads all input before it writes, so one thread is enough."""
-    if child.stdin is None or child.stdout is None:
-        return b""
-    with child.stdin as to, child.stdout as back:
-        try:
-            to.write(task)
-            to.close()
-        except BrokenPipeError:
-            return b""
-        return back.read(ANSWER + 1)
-
-
-def _last(said: IO[bytes]) -> str:
+def _last(said: bytes) -> str:
     """Return the last line that a process wrote to stderr."""
-    size = said.seek(0, os.SEEK_END)
-    said.seek(max(0, size - 2000))
-    lines = said.read().decode("utf-8", "replace").split("\n")
-    told = [line.strip() for line in lines if line.strip()]
-    return f": {told[-1][:200]}" if told else ""
+    lines = [line.strip() for line in said.decode("utf-8", "replace").split("\n") if line.strip()]
+    return f": {lines[-1][:200]}" if lines else ""

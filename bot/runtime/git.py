@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from connectors.base.commands import run_group
+
 PATIENCE = 60.0  # seconds for one call
+MOST = 256 << 20  # bytes of output
+MOST_SAID = 64 << 10  # bytes of messages
 # how the user reaches servers; other git variables in the environment concern another repository
 _KEPT = (
     "GIT_SSH",
@@ -31,15 +36,14 @@ def run_git(
     """Run git in a folder. `given`: its standard input.
 
     Raises:
-        OSError: git is not installed.
+        OSError: git is not installed, or prints more than MOST bytes.
         subprocess.TimeoutExpired: it ran longer than `patience` seconds.
     """
     own = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key in _KEPT}
-    return subprocess.run(  # noqa: S603 - words of ours; names and paths were checked
-        ["git", "-C", str(home), *words],  # noqa: S607 - wherever it is installed
-        input=given,
-        capture_output=True,
-        timeout=patience,
-        env={**own, **_QUIET, **(env or {})},
-        check=False,
-    )
+    whole = ["git", "-C", str(home), *words]
+    done = run_group(whole, patience, most=MOST, most_said=MOST_SAID, given=given, env={**own, **_QUIET, **(env or {})})
+    if done.late:
+        raise subprocess.TimeoutExpired(whole, patience)
+    if done.long:
+        raise OSError(errno.EFBIG, f"git printed more than {MOST >> 20} MiB")
+    return subprocess.CompletedProcess(whole, done.status, done.output, done.said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from kb.model import Job, ProgressPoint, Resource
 from kb.plugin import Observed, Plugged, Stream, plugin_key
 from kb.rulebase.rule import PluginTest
 from kb.rulebase.rulebook import load
+from tests.support.ended import gone
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -96,7 +98,7 @@ def test_a_detector_sees_job_streams_and_numbers_and_yields_signals(install: Ins
         ("def probe(job, streams, params):\n    return [Observed('x', stream='one')]\n", "wrong type"),
         ("def probe(job, streams, params):\n    return 3\n", "TypeError"),
         ("def probe(job, streams, params):\n    return [bytearray(3 << 30)]\n", "more than 2048 MB"),
-        ("def probe(job, streams, params):\n    open('/tmp/flood', 'wb').write(b'x' * (2 << 20))\n", "raised|died"),
+        ("def probe(job, streams, params):\n    open('/tmp/flood', 'wb').write(b'x' * (5 << 20))\n", "raised|died"),
         ("raise RuntimeError('at import')\n", "RuntimeError: at import"),
         ("other = 1\n", "AttributeError"),
     ],
@@ -116,6 +118,33 @@ def test_a_detector_that_takes_too_long_is_stopped(
     monkeypatch.setattr("bot.diagnosis.plugins.WALL", 1.0)
     came = gave(f"def probe(job, streams, params):\n    {body}\n", install)
     assert came == Plugged(failure="it took more than 10 s")
+
+
+FORKS = """
+def probe(job, streams, params):
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    {then}
+"""
+
+
+def test_nothing_waits_for_the_child_of_a_detector(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the detector's output open; the answer is complete without it, and it is gone with the detector."""
+    monkeypatch.setattr("bot.diagnosis.plugins.WALL", 5.0)
+    began = time.monotonic()
+    (one,) = gave(FORKS.format(then="yield Observed(str(child))"), install).observed
+    assert time.monotonic() - began < 50
+    assert gone(int(one.text))
+
+
+def test_a_detector_and_its_child_that_both_hang_are_stopped(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the time that a detector has."""
+    monkeypatch.setattr("bot.diagnosis.plugins.WALL", 1.0)
+    began = time.monotonic()
+    assert gave(FORKS.format(then="time.sleep(60)"), install) == Plugged(failure="it took more than 10 s")
+    assert time.monotonic() - began < 50
 
 
 def test_a_detector_has_no_secret_of_the_environment(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
