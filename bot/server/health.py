@@ -63,7 +63,7 @@ def operations(
 
 
 def watched(web: Flask) -> None:
-    """Give every request an id for its log lines, and count it."""
+    """Return every request an id for its log lines, and count it."""
 
     @web.before_request
     def begun() -> None:

@@ -155,7 +155,7 @@ def _ibstat(text: str) -> Iterator[_Failure]:
 
 
 def _sections(head: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
-    """Give the parts of a text that begin with such a line, each with what its head names."""
+    """Return the parts of a text that begin with such a line, each with what its head names."""
     marks = list(head.finditer(text))[:256]
     for mark, end in zip(marks, [*(item.start() for item in marks[1:]), len(text)], strict=True):
         yield mark[1], text[mark.end() : end].replace("\r", "")

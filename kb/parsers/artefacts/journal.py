@@ -53,7 +53,7 @@ class JournalEntry:
 
 
 def read_journal(data: bytes) -> Iterator[JournalEntry]:
-    """Give the entries of either form, in the order of the file. Never raises."""
+    """Return the entries of either form, in the order of the file. Never raises."""
     records = _json(data) if data.lstrip()[:1] == b"{" else _export(data)
     for fields in records:
         micros = _text(fields.get("__REALTIME_TIMESTAMP"))
@@ -71,7 +71,7 @@ def read_journal(data: bytes) -> Iterator[JournalEntry]:
 
 
 def _text(value: Any) -> str:
-    """Give a field's text. JSON has bytes as a list of numbers, and a field that stands twice as a list of texts."""
+    """Return a field's text. JSON has bytes as a list of numbers, and a field that stands twice as a list of texts."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list):
@@ -92,7 +92,7 @@ def _json(data: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def _export(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Give the entries of the export format: `NAME=value`, or `NAME`, eight bytes of length, and that many bytes."""
+    """Return the entries of the export format: `NAME=value`, or `NAME`, eight bytes of length, and that many bytes."""
     at, fields = 0, dict[str, Any]()
     while at < len(data):
         end = data.find(b"\n", at)

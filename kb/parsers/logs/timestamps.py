@@ -36,7 +36,7 @@ _DATE_WIDTH = 24  # no date, with its hour, is longer
 
 
 def find_time(text: bytes, year: int | None = None) -> float | None:
-    """Give the first time stamp in the first 128 bytes, as seconds since the epoch, UTC.
+    """Return the first time stamp in the first 128 bytes, as seconds since the epoch, UTC.
 
     None where there is none, where it names no day that exists, or where it has no year and `year` is not given.
     """
@@ -48,7 +48,7 @@ def find_time(text: bytes, year: int | None = None) -> float | None:
 
 
 def stamp_time(match: re.Match[bytes], year: int | None = None) -> float | None:
-    """Give the time of a match of `STAMP`."""
+    """Return the time of a match of `STAMP`."""
     date = _date(match, year)
     day = None if date is None else _midnight(*date)
     if day is None:
@@ -71,7 +71,7 @@ def _midnight(year: int, month: int, day: int) -> int | None:
 
 
 def is_glog(match: re.Match[bytes]) -> bool:
-    """Tell whether a match of `STAMP` is glog's form, where a level letter stands before the date."""
+    """Return whether a match of `STAMP` is glog's form, where a level letter stands before the date."""
     return match["glog_m"] is not None or match["compact_l"] is not None
 
 

@@ -181,7 +181,7 @@ def _communicators(pieces: list[msgspec.Raw], source: str, gaps: list[Gap]) -> t
 
 
 def _sound(communicator: _Communicator) -> bool:
-    """Tell whether the numbers can be right: no rank twice, none outside of the communicator."""
+    """Return whether the numbers can be right: no rank twice, none outside of the communicator."""
     numbers = [rank.rank for rank in (*communicator.ranks, *communicator.missing_ranks)]
     return len(set(numbers)) == len(numbers) <= communicator.size and all(
         0 <= rank < communicator.size for rank in numbers

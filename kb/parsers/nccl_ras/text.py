@@ -131,7 +131,7 @@ class _RasTextReader:
 
 
 def _numbers(text: str, limit: int) -> list[int]:
-    """Give the ranks of "3,5-7", at most `limit`."""
+    """Return the ranks of "3,5-7", at most `limit`."""
     found: list[int] = []
     for part in text.replace(" ", ",").split(","):
         low, _, high = part.partition("-")

@@ -42,7 +42,7 @@ class _Nodes(msgspec.Struct):
 
 
 def listed(data: bytes, key: str, limit: int) -> ListedObject:
-    """Give the objects of the list `key` ("items", "jobs" or "nodes"), at most `limit`.
+    """Return the objects of the list `key` ("items", "jobs" or "nodes"), at most `limit`.
 
     Several documents in a row, and objects that stand alone, are taken as one list. What is denser than any real output is
     not read. Never raises.
@@ -106,24 +106,24 @@ def _list_start(text: str, key: str, at: int) -> int:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Give a value that should be an object as one; empty where it is none."""
+    """Return a value that should be an object as one; empty where it is none."""
     return value if isinstance(value, dict) else {}
 
 
 def objects(value: Any, limit: int = 1024) -> list[Mapping[str, Any]]:
-    """Give the objects of a value that should be a list of them."""
+    """Return the objects of a value that should be a list of them."""
     return [item for item in value[:limit] if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def string(value: Any, limit: int = 200) -> str:
-    """Give a value that should be text, cut; empty where it is none. Numbers become text."""
+    """Return a value that should be text, cut; empty where it is none. Numbers become text."""
     if isinstance(value, str):
         return value[:limit]
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else ""
 
 
 def integer(value: Any) -> int | None:
-    """Give a value that should be a whole number, also one in text; None where it is none or beyond 63 bits."""
+    """Return a value that should be a whole number, also one in text; None where it is none or beyond 63 bits."""
     if isinstance(value, str):
         value = int(value) if value.isascii() and value.isdigit() and len(value) < 19 else None
     if isinstance(value, float) and isfinite(value):

@@ -153,7 +153,7 @@ def _gap(code: str, source: str, reason: str, asked: str = "", got: str = "") ->
 
 
 def _kind(item: Mapping[str, Any]) -> str:
-    """Give what an object is. Items of some clients lack `kind`: their parts tell."""
+    """Return what an object is. Items of some clients lack `kind`: their parts tell."""
     kind = string(item.get("kind"), 40)
     if kind:
         return kind
@@ -163,7 +163,7 @@ def _kind(item: Mapping[str, Any]) -> str:
 
 
 def moment(*stamps: Any) -> float | None:
-    """Give the first of some stamps that is one, in seconds since the epoch."""
+    """Return the first of some stamps that is one, in seconds since the epoch."""
     for stamp in stamps:
         if isinstance(stamp, str) and (time := find_time(stamp[:64].encode("utf-8", "replace"))) is not None:
             return time
@@ -183,13 +183,13 @@ def _class(reason: str, message: str, warning: bool) -> str:
 
 
 def _short_of(message: str) -> dict[str, Scalar]:
-    """Give what a pod was evicted for, where its own use or the node's shortage is named."""
+    """Return what a pod was evicted for, where its own use or the node's shortage is named."""
     found = _SHORT_OF.search(message)
     return {"resource": next(group for group in found.groups() if group)} if found else {}
 
 
 def _problem(name: str, message: str) -> dict[str, Scalar]:
-    """Give what a problem of a node is about, by its name or else its message, and the number of an Xid."""
+    """Return what a problem of a node is about, by its name or else its message, and the number of an Xid."""
     found = (problem for text in (name, message) for problem, pattern in _PROBLEMS if pattern.search(text))
     problem = next(found, "other")
     if problem != "xid":
@@ -243,7 +243,7 @@ def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
 
 
 def _container(path: Any) -> str | None:
-    """Give "trainer" of `spec.containers{trainer}`."""
+    """Return "trainer" of `spec.containers{trainer}`."""
     _, _, name = string(path, 300).partition("{")
     return name.rstrip("}") or None
 
@@ -276,7 +276,7 @@ def _pod(item: Mapping[str, Any], source: str) -> Iterator[Event]:
 
 
 def statuses_of(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Give the states of a pod's containers, those that ran before the others first."""
+    """Return the states of a pod's containers, those that ran before the others first."""
     return [*objects(status.get("initContainerStatuses"), 100), *objects(status.get("containerStatuses"), 100)]
 
 
@@ -291,7 +291,7 @@ def gpus_of(spec: Mapping[str, Any]) -> int:
 
 
 def _let_go(meta: Mapping[str, Any]) -> float | None:
-    """Give when somebody asked for the end of a pod: its stamp is when the time that it is given for that is over."""
+    """Return when somebody asked for the end of a pod: its stamp is when the time that it is given for that is over."""
     by = moment(meta.get("deletionTimestamp"))
     given = integer(meta.get("deletionGracePeriodSeconds"))
     return None if by is None else by - (GRACE if given is None else given)
@@ -300,7 +300,7 @@ def _let_go(meta: Mapping[str, Any]) -> float | None:
 def _pod_ends(
     status: Mapping[str, Any], source: str, node: str | None, fields: Mapping[str, Scalar]
 ) -> Iterator[Event]:
-    """Give what ended, or keeps out, a pod as a whole."""
+    """Return what ended, or keeps out, a pod as a whole."""
     for condition in objects(status.get("conditions"), 64):
         reason, message = string(condition.get("reason"), 80), string(condition.get("message"), MESSAGE)
         disrupted = condition.get("type") == "DisruptionTarget" and condition.get("status") == "True"
@@ -321,7 +321,7 @@ def _pod_ends(
 
 
 def _last_end(status: Mapping[str, Any]) -> float | None:
-    """Give when the pod's last container ended; an evicted pod may have none, its conditions changed then."""
+    """Return when the pod's last container ended; an evicted pod may have none, its conditions changed then."""
     ends = [
         moment(mapping(mapping(entry.get("state")).get("terminated")).get("finishedAt"))
         for entry in statuses_of(status)
@@ -362,7 +362,7 @@ def _container_ends(
 
 
 def ending(end: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Give the exit code of a container that ended, and the signal that ended it where that can be told."""
+    """Return the exit code of a container that ended, and the signal that ended it where that is known."""
     code, signal = integer(end.get("exitCode")), integer(end.get("signal"))
     if not signal and code is not None and _SIGNALS < code <= _SIGNALS + 64:
         signal = code - _SIGNALS
@@ -412,7 +412,7 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
 
 
 def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Event]:
-    """Give the taints that keep pods off a node because of what happened to it, not because of what it is for."""
+    """Return the taints that keep pods off a node because of what happened to it, not because of what it is for."""
     for taint in objects(spec.get("taints"), 100):
         key, effect = string(taint.get("key"), 253), string(taint.get("effect"), 40)
         kind = _TAINTS.get(key) or ("cordoned" if _MARK.search(key) else None)
@@ -423,7 +423,7 @@ def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Eve
 
 
 def _lease(item: Mapping[str, Any], source: str) -> Iterator[Event]:
-    """Give when the kubelet of a node last renewed the lease that says it is there."""
+    """Return when the kubelet of a node last renewed the lease that says it is there."""
     meta, spec = mapping(item.get("metadata")), mapping(item.get("spec"))
     name, renewed = string(spec.get("holderIdentity") or meta.get("name"), 253), moment(spec.get("renewTime"))
     if meta.get("namespace") == "kube-node-lease" and renewed is not None:

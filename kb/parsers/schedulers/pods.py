@@ -151,7 +151,7 @@ def _main(spec: Mapping[str, Any], marks: Mapping[str, str], wanted: Sequence[st
 
 
 def _environment(container: Mapping[str, Any]) -> Mapping[str, str]:
-    """Give the variables with which a launcher says who is who, where they are plain text; no other is looked at."""
+    """Return the variables with which a launcher says who is who, where they are plain text; no other is looked at."""
     wanted = {*_NODE_RANK, *_PROCESSES}
     listed = objects(container.get("env"), 1000)
     told = {string(entry.get("name"), 100): string(entry.get("value"), 20) for entry in listed}
@@ -159,7 +159,7 @@ def _environment(container: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _processes(container: Mapping[str, Any], env: Mapping[str, str], gpus: int) -> int | None:
-    """Give how many processes a pod's launcher starts, as its arguments or environment say."""
+    """Return how many processes a pod's launcher starts, as its arguments or environment say."""
     listed = (container.get(part) for part in ("command", "args"))
     words = " ".join(string(word, 4000) for entry in listed if isinstance(entry, list) for word in entry[:200])
     told = _ARGUMENT.search(words)
@@ -167,7 +167,7 @@ def _processes(container: Mapping[str, Any], env: Mapping[str, str], gpus: int) 
 
 
 def count(told: Any, gpus: int) -> int | None:
-    """Give a number of processes as launchers name it: a number, or a word for as many as there are GPUs."""
+    """Return a number of processes as launchers name it: a number, or a word for as many as there are GPUs."""
     if isinstance(told, str) and told.lower() in {"gpu", "auto"}:
         return gpus or None
     number = integer(told)
@@ -175,7 +175,7 @@ def count(told: Any, gpus: int) -> int | None:
 
 
 def _place(marks: Mapping[str, str]) -> tuple[str, int | None, int | None]:
-    """Give the role of a pod within its job, its number there, and the number of the group that it is in."""
+    """Return the role of a pod within its job, its number there, and the number of the group that it is in."""
     for role, index in ((REPLICA_TYPE, REPLICA_INDEX), (TASK_SPEC, TASK_INDEX)):
         if role in marks:
             return marks[role].lower(), integer(marks.get(index)), None
@@ -209,7 +209,7 @@ def _disrupted(status: Mapping[str, Any]) -> str:
 
 
 def _lives(own: Mapping[str, Any]) -> tuple[Life, ...]:
-    """Give the last two runs of a container: no more is kept of it."""
+    """Return the last two runs of a container: no more is kept of it."""
     restarts = integer(own.get("restartCount")) or 0
     found = []
     last = mapping(mapping(own.get("lastState")).get("terminated"))
@@ -241,7 +241,7 @@ Roles = Mapping[str, tuple[int, int]]  # role → groups of it, pods in each gro
 
 
 def ranks_of(pods: Iterable[Pod], roles: Roles, processes: int | None = None, *, by_index: bool = True) -> Ranks:
-    """Work out the ranks of a job's current pods, one pod for each place.
+    """Derive the ranks of a job's current pods, one pod for each place.
 
     `processes`: in each pod, where that is known; `by_index`: the place of a pod in the job gives its ranks.
     """
@@ -265,7 +265,7 @@ def ranks_of(pods: Iterable[Pod], roles: Roles, processes: int | None = None, *,
 
 
 def _seen(pods: Sequence[Pod]) -> Roles:
-    """Give the roles as the pods themselves show them."""
+    """Return the roles as the pods themselves show them."""
     found: dict[str, tuple[int, int]] = {}
     for item in sorted(pods, key=lambda pod: pod.role):
         groups, size = found.get(item.role, (1, 1))
@@ -274,7 +274,7 @@ def _seen(pods: Sequence[Pod]) -> Roles:
 
 
 def _places(pods: Sequence[Pod], roles: Roles, by_index: bool) -> dict[str, int]:
-    """Give the node rank of each pod that has one."""
+    """Return the node rank of each pod that has one."""
     before, total = {}, 0
     for role, (groups, size) in roles.items():
         before[role] = total
@@ -291,7 +291,7 @@ def _places(pods: Sequence[Pod], roles: Roles, by_index: bool) -> dict[str, int]
 
 
 def _firsts(width: Mapping[int, int]) -> Mapping[int, int]:
-    """Give the first rank of each place: known where all before it are, or where all are as wide."""
+    """Return the first rank of each place: known where all before it are, or where all are as wide."""
     if len(set(width.values())) == 1:
         (one,) = set(width.values())
         return {at: at * one for at in width}

@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(r"\d{1,15}")
 
 
 def read_sacct(data: bytes, separator: str, fields: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """Give the jobs, their steps in them, in the order of the text. `fields`: the columns; no row of names.
+    """Return the jobs, their steps in them, in the order of the text. `fields`: the columns; no row of names.
 
     Runs of a job that was requeued stand one behind the other, each with its own steps. Rows that are none are left out.
     """
@@ -40,7 +40,7 @@ def read_sacct(data: bytes, separator: str, fields: Sequence[str]) -> tuple[Mapp
 
 
 def _rows(text: str, separator: str, fields: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Give the rows. Only the first and the last column are known to hold no line break, so rows are told by counting."""
+    """Return the rows. Only the first and the last column are known to hold no line break, so rows are told by counting."""
     pieces = text.split(separator)
     width = len(fields) - 1  # separators of one row
     first = pieces[0]
@@ -98,7 +98,7 @@ def _step(row: Mapping[str, str], number: str) -> dict[str, Any]:
 
 
 def _exit(text: str) -> dict[str, Any]:
-    """Give `7:0` (exit code and signal) as the JSON has it; nothing where it is not told."""
+    """Return `7:0` (exit code and signal) as the JSON has it; nothing where it is not told."""
     code, _, signal = text.partition(":")
     if _whole(code) is None:
         return {}

@@ -215,7 +215,7 @@ def _run(item: Mapping[str, Any]) -> SlurmRun:
 
 
 def _tasks(item: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
-    """Give the tasks by node of the step with the most; nothing where their layout does not tell."""
+    """Return the tasks by node of the step with the most; nothing where their layout does not tell."""
     steps = [
         (number_of(mapping(step.get("tasks")).get("count")) or 0, step) for step in objects(item.get("steps"), 256)
     ]
@@ -233,7 +233,7 @@ def _tasks(item: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
 
 
 def _first_exit(item: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Give exit code and signal of the step that failed first; of two at once the one that is no batch script."""
+    """Return exit code and signal of the step that failed first; of two at once the one that is no batch script."""
     failed: list[tuple[float, bool, tuple[int | None, int | None]]] = []
     for step in objects(item.get("steps"), MAX_STEPS):
         ended = _ended_with(step, states_of(step.get("state")))
@@ -260,7 +260,7 @@ _TRES_GPU = re.compile(r"gres/gpu(?::[\w.\-]{1,60})?=(\d{1,7})(?=,|$)")
 
 
 def _gpus(item: Mapping[str, Any]) -> int | None:
-    """Give how many GPUs the job had: the total stands beside totals by type."""
+    """Return how many GPUs the job had: the total stands beside totals by type."""
     tres = mapping(item.get("tres"))
     found = {
         string(part.get("name")): integer(part.get("count")) or 0
@@ -333,7 +333,7 @@ _KEPT_BACK: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTEN
 
 
 def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
-    """Give a node that is down or kept back, with the reason that was given; `*` behind a state: it does not answer."""
+    """Return a node that is down or kept back, with the reason that was given; `*` behind a state: it does not answer."""
     name = string(item.get("name"), 253)
     words = item.get("state")
     texts = [*(words if isinstance(words, list) else [words]), *(item.get("state_flags") or ())]
@@ -359,7 +359,7 @@ def _run_text(run: SlurmRun, word: str) -> str:
 
 
 def _step(step: Mapping[str, Any], run: SlurmRun, source: str) -> Iterator[Event]:
-    """Give a step that did not end well. One that was only stopped with the job says nothing new."""
+    """Return a step that did not end well. One that was only stopped with the job says nothing new."""
     states = states_of(step.get("state"))
     word = states[0] if states else ""
     kind = _STATES.get(word, "state")

@@ -173,7 +173,7 @@ def _parent(meta: Mapping[str, Any]) -> tuple[str, str, str] | None:
 
 
 def stem(name: str) -> str:
-    """Give the part of a job's name that its runs share: without the numbers and hashes behind it."""
+    """Return the part of a job's name that its runs share: without the numbers and hashes behind it."""
     short = _SUFFIX.sub("", name)
     return short if len(short) >= 3 else name
 
@@ -194,7 +194,7 @@ def workload(
     nodes: Iterable[Mapping[str, Any]] = (),
     site: Site | None = None,
 ) -> Workload:
-    """Put together what the API tells of one job. Of bare pods `item` is an object with nothing but their common name."""
+    """Assemble what the API tells of one job. Of bare pods `item` is an object with nothing but their common name."""
     site = site or Site()
     told = outline(item, site.owners)
     current = _current(pods)
@@ -236,7 +236,7 @@ def workload(
 
 
 def _roles(kind: Kind, item: Mapping[str, Any]) -> Roles:
-    """Give the groups of pods that a specification lists and that hold ranks, in the order of their ranks."""
+    """Return the groups of pods that a specification lists and that hold ranks, in the order of their ranks."""
     spec = mapping(item.get("spec"))
     if kind.group == "kubeflow.org":
         groups = mapping(spec.get("pytorchReplicaSpecs") or spec.get("mpiReplicaSpecs"))
@@ -269,7 +269,7 @@ def _size(told: Any) -> int:
 
 
 def _processes(kind: Kind, item: Mapping[str, Any], gpus: int) -> int | None:
-    """Give the number of processes in a pod that a specification tells; "auto" tells none."""
+    """Return the number of processes in a pod that a specification tells; "auto" tells none."""
     spec = mapping(item.get("spec"))
     told = {
         "PyTorchJob": (spec.get("nprocPerNode"), mapping(spec.get("elasticPolicy")).get("nProcPerNode")),
@@ -284,7 +284,7 @@ def _place(pod: Pod) -> tuple[str, int, int | str]:
 
 
 def _history(pods: Iterable[Pod]) -> dict[tuple[str, int, int | str], list[Pod]]:
-    """Give the pods of each place in the job, oldest first: one that failed may be kept beside the one in its stead."""
+    """Return the pods of each place in the job, oldest first: one that failed may be kept beside the one in its stead."""
     found: dict[tuple[str, int, int | str], list[Pod]] = {}
     for item in sorted(pods, key=lambda pod: (pod.attempt, pod.created or 0.0, pod.name)):
         found.setdefault(_place(item), []).append(item)
@@ -327,7 +327,7 @@ def _topology(nodes: Iterable[Mapping[str, Any]], own: Mapping[str, str]) -> Map
 
 
 def _attempts(pods: Iterable[Pod], told: Outline) -> tuple[Attempt, ...]:
-    """Give the runs of a job that its pods still tell of, oldest first; at least one."""
+    """Return the runs of a job that its pods still tell of, oldest first; at least one."""
     lives: dict[int, list[tuple[Pod, Life]]] = {}
     for row in _history(pods).values():
         base = 0
@@ -378,6 +378,6 @@ def _attempt(number: int, lives: Sequence[tuple[Pod, Life]], *, last: bool) -> A
 
 
 def _all(times: Iterable[float | None]) -> float | None:
-    """Give the last of some times, where all are known."""
+    """Return the last of some times, where all are known."""
     known = list(times)
     return None if None in known else max((value for value in known if value is not None), default=None)

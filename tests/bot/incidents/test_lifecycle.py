@@ -58,7 +58,7 @@ def state(ledger: Ledger, number: int, at: datetime = NOW) -> State:
 
 
 def close(ledger: Ledger, number: int, at: datetime = NOW) -> None:
-    """Say what it was."""
+    """Return what it was."""
     ledger.closings.annotate(
         number, "default", f"close {number} {at}", Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus"), at
     )

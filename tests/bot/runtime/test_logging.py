@@ -15,7 +15,7 @@ TOKEN = "ghp_" + "a1B2" * 9
 
 @pytest.fixture
 def log():
-    """Give what a form writes; the root logger is as before afterwards."""
+    """Return what a form writes; the root logger is as before afterwards."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     written = io.StringIO()

@@ -37,7 +37,7 @@ def ledger(database: str) -> Iterator[Ledger]:
 def close(
     ledger: Ledger, incident: int, at: datetime = NOW, *, who: str = "ana", tenant: str = "default", **said: object
 ) -> None:
-    """Say what an incident was."""
+    """Return what an incident was."""
     closing = Closing(who, "cli", **{"verdict": "right", **said})  # type: ignore[arg-type]
     ledger.closings.annotate(incident, tenant, f"{incident} {who} {at} {said}"[:200], closing, at)
 

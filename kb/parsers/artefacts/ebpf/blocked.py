@@ -11,7 +11,7 @@ from kb.parsers.artefacts.ebpf.reading import MAX_FRAMES
 
 
 def stack_functions(text: str) -> tuple[str, ...]:
-    """Give the functions of a stack as bpftrace prints it, one a line, innermost first, without offsets."""
+    """Return the functions of a stack as bpftrace prints it, one a line, innermost first, without offsets."""
     lines = (line.strip() for line in text.split("\n", MAX_FRAMES)[:MAX_FRAMES])
     return tuple(re.sub(r"\+(?:0x)?[0-9a-f]{1,8}$", "", line[:300]) for line in lines if line)
 
@@ -42,7 +42,7 @@ _BLOCKED_ON: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
 
 
 def blocked_on(frames: Iterable[str]) -> str:
-    """Say what a kernel stack waits for: "gpu", "network storage", "storage", "network", "memory", "lock" or ""."""
+    """Return what a kernel stack waits for: "gpu", "network storage", "storage", "network", "memory", "lock" or ""."""
     names = [frame.rpartition("`")[2].strip() for frame in frames]
     return next((what for what, pattern in _BLOCKED_ON if any(pattern.match(name) for name in names)), "")
 

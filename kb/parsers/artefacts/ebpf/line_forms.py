@@ -78,7 +78,7 @@ def unit_of_map(name: str) -> str:
 
 
 def function_of_probe(text: str) -> str:
-    """Give the function of a probe's name: `uretprobe:/lib/x.so:f` is f."""
+    """Return the function of a probe's name: `uretprobe:/lib/x.so:f` is f."""
     return text.rpartition(":")[2][:200]
 
 

@@ -138,7 +138,7 @@ class EbpfParser:
             self.full += 1
 
     def _at(self, pid: int | None) -> Resource:
-        """Give who a process is: the rank that the caller knows belongs to the pid that the caller knows."""
+        """Return who a process is: the rank that the caller knows belongs to the pid that the caller knows."""
         if pid is None or pid == self.who.pid:
             return self.who
         return replace(self.who, pid=pid, rank=self.who.rank if self.who.pid is None else None)
@@ -286,7 +286,7 @@ class EbpfParser:
     # the end
 
     def close(self, head: Mapping[str, Any]) -> EbpfReading:
-        """Give what was read."""
+        """Return what was read."""
         series = tuple(self._closed(name, key, item) for (name, key), item in self.series.items())
         begin, end = finite_number(head.get("start")), finite_number(head.get("end"))
         spans = [end - begin] if begin is not None and end is not None else []
@@ -313,7 +313,7 @@ class EbpfParser:
         return EbpfSeries(name, unit_of_map(name), who, function_of_probe(call), tuple(growing_series.points), buckets)
 
     def _open_events(self) -> None:
-        """Tell what had not ended when it was last seen, once each."""
+        """Return what had not ended when it was last seen, once each."""
         told = {
             (event.resource.pid, event.fields["tid"]): event.fields["seconds"]
             for event in self.events

@@ -188,7 +188,7 @@ class _AnswerReader:
         return replace(series, times=array("d", [t for t, _ in kept]), values=array("d", [v for _, v in kept]))
 
     def _holes(self, found: Sequence[MetricSeries]) -> None:
-        """Say where points are missing, and which series ended before the others."""
+        """Return where points are missing, and which series ended before the others."""
         metrics: dict[str, list[MetricSeries]] = {}
         for metric_series in found:
             metrics.setdefault(metric_series.metric, []).append(metric_series)

@@ -37,7 +37,7 @@ _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
 def line_around(match: re.Match[bytes]) -> tuple[bytes, bytes]:
-    """Give the match's line before the match and from it on, bounded and without colours; returns end a line too."""
+    """Return the match's line before the match and from it on, bounded and without colours; returns end a line too."""
     start = match.start()
     before = bytes(match.string[max(0, start - BEFORE) : start])
     after = bytes(match.string[start : start + AFTER])

@@ -119,7 +119,7 @@ def find_number(pattern: re.Pattern[bytes], text: bytes) -> float | None:
 
 
 def _losses(text: bytes) -> Iterator[tuple[bool, float]]:
-    """Give each loss in a line with whether it is one of held-out data; losses of some part of the model are left out."""
+    """Return each loss in a line with whether it is one of held-out data; losses of some part of the model are left out."""
     for match in _LOSS.finditer(text):
         value = parse_float(match["value"])
         owner = _OWNER.search(text, max(0, match.start() - 42), match.start())
@@ -134,7 +134,7 @@ def _losses(text: bytes) -> Iterator[tuple[bool, float]]:
 
 
 def find_loss(text: bytes) -> tuple[float | None, bool]:
-    """Give the line's loss, and whether it is a validation loss because no other one stands there."""
+    """Return the line's loss, and whether it is a validation loss because no other one stands there."""
     held_out = None
     for validation, value in _losses(text):
         if not validation:
@@ -147,7 +147,7 @@ _ROUNDED = re.compile(rb"0?\.0{2,7}")
 
 
 def _learning_rate(text: bytes) -> float | None:
-    """Give the learning rate; one that few decimals round to zero is not known. `0.0` is how Python prints a true zero."""
+    """Return the learning rate; one that few decimals round to zero is not known. `0.0` is how Python prints a true zero."""
     match = _RATE.search(text)
     return None if match is None or _ROUNDED.fullmatch(match["value"]) else parse_float(match["value"])
 

@@ -8,7 +8,7 @@ from kb.parsers.logs.timestamps import find_time
 
 
 def at(*parts: int, fraction: float = 0.0) -> float:
-    """Give a UTC time as seconds since the epoch."""
+    """Return a UTC time as seconds since the epoch."""
     return timegm((*parts, 0, 0, 0)) + fraction
 
 

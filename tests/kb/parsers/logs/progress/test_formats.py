@@ -650,7 +650,7 @@ LINES = [
 
 
 def said(line: bytes) -> dict[str, object]:
-    """Give what a line's point says, without what it leaves open."""
+    """Return what a line's point says, without what it leaves open."""
     point = read_line(line)
     assert point is not None
     values = {name: getattr(point, name) for name in point.__slots__ if name != "offset"}
