@@ -136,7 +136,7 @@ def own_files(folder: Path) -> tuple[Own, ...]:
 
 
 def classify(name: str, text: bytes) -> Own:
-    """Return what a file is by its name, and whose by its name or its lines."""
+    """Return what kind of file this is, by its name, and whose, by its name or its lines."""
     ranks = tuple(int(word) for word in re.split(r"[-_]", match[1])) if (match := _RANKS.search(name)) else ()
     if _DUMP.search(name):
         return Own(name, "dump", text, ranks)

@@ -63,7 +63,7 @@ def operations(
 
 
 def watched(web: Flask) -> None:
-    """Return every request an id for its log lines, and count it."""
+    """Assign each request an id for its log lines, and count it."""
 
     @web.before_request
     def begun() -> None:

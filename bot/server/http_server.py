@@ -112,7 +112,7 @@ class Server(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         self.active_channels = channels
 
     def add_task(self, task: Channel) -> None:
-        """Return the next request of a connection to a thread."""
+        """Pass the next request of a connection to a thread."""
         task.asked += 1
         alive = getattr(task.requests[0], "path", "") == LIVE and task.requests[0].error is None
         (self.health if alive else self.task_dispatcher).add_task(task)

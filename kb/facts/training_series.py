@@ -219,7 +219,7 @@ def _alternating(bars: Sequence[_Bar], settled: set[int]) -> set[int]:
 
 
 def _number_lines(points: list[ProgressPoint], *, thinned: bool) -> None:
-    """Return lines without a step the step that is drawn around them.
+    """Fill in the step of lines without one from the steps that are drawn around them.
 
     The trainer draws its bar again right after a line, at the step of that line. In a thinned series the neighbours may be
     far away; then lines that name their epoch are placed by it.

@@ -108,7 +108,7 @@ def form(shown: RuleForm) -> Json:
 
 
 def _with_external_id(view: Json, handle: str) -> Json:
-    """Return a view a name, so that a worker can update it later."""
+    """Name a view, so that a worker can update it later."""
     return view | {"external_id": handled(handle)}
 
 

@@ -160,7 +160,7 @@ def _candidate(candidate: Candidate) -> Json:
 
 
 def usage(problem: str, command: str = USAGE) -> Message:
-    """Return what is wrong with a command, and show its usage."""
+    """Print what is wrong with a command, and its usage."""
     told = paragraph(words(problem, _SENTENCE, bold=True), [*words("Usage: "), *words(command, _SENTENCE, code=True)])
     return fit(Message(escaped(f"{problem} Usage: {command}", _FALLBACK), tuple(rich(told))))
 
