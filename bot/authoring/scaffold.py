@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.runtime.redaction import redact_bytes
+from connectors.base.untrusted import read
 from kb.errors import Fault, UnreadableInput
 from kb.parsers.logs.prefixes import peel
 from kb.rulebase.lint import MATCH_TESTS, SILENT_TESTS, TITLE
@@ -153,8 +154,7 @@ def _tests_missing(match: int, silent: int) -> list[str]:
 
 def _read(log: Path) -> bytes:
     try:
-        with log.open("rb") as handle:
-            data = handle.read(LARGEST + 1)
+        data = read(log, LARGEST + 1)
     except OSError as error:
         raise UnreadableInput(f"{log}: cannot be read: {error.strerror}") from error
     if len(data) > LARGEST:

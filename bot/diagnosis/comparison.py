@@ -97,11 +97,12 @@ def _good(
     root: Path | None, job: Job, baseline: Path | None, find: Find | None, mine: Callable[..., MinedTables]
 ) -> tuple[Baseline | None, tuple[Gap, ...]]:
     """Return the good run to compare with: the given one, the bundle's own, or the stored one."""
-    folder = baseline or (root / BASELINE if root and (root / BASELINE).is_dir() else None)
+    own = root is not None and baseline is None and (root / BASELINE).is_dir()
+    folder = root / BASELINE if root is not None and own else baseline
     if folder is None:
         return _kept(job, find)
     try:
-        return _read([folder], mine)
+        return _read([folder], mine, within=root if own else None)
     except SignalboxError as error:
         return None, (Gap("no_baseline", str(folder), f"the good run could not be read: {error}"),)
 
@@ -122,9 +123,11 @@ def read_baseline(paths: Sequence[Path], *, workers: int | None = None) -> tuple
     return _read(paths, partial(tables, workers=workers))
 
 
-def _read(paths: Sequence[Path], mine: Callable[..., MinedTables]) -> tuple[Baseline | None, tuple[Gap, ...]]:
+def _read(
+    paths: Sequence[Path], mine: Callable[..., MinedTables], within: Path | None = None
+) -> tuple[Baseline | None, tuple[Gap, ...]]:
     roots = [path / "logs" if (path / "logs").is_dir() else path for path in paths]
-    found = discover(roots)
+    found = discover(roots, within=within)
     if not found.streams:
         return None, (Gap("no_baseline", str(paths[0]), "the good run has no logs; nothing was compared with it"),)
     mined = mine(found.streams)

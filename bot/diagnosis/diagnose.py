@@ -19,6 +19,7 @@ from bot.rulebase.loader import Knowledge
 from bot.runtime.errors import NothingCollected
 from bot.runtime.redaction.structure import redacted
 from connectors.base.bundle_layout import ATTEMPTS
+from connectors.base.untrusted import is_within
 from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
 from kb.facts.evidence import Evidence
@@ -94,7 +95,10 @@ def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History
     """Return why earlier attempts of the bundle's job failed: the last few of `attempts/<n>/`, each a bundle."""
     try:
         with os.scandir(folder / ATTEMPTS) as entries:
-            names = sorted((entry.name for entry in entries if entry.name.isdigit() and entry.is_dir()), key=int)
+            names = sorted(
+                (entry.name for entry in entries if entry.name.isdigit() and entry.is_dir() and _inside(entry, folder)),
+                key=int,
+            )
     except OSError:
         return History()
     reports = []
@@ -104,6 +108,10 @@ def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History
                 diagnose(from_bundle(knowledge, folder / ATTEMPTS / name, workers=workers), knowledge.rulebook)
             )
     return remember(reports)
+
+
+def _inside(entry: os.DirEntry[str], folder: Path) -> bool:
+    return not entry.is_symlink() or is_within(os.path.realpath(entry.path), folder)
 
 
 def remember(reports: Sequence[Report]) -> History:

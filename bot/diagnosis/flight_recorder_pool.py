@@ -11,7 +11,6 @@ import gc
 import itertools
 import os
 import resource
-import stat
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from typing import Any
 import msgspec
 
 from bot.runtime.sandbox import bare_environment, limit
+from connectors.base.untrusted import read
 from kb.collectives.trace import Ring, digest
 from kb.model import Gap
 from kb.parsers.artefacts.flight.dump import DumpLimits
@@ -256,10 +256,7 @@ def _read(path: str, limits: DumpLimits) -> DumpResult:
 
 def _bytes(path: str, most: int) -> bytes:
     """Return the first bytes of a regular file; anything else is rejected (a named pipe would block forever)."""
-    if not stat.S_ISREG(Path(path).stat().st_mode):
-        raise IsADirectoryError(0, "not a regular file")
-    with Path(path).open("rb") as file:
-        return file.read(most)
+    return read(path, most)
 
 
 def _limit(memory: int) -> None:

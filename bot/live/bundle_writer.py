@@ -20,6 +20,7 @@ from bot.render.report_json import iso
 from bot.runtime.redaction import redact_bytes
 from bot.runtime.redaction.structure import redacted, redacted_path
 from connectors.base.commands import head
+from connectors.base.untrusted import opened
 from connectors.bundles.streams import StreamReader, is_plain
 from connectors.host.flight_recorder import DumpFile
 from connectors.host.processes import StackDump
@@ -238,7 +239,7 @@ def _pieces(path: Path, size: int, most: int) -> Iterator[bytes]:
 
 def _lines(path: Path, start: int, stop: int) -> Iterator[bytes]:
     """The bytes of [start, stop) in blocks of whole lines, so that no secret is split between two."""
-    with path.open("rb") as handle:
+    with opened(path) as handle:
         handle.seek(start)
         if start:
             start += len(handle.readline(_LINE))

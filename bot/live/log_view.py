@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from bot.runtime.redaction import redact_bytes
 from bot.runtime.safe_regex import Search
+from connectors.base.untrusted import opened
 from connectors.bundles.description import read_description
 from connectors.bundles.streams import StreamReader, discover
 from kb.errors import UnreadableInput
@@ -131,7 +132,7 @@ def end_of(logs: Logs) -> float | None:
     times = []
     for ref in logs.streams:
         told = LogClock(ref, "")
-        with suppress(OSError), Path(ref.uri).open("rb") as handle:
+        with suppress(OSError), opened(ref.uri) as handle:
             handle.seek(max(0, handle.seek(0, 2) - LEAST_BLOCK // 4))
             lines = handle.read(LEAST_BLOCK // 4).split(b"\n")
             times += [time for line in reversed(lines) if (time := told.stamp(line)) is not None][:1]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bot.live.log_view import LineFilter, LogClock, LogLine, Logs, log_name, masked
+from connectors.base.untrusted import opened
 from connectors.bundles.streams import is_plain
 from kb.model import StreamRef
 
@@ -79,7 +80,7 @@ class LogTail:
         if tail is None:
             return
         try:
-            with Path(uri).open("rb") as handle:
+            with opened(uri) as handle:
                 status = os.fstat(handle.fileno())
                 if (status.st_dev, status.st_ino) != tail.key or status.st_size < tail.at:
                     self._tails[uri] = tail = _TailedFile(LogClock(ref, name), (status.st_dev, status.st_ino), 0, 1)

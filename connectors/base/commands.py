@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from connectors.base.untrusted import read
+
 MOST_OUTPUT = 16 << 20
 _MOST_SAID = 4096
 _LONGEST_NAP = 0.05  # seconds between two looks at a command
@@ -159,8 +161,7 @@ def head(path: Path, most: int) -> bytes:
     Raises:
         OSError: It cannot be read.
     """
-    with path.open("rb") as handle:
-        return handle.read(most)
+    return read(path, most)
 
 
 def _head(handle: IO[bytes], most: int) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from connectors.base.untrusted import read
 from kb.model import Attempt, Gap, Job, JobRecord, Resource
 
 LARGEST = 256 * 1024  # ten thousand ranks by node are 60 KB
@@ -131,13 +131,10 @@ def _collection_gaps(told: object) -> tuple[Gap, ...]:
 
 
 def _load_yaml(path: Path, largest: int = LARGEST) -> dict[Any, Any]:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("it is not a regular file")
-    if status.st_size > largest:
+    data = read(path, largest + 1, path.parent)
+    if len(data) > largest:
         raise ValueError(f"it is larger than {largest} bytes")
-    with path.open("rb") as handle:
-        text = handle.read(largest).decode("utf-8", errors="replace")
+    text = data.decode("utf-8", errors="replace")
     raw = _parse_yaml(text)
     if raw is not None and not isinstance(raw, dict):
         raise TypeError("it is not a mapping of names to values")

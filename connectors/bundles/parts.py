@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from connectors.base.bundle_layout import CHECKS
+from connectors.base.untrusted import NotOpened, is_within, read
 from kb.model import Event, Gap, Resource, StackSample
 from kb.parsers.artefacts.ebpf.read import read_ebpf
 from kb.parsers.artefacts.ebpf.reading import EbpfReading
@@ -49,19 +49,22 @@ class BundleParts:
 
 
 def read_parts(folder: Path, job: str | None = None) -> BundleParts:
-    """Read the parts of a bundle. `job`: the scheduler's id, which selects one job from a response about several."""
+    """Read the parts of a bundle. `job`: the scheduler's id, which selects one job from a response about several.
+
+    Links that lead out of the bundle are not followed, pipes and devices are not opened; each is a gap.
+    """
     gaps: list[Gap] = []
     events: list[Event] = []
     for name in ("events.json", "pods.json", "nodes.json"):
-        for path, data in _file(folder / name, gaps):
+        for path, data in _file(folder / name, gaps, folder):
             found, odd = read_kubernetes(data, path.name)
             events += found or ()
             gaps += odd
-    for path, data in _file(folder / "processes.json", gaps):
+    for path, data in _file(folder / "processes.json", gaps, folder):
         found, odd = read_processes(data, path.name)
         events += found or ()
         gaps += odd
-    for path, data in _file(folder / "slurm.json", gaps):
+    for path, data in _file(folder / "slurm.json", gaps, folder):
         answer, odd = read_slurm(data, path.name, job)
         events += answer.events if answer else ()
         gaps += odd
@@ -70,9 +73,7 @@ def read_parts(folder: Path, job: str | None = None) -> BundleParts:
     events += [event for one in ebpf for event in one.events]
     return BundleParts(
         stacks=tuple(_stacks(folder, gaps)),
-        dumps=tuple(
-            path for path in _walk(folder / "flight_recorder", gaps, 1 << 50) if path.suffix not in (".md", ".yaml")
-        ),
+        dumps=tuple(_dumps(folder, gaps)),
         ras=tuple(_ras(folder, gaps, events)),
         metrics=tuple(_metrics(folder, gaps)),
         events=tuple(events),
@@ -81,11 +82,21 @@ def read_parts(folder: Path, job: str | None = None) -> BundleParts:
     )
 
 
+def _dumps(folder: Path, gaps: list[Gap]) -> Iterator[Path]:
+    for path in _walk(folder / "flight_recorder", gaps, 1 << 50):
+        if path.suffix in (".md", ".yaml"):
+            continue
+        if is_within(os.path.realpath(path), folder):
+            yield path
+        else:
+            gaps.append(_refused(path))
+
+
 def _checks(folder: Path, gaps: list[Gap]) -> Iterator[Event]:
     """Failed hardware checks in `hardware/<node>/`; files of unknown tools are only logs."""
     root = folder / CHECKS
     for path in _walk(root, gaps):
-        for _, data in _file(path, gaps):
+        for _, data in _file(path, gaps, folder):
             inside = path.relative_to(root)
             node = inside.parts[0] if len(inside.parts) > 1 else None
             found, odd = read_health(data, f"{CHECKS}/{inside}", node)
@@ -96,7 +107,7 @@ def _checks(folder: Path, gaps: list[Gap]) -> Iterator[Event]:
 def _stacks(folder: Path, gaps: list[Gap]) -> Iterator[StackSample]:
     root = folder / "stacks"
     for path in _walk(root, gaps):
-        for _, data in _file(path, gaps):
+        for _, data in _file(path, gaps, folder):
             inside = path.relative_to(root)
             sample = inside.parts[0] if len(inside.parts) > 1 else ""
             known = _RANK.search(path.name)
@@ -118,7 +129,7 @@ def _stacks(folder: Path, gaps: list[Gap]) -> Iterator[StackSample]:
 def _ras(folder: Path, gaps: list[Gap], events: list[Event]) -> Iterator[RasReport]:
     """RAS answers. A file that is not an answer may be output of the RAS monitor, which yields events."""
     for path in _walk(folder / "ras", gaps):
-        for _, data in _file(path, gaps):
+        for _, data in _file(path, gaps, folder):
             found, odd = read_ras(data, f"ras/{path.name}", stamp(path.stem))
             if found is not None:
                 yield found
@@ -131,7 +142,7 @@ def _ras(folder: Path, gaps: list[Gap], events: list[Event]) -> Iterator[RasRepo
 
 def _metrics(folder: Path, gaps: list[Gap]) -> Iterator[MetricSeries]:
     for path in _walk(folder / "metrics", gaps):
-        for _, data in _file(path, gaps):
+        for _, data in _file(path, gaps, folder):
             found, odd = read_prometheus(data, f"metrics/{path.name}")
             gaps += odd
             yield from found or ()
@@ -139,7 +150,7 @@ def _metrics(folder: Path, gaps: list[Gap]) -> Iterator[MetricSeries]:
 
 def _ebpf(folder: Path, gaps: list[Gap]) -> Iterator[EbpfReading]:
     for path in _walk(folder / "ebpf", gaps):
-        for _, data in _file(path, gaps):
+        for _, data in _file(path, gaps, folder):
             found, odd = read_ebpf(data, f"ebpf/{path.name}", tool=path.stem)
             gaps += odd
             if found is not None:
@@ -191,17 +202,22 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _file(path: Path, gaps: list[Gap]) -> Iterator[tuple[Path, bytes]]:
+def _refused(path: Path) -> Gap:
+    return Gap("refused_link", str(path), "a link leads out of the bundle; not followed")
+
+
+def _file(path: Path, gaps: list[Gap], within: Path) -> Iterator[tuple[Path, bytes]]:
     """The path with its bytes. Nothing if the file is missing; nothing and a gap if it is unreadable or too large."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            gaps.append(Gap("unreadable", str(path), "cannot be read: not a regular file"))
-            return
-        with path.open("rb") as handle:
-            data = handle.read(LARGEST + 1)
+        data = read(path, LARGEST + 1, within)
     except FileNotFoundError:
         if path.is_symlink():
             gaps.append(Gap("unreadable", str(path), "cannot be read: broken link"))
+        return
+    except NotOpened as refused:
+        gaps.append(
+            _refused(path) if refused.leaves else Gap("unreadable", str(path), f"cannot be read: {refused.strerror}")
+        )
         return
     except OSError as error:
         gaps.append(Gap("unreadable", str(path), f"cannot be read: {error.strerror or error}"))

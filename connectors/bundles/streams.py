@@ -16,6 +16,7 @@ from typing import IO
 from connectors.base.bundle_layout import NO_LOG_FILES, NOT_LOGS, NOT_READ
 from connectors.base.decompress import Decompressor, compression_of, is_binary
 from connectors.base.filenames import ARCHIVE, ATTEMPT, NO_LOG, TREE, name_hints
+from connectors.base.untrusted import is_within, opened, what
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
 
@@ -36,8 +37,10 @@ class DiscoveredStreams:
     gaps: tuple[Gap, ...]
 
 
-def discover(paths: Sequence[Path], *, bundle: bool = False) -> DiscoveredStreams:
+def discover(paths: Sequence[Path], *, bundle: bool = False, within: Path | None = None) -> DiscoveredStreams:
     """List the streams under the paths in a fixed order. `bundle`: the only path is a bundle whose known parts are skipped.
+
+    `within`: the folder that no link may lead out of; a bundle itself, unless it is part of another.
 
     Raises:
         UnreadableInput: A path does not exist.
@@ -48,9 +51,9 @@ def discover(paths: Sequence[Path], *, bundle: bool = False) -> DiscoveredStream
     for path in paths:
         folder = _is_folder(path)
         root = path if folder else path.parent
-        inside = os.path.realpath(path)
+        inside = within or (path if bundle and folder else None)
         for file in _walk(path, gaps, bundle=bundle) if folder else (path,):
-            if bundle and folder and not Path(os.path.realpath(file)).is_relative_to(inside):
+            if inside is not None and not is_within(os.path.realpath(file), inside):
                 gaps.append(Gap("refused_link", str(file), "a link leads out of the bundle; not followed"))
                 continue
             ref = _stream(file, root, known, gaps)
@@ -113,7 +116,7 @@ def _stream(file: Path, root: Path, known: dict[tuple[int, int], Path], gaps: li
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
-            gaps.append(Gap("not_a_file", str(file), f"{_what(status.st_mode)}, not a regular file; not read"))
+            gaps.append(Gap("not_a_file", str(file), f"{what(status.st_mode)}, not a regular file; not read"))
             return None
         same = known.setdefault((status.st_dev, status.st_ino), file)
         if same is not file:
@@ -131,7 +134,7 @@ def _stream(file: Path, root: Path, known: dict[tuple[int, int], Path], gaps: li
 
 def _no_text(file: Path, size: int) -> tuple[str, str] | None:
     """Code and reason if the start of a file shows that it is not text."""
-    with file.open("rb") as handle:
+    with opened(file) as handle:
         head = handle.read(_HEAD)
         if head and not head.strip(b"\0"):  # a log that was truncated while its writer continued starts with a hole
             handle.seek(max(0, size - _HEAD))
@@ -143,12 +146,6 @@ def _no_text(file: Path, size: int) -> tuple[str, str] | None:
     if compression_of(head) is None and is_binary(head):
         return "binary", "not text; not read"
     return None
-
-
-def _what(mode: int) -> str:
-    if stat.S_ISFIFO(mode):
-        return "a pipe"
-    return "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "a socket or the like"
 
 
 def _tree_ranks(streams: Sequence[StreamRef]) -> list[StreamRef]:
@@ -194,7 +191,7 @@ def _unreadable(error: OSError, source: str = "") -> Gap:
 def is_plain(ref: StreamRef) -> bool:
     """Return whether a stream is stored uncompressed, so that it can be read in shards."""
     try:
-        with Path(ref.uri).open("rb") as handle:
+        with opened(ref.uri) as handle:
             return compression_of(handle.read(8)) is None
     except OSError:
         return True
@@ -220,7 +217,7 @@ class StreamReader:
         Only plain files overlap; blocks of compressed files never repeat bytes.
         """
         try:
-            with Path(self.ref.uri).open("rb") as handle:
+            with opened(self.ref.uri) as handle:
                 compression = compression_of(handle.read(8))
                 if compression is None:
                     yield from self._plain(handle, overlap)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from connectors.base.contract import Deadline, Failure, SourceFailed
+from connectors.base.untrusted import NotOpened, is_within, opened
 
 DEEPEST = 12
 
@@ -116,13 +117,13 @@ class HostFolders:
         """See FileStore."""
         deadline.check(entry.path)
         with _os_errors(entry.path):
-            number = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        handle = os.fdopen(number, "rb", buffering=0)
-        plain = stat.S_ISREG(os.fstat(number).st_mode)
-        if not plain or not self._within(os.path.realpath(f"/proc/self/fd/{number}")):
+            try:
+                handle = opened(entry.path, buffering=0)
+            except NotOpened as refused:
+                raise SourceFailed("refused", f"{entry.path}: it is not a regular file") from refused
+        if not self._within(os.path.realpath(f"/proc/self/fd/{handle.fileno()}")):
             handle.close()
-            why = "it lies outside the allowed folders" if plain else "it is not a regular file"
-            raise SourceFailed("refused", f"{entry.path}: {why}")
+            raise SourceFailed("refused", f"{entry.path}: it lies outside the allowed folders")
         return handle
 
     def _entry(self, dir_entry: os.DirEntry[str]) -> FileEntry | None:
@@ -148,8 +149,7 @@ class HostFolders:
         return inside
 
     def _within(self, real: str) -> bool:
-        roots = (os.path.realpath(root) for root in self.roots)
-        return any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots)
+        return any(is_within(real, root) for root in self.roots)
 
 
 class _os_errors:  # noqa: N801 - reads as a statement

@@ -25,6 +25,7 @@ from connectors.base.contract import (
     Spool,
     safe_name,
 )
+from connectors.base.untrusted import opened
 from kb.model import Gap, Resource
 from kb.parsers.artefacts.journal import KERNEL, read_journal
 from kb.parsers.logs.timestamps import find_time
@@ -191,7 +192,7 @@ def _files(patterns: Sequence[str], node: str, gaps: list[Gap]) -> list[Path]:
 def _tail(path: Path, most: int, gaps: list[Gap]) -> tuple[bytes, bool]:
     """The last bytes of a file from the start of a line, and whether anything precedes them."""
     try:
-        with path.open("rb") as handle:
+        with opened(path) as handle:
             size = os.fstat(handle.fileno()).st_size
             handle.seek(max(0, size - most))
             data = handle.read(most)

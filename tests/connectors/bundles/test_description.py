@@ -144,7 +144,7 @@ def test_a_pipe_or_folder_for_a_file_is_a_gap(tmp_path):
     """A job.yaml that is a FIFO is not waited for."""
     os.mkfifo(tmp_path / "job.yaml")
 
-    assert [gap.reason for gap in read_job(tmp_path)[1]] == ["invalid: it is not a regular file"]
+    assert [gap.reason for gap in read_job(tmp_path)[1]] == ["cannot be read: a pipe, not a regular file"]
 
 
 def test_the_largest_file_is_read_in_seconds(tmp_path):

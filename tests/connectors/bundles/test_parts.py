@@ -12,6 +12,7 @@ import pytest
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.diagnosis.evidence import from_bundle
 from bot.rulebase.loader import Knowledge, knowledge
+from connectors.bundles import parts
 from connectors.bundles import parts as module
 from connectors.bundles.parts import read_parts, stamp
 from kb.model import Gap
@@ -303,10 +304,10 @@ def test_a_file_that_vanishes_or_is_refused_is_a_gap(tmp_path: Path, monkeypatch
     for one in errors:
         write(tmp_path / "ras" / one, "{}")
 
-    def refuse(path: Path, _mode: str) -> None:
+    def refuse(path: Path, _most: int, _within: Path) -> bytes:
         raise errors[path.name]
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(parts, "read", refuse)
     gaps = read_parts(tmp_path).gaps
     assert [(gap.code, inside(gap, tmp_path), gap.reason) for gap in gaps] == [
         ("unreadable", "ras/1.json", "cannot be read: Permission denied")
@@ -389,3 +390,26 @@ def test_a_long_checkpoint_is_no_hang(tmp_path: Path, known: Knowledge) -> None:
     report = diagnose_bundle(known, bundle).report
     assert told(report) == []
     assert report.verdict == "no_fault"
+
+
+def test_links_that_lead_out_are_gaps(tmp_path):
+    """A file, a folder and a dump elsewhere are not read, whatever they hold; links inside the bundle are."""
+    bundle, other = tmp_path / "bundle", tmp_path / "other"
+    (bundle / "flight_recorder").mkdir(parents=True)
+    (bundle / "metrics").mkdir()
+    (other / "stacks/1").mkdir(parents=True)
+    (other / "events.json").write_text('{"items": []}')
+    (other / "stacks/1/rank-0.txt").write_text("secret")
+    (other / "dump_0").write_text("secret")
+    (bundle / "events.json").symlink_to(other / "events.json")
+    (bundle / "stacks").symlink_to(other / "stacks")
+    (bundle / "flight_recorder/dump_0").symlink_to(other / "dump_0")
+    (bundle / "metrics/real.json").write_text('{"status": "success", "data": {"resultType": "matrix", "result": []}}')
+    (bundle / "metrics/again.json").symlink_to("real.json")
+
+    found = read_parts(bundle)
+
+    refused = sorted(str(Path(gap.source).relative_to(bundle)) for gap in found.gaps if gap.code == "refused_link")
+    assert refused == ["events.json", "flight_recorder/dump_0", "stacks/1/rank-0.txt"]
+    assert (found.dumps, found.stacks, found.events) == ((), (), ())
+    assert not [gap for gap in found.gaps if "metrics" in gap.source and gap.code in ("refused_link", "unreadable")]
