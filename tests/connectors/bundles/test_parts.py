@@ -305,7 +305,7 @@ def test_a_file_that_vanishes_or_is_refused_is_a_gap(tmp_path: Path, monkeypatch
         write(tmp_path / "ras" / one, "{}")
 
     def refuse(path: Path, _most: int, _within: Path) -> bytes:
-        raise errors[path.name]
+        raise errors.get(path.name, FileNotFoundError(2, "gone"))
 
     monkeypatch.setattr(parts, "read", refuse)
     gaps = read_parts(tmp_path).gaps
