@@ -36,7 +36,8 @@ def _stuck(series: Track, usable: Ints, steps: int) -> SeriesChange | None:
     values, at_step = series.values[usable], series.steps[usable]
     same = np.flatnonzero(values != values[-1])
     begin = int(same[-1]) + 1 if same.size else 0
-    if at_step[-1] - at_step[begin] < steps or values.size - begin < 5:
+    fewest = 5 if begin else steps  # a rate that never was another left no schedule: only a long log makes it strange
+    if at_step[-1] - at_step[begin] < steps or values.size - begin < fewest:
         return None
     first, last, peak = int(usable[begin]), int(usable[-1]), float(values.max())
     before = values[max(0, begin - 10) : begin + 1]

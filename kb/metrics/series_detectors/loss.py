@@ -10,6 +10,7 @@ from statistics import median
 from kb.metrics.series_detectors.finding import SeriesFinding, step_label
 from kb.model import ProgressPoint
 
+EARLY_LEAST = 8  # records before a leap among the first steps, where losses jump
 CLIMB_BLOCKS = 40  # parts of a log, by whose medians a slow climb is told from noise
 CLIMB_LEAST = 8
 CLIMB_ORDER = 0.6
@@ -81,6 +82,8 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
     for index in range(1, len(losses)):
         point = losses[index]
         if point.step is not None and point.step < params.get("first_step", 100):
+            if _explodes(losses, index, params):
+                return _spike(losses, index, median(p.loss or 0.0 for p in losses[max(0, index - 20) : index]))
             continue
         before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
         least = 1 if point.format.startswith("megatron") else 8  # large batches: a few points tell the level
@@ -184,6 +187,15 @@ def _order(values: Sequence[float]) -> float:
 def _leaps(here: float, before: Sequence[float], params: Mapping[str, float]) -> bool:
     """Whether the loss is a hundred times all that it was lately, and large: then one step is enough."""
     return here >= params.get("leap", 100.0) * max(1.0, *(abs(value) for value in before))
+
+
+def _explodes(losses: Sequence[ProgressPoint], index: int, params: Mapping[str, float]) -> bool:
+    """Whether the loss leaps among the first steps, above all that the run began with, and does not come back."""
+    here, form = losses[index].loss or 0.0, losses[index].format
+    before = [p.loss or 0.0 for p in losses[:index] if p.format == form]
+    after = [p.loss or 0.0 for p in losses[index + 1 :]]
+    early = len(before) >= EARLY_LEAST and _leaps(here, before, params)
+    return early and not _loss_recovers(here, before[-20:], after)
 
 
 def _spikes(here: float, before: Sequence[float], after: Sequence[float], params: Mapping[str, float]) -> bool:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from statistics import median
 
 from kb.metrics.series_detectors.finding import SeriesFinding, step_label
 from kb.model import ProgressPoint
 
+BEFORE_COLLAPSE = 10  # points that give the pace before a collapse
+COLLAPSED, COLLAPSED_SHARE = 8, 0.1  # points after it: at least so many, and this share of all
+
 
 def slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
     """Steps take longer from some point on, to the end of what is seen."""
     timed = _of_one_form(_bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds)]))
     if not timed:
-        return _rate_falls(points, params)
+        return _rate_falls(points, params) or _collapses(points, params)
     share = params.get("share", 0.7)
     keep = int(params.get("points", 3))
     if len(timed) < 2 * keep:
@@ -60,6 +64,30 @@ def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
         slow = swings or (after >= 3 and least[index] < share * level)
         lowest = (0.9 if swings else 0.8) * min(before)
         if (collapsing or slow) and min(before) > 0.8 * level and least[index] < lowest:
+            return _fallen(rated[index:], level, median(values[index:]))
+    return None
+
+
+def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The pace falls to a fraction from one point on, to the end: however uneven it was, it never comes near what it was.
+
+    Points of one bar count here, whose rate is a moving average over the last steps: a pause that passes lifts it again.
+    """
+    rated = _each_once([p for p in points if p.throughput and math.isfinite(p.throughput)])
+    if not rated:
+        bars = [p for p in points if p.format in BARS and p.seconds and math.isfinite(p.seconds)]
+        longest = Counter(p.total for p in bars).most_common(1)
+        rated = [replace(p, throughput=1.0 / (p.seconds or 1.0)) for p in bars if p.total == longest[0][0]]
+        if any((later.step or 0) < (item.step or 0) for item, later in pairwise(rated)):
+            return None  # bars that begin again
+    values = [p.throughput or 0.0 for p in rated]
+    most = list(accumulate(reversed(values), max))[::-1]
+    fewest = max(COLLAPSED, COLLAPSED_SHARE * len(values))
+    for index in range(BEFORE_COLLAPSE, len(values) - COLLAPSED):
+        before = values[max(0, index - 20) : index]
+        level = median(before)
+        fallen = most[index] < params.get("collapse", 0.4) * level and most[index] < min(before[-5:])
+        if fallen and len(values) - index >= fewest:
             return _fallen(rated[index:], level, median(values[index:]))
     return None
 

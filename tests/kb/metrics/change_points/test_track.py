@@ -302,3 +302,11 @@ def test_any_numbers_are_looked_at_without_an_exception(some: list[float], times
 
     assert len(looks) == 7
     assert isinstance(series, Track)
+
+
+def test_a_rate_that_was_always_zero_left_no_schedule() -> None:
+    """A short log with nothing but zeros shows the setting; a long one is strange."""
+    zeros = np.zeros(200)
+
+    assert off_schedule(track("learning_rate", zeros[:12], np.arange(12) * 5)) is None
+    assert off_schedule(track("learning_rate", zeros)) is not None

@@ -790,3 +790,46 @@ def test_a_learning_rate_that_jumps_back_to_its_peak_and_stays_there() -> None:
     assert one("lr_off_schedule", series("learning_rate", [*decaying(28)[:18], *decaying(28)[:10]])) is None
     assert one("lr_off_schedule", series("learning_rate", [*decaying(28)[:18], *[5e-4] * 10])) is None
     assert one("lr_off_schedule", series("learning_rate", [n / 10 * 3e-3 for n in range(10)] + [3e-3] * 18)) is None
+
+
+def uneven(level: float, count: int, seed: int) -> list[float]:
+    """Rates that swing by half about a level."""
+    chance = random.Random(seed)
+    return [level * chance.uniform(0.5, 1.5) for _ in range(count)]
+
+
+def test_an_uneven_rate_that_falls_to_a_fraction_for_good() -> None:
+    """However uneven it was: no later rate comes near the last ones before."""
+    found = one("throughput_drop", series("throughput", uneven(1000.0, 25, 3) + uneven(100.0, 15, 4)))
+    assert found is not None
+    assert found.point.step == 26
+
+
+def test_an_uneven_rate_that_comes_back_has_not_fallen() -> None:
+    """A stretch of slow steps with faster ones after it has passed."""
+    values = uneven(1000.0, 25, 3) + uneven(100.0, 15, 4) + uneven(1000.0, 3, 5)
+    assert one("throughput_drop", series("throughput", values)) is None
+
+
+def test_a_single_bar_that_slows_to_a_fraction() -> None:
+    """The rate of a bar is a moving average: many points on end count, a pause that passes does not."""
+    bar = {"format": "tqdm", "total": 180}
+    slow = [0.07, 0.15, 0.27, 0.33] + [0.45] * 30
+    found = one("throughput_drop", series("seconds", [0.02] * 100 + slow, **bar))
+    assert found is not None
+    assert found.point.step == 101
+    pause = [0.07, 0.15, 0.09, 0.05, 0.03]
+    assert one("throughput_drop", series("seconds", [0.02] * 100 + pause + [0.02] * 20, **bar)) is None
+    assert one("throughput_drop", series("seconds", [0.02] * 100 + [0.15] * 4, **bar)) is None
+
+
+def test_a_loss_that_explodes_among_the_first_steps() -> None:
+    """A hundred times all that the run began with, for good; a bad batch passes."""
+    falling = [4.0 - 0.3 * n for n in range(12)]
+    found = one(
+        "loss_spike", series("loss", [*falling, 2380.0, 404.0, 201.0, 66.3, 22.5, 9.2, 7.6, 5.4, 4.9, 4.4, 3.9])
+    )
+    assert found is not None
+    assert found.point.step == 13
+    assert one("loss_spike", series("loss", [*falling, 2380.0, 0.7, 0.6, 0.6, 0.5])) is None
+    assert one("loss_spike", series("loss", [4.0, 900.0, 11.0, 7.0, 5.0, 4.0, 3.0])) is None
