@@ -7,10 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 from hypothesis import settings
+
+from bot.runtime.paths import cache_dir
 
 pytest_plugins = ["pytester", "tests.support.left_processes"]
 
@@ -43,8 +47,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder that all tests share, those of other workers too: compiling the rule base takes seconds."""
+    """A cache folder that all tests share, those of other workers too: compiling the rule base takes seconds.
+
+    It begins with what the user's cache holds, which is current after `make check`. Workers may copy the same at once.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "signalbox-cache"
     folder.mkdir(mode=0o700, exist_ok=True)
+    for path in cache_dir().glob("*.bin"):
+        with suppress(OSError), NamedTemporaryFile(dir=folder, prefix="new-", delete=False) as copy:
+            copy.write(path.read_bytes())
+            Path(copy.name).replace(folder / path.name)
     return folder

@@ -65,19 +65,25 @@ class Command:
         return {**known, **folders, **(more or {})}
 
     def __call__(
-        self, *words: str | Path, stdin: bytes = b"", env: Mapping[str, str] | None = None, **options: Any
+        self,
+        *words: str | Path,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        stdout: int | None = None,
+        **options: Any,
     ) -> Ran:
-        """Run it. Whatever the input, there is no traceback."""
+        """Run it. Whatever the input, there is no traceback. `stdout`: a descriptor to write to, in place of `out`."""
         environment, folder = self.environment(env), options.pop("cwd", self.cwd)
         if self.warm is not None and not options and self.warm.can(environment):
             done: Done | subprocess.CompletedProcess[bytes] = self.warm.run(
-                [*map(str, words)], stdin, folder, environment, LIMIT
+                [*map(str, words)], stdin, folder, environment, LIMIT, stdout=stdout
             )
         else:
             done = subprocess.run(
                 self.words(words),
                 input=stdin,
-                capture_output=True,
+                stdout=subprocess.PIPE if stdout is None else stdout,
+                stderr=subprocess.PIPE,
                 cwd=folder,
                 env=environment,
                 timeout=LIMIT,
@@ -86,7 +92,7 @@ class Command:
             )
         err = done.stderr.decode("utf-8", "replace")
         assert TRACEBACK not in err, err
-        return Ran(done.returncode, done.stdout, err)
+        return Ran(done.returncode, done.stdout or b"", err)
 
     def words(self, words: Sequence[str | Path]) -> list[str]:
         """The whole command line."""

@@ -1,12 +1,14 @@
 """`python -m bot.cli` from a process that has imported everything: a fork costs milliseconds, the imports a second or two.
 
-The command still has a process, an environment, a folder and standard streams of its own, and ends as Python ends.
+The command still has a process, an environment, a folder and standard streams of its own. It ends as Python ends, but for the
+release of all that was imported, which takes as long as a short command. Its databases are made as those of the test process.
 `python -m tests.support.warm_start FD` is the server; `WarmStart` is the end of the tests. What needs more than that (file
 limits, other interpreters, variables that Python reads when it starts) starts the command cold.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -24,7 +26,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from bot.store.database import Database
+from tests.support.quick_databases import quick_databases
 
 AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENBLAS", "OMP_")  # variables that a fork reads too late
 NOT_LOADED = ("bot.cli.__main__", "bot.store.migrations")  # run, not imported
@@ -64,8 +69,17 @@ class WarmStart:
         changed = {key for key in {*env, *os.environ} if env.get(key) != os.environ.get(key)}
         return not any(key.startswith(AT_START) for key in changed)
 
-    def run(self, words: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str], seconds: float) -> Done:
-        """Run `python -m bot.cli WORDS`.
+    def run(
+        self,
+        words: Sequence[str],
+        stdin: bytes,
+        cwd: Path,
+        env: Mapping[str, str],
+        seconds: float,
+        *,
+        stdout: int | None = None,
+    ) -> Done:
+        """Run `python -m bot.cli WORDS`. `stdout`: a descriptor to write to, which stays open here.
 
         Raises:
             subprocess.TimeoutExpired: it took more than `seconds`; it was killed.
@@ -74,8 +88,9 @@ class WarmStart:
         mine, served = socket.socketpair()
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        given = theirs if stdout is None else [theirs[0], stdout, theirs[2]]
         with served:
-            socket.send_fds(self._server, [b"run"], [*theirs, served.fileno()])
+            socket.send_fds(self._server, [b"run"], [*given, served.fileno()])
         for fd in theirs:
             os.close(fd)
         out, err = _Reader(pipes[1][0]), _Reader(pipes[2][0])
@@ -166,11 +181,15 @@ def _request(client: socket.socket) -> dict[str, Any]:
 
 def main() -> None:
     """Serve; a fork returns from that, and becomes the command."""
-    _import_everything()
-    forked = _serve(socket.socket(fileno=int(sys.argv[1])))
-    if forked is None:
-        return
-    request, fds = forked
+    with quick_databases():
+        Database("sqlite://").close()  # records how tables are made, for all forks
+        _import_everything()
+        forked = _serve(socket.socket(fileno=int(sys.argv[1])))
+        if forked is not None:
+            _become(*forked)
+
+
+def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     for number, fd in enumerate(fds):
         os.dup2(fd, number)  # the streams of `sys` write to these numbers, and have written nothing yet
         os.close(fd)
@@ -180,7 +199,37 @@ def main() -> None:
     time.tzset()
     sys.path[0] = request["cwd"]  # as `python -m` does
     sys.argv = ["", *request["words"]]
-    runpy.run_module("bot.cli", run_name="__main__", alter_sys=True)
+    status = 0
+    try:
+        runpy.run_module("bot.cli", run_name="__main__", alter_sys=True)
+    except BaseException as error:  # noqa: BLE001 - it must never run on as a second server
+        status = _status(error)
+    _end(status)
+
+
+def _status(error: BaseException) -> int:
+    """The status with which Python ends by an exception; prints what Python prints."""
+    code = error.code if isinstance(error, SystemExit) else error
+    if code is None or isinstance(code, int):
+        return (code or 0) & 0xFF
+    if isinstance(code, BaseException):
+        sys.excepthook(type(code), code, code.__traceback__)
+    else:
+        print(code, file=sys.stderr)  # noqa: T201 - as Python does
+    return 1
+
+
+def _end(status: int) -> NoReturn:
+    """Wait for threads, call the exit functions and flush the streams, as Python does; 120 where stdout does not take it."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream, failed in ((sys.stdout, 120), (sys.stderr, status)):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except OSError:
+            status = failed
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def _masked(text: AnyStr, spans: Sequence[Span], mask: AnyStr) -> Iterator[AnySt
 
 def _spans(block: bytes) -> list[Span]:
     """Return the spans of the secrets, sorted and disjoint, without line ends."""
-    if len(block) < SMALL or not _CHOOSER.ready():
+    if len(block) < SMALL or not _CHOOSER.ready(len(block)):
         return _merged(_whole(block))
     found: list[Span] = []
     for search, area in _CHOOSER.areas(block):

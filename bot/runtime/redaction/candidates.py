@@ -13,22 +13,30 @@ from typing import Any
 from bot.runtime.redaction.search import Search, Span
 
 SMALL = 8 << 10  # bytes: below it, searching is faster than choosing
+_BREAK_EVEN = 48 << 10  # bytes of large blocks: searching dense logs of this size takes as long as compiling the marks
 
 Scan = Callable[[bytes], dict[int, list[int]]]
 
 
 class Chooser:
-    """The compiled marks of a sequence of searches; compiled at the first large block, shared between threads."""
+    """The compiled marks of a sequence of searches, shared between threads.
+
+    They are compiled when that pays: a command that masks one passage of a log ends before.
+    """
 
     def __init__(self, searches: Sequence[Search]) -> None:
         self._searches = searches
         self._lock = threading.Lock()
         self._scan: Scan | None = None
         self._ready = False
+        self._seen = 0  # bytes of large blocks
 
-    def ready(self) -> bool:
-        """Whether there is an engine to choose with."""
-        return self._scanner() is not None
+    def ready(self, size: int) -> bool:
+        """Whether there is an engine to choose with, and large blocks enough, with one of this size, to compile for."""
+        with self._lock:
+            self._seen += size
+            early = self._seen < _BREAK_EVEN
+        return not early and self._scanner() is not None
 
     def areas(self, block: bytes) -> Iterator[tuple[Search, Area]]:
         """Return the text that each search needs, for the searches that have marks in the block."""
