@@ -184,7 +184,9 @@ def _metrics(asked: WatchOptions) -> MetricsPoller | None:
         endpoint = Endpoint(asked.prometheus, login)
     except ValueError as error:
         raise UnreadableInput(f"--prometheus: {error}") from None
-    return MetricsPoller(Prometheus(HttpClient(endpoint), series=series, gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1))
+    return MetricsPoller(
+        Prometheus(HttpClient(endpoint), series=series, gpu=SPIN_GPU, node=SPIN_NODE, pod=(), side_by_side=1)
+    )
 
 
 def _probes(stack: ExitStack) -> Probes:

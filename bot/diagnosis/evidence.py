@@ -80,6 +80,10 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
     if stated is not None and not any("states" in event.fields and "step" not in event.fields for event in events):
         events = (*events, stated)  # no scheduler's answer has it in more detail
     rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())
+    if read.metrics:
+        from kb.metrics.fault_events import events_of_metrics  # noqa: PLC0415
+
+        events = (*events, *events_of_metrics(read.metrics))
     panels, more = _panels(read.metrics)
     gaps = (*(_placed(gap, folder) for gap in (*read.gaps, *odd)), *more)
     rings = tuple(replace(ring, source=_inside(ring.source, folder)) for ring in rings)

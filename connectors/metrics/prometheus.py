@@ -52,11 +52,16 @@ GPU = (
     "DCGM_FI_DEV_MEM_CLOCK",
     "DCGM_FI_DEV_FB_USED",
     "DCGM_FI_DEV_XID_ERRORS",
+    "DCGM_EXP_XID_ERRORS_COUNT",
     "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
     "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
     "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
     "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
     "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+    "DCGM_FI_DEV_ROW_REMAP_PENDING",
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+    "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
     "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
     "DCGM_FI_PROF_NVLINK_TX_BYTES",
@@ -78,12 +83,18 @@ NODE = (
     "node_infiniband_local_ack_timeout_errors_total",
     "node_infiniband_packet_sequence_errors_total",
     "node_infiniband_np_cnp_packets_sent_total",
+    "node_vmstat_oom_kill",
     "node_procs_blocked",
     "node_load1",
     "node_memory_MemAvailable_bytes",
     "node_pressure_io_waiting_seconds_total",
     "node_pressure_cpu_waiting_seconds_total",
     "node_pressure_memory_waiting_seconds_total",
+)
+POD = (
+    "container_oom_events_total",
+    "kube_pod_container_status_last_terminated_reason",
+    "kube_pod_container_status_restarts_total",
 )
 SPIN_GPU = (
     "DCGM_FI_DEV_GPU_UTIL",
@@ -122,8 +133,8 @@ class Prometheus:
     """One server. `labels`: what every query must also match (`{"cluster": "east"}`).
 
     `job_labels`: how series identify the job, instead of the usual labels: label → `id`, `name`, `namespace` or `owner`.
-    `series`: the job's series by label values, regardless of its name. `gpu` and `node`: the metrics to query, at most
-    `side_by_side` at a time.
+    `series`: the job's series by label values, regardless of its name. `gpu`, `node` and `pod`: the metrics to query, at
+    most `side_by_side` at a time.
     """
 
     client: HttpClient
@@ -132,6 +143,7 @@ class Prometheus:
     series: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gpu: Sequence[str] = GPU
     node: Sequence[str] = NODE
+    pod: Sequence[str] = POD
     least_step: float = LEAST_STEP
     side_by_side: int = SIDE_BY_SIDE
 
@@ -173,6 +185,8 @@ class Prometheus:
         known = nodes_of(request.record)
         chosen, counts = self._gpus(request, known, gaps)
         self._write(request, spool, chosen, counts, gaps)
+        pods = self._of_job(request.record) if request.record.namespace else Selection()
+        self._write(request, spool, pods, self._counts(pods, self.pod, request), gaps)
         around = node_selection(known or self._nodes(chosen, counts, request), self._also())
         if around:
             self._write(request, spool, around, self._counts(around, self.node, request), gaps)

@@ -315,10 +315,23 @@ def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
                 "no_kernel_log",
                 "kernel",
                 "no kernel log was collected",
-                rules_out="Xid errors, out-of-memory kills and link faults that only the kernel reports",
+                rules_out=f"{_kernel_only(evidence)} that only the kernel reports",
             )
         )
     return gaps
+
+
+def _kernel_only(evidence: Evidence) -> str:
+    """Name what is unknown without a kernel log: what metrics count is known."""
+    unknown = [
+        what
+        for what, metrics in (
+            ("Xid errors", {"xid", "xid_count"}),
+            ("out-of-memory kills", {"oom_kills", "container_ooms"}),
+        )
+        if not metrics & evidence.panels.keys()
+    ]
+    return " and ".join([", ".join(unknown), "link faults"] if unknown else ["link faults"])
 
 
 def _job(evidence: Evidence) -> JobView:

@@ -57,7 +57,7 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "peer_outlier": "metric way size place standing field",
         "slow_phase": "phase seconds usual step",
         "off_plan": "what value planned step",
-        "platform_event": "kind reason exit_code signal container restarts count check gpu states "
+        "platform_event": "kind reason exit_code signal container restarts count check gpu states metric "
         "object pod condition taint resource problem",
     }.items()
 }

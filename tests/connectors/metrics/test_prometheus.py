@@ -7,11 +7,14 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.rulebase.loader import Knowledge, knowledge
 from connectors.base.contract import CollectionRequest, Deadline
 from connectors.base.http import Endpoint, HttpClient
 from connectors.metrics import prometheus as module
@@ -47,7 +50,21 @@ def samples() -> Iterator[str]:
         yield line("DCGM_FI_DEV_GPU_UTIL", 66, at, Hostname="gpu-n4", gpu="0", hpc_job="771")
         yield line("node_load1", 3, at, instance="gpu-n4:9100")
         yield line("DCGM_FI_DEV_GPU_UTIL", 77, at, Hostname="gpu-n5", gpu="0")
+        yield from faults(at)
     yield line("node_load1", 1, time.time() - 60, instance="gpu-n9:9100")
+
+
+def faults(at: float) -> Iterator[str]:
+    """Three jobs of the north, each with a fault after 50 minutes that only an exporter shows."""
+    late = at >= BEGIN + 3000
+    for job, metric, value in (("xid", "DCGM_FI_DEV_XID_ERRORS", 79), ("remap", "DCGM_FI_DEV_ROW_REMAP_PENDING", 1)):
+        for gpu in range(2):
+            who = {"namespace": "north", "pod": f"{job}-0", "Hostname": f"gpu-{job}", "gpu": str(gpu)}
+            yield line("DCGM_FI_DEV_GPU_UTIL", 97, at, **who)
+            yield line(metric, value if late and gpu else 0, at, **who)
+    who = {"namespace": "north", "pod": "oom-0", "node": "gpu-oom"}
+    yield line("DCGM_FI_DEV_GPU_UTIL", 97, at, gpu="0", Hostname="gpu-oom", namespace="north", pod="oom-0")
+    yield line("container_oom_events_total", 1 if late else 0, at, container="main", **who)
 
 
 @pytest.fixture(scope="module")
@@ -213,3 +230,38 @@ def test_check_says_what_there_is(address):
     dead = Prometheus(HttpClient(Endpoint("http://127.0.0.1:9"), sleep=lambda _: None)).check(deadline)
     assert (dead.works, dead.sent != "") == (False, True)
     assert dataclasses.asdict(dead)["change"]
+
+
+@pytest.fixture(scope="module")
+def known(cache: Path) -> Iterator[Knowledge]:
+    """The rule base that ships."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIGNALBOX_CACHE", str(cache))
+        yield knowledge()
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        ("xid", ("gpu_fell_off_bus", "Xid 79 on GPU 1 of gpu-xid")),
+        ("remap", ("gpu_fault", "a memory row waits to be remapped at the next GPU reset: row_remap_pending went from 0 to 1 on GPU 1")),
+        ("oom", ("host_oom", "The OOM killer ended a process on gpu-oom")),
+    ],
+)  # fmt: skip
+def test_a_fault_that_only_an_exporter_shows_is_named(address, tmp_path, known, job, expected):
+    """With its node and GPU; the log ends at the same time without a word."""
+    shelf, _ = collected(address, pods("north", f"{job}-0"))
+    (tmp_path / "logs").mkdir()
+    at = (datetime.fromtimestamp(BEGIN + 10 * step, UTC) for step in range(302))
+    log = "".join(f"{time:%Y-%m-%d %H:%M:%S} INFO step {step}/9000 loss 2.{step:03}\n" for step, time in enumerate(at))
+    shelf.parts["logs/rank-0.log"] = (
+        log.encode() + b"2026-05-28 21:20:20 ERROR [rank0]: NCCL error: remote process exited\n"
+    )
+    for path, body in shelf.parts.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(body)
+    (tmp_path / "job.yaml").write_text(f"id: north/{job}\n")
+    report = diagnose_bundle(known, tmp_path, workers=1).report
+    first = report.diagnoses[0]
+    assert (first.fault, [suspect.node for suspect in first.suspects]) == (expected[0], [f"gpu-{job}"])
+    assert expected[1] in first.summary

@@ -20,7 +20,19 @@ _NODE_LABELS = (
     "ip",
 )
 _POD_LABELS = ("exported_pod", "pod", "pod_name")
-_PART_LABELS = ("device", "port", "state", "mode", "error_type", "cpu", "mountpoint", "xid", "operation", "dtype")
+_PART_LABELS = (
+    "device",
+    "port",
+    "state",
+    "mode",
+    "error_type",
+    "cpu",
+    "mountpoint",
+    "xid",
+    "operation",
+    "dtype",
+    "reason",
+)
 
 
 def resource_of(labels: Mapping[str, str]) -> Resource:
