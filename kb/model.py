@@ -288,12 +288,16 @@ class Prefilter:
 
     `words`: literals, compared without regard to case. Every line that a rule or reader needs has at least one of them,
     except
-    for the `uncovered` patterns, which no literal finds. `digest`: of the rulebook that it was built from.
+    for the `uncovered` patterns, which no literal finds. `digest`: of the rulebook that it was built from. `telling`: few
+    words, compared as they are written, for stores where each word costs time; nearly every failure has one of them on
+    its deciding lines, and `left_out` patterns match lines without any.
     """
 
     words: tuple[str, ...] = ()
     uncovered: int = 0
     digest: str = ""
+    telling: tuple[str, ...] = ()
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +340,7 @@ class JobRecord:
     `topology`: node → {rack, leaf, rail, nvlink_domain}. `last_good`: the id of the last completed run of the same
     name.
     `paths`: files that the job writes its output to. `labels`: other names for the job, by which other systems find it.
+    `seen`: the times of its first and last lines in a log store, which say when it wrote, not when it began and ended.
     """
 
     job: Job
@@ -348,3 +353,4 @@ class JobRecord:
     last_good: str | None = None
     paths: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    seen: Window | None = None

@@ -38,6 +38,7 @@ class BundleWriter:
     mask: Mask = redact_bytes
     written: int = 0
     _files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
 
@@ -88,7 +89,8 @@ class BundleWriter:
         with self._lock:
             if self._closed:
                 raise SourceFailed("timeout", "the deadline for collecting had passed", asked=path)
-            if self.written + len(data) > self.most:
+            before = 0 if more else self._sizes.get(path, 0)
+            if self.written - before + len(data) > self.most:
                 raise SourceFailed(
                     "too_large", f"all sources together returned more than {self.most:,} bytes", asked=path
                 )
@@ -103,7 +105,8 @@ class BundleWriter:
                     handle.write(data)
             except OSError as error:
                 raise SourceFailed("not_configured", f"the bundle cannot be written: {error.strerror}") from error
-            self.written += len(data)
+            self.written += len(data) - before
+            self._sizes[path] = self._sizes.get(path, 0) + len(data) - before
             self._files.setdefault(path, {})["source"] = source
 
     def tell(self, path: str, told: Mapping[str, Any]) -> None:
@@ -123,6 +126,7 @@ class SourceSpool:
     most: int
     taken: int = 0
     shut: bool = False
+    _sizes: dict[str, int] = field(default_factory=dict)
 
     def close(self) -> None:
         """Accept nothing more from this source."""
@@ -132,6 +136,12 @@ class SourceSpool:
         """Append whole lines to a log, with secrets masked."""
         self._take(path, len(lines))
         self.bundle.put(self.source, path, self.bundle.mask(lines), more=True)
+
+    def replace(self, path: str, lines: bytes) -> None:
+        """Write a whole log in place of what was written there before, with secrets masked."""
+        self._take(path, len(lines), self._sizes.get(path, 0))
+        self._sizes[path] = len(lines)
+        self.bundle.put(self.source, path, self.bundle.mask(lines), more=False)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a part that is not a log. Masking keeps lengths, so binary data stays valid."""
@@ -152,14 +162,14 @@ class SourceSpool:
         told = {**who, "query": query[:4000], "unit": unit, "written": iso(written)}
         self.bundle.tell(path, {key: value for key, value in told.items() if value not in (None, "")})
 
-    def _take(self, path: str, size: int) -> None:
+    def _take(self, path: str, size: int, before: int = 0) -> None:
         if self.shut:
             raise SourceFailed("timeout", "another source returned the same in the meantime", asked=path)
-        if self.taken + size > self.most:
+        if self.taken - before + size > self.most:
             raise SourceFailed(
                 "too_large", f"it returned more than {self.most:,} bytes; the rest is missing", asked=path
             )
-        self.taken += size
+        self.taken += size - before
 
 
 def job_document(record: JobRecord, now: float) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from bot.runtime.paths import state_dir
 from bot.runtime.redaction import redact_bytes
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, EvidenceKind, Source, SourceFailed, safe_name
 from kb.errors import SignalboxError
-from kb.model import Gap, JobRecord, Prefilter, Window
+from kb.model import Gap, Prefilter, Window
 
 HEDGE = 0.4
 ALL_SHARES = 4  # the limit of all sources together, as a multiple of the limit of one
@@ -61,14 +61,6 @@ class CollectionMark(msgspec.Struct):
     bytes: int
     sources: dict[str, str]
     deep: bool = False
-
-
-def window_of(record: JobRecord, limits: Collect, now: float, last: float | None = None) -> Window:
-    """Return the window to collect: up to the end of the job, or up to now while it runs; with `last`, only its last seconds."""
-    end = min(record.job.end or now, now)
-    start = end - last if last is not None else min(record.job.start or end, end - limits.before)
-    until = min(end + limits.after, max(now, end))
-    return Window(max(start, until - limits.longest), until)
 
 
 def collect(
@@ -145,18 +137,10 @@ class _Collection:
         for index, (name, source) in enumerate(sources):
             last = index == len(sources) - 1
             share = self.bundle.share(name, self.limits.bytes)
-            patience = (
-                self.asked.deadline
-                if last
-                else self.asked.deadline.sooner(max(1.0, self.asked.deadline.left() * HEDGE))
-            )
-            [result] = side_by_side(
-                [lambda item=source, to=share, of=name: self._collect(of, item, to, frozenset({"logs"}))],  # type: ignore[misc]
-                patience,
-            )
+            result = self._patiently(name, source, share, last=last)
             shares.append(share)
             if isinstance(result, SourceFailed):
-                result = [] if share.taken else [result.gap(name, rules_out=_TELLS["logs"])]
+                result = [result.gap(name, got=_amount(share), rules_out=_TELLS["logs"])]
             gaps += result
             if share.taken:
                 break
@@ -164,6 +148,17 @@ class _Collection:
             if not share.taken:
                 share.close()
         return gaps
+
+    def _patiently(self, name: str, source: Source, share: SourceSpool, *, last: bool) -> list[Gap] | SourceFailed:
+        """Run a source of logs. One that has written nothing by `HEDGE` of the deadline is abandoned, unless it is the last."""
+        deadline = self.asked.deadline
+        first = deadline if last else deadline.sooner(max(1.0, deadline.left() * HEDGE))
+        [result] = side_by_side(
+            [lambda: self._collect(name, source, share, frozenset({"logs"}))],
+            first,
+            lambda: deadline if share.taken else first,
+        )
+        return result
 
     def _collect(self, name: str, source: Source, share: SourceSpool, kinds: frozenset[EvidenceKind]) -> list[Gap]:
         self.tell(name, "asked")
@@ -173,7 +168,7 @@ class _Collection:
         except SourceFailed as failed:
             metrics.count("sources", name, failed.kind)
             lost = "; ".join(words for kind, words in _TELLS.items() if kind in kinds)
-            gaps = [failed.gap(name, got=f"{share.taken:,} bytes" if share.taken else "", rules_out=lost)]
+            gaps = [failed.gap(name, got=_amount(share), rules_out=lost)]
         said = "; ".join(gap.reason for gap in gaps[:3])
         more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
         words = f"{share.taken:,} bytes" if share.taken else "nothing"
@@ -181,6 +176,10 @@ class _Collection:
         self.words[key] = f"{words}{f'; missing: {said}{more}' if said else ''}"
         self.tell(name, self.words[key])
         return gaps
+
+
+def _amount(share: SourceSpool) -> str:
+    return f"{share.taken:,} bytes" if share.taken else ""
 
 
 # -- the spool: where bundles are, and how they are shared -------------------------------------------------------------------

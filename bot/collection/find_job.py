@@ -114,12 +114,16 @@ def merged(first: JobRecord, other: JobRecord) -> JobRecord:
         last_good=first.last_good or other.last_good,
         paths=(*first.paths, *(path for path in other.paths if path not in first.paths)),
         labels={**other.labels, **first.labels},
+        seen=first.seen or other.seen,
     )
 
 
-def side_by_side(tasks: Sequence[Callable[[], _T]], deadline: Deadline) -> list[_T | SourceFailed]:
+def side_by_side(
+    tasks: Sequence[Callable[[], _T]], deadline: Deadline, longer: Callable[[], Deadline] | None = None
+) -> list[_T | SourceFailed]:
     """Return the result of each task; one that misses the deadline is abandoned and returns SourceFailed("timeout").
 
+    `longer`: asked once the deadline has passed; the tasks may go on until what it returns.
     Threads that hang cannot be stopped; they are daemons, hold no resources, and their results are discarded.
     """
     done: queue.SimpleQueue[tuple[int, _T | SourceFailed]] = queue.SimpleQueue()
@@ -140,7 +144,10 @@ def side_by_side(tasks: Sequence[Callable[[], _T]], deadline: Deadline) -> list[
         try:
             index, result = done.get(timeout=max(0.001, deadline.left()))
         except queue.Empty:
-            break
+            if longer is None:
+                break
+            deadline, longer = longer(), None
+            continue
         found[index] = result
     late = SourceFailed("timeout", "it had not responded before the deadline for collecting")
     return [found.get(index, late) for index in range(len(tasks))]
@@ -163,7 +170,8 @@ def _ask(
 
 
 def _when(record: JobRecord) -> float:
-    return record.job.start or record.job.end or (record.attempts[-1].queued if record.attempts else None) or 0.0
+    queued = record.attempts[-1].queued if record.attempts else None
+    return record.job.start or record.job.end or queued or (record.seen.end if record.seen else None) or 0.0
 
 
 def _same(job_record: JobRecord, other: JobRecord) -> bool:

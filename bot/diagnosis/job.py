@@ -17,9 +17,9 @@ from bot.collection.collect import (
     collected_anew,
     shared,
     spool_of,
-    window_of,
 )
 from bot.collection.find_job import ConnectedCluster, LocatedJob, find, side_by_side
+from bot.collection.window import ends_with_lines, window_gap, window_of
 from bot.config.connectors import KINDS
 from bot.config.file import Cluster, Config, Connector
 from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult, Recall, diagnose_bundle
@@ -118,6 +118,8 @@ def gather(
         again = [collected_anew(request.lost)] if request.lost is not None else []
         located = replace(located, gaps=(*located.gaps, *spool_of(limits)[1], *again))
     window = window_of(located.record, limits, now, request.last)
+    if ends_with_lines(located.record):
+        located = replace(located, gaps=(*located.gaps, window_gap(located.record, window)))
 
     def make(folder: Path) -> CollectedBundle:
         return collect(

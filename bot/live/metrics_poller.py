@@ -29,6 +29,10 @@ class _PollRound:
         """As connectors.base.contract.Spool; metrics have no logs."""
         raise NotImplementedError(path)
 
+    def replace(self, path: str, lines: bytes) -> None:
+        """As connectors.base.contract.Spool; metrics have no logs."""
+        raise NotImplementedError(path)
+
     def write(self, path: str, data: bytes) -> None:
         """Keep a part."""
         self.size += len(data)

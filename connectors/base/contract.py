@@ -152,6 +152,9 @@ class Spool(Protocol):
     def append(self, path: str, lines: bytes) -> None:
         """Append whole lines (each ending in a newline) to a log such as `logs/<source>/rank-3.log`."""
 
+    def replace(self, path: str, lines: bytes) -> None:
+        """Write a whole log in place of what was written there before: lines that arrive out of order are kept early."""
+
     def write(self, path: str, data: bytes) -> None:
         """Write a whole part that is not a log, such as `metrics/gpu_util.json`."""
 

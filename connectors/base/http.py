@@ -191,6 +191,10 @@ class HttpClient:
             finally:
                 response.close()
 
+    def pause(self, seconds: float) -> None:
+        """Wait before a request is repeated by the caller."""
+        self._sleep(seconds)
+
     # -- how -------------------------------------------------------------------------------------------------------
 
     def _request(self, call: HttpRequest) -> httpx.Request:

@@ -132,7 +132,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def retry_after(headers: httpx.Headers) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait according to the Retry-After header. A date is compared with the server's own clock, which may be wrong."""
     told = headers.get("retry-after", "").strip()
     if told.isascii() and told.isdigit():

@@ -23,3 +23,6 @@ PROGRESS_WORDS = (
     "iter time",
     "iteration time",
 )
+
+# The same where a store compares case: as the frameworks write them.
+PROGRESS_WRITTEN = (*PROGRESS_WORDS, "Loss", "SamplesPerSec", "Iter time")

@@ -289,6 +289,10 @@ class _BundleSpool:
         self.spool.append(path, lines)
         self.taken += len(lines)
 
+    def replace(self, path: str, lines: bytes) -> None:
+        """See Spool."""
+        self.spool.replace(path, lines)
+
     def write(self, path: str, data: bytes) -> None:
         """See Spool."""
         self.spool.write(path, data)

@@ -44,6 +44,8 @@ _RUN = re.compile(r"[a-z0-9]+")
 class ElasticStore:
     """The lines of one job, for the query plan. `kinds`: field → its type, after `learn`."""
 
+    few_words = False
+
     def __init__(self, settings: ElasticsearchSettings, client: HttpClient, deadline: Deadline) -> None:
         self.page = min(LARGEST_PAGE, max(LEAST_PAGE, settings.page))
         self.meter = QueryMeter()

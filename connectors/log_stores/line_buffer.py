@@ -71,6 +71,7 @@ class LineBuffer:
         self._lock = threading.Lock()
         self._of: dict[LogOrigin, dict[int, list[tuple[Hashable, str]]]] = {}
         self._telling: dict[LogOrigin, dict[int, str]] = {}
+        self._changed: set[LogOrigin] = set()  # since the logs were last written
 
     def add(self, page: Sequence[StoredLine], *, backward: bool = False, telling: bool = False) -> None:
         """Add a page of lines. `telling`: the rules look for them."""
@@ -108,13 +109,21 @@ class LineBuffer:
         return [(who, abs(at)) for _, at, who in sorted(chosen)[:most]]
 
     def logs(self) -> Iterator[tuple[LogOrigin, bytes, int]]:
-        """Yield the lines of each origin as a log, and the time of its last line."""
+        """Yield the lines of each origin that has new ones since the last call, as a log, and the time of its last line."""
         clock = _Clock()
-        for who in sorted(self._of):
-            times = self._of[who]
+        with self._lock:
+            changed, self._changed = sorted(self._changed), set()
+        for who in changed:
+            with self._lock:
+                times = dict(self._of[who])
             ordered = sorted(times)
             out = [clock.line(at, text) for at in ordered for _, text in times[at]]
             yield who, "".join(out).encode("utf-8", "replace"), ordered[-1]
+
+    def counts(self) -> dict[LogOrigin, int]:
+        """Return how many lines of each origin there are."""
+        with self._lock:
+            return {who: sum(map(len, times.values())) for who, times in self._of.items()}
 
     def _merge(self, who: LogOrigin, at: int, group: list[tuple[Hashable, str]]) -> None:
         times = self._of.setdefault(who, {})
@@ -125,6 +134,7 @@ class LineBuffer:
             return
         fuller = len(known) + len(new) == len(group)
         times[at] = group if fuller else [*held, *new]
+        self._changed.add(who)
         self.lines += len(new)
         self.bytes += sum(len(text) + 32 for _, text in new)
         self.full = self.bytes >= self._most[0] or self.lines >= self._most[1]

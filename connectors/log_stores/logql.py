@@ -40,12 +40,30 @@ def with_labels(labels: Labels) -> str:
 
 
 def with_words(words: Iterable[str]) -> str:
-    """Return a filter for lines with any of these words, ignoring case; empty without words.
+    """Return a filter for lines with any of these words as they are written; empty without words.
 
-    Loki searches an alternation of literals directly, which is much faster than its regular expressions.
+    Loki searches an alternation of literals one after the other, without its regular expressions, if Go's parser leaves
+    them apart (`pkg/logql/log/filter.go`, RegexSimplifier). It joins neighbours with the same beginning, and gives up on
+    some of what that makes, which costs fifty times as much. So no two neighbours begin with the same letter, where that
+    can be avoided. Ignoring case would cost several times as much, too.
     """
-    found = "|".join(literal(word) for word in words)
-    return f" |~ {quoted(f'(?i)({found})')}" if found else ""
+    found = "|".join(literal(word) for word in _apart(words))
+    return f" |~ {quoted(found)}" if found else ""
+
+
+def _apart(words: Iterable[str]) -> list[str]:
+    """The words in an order in which neighbours begin with other letters, as far as possible."""
+    groups: dict[str, list[str]] = {}
+    for word in sorted(set(words)):
+        groups.setdefault(word[:1], []).append(word)
+    found: list[str] = []
+    while groups:
+        others = [letter for letter in groups if not found or letter != found[-1][:1]] or list(groups)
+        letter = max(others, key=lambda item: (len(groups[item]), item))
+        found.append(groups[letter].pop())
+        if not groups[letter]:
+            del groups[letter]
+    return found
 
 
 def _matcher(label: str, values: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from connectors.base.contract import (
     CheckResult,
@@ -16,6 +17,7 @@ from connectors.base.contract import (
 )
 from connectors.base.http import HttpClient, HttpRequest, url_path
 from connectors.log_stores.logql import Labels, selector
+from connectors.log_stores.loki_calls import LokiCalls
 from connectors.log_stores.loki_client import (
     ROLES,
     LokiSettings,
@@ -25,14 +27,18 @@ from connectors.log_stores.loki_client import (
     speaker_of,
     strings_of,
     unexpected_answer,
-    window_params,
 )
-from connectors.log_stores.query_plan import fetch_lines
+from connectors.log_stores.loki_limits import LokiLimits, limits_of
+from connectors.log_stores.query_plan import NS, QueryMeter, fetch_lines
 from kb.model import Gap, Job, JobRecord, Member, Window
 
 __all__ = ["Loki", "LokiSettings"]
 
 MOST_JOBS = 2000
+DAY = 86400 * NS
+LIMITS_LAST = 600.0  # seconds for which the server's limits are known
+LIMITS_SECONDS = 5.0  # of the call for them
+WRITING, LONGEST_WRITING = 0.1, 4.0  # share of the time, and seconds, kept for writing what was fetched
 
 
 class Loki:
@@ -41,6 +47,8 @@ class Loki:
     def __init__(self, settings: LokiSettings, client: HttpClient | None = None) -> None:
         self._settings = settings
         self._client = client or HttpClient(settings.endpoint)
+        self._known: LokiLimits | None = None
+        self._asked = 0.0
 
     @property
     def provides(self) -> frozenset[EvidenceKind]:
@@ -54,12 +62,15 @@ class Loki:
             SourceFailed: Nothing could be queried.
         """
         record = request.record
+        left = request.deadline.left()
+        ends = request.deadline.sooner(left - min(LONGEST_WRITING, WRITING * left))
         store = LokiStore(
             self._settings,
             self._client,
             self._streams(record),
-            request.deadline,
+            ends,
             speakers=max(record.job.world_size or 0, len(record.members)),
+            limits=self._limits(ends),
         )
         return fetch_lines(store, request, spool, self._settings.folder, source="loki")
 
@@ -89,7 +100,9 @@ class Loki:
     # -- jobs --------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """Return the job with exactly this label value, and the origins of its lines.
+        """Return the job with exactly this label value, the origins of its lines, and when it wrote its first and last one.
+
+        The window is searched day by day, backwards: only the last run of a name counts, up to a day without any line.
 
         Raises:
             SourceFailed: No response, or a refusal.
@@ -98,25 +111,36 @@ class Loki:
         if not label or not query.text:
             return ()
         labels = {**fixed_labels(self._settings), label: (query.text,)}
-        call = HttpRequest(
-            url_path("loki", "api", "v1", "series"), params={"match[]": selector(labels), **window_params(query.window)}
-        )
-        series = data_of(self._client.json(call, deadline), call)
-        if not isinstance(series, list) or not all(isinstance(series_item, dict) for series_item in series):
-            raise unexpected_answer(call, "a list of labels")
-        if not series:
+        space_label = self._settings.labels.get("namespace", "")
+        if query.namespace and space_label:
+            labels[space_label] = (query.namespace,)
+        limits = self._limits(deadline)
+        calls = LokiCalls(self._client, deadline, QueryMeter())
+        series: list[Mapping[str, object]] = []
+        days: list[tuple[int, int]] = []
+        for low, high in backwards(query.window, limits):
+            found = self._series(calls, labels, low, high)
+            if found:
+                days.append((low, high))
+                series += found
+            elif days:
+                break
+        if not days:
             return ()
+        store = LokiStore(self._settings, self._client, labels, deadline, limits=limits)
+        first, last = store.border(days[-1], backward=False), store.border(days[0], backward=True)
         speakers = sorted({speaker_of(self._settings, series_item) for series_item in series})
         members = tuple(
             Member(speaker.name(), speaker.node or None, speaker.resource().rank, container=speaker.pod or None)
             for speaker in speakers
         )
-        spaces = {str(series_item.get(self._settings.labels.get("namespace", ""), "")) for series_item in series} - {""}
+        spaces = {str(series_item.get(space_label, "")) for series_item in series} - {""}
         space = spaces.pop() if len(spaces) == 1 else None
-        return (JobRecord(Job(id=query.text, name=query.text), "loki", namespace=space, members=members),)
+        seen = None if first is None or last is None else Window(first / NS, last / NS)
+        return (JobRecord(Job(id=query.text, name=query.text), "loki", namespace=space, members=members, seen=seen),)
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
-        """Return the values of the label that names jobs. Loki does not tell which is newest.
+        """Return the values of the label that names jobs, those of the last days first.
 
         Raises:
             SourceFailed: No response, or a refusal.
@@ -125,10 +149,31 @@ class Loki:
         if not label:
             return ()
         also = fixed_labels(self._settings)
-        params = {**window_params(window), "query": selector(also) if also else None}
-        call = HttpRequest(url_path("loki", "api", "v1", "label", label, "values"), params=params)
-        names = strings_of(data_of(self._client.json(call, deadline), call), call)
-        return tuple(JobSummary(id=name, name=name) for name in sorted(names)[:MOST_JOBS])
+        calls = LokiCalls(self._client, deadline, QueryMeter())
+        names: dict[str, None] = {}
+        for low, high in backwards(window, self._limits(deadline)):
+            params = {"start": str(low), "end": str(high), "query": selector(also) if also else None}
+            call = HttpRequest(url_path("loki", "api", "v1", "label", label, "values"), params=params)
+            names |= dict.fromkeys(sorted(strings_of(data_of(calls.json(call), call), call)))
+            if len(names) >= MOST_JOBS:
+                break
+        return tuple(JobSummary(id=name, name=name) for name in list(names)[:MOST_JOBS])
+
+    def _series(self, calls: LokiCalls, labels: Labels, low: int, high: int) -> list[Mapping[str, object]]:
+        """The streams with lines in a window."""
+        params = {"match[]": selector(labels), "start": str(low), "end": str(high)}
+        call = HttpRequest(url_path("loki", "api", "v1", "series"), params=params)
+        series = data_of(calls.json(call), call)
+        if not isinstance(series, list) or not all(isinstance(series_item, dict) for series_item in series):
+            raise unexpected_answer(call, "a list of labels")
+        return series
+
+    def _limits(self, deadline: Deadline) -> LokiLimits:
+        """The limits that the server publishes, as they were a while ago at most."""
+        now = deadline.clock()
+        if self._known is None or now - self._asked > LIMITS_LAST:
+            self._known, self._asked = limits_of(self._client, deadline.sooner(LIMITS_SECONDS)), now
+        return replace(self._known)
 
     def _streams(self, record: JobRecord) -> Labels:
         """The labels of a job's streams.
@@ -152,3 +197,12 @@ class Loki:
         if record.namespace and names.get("namespace"):
             found[names["namespace"]] = (record.namespace,)
         return found
+
+
+def backwards(window: Window, limits: LokiLimits) -> Iterator[tuple[int, int]]:
+    """Yield the days of a window in nanoseconds, the last one first; shorter parts if the server takes no day."""
+    low, high = round((window.start or 0.0) * NS), round((window.end or 0.0) * NS)
+    span = min(DAY, limits.length or DAY)
+    while high > low:
+        yield max(low, high - span), high
+        high -= span

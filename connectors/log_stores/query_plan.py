@@ -1,35 +1,38 @@
 """The plan of queries that fetches the lines of a job from a log store within limits, most relevant lines first.
 
 Counts by origin and time come first. If there are few lines, all are fetched. Otherwise: the last lines of every origin,
-the lines that rules look for, the context of the most informative ones, and a sample of the iteration lines. A store
-provides the primitives (`LogStore`) in its own query language.
+the lines that rules look for, the context of the most informative ones, and a sample of the iteration lines. Lines are
+written while others are still fetched, so that nothing is lost at the deadline. A store provides the primitives
+(`LogStore`) in its own query language.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
 from connectors.base.contract import CollectionRequest, SourceFailed, Spool
-from connectors.base.iteration_lines import PROGRESS_WORDS
+from connectors.base.iteration_lines import PROGRESS_WORDS, PROGRESS_WRITTEN
 from connectors.log_stores.line_buffer import LineBuffer, LogOrigin, StoredLine
 from kb.model import Gap
 from kb.parsers.logs.progress.formats import read_line
 
 NS = 1_000_000_000
-QUERIES = 60  # per collection
+QUERIES = 150  # per collection
 ALL_LINES = 40_000  # jobs with fewer lines are fetched completely
 BUCKETS = 60  # parts of the window in which lines are counted
 SIDE_BY_SIDE = 6
-FIRST_PAGES, ONSET_PAGES, LAST_PAGES = (
-    2,
-    5,
-    4,
-)  # of lines that rules look for: from the start, from their largest increase, from the end
-TAIL_PAGES = 3  # of all lines, from the end
+# Lines that rules look for: from the start, from their largest increase, from the end; and all lines, from the end.
+FIRST_LINES, ONSET_LINES, LAST_LINES, TAIL_LINES = 10_000, 25_000, 20_000, 15_000
+FULL_PAGE = 5000  # lines; a store with smaller pages is asked for more of them
+MORE_PAGES = 3  # times as many at most
+WRITE_EVERY = 8.0  # seconds after which what was fetched is written while more is fetched
+SHOWN = 8  # origins named in a gap
 STOPPED_GROUPS = 5  # times at which origins went silent before the end
 SUSPICIOUS = 8  # origins whose context is fetched
 AROUND = 200  # lines before and after a matching line
@@ -37,13 +40,20 @@ RARE = 3  # at most this many origins print a rare line
 HEAD = 2000  # of the first lines
 PROGRESS_PROBE, PROGRESS_LAST, PROGRESS_SAMPLE = 1000, 500, 1500  # iteration lines
 PRINTERS = 2  # origins whose iteration lines are sampled
+_ESTIMATED_LINE = 120.0  # bytes, by which a store that only knows bytes estimates lines
 _NOT_SEEN = "anything shown only by lines that no rule looks for, and how often lines came between those fetched"
+
+
+_UNFINISHED = frozenset(
+    {"source_timeout", "source_over_budget", "source_unreachable", "source_server_error", "source_rate_limited"}
+)
 
 
 class LineQuery(NamedTuple):
     """A query for lines with times (nanoseconds since the epoch) in [start, end). `of`: their origins, empty for all.
 
-    `words`: only lines with any of these, ignoring case. `limit`: the number of lines wanted.
+    `words`: only lines with any of these: as they are written if the store has `few_words`, else ignoring case. `limit`:
+    the number of lines wanted.
     """
 
     start: int
@@ -55,10 +65,14 @@ class LineQuery(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Counts of lines by origin and time bucket: the bucket's start in nanoseconds → count. `bucket`: its length."""
+    """Counts of lines by origin and time bucket: the bucket's start in nanoseconds → count. `bucket`: its length.
+
+    `exact`: lines were counted; otherwise their number is estimated from their bytes.
+    """
 
     bucket: int
     counts: Mapping[LogOrigin, Mapping[int, int]]
+    exact: bool = True
 
     def total(self) -> int:
         """Return the number of all lines."""
@@ -68,7 +82,11 @@ class Tally(NamedTuple):
 class LogStore(Protocol):
     """What the plan needs from a log store. Every method may raise SourceFailed and may be called concurrently."""
 
-    page: int  # lines per full page
+    few_words: bool  # a search costs more with each word: it takes the few telling ones, as they are written
+
+    @property
+    def page(self) -> int:
+        """Lines per full page."""
 
     def tally(self, start: int, end: int, bucket: int) -> Tally:
         """Count the lines of the job."""
@@ -128,6 +146,10 @@ class _LineFetcher:
     all_lines: int
     heard: LineBuffer = field(init=False)
     missed: list[Gap] = field(default_factory=list)
+    progress: tuple[str, ...] = field(init=False)
+    tally: Tally | None = None
+    writing: threading.Lock = field(default_factory=threading.Lock)
+    wrote: float = field(init=False)
     probed: list[StoredLine] = field(default_factory=list)  # iteration lines
     start: int = field(init=False)
     end: int = field(init=False)
@@ -136,26 +158,46 @@ class _LineFetcher:
         window = self.request.window
         self.start, self.end = round((window.start or 0.0) * NS), round((window.end or 0.0) * NS)
         self.heard = LineBuffer(self.request.bounds.log_bytes, self.request.bounds.log_lines)
+        self.progress = PROGRESS_WRITTEN if self.store.few_words else PROGRESS_WORDS
+        self.wrote = self.request.deadline.clock()
 
     def run(self) -> tuple[Gap, ...]:
         if self.end <= self.start:
             raise SourceFailed("refused", "the window must have a start and an end, the end after the start")
         bucket = max(1, -(-(self.end - self.start) // (BUCKETS * NS))) * NS
-        tally = self.store.tally(self.start, self.end, bucket)
+        tally = self.tally = self.store.tally(self.start, self.end, bucket)
         total = tally.total()
         if not total:  # a count may exclude the very first nanosecond
             self._take("any lines", LineQuery(self.start, self.end, limit=1), 1)
         if not total and not self.heard.lines:
-            gap = Gap(
-                "no_lines", self.source, "it has no lines of this job in this window", rules_out="the job's output"
-            )
-            return (gap, *self.store.gaps())
+            return (self._no_lines(), *self.store.gaps())
+        if not tally.exact and total <= self.all_lines:
+            total = self._measured(total)
         if self.request.deep or total <= self.all_lines:
             self._everything(total)
         else:
             self._selection(tally, total)
-        self._write(tally)
+        self._write(last=True)
         return (*self.missed, *self.store.gaps())
+
+    def _no_lines(self) -> Gap:
+        return Gap(
+            "no_lines",
+            self.source,
+            f"it has no lines of this job from {_clock(self.start)} to {_clock(self.end)} (UTC);"
+            " --window asks for a longer time before the end of the job",
+            asked=f"{_iso(self.start)} to {_iso(self.end)}",
+            rules_out="the job's output",
+        )
+
+    def _measured(self, total: int) -> int:
+        """The number of lines, judged by the length of the last ones: their bytes are known, their number is estimated."""
+        limit = min(self.store.page, HEAD)
+        self._take("last lines", LineQuery(self.start, self.end, backward=True, limit=limit), 1)
+        if self.heard.lines < limit:
+            return self.heard.lines
+        size = self.heard.bytes / self.heard.lines - 32
+        return max(total, round(total * _ESTIMATED_LINE / max(1.0, size)))
 
     # -- all ---------------------------------------------------------------------------------------------------------
 
@@ -171,16 +213,18 @@ class _LineFetcher:
 
     def _selection(self, tally: Tally, total: int) -> None:
         """Fetch the relevant lines, in parallel where possible."""
-        words = self.request.prefilter.words
+        known = self.request.prefilter
+        words = (known.telling or known.words) if self.store.few_words else known.words
         last = max(max(buckets) for buckets in tally.counts.values()) + tally.bucket
         end = min(self.end, last)
         first: list[Callable[[], object]] = [
-            lambda: self._take("last lines", LineQuery(self.start, end, backward=True), TAIL_PAGES),
+            lambda: self._take("last lines", LineQuery(self.start, end, backward=True), self._pages(TAIL_LINES)),
             lambda: self._take("first lines", LineQuery(self.start, self.end, limit=min(HEAD, self.store.page)), 1),
             lambda: self._hits(words, end),
             lambda: self._try("iteration lines", lambda: self._probe(end)),
         ]
         self._together(first)
+        self._write()
         after: list[Callable[[], object]] = [
             *(self._of_stopped(ask) for ask in self._stopped(tally)),
             *(self._of_printer(who, end) for who in self._printers()),
@@ -195,42 +239,44 @@ class _LineFetcher:
                 self.heard.lines,
             )
         )
-        if self.request.prefilter.uncovered:
+        left_out = known.left_out if self.store.few_words and known.telling else known.uncovered
+        if left_out:
             self.missed.append(
                 Gap(
                     "not_searched",
                     self.source,
-                    f"{self.request.prefilter.uncovered} patterns contain no word that a log store could search for;"
+                    f"{left_out} patterns have none of the {len(words)} words that were searched for;"
                     " they were matched only against the fetched lines",
                 )
             )
+
+    def _pages(self, lines: int) -> int:
+        """The pages that hold so many lines, where they are not much smaller than usual."""
+        return min(-(-lines // self.store.page), MORE_PAGES * -(-lines // FULL_PAGE))
 
     def _hits(self, words: tuple[str, ...], end: int) -> None:
         """Fetch lines that rules look for: the first ones and, if there are more, those at their largest increase and the last ones."""
         if not words:
             return
-        reached = self._take("lines that rules look for", LineQuery(self.start, end, words=words), FIRST_PAGES)
-        if reached is None or reached >= end:
+        # From the end: if there are few, this is the only pass, and if the time does not suffice, the last ones are there.
+        latest = LineQuery(self.start, end, backward=True, words=words)
+        behind = self._take("lines that rules look for", latest, self._pages(LAST_LINES))
+        if behind is None or behind <= self.start:
             return
-        onset, many = self._onset(reached, end, words)
-        met, behind = onset, end
-
-        def forward() -> None:
-            nonlocal met
-            met = self._take("where they surge", LineQuery(onset, end, words=words), ONSET_PAGES) or onset
-
-        def backward() -> None:
-            nonlocal behind
-            behind = self._take("last of them", LineQuery(met, end, backward=True, words=words), LAST_PAGES) or end
-
-        if (
-            many > (ONSET_PAGES + LAST_PAGES) * self.store.page
-        ):  # the two ranges cannot meet, so they are fetched in parallel
-            self._together([forward, backward])
-        else:
-            forward()
-            if met < end:
-                backward()
+        reached = self._take(
+            "first lines that rules look for",
+            LineQuery(self.start, behind, words=words),
+            self._pages(FIRST_LINES),
+        )
+        if reached is None or reached >= behind:
+            return
+        onset = self._onset(reached, behind, words)
+        met = self._take(
+            "lines that rules look for, from their largest increase",
+            LineQuery(onset, behind, words=words),
+            self._pages(ONSET_LINES),
+        )
+        met = onset if met is None else met
         missing = [f"{_iso(low)} to {_iso(high)}" for low, high in ((reached, onset), (met, behind)) if low < high]
         if missing:
             self.missed.append(
@@ -244,21 +290,19 @@ class _LineFetcher:
                 )
             )
 
-    def _onset(self, start: int, end: int, words: tuple[str, ...]) -> tuple[int, int]:
-        """Where lines with these words increase most, and how many follow, refined once."""
-        many = 0
-        for closer in (False, True):
+    def _onset(self, start: int, end: int, words: tuple[str, ...]) -> int:
+        """Where lines with these words increase most, refined once."""
+        for _ in range(2):
             bucket = max(1, -(-(end - start) // (BUCKETS * NS))) * NS
             found = self._counted(start, end, bucket, words)
             rises = [(number - found.get(at - bucket, 0), -at) for at, number in found.items()]
             if not rises:
                 break
             at = -max(rises)[1]
-            many = many if closer else sum(number for when, number in found.items() if when >= at)
             start, end = max(start, at), min(end, at + bucket)
             if bucket == NS:
                 break
-        return start, many
+        return start
 
     def _counted(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -268,7 +312,7 @@ class _LineFetcher:
     def _probe(self, end: int) -> None:
         """Fetch the last iteration lines, which tell who prints any."""
         for page in self.store.pages(
-            LineQuery(self.start, end, backward=True, words=PROGRESS_WORDS, limit=PROGRESS_PROBE)
+            LineQuery(self.start, end, backward=True, words=self.progress, limit=PROGRESS_PROBE)
         ):
             self.heard.add(page, backward=True)
             self.probed.extend(page)
@@ -304,7 +348,7 @@ class _LineFetcher:
     def _of_printer(self, who: LogOrigin, end: int) -> Callable[[], None]:
         def fetch() -> None:
             ask = LineQuery(
-                self.start, end, words=PROGRESS_WORDS, of=(who,), limit=min(PROGRESS_SAMPLE, self.store.page)
+                self.start, end, words=self.progress, of=(who,), limit=min(PROGRESS_SAMPLE, self.store.page)
             )
             every = max(1, (end - self.start) // ask.limit) if ask.limit else 1
             self._try("a sample of the iteration lines", lambda: self.heard.add(self.store.sampled(ask, every)))
@@ -331,8 +375,10 @@ class _LineFetcher:
             at = ask.end if ask.backward else ask.start
             done = False
             for count, page in enumerate(self.store.pages(ask), 1):
-                self.heard.add(page, backward=ask.backward, telling=bool(ask.words) and ask.words is not PROGRESS_WORDS)
+                self.heard.add(page, backward=ask.backward, telling=bool(ask.words) and ask.words is not self.progress)
                 at = page[-1].at if page else at
+                if self.request.deadline.clock() - self.wrote > WRITE_EVERY:
+                    self._write()
                 if self.heard.full or count == pages:
                     break
             else:
@@ -364,18 +410,21 @@ class _LineFetcher:
             raise failures[0]
         self.missed.extend(failed.gap(self.source) for failed in failures)
 
-    def _write(self, tally: Tally) -> None:
-        """Write all lines, one file per origin, and when each was last active."""
-        try:
-            for who, text, last in self.heard.logs():
-                path = f"logs/{self.folder}/{who.name()}.log"
-                self.spool.append(path, text)
-                # counts include lines that were not fetched; then the start of their bucket is the best known time
-                latest = max([last, *(tally.counts.get(who) or {})])
-                self.spool.describe(path, resource=who.resource(), written=latest / NS)
-        except SourceFailed as failed:
-            self.missed.append(failed.gap(self.source, rules_out="the job's output"))
-        if self.heard.full:
+    def _write(self, *, last: bool = False) -> None:
+        """Write the lines so far, one file per origin, and when each was last active."""
+        counted = self.tally.counts if self.tally is not None else {}
+        with self.writing:
+            self.wrote = self.request.deadline.clock()
+            try:
+                for who, text, at in self.heard.logs():
+                    path = f"logs/{self.folder}/{who.name()}.log"
+                    self.spool.replace(path, text)
+                    # counts include lines that were not fetched; then the start of their bucket is the best known time
+                    latest = max([at, *(counted.get(who) or {})])
+                    self.spool.describe(path, resource=who.resource(), written=latest / NS)
+            except SourceFailed as failed:
+                self.missed.append(failed.gap(self.source, rules_out="the job's output"))
+        if last and self.heard.full:
             bounds = self.request.bounds
             self.missed.append(
                 Gap(
@@ -386,9 +435,32 @@ class _LineFetcher:
                     rules_out="later lines",
                 )
             )
+        if last and any(gap.code in _UNFINISHED for gap in self.missed):
+            self._by_origin(counted)
+
+    def _by_origin(self, counted: Mapping[LogOrigin, Mapping[int, int]]) -> None:
+        """Say how much of which origin was read, where the time or the limits did not suffice."""
+        held = self.heard.counts()
+        of = {who: sum(buckets.values()) for who, buckets in counted.items() if who != LogOrigin()}
+        if not of:
+            return
+        without = [who.name() for who in sorted(of) if not held.get(who)]
+        shares = sorted((held[who] / max(of[who], held[who]), who.name()) for who in of if held.get(who))
+        words = [f"{name}: {share:.0%}" for share, name in shares[:SHOWN]]
+        more = f", and more of {len(shares) - SHOWN} others" if len(shares) > SHOWN else ""
+        reason = f"read of each source: {', '.join(words)}{more}" if words else "nothing was read of any source"
+        if without:
+            others = f" and {len(without) - SHOWN} more" if len(without) > SHOWN else ""
+            reason += f"; nothing of {', '.join(without[:SHOWN])}{others}"
+        self.missed.append(Gap("read_in_part", self.source, reason, rules_out=_NOT_SEEN))
 
     def _cut(self, code: str, reason: str, total: int, held: int) -> Gap:
         return Gap(code, self.source, reason, asked=f"{total} lines", got=f"{held} lines", rules_out=_NOT_SEEN)
+
+
+def _clock(at: int) -> str:
+    """A time for people."""
+    return datetime.fromtimestamp(at // NS, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _iso(at: int) -> str:

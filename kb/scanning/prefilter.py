@@ -25,6 +25,7 @@ from kb.rulebase.codec import digest
 from kb.rulebase.patterns import literal_regex
 from kb.rulebase.rule import Rulebook
 from kb.scanning.plan import active
+from kb.scanning.telling_words import TELLING_WORDS, may_be_found
 
 MOST_WAYS = 260  # of one regex; where there would be more, what makes them is passed over
 LETTERS = 26
@@ -110,13 +111,14 @@ _Items = Iterable[tuple[Any, Any]]
 def prefilter(rulebook: Rulebook) -> Prefilter:
     """The words of all that is looked for in lines: patterns of active rules, triggers of the readers, marks of stages."""
     ways: set[Way] = set()
-    uncovered = 0
+    uncovered = left_out = 0
     for regex in sorted(set(wanted(rulebook))):
         found = set(ways_of(regex))
+        left_out += not all(may_be_found(way) for way in found)
         findable = {way for way in found if words_of(way)}
         ways |= findable
         uncovered += len(findable) < len(found)
-    return Prefilter(cover(ways), uncovered, digest(rulebook))
+    return Prefilter(cover(ways), uncovered, digest(rulebook), TELLING_WORDS, left_out)
 
 
 def wanted(rulebook: Rulebook) -> Iterator[str]:

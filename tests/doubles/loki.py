@@ -87,6 +87,26 @@ class Limits:
     series: int = 500
     query_length: float = 721 * 3600.0
     query_bytes: int | None = None  # max_query_bytes_read: only of queries with a filter
+    volume: bool = True
+    told: bool = True  # whether the server publishes its limits
+    searched: float = 0.0  # line-words a second, if searching takes time
+    timeout: float = 60.0  # query_timeout, seconds
+
+    def published(self) -> object:
+        """The answer of the endpoint for limits."""
+        if not self.told:
+            raise Refused(404, "404 page not found")
+        limits = {
+            "max_entries_limit_per_query": self.entries,
+            "max_query_series": self.series,
+            "max_query_length": f"{self.query_length / 3600:.0f}h"
+            if self.query_length >= 3600
+            else f"{self.query_length:.0f}s",
+            "max_query_bytes_read": f"{self.query_bytes or 0}B",
+            "query_timeout": f"{self.timeout:.0f}s",
+            "volume_enabled": self.volume,
+        }
+        return {"limits": limits, "pattern_ingester_enabled": False, "version": "3.5.0"}
 
 
 @dataclass
@@ -99,6 +119,7 @@ class LokiDouble:
     login: tuple[str, str] | str | None = None
     latency: float = 0.0
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    refusals: list[tuple[int, str, dict[str, str]]] = field(default_factory=list)  # given first: status, text, headers
     sent: int = 0
     url: str = ""
 
@@ -113,12 +134,19 @@ class LokiDouble:
         self._admit(headers)
         if path == "/loki/api/v1/query_range":
             return self._range(params, "categorize-labels" in headers.get("x-loki-response-encoding-flags", ""))
+        if path == "/loki/api/v1/drilldown-limits":
+            if self.tenant is None and not headers.get("x-scope-orgid"):
+                raise Refused(401, "no org id")  # this endpoint wants a tenant even where there are none
+            return self.limits.published()
+        if path in ("/loki/api/v1/index/volume_range", "/loki/api/v1/index/volume"):
+            return self._volume(params, ranged=path.endswith("range"))
         if path == "/loki/api/v1/query":
             raise Refused(
                 400,
                 "log queries are not supported as an instant query type, please change your query to a range query type",
             )
         start, end = _bounds(params, 6 * 3600)
+        self._not_longer(start, end)
         wanted = self._selected(params["query"]) if params.get("query") else list(self.streams)
         there = [stored for stored in wanted if stored.count(start, end, ALL)]
         if path == "/loki/api/v1/labels":
@@ -152,9 +180,7 @@ class LokiDouble:
         start, end = _bounds(params, 3600)
         if end < start:
             raise Refused(400, "end timestamp must not be before or equal to start time")
-        if (end - start) / NS > self.limits.query_length:
-            told = f"(query length: {(end - start) // NS}s, limit: {self.limits.query_length:.0f}s)"
-            raise Refused(400, f"the query time range exceeds the limit {told}")
+        self._not_longer(start, end)
         limit = int(params.get("limit") or 100)
         if limit <= 0:
             raise Refused(400, "limit must be a positive value")
@@ -176,8 +202,58 @@ class LokiDouble:
                     400,
                     f"the query would read too many bytes {told}; consider adding more specific stream selectors or reduce the time range of the query",
                 )
+        self._search(parsed, start, end)
         interval = round(float(params.get("interval") or 0) * NS)
         return self._streams(parsed, chosen, (start, end, limit, direction == "backward", interval), categorised)
+
+    def _not_longer(self, start: int, end: int) -> None:
+        if (end - start) / NS > self.limits.query_length:
+            told = f"(query length: {(end - start) // NS}s, limit: {self.limits.query_length:.0f}s)"
+            raise Refused(400, f"the query time range exceeds the limit {told}")
+
+    def _search(self, parsed: Selected, start: int, end: int) -> None:
+        """Take the time that a search takes: the real server looks for each alternative of a filter in each line."""
+        if not self.limits.searched or not parsed.words.text:
+            return
+        lines = sum(stored.count(start, end, ALL) for stored in self._matching(parsed))
+        ignoring = 5 if "(?i)" in parsed.words.text else 1
+        seconds = lines * ignoring * (parsed.words.text.count("|") + 1) / self.limits.searched
+        time.sleep(min(seconds, self.limits.timeout))
+        if seconds > self.limits.timeout:
+            raise Refused(504, SLOW)
+
+    def _volume(self, params: Mapping[str, str], *, ranged: bool) -> object:
+        """Bytes by stream labels; per step in a range. The index knows no structured metadata."""
+        if not self.limits.volume:
+            raise Refused(404, "404 page not found")
+        start, end = _bounds(params, 6 * 3600)
+        self._not_longer(start, end)
+        targets = [label for label in params.get("targetLabels", "").split(",") if label]
+        step = round(float(params.get("step") or 60) * NS) if ranged else end - start
+        sizes: dict[tuple[tuple[str, str], ...], dict[int, int]] = {}
+        for stored in self._selected(params["query"]):
+            named = targets or sorted(stored.labels)
+            metric = tuple((label, stored.labels[label]) for label in named if label in stored.labels)
+            if targets and len(metric) < len(targets):
+                continue  # as the real one, which leaves out streams without a target label
+            for first in range(start, end, step):
+                inside = stored.entries(first, min(end, first + step), ALL, backward=False)
+                if size := sum(len(entry[1].encode("utf-8", "replace")) for entry in inside):
+                    held = sizes.setdefault(metric, {})
+                    at = min(end, first + step) if ranged else end
+                    held[at] = held.get(at, 0) + size
+        chosen = sorted(sizes.items(), key=lambda item: -sum(item[1].values()))[: int(params.get("limit") or 100)]
+        if ranged:
+            result = [
+                {
+                    "metric": dict(metric),
+                    "values": [[(at - 10**6) / NS, str(size)] for at, size in sorted(held.items())],
+                }
+                for metric, held in chosen
+            ]
+            return _success({"resultType": "matrix", "result": result, "stats": {}})
+        vector = [{"metric": dict(metric), "value": [end / NS, str(sum(held.values()))]} for metric, held in chosen]
+        return _success({"resultType": "vector", "result": vector, "stats": {}})
 
     def _streams(
         self, parsed: Selected, chosen: Sequence[Stored], how: tuple[int, int, int, bool, int], categorised: bool
@@ -212,6 +288,7 @@ class LokiDouble:
                 "exceeded maximum resolution of 11,000 points per time series. Try increasing the value of the step parameter",
             )
         start, end = start - start % step, -(-end // step) * step  # as the splitting by time does
+        self._search(parsed.of, start, end)
         series: dict[tuple[tuple[str, str], ...], dict[int, int]] = {}
         for stored in self._matching(parsed.of):
             metric = tuple((label, stored.labels[label]) for label in parsed.by if label in stored.labels)
@@ -254,6 +331,10 @@ class Refused(Exception):  # noqa: N818 - an answer, no fault of the double
 
 
 ALL = LineFilter("")
+SLOW = (
+    "request timed out, decrease the duration of the request or add more label matchers (prefer exact match over regex match)"
+    " to reduce the amount of data processed"
+)
 
 
 def _spaced(entries: Iterator[tuple[Entry, int]], interval: int) -> Iterator[tuple[Entry, int]]:
@@ -453,13 +534,17 @@ def serving(double: LokiDouble) -> Iterator[LokiDouble]:
             params = {key: values[0] for key, values in parse_qs(query, keep_blank_values=True).items()}
             double.asked.append((path, params))
             time.sleep(double.latency)
+            more: Mapping[str, str] = {}
             try:
+                if double.refusals:
+                    code, words, more = double.refusals.pop(0)
+                    raise Refused(code, words)  # noqa: TRY301 - as the double itself
                 told = json.dumps(double.answer(path, params, self.lowered())).encode()
                 status, kind = 200, "application/json; charset=UTF-8"
             except Refused as refused:
                 told, status, kind = str(refused).encode(), refused.status, "text/plain; charset=utf-8"
             double.sent += len(told)
-            self.send(status, told, kind)
+            self.send(status, told, kind, more)
 
     with listening(Handler) as double.url:
         yield double

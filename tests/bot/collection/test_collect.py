@@ -26,9 +26,9 @@ from bot.collection.collect import (
     prune,
     shared,
     spool_of,
-    window_of,
 )
 from bot.collection.find_job import ConnectedCluster, JobNotFound, LocatedJob, find, merged, nearest, side_by_side
+from bot.collection.window import window_of
 from bot.config.file import Cluster, Collect
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.diagnosis.evidence import from_bundle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,11 @@ import pytest
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, JobSummary, SourceFailed
 from connectors.base.http import Endpoint, HttpClient, Login
 from connectors.base.secret import Secret
+from connectors.log_stores import loki_client
 from connectors.log_stores.loki import Loki, LokiSettings
 from connectors.log_stores.loki_client import LokiStore
-from connectors.log_stores.query_plan import LineQuery
+from connectors.log_stores.loki_limits import LokiLimits, limits_of
+from connectors.log_stores.query_plan import LineQuery, fetch_lines
 from kb.model import Job, JobRecord, Member, Prefilter, Window
 from tests.doubles.loki import Limits, LokiDouble, Stream, serving
 from tests.support import stored_logs
@@ -42,13 +45,14 @@ def made(ranks: int = 4, lines: int = 60) -> list[Stream]:
     ]
 
 
-def store(double: LokiDouble, *, page: int = 5000, streams: dict[str, Any] | None = None) -> LokiStore:
+def store(
+    double: LokiDouble, *, page: int = 5000, streams: dict[str, Any] | None = None, seconds: float = 20.0, **more: Any
+) -> LokiStore:
     """The store of a double as the plan sees it."""
     endpoint = Endpoint(double.url)
     settings = LokiSettings(endpoint, page=page)
-    return LokiStore(
-        settings, HttpClient(endpoint, sleep=lambda _: None), streams or {"job": (JOB,)}, Deadline.within(20)
-    )
+    client = HttpClient(endpoint, sleep=lambda _: None)
+    return LokiStore(settings, client, streams or {"job": (JOB,)}, Deadline.within(seconds), **more)
 
 
 def taken(found: LokiStore, ask: LineQuery) -> list[tuple[int, str]]:
@@ -113,8 +117,95 @@ def test_counts_of_more_streams_than_one_answer_may_have() -> None:
     with serving(LokiDouble(streams)) as double:
         found = store(double)
         tally = found.tally(BEGIN, BEGIN + 2000 * NS, 60 * NS)
-        assert (tally.total(), len(tally.counts)) == (1024, 1024)
+        assert (tally.total(), len(tally.counts), tally.exact) == (1024, 1024, False)
         assert found.meter.used <= 6
+        found = store(double, limits=LokiLimits(volume=False))
+        tally = found.tally(BEGIN, BEGIN + 2000 * NS, 60 * NS)
+        assert (tally.total(), len(tally.counts), tally.exact) == (1024, 1024, True)
+        assert found.meter.used <= 6
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["published", "learned"])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"entries": 60},
+        {"query_length": 1800.0},
+        {"series": 2},
+        {"query_bytes": 6000},
+        {"volume": False},
+        {"entries": 20, "query_length": 1800.0, "series": 2, "query_bytes": 6000, "volume": False},
+    ],
+    ids="+".join,
+)
+def test_each_limit_is_met_by_asking_less(limits: dict[str, Any], told: bool) -> None:
+    """A lower limit, published or only named in refusals: the same lines as without it, nothing counts as failed."""
+    chosen = ("lines that rules look for", "last lines")
+    with serving(LokiDouble(made(lines=500), Limits(**limits, told=told))) as double:
+        client = HttpClient(Endpoint(double.url))
+        spool, gaps = selected(store(double, limits=limits_of(client, Deadline.within(5))))
+        assert sum(log.count(b" error") for log in spool.logs.values()) == 4
+        assert not [gap for gap in gaps if gap.scope in chosen or gap.code.startswith("source_")]
+        found = store(double)
+        assert len(taken(found, ALL)) == 2000
+        assert {who.rank for who in found.tally(BEGIN, BEGIN + 3600 * NS, 60 * NS).counts} == set("0123")
+
+
+def test_volumes_need_labels_that_all_streams_have() -> None:
+    """A label that half of the streams lack: counted by those that all have; none: lines are counted."""
+    half = [
+        Stream({"job": JOB, "rank": str(rank), **({"pod": "p"} if rank else {})}, [(BEGIN + 1, "x")]) for rank in (0, 1)
+    ]
+    with serving(LokiDouble(half)) as double:
+        tally = store(double).tally(BEGIN, BEGIN + 60 * NS, 60 * NS)
+        assert {who.rank for who in tally.counts} == {"0", "1"}
+        assert not tally.exact
+    with serving(LokiDouble([Stream({"job": JOB}, [(BEGIN + 1, "x", {"rank": "5"})])])) as double:
+        assert store(double).tally(BEGIN, BEGIN + 60 * NS, 60 * NS).exact
+
+
+def test_a_search_that_would_not_finish_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that searches slowly: parts from the end as long as there is time, the rest is a gap; every rank has lines."""
+    streams = made(ranks=4, lines=3000)
+    with serving(LokiDouble(streams, Limits(searched=8_000.0))) as double:  # all lines in 6 s
+        monkeypatch.setattr(loki_client, "FIRST_PART", 20_000)
+        began = time.monotonic()
+        spool, gaps = selected(store(double, seconds=2.0), telling=("error", *"xyz"))
+        assert time.monotonic() - began < 3
+        assert len(spool.logs) == 4
+        codes = {gap.code for gap in gaps}
+        assert {"source_timeout", "read_in_part", "not_line_by_line"} <= codes
+        searches = [params for path, params in double.asked if path.endswith("query_range") and "|~" in params["query"]]
+        spans = [int(params["end"]) - int(params["start"]) for params in searches if "error" in params["query"]]
+        assert spans[0] < 3000 * NS
+
+
+def test_a_server_that_is_busy_or_starting_is_waited_for() -> None:
+    """429 with Retry-After, and rings that are empty: the same lines a moment later."""
+    with serving(LokiDouble(made())) as double:
+        double.refusals = [(429, "too many outstanding requests", {"Retry-After": "1"}), (500, "empty ring", {})] * 3
+        found = store(double)
+        assert len(taken(found, ALL)) == 240
+        assert not double.refusals
+
+
+def test_a_job_is_found_day_by_day() -> None:
+    """A job that ended ten days ago, on a server that takes queries of twelve hours: found, with the times of its lines."""
+    now = BEGIN + 10 * 86400 * NS
+    runs = [(BEGIN - 5 * 86400 * NS, "earlier run"), (BEGIN - 3600 * NS, "first"), (BEGIN, "last")]
+    with serving(LokiDouble([Stream({"job": JOB, "rank": "0"}, runs)], Limits(query_length=12 * 3600.0))) as double:
+        window = Window(now / NS - 30 * 86400, now / NS)
+        (record,) = Loki(LokiSettings(Endpoint(double.url))).find(JobQuery(JOB, window), Deadline.within(5))
+        assert record.seen == Window(BEGIN / NS - 3600, BEGIN / NS)
+        asked = [params for path, params in double.asked if path.endswith("/series")]
+    assert len(asked) <= 24
+    assert int(asked[0]["end"]) > int(asked[1]["end"])
+
+
+def test_a_refused_tenant_is_named() -> None:
+    """The message speaks of the header that is missing or wrong."""
+    with serving(LokiDouble(made(), tenant="team-a")) as double, pytest.raises(SourceFailed, match="X-Scope-OrgID"):
+        collected(LokiSettings(Endpoint(double.url, Login(headers={"X-Scope-OrgID": "team-b"}))), stored_logs.record())
 
 
 def test_metadata_tells_who_speaks() -> None:
@@ -153,6 +244,15 @@ def collected(settings: LokiSettings, record: JobRecord, **more: Any) -> tuple[M
     window = Window(BEGIN / NS, BEGIN / NS + 3600)
     asked = CollectionRequest(record, window, deadline, Prefilter(("error",)), **more)
     return spool, tuple(Loki(settings, HttpClient(settings.endpoint, sleep=lambda _: None)).collect(asked, spool))
+
+
+def selected(found: LokiStore, telling: tuple[str, ...] = ("error",)) -> tuple[Memory, tuple[Any, ...]]:
+    """What the plan wrote of a job that it takes for a large one, and what it misses."""
+    deadline = Deadline.within(20)
+    spool = Memory(deadline)
+    window = Window(BEGIN / NS, BEGIN / NS + 3600)
+    asked = CollectionRequest(stored_logs.record(), window, deadline, Prefilter(("error",), telling=telling))
+    return spool, fetch_lines(found, asked, spool, "loki", source="loki", all_lines=0)
 
 
 def test_logs_are_written_by_speaker_with_the_stores_time() -> None:
@@ -217,7 +317,8 @@ def test_jobs_are_found_by_their_label() -> None:
         assert loki.find(JobQuery("llm", window), Deadline.within(5)) == ()
         assert loki.recent(window, Deadline.within(5)) == (JobSummary(JOB, JOB), JobSummary("other", "other"))
     members = (Member("rank-0_node-0", "node-0", 0), Member("rank-1_node-0", "node-0", 1))
-    assert record == JobRecord(Job(id=JOB, name=JOB), "loki", members=members)
+    seen = Window(BEGIN / NS, BEGIN / NS + 59)
+    assert record == JobRecord(Job(id=JOB, name=JOB), "loki", members=members, seen=seen)
 
 
 def test_check_names_the_labels_that_are_there() -> None:

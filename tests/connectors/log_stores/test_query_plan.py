@@ -26,6 +26,7 @@ class Listed:
     lines: list[tuple[float, str, str]]  # seconds from the beginning, rank, text
     page: int = 100
     broken: bool = False
+    few_words: bool = False
     meter: QueryMeter = field(default_factory=QueryMeter)
 
     def _wanted(self, ask: LineQuery) -> list[StoredLine]:

@@ -41,6 +41,12 @@ class Memory:
         with self._lock:
             self.logs[path] = self.logs.get(path, b"") + lines
 
+    def replace(self, path: str, lines: bytes) -> None:
+        """Write a whole log again."""
+        with self._lock:
+            self.logs.pop(path, None)
+        self.append(path, lines)
+
     def write(self, path: str, data: bytes) -> None:
         """Write a complete part."""
         self._look(path, data)

@@ -1,0 +1,160 @@
+"""What a diagnosis costs a real Loki: seconds, processor time of the server, bytes, queries; and whether it says the same as from the files.
+
+The server is the binary in SIGNALBOX_TEST_LOKI (tests/support/loki_server.py). The logs are those of scan_data.py: one rank
+runs out of memory, all others lose their peer. Each line of `--limits` sets other limits; all servers store the same lines.
+
+    SIGNALBOX_TEST_LOKI=loki python bench/loki.py                        # 64 ranks, 1.28 million lines, limits one by one
+    SIGNALBOX_TEST_LOKI=loki python bench/loki.py --ranks 1024 --size 2G --limits default
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+import scan_data  # noqa: E402 - the paths come first
+from log_stores import _starts, _times, first_of  # noqa: E402
+
+from bot.collection.bundle_writer import BundleWriter  # noqa: E402
+from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths  # noqa: E402
+from bot.rulebase.loader import Knowledge, knowledge, prefilter_of  # noqa: E402
+from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, SourceFailed  # noqa: E402
+from connectors.base.http import Endpoint, HttpClient, HttpRequest, HttpResponse  # noqa: E402
+from connectors.log_stores.loki import Loki, LokiSettings  # noqa: E402
+from kb.model import Prefilter, Window  # noqa: E402
+from tests.support.loki_server import VARIABLE, LokiServer, running  # noqa: E402
+
+DATA = Path(__file__).parent / "data"
+LIMITS: Mapping[str, Mapping[str, object]] = {
+    "default": {},
+    "entries": {"max_entries_limit_per_query": 1000},
+    "length": {"max_query_length": "12h"},
+    "series": {"max_query_series": 20},
+    "timeout": {"query_timeout": "5s"},
+    "parallelism": {"max_query_parallelism": 1, "tsdb_max_query_parallelism": 1},
+    "all": {
+        "max_entries_limit_per_query": 1000,
+        "max_query_length": "12h",
+        "max_query_series": 20,
+        "query_timeout": "5s",
+        "max_query_parallelism": 1,
+        "tsdb_max_query_parallelism": 1,
+    },
+}
+
+
+class CountingClient(HttpClient):
+    """Counts queries, bytes and seconds; `pause` seconds are spent on each call."""
+
+    queries = size = 0
+    slow = 0.0
+
+    def once(self, call: HttpRequest, deadline: Deadline, **more: Any) -> HttpResponse:
+        """Send a request."""
+        time.sleep(self.slow)
+        began = time.monotonic()
+        found = super().once(call, deadline, **more)
+        self.queries += 1
+        self.size += len(found.body)
+        if os.environ.get("VERBOSE"):
+            print(
+                f"{time.monotonic() - began:6.2f} {found.status} {len(found.body):9} {call.summary()[:150]}",
+                file=sys.stderr,
+            )
+        return found
+
+
+def streams(folder: Path, ranks: int) -> Iterator[tuple[dict[str, str], list[tuple[int, str]]]]:
+    """The logs by stream."""
+    for rank in range(ranks):
+        data = (folder / f"rank-{rank}.log").read_bytes()
+        times = _times(data, _starts(data))
+        lines = data.decode().split("\n")[:-1]
+        yield (
+            {"job": "llm", "rank": str(rank), "node": scan_data.host_of(str(rank))},
+            list(zip(times.tolist(), lines, strict=False)),
+        )
+
+
+def measured(
+    known: Knowledge, words: Prefilter, server: LokiServer, end: float, *, slow: float = 0.0, seconds: float = 60.0
+) -> dict[str, Any]:
+    """Find, collect and diagnose, as `signalbox diagnose llm` does."""
+    endpoint = Endpoint(server.url)
+    client = CountingClient(endpoint)
+    client.slow = slow
+    loki = Loki(LokiSettings(endpoint), client)
+    before, began = server.cpu_seconds(), time.monotonic()
+    deadline = Deadline.within(seconds)
+    [record] = loki.find(JobQuery("llm", Window(end - 30 * 86400, end)), deadline.sooner(15))
+    assert record.seen
+    assert record.seen.end
+    window = Window(max(record.seen.start or 0.0, record.seen.end - 21600), record.seen.end + 300)
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = BundleWriter(Path(folder), 1 << 30)
+        share = bundle.share("loki", 1 << 30)
+        try:
+            gaps = tuple(loki.collect(CollectionRequest(record, window, deadline, words, Bounds()), share))
+        except SourceFailed as failed:
+            gaps = (failed.gap("loki"),)
+        bundle.finish(record, window, end, {"loki": "some"}, gaps)
+        collected = time.monotonic() - began
+        report = diagnose_bundle(known, Path(folder)).report
+    return {
+        "says": first_of(report),
+        "answer_s": round(time.monotonic() - began, 1),
+        "collected_s": round(collected, 1),
+        "loki_cpu_s": round(server.cpu_seconds() - before, 1),
+        "bytes": client.size,
+        "queries": client.queries,
+        "gaps": [f"{gap.code}: {gap.reason[:120]} [{gap.asked[:60]} -> {gap.got[:60]}]" for gap in gaps],
+    }
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=scan_data.byte_count, default=scan_data.byte_count("177M"))
+    parser.add_argument("--ranks", type=int, default=64)
+    parser.add_argument("--limits", default=",".join(LIMITS), help=f"of {', '.join(LIMITS)}; separated by commas")
+    parser.add_argument("--slow", type=float, default=0.0, help="seconds that each call takes longer")
+    args = parser.parse_args()
+    if not os.environ.get(VARIABLE):
+        sys.exit(f"skipped: {VARIABLE} names no Loki")
+    recipe = scan_data.Recipe(args.size, args.ranks)
+    folder = DATA / f"loki-{args.ranks}-{args.size}"
+    if not scan_data.is_made(recipe, folder):
+        scan_data.make(recipe, folder)
+    known = knowledge()
+    words = prefilter_of(known)
+    wanted = first_of(diagnose_paths(known, [folder], workers=2).report)
+    print(json.dumps({"files": wanted}, default=str), flush=True)
+    place = Path(tempfile.mkdtemp(prefix="signalbox-loki-"))
+    try:
+        lines, end = 0, 0.0
+        for number, name in enumerate(args.limits.split(",")):
+            with running(place, LIMITS[name], binary=os.environ[VARIABLE]) as server:
+                if not number:
+                    for labels, entries in streams(folder, args.ranks):
+                        lines += server.push([(labels, entries)])
+                        end = max(end, entries[-1][0] / 1e9)
+                    server.flush()
+                    time.sleep(5)
+                figures = measured(known, words, server, end + 3600, slow=args.slow)
+                same = figures["says"] == wanted
+                print(json.dumps({"limits": name, "lines": lines, "same": same, **figures}, default=str), flush=True)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
