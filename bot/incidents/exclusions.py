@@ -27,7 +27,7 @@ from kb.report import Report
 State = Literal["proposed", "barred", "refused", "lifted"]
 Scope = Literal["cluster", "job"]
 OPEN = ("proposed", "barred")
-DIAGNOSIS = "signalbox"  # who, of a bar that a diagnosis proposed
+DIAGNOSIS = "signalbox"  # who proposed or ended it, if no person did
 MOST_PROPOSED = 16  # nodes of one incident: more are no nodes' fault
 LONGEST_WHY = 300
 LONGEST_JOB = 256
@@ -82,8 +82,8 @@ class ExclusionRequest:
     @property
     def key(self) -> str:
         """Identifies the node, scope and job."""
-        told = repr((self.tenant, self.cluster, self.node, self.scope, self.job))
-        return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+        identity = repr((self.tenant, self.cluster, self.node, self.scope, self.job))
+        return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class ExclusionList(Repository):
@@ -141,12 +141,12 @@ class ExclusionList(Repository):
         """Exclude a node. An existing proposal is confirmed.
 
         Raises:
-            AlreadyDecided: the node is already barred.
+            AlreadyDecided: the node is already excluded.
             SignalboxError: the node name is not valid, or the end lies in the past.
         """
         checked = replace(wanted, node=node_name(wanted.node), job=_text(wanted.job, LONGEST_JOB))
         if checked.until is not None and checked.until <= now:
-            raise SignalboxError("the end of a bar must lie in the future")
+            raise SignalboxError("the end of an exclusion must lie in the future")
         return self.database.write(lambda session: bar_within(session, checked, who, now))
 
     def decide(
@@ -188,7 +188,7 @@ def propose_within(
     for the same incident is not proposed again.
     """
     job = report.job.name or report.job.id or ""
-    told = 0
+    proposed = 0
     for item in report.decision.exclude[:MOST_PROPOSED]:
         if _NODE.match(item.node) is None:
             continue
@@ -200,8 +200,8 @@ def propose_within(
         before = select(BarRow.id).where(col(BarRow.key) == wanted.key, col(BarRow.incident_id) == incident)
         if session.exec(before).first() is None:
             values = _values(wanted, "proposed", DIAGNOSIS, now)
-            told += insert_new(session, BarRow, values) is not None
-    return told
+            proposed += insert_new(session, BarRow, values) is not None
+    return proposed
 
 
 def bar_within(session: Session, wanted: ExclusionRequest, who: str, now: datetime) -> NodeExclusion:
@@ -230,11 +230,11 @@ def decide_within(
     """`ExclusionList.decide` in a write transaction."""
     row = session.get(BarRow, bar, with_for_update=True) if 0 < bar < 2**31 else None
     if row is None or row.tenant != tenant:
-        raise ExclusionNotFound(f"bar {bar} does not exist; see `signalbox nodes barred`")
+        raise ExclusionNotFound(f"exclusion {bar} does not exist; see `signalbox nodes excluded`")
     if row.state == to:
         return _bar(row), False
     if row.state == "barred" and row.until is not None and row.until <= now:
-        raise AlreadyDecided(f"the bar of {row.node} expired on {row.until:%Y-%m-%d}")
+        raise AlreadyDecided(f"the exclusion of {row.node} expired on {row.until:%Y-%m-%d}")
     allowed = {"proposed": ("barred", "refused"), "barred": ("lifted",)}
     if to not in allowed.get(row.state, ()):
         raise AlreadyDecided(_already(row))
@@ -270,15 +270,15 @@ def in_words(bar: NodeExclusion, now: datetime, *, named: bool = True) -> str:
     scope = " for the cluster" if bar.scope == "cluster" else f" for {bar.job}"
     when = f" on {bar.decided_at or bar.since:%Y-%m-%d}"
     if bar.state == "proposed":
-        return f"proposed to be barred{scope}{when}"
+        return f"exclusion proposed{scope}{when}"
     if bar.state == "refused":
-        return f"not barred: refused{when}{by}"
+        return f"exclusion refused{when}{by}"
     if bar.state == "lifted":
-        return f"no longer barred: lifted{when}{by}"
+        return f"exclusion lifted{when}{by}"
     if bar.until is not None and bar.over(now):
-        return f"no longer barred: expired on {bar.until:%Y-%m-%d}"
+        return f"exclusion expired on {bar.until:%Y-%m-%d}"
     until = f", until {bar.until:%Y-%m-%d %H:%M}Z" if bar.until else ""
-    return f"barred{scope}{when}{by}{until}"
+    return f"excluded{scope}{when}{by}{until}"
 
 
 def command(bar: NodeExclusion, system: str = "slurm") -> str:
@@ -335,7 +335,8 @@ def _decide(session: Session, row: BarRow, to: State, who: str, now: datetime) -
 
 def _noted(session: Session, row: BarRow, who: str, now: datetime) -> None:
     """Write the decision to the audit log, and update the messages about the incident."""
-    what = f"{row.state} {row.node}{f' for {row.job}' if row.scope == 'job' else ''}"
+    word = "excluded" if row.state == "barred" else row.state
+    what = f"{word} {row.node}{f' for {row.job}' if row.scope == 'job' else ''}"
     session.add(AuditRow(at=now, tenant=row.tenant, who=_text(who, 128), verb="bar", what=what[:300], allowed=True))
     if row.incident_id is not None:
         refresh_messages(session, [row.incident_id])
@@ -345,7 +346,7 @@ def _already(row: BarRow) -> str:
     by = f" by {row.decided_by}" if row.decided_by else ""
     when = f" on {row.decided_at:%Y-%m-%d %H:%M}Z" if row.decided_at else ""
     word = {
-        "barred": "is already barred",
+        "barred": "is already excluded",
         "refused": "was refused",
         "lifted": "was lifted",
         "proposed": "is only proposed",

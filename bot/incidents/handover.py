@@ -57,7 +57,7 @@ class HandoverSection:
 
 @dataclass(frozen=True, slots=True)
 class HandoverNode:
-    """A node that is excluded or proposed to be barred. `scope`: cluster or job; `job`: the job of that scope."""
+    """A node that is excluded, or proposed for exclusion. `scope`: cluster or job; `job`: the job of that scope."""
 
     node: str
     cluster: str
@@ -333,7 +333,7 @@ def text(found: Handover) -> str:
             *_section("Open", found.open),
             *_section("Snoozed", found.snoozed) * bool(found.snoozed.count),
             "",
-            f"Barred nodes: {len(found.barred) + found.more_barred or 'none'}",
+            f"Excluded nodes: {len(found.barred) + found.more_barred or 'none'}",
             *(f"  {node_words(item)}" for item in found.barred),
             *_left_out(found.more_barred),
             *_section("Still running when diagnosed", found.watched),
@@ -377,8 +377,8 @@ def waiting_words(found: PendingWork) -> Sequence[str]:
     lines = [f"rule {proposal.rule}, {proposal.state}{f': {proposal.error}' if proposal.error else ''}, proposed by {proposal.who}"
              for proposal in found.proposals]  # fmt: skip
     lines += [f"{many(found.more_proposals, 'more proposed rule')}"] * bool(found.more_proposals)
-    lines += [f"bar {node_words(node)}?" for node in found.nodes]
-    lines += [f"{many(found.more_nodes, 'more node')} proposed to be barred"] * bool(found.more_nodes)
+    lines += [f"exclude {node_words(node)}?" for node in found.nodes]
+    lines += [f"{many(found.more_nodes, 'more node')} proposed for exclusion"] * bool(found.more_nodes)
     lines += [f"{many(found.questions.count, 'incident')} waiting for somebody to confirm the cause"] * bool(
         found.questions.count
     )

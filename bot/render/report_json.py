@@ -280,7 +280,7 @@ MEANING: Mapping[str, str] = {
     "Option.gpu_hours": "Its cost in GPU-hours, null if unknown.",
     "Option.why": "What the cost includes.",
     "Exclusion.node": "The node.",
-    "Exclusion.scope": "cluster: bar it for all jobs. job: for this job only.",
+    "Exclusion.scope": "cluster: exclude it for all jobs. job: for this job only.",
     "Exclusion.why": "Why it should be left out.",
     "Progress.last_iteration": "The last iteration seen.",
     "Progress.last_progress": "When the last iteration was seen.",
@@ -364,7 +364,7 @@ MEANING: Mapping[str, str] = {
     "Alike.helped": "What fixed it.",
     "Alike.shared": "Events that both have, the first few.",
     "Recalled.kind": "node: a node that failed other jobs too. data: the same part of the data at each crash. iteration: the same "
-    "or never the same step. barred: a node that people had barred.",
+    "or never the same step. barred: a node that people had excluded.",
     "Recalled.text": "What earlier incidents suggest, in words.",
     "Recalled.incidents": "Their numbers, the first few.",
     "Outcomes.advice": "One of the closed list in rules/actions.yaml.",

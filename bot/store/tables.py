@@ -537,7 +537,7 @@ class BarRow(SQLModel, table=True):
 
     At most one row per `key` (tenant, cluster, node, scope, job) is open.
 
-    `state`: proposed by a diagnosis; barred, refused, lifted by people. `scope`: cluster, or job with its `job`.
+    `state`: proposed by a diagnosis; barred (excluded), refused, lifted by people. `scope`: cluster, or job with its `job`.
     `since`: when it was proposed or excluded; `until`: when it expires; `who`: a diagnosis or a person; `decided_by`:
     who confirmed, refused or lifted it, at `decided_at`. `version`: raised by every change, for optimistic locking.
     """

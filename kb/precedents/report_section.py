@@ -164,7 +164,7 @@ def _ago(seconds: float) -> str:
 
 
 def _barred(history: History) -> Iterator[Recalled]:
-    """Nodes of this job that people had barred."""
+    """Yield the nodes of this job that people had excluded."""
     for item in history.barred[:MOST_NODES]:
         why = f": {item.why}" if item.why else ""
         scope = "for the cluster" if item.scope == "cluster" else "for this job"

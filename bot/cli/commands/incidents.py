@@ -198,7 +198,7 @@ def handover(
     as_json: AsJson = False,
     tenant: Annotated[str, typer.Option("--tenant", help="The tenant.")] = "default",
 ) -> None:
-    """Print the shift handover: what is open, barred, to be watched, waiting, and what changed."""
+    """Print the shift handover: open incidents, excluded nodes, jobs to watch, pending work, and changes."""
     from bot.cli.incident_actions import hand_over
 
     hand_over(tenant, since, as_json=as_json)

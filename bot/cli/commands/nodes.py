@@ -1,4 +1,4 @@
-"""`signalbox nodes`: nodes that are barred or proposed for it, who decided, and nodes that fail repeatedly."""
+"""`signalbox nodes`: node exclusions, proposed and confirmed, who decided, and nodes that fail repeatedly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 Tenant = Annotated[str, typer.Option("--tenant", help="Whose nodes.")]
 Cluster = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Number = Annotated[int, typer.Argument(metavar="ID", help="The number, as shown by `nodes barred`.")]
+Number = Annotated[int, typer.Argument(metavar="ID", help="The number, as shown by `nodes excluded`.")]
 Until = Annotated[
     str | None, typer.Option("--for", metavar="7d", help="How long, such as 12h or 7d; by default, until it is lifted.")
 ]
@@ -31,8 +31,9 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 WEEKS = 8  # in the definition of a lemon
 
 
-@app.command()
-def barred(
+@app.command("barred", hidden=True)  # its former name
+@app.command("excluded")
+def list_excluded(
     tenant: Tenant = "default",
     cluster: Cluster = None,
     node: Annotated[str | None, typer.Option("--node", help="Only this node, with past decisions.")] = None,
@@ -53,7 +54,7 @@ def barred(
         for item in found:
             say_json(_json(item, now))
     elif not found:
-        say("No nodes are barred or proposed.")
+        say("No node exclusions.")
     for item in () if as_json else found:
         _say(_line(item, now))
         if commands and item.state != "refused":
@@ -62,8 +63,9 @@ def barred(
             _say(f"       $ {command(item, system)}")
 
 
+@app.command("bar", hidden=True)  # its former name
 @app.command()
-def bar(
+def exclude(
     node: Annotated[str, typer.Argument(metavar="NODE")],
     why: Annotated[str, typer.Option("--why", help="A note for others.")] = "",
     until: Until = None,
@@ -73,7 +75,7 @@ def bar(
     system: System = "slurm",
     as_json: AsJson = False,
 ) -> None:
-    """Bar a node, for all jobs or for one. Confirms a pending proposal. Changes nothing on the cluster."""
+    """Exclude a node, for all jobs or for one. Confirms a pending proposal. Changes nothing on the cluster."""
     from bot.cli.incident_close import login
     from bot.incidents.exclusions import ExclusionRequest
 
@@ -82,28 +84,28 @@ def bar(
     scope: Literal["cluster", "job"] = "job" if job else "cluster"
     wanted = ExclusionRequest(tenant, cluster or "", node, scope, job, _end(until, now), why)
     with _bars() as store:
-        told = store.add(wanted, login(), now)
-    _decided(told, now, system, as_json=as_json)
+        added = store.add(wanted, login(), now)
+    _decided(added, now, system, as_json=as_json)
 
 
 @app.command()
 def confirm(
     number: Number, until: Until = None, tenant: Tenant = "default", system: System = "slurm", as_json: AsJson = False
 ) -> None:
-    """Confirm a bar that a diagnosis proposed."""
+    """Confirm an exclusion that a diagnosis proposed."""
     _known_system(system)
     _decide(number, "barred", tenant, until=until, system=system, as_json=as_json)
 
 
 @app.command()
 def refuse(number: Number, tenant: Tenant = "default", as_json: AsJson = False) -> None:
-    """Refuse a bar that a diagnosis proposed; this incident does not propose it again."""
+    """Refuse an exclusion that a diagnosis proposed; this incident does not propose it again."""
     _decide(number, "refused", tenant, as_json=as_json)
 
 
 @app.command()
 def lift(number: Number, tenant: Tenant = "default", as_json: AsJson = False) -> None:
-    """Lift a bar, so that the node can be used again."""
+    """Lift an exclusion, so that the node can be used again."""
     _decide(number, "lifted", tenant, as_json=as_json)
 
 
@@ -145,19 +147,19 @@ def _decide(
 
     now = _now()
     with _bars() as store:
-        told, _ = store.decide(number, tenant, to, login(), now, until=_end(until, now))
-    _decided(told, now, system, as_json=as_json)
+        changed, _ = store.decide(number, tenant, to, login(), now, until=_end(until, now))
+    _decided(changed, now, system, as_json=as_json)
 
 
-def _decided(told: NodeExclusion, now: datetime, system: str, *, as_json: bool) -> None:
+def _decided(decided: NodeExclusion, now: datetime, system: str, *, as_json: bool) -> None:
     from bot.incidents.exclusions import command, in_words
 
     if as_json:
-        say_json(_json(told, now))
+        say_json(_json(decided, now))
         return
-    _say(f"{told.node}: {in_words(told, now)}.")
-    if told.state == "barred" and told.scope == "cluster":
-        _say(f"Signalbox runs nothing on the cluster. To drain the node:\n  $ {command(told, system)}")
+    _say(f"{decided.node}: {in_words(decided, now)}.")
+    if decided.state == "barred" and decided.scope == "cluster":
+        _say(f"Signalbox runs nothing on the cluster. To drain the node:\n  $ {command(decided, system)}")
 
 
 def _line(node_exclusion: NodeExclusion, now: datetime) -> str:

@@ -78,7 +78,7 @@ class CardComposer:
         )
 
     def bars(self, incident: int) -> tuple[ExcludedNode, ...]:
-        """Return the nodes that the incident excludes, with their current state in the bar list."""
+        """Return the nodes that the incident excludes, with the current state of each exclusion."""
         now = datetime.fromtimestamp(self.now(), UTC)
         return tuple(
             ExcludedNode(

@@ -77,7 +77,9 @@ def exclusion_blocks(card: Card) -> list[Json]:
     told = [[*words(f"{bar.node}: {bar.told}", SENTENCE), *_decided_by(bar)] for bar in card.bars[:_EXCLUDED]]
     rest = len(card.bars) - _EXCLUDED
     blocks = rich(
-        paragraph(words("Bar list", bold=True), *told, words(f"… and {many(rest, 'more node')}" if rest > 0 else ""))
+        paragraph(
+            words("Node exclusions", bold=True), *told, words(f"… and {many(rest, 'more node')}" if rest > 0 else "")
+        )
     )
     open_ = [bar.node for bar in card.bars if bar.state == "proposed"]
     if not open_:
@@ -89,8 +91,8 @@ def exclusion_blocks(card: Card) -> list[Json]:
         "Nothing changes on the cluster."
     )
     pair = (
-        confirmed(button("bar_confirm", f"Bar {what}", card.handle), f"Bar {what}?", asks, "Bar"),
-        button("bar_refuse", "Don't bar", card.handle),
+        confirmed(button("bar_confirm", f"Exclude {what}", card.handle), f"Exclude {what}?", asks, "Exclude"),
+        button("bar_refuse", "Don't exclude", card.handle),
     )
     return [*blocks, actions(*pair)]
 

@@ -50,7 +50,7 @@ class IncidentStatus:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedNode:
-    """A node that the decision excludes, with its state in the bar list. `told`: the state in words; `by`: who decided, or None."""
+    """A node that the decision excludes, and the state of that exclusion. `told`: the state in words; `by`: who decided, or None."""
 
     node: str
     state: Literal["proposed", "barred", "refused", "lifted"]

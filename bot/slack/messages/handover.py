@@ -1,4 +1,4 @@
-"""The shift handover as a message: open incidents, barred nodes, watched jobs, pending work, changes. Each list has a limit."""
+"""The shift handover as a message: open incidents, excluded nodes, watched jobs, pending work, changes. Each list has a limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def message_of(found: Handover) -> Message:
     hours = (found.until - found.since).total_seconds() / 3600.0
     head = f"Handover, last {hours:g} h"
     nothing = "nothing" if not found.open.count else many(found.open.count, "incident")
-    short = f"{nothing} open, {many(len(found.barred) + found.more_barred, 'node')} barred, {found.new.count} new, {found.closed.count} closed"
+    short = f"{nothing} open, {many(len(found.barred) + found.more_barred, 'node')} excluded, {found.new.count} new, {found.closed.count} closed"
     blocks = [
         header(head),
         *rich(paragraph(words(short, bold=True))),
@@ -68,7 +68,7 @@ def _nodes(nodes: Sequence[HandoverNode], more: int) -> list[Json]:
         return []
     shown = [node_words(node) for node in nodes[:_LINES]]
     rest = len(nodes) - len(shown) + more
-    title = words(f"Barred nodes: {len(nodes) + more}", bold=True)
+    title = words(f"Excluded nodes: {len(nodes) + more}", bold=True)
     return rich(paragraph(title), bullets([*shown, *([f"… and {rest} more"] if rest > 0 else [])], 2 * _SENTENCE))
 
 

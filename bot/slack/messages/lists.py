@@ -28,7 +28,7 @@ COMMANDS = (
     ("/signalbox incidents [page N]", "list recent incidents"),
     (
         "/signalbox handover [12h] [here]",
-        "summarize the shift: open, barred, waiting, new; `here`: post it for everyone",
+        "summarize the shift: open incidents, excluded nodes, pending work, changes; `here`: post it for everyone",
     ),
     ("/signalbox digest [2026-W47]", "failure statistics of a week; `now`: this week so far"),
     ("/signalbox rules [WORDS] [page N]", "list the rules and how accurate each one is"),

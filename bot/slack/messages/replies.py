@@ -41,8 +41,8 @@ def opening_words(job: str, why: str, called: Sequence[str]) -> Message:
 
 
 def exclusions_decided(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:
-    """Report decided bars, with the drain commands. Signalbox never runs them."""
-    head = f"Barred: {phrases.few(nodes)}." if nodes else "No node was barred."
+    """Report the decided exclusions, with the drain commands. Signalbox never runs them."""
+    head = f"Excluded: {phrases.few(nodes)}." if nodes else "No node was excluded."
     more = f" {'; '.join(late)}." if late else ""
     how = "Signalbox changes nothing on the cluster. To drain the node, run:" if drains else ""
     parts = [

@@ -22,7 +22,7 @@ class Exclusions:
     def decide(
         self, person: Person, subject: Subject, to: Literal["barred", "refused"]
     ) -> tuple[list[NodeExclusion], list[str]]:
-        """Confirm or refuse the proposed bars of an incident.
+        """Confirm or refuse the proposed exclusions of an incident.
 
         Return those decided, and messages about those that others decided first.
         """
@@ -36,7 +36,7 @@ class Exclusions:
         return list(done), list(late)
 
     def drain_commands(self, subject: Subject, bars: Sequence[NodeExclusion]) -> list[str]:
-        """Return the commands that take barred nodes out of the cluster, for a person to run."""
+        """Return the commands that take excluded nodes out of the cluster, for a person to run."""
         named = record_of(subject).incident.cluster
         types = {
             each.type

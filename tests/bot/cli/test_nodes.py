@@ -32,14 +32,14 @@ def run(*words: str | Path, which: object = nodes) -> str:
     return done.output
 
 
-def test_a_node_is_barred_listed_and_lifted() -> None:
+def test_a_node_is_excluded_listed_and_lifted() -> None:
     """With the command that would drain it, which nobody runs."""
-    told = run("bar", "gpu-017", "--why", "ECC twice", "--for", "7d")
-    assert told.startswith("gpu-017: barred for the cluster on ")
+    told = run("exclude", "gpu-017", "--why", "ECC twice", "--for", "7d")
+    assert told.startswith("gpu-017: excluded for the cluster on ")
     assert "$ scontrol update NodeName=gpu-017 State=DRAIN Reason='signalbox: ECC twice'" in told
-    assert "    1  gpu-017  barred for the cluster on" in run("barred", "--commands", "--system", "kubernetes")
-    assert "$ kubectl cordon gpu-017" in run("barred", "--commands", "--system", "kubernetes")
-    (line,) = run("barred", "--json").splitlines()
+    assert "    1  gpu-017  excluded for the cluster on" in run("excluded", "--commands", "--system", "kubernetes")
+    assert "$ kubectl cordon gpu-017" in run("excluded", "--commands", "--system", "kubernetes")
+    (line,) = run("excluded", "--json").splitlines()
     told_json = json.loads(line)
     assert (told_json["node"], told_json["state"], told_json["in_force"], told_json["who"]) == (
         "gpu-017",
@@ -47,20 +47,20 @@ def test_a_node_is_barred_listed_and_lifted() -> None:
         True,
         "ana",
     )
-    assert run("lift", "1").startswith("gpu-017: no longer barred: lifted on")
-    assert run("barred") == "No nodes are barred or proposed.\n"
-    assert "lifted" in run("barred", "--node", "gpu-017")
+    assert run("lift", "1").startswith("gpu-017: exclusion lifted on")
+    assert run("excluded") == run("barred") == "No node exclusions.\n"
+    assert "lifted" in run("excluded", "--node", "gpu-017")
 
 
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("bar", "a;b"), "is not a valid node name"),
-        (("bar", "n1", "--for", "soon"), "expected a duration of at most ten years"),
-        (("bar", "n1", "--for", "0d"), "expected a duration of at most ten years"),
-        (("bar", "n1", "--for", "99999w"), "expected a duration of at most ten years"),
-        (("confirm", "77"), "bar 77 does not exist"),
-        (("barred", "--system", "pbs"), "slurm or kubernetes"),
+        (("exclude", "a;b"), "is not a valid node name"),
+        (("exclude", "n1", "--for", "soon"), "expected a duration of at most ten years"),
+        (("exclude", "n1", "--for", "0d"), "expected a duration of at most ten years"),
+        (("exclude", "n1", "--for", "99999w"), "expected a duration of at most ten years"),
+        (("confirm", "77"), "exclusion 77 does not exist"),
+        (("excluded", "--system", "pbs"), "slurm or kubernetes"),
     ],
 )
 def test_what_is_wrong_is_told(words: tuple[str, ...], error: str) -> None:
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_told(words: tuple[str, ...], error: str) -> None:
 def test_for_one_job_only() -> None:
     """Then no command drains the node: others may use it."""
     told = run("bar", "n1", "--job", "llm")
-    assert told.startswith("n1: barred for llm on")
+    assert told.startswith("n1: excluded for llm on")
     assert "scontrol" not in told
 
 

@@ -1,4 +1,4 @@
-"""The bar list, on SQLite and on a real PostgreSQL."""
+"""Node exclusions, on SQLite and on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def excluding(*nodes: str, scope: str = "cluster") -> Report:
 def in_force(
     ledger: Ledger, *nodes: str, at: datetime = NOW, cluster: str | None = "c1", job: str = "llm"
 ) -> list[str]:
-    """Which of these are barred for a job."""
+    """Return which of these are excluded for a job."""
     with ledger.database.session() as session:
         found = in_force_within(session, "default", cluster, nodes=nodes, jobs=(job,), now=at)
     return sorted(f"{node_exclusion.node} {node_exclusion.scope}" for node_exclusion in found)
@@ -73,7 +73,7 @@ def test_a_diagnosis_proposes_and_bars_nothing_by_itself(ledger: Ledger) -> None
         "signalbox",
         1,
     )
-    assert in_words(one, NOW) == "proposed to be barred for the cluster on 2026-03-02"
+    assert in_words(one, NOW) == "exclusion proposed for the cluster on 2026-03-02"
     assert in_force(ledger, "gpu-017") == []
 
 
@@ -89,11 +89,11 @@ def test_who_confirms_bars_it_and_stands_in_the_audit(ledger: Ledger) -> None:
     assert ledger.exclusions.decide(1, "default", "barred", "ana", NOW)[1]
     assert not ledger.exclusions.decide(1, "default", "barred", "ana", NOW + DAY)[1]
     (one,) = ledger.exclusions.list("default")
-    assert in_words(one, NOW) == "barred for the cluster on 2026-03-02 by ana"
+    assert in_words(one, NOW) == "excluded for the cluster on 2026-03-02 by ana"
     assert in_force(ledger, "gpu-017", "gpu-018") == ["gpu-017 cluster"]
     with ledger.database.session() as session:
         assert [(row.who, row.verb, row.what) for row in session.exec(select(AuditRow))] == [
-            ("ana", "bar", "barred gpu-017")
+            ("ana", "bar", "excluded gpu-017")
         ]
         assert [row.version for row in session.exec(select(PostingRow))] == [2]
 
@@ -143,10 +143,10 @@ def test_what_was_refused_for_an_incident_is_not_proposed_by_it_again(ledger: Le
 def test_a_bar_ends_with_its_time(ledger: Ledger) -> None:
     """It is in force until then; after that it makes room for the next one."""
     one = ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-1", until=NOW + DAY, why="ECC"), "ana", NOW)
-    assert in_words(one, NOW) == "barred for the cluster on 2026-03-02 by ana, until 2026-03-03 08:30Z"
+    assert in_words(one, NOW) == "excluded for the cluster on 2026-03-02 by ana, until 2026-03-03 08:30Z"
     assert in_force(ledger, "gpu-1") == ["gpu-1 cluster"]
     assert in_force(ledger, "gpu-1", at=NOW + DAY) == []
-    assert in_words(one, NOW + DAY) == "no longer barred: expired on 2026-03-03"
+    assert in_words(one, NOW + DAY) == "exclusion expired on 2026-03-03"
     with pytest.raises(AlreadyDecided, match="expired on 2026-03-03"):
         ledger.exclusions.decide(one.id, "default", "lifted", "bob", NOW + 2 * DAY)
     again = ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-1"), "bob", NOW + 2 * DAY)
@@ -158,18 +158,18 @@ def test_a_bar_ends_with_its_time(ledger: Ledger) -> None:
 
 
 def test_a_person_bars_what_is_proposed_and_nothing_twice(ledger: Ledger) -> None:
-    """The proposal becomes the bar; who comes second is told."""
+    """The proposal becomes the exclusion; a second attempt raises an error that names the first person."""
     proposed(ledger)
     one = ledger.exclusions.add(ExclusionRequest("default", "c1", " gpu-017 ", why="seen it myself"), "ana", NOW)
     assert (one.id, one.state, one.why) == (1, "barred", "seen it myself")
-    with pytest.raises(AlreadyDecided, match="gpu-017 is already barred by ana"):
+    with pytest.raises(AlreadyDecided, match="gpu-017 is already excluded by ana"):
         ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-017"), "bob", NOW)
     ledger.exclusions.decide(1, "default", "lifted", "bob", NOW)
     assert ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-017"), "bob", NOW).id == 2
 
 
 def test_for_one_job_for_one_cluster_for_one_tenant(ledger: Ledger) -> None:
-    """A bar holds for those that it was made for."""
+    """An exclusion applies only to the jobs it was made for."""
     ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-1", "job", "llm"), "ana", NOW)
     ledger.exclusions.add(ExclusionRequest("default", "c2", "gpu-2"), "ana", NOW)
     ledger.exclusions.add(ExclusionRequest("other", "c1", "gpu-3"), "ana", NOW)
@@ -217,7 +217,7 @@ def test_numbers_that_no_bar_has(ledger: Ledger, number: int) -> None:
 
 
 def test_an_end_in_the_past_is_refused(ledger: Ledger) -> None:
-    """It would bar nothing."""
+    """It would exclude nothing."""
     with pytest.raises(SignalboxError, match="must lie in the future"):
         ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-1", until=NOW), "ana", NOW)
 
@@ -263,7 +263,7 @@ def test_several_are_decided_in_one_go(ledger: Ledger) -> None:
 
 
 def bar(**parts: object) -> NodeExclusion:
-    """A bar that holds."""
+    """Return a confirmed exclusion."""
     values = {
         "id": 1, "tenant": "default", "cluster": "c1", "node": "gpu-017", "scope": "cluster", "job": "", "state": "barred",
         "since": NOW, "until": None, "who": "ana", "why": "Xid 79", "incident_id": 42, "decided_at": NOW, "decided_by": "ana",

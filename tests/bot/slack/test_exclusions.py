@@ -54,19 +54,19 @@ def press(play, what, user=ADA):
 
 
 def test_proposed_and_confirmed(play):
-    """The button asks for confirmation; then the message says who barred the node, and that person gets the drain command."""
+    """The button asks for confirmation; then the message says who excluded the node, and that person gets the drain command."""
     play.diagnose("fallen")
     message = only(play.answers())
-    assert "node-b: proposed to be barred for the cluster" in text_of(message)
+    assert "node-b: exclusion proposed for the cluster" in text_of(message)
     found = buttons(message)
-    assert found["bar_confirm"]["confirm"]["title"]["text"] == "Bar node-b?"
+    assert found["bar_confirm"]["confirm"]["title"]["text"] == "Exclude node-b?"
     assert "Nothing changes on the cluster" in found["bar_confirm"]["confirm"]["text"]["text"]
     assert press(play, "bar_confirm").acknowledged
     told = text_of(only(play.answers()))
-    assert "node-b: barred for the cluster on" in told
+    assert "node-b: excluded for the cluster on" in told
     assert f'"user_id": "{ADA}"' in told
     assert buttons(only(play.answers())) == {}
-    assert [text for text in play.told() if text.startswith("Barred")] == ["Barred: node-b."]
+    assert [text for text in play.told() if text.startswith("Excluded:")] == ["Excluded: node-b."]
     ephemeral = str(play.workspace.ephemerals(CHANNEL, ADA)[-1].blocks)
     assert "scontrol update NodeName=node-b State=DRAIN" in ephemeral
     assert [(bar.node, bar.state, bar.decided_by) for bar in play.ledger.exclusions.list("default")] == [
@@ -78,7 +78,7 @@ def test_refused_and_not_proposed_again_by_the_same_end(play):
     """Run again, it is the same incident and stays refused."""
     play.diagnose("fallen")
     press(play, "bar_refuse", GRACE)
-    assert "node-b: not barred: refused on" in text_of(only(play.answers()))
+    assert "node-b: exclusion refused on" in text_of(only(play.answers()))
     play.diagnose("fallen")
     assert [bar.state for bar in play.ledger.exclusions.list("default", states=("proposed", "barred", "refused"))] == [
         "refused"
@@ -110,10 +110,10 @@ def test_an_answer_that_leaves_out_no_node_has_no_buttons(play):
     """Nothing is proposed."""
     play.diagnose("demo")
     assert buttons(only(play.answers())) == {}
-    assert "Bar list" not in text_of(only(play.answers()))
+    assert "Node exclusions" not in text_of(only(play.answers()))
 
 
-def test_the_next_end_of_the_job_says_that_the_barred_node_was_used_again(play):
+def test_the_next_end_of_the_job_says_that_the_excluded_node_was_used_again(play):
     """And the cause of the previous close-out."""
     play.diagnose("fallen")
     press(play, "bar_confirm")
@@ -125,4 +125,4 @@ def test_the_next_end_of_the_job_says_that_the_barred_node_was_used_again(play):
     told = text_of(play.answers()[-1])
     assert "node-b was excluded for the cluster on" in told
     assert "It looks the same as incident 1, closed as" in told
-    assert "proposed to be barred" not in told
+    assert "exclusion proposed" not in told

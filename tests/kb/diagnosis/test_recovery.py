@@ -54,7 +54,7 @@ NODES = (
     ],
 )
 def test_advice_and_the_nodes_to_leave_out(name: str, advice: str, owner: str, exclude: list[tuple[str, str]]) -> None:
-    """Hardware is taken out of the cluster, links out of the job; a fault of the code bars no node."""
+    """Hardware is taken out of the cluster, links out of the job; a fault in the code excludes no node."""
     known = seen(name)
     decision = decide(BOOK, places(known), NODES, RunFacts())
     assert (decision.advice, decision.owner) == (advice, owner)
@@ -265,7 +265,7 @@ def test_the_same_fault_on_another_named_node_is_left_out_too() -> None:
     assert decision.why.endswith("the failure recurred on other nodes (incident 41). Look for what they share")
 
 
-def test_barred_nodes_are_left_out_of_what_is_begun_again() -> None:
+def test_excluded_nodes_are_left_out_of_a_restart() -> None:
     """A restart in place would use them again; those that this job does not have are not its matter."""
     bars = (ExcludedNode("b", "cluster", "2026-02-01", "ana", "ECC"), ExcludedNode("z", "cluster", "2026-02-01", "ana"))
     assert tried(barred=bars) == ("requeue_without", "A peer was lost; b is excluded already", ["b"])

@@ -190,8 +190,8 @@ def test_with_many_readers_some_part_is_always_the_same() -> None:
     ]
 
 
-def test_a_barred_node_that_is_used_again_is_told() -> None:
-    """With why it was barred."""
+def test_an_excluded_node_that_is_used_again_is_reported() -> None:
+    """With the reason for the exclusion."""
     bars = (ExcludedNode("gpu-017", "cluster", "2026-02-01", "ana", "ECC twice"),)
     assert remembered_sentences(BARE, known_=past(history=History(barred=bars))) == [
         "gpu-017 was excluded for the cluster on 2026-02-01 by ana, but is in use again: ECC twice."

@@ -38,7 +38,7 @@ def test_a_quiet_shift_is_short():
     """The headline, what there is none of, and where longer lists are."""
     assert read(message_of(QUIET).blocks) == (
         "# Handover, last 12 h\n"
-        "*nothing open, 0 nodes barred, 0 new, 0 closed*\n"
+        "*nothing open, 0 nodes excluded, 0 new, 0 closed*\n"
         "(As of 2026-11-16 06:00:00Z; for longer lists, run `signalbox incidents handover`)\n"
     )
 
@@ -64,12 +64,12 @@ def test_a_busy_shift_says_all_of_it():
     )
     assert read(message_of(found).blocks) == (
         "# Handover, last 8 h\n"
-        "*9 incidents open, 1 node barred, 0 new, 1 closed*\n"
+        "*9 incidents open, 1 node excluded, 0 new, 1 closed*\n"
         "*Open: 9*\n"
         "• 1 llm-70b: GPU 3 fell off the bus (@U0ADA)\n"
         + "".join(f"• {n} llm-70b: GPU 3 fell off the bus\n" for n in range(2, 7))
         + "… and 3 more\n"
-        "*Barred nodes: 1*\n"
+        "*Excluded nodes: 1*\n"
         "  • gpu-017 (main) until 2026-11-18 06:00Z: GPU 3 left the bus twice\n"
         "*To watch: still running when diagnosed: 1*\n"
         "• 3 llm-70b: no rank has made a step since 05:40\n"
