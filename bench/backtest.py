@@ -122,7 +122,7 @@ def fill(path: Path, count: int) -> None:
 
 
 def _another(text: bytes, number: int, chance: random.Random) -> bytes:
-    """The same incident with numbers of its own; one in twenty filled up with lines of its own."""
+    """Return the same incident with numbers of its own; one in twenty filled up with lines of its own."""
     text = _NUMBER.sub(lambda item: str(chance.randrange(10 ** (len(item[0]) - 1), 10 ** len(item[0]))).encode(), text)
     if number % LARGE == 0:
         lines = [b"worker %s: shard %x of %x read, cache %x" % (bytes([97 + n % 26]) * (n % 40), n, n * 7, n * number)
@@ -141,7 +141,7 @@ def _said(number: int, at: datetime, report: Report, fault: str) -> Mapping[str,
 
 
 def drafted(base: RuleFiles, path: str) -> RuleFiles:
-    """The base with one rule as a draft, which says nothing."""
+    """Return the base with one rule as a draft, which says nothing."""
     changed = trial(base, {path: with_value(base.files[path], "status", "deprecated") + _GONE})
     scanned = scan_plan(changed.new)
     known = Knowledge(changed.new, scanned, engine()(scanned.patterns).dump())

@@ -130,7 +130,7 @@ class Burial:
 
 
 def own_files(folder: Path) -> tuple[Own, ...]:
-    """The files of a case."""
+    """Return the files of a case."""
     paths = sorted(path for path in (folder / "logs").rglob("*") if path.is_file())
     return tuple(classify(path.name, path.read_bytes()) for path in paths)
 
@@ -249,7 +249,7 @@ class Bulk:
         return cls(b"".join(template.fill(end - (count - n) * SECONDS, 1 + n * STEPS) for n in range(count)))
 
     def last(self, size: int) -> memoryview:
-        """The last so many bytes, from the start of a line."""
+        """Return the last so many bytes, from the start of a line."""
         start = self.text.find(b"\n", max(0, len(self.text) - size)) + 1
         return memoryview(self.text)[start:]
 
@@ -328,12 +328,12 @@ def rank_log(burial: Burial, scene: Scene, rank: int) -> list[bytes | memoryview
 
 
 def own_tail(burial: Burial) -> Own | None:
-    """The case's file that its rank's log ends with."""
+    """Return the case's file that its rank's log ends with."""
     return next((file for file in burial.files if file.part == "rank"), None)
 
 
 def spoken_for(burial: Burial) -> set[int]:
-    """The ranks whose text stands in a file of the case that several share."""
+    """Return the ranks whose text stands in a file of the case that several share."""
     return {rank for file in burial.files if file.part == "ranks" for rank in file.ranks}
 
 
@@ -352,7 +352,7 @@ def case_carrier(burial: Burial, each: int, others: list[Bulk]) -> Bulk:
 
 
 def logger(burial: Burial, ranks: int) -> int | None:
-    """The rank that logs iterations: none where the case does it, or nobody trains; and not the case's own."""
+    """Return the rank that logs iterations: none where the case does it, or nobody trains; and not the case's own."""
     if burial.stage != "running":
         return None
     rank = burial.voice.logger % ranks
@@ -361,7 +361,7 @@ def logger(burial: Burial, ranks: int) -> int | None:
 
 
 def teardown(burial: Burial, ranks: int) -> Teardown | None:
-    """How the others end, or nothing where they go on."""
+    """Return how the others end, or nothing where they go on."""
     if burial.ending == "none":
         return None
     rng = random.Random(f"{burial.seed}/teardown")
@@ -377,7 +377,7 @@ def teardown(burial: Burial, ranks: int) -> Teardown | None:
 
 
 def around(burial: Burial, item: Own, scene: Scene) -> list[bytes | memoryview]:
-    """A file of a case that is not the rank's log, with what comes before its text."""
+    """Return a file of a case that is not the rank's log, with what comes before its text."""
     rng = random.Random(f"{burial.seed}/{item.name}")
     text = line_end(item.text)
     if item.part == "dump":
@@ -411,7 +411,7 @@ def placed_name(item: Own, rank: int) -> str:
 
 
 def line_end(text: bytes) -> bytes:
-    """The text with its last line ended."""
+    """Return the text with its last line ended."""
     return text if text.endswith(b"\n") else text + b"\n"
 
 
@@ -425,7 +425,7 @@ def put(path: Path, parts: list[bytes | memoryview]) -> int:
 
 
 def folders(cases: Path, only: list[str]) -> list[Path]:
-    """The cases' folders."""
+    """Return the cases' folders."""
     found = sorted(path for path in cases.iterdir() if (path / "case.yaml").is_file())
     return [path for path in found if path.name in only] if only else found
 
@@ -464,7 +464,7 @@ def measure(known: Knowledge, found: list[Path], scratch: Path, options: argpars
 
 
 def scratch_folder(size: int) -> Path:
-    """A folder in memory where it holds two and a half times a case, else beside this script."""
+    """Return a folder in memory where it holds two and a half times a case, else beside this script."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2.5 * size
     data = Path(__file__).resolve().parent / "data"
@@ -479,7 +479,7 @@ def lost(bare: list[ScoredCase], buried: list[ScoredCase]) -> float:
 
 
 def render(bare: list[ScoredCase], buried: list[ScoredCase], *, verbose: bool) -> str:
-    """A table of both, side by side."""
+    """Return a table of both, side by side."""
     before, after = figures(bare), figures(buried)
     lines = [
         f"{before['cases']} cases, {before['healthy']} of them healthy",

@@ -47,7 +47,7 @@ class Template:
         return cls(tuple(_SLOT.split(text)))
 
     def fill(self, epoch: float, step: int = 0, rank: int = 0) -> bytes:
-        """The text for an epoch (seconds), a first step and a rank."""
+        """Return the text for an epoch (seconds), a first step and a rank."""
         out = list(self.parts[::3])
         known: dict[tuple[str, str], str] = {}
         for index, slot in enumerate(zip(self.parts[1::3], self.parts[2::3], strict=True)):
@@ -81,7 +81,7 @@ def _value(form: str, number: int, epoch: float, step: int, rank: int) -> str:
 
 
 def host(rank: int) -> str:
-    """The host of a rank."""
+    """Return the host of a rank."""
     return f"gpu-a{rank // NODE:03d}"
 
 
@@ -397,7 +397,7 @@ VOICES: tuple[Voice, ...] = (
 
 
 def voice_for(framework: str, rng: random.Random) -> Voice:
-    """The framework's own voice, any other where we have none of it."""
+    """Return the framework's own voice, any other where we have none of it."""
     return next((voice for voice in VOICES if re.search(voice.known_by, framework)), None) or rng.choice(VOICES)
 
 
@@ -427,7 +427,7 @@ def block(voice: Voice, phase: Phase, *, iterations: bool, variant: int, tracker
 
 @cache
 def head(voice: Voice, *, ranks: int, nccl: bool, tracker: bool = False) -> Template:
-    """The start of a rank's log: launch, settings, and NCCL's own start-up where the run got so far.
+    """Return the start of a rank's log: launch, settings, and NCCL's own start-up where the run got so far.
 
     `tracker`: it also reports to a tracker, which does not answer at once.
     """
@@ -489,7 +489,7 @@ def kernel_noise(rng: random.Random, *, boot_clock: float | None) -> Template:
 
 
 def job_head(rng: random.Random, ranks: int) -> Template:
-    """What a job's own output begins with."""
+    """Return what a job's own output begins with."""
     nodes = f"gpu-a[000-{-(-ranks // NODE) - 1:03d}]"
     lines = [
         f"job {rng.randint(700000, 900000)} on {nodes}",
@@ -549,7 +549,7 @@ class Teardown:
         return self.limit + 2 if self.aborts else 4
 
     def of_rank(self, rng: random.Random, rank: int) -> Template:
-        """What one of the others says; now and then nothing, as a killed process does."""
+        """Return what one of the others says; now and then nothing, as a killed process does."""
         if rng.random() < 0.15:
             return Template.of("")
         lines = rng.choice(self._ways())(rng, self, rank)
@@ -574,7 +574,7 @@ def _own(torch: Torch, rank: int) -> str:
 
 
 def _glog(torch: Torch, rank: int, level: str, when: float, rng: random.Random) -> str:
-    """The beginning of a line that torch's C++ side logs, up to the file."""
+    """Return the beginning of a line that torch's C++ side logs, up to the file."""
     if torch == "2.6":
         return f"[rank{rank}]:[{level}{at(when, 'g')}.{rng.randint(10**8, 10**9 - 1)} "
     return f"[rank{rank}]:[{level} " if torch == "2.3" else f"[{level} "

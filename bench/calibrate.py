@@ -67,17 +67,17 @@ def report(rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def right(rows: Sequence[Mapping[str, object]]) -> int:
-    """How many were right."""
+    """Return how many were right."""
     return sum(bool(row["right"]) for row in rows)
 
 
 def place(row: Mapping[str, object]) -> int:
-    """The fold of a row: the same for all rows of a source, whatever the order of the rows."""
+    """Return the fold of a row: the same for all rows of a source, whatever the order of the rows."""
     return sum(str(row["source"]).encode()) % FOLDS
 
 
 def chance(row: Mapping[str, object], base: float, weights: Mapping[str, float]) -> float:
-    """The probability that a row is right, by some weights."""
+    """Return the probability that a row is right, by some weights."""
     odds = base + sum(weights[name] for name in FREE if name in row["traits"])
     return 1.0 / (1.0 + math.exp(-odds))
 

@@ -117,7 +117,7 @@ def process(words: Sequence[str], env: dict[str, str], until: str) -> Iterator[s
 
 
 def workspace_of() -> Workspace:
-    """A workspace with one person in one channel."""
+    """Return a workspace with one person in one channel."""
     app = ChatApp(bot_token=f"xoxb-{secrets.token_hex(8)}", signing_secret=secrets.token_hex(16), scopes=SCOPES)
     made = Workspace(app, rates=unlimited(), patience=10.0)
     made.add_user(USER, "bench")
@@ -126,7 +126,7 @@ def workspace_of() -> Workspace:
 
 
 def burst(workspace: Workspace, jobs: Sequence[str], pool: ThreadPoolExecutor) -> list[float]:
-    """All at once; seconds until each was acknowledged, as Slack sees it."""
+    """Return all at once; seconds until each was acknowledged, as Slack sees it."""
     gate = threading.Barrier(len(jobs))
 
     def one(job: str) -> float:
@@ -159,7 +159,7 @@ def hold(url: str, workspace: Workspace, jobs: Jobs) -> None:
 
 
 def served(url: str, mode: str, rounds: int, folder: Path) -> list[float]:
-    """The service itself."""
+    """Return the service itself."""
     workspace = workspace_of()
     (folder / "runs").mkdir(parents=True)
     jobs, config = Jobs(folder), folder / "signalbox.yaml"
@@ -202,7 +202,7 @@ def measured(workspace: Workspace, url: str, jobs: Jobs, rounds: int) -> list[fl
 
 
 def bare(mode: str, rounds: int) -> list[float]:
-    """The peer: the same commands, answered by an app that does nothing else."""
+    """Return the peer: the same commands, answered by an app that does nothing else."""
     workspace = workspace_of()
     with ExitStack() as ends:
         api = ends.enter_context(serving(workspace, pages=False))
@@ -254,12 +254,12 @@ def only_acknowledge(mode: str) -> None:
 
 
 def at(found: Sequence[float], share: float) -> float:
-    """The value that so large a share is not above, in milliseconds."""
+    """Return the value that so large a share is not above, in milliseconds."""
     return sorted(found)[min(len(found) - 1, int(share * len(found)))] * 1000
 
 
 def line(name: str, found: Sequence[float], floor: Sequence[float] | None = None) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     told = f"{name:24}{len(found):6}{at(found, 0.5):8.0f}{at(found, 0.99):8.0f}{max(found) * 1000:8.0f}"
     return told if floor is None else f"{told}{at(found, 0.99) / at(floor, 0.99):8.1f}"
 

@@ -70,7 +70,7 @@ class Row:
 
 
 def _dump(entries: int, world: int, role: str, *, frames: bool, text: bool) -> dict[str, Any]:
-    """A rank's dump with marks where its groups stand.
+    """Return a rank's dump with marks where its groups stand.
 
     Roles: "culprit" stopped two operations ago, "peer" waits for it in the tensor group, "other" in the world.
     """
@@ -178,7 +178,7 @@ def write(folder: Path, world: int, entries: int, *, as_pickle: bool) -> int:
 
 
 def verdict_of(folder: Path) -> tuple[CollectiveVerdict, float]:
-    """The verdict over a folder of dumps, and the seconds from paths to verdict."""
+    """Return the verdict over a folder of dumps, and the seconds from paths to verdict."""
     began = time.perf_counter()
     rings, _ = read_dumps(folder.iterdir())
     verdict = judge_rings(rings)
@@ -186,7 +186,7 @@ def verdict_of(folder: Path) -> tuple[CollectiveVerdict, float]:
 
 
 def in_a_process(folder: Path) -> dict[str, Any]:
-    """The same in a process of its own, whose peak memory is then its own."""
+    """Return the same in a process of its own, whose peak memory is then its own."""
     told = subprocess.run([sys.executable, __file__, "--one", str(folder)], capture_output=True, text=True, check=True)
     return dict(json.loads(told.stdout))
 
@@ -211,7 +211,7 @@ def measured(what: str, ranks: int, entries: int, *, as_pickle: bool = False) ->
 
 
 def real(cases: Path) -> Iterator[Row]:
-    """The real dumps with known truth."""
+    """Yield the real dumps with known truth."""
     for case in sorted(cases.glob("*/case.yaml")):
         truth = yaml.safe_load(case.read_text())["ranks"]
         folder = case.parent / "flight_recorder"

@@ -153,7 +153,7 @@ def ablation(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | No
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
-    """The value that so large a share is at most; None of nothing."""
+    """Return the value that so large a share is at most; None of nothing."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
@@ -177,7 +177,7 @@ def delays(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | None
 
 
 def run(hours: float, hangs: int, seed: int, world: World, processes: int) -> dict[str, Any]:
-    """All figures of one world."""
+    """Return all figures of one world."""
     begun = time.monotonic()
     jobs = [(seed + at, world) for at in range(round(hours / HEALTHY_HOURS))]
     asked = [(seed + 100_000 + at, KINDS[at % len(KINDS)], world) for at in range(hangs)]
@@ -206,12 +206,12 @@ def run(hours: float, hangs: int, seed: int, world: World, processes: int) -> di
 
 
 def interval(count: int) -> tuple[float, float]:
-    """The exact 95 % interval of a Poisson mean of which `count` were seen."""
+    """Return the exact 95 % interval of a Poisson mean of which `count` were seen."""
     return (_mean_at(count - 1, 0.975) if count else 0.0), _mean_at(count, 0.025)
 
 
 def _mean_at(count: int, share: float) -> float:
-    """The mean at which so large a share of samples is at most `count`."""
+    """Return the mean at which so large a share of samples is at most `count`."""
     low, high = 0.0, 10.0 * (count + 5)
     for _ in range(60):
         mean = (low + high) / 2

@@ -174,11 +174,11 @@ class Made:
     panels: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def at(self, when: float) -> Span:
-        """The stretch that a moment lies in."""
+        """Return the stretch that a moment lies in."""
         return self.spans[max(0, bisect_right(self.begins, when) - 1)]
 
     def straggler(self, when: float) -> tuple[float, int] | None:
-        """The rank that is slow at a moment, and by what factor."""
+        """Return the rank that is slow at a moment, and by what factor."""
         return next(((factor, rank) for begin, end, factor, rank in self.slow if begin <= when < end), None)
 
     def ordinary(self, when: float) -> bool:
@@ -230,7 +230,7 @@ def made_job(seed: int, hang: str | None = None, hours: float = 2.0, world: Worl
 
 
 def _spread(chance: random.Random, ends: tuple[float, float]) -> float:
-    """A number between two, alike on all scales."""
+    """Return a number between two, alike on all scales."""
     return math.exp(chance.uniform(math.log(ends[0]), math.log(ends[1])))
 
 
@@ -405,7 +405,7 @@ def evidence(job: Made, now: float) -> Evidence:
 def _place(  # noqa: PLR0911 - a place for each kind of stretch
     job: Made, span: Span, rank: int, when: float, chance: random.Random
 ) -> tuple[Frame, ...] | None:
-    """Where the main thread of a rank stands; None where its process cannot be asked."""
+    """Return where the main thread of a rank stands; None where its process cannot be asked."""
     if span.kind == "hang":
         return _hung(job, rank, chance)
     if span.alone and rank != span.who:
@@ -443,7 +443,7 @@ def _place(  # noqa: PLR0911 - a place for each kind of stretch
 
 
 def _stepping(job: Made, rank: int, when: float, chance: random.Random) -> tuple[Frame, ...]:
-    """Where a rank stands that takes steps; beside a straggler the others often wait for it."""
+    """Return where a rank stands that takes steps; beside a straggler the others often wait for it."""
     late = job.straggler(when)
     if late is not None and rank != late[1] and chance.random() < 1 - 1 / late[0]:
         return _REDUCE
@@ -514,7 +514,7 @@ def _queued(job: Made, now: float, rank: int) -> tuple[int, int, float]:
 
 
 def rings(job: Made, now: float) -> tuple[Ring, ...]:
-    """What each rank's Flight Recorder has, as digests."""
+    """Return what each rank's Flight Recorder has, as digests."""
     if job.recorder != "fr" or not job.steps or now < job.steps[0]:
         return ()
     found = []
@@ -619,7 +619,7 @@ def _measure(job: Made) -> None:
 
 
 def _does(job: Made, span: Span, rank: int) -> str:
-    """Which level of activity a rank's GPU is at."""
+    """Return which level of activity a rank's GPU is at."""
     if span.kind == "hang":
         if job.hang == "start":
             return "idle"
@@ -631,7 +631,7 @@ def _does(job: Made, span: Span, rank: int) -> str:
 
 
 def panels(job: Made, now: float) -> dict[str, Panel]:
-    """The last forty minutes of metrics; the newest scrape that is there is up to a minute old."""
+    """Return the last forty minutes of metrics; the newest scrape that is there is up to a minute old."""
     upto = int((now - 10.0) // SCRAPE)
     if not job.metrics or upto < 1:
         return {}

@@ -152,7 +152,7 @@ def _drawn(chance: random.Random, weights: dict[str, int]) -> str:
 
 
 def _lines(shape: Shape, chance: random.Random) -> Iterator[Line]:
-    """The log's lines in their order."""
+    """Yield the log's lines in their order."""
     now = datetime(2025, chance.randint(1, 12), chance.randint(1, 28), chance.randint(0, 23), 7, 1, tzinfo=UTC)
     values = _constants(shape, chance) | {"t": now}
     course = list(_course(shape, chance))
@@ -207,7 +207,7 @@ def _span(seconds: float) -> str:
 
 
 def _course(shape: Shape, chance: random.Random) -> Iterator[Values]:
-    """The values of each record of progress: step, losses, pace, rate, scale."""
+    """Yield the values of each record of progress: step, losses, pace, rate, scale."""
     first, floor, share = CURVES[shape.frame.curve]
     share *= 2 if "noisy" in shape.traits else 1
     pace, tokens = chance.uniform(0.2, 9.0), chance.uniform(2000, 15000)
@@ -253,7 +253,7 @@ def _course(shape: Shape, chance: random.Random) -> Iterator[Values]:
 
 
 def _slower(shape: Shape, place: int) -> float:
-    """How many times the usual time a step takes here, for reasons that are none to worry."""
+    """Return how many times the usual time a step takes here, for reasons that are none to worry."""
     factor = 1.0
     if "slow_start" in shape.traits and place < 2:
         factor *= 12 - 8 * place
@@ -284,7 +284,7 @@ def _said(text: str, values: Values, chance: random.Random, rank: int) -> Iterat
 
 
 def _opening(shape: Shape, values: Values, chance: random.Random) -> Iterator[Line]:
-    """What stands before the first step: noise before the program speaks and while it sets up."""
+    """Yield what stands before the first step: noise before the program speaks and while it sets up."""
     if any(noise.name == "other-users" for noise in shape.noises) or "slurmctld.log" in shape.beside:
         yield from _said("SLURM_JOB_ID=@{job} SLURM_JOB_NAME=@{run} SLURM_NNODES=@{nodes}", values, chance, 0)
     if shape.ending == "max_time":
@@ -318,7 +318,7 @@ def _events(shape: Shape, place: int, values: Values, chance: random.Random) -> 
 
 
 def _speaking(shape: Shape) -> int:
-    """How many ranks are heard: all of a merged log, those of one node where each rank has its file."""
+    """Return how many ranks are heard: all of a merged log, those of one node where each rank has its file."""
     return min(shape.world, 8) if shape.split else shape.world
 
 
@@ -365,7 +365,7 @@ def _close(shape: Shape, values: Values, chance: random.Random) -> Iterator[Line
 
 
 def _files(shape: Shape, lines: Sequence[Line], chance: random.Random) -> dict[str, str]:
-    """The log's files: one, or one a rank; now and then what the node or the scheduler wrote beside it."""
+    """Return the log's files: one, or one a rank; now and then what the node or the scheduler wrote beside it."""
     colours = chance.random() < 0.15
     owners: dict[str, list[str]] = {}
     for number, (rank, when, text) in enumerate(lines):
@@ -461,7 +461,7 @@ def by_kind(said: Sequence[Outcome]) -> list[tuple[str, int, int]]:
 
 
 def render(title: str, said: Sequence[Outcome], *, verbose: bool) -> str:
-    """The figures and the alarms for people."""
+    """Return the figures and the alarms for people."""
     alarms = [outcome for outcome in said if outcome.alarm]
     lines = [f"{title}: {len(alarms)} of {len(said)} got fault or no_match (asked: at most {ASKED})"]
     for alarm in alarms:

@@ -33,7 +33,7 @@ COUNT = 240
 
 
 def pool(count: int = COUNT) -> Baseline:
-    """What so many healthy runs print, together."""
+    """Return what so many healthy runs print, together."""
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):

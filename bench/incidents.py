@@ -103,11 +103,11 @@ class Play:
     kernels: set[str] = field(default_factory=set)
 
     def rank(self) -> int:
-        """A rank by chance, seldom the one that prints the iteration lines."""
+        """Return a rank by chance, seldom the one that prints the iteration lines."""
         return self.rng.randrange(self.site.world)
 
     def truth(self, fault: str, *ranks: int, accept: tuple[str, ...] = ()) -> Truth:
-        """The truth: the fault, the ranks at fault and their nodes."""
+        """Return the truth: the fault, the ranks at fault and their nodes."""
         nodes = tuple(dict.fromkeys(self.site.node(rank) for rank in ranks))
         return Truth(fault, accept, ranks, nodes, tuple(self.site.address(node) for node in nodes))
 
@@ -199,7 +199,7 @@ class Play:
 
 
 def ray_end(site: Site, rank: int) -> str:
-    """What Ray's driver prints when a worker of a group raised."""
+    """Return what Ray's driver prints when a worker of a group raised."""
     node = site.node(rank)
     name = f"ray::_RayTrainWorker__execute.get_next() (pid={site.pids[rank]}, ip={site.address(node)}, repr=<ray.train._internal"
     return (
@@ -235,7 +235,7 @@ LOADER: tuple[Frame, ...] = (
 
 
 def in_worker(site: Site, frames: Sequence[Frame], error: str) -> str:
-    """The last part of a traceback that came out of a DataLoader worker."""
+    """Return the last part of a traceback that came out of a DataLoader worker."""
     name = error.split(":", 1)[0].rsplit(".", 1)[-1]
     lines = [f"{name}: Caught {name} in DataLoader worker process 1.", "Original Traceback (most recent call last):"]
     for path, line, function, code in (
@@ -247,7 +247,7 @@ def in_worker(site: Site, frames: Sequence[Frame], error: str) -> str:
 
 
 def cuda_error(site: Site, what: str) -> str:
-    """A CUDA error as the release words it."""
+    """Return a CUDA error as the release words it."""
     name = "torch.AcceleratorError" if site.torch >= (2, 8) else "RuntimeError"
     hint = "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."
     tail = "" if site.torch < (2, 0) else "\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
@@ -661,7 +661,7 @@ def _port_down(play: Play, node: str) -> int:
 
 
 def _completion(play: Play, rank: int, node: str, nic: int) -> str:
-    """A work completion with an error against a node, as the release of NCCL words it."""
+    """Return a work completion with an error against a node, as the release of NCCL words it."""
     site = play.site
     peer = f"{site.address(node)}<{40_000 + 7 * rank}>"
     if site.torch < (2, 1):
@@ -1186,7 +1186,7 @@ COUNT = 60
 
 
 def plan() -> list[str]:
-    """The kinds of the sixty incidents, in order."""
+    """Return the kinds of the sixty incidents, in order."""
     return [name for name in KINDS for _ in range(2 if name in TWICE else 1)]
 
 
@@ -1518,7 +1518,7 @@ def figures(named: Sequence[Named]) -> dict[str, object]:
 
 
 def render(named: Sequence[Named], *, verbose: bool) -> str:
-    """The figures for people."""
+    """Return the figures for people."""
     numbers = figures(named)
     lines = [f"{len(named)} incidents", f"{'place named first':24}{numbers['place']:8.1%}  (asked: {ASKED:.0%})"]
     lines += [f"{'fault named first':24}{numbers['fault']:8.1%}", "", f"{'kind':24}{'place':>6}{'fault':>6}{'of':>4}"]

@@ -116,12 +116,12 @@ class Numbers:
         self._folder = folder
 
     def of(self, source: str, offset: int) -> tuple[str, int]:
-        """The line that starts there."""
+        """Return the line that starts there."""
         with (self._folder / source).open("rb") as file:
             return source, file.read(offset).count(b"\n") + 1
 
     def line(self, spot: LineRef) -> tuple[str, int]:
-        """The line of a spot."""
+        """Return the line of a spot."""
         return (spot.source, spot.line) if spot.line is not None else self.of(spot.source, spot.offset)
 
 
@@ -149,7 +149,7 @@ def _l4(run: RunProfile, good: RunProfile, mined: list[TemplateTable], number: N
 
 
 def _severity(run: RunProfile, number: Numbers) -> Prediction:
-    """The first line of each event at error level or above."""
+    """Return the first line of each event at error level or above."""
     spots = [
         min(
             (seen.spots[0] for seen in event.nodes.values()),
@@ -162,7 +162,7 @@ def _severity(run: RunProfile, number: Numbers) -> Prediction:
 
 
 def _paired(truth: Mapping[str, Any], ours: Mapping[str, Prediction], theirs: Mapping[str, Prediction]) -> str:
-    """The difference of the F1 of lines, mean over cases, with a 95 % interval over the same draws of cases."""
+    """Return the difference of the F1 of lines, mean over cases, with a 95 % interval over the same draws of cases."""
     measure: Callable[..., float | None] = MEASURES["lines: F1, mean over cases"]
     names = [name for name, item in sorted(truth["cases"].items()) if item["symptom"] != "healthy"]
     each = [

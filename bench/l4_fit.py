@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def samples(root: Path, jobs: int, *, filtered: bool) -> list[Sample]:
-    """The jobs of a set that failed, measured."""
+    """Return the jobs of a set that failed, measured."""
     truth = json.loads((root / "truth.json").read_text("utf-8"))["cases"]
     names = [name for name, item in sorted(truth.items()) if item["events"]]
     with ProcessPoolExecutor(jobs, initializer=begin, initargs=(root,)) as pool:

@@ -28,7 +28,7 @@ LONGEST = 600.0  # seconds a case
 
 
 def told(program: Path, folder: Path) -> Prediction:
-    """The lines of a case that it calls anomalies.
+    """Return the lines of a case that it calls anomalies.
 
     Raises:
         SystemExit: it failed or gave what is no answer.

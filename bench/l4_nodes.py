@@ -49,7 +49,7 @@ def _rules() -> Knowledge:
 
 
 def _choices(folder: Path, faulty: Sequence[str]) -> list[Choice]:
-    """The nodes of a case, with its good run and without."""
+    """Return the nodes of a case, with its good run and without."""
     evidence = from_bundle(_rules(), folder, workers=1)
     refs = [stream.ref for stream in evidence.streams]
     mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1).tables
@@ -74,7 +74,7 @@ def _choices(folder: Path, faulty: Sequence[str]) -> list[Choice]:
 
 
 def fit(choices: Sequence[Choice]) -> NDArray[np.float64]:
-    """The weights under which those at fault are likeliest chosen (Adam, projected on what is not negative)."""
+    """Return the weights under which those at fault are likeliest chosen (Adam, projected on what is not negative)."""
     weights = np.ones(len(WEIGHTS))
     first, second = np.zeros_like(weights), np.zeros_like(weights)
     for turn in range(1, ROUNDS + 1):

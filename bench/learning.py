@@ -127,7 +127,7 @@ class Signature:
 
 
 def made(seeds: int, folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...], tuple[str, ...]]]:
-    """The incidents of bench/incidents.py."""
+    """Yield the incidents of bench/incidents.py."""
     for seed in range(1, seeds + 1):
         for number, kind in enumerate(incidents.KINDS):
             path = folder / "made" / str(seed) / kind
@@ -136,7 +136,7 @@ def made(seeds: int, folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, 
 
 
 def l4_like(seeds: int, folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...], tuple[str, ...]]]:
-    """The incidents of bench/l4set, and its healthy runs."""
+    """Yield the incidents of bench/l4set, and its healthy runs."""
     from build import build  # noqa: PLC0415 - a script beside this one
 
     for seed in range(1, seeds + 1):
@@ -152,7 +152,7 @@ def l4_like(seeds: int, folder: Path) -> Iterator[tuple[str, str, Path, tuple[st
 
 
 def recorded(folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...], tuple[str, ...]]]:
-    """The recordings of the lab."""
+    """Yield the recordings of the lab."""
     for path in sorted((ROOT / "tests" / "bundles").iterdir()):
         case = yaml.safe_load((path / "case.yaml").read_text()) if (path / "case.yaml").exists() else {}
         named = case.get("fault") or case.get("label")
@@ -177,12 +177,12 @@ def healthy_runs(folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...]
 
 
 def evidence_of(known: Knowledge, path: Path) -> Evidence:
-    """The evidence of a bundle, or of a log alone."""
+    """Return the evidence of a bundle, or of a log alone."""
     return from_bundle(known, path, workers=1) if path.is_dir() else from_paths(known, [path], workers=1)
 
 
 def without(evidence: Evidence, gone: frozenset[str]) -> Evidence:
-    """The evidence as it is where the base never had these rules."""
+    """Return the evidence as it is where the base never had these rules."""
     streams = tuple(
         replace(stream, hits={key: hits for key, hits in stream.hits.items() if key.partition("#")[0] not in gone})
         for stream in evidence.streams
@@ -214,7 +214,7 @@ def _file(incident: Incident) -> Filed:
 
 
 def _case(incident: Incident, gone: frozenset[str], known: Knowledge) -> Case:
-    """An incident as it is filed where the base has none of the rules that are taken away."""
+    """Return an incident as it is filed where the base has none of the rules that are taken away."""
     evidence = without(evidence_of(known, incident.path), gone)
     book = replace(known.rulebook, rules=tuple(rule for rule in known.rulebook.rules if rule.id not in gone))
     report = diagnose(evidence, book)
@@ -302,12 +302,12 @@ def good_runs(folder: Path) -> dict[int, dict[str, str]]:
 
 
 def learned_id(index: int) -> str:
-    """The id under which a learned rule is tried: several signatures may give rules of one name."""
+    """Return the id under which a learned rule is tried: several signatures may give rules of one name."""
     return f"learned-{index}"
 
 
 def with_learned(mined: Sequence[Mined]) -> Knowledge:
-    """The base with the learned rules, as if they were merged and shown."""
+    """Return the base with the learned rules, as if they were merged and shown."""
     files = dict(read_files(default_folder())[0])
     for index, item in enumerate(mined):
         if item.folder is None:
@@ -356,7 +356,7 @@ class Tally:
     clean: int = 0
 
     def row(self) -> dict[str, Any]:
-        """The figures as plain values."""
+        """Return the figures as plain values."""
         return {
             "signatures": self.signatures,
             "no candidate": self.refused,
@@ -507,7 +507,7 @@ def _sown(case: Case, lines: Sequence[str], secrets: Sequence[tuple[str, str]]) 
 
 
 def _planted(cases: Sequence[Case], plain: Candidate, known: Knowledge, seed: str) -> tuple[int, list[str]]:
-    """How many planted things were in the incidents given, and those that the folder made of them holds."""
+    """Return how many planted things were in the incidents given, and those that the folder made of them holds."""
     assert _background is not None
     chance = Random(f"planted {seed}")
     secrets = [(form, make(chance)) for form, make in _FORMS]
@@ -526,7 +526,7 @@ def _planted(cases: Sequence[Case], plain: Candidate, known: Knowledge, seed: st
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     rows = [
         *made(options.made_seeds, folder),
         *l4_like(options.l4_seeds, folder),

@@ -37,7 +37,7 @@ class Example:
 
 
 def pattern(known: Knowledge, path: Path, *, blind: bool) -> Signature:
-    """The pattern of a log; `blind`: of its quoted lines, with nothing that a rule says."""
+    """Return the pattern of a log; `blind`: of its quoted lines, with nothing that a rule says."""
     report = diagnose_paths(known, [path], workers=1).report
     if blind and report.verdict == "fault":
         lines = tuple(Indicator(item.text, "", item) for item in report.diagnoses[0].evidence)
@@ -46,7 +46,7 @@ def pattern(known: Knowledge, path: Path, *, blind: bool) -> Signature:
 
 
 def of_rules(known: Knowledge, *, blind: bool) -> Iterator[Example]:
-    """The logs on which rules must speak."""
+    """Yield the logs on which rules must speak."""
     for rule in sorted(default_folder().glob("*/*/rule.yaml")):
         fault = str(yaml.safe_load(rule.read_text("utf-8")).get("fault"))
         for log in sorted((rule.parent / "match").iterdir()):

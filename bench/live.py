@@ -152,7 +152,7 @@ def kill_ranks(work: Path) -> None:
 def watched(
     scene: Scene, asked: argparse.Namespace, folder: Path, logs: Path, work: Path
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """The events of `signalbox watch`, and its exit status; None if it had to be ended."""
+    """Return the events of `signalbox watch`, and its exit status; None if it had to be ended."""
     words = [sys.executable, "-m", "bot.cli", "watch", scene.name, "--logs", str(logs), "--json"]
     if asked.options == "full":
         words += [

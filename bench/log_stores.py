@@ -59,7 +59,7 @@ class FileStream:
         self.handle = path.open("rb")
 
     def count(self, start: int, end: int, _words: LineFilter) -> int:
-        """How many lines; only the answers on labels ask."""
+        """Return how many lines; only the answers on labels ask."""
         first, last = np.searchsorted(self.times, (start, end))
         return int(last - first)
 
@@ -68,12 +68,12 @@ class FileStream:
         raise NotImplementedError
 
     def line(self, at: int) -> str:
-        """The text of a line."""
+        """Return the text of a line."""
         self.handle.seek(self.starts[at])
         return self.handle.read(self.starts[at + 1] - self.starts[at] - 1).decode("utf-8", "replace")
 
     def matching(self, matcher: HyperscanMatcher) -> np.ndarray:
-        """The numbers of the lines that a filter lets through."""
+        """Return the numbers of the lines that a filter lets through."""
         hits = sorted({offset for _, offset in matcher.hits(self.path.read_bytes())})
         return np.unique(np.searchsorted(self.starts, hits, side="right") - 1) if hits else np.empty(0, dtype=np.int64)
 
@@ -94,7 +94,7 @@ class IndexedDouble(LokiDouble):
         self.found: dict[str, np.ndarray] = {}
 
     def _rows(self, parsed: Selected, start: int, end: int) -> np.ndarray:
-        """The places in the index that a query means, in order of time."""
+        """Return the places in the index that a query means, in order of time."""
         first, last = np.searchsorted(self.times, (start, end))
         rows = np.arange(first, last)
         if parsed.words.text:

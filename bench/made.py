@@ -61,28 +61,28 @@ class Site:
         return f"/opt/conda/lib/python3.{minor}/site-packages"
 
     def node(self, rank: int) -> str:
-        """The node of a rank."""
+        """Return the node of a rank."""
         return self.nodes[rank // self.per_node]
 
     def local(self, rank: int) -> int:
-        """A rank's number within its node."""
+        """Return a rank's number within its node."""
         return rank % self.per_node
 
     def ranks(self, node: str) -> tuple[int, ...]:
-        """The ranks of a node."""
+        """Return the ranks of a node."""
         first = self.nodes.index(node) * self.per_node
         return tuple(range(first, first + self.per_node))
 
     def address(self, node: str) -> str:
-        """A node's address."""
+        """Return a node's address."""
         return f"10.{20 + self.job % 7}.{self.job % 100}.{11 + 3 * self.nodes.index(node)}"
 
     def bus(self, rank: int) -> str:
-        """The PCI bus of a rank's GPU."""
+        """Return the PCI bus of a rank's GPU."""
         return ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")[self.local(rank) % 8]
 
     def clock(self, node: str, at: float) -> datetime:
-        """What the node's clock shows."""
+        """Return what the node's clock shows."""
         return datetime.fromtimestamp(at + self.skew[node], UTC)
 
 
@@ -112,7 +112,7 @@ class Script:
 
 
 def make_site(rng: Random, nodes: int, per_node: int, framework: str, release: Release | None = None) -> Site:
-    """A site with names, processes and clocks by chance; `release` of torch where it must be that one."""
+    """Return a site with names, processes and clocks by chance; `release` of torch where it must be that one."""
     torch, nccl = rng.choice([pair for pair in RELEASES if release in (None, pair[0])])
     pattern, first = rng.choice(NAMES), rng.randrange(1, 40)
     names = tuple(pattern.format(a="abcdefgh"[n], n=n, i=first + n) for n in range(nodes))
@@ -248,7 +248,7 @@ FRAMEWORKS: Mapping[str, Callable[[Site, int, float, float, float], str]] = {
 
 
 def greeting(site: Site, rank: int) -> str:
-    """What a rank's program says before the first step."""
+    """Return what a rank's program says before the first step."""
     when = site.clock(site.node(rank), site.start + 31)
     stamp = f"{when:%Y-%m-%d %H:%M:%S}"
     told = {
@@ -270,12 +270,12 @@ def greeting(site: Site, rank: int) -> str:
 
 
 def reporter(site: Site) -> int:
-    """The rank that prints the iteration lines: the last in Megatron's kin, else the first."""
+    """Return the rank that prints the iteration lines: the last in Megatron's kin, else the first."""
     return site.world - 1 if site.framework == "megatron" else 0
 
 
 def begin(site: Site, rng: Random, steps: int, *, first: int | None = None, nccl: bool = True) -> tuple[Script, float]:
-    """A healthy start with `steps` steps; returns it and the time right after the last one."""
+    """Return a healthy start with `steps` steps; returns it and the time right after the last one."""
     script = Script()
     for rank in range(site.world):
         script.say(site.start + rng.uniform(20, 24), rank, greeting(site, rank))
@@ -345,7 +345,7 @@ def trace(site: Site, rank: int, frames: Iterable[Frame], last: str, *, loop: bo
 
 
 def cpp(site: Site, rank: int, at: float, line: int, text: str) -> str:
-    """A line of torch's C++ log."""
+    """Return a line of torch's C++ log."""
     if site.torch < PER_RANK_PREFIX:
         return f"[E ProcessGroupNCCL.cpp:{line}] {text}"
     if site.torch < (2, 4):
@@ -368,7 +368,7 @@ class Work:
 
 
 def watchdog(site: Site, rank: int, at: float, work: Work) -> str:
-    """What c10d's watchdog prints when a collective timed out on this rank, until the process aborts."""
+    """Return what c10d's watchdog prints when a collective timed out on this rank, until the process aborts."""
     limit, ran = work.timeout * 1000, work.timeout * 1000 + 7 + 13 * (rank % 7)
     sizes = f"SeqNum={work.seq}, " if site.torch >= (2, 0) else ""
     shape = f", NumelIn={work.numel}, NumelOut={work.out}" if site.torch >= (2, 1) else ""
@@ -396,7 +396,7 @@ def _group(site: Site, rank: int) -> str:
 
 
 def _standing(site: Site, rank: int, at: float, work: Work) -> list[str]:
-    """The lines that tell which work timed out, and the last enqueued and completed."""
+    """Return the lines that tell which work timed out, and the last enqueued and completed."""
     group, last = _group(site, rank), work.seq + work.enqueued
     if site.torch < PER_RANK_PREFIX:
         return []
@@ -438,7 +438,7 @@ def _watchdog_end(site: Site, rank: int, at: float, why: str, raised: str) -> li
 
 
 def dump_signal(site: Site, rank: int, at: float, source: int, seq: int) -> str:
-    """What a rank that has nothing in flight prints when another one timed out (torch 2.6 and later)."""
+    """Return what a rank that has nothing in flight prints when another one timed out (torch 2.6 and later)."""
     text = (
         f"{_group(site, rank)} Received a dump signal due to a collective timeout from  rank {source} and we will try our"
         f" best to dump the debug info. Last enqueued NCCL work: {seq}, last completed NCCL work: {seq}.This is most"
@@ -452,13 +452,13 @@ def dump_signal(site: Site, rank: int, at: float, source: int, seq: int) -> str:
 
 
 def nccl_warn(site: Site, rank: int, source: str, text: str, at: float) -> str:
-    """A WARN line of NCCL, with the empty line and from 2.26 on the stamp that stand before it."""
+    """Return a WARN line of NCCL, with the empty line and from 2.26 on the stamp that stand before it."""
     stamp = f"[{site.clock(site.node(rank), at):%Y-%m-%d %H:%M:%S}] " if site.torch >= (2, 7) else ""
     return f"\n{stamp}{site.node(rank)}:{site.pids[rank]}:{site.pids[rank] + 901} [{site.local(rank)}] {source} NCCL WARN {text}"
 
 
 def remote_closed(site: Site, rank: int, at: float, peer: int) -> str:
-    """A victim whose peer's process went away: NCCL's warning, then the watchdog's exception."""
+    """Return a victim whose peer's process went away: NCCL's warning, then the watchdog's exception."""
     old = site.torch < (2, 0)
     other = f"{site.address(site.node(peer))}<{33_000 + peer * 17}>"
     close = f"{'Net' if old else 'socketProgress'}: Connection closed by remote peer {site.node(peer)}<{33_000 + peer * 17}>"
@@ -473,7 +473,7 @@ def remote_closed(site: Site, rank: int, at: float, peer: int) -> str:
 
 
 def remote_error(site: Site, rank: int, at: float, last: str) -> list[str]:
-    """The watchdog's exception for an NCCL error that came from elsewhere; `last` is NCCL's last error."""
+    """Return the watchdog's exception for an NCCL error that came from elsewhere; `last` is NCCL's last error."""
     where = "../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275" if site.torch < (2, 4) else "NCCLUtils.hpp:268"
     if site.torch < (2, 0):
         text = (
@@ -488,7 +488,7 @@ def remote_error(site: Site, rank: int, at: float, last: str) -> list[str]:
 
 
 def remote_raised(site: Site, rank: int, peer: int) -> str:
-    """A victim that learns of it in Python."""
+    """Return a victim that learns of it in Python."""
     frames = [
         (f"{site.packages}/torch/distributed/c10d_logger.py", 83, "wrapper", "return func(*args, **kwargs)"),
         (
@@ -509,7 +509,7 @@ def remote_raised(site: Site, rank: int, peer: int) -> str:
 
 
 def gloo_closed(site: Site, rank: int, peer: int) -> str:
-    """A victim on gloo."""
+    """Return a victim on gloo."""
     line = 598 if site.torch < (2, 0) else 534
     end = f"[{site.address(site.node(peer))}]:{20_000 + 31 * peer}"
     hint = (
@@ -526,7 +526,7 @@ def gloo_closed(site: Site, rank: int, peer: int) -> str:
 
 
 def elastic(site: Site, node: str, at: float, text: str, *, error: bool = False, line: int = 897) -> str:
-    """A line of torchrun's agent."""
+    """Return a line of torchrun's agent."""
     when = site.clock(node, at)
     if site.torch < (2, 1):
         return f"{'ERROR' if error else 'WARNING'}:torch.distributed.elastic.multiprocessing.api:{text}"
@@ -596,7 +596,7 @@ def deepspeed_end(site: Site, node: str, at: float, rank: int, code: int) -> str
 
 
 def srun_end(site: Site, at: float, failed: Sequence[tuple[int, int]]) -> str:
-    """The end that srun prints where every rank is a task. `failed`: rank and exit code, as srun saw them."""
+    """Return the end that srun prints where every rank is a task. `failed`: rank and exit code, as srun saw them."""
     signals = {ABORT: "Aborted (core dumped)", KILL: "Killed", SEGV: "Segmentation fault (core dumped)"}
     when = site.clock(site.nodes[0], at)
     lines = []
@@ -655,7 +655,7 @@ SHARED = {"merged", "srun", "nodes", "pdsh"}  # files that several ranks write t
 
 
 def _head(site: Site, layout: str, by: int | str) -> str:
-    """What stands in front of each line of a speaker in a shared file."""
+    """Return what stands in front of each line of a speaker in a shared file."""
     if isinstance(by, str):
         kind, _, node = by.partition(" ")
         return f"{node}: " if layout == "pdsh" and kind == "agent" else ""
@@ -671,7 +671,7 @@ def _head(site: Site, layout: str, by: int | str) -> str:
 
 
 def _file(site: Site, layout: str, said: Said, run: str) -> str:
-    """The file, below logs/, that a block goes to."""
+    """Return the file, below logs/, that a block goes to."""
     if isinstance(said.by, str):
         return _node_file(site, layout, *said.by.partition(" ")[::2])
     name = "stdout.log" if said.out else "stderr.log"

@@ -50,7 +50,7 @@ def unchanged() -> bool:
 
 
 def panels(job: Made) -> list[Panel]:
-    """The job's metrics under our names."""
+    """Return the job's metrics under our names."""
     rows = [Row(Resource(node=f"node-{at:03d}")) for at in range(job.metrics["power"].shape[0])]
     return [
         make_panel(NAMES.get(name, name), rows, 0.0, metrics_sim.STEP, values) for name, values in job.metrics.items()
@@ -58,7 +58,7 @@ def panels(job: Made) -> list[Panel]:
 
 
 def our_calls(job: Made) -> Calls:
-    """The machines that kb.metrics.peer_outliers calls, each with when it first could."""
+    """Return the machines that kb.metrics.peer_outliers calls, each with when it first could."""
     return [
         (int(str(odd_row.row.resource.node)[5:]), round(told.found / metrics_sim.STEP))
         for odd_row in odd_rows(panels(job))

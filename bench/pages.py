@@ -44,7 +44,7 @@ METRICS = {
 
 
 def clock(seconds: float) -> str:
-    """A time as logs write it."""
+    """Return a time as logs write it."""
     return datetime.fromtimestamp(BEGUN + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
@@ -54,7 +54,7 @@ def frames(*calls: tuple[str, str, int]) -> list[dict[str, object]]:
 
 
 def make(folder: Path, ranks: int) -> Path:
-    """The bundle of a hang."""
+    """Return the bundle of a hang."""
     chance = random.Random(20261122)
     (folder / "logs").mkdir(parents=True)
     steps = 200
@@ -228,7 +228,7 @@ def overview_of(folder: Path, count: int) -> None:
 
 
 def _row(chance: random.Random, at: int, when: datetime, faults: list[str]) -> dict[str, object]:
-    """An incident."""
+    """Return an incident."""
     node = f"gpu-{chance.randrange(2000):04d}"
     fault = chance.choice(faults) if chance.random() < 0.9 else None
     return {

@@ -76,7 +76,7 @@ class Row:
 
 
 def scan_patterns(rules: Path) -> tuple[ScanPattern, ...]:
-    """What the product's own pass over a log looks for, from a folder of rules; says which rules it refused."""
+    """Return what the product's own pass over a log looks for, from a folder of rules; says which rules it refused."""
     from bot.rulebase.loader import knowledge  # noqa: PLC0415
 
     known = knowledge(rules)
@@ -118,17 +118,17 @@ def add_rules(folder: Path, count: int) -> None:
 
 
 def logs_of(folder: Path) -> list[Path]:
-    """The log files of a data folder, largest first."""
+    """Return the log files of a data folder, largest first."""
     return sorted(folder.glob("*.log"), key=lambda path: (-path.stat().st_size, path.name))
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of its logs."""
+    """Return the bytes of its logs."""
     return sum(path.stat().st_size for path in logs_of(folder))
 
 
 def prepare(data: Path, size: int, storm: float) -> Path | None:
-    """The folder with the logs of that recipe, made if need be; None, said aloud, where the disk has no room."""
+    """Return the folder with the logs of that recipe, made if need be; None, said aloud, where the disk has no room."""
     folder = data / f"{'storm' if storm else 'plain'}-{size // 10**6}M"
     recipe = scan_data.Recipe(size, storm=storm)
     if scan_data.is_made(recipe, folder):
@@ -143,7 +143,7 @@ def prepare(data: Path, size: int, storm: float) -> Path | None:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """A file in blocks that end with a line."""
+    """Yield a file in blocks that end with a line."""
     rest = b""
     with path.open("rb") as file:
         while chunk := file.read(BLOCK):
@@ -256,7 +256,7 @@ def _timed(command: list[str]) -> tuple[float, subprocess.CompletedProcess[bytes
 
 
 def slow(what: str, text: bytes, build: Callable[[], Callable[[bytes], int]]) -> Row:
-    """A searcher too slow for all the data: over the sample, in pieces, until it ends or its time is up."""
+    """Return a searcher too slow for all the data: over the sample, in pieces, until it ends or its time is up."""
     began = time.perf_counter()
     try:
         count = build()
@@ -294,7 +294,7 @@ def re_counter(patterns: Sequence[ScanPattern]) -> Callable[[bytes], int]:
 
 
 def best(run: Callable[[], Row]) -> Row:
-    """The quickest of three runs where there is less than SMALL to read, else the only one."""
+    """Return the quickest of three runs where there is less than SMALL to read, else the only one."""
     first = run()
     again = 2 if first.rate and first.size < SMALL else 0
     return min([first, *(run() for _ in range(again))], key=lambda row: row.seconds or float("inf"))
@@ -306,7 +306,7 @@ def best(run: Callable[[], Row]) -> Row:
 def diagnose(
     what: str, folder: Path, *, rules: Path | None = None, start_up: float = 0.0, cache: Path | None = None
 ) -> Row:
-    """The command that a person would run, with the peak memory of each of its processes."""
+    """Return the command that a person would run, with the peak memory of each of its processes."""
     command = [
         str(Path(sys.executable).with_name("signalbox")),
         "diagnose",
@@ -355,7 +355,7 @@ def _watch_memory(root: int, peaks: dict[int, tuple[str, float]]) -> None:
 
 
 def _tree(root: int) -> list[int]:
-    """The living processes at and under `root`; empty once it has ended."""
+    """Return the living processes at and under `root`; empty once it has ended."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -390,7 +390,7 @@ def starts(empty: Path, cache: Path, rules: Path | None = None) -> tuple[Row, Ro
 
 
 def measure(args: argparse.Namespace, work: Path) -> list[Row]:
-    """All measurements, in order; what cannot be measured is a row that says why."""
+    """Return all measurements, in order; what cannot be measured is a row that says why."""
     plain, storm = prepare(args.data, args.size, 0.0), prepare(args.data, args.size, 0.10)
     if plain is None:
         return [Row("everything", note="no room on the disk for the data")]
@@ -415,7 +415,7 @@ def measure(args: argparse.Namespace, work: Path) -> list[Row]:
 
 
 def more_rules(work: Path, plain: Path, empty: Path) -> list[Row]:
-    """The same with SYNTHETIC_RULES more rules."""
+    """Return the same with SYNTHETIC_RULES more rules."""
     rules, cache = work / "rules", work / "cache-more"
     shutil.copytree(ROOT / "rules", rules)
     add_rules(rules, SYNTHETIC_RULES)
@@ -446,7 +446,7 @@ def others(patterns: Sequence[ScanPattern], plain: Path, empty: Path) -> list[Ro
 
 
 def ratios(rows: list[Row]) -> dict[str, float]:
-    """The figures that are asked for, out of the rates; what was not measured is left out."""
+    """Return the figures that are asked for, out of the rates; what was not measured is left out."""
     rate = {row.what: row.rate for row in rows if row.rate}
     more = f", {SYNTHETIC_RULES} more"
     pairs = {
@@ -465,7 +465,7 @@ def ratios(rows: list[Row]) -> dict[str, float]:
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as text."""
+    """Return the rows as text."""
     out = [f"{'what':46} {'MB':>7} {'s':>8} {'start-up':>8} {'MB/s':>8} {'peak RSS (MB)':>16}  note"]
     for row in rows:
         cells = (f"{row.size / 1e6:.0f}" if row.size else "", f"{row.seconds:.2f}" if row.seconds else "")

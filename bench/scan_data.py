@@ -110,7 +110,7 @@ HEALTHY: tuple[tuple[Maker, int], ...] = (
 
 
 def iteration_line(rng: random.Random, clock: str, step: str) -> str:
-    """An iteration line in Megatron's form, from the last rank."""
+    """Return an iteration line in Megatron's form, from the last rank."""
     return (
         f" [{clock.replace(',', '.')}000] iteration {step:>8}/  500000 | consumed samples: {rng.randint(10**7, 10**8):12d}"
         f" | elapsed time per iteration (ms): {rng.uniform(590, 610):.1f} | throughput per GPU (TFLOP/s/GPU):"
@@ -124,7 +124,7 @@ def iteration_line(rng: random.Random, clock: str, step: str) -> str:
 
 
 def watchdog_line(rng: random.Random, rank: str, glog: str) -> str:
-    """The watchdog's line on a collective that timed out."""
+    """Return the watchdog's line on a collective that timed out."""
     size, ran = 1 << rng.randint(16, 27), 600000 + rng.randint(2, 90)
     return (
         f"[rank{rank}]:[E{glog}{rng.randint(100000, 999999)} ProcessGroupNCCL.cpp:685] [Rank {rank}] Watchdog caught"
@@ -134,7 +134,7 @@ def watchdog_line(rng: random.Random, rank: str, glog: str) -> str:
 
 
 def host_of(rank: str) -> str:
-    """The host of a rank; of the rank mark, the host mark."""
+    """Return the host of a rank; of the rank mark, the host mark."""
     return f"gpu-a{int(rank) // 8:03d}" if rank.isdecimal() else HOST.decode()
 
 
@@ -149,7 +149,7 @@ def socket_line(rng: random.Random, rank: str, clock: str) -> str:
 
 
 def reset_traceback(rng: random.Random, rank: str) -> list[str]:
-    """A traceback that ends in a connection reset by its peer."""
+    """Return a traceback that ends in a connection reset by its peer."""
     return [
         f"[rank{rank}]: Traceback (most recent call last):",
         f'[rank{rank}]:   File "/workspace/pretrain.py", line {rng.randint(200, 400)}, in train_step',
@@ -159,7 +159,7 @@ def reset_traceback(rng: random.Random, rank: str) -> list[str]:
 
 
 def storm_lines(rng: random.Random, rank: str, clock: str, glog: str) -> tuple[list[str], int]:
-    """The lines of one storm item, and how many of them a rule may hit."""
+    """Return the lines of one storm item, and how many of them a rule may hit."""
     kind = rng.random()
     if kind < 0.4:
         return [watchdog_line(rng, rank, glog)], 1
@@ -215,7 +215,7 @@ def own(recipe: Recipe, rank: str, texts: list[str]) -> list[str]:
 
 
 def marks(block: int) -> tuple[bytes, bytes, bytes]:
-    """What stands for CLOCK, GLOG and THOUSAND in the block of that number."""
+    """Return what stands for CLOCK, GLOG and THOUSAND in the block of that number."""
     tens = MINUTE_TENS + block
     hours, minute = HOUR + tens // 6, tens % 6
     day, hour = DAY + hours // 24, hours % 24
@@ -227,7 +227,7 @@ def marks(block: int) -> tuple[bytes, bytes, bytes]:
 
 
 def fill(text: bytes, rank: bytes, block: int) -> bytes:
-    """A copy of a template for one rank and block number."""
+    """Return a copy of a template for one rank and block number."""
     clock, glog, thousand = marks(block)
     text = text.replace(CLOCK, clock).replace(RANK, rank).replace(THOUSAND, thousand).replace(GLOG, glog)
     return text.replace(HOST, host_of(rank.decode()).encode()) if HOST in text else text
@@ -260,7 +260,7 @@ def head(recipe: Recipe, rank: int) -> list[str]:
 
 
 def culprit(recipe: Recipe) -> int:
-    """The rank that fails first."""
+    """Return the rank that fails first."""
     return 37 % recipe.ranks
 
 
@@ -286,7 +286,7 @@ def tail(recipe: Recipe, rank: int, blocks: float) -> list[str]:
 
 
 def lost_peer(rng: random.Random, rank: int) -> list[str]:
-    """What torch says on a rank whose peer is gone."""
+    """Return what torch says on a rank whose peer is gone."""
     return [
         f"[rank{rank}]: Traceback (most recent call last):",
         f'[rank{rank}]:   File "/workspace/pretrain.py", line {rng.randint(300, 320)}, in train_step',
@@ -346,7 +346,7 @@ def make(recipe: Recipe, target: Path) -> int:
 
 
 def recipe_file(target: Path) -> Path:
-    """Where it is noted what `target` was made by: beside it and hidden, so that no one reads it as a log."""
+    """Return where it is noted what `target` was made by: beside it and hidden, so that no one reads it as a log."""
     return target.with_name(f".{target.name}.recipe.json")
 
 
@@ -365,7 +365,7 @@ def room_for(recipe: Recipe, target: Path) -> bool:
 
 
 def byte_count(text: str) -> int:
-    """A size such as 600M or 6G, decimal."""
+    """Return a size such as 600M or 6G, decimal."""
     units = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
     return int(float(text[:-1]) * units[text[-1].upper()]) if text[-1].upper() in units else int(text)
 

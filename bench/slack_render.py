@@ -29,7 +29,7 @@ from tests.support.slack_reading import read  # noqa: E402
 
 
 def measured(count: int, seed: int) -> dict[str, float | int]:
-    """The figures over so many reports."""
+    """Return the figures over so many reports."""
     chance = Random(seed)
     broken, leaked, sizes, blocks, times = 0, 0, [], [], []
     for _ in range(count):

@@ -232,7 +232,7 @@ def _existing(folder: Path) -> Path:
 
 
 def head_of(path: Path, size: int, target: Path) -> Path:
-    """The first bytes of a log, whole lines."""
+    """Return the first bytes of a log, whole lines."""
     with path.open("rb") as file:
         text = file.read(size)
     target.write_bytes(text[: text.rfind(b"\n") + 1])
@@ -240,7 +240,7 @@ def head_of(path: Path, size: int, target: Path) -> Path:
 
 
 def diagnosed(folder: Path, size: int) -> Row:
-    """The diagnosis that a person would run, on as many cores."""
+    """Return the diagnosis that a person would run, on as many cores."""
     command = [
         str(Path(sys.executable).with_name("signalbox")),
         "diagnose",

@@ -97,7 +97,7 @@ class Case:
                 self.script.say(when, f"agent {node}", elastic_end(self.site, node, when, here))
 
     def missing(self) -> int:
-        """A rank whose log nobody collected from now on: it says nothing."""
+        """Return a rank whose log nobody collected from now on: it says nothing."""
         return self.rng.randrange(1, self.site.world)
 
     def launcher(self, text: str, by: str = "scheduler") -> None:
@@ -105,7 +105,7 @@ class Case:
         self.script.say(self.at + 4, by, text)
 
     def victims(self, but: int, share: float = 1.0) -> list[int]:
-        """The ranks other than `but`, or a share of them."""
+        """Return the ranks other than `but`, or a share of them."""
         return [rank for rank in range(self.site.world) if rank != but and self.rng.random() < share]
 
 
@@ -452,7 +452,7 @@ def cut_and_timeout(case: Case) -> None:
 
 
 def plan() -> list[str]:
-    """The endings of the forty cases, in order: each once, the common ones twice."""
+    """Return the endings of the forty cases, in order: each once, the common ones twice."""
     common = (
         "peers_closed",
         "peers_raised",
@@ -489,7 +489,7 @@ def make(name: str, number: int, seed: int, folder: Path) -> bool:
 
 
 def answered(case: str, report: Report, symptoms: Collection[str], *, quiet: bool) -> Answered:
-    """How a case was answered."""
+    """Return how a case was answered."""
     best = report.diagnoses[0] if report.diagnoses else None
     line = best.evidence[0].text if best and best.evidence else ""
     if report.verdict in {"no_match", "insufficient_evidence"}:
@@ -505,7 +505,7 @@ def answered(case: str, report: Report, symptoms: Collection[str], *, quiet: boo
 
 
 def symptom_classes() -> set[str]:
-    """The fault classes that only report that something else came first."""
+    """Return the fault classes that only report that something else came first."""
     raw = yaml.safe_load((ROOT / "rules" / "faults.yaml").read_text("utf-8"))
     return {fault["id"] for fault in raw["faults"] if fault.get("symptom")}
 
@@ -522,7 +522,7 @@ def figures(cases: Sequence[Answered]) -> dict[str, object]:
 
 
 def render(cases: Sequence[Answered], *, verbose: bool) -> str:
-    """The figures for people; what was answered wrongly is always told."""
+    """Return the figures for people; what was answered wrongly is always told."""
     numbers = figures(cases)
     lines = [
         f"{len(cases)} cases that nobody could diagnose",

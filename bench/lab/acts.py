@@ -54,7 +54,7 @@ class Hooks:
         """Called between the data and the forward pass."""
 
     def shorten(self, tokens: torch.Tensor, step: int) -> torch.Tensor:
-        """The tokens that this step trains on."""
+        """Return the tokens that this step trains on."""
         del step
         return tokens
 
@@ -245,7 +245,7 @@ class Mixture(Hooks):
 
     @staticmethod
     def mixture_weight(weights: dict[str, float]) -> float:
-        """The weight of the first source."""
+        """Return the weight of the first source."""
         return weights["web"]
 
 
@@ -445,5 +445,5 @@ ACTS: dict[str, type[Hooks]] = {
 
 
 def choose(args: argparse.Namespace, grid: Any) -> Hooks:
-    """The act that the recorder asked for."""
+    """Return the act that the recorder asked for."""
     return ACTS[args.act.split(":")[0]](args, grid)

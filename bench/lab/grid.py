@@ -60,7 +60,7 @@ class Grid:
         return self.stage == self.stages - 1
 
     def neighbour(self, by: int) -> int:
-        """The global rank `by` stages on."""
+        """Return the global rank `by` stages on."""
         return self.rank + by * (self.world // self.stages)
 
 
@@ -87,7 +87,7 @@ class SumForward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, group: Any) -> torch.Tensor:
-        """The sum over the group."""
+        """Return the sum over the group."""
         del ctx
         total = values.contiguous().clone()
         dist.all_reduce(total, group=group)
@@ -95,7 +95,7 @@ class SumForward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The gradient as it is."""
+        """Return the gradient as it is."""
         del ctx
         return grad, None
 
@@ -105,13 +105,13 @@ class SumBackward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, group: Any) -> torch.Tensor:
-        """The values as they are."""
+        """Return the values as they are."""
         ctx.group = group
         return values.view_as(values)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The sum over the group."""
+        """Return the sum over the group."""
         total = grad.contiguous().clone()
         dist.all_reduce(total, group=ctx.group)
         return total, None
@@ -128,7 +128,7 @@ class ParallelMlp(nn.Module):
         self.down = nn.Linear(4 * WIDTH // parts, WIDTH, bias=False)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """The block's output, whole on every rank of the group."""
+        """Return the block's output, whole on every rank of the group."""
         if self.group is None:
             return values + self.down(nn.functional.gelu(self.up(values)))
         hidden = nn.functional.gelu(self.up(SumBackward.apply(values, self.group)))
@@ -260,7 +260,7 @@ def evaluate(args: argparse.Namespace, grid: Grid, model: nn.Module, step: int) 
 
 
 def validation_loss(grid: Grid, model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
-    """The loss of one batch on the last stage, zero elsewhere."""
+    """Return the loss of one batch on the last stage, zero elsewhere."""
     values = tokens[:, :-1]
     if not grid.first:
         values = torch.empty((len(tokens), SEQUENCE, WIDTH))
@@ -342,7 +342,7 @@ def tell(args: argparse.Namespace, grid: Grid, step: int, data: float, compute: 
 
 
 def arguments() -> argparse.Namespace:
-    """The options; defaults suit a machine with two cores."""
+    """Return the options; defaults suit a machine with two cores."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder of markers and dumps")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"))

@@ -113,14 +113,14 @@ def set_back(path: Path, progress: float, after: float) -> None:
 
 
 def share(label: str, answers: Sequence[bool | None]) -> str:
-    """How many of those that were asked are true."""
+    """Return how many of those that were asked are true."""
     asked = [answer for answer in answers if answer is not None]
     part = f" ({100 * sum(asked) / len(asked):.0f} %)" if asked else ""
     return f"{label:<42}{sum(asked)} of {len(asked)}{part}"
 
 
 def summary(judged: Sequence[Judged]) -> list[str]:
-    """The figures."""
+    """Return the figures."""
     return [
         share("class right first", [item.class_right for item in judged]),
         share("class right or near first", [item.class_near for item in judged]),

@@ -82,7 +82,7 @@ class Case:
 
 
 def hung(name: str, fault: str, what: str, act: str, rank: int, **rest: Any) -> Case:
-    """A case that hangs, and is looked at when it has been silent for two minutes."""
+    """Return a case that hangs, and is looked at when it has been silent for two minutes."""
     return Case(name, fault, what, act, rank, rest.pop("step", 30), hang=True, until="acted", samples=HUNG, **rest)
 
 
@@ -297,7 +297,7 @@ class Running:
 
 
 def options(case: Case, work: Path) -> list[str]:
-    """The arguments of grid.py but for the act."""
+    """Return the arguments of grid.py but for the act."""
     sizes = zip(("tensor", "data", "pipeline"), case.grid, strict=True)
     grid = [text for axis, size in sizes for text in (f"--{axis}-parallel", str(size))]
     return ["--checkpoints", str(work / "checkpoints"), *grid, *case.extra]
@@ -353,7 +353,7 @@ def seen(job: Running) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that `pid` has started, and theirs."""
+    """Return the processes that `pid` has started, and theirs."""
     found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
@@ -370,7 +370,7 @@ def is_python(pid: int) -> bool:
 
 
 def spy(python: Path, pid: int) -> bytes:
-    """What py-spy says of one process; empty when it cannot. A stopped process cannot be paused, only read."""
+    """Return what py-spy says of one process; empty when it cannot. A stopped process cannot be paused, only read."""
     for how in ([], ["--nonblocking"]):
         with suppress(subprocess.TimeoutExpired):
             command = [str(python.with_name("py-spy")), "dump", "--json", *how, "--pid", str(pid)]
@@ -403,7 +403,7 @@ def sample(job: Running, python: Path, number: int) -> None:
 
 
 def pairs(job: Running, python: Path, node: str) -> list[tuple[re.Pattern[bytes], bytes]]:
-    """What is replaced in the evidence of `node`."""
+    """Return what is replaced in the evidence of `node`."""
     found = replacements(argparse.Namespace(python=python), job.work, node)
     return [(old, new.replace(b"lm-tiny", b"lm-grid")) for old, new in found]
 
@@ -494,7 +494,7 @@ def collect(job: Running, python: Path, out: Path) -> dict[str, dict[str, Any]]:
 
 
 def last_progress(job: Running) -> float | None:
-    """When the last iteration line was printed."""
+    """Return when the last iteration line was printed."""
     times = [item for _, path in job.outputs("stdout.log") for item in STAMPED.findall(path.read_bytes())]
     if not times:
         return None
@@ -503,7 +503,7 @@ def last_progress(job: Running) -> float | None:
 
 
 def describe(job: Running, *, alive: bool, now: float) -> dict[str, Any]:
-    """What job.yaml says."""
+    """Return what job.yaml says."""
     case, nodes = job.case, {}
     for rank, (_, node, _) in sorted(job.ranks().items()):
         nodes.setdefault(node, []).append(rank)
@@ -529,7 +529,7 @@ def describe(job: Running, *, alive: bool, now: float) -> dict[str, Any]:
 
 
 def truth(job: Running, *, alive: bool) -> dict[str, Any]:
-    """What case.yaml says."""
+    """Return what case.yaml says."""
     case, acted = job.case, [float(path.read_text("ascii")) for path in job.work.glob("acted-*")]
     progress = last_progress(job)
     told: dict[str, Any] = {

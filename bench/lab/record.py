@@ -36,25 +36,25 @@ RANK = re.compile(rb"rank (\d+) \| local rank (\d+) \| pid")
 
 
 def stamp(seconds: float) -> str:
-    """An instant as ISO text, UTC."""
+    """Return an instant as ISO text, UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def free_port() -> int:
-    """A port on loopback that nobody holds now."""
+    """Return a port on loopback that nobody holds now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def environment() -> dict[str, str]:
-    """A bare environment, so that nothing of this machine's leaks into the logs."""
+    """Return a bare environment, so that nothing of this machine's leaks into the logs."""
     keep = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "TZ": "UTC", "LANG": "C.UTF-8"}
     return keep | {"GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1"}
 
 
 def agent_command(args: argparse.Namespace, work: Path, node: str, port: int) -> list[str]:
-    """The torchrun command of one node; where the kernel lets us, under a host name of its own."""
+    """Return the torchrun command of one node; where the kernel lets us, under a host name of its own."""
     rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "lm-tiny"]
     files = ["--log-dir", str(work / "torchrun" / node), "--redirects", "3"]
     size = ["--nnodes", str(len(NODES)), "--nproc-per-node", str(RANKS_PER_NODE), "--local-addr", "127.0.0.1"]
@@ -63,7 +63,7 @@ def agent_command(args: argparse.Namespace, work: Path, node: str, port: int) ->
 
 
 def host_name(node: str) -> list[str]:
-    """A command prefix that gives what follows the host name `node`; empty without the right to do so."""
+    """Return a command prefix that gives what follows the host name `node`; empty without the right to do so."""
     prefix = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', node]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         if subprocess.run([*prefix, "true"], capture_output=True, check=False, timeout=10).returncode == 0:
@@ -72,7 +72,7 @@ def host_name(node: str) -> list[str]:
 
 
 def script_arguments(args: argparse.Namespace, work: Path) -> list[str]:
-    """The arguments of train.py itself, but for the fault."""
+    """Return the arguments of train.py itself, but for the fault."""
     folders = ["--data", str(work / "corpus"), "--checkpoints", str(work / "checkpoints")]
     fault = ["--fault", args.fault] if args.fault == "rank-killed" else []  # the other is in the data already
     return [*folders, "--steps", str(args.steps), "--save-interval", str(args.save_interval), *fault]
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace, work: Path) -> list[int]:
 
 
 def replacements(args: argparse.Namespace, work: Path, node: str) -> list[tuple[re.Pattern[bytes], bytes]]:
-    """What is replaced in the logs of `node`, longest first."""
+    """Return what is replaced in the logs of `node`, longest first."""
     paths = {str(work): HOME / "lm-tiny", str(args.python.parent.parent): HOME / "venv"}
     paths[str(Path(os.environ.get("HOME", "/root")))] = HOME
     pairs = [(re.compile(re.escape(old.encode())), str(new).encode()) for old, new in paths.items()]
@@ -149,7 +149,7 @@ def collect(args: argparse.Namespace, work: Path, logs: Path) -> dict[str, dict[
 
 
 def job(args: argparse.Namespace, files: dict[str, dict[str, Any]], span: tuple[float, float], codes: list[int]) -> Any:
-    """What job.yaml says."""
+    """Return what job.yaml says."""
     nodes = {node: sorted({f["rank"] for f in files.values() if f["node"] == node and "rank" in f}) for node in NODES}
     return {
         "id": f"lm-tiny-{args.fault}" if args.fault != "none" else "lm-tiny",
@@ -169,7 +169,7 @@ def job(args: argparse.Namespace, files: dict[str, dict[str, Any]], span: tuple[
 
 
 def bundle(files: dict[str, dict[str, Any]], args: argparse.Namespace) -> Any:
-    """What bundle.yaml says."""
+    """Return what bundle.yaml says."""
     return {
         "format": 1,
         "note": f"Real processes, recorded by bench/lab/record.py --fault {args.fault}",
@@ -180,7 +180,7 @@ def bundle(files: dict[str, dict[str, Any]], args: argparse.Namespace) -> Any:
 
 
 def arguments() -> argparse.Namespace:
-    """The options."""
+    """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fault", choices=("none", "shard-corrupt", "rank-killed"), required=True)
     parser.add_argument("--python", type=Path, default=Path("/tmp/lab/bin/python"), help="has torch and numpy")

@@ -41,7 +41,7 @@ log = logging.getLogger("train")
 
 
 def shard_path(folder: Path, index: int) -> Path:
-    """Where shard `index` of the corpus lies."""
+    """Return where shard `index` of the corpus lies."""
     return folder / f"shard-{index:05d}.npy"
 
 
@@ -172,7 +172,7 @@ def train(args: argparse.Namespace, rank: int) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The options; defaults suit a machine with two cores."""
+    """Return the options; defaults suit a machine with two cores."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the shards")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"))

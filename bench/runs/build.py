@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """The options."""
+    """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--python", type=Path, required=True, help="an interpreter that has the frameworks")
@@ -142,7 +142,7 @@ VERSIONS: dict[str, str] = {}
 
 
 def versions(machine: launch.Machine) -> str:
-    """The frameworks' versions, in words."""
+    """Return the frameworks' versions, in words."""
     if not VERSIONS:
         code = "import importlib.metadata as m, json; print(json.dumps({n: m.version(n) for n in ('torch', 'transformers', 'accelerate', 'lightning', 'deepspeed', 'trl', 'ray', 'jax')}))"
         done = subprocess.run([str(machine.python), "-c", code], capture_output=True, text=True, check=False)

@@ -22,12 +22,12 @@ FRAMEWORKS = {
 
 
 def stamp(seconds: float) -> str:
-    """An instant as ISO text, UTC."""
+    """Return an instant as ISO text, UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def replacements(paths: dict[str, str], hosts: Iterable[str], machine: str = MACHINE) -> list[Pair]:
-    """What is replaced in logs: paths of this machine, the longest first, then its host names as whole words."""
+    """Return what is replaced in logs: paths of this machine, the longest first, then its host names as whole words."""
     ordered = sorted(paths.items(), key=lambda pair: -len(pair[0]))
     pairs = [(re.compile(re.escape(old.encode())), new.encode()) for old, new in ordered if old]
     names = sorted(set(hosts) - {"localhost", ""}, key=len, reverse=True)
@@ -44,7 +44,7 @@ def scrub(text: bytes, pairs: list[Pair]) -> bytes:
 
 
 def notes(folder: Path) -> list[dict[str, Any]]:
-    """What the run's processes wrote of what was plugged in, in order of time."""
+    """Return what the run's processes wrote of what was plugged in, in order of time."""
     found = [
         json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines()
     ]
@@ -52,7 +52,7 @@ def notes(folder: Path) -> list[dict[str, Any]]:
 
 
 def truth(case: Case, seen: list[dict[str, Any]], versions: str) -> dict[str, Any]:
-    """What case.yaml says; rank, time and step come from what the run noted."""
+    """Return what case.yaml says; rank, time and step come from what the run noted."""
     first = seen[0] if seen else {}
     some = {plug["call"] for plug in case.plugs if "ranks" in plug}  # what happens on all ranks is no rank's fault
     ranks = (
@@ -81,7 +81,7 @@ def truth(case: Case, seen: list[dict[str, Any]], versions: str) -> dict[str, An
 
 
 def job(case: Case, span: tuple[float, float], status: int) -> dict[str, Any] | None:
-    """What job.yaml says, None without one; `auto` values come from the run."""
+    """Return what job.yaml says, None without one; `auto` values come from the run."""
     if case.job is None:
         return None
     state = "COMPLETED" if status == 0 else "FAILED"
@@ -106,13 +106,13 @@ def write(folder: Path, texts: dict[str, bytes], told: dict[str, Any], knows: di
 
 
 def shown(needles: Iterable[str], texts: Iterable[bytes]) -> tuple[str, ...]:
-    """The needles that some log has: a plan may name the words of several versions."""
+    """Return the needles that some log has: a plan may name the words of several versions."""
     text = b"\n".join(texts)
     return tuple(needle for needle in needles if needle.encode() in text)
 
 
 def complaints(folder: Path, *, forbidden: Iterable[str] = ()) -> list[str]:
-    """What is wrong with a case: no logs, no needle in them, names that must not be there."""
+    """Return what is wrong with a case: no logs, no needle in them, names that must not be there."""
     told = yaml.safe_load((folder / "case.yaml").read_text("utf-8"))
     logs = sorted(path for path in folder.glob("logs/**/*") if path.is_file())
     text = b"\n".join(path.read_bytes() for path in logs)

@@ -46,14 +46,14 @@ class Ran:
 
 
 def free_port() -> int:
-    """A port on loopback that nobody holds now."""
+    """Return a port on loopback that nobody holds now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def environment(case: Case, machine: Machine, work: Path, truth: Path) -> dict[str, str]:
-    """A bare environment, so that nothing of this machine's leaks into the logs."""
+    """Return a bare environment, so that nothing of this machine's leaks into the logs."""
     env = {
         "PATH": f"{work / 'venv/bin'}:/usr/bin:/bin:/usr/sbin:/sbin",
         "HOME": str(work.parent),
@@ -112,7 +112,7 @@ def furnish(case: Case, machine: Machine, work: Path, truth: Path) -> dict[str, 
 
 
 def script(case: Case) -> list[str]:
-    """The script with its options."""
+    """Return the script with its options."""
     words = [case.args.get("script", f"{case.script}.py")]
     for key, value in case.args.items():
         if key == "script" or value is False:
@@ -127,7 +127,7 @@ Start = tuple[str, list[str], dict[str, str]]  # name of the log, command, envir
 
 
 def commands(case: Case, work: Path) -> list[Start]:
-    """What to start."""
+    """Return what to start."""
     python, port = str(work / "venv/bin/python"), str(free_port())
     words = [*case.options, *script(case)]
     if case.launch in ("torchrun", "agents"):
@@ -156,7 +156,7 @@ def commands(case: Case, work: Path) -> list[Start]:
 
 
 def agents(case: Case, work: Path, run: list[str], port: str) -> list[Start]:
-    """The agents of torchrun: one, or one for each of two nodes, which get host names of their own."""
+    """Return the agents of torchrun: one, or one for each of two nodes, which get host names of their own."""
     words = [*case.options, *script(case)]
     how = {"tree": "--redirects", "tee": "--tee"}.get(case.logs)
     if case.launch == "torchrun":
@@ -174,7 +174,7 @@ def agents(case: Case, work: Path, run: list[str], port: str) -> list[Start]:
 
 
 def slurm(case: Case, python: str, port: str) -> Start:
-    """The run as a job of the cluster that SLURM_CONF names."""
+    """Return the run as a job of the cluster that SLURM_CONF names."""
     ranks = "export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS RUN_HOST=$SLURMD_NODENAME"
     start = f'{ranks} MASTER_ADDR=127.0.0.1 MASTER_PORT={port}; exec "$0" -u "$@"'
     size = ["--nodes", "2", "--ntasks", str(case.world), "--label", "--job-name", case.project.rpartition("/")[2]]
@@ -257,7 +257,7 @@ def wait(case: Case, truth: Path, running: list[subprocess.Popen[bytes]], began:
 
 
 def texts(case: Case, work: Path, out: Path) -> dict[str, bytes]:
-    """The logs by the names that users give them."""
+    """Return the logs by the names that users give them."""
     found = {path.name: path.read_bytes() for path in sorted(out.iterdir())}
     if case.logs == "tree":
         for root in sorted(work.glob("torchrun*")):

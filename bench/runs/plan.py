@@ -95,7 +95,7 @@ class Case:
 
 
 def read(path: Path) -> list[Case]:
-    """The cases of a plan.
+    """Return the cases of a plan.
 
     Raises:
         BadPlanError: a key or value that no case has, or an id given twice.
@@ -108,7 +108,7 @@ def read(path: Path) -> list[Case]:
 
 
 def case(entry: dict[str, Any]) -> Case:
-    """A case of a plan's entry.
+    """Return a case of a plan's entry.
 
     Raises:
         BadPlanError: a key or value that no case has.

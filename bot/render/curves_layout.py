@@ -66,7 +66,7 @@ class ChartLayout:
 
 
 def layout(chart: Chart) -> ChartLayout | None:
-    """The layout of a chart; None where nothing of it can be drawn."""
+    """Return the layout of a chart; None where nothing of it can be drawn."""
     known = [value for values in _all(chart) for value in values if value is not None and math.isfinite(value)]
     columns = max((len(values) for values in _all(chart)), default=0)
     if not known or columns == 0 or not (math.isfinite(chart.start) and math.isfinite(chart.width) and chart.width > 0):
@@ -128,21 +128,21 @@ class _Scale:
         return 100.0 * (self._level(value) - self._bottom) / (self._top - self._bottom)
 
     def across(self, column: int) -> float:
-        """The middle of a column."""
+        """Return the middle of a column."""
         return (column + 0.5) / self._columns * WIDE
 
     def _point(self, column: int, value: float) -> str:
         return f"{self.across(column):.0f} {HIGH - self.up(value):.1f}"
 
     def path(self, values: _Values) -> str:
-        """The outline of a line; over holes that are longer than usual nothing is drawn."""
+        """Return the outline of a line; over holes that are longer than usual nothing is drawn."""
         return "".join(
             "M" + "L".join(self._point(at, value) for at, value in run) + ("h0" if len(run) == 1 else "")
             for run in _runs(values)
         )
 
     def band(self, low: _Values, high: _Values) -> str:
-        """The outline of an area."""
+        """Return the outline of an area."""
         both = [(lower, upper) for lower, upper in zip(low, high, strict=False)]
         known: list[float | None] = [None if None in pair else float(at) for at, pair in enumerate(both)]
         parts = []
@@ -167,7 +167,7 @@ class _Scale:
 
 
 def _runs(values: _Values) -> Iterator[list[tuple[int, float]]]:
-    """What is known, in pieces without holes."""
+    """Yield what is known, in pieces without holes."""
     known = [(at, value) for at, value in enumerate(values) if value is not None and math.isfinite(value)]
     gaps = [after[0] - before[0] for before, after in pairwise(known)]
     longest = HOLE * median(gaps) if gaps else 1.0
@@ -201,7 +201,7 @@ _SIZES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e4))  # four digits are re
 
 
 def value_text(value: float, unit: str = "") -> str:
-    """A value for people, in few letters; bytes with their unit."""
+    """Return a value for people, in few letters; bytes with their unit."""
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e15):
         return f"{value:.0e}"
     for letter, size in _SIZES:

@@ -41,7 +41,7 @@ class ChartPanels:
 
 
 def panels(chart: Chart) -> ChartPanels | None:
-    """The panels of a chart; None where nothing of it can be drawn."""
+    """Return the panels of a chart; None where nothing of it can be drawn."""
     placed = layout(chart)
     if placed is None:
         return None
@@ -73,7 +73,7 @@ def _grid(placed: ChartLayout) -> Iterator[Markup]:
 
 
 def _curves(placed: ChartLayout) -> Markup:
-    """The band and the lines, stretched to the width that there is."""
+    """Return the band and the lines, stretched to the width that there is."""
     paths = [element("path", class_="band", d=placed.band)] if placed.band else []
     paths += [_curve(curve, curve.path) for curve in placed.curves]
     box = f"0 0 {WIDE:.0f} {HIGH:.0f}"
@@ -85,7 +85,7 @@ def _curve(curve: Curve, path: str) -> Markup:
 
 
 def _failure(placed: ChartLayout) -> Iterator[Markup]:
-    """Where it failed."""
+    """Yield where it failed."""
     if placed.at is None:
         return
     x, inwards = f"{placed.at}%", 4 if placed.anchor == "end" else -4

@@ -70,7 +70,7 @@ class _StampedLine(NamedTuple):
 
 
 def _line(line: bytes, year: int | None) -> _StampedLine:
-    """When a line was written, and by whom where it tells."""
+    """Return when a line was written, and by whom where it tells."""
     head = line[:LOOKED]
     if head.startswith(b"{") and (time := stamp_of(line[: 8 * LOOKED])) is not None:
         rank = rank_of(line[: 8 * LOOKED])
@@ -166,7 +166,7 @@ class _ActivityCounter:
                 cells[column] = cells.get(column, 0) + len(line) + 1
 
     def heard(self) -> StreamActivity:
-        """All that was taken in."""
+        """Return all that was taken in."""
         start, end = self._span
         width = (end - start) / COLUMNS
         voices = (
@@ -200,7 +200,7 @@ def _several(ref: StreamRef, summary: StreamSummary, span: Span, share: int) -> 
 
 
 def _offset_of(start: float, stamps: Sequence[tuple[int, float]]) -> int:
-    """Where the part of a log begins that is not older than a time, as far as its stamps tell."""
+    """Return where the part of a log begins that is not older than a time, as far as its stamps tell."""
     return max((offset for offset, time in stamps if time < start), default=0)
 
 

@@ -15,7 +15,7 @@ _TICKS = re.compile(r"`+")
 
 
 def prose(text: str) -> str:
-    """A text as one line of Markdown that shows it as it is."""
+    """Return a text as one line of Markdown that shows it as it is."""
     line = " ".join(shown(text).split())
     line = _ENTITY.sub("&amp;", _MARKS.sub(lambda hit: f"\\{hit[0]}", line)).replace("<", "&lt;")
     line = _NUMBERED.sub(r"\1\\\2", line, count=1) if _NUMBERED.match(line) else line
@@ -45,12 +45,12 @@ def block(lines: Sequence[str]) -> list[str]:
 
 
 def link(url: str) -> str:
-    """An address as a link to itself where it is one of the web, else as code."""
+    """Return an address as a link to itself where it is one of the web, else as code."""
     return f"<{url}>" if url.isprintable() and _LINK.match(url) else code(url)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table of cells that are Markdown already (`cell`)."""
+    """Return a table of cells that are Markdown already (`cell`)."""
     return [_row(head), _row(["---"] * len(head)), *(_row(row) for row in rows)]
 
 

@@ -97,7 +97,7 @@ def _head(decision: Decision) -> str:
 
 
 def _unfailed_advice(report: Report) -> str:
-    """What to do where no failure was found."""
+    """Return what to do where no failure was found."""
     if report.hang.lone is not None:
         return "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
     if report.verdict == "no_fault":
@@ -106,7 +106,7 @@ def _unfailed_advice(report: Report) -> str:
 
 
 def unfailed(report: Report) -> str:
-    """The state of a run in which nothing failed, as part of a sentence."""
+    """Return the state of a run in which nothing failed, as part of a sentence."""
     return {
         "completed": "the run completed normally",
         "stopped": "the run stopped as planned",
@@ -115,7 +115,7 @@ def unfailed(report: Report) -> str:
 
 
 def _restart(decision: Decision, excluded: str) -> str:
-    """How to start the job again: from which checkpoint, without which nodes."""
+    """Return how to start the job again: from which checkpoint, without which nodes."""
     without = f" without {excluded}" if excluded else ""
     checkpoint = "" if decision.from_checkpoint is None else f" from checkpoint {decision.from_checkpoint}"
     if decision.find_cause:
@@ -139,7 +139,7 @@ def _lost(decision: Decision) -> str:
 
 
 def reason(decision: Decision) -> str:
-    """Why this advice, as a sentence; empty where there is none."""
+    """Return why this advice, as a sentence; empty where there is none."""
     why = decision.why
     return f"{why[:1].upper()}{why[1:]}{'' if why.endswith(('.', '!', '?')) else '.'}" if why else ""
 
@@ -150,7 +150,7 @@ def owned(decision: Decision) -> str:
 
 
 def excluded(decision: Decision) -> list[str]:
-    """Each node to leave out, with the scope and the reason."""
+    """Return each node to leave out, with the scope and the reason."""
     return [
         f"{item.node}, {'cluster-wide' if item.scope == 'cluster' else 'this job only'}{tail(item.why)}"
         for item in decision.exclude
@@ -166,7 +166,7 @@ def remembered(report: Report) -> list[str]:
 
 
 def job_facts(job: JobView) -> str:
-    """The job's name, id, size, owner and state."""
+    """Return the job's name, id, size, owner and state."""
     return joined(
         [
             job.name or "",
@@ -189,7 +189,7 @@ def size_facts(job: JobView) -> Iterator[str]:
 
 
 def attempts_before(job: JobView) -> str:
-    """How many earlier attempts there were, and how they ended; empty where there were none."""
+    """Return how many earlier attempts there were, and how they ended; empty where there were none."""
     before = job.attempts[:-1]
     if not before:
         return ""
@@ -221,7 +221,7 @@ def hang(report: Report) -> str:
 
 
 def voted(hang: Hang) -> str:
-    """The outcome and each probe's vote; empty where no probe voted."""
+    """Return the outcome and each probe's vote; empty where no probe voted."""
     if not hang.votes:
         return ""
     head = "called" if hang.called else "suspected" if hang.lone is not None else "not called"
@@ -242,7 +242,7 @@ def place(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def source(item: EvidenceItem) -> str:
-    """Where evidence was found: source, line, and who wrote it."""
+    """Return where evidence was found: source, line, and who wrote it."""
     line = f":{item.line}" if item.line is not None else ""
     byte = f" at byte {item.offset}" if item.line is None and item.offset is not None else ""
     who = joined([f"rank {item.rank}" if item.rank is not None else "", item.node or ""])
@@ -250,7 +250,7 @@ def source(item: EvidenceItem) -> str:
 
 
 def explains(diagnosis: Diagnosis, limit: int | None = 3) -> str:
-    """The symptoms that the fault accounts for: `32 peer failures (ranks 0-4, 6-7)`."""
+    """Return the symptoms that the fault accounts for: `32 peer failures (ranks 0-4, 6-7)`."""
     folded = [
         f"{_counted(item.count, item.fault)}{f' ({_on_ranks(item.ranks)})' if item.ranks else ''}"
         for item in diagnosis.explains
@@ -285,7 +285,7 @@ def _on_ranks(found: str) -> str:
 
 
 def confidence(diagnosis: Diagnosis, limit: int | None = None) -> str:
-    """The confidence as a sentence, then its first reasons: `likely. The kernel names the GPU; …`."""
+    """Return the confidence as a sentence, then its first reasons: `likely. The kernel names the GPU; …`."""
     reasons = "; ".join(diagnosis.reasons[:limit])
     return f"{diagnosis.band}{f'. {reasons[:1].upper()}{reasons[1:]}' if reasons else ''}"
 
@@ -298,7 +298,7 @@ GRADES = {
 
 
 def grade(step: RemedyStep) -> str:
-    """How risky a step of the remedy is."""
+    """Return how risky a step of the remedy is."""
     return f"({GRADES.get(step.grade, step.grade)})"
 
 
@@ -332,7 +332,7 @@ def _ranks(group: Sequence[Suspect]) -> str:
 
 
 def _thing(suspect: Suspect) -> str:
-    """A node, GPU, port or switch by its names."""
+    """Return a node, GPU, port or switch by its names."""
     if suspect.gpu is None:
         return suspect.node or ""
     gpu = suspect.gpu
@@ -362,7 +362,7 @@ _HEADINGS = {
 
 
 def standing_out(report: Report) -> str:
-    """The heading of the list of what stands out."""
+    """Return the heading of the list of what stands out."""
     return _HEADINGS.get(report.verdict, "What stands out:")
 
 
@@ -388,7 +388,7 @@ def missing(gap: Gap) -> str:
 
 
 def not_judged(rules: Sequence[NotEvaluated], limit: int | None) -> str:
-    """How many rules were skipped, and what they need; empty where none was."""
+    """Return how many rules were skipped, and what they need; empty where none was."""
     if not rules:
         return ""
     needs = Counter(item.needs for item in rules).most_common()
@@ -406,14 +406,14 @@ def versions(report: Report) -> str:
 
 
 def cut(text: str, limit: int | None) -> str:
-    """The text, cut to `limit` characters with a note of how many more there are."""
+    """Return the text, cut to `limit` characters with a note of how many more there are."""
     if limit is None or len(text) <= limit:
         return text
     return f"{text[:limit]} ... ({len(text) - limit} more characters)"
 
 
 def few(items: Sequence[str], glue: str = ", ", limit: int | None = 4) -> str:
-    """The first few items, and how many more there are."""
+    """Return the first few items, and how many more there are."""
     kept = items[:limit]
     rest = f" and {len(items) - len(kept)} more" if len(kept) < len(items) else ""
     return f"{glue.join(kept)}{rest}"
@@ -425,17 +425,17 @@ def joined(parts: Iterable[str]) -> str:
 
 
 def tail(reason: str) -> str:
-    """A reason, as `: reason`; empty for none."""
+    """Return a reason, as `: reason`; empty for none."""
     return f": {reason}" if reason else ""
 
 
 def many(count: int, thing: str, things: str = "") -> str:
-    """A count with its noun."""
+    """Return a count with its noun."""
     return f"{count} {thing if count == 1 else things or thing + 's'}"
 
 
 def size(count: int) -> str:
-    """A size in bytes, in a readable unit."""
+    """Return a size in bytes, in a readable unit."""
     for unit, amount in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= amount:
             return f"{count / amount:.1f} {unit}"
@@ -448,6 +448,6 @@ def at(time: float | None) -> str:
 
 
 def clock(time: float) -> str:
-    """A time to the second, UTC."""
+    """Return a time to the second, UTC."""
     text = iso(time)
     return f"{text[:10]} {text[11:19]}Z" if text else "an unknown time"

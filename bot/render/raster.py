@@ -17,7 +17,7 @@ _OPENED = re.compile(r"<(?!/)([^\s/>]*)")
 
 
 def png(svg: str) -> bytes:
-    """A drawing of ours as PNG, a pixel for each of its units; the same bytes each time.
+    """Return a drawing of ours as PNG, a pixel for each of its units; the same bytes each time.
 
     Raises:
         ValueError: it is no SVG, or has elements that no drawing of ours has.

@@ -61,7 +61,7 @@ def to_json(report: Report, timing: Mapping[str, float] | None = None) -> Json:
 
 
 def dumps(report: Report, timing: Mapping[str, float] | None = None) -> bytes:
-    """The report as one line of JSON, UTF-8, without the newline."""
+    """Return the report as one line of JSON, UTF-8, without the newline."""
     body = to_json(report, timing)
     try:
         return msgspec.json.encode(body)
@@ -134,7 +134,7 @@ def _encodable(value: Any) -> Any:
 
 
 def schema() -> Json:
-    """The JSON Schema (2020-12) of a report: strict, with every key required and described."""
+    """Return the JSON Schema (2020-12) of a report: strict, with every key required and described."""
     definitions: Json = msgspec.json.schema(Report)["$defs"]
     top = definitions.pop("Report")
     definitions.pop("Versions")  # the outline nests it differently
@@ -150,7 +150,7 @@ def schema() -> Json:
 
 
 def schema_text() -> str:
-    """The content of docs/report.schema.json."""
+    """Return the content of docs/report.schema.json."""
     return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
 
 

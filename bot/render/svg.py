@@ -25,7 +25,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 
 
 def element(name: str, *content: str, **attributes: Value) -> Markup:
-    """An element. `content`: markup as it is, text escaped.
+    """Return an element. `content`: markup as it is, text escaped.
 
     `attributes`: an underscore in a name is a hyphen, one at its end is dropped; None leaves the attribute out.
     """
@@ -39,7 +39,7 @@ def element(name: str, *content: str, **attributes: Value) -> Markup:
 
 
 def text(words: str, remark: str = "", **attributes: Value) -> Markup:
-    """A text element. Characters that nobody sees are made visible.
+    """Return a text element. Characters that nobody sees are made visible.
 
     `remark`: words that follow in small letters, wherever the font that draws them ends the others.
     """
@@ -53,7 +53,7 @@ def joined(parts: Iterable[Markup]) -> Markup:
 
 
 def document(width: float, height: float, style: str, title: str, *content: Markup) -> str:
-    """A whole SVG file. `title`: what it shows, for people who do not see it; `style`: CSS of our own."""
+    """Return a whole SVG file. `title`: what it shows, for people who do not see it; `style`: CSS of our own."""
     return element(
         "svg",
         element("title", shown(title)),
@@ -76,7 +76,7 @@ class Canvas:
         self._parts = [element("rect", width=width, height=height, fill=ground)]
 
     def document(self, title: str) -> str:
-        """The SVG."""
+        """Return the SVG."""
         return document(*self._size, "", title, *self._parts)
 
     def text(

@@ -78,7 +78,7 @@ def render(report: Report, console: Console, verbose: bool = False) -> None:
 
 
 def plain(report: Report, width: int = WIDTH, verbose: bool = False, encoding: str = "utf-8") -> str:
-    """The report as plain text for pipes and files, each line ended by a newline; `encoding` is the reader's."""
+    """Return the report as plain text for pipes and files, each line ended by a newline; `encoding` is the reader's."""
     return "".join(f"{_encodable(str(line), encoding)}\n" for line in lines(report, width, verbose))
 
 
@@ -196,7 +196,7 @@ def _about(page: _Page, report: Report) -> None:
 
 
 def _attempt(attempt: Attempt) -> str:
-    """An attempt with its state and the times of its stages."""
+    """Return an attempt with its state and the times of its stages."""
     steps = (
         ("queued", attempt.queued), ("scheduled", attempt.scheduled), ("initialised", attempt.initialised),
         ("first iteration", attempt.first_iterated), ("last iteration", attempt.last_iterated), ("stopped", attempt.stopped),
@@ -288,7 +288,7 @@ def _stacks(page: _Page, branches: Sequence[StackBranch]) -> None:
 
 
 def _inside(branch: StackBranch) -> str:
-    """The ranks of a branch; the ranks outside it where that is shorter."""
+    """Return the ranks of a branch; the ranks outside it where that is shorter."""
     if not branch.outside:
         return f"all {branch.ranks}" if branch.ranks > 1 else f"rank {branch.inside}"
     if len(branch.outside) < len(branch.inside):
@@ -297,7 +297,7 @@ def _inside(branch: StackBranch) -> str:
 
 
 def _path(frames: Sequence[str], verbose: bool) -> str:
-    """The frames of a branch: the first, the names of the last few before the end, and the last."""
+    """Return the frames of a branch: the first, the names of the last few before the end, and the last."""
     if verbose or len(frames) < 3:
         return " > ".join(frames)
     names = [frame.partition(" (")[0] for frame in frames[1:-1]]

@@ -32,7 +32,7 @@ def width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
-    """The text as it is drawn, cut at its end to so many pixels."""
+    """Return the text as it is drawn, cut at its end to so many pixels."""
     whole = shown(text)
     if width(whole, size, bold=bold) <= room:
         return whole
@@ -46,7 +46,7 @@ def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
 
 
 def wrapped(text: str, room: float, size: float, most: int, *, bold: bool = False) -> list[str]:
-    """The text on at most so many lines, the last one cut."""
+    """Return the text on at most so many lines, the last one cut."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -59,12 +59,12 @@ def wrapped(text: str, room: float, size: float, most: int, *, bold: bool = Fals
 
 @cache
 def face(*, bold: bool = False) -> Face:
-    """The font's regular or its bold face."""
+    """Return the font's regular or its bold face."""
     return _read(SEMIBOLD if bold else REGULAR)
 
 
 def _read(file: Path) -> Face:
-    """The widths in a TrueType file of ours, whose cmap has a subtable of format 4."""
+    """Return the widths in a TrueType file of ours, whose cmap has a subtable of format 4."""
     data = file.read_bytes()
     (count,) = struct.unpack_from(">H", data, 4)
     tables = {tag: start for tag, _, start, _ in struct.iter_unpack(">4sIII", data[12 : 12 + 16 * count])}

@@ -65,19 +65,19 @@ PICTURE_TEXT = TextSizes(13, 12)
 
 @cache
 def style_sheet() -> str:
-    """The style of timelines and curves, with its colours and sizes as CSS variables."""
+    """Return the style of timelines and curves, with its colours and sizes as CSS variables."""
     return Path(__file__).with_name("drawing.css").read_text(encoding="utf-8")
 
 
 def page_style() -> str:
-    """The style sheet for a page, which follows the colour scheme of its reader."""
+    """Return the style sheet for a page, which follows the colour scheme of its reader."""
     sizes = f"--text: {PAGE_TEXT.text}px; --small: {PAGE_TEXT.small}px;"
     dark = f"@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)}}} }}"
     return f":root {{ {_variables(LIGHT)}{sizes} }}\n{dark}\n{style_sheet()}"
 
 
 def picture_style(theme: Theme) -> str:
-    """The style sheet for a picture in a file of its own, without variables."""
+    """Return the style sheet for a picture in a file of its own, without variables."""
     values = asdict(PICTURES[theme]) | {name: f"{size:g}px" for name, size in asdict(PICTURE_TEXT).items()}
     return _VARIABLE.sub(lambda found: values[found[1]], style_sheet())
 
@@ -93,7 +93,7 @@ def rgb(colour: str) -> tuple[float, float, float]:
 
 
 def mixed(colour: str, other: str, part: float = 0.5) -> str:
-    """A colour between two, `part` (0 to 1) of the way to the other."""
+    """Return a colour between two, `part` (0 to 1) of the way to the other."""
     values = (round(255 * (a + (b - a) * part)) for a, b in zip(rgb(colour), rgb(other), strict=True))
     return "#" + "".join(f"{value:02x}" for value in values)
 

@@ -21,7 +21,7 @@ MOST_BYTES = 64 * 1024
 
 
 def timeline_of(evidence: Evidence, report: Report, root: Path | None) -> Timeline:
-    """The timeline of a report, with a look into its logs below `root` where they are still there."""
+    """Return the timeline of a report, with a look into its logs below `root` where they are still there."""
     rows = MOST_ROWS
     while True:
         made = timeline(evidence, report, lambda span: listen(evidence, root, span), most_rows=rows)
@@ -31,7 +31,7 @@ def timeline_of(evidence: Evidence, report: Report, root: Path | None) -> Timeli
 
 
 def dumps(made: Timeline) -> bytes:
-    """The timeline as one line of JSON; what has its usual value is left out."""
+    """Return the timeline as one line of JSON; what has its usual value is left out."""
     body = {"schema": SCHEMA} | msgspec.to_builtins(made)
     body["rows"] = [_unusual(row) for row in body["rows"]]
     return msgspec.json.encode(body)
@@ -45,7 +45,7 @@ def _unusual(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def loads(text: bytes) -> Timeline:
-    """The timeline that `dumps` wrote.
+    """Return the timeline that `dumps` wrote.
 
     Raises:
         UnreadableInput: it is none, or of another schema.

@@ -89,7 +89,7 @@ class TimelineLayout:
 
 
 def layout(made: Timeline, top: int | None = None) -> TimelineLayout | None:
-    """The layout; None where the logs have no times, or there are none.
+    """Return the layout; None where the logs have no times, or there are none.
 
     `top`: pixels above the rows; by default the room that flags with letters need.
     """
@@ -113,12 +113,12 @@ def layout(made: Timeline, top: int | None = None) -> TimelineLayout | None:
 
 
 def across(time: float, start: float, end: float) -> float:
-    """Where a time is, in per cent of the width."""
+    """Return where a time is, in per cent of the width."""
     return round(100.0 * min(1.0, max(0.0, (time - start) / (end - start))), 2)
 
 
 def _placed(made: Timeline, top: int) -> Iterator[tuple[TimelineRow, int, int]]:
-    """Each row with its upper edge and its height."""
+    """Yield each row with its upper edge and its height."""
     odd = [row for row in made.rows if row.why]
     rest = [row for row in made.rows if not row.why]
     y = top
@@ -161,13 +161,13 @@ def _rows(placed: Sequence[tuple[TimelineRow, int, int]], start: float, end: flo
 
 
 def _figures(row: TimelineRow, *, tenth: bool) -> str:
-    """When a row was last heard, and its step."""
+    """Return when a row was last heard, and its step."""
     last = "no times" if row.last is None else clock(row.last) + (f".{int(row.last * 10) % 10}" if tenth else "")
     return last if row.step is None else f"{last} · {row.step:,}"
 
 
 def happened(row: TimelineRow) -> str:
-    """A row's first error, or why it stands out; the first cause is told above all."""
+    """Return a row's first error, or why it stands out; the first cause is told above all."""
     if row.error is None or row.error.cause:
         return "" if row.why == "suspect" else row.why
     when = "" if row.error.time is None else f"{clock(row.error.time)} "
@@ -190,7 +190,7 @@ def _paths(placed: Sequence[tuple[TimelineRow, int, int]], columns: int) -> Iter
 
 
 def _flags(made: Timeline, start: float, end: float) -> list[Flag]:
-    """The instants with letters, in the order of time; `y` counts lines of flags from the lowest."""
+    """Return the instants with letters, in the order of time; `y` counts lines of flags from the lowest."""
     taken: list[float] = []
     found = []
     shown = [mark for mark in made.marks if start <= mark.time <= end]

@@ -56,7 +56,7 @@ class Panels:
 
 
 def panels(made: Timeline) -> Panels | None:
-    """The panels of a page; None where the logs have no times."""
+    """Return the panels of a page; None where the logs have no times."""
     placed = layout(made)
     if placed is None:
         return None
@@ -75,7 +75,7 @@ def panels(made: Timeline) -> Panels | None:
 
 
 def draw(made: Timeline, theme: Theme = "light") -> str:
-    """The timeline as an SVG file, 1,200 pixels wide."""
+    """Return the timeline as an SVG file, 1,200 pixels wide."""
     title = wrapped(made.finding, WIDTH - 2 * MARGIN, TITLE, 2, bold=True)
     head = MARGIN + TITLE_PITCH * len(title)
     body = [*_head(made, title)]
@@ -100,7 +100,7 @@ def draw(made: Timeline, theme: Theme = "light") -> str:
 
 
 def _line(x: float, y: float, words: str, style: str | None = None) -> Markup:
-    """A line of text, its capital letters centred on `y`."""
+    """Return a line of text, its capital letters centred on `y`."""
     size = PICTURE_TEXT.small if style is not None and "small" in style else PICTURE_TEXT.text
     return text(words, x=x, y=y + MIDDLE * size, class_=style)
 
@@ -120,7 +120,7 @@ def _head(made: Timeline, title: list[str]) -> Iterator[Markup]:
 
 
 def _placed_panels(placed: TimelineLayout, stacked: dict[Mark, int], y: int) -> Iterator[Markup]:
-    """The panels of a page beside each other, with the names of instants instead of letters."""
+    """Yield the panels of a page beside each other, with the names of instants instead of letters."""
     figures = WIDTH - MARGIN - RIGHT - 10
     cells = (*_activity(placed), *_mark_lines(placed, stacked), *_row_signs(placed, 15.0))
     yield _panel(MARGIN, y, LEFT - MARGIN - 12, _names(placed, LEFT - MARGIN - 12, PICTURE_TEXT, beside=True))
@@ -136,7 +136,7 @@ def _panel(
 
 
 def _stacked_marks(made: Timeline) -> dict[Mark, int]:
-    """Each instant with the line above the rows on which its name has room, 0 the lowest."""
+    """Return each instant with the line above the rows on which its name has room, 0 the lowest."""
     if made.start is None or made.end is None or not made.end > made.start:
         return {}
     taken: list[list[tuple[float, float]]] = []
@@ -159,7 +159,7 @@ def _runs_left(mark: Mark, start: float, end: float) -> bool:
 
 
 def _mark_lines(placed: TimelineLayout, stacked: dict[Mark, int]) -> Iterator[Markup]:
-    """A line for each instant; above the rows its name, which no other line crosses."""
+    """Yield a line for each instant; above the rows its name, which no other line crosses."""
     heights = [(flag, placed.top - 10 - MARK_PITCH * stacked[flag.mark]) for flag in placed.flags]
     for flag, y in heights:
         yield _flag_line(flag, y + 6, placed.height)
@@ -180,7 +180,7 @@ def _signs_in_a_row(signs: Iterator[Sign], y: float) -> Iterator[Markup]:
 
 
 def _untimed(made: Timeline, y: float) -> Iterator[Markup]:
-    """What is known of rows without times, in words."""
+    """Yield what is known of rows without times, in words."""
     for row in made.rows:
         parts = [row.why] if row.why else []
         parts += [f"step {row.step:,}"] if row.step is not None else []
@@ -195,7 +195,7 @@ def _untimed(made: Timeline, y: float) -> Iterator[Markup]:
 
 
 def _names(placed: TimelineLayout, room: float, sizes: TextSizes, *, beside: bool) -> Iterator[Markup]:
-    """The names of rows. `beside`: each with its node; otherwise only those that stand out have it, below."""
+    """Yield the names of rows. `beside`: each with its node; otherwise only those that stand out have it, below."""
     for row in placed.rows:
         if row.named:
             yield from _name(row.row, row.middle, room, sizes, beside=beside)
@@ -217,7 +217,7 @@ def _name(
 
 
 def _activity(placed: TimelineLayout) -> Iterator[Markup]:
-    """All cells, a column wide each."""
+    """Yield all cells, a column wide each."""
     yield element(
         "svg",
         joined(element("path", class_=name, d=path) for name, path in placed.paths),
@@ -230,7 +230,7 @@ def _activity(placed: TimelineLayout) -> Iterator[Markup]:
 
 
 def _row_signs(placed: TimelineLayout, quiet: float) -> Iterator[Markup]:
-    """The last line of each row, how long it was silent where there is room for the words, its first error."""
+    """Yield the last line of each row, how long it was silent where there is room for the words, its first error."""
     for row in placed.rows:
         if row.last is not None:
             yield element("line", class_="last", x1=f"{row.last}%", x2=f"{row.last}%", y1=row.y, y2=row.y + row.height)
@@ -271,13 +271,13 @@ def _badges(placed: TimelineLayout) -> Iterator[Markup]:
 
 
 def _badge(flag: Flag) -> Markup:
-    """A letter in a circle."""
+    """Return a letter in a circle."""
     circle = element("circle", class_=f"badge {flag.mark.kind}", r=7.5)
     return joined((circle, text(flag.letter, class_="letter", y=3.7)))
 
 
 def _figures(placed: TimelineLayout, room: float, sizes: TextSizes) -> Iterator[Markup]:
-    """When a row was last heard, its step, and what happened."""
+    """Yield when a row was last heard, its step, and what happened."""
     for row in placed.rows:
         if row.figures:
             baseline = row.middle - 3 if row.happened else row.middle + MIDDLE * sizes.text
@@ -287,7 +287,7 @@ def _figures(placed: TimelineLayout, room: float, sizes: TextSizes) -> Iterator[
 
 
 def _clock(placed: TimelineLayout) -> Iterator[Markup]:
-    """The axis of time; words that are too many for a narrow screen have a class of their own."""
+    """Yield the axis of time; words that are too many for a narrow screen have a class of their own."""
     yield element("line", x1=0, x2="100%", y1=1, y2=1)
     for tick in placed.ticks:
         style = "sparse" if tick.sparse else "dense"

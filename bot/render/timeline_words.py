@@ -20,7 +20,7 @@ def ticks(start: float, end: float) -> list[float]:
 
 
 def clock(time: float, *, seconds: bool = True) -> str:
-    """A time of the day in UTC; a time out of the calendar is a question mark."""
+    """Return a time of the day in UTC; a time out of the calendar is a question mark."""
     try:
         return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S" if seconds else "%d %b %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -28,7 +28,7 @@ def clock(time: float, *, seconds: bool = True) -> str:
 
 
 def day(time: float) -> str:
-    """The day of a time in UTC."""
+    """Return the day of a time in UTC."""
     try:
         return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d")
     except (ValueError, OverflowError, OSError):
@@ -36,12 +36,12 @@ def day(time: float) -> str:
 
 
 def named(mark: Mark) -> str:
-    """An instant in words."""
+    """Return an instant in words."""
     return f"{mark.text} {clock(mark.time)}"
 
 
 def alt_text(made: Timeline) -> str:
-    """The picture in a few sentences, at most 2,000 characters."""
+    """Return the picture in a few sentences, at most 2,000 characters."""
     parts = [f"{made.finding}."]
     if made.start is not None and made.end is not None:
         rows = sum(row.count for row in made.rows)

@@ -68,7 +68,7 @@ def name_hints(ref: StreamRef, name: str) -> StreamRef:
 
 
 def _node_of(name: str, kind: SourceKind) -> str | None:
-    """The node that the file name or a parent folder names; a whole name is preferred to a part of it."""
+    """Return the node that the file name or a parent folder names; a whole name is preferred to a part of it."""
     *folders, base = name[-1000:].split("/")
     stem = _bare(_ENDING.sub("", base))
     if _NODE.fullmatch(stem) or (kind in ("kernel", "health") and _MACHINE.fullmatch(stem)):
@@ -80,5 +80,5 @@ def _node_of(name: str, kind: SourceKind) -> str | None:
 
 
 def _bare(stem: str) -> str:
-    """A file's stem without the words that describe its kind."""
+    """Return a file's stem without the words that describe its kind."""
     return re.sub(r"(?<=[._\-])[._\-]+", "", _BESIDE.sub("", stem)).strip("._-")

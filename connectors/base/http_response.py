@@ -109,7 +109,7 @@ def failure(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceF
 
 
 def error_text(response: httpx.Response, deadline: Deadline) -> str:
-    """The start of the body of an error response."""
+    """Return the start of the body of an error response."""
     held = b""
     try:
         for piece in response.iter_bytes():

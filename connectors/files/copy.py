@@ -98,7 +98,7 @@ def copy_tasks(entries: Iterable[tuple[str, FileEntry]], gaps: list[Gap], where:
 
 
 def _place(inside: str, taken: set[str], *, dump: bool) -> str:
-    """The path of a file in the bundle: its own path where possible, because names tell ranks and attempts."""
+    """Return the path of a file in the bundle: its own path where possible, because names tell ranks and attempts."""
     parts = [safe_part(part) for part in PACKED.sub("", inside).split("/")]
     if dump:
         parts = ["_".join(parts[-3:])] if parts[-1] in taken or f"flight_recorder/{parts[-1]}" in taken else parts[-1:]
@@ -360,7 +360,7 @@ def _sample_interval(size: int, room: int) -> int:
 
 
 def _read_all(handle: FileHandle, size: int) -> Iterator[bytes]:
-    """All bytes of a file, up to the size that it had when it was listed."""
+    """Yield all bytes of a file, up to the size that it had when it was listed."""
     while size > 0 and (block := handle.read(min(size, BLOCK))):
         size -= len(block)
         yield block

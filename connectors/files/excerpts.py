@@ -84,7 +84,7 @@ class LineFilter:
         excerpt.skip(len(block) - done)
 
     def _spans(self, block: bytes, every: int) -> Iterator[tuple[int, int, bool]]:
-        """The disjoint spans of whole lines to keep, in order, and whether rules look for them."""
+        """Yield the disjoint spans of whole lines to keep, in order, and whether rules look for them."""
         end = 0
         for start, stop in self._wanted(block):
             yield from self._samples(block, end, start, every)

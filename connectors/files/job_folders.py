@@ -164,7 +164,7 @@ class JobFolders:
         return JobRecord(job, "folders", members=members, paths=tuple(entry.path for _, entry in places))
 
     def _start(self, files: Sequence[tuple[str, FileEntry]], deadline: Deadline) -> float | None:
-        """When the first log starts according to its first lines; else when the first file was last modified."""
+        """Return when the first log starts according to its first lines; else when the first file was last modified."""
         written = [entry.written for _, entry in files if entry.written is not None]
         logs = sorted(
             (entry for _, entry in files if entry.name.endswith((".log", ".out", ".txt"))), key=lambda item: item.path
@@ -239,7 +239,7 @@ class JobFolders:
     # -- how -----------------------------------------------------------------------------------------------------------
 
     def _wanted(self, request: CollectionRequest, gaps: list[Gap]) -> Iterator[tuple[str, FileEntry]]:
-        """The files of the job's folders."""
+        """Yield the files of the job's folders."""
         job = request.record.job
         begun = job.start - EARLIER if job.start is not None and request.record.system != "folders" else None
         places = self._places(request)
@@ -256,7 +256,7 @@ class JobFolders:
             )
 
     def _places(self, request: CollectionRequest) -> list[FileEntry]:
-        """The folders and files of exactly this job: by its id if the pattern has one, else by its name."""
+        """Return the folders and files of exactly this job: by its id if the pattern has one, else by its name."""
         job, fields = request.record.job, self._pattern.fields
         search = FolderSearch(self._store, self._pattern, request.deadline)
         user = {"user": job.owner} if job.owner and "user" in fields else {}
@@ -270,7 +270,7 @@ class JobFolders:
         return [entry for _, entry in search.of({**user, "name": job.name})] if job.name else []
 
     def _named(self, request: CollectionRequest) -> Iterator[tuple[str, FileEntry]]:
-        """The output files that the scheduler names, if they lie in allowed folders."""
+        """Yield the output files that the scheduler names, if they lie in allowed folders."""
         if not self._allowed or request.record.system == "folders":
             return
         store = HostFolders(self._allowed)
@@ -294,7 +294,7 @@ def _key(values: Values) -> tuple[str, ...]:
 
 
 def _id(values: Values, entry: FileEntry) -> str:
-    """The job's id or, if the pattern has none, its name."""
+    """Return the job's id or, if the pattern has none, its name."""
     return values.get("id") or values.get("name") or entry.name
 
 

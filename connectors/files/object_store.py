@@ -121,7 +121,7 @@ class ObjectStore:
                 time.sleep(pause)
 
     def _system(self) -> Any:
-        """The fsspec file system, rebuilt when the keys change."""
+        """Return the fsspec file system, rebuilt when the keys change."""
         login = self._login
         keys = tuple(item.value() if item else "" for item in (login.access_key, login.secret_key, login.session_token))
         with self._lock:
@@ -246,7 +246,7 @@ _HINTS: dict[Failure, str] = {
 
 
 def _failed(error: Exception, asked: str) -> SourceFailed:
-    """The failure, by the store's own code if it returned one."""
+    """Return the failure, by the store's own code if it returned one."""
     kind = next((found for cause in _chain(error) if (found := _kind_of_answer(cause))), None)
     kind = kind or next(
         (_OF_ERROR[type(cause).__name__] for cause in _chain(error) if type(cause).__name__ in _OF_ERROR), None
@@ -264,7 +264,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _answer(error: BaseException) -> tuple[str, int, dict[str, Any]]:
-    """The store's error code, the status and the headers of its response, if there was one."""
+    """Return the store's error code, the status and the headers of its response, if there was one."""
     told = getattr(error, "response", None)
     if not isinstance(told, dict):
         return "", 0, {}

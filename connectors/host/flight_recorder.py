@@ -64,7 +64,7 @@ class RecorderSource:
 
 
 def _dump_files(prefix: str) -> Iterator[DumpFile]:
-    """The regular files whose paths start with a prefix, or that lie in the folder that it names."""
+    """Yield the regular files whose paths start with a prefix, or that lie in the folder that it names."""
     path = Path(prefix)
     folder, start = (path, "") if path.is_dir() else (path.parent, path.name)
     with suppress(OSError), os.scandir(folder) as entries:

@@ -105,13 +105,13 @@ class KernelLog:
 
 
 def _about(line: bytes) -> int:
-    """The process that a line about the end of a single process names; 0 for other lines."""
+    """Return the process that a line about the end of a single process names; 0 for other lines."""
     found = _ABOUT_ONE.search(line)
     return int(found[found.lastindex or 0]) if found else 0
 
 
 def _stamp(line: bytes, otherwise: float) -> float:
-    """The time of a line, or the default if it has none."""
+    """Return the time of a line, or the default if it has none."""
     word = line.split(None, 1)[0] if line.strip() else b""
     try:
         return datetime.fromisoformat(word.decode("ascii").replace(",", ".")).timestamp()

@@ -56,7 +56,7 @@ class _OpenFiles:
 def find_writers(
     root: Path, known: Mapping[int, Process], own: Collection[int], job: str | None = None
 ) -> tuple[list[Process], tuple[Gap, ...]]:
-    """The processes that may be ranks of the job that writes the logs under `root`, with their environment read.
+    """Return the processes that may be ranks of the job that writes the logs under `root`, with their environment read.
 
     `own`: processes that never count, such as the caller. `job`: the job's id or name, if the user gave one.
     """
@@ -173,7 +173,7 @@ def _working_folder(pid: int) -> Path | None:
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """The variables that name a rank, a job or a folder; no other is looked at."""
+    """Return the variables that name a rank, a job or a folder; no other is looked at."""
     try:
         raw = head(process_table.proc(pid) / "environ", _MOST_ENVIRONMENT)
     except OSError:
@@ -195,7 +195,7 @@ def _ranked(pids: Iterable[int], known: Mapping[int, Process]) -> list[_Candidat
 
 
 def _unranked(pids: Collection[int], known: Mapping[int, Process]) -> list[_Candidate]:
-    """The topmost Python processes: a single process, or ranks whose launcher sets no variable."""
+    """Return the topmost Python processes: a single process, or ranks whose launcher sets no variable."""
     pythons = {pid for pid in pids if process_table.is_python(known[pid]) and not is_launcher(known[pid])}
     tops = [pid for pid in sorted(pythons) if not pythons & set(_above(pid, known))]
     return [_Candidate(process_table.with_environment(known[pid]), 0, ()) for pid in tops]

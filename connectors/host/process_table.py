@@ -92,7 +92,7 @@ class Process:
 
 
 def read_all() -> dict[int, Process]:
-    """The processes of this host, by pid."""
+    """Return the processes of this host, by pid."""
     found = (read(pid) for pid in psutil.pids()[:MOST_PROCESSES])
     return {process.pid: process for process in found if process is not None}
 
@@ -115,7 +115,7 @@ def words(process: Process) -> list[str]:
 
 
 def command(process: Process) -> str:
-    """The start of its command line, words separated by spaces; "" if it may not be read."""
+    """Return the start of its command line, words separated by spaces; "" if it may not be read."""
     return " ".join(words(process))[:_MOST_COMMAND]
 
 
@@ -129,7 +129,7 @@ def is_python(process: Process) -> bool:
 
 
 def with_environment(process: Process) -> Process:
-    """The process with its rank and what else its environment says of it."""
+    """Return the process with its rank and what else its environment says of it."""
     try:
         found = _variables(head(proc(process.pid) / "environ", _MOST_ENVIRONMENT))
     except OSError:
@@ -157,7 +157,7 @@ def started(process: Process) -> float:
 
 
 def work_done(process: Process, children: Sequence[Process]) -> Work | None:
-    """What a process and its children have done so far; None if this user may not know."""
+    """Return what a process and its children have done so far; None if this user may not know."""
     if process.handle is None:
         return None
     try:
@@ -201,7 +201,7 @@ def holds_accelerator(pid: int) -> bool:
 
 
 def waiting_place(process: Process) -> str:
-    """The kernel function in which the main thread waits; its state where the kernel does not tell."""
+    """Return the kernel function in which the main thread waits; its state where the kernel does not tell."""
     with suppress(OSError):
         name = head(proc(process.pid) / "wchan", 256).decode("ascii", "replace").strip()
         if name and name != "0":
@@ -210,7 +210,7 @@ def waiting_place(process: Process) -> str:
 
 
 def library(pid: int, name: str) -> Path | None:
-    """The file of a library that a process has loaded, by the start of its name, as this process may open it."""
+    """Return the file of a library that a process has loaded, by the start of its name, as this process may open it."""
     with suppress(OSError):
         for line in head(proc(pid) / "maps", 8 << 20).splitlines():
             path = line.split(None, 5)[-1].decode("utf-8", "replace")
@@ -248,7 +248,7 @@ def _place(pid: int, raw: bytes) -> str:
 
 
 def _variables(environment: bytes) -> dict[str, bytes]:
-    """The few variables of an environment that are looked at; of a name that occurs twice the last value."""
+    """Return the few variables of an environment that are looked at; of a name that occurs twice the last value."""
     names = {*RANK_NAMES, *WORLD_NAMES, *DUMP_NAMES, PIPE_NAME}
     pairs = (item.partition(b"=") for item in environment.split(b"\0"))
     return {name: value for key, _, value in pairs if (name := key.decode("ascii", "replace")) in names}
@@ -259,5 +259,5 @@ def _number(value: bytes) -> int | None:
 
 
 def proc(pid: int | str) -> Path:
-    """The folder of a process in /proc."""
+    """Return the folder of a process in /proc."""
     return Path(psutil.PROCFS_PATH, str(pid))

@@ -269,7 +269,7 @@ def _from_outside(ranks: Iterable[RankProcess]) -> tuple[StackDump, ...]:
 
 
 def _with_work(dump: StackDump, ranks: Sequence[RankProcess]) -> StackDump:
-    """A main process's dump with what it and its children have done so far, in the first of its threads."""
+    """Return a main process's dump with what it and its children have done so far, in the first of its threads."""
     rank = next((rank for rank in ranks if rank.rank == dump.rank), None)
     done = None if dump.child or rank is None else process_table.work_done(rank.main, rank.children)
     at = dump.data.find(b"{") + 1
@@ -304,7 +304,7 @@ def _ancestors(pid: int, known: Mapping[int, Process]) -> Iterator[int]:
 
 
 def _with_ranks(chosen: Sequence[Process], gaps: list[Gap]) -> list[Process]:
-    """The processes that name their rank by the best variable used by any; numbered in order if none does."""
+    """Return the processes that name their rank by the best variable used by any; numbered in order if none does."""
     names = {process.named_by for process in chosen}
     best = next((name for name in RANK_NAMES if name in names), "")
     if best:  # a launcher started by Slurm has its own SLURM_PROCID besides its workers' RANK
@@ -320,7 +320,7 @@ def _with_ranks(chosen: Sequence[Process], gaps: list[Gap]) -> list[Process]:
 
 
 def _mains(chosen: Iterable[Process], known: Mapping[int, Process], gaps: list[Gap]) -> dict[int, Process]:
-    """The top-level process of each rank; the oldest one if several are unrelated."""
+    """Return the top-level process of each rank; the oldest one if several are unrelated."""
     by_rank: dict[int, dict[int, Process]] = {}
     for item in chosen:
         if item.rank is not None:
@@ -349,7 +349,7 @@ def _descendants(known: Mapping[int, Process]) -> dict[int, list[int]]:
 
 
 def _family(item: Process, families: Mapping[int, Sequence[int]], known: Mapping[int, Process]) -> Iterator[Process]:
-    """All descendants, nearest first, by pid."""
+    """Yield all descendants, nearest first, by pid."""
     seen = {item.pid}
     row = [item.pid]
     while row:

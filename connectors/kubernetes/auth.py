@@ -235,7 +235,7 @@ class _Credential(msgspec.Struct):
 
 
 def _pem(file: Path, told: Mapping[str, Any], key: str, keep: Path) -> str | None:
-    """The path of a certificate or key: as the file names it, or a private copy of embedded data."""
+    """Return the path of a certificate or key: as the file names it, or a private copy of embedded data."""
     inside = told.get(f"{key}-data")
     if inside is None:
         return str(file.parent / str(told[key])) if told.get(key) else None

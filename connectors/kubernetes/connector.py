@@ -343,7 +343,7 @@ def _ready(node: Mapping[str, Any]) -> bool:
 
 
 def _pod(item: Mapping[str, Any]) -> dict[str, Any]:
-    """A pod as `kubectl get -o json` prints it, without anything that may contain secrets."""
+    """Return a pod as `kubectl get -o json` prints it, without anything that may contain secrets."""
     kept = _selected_fields(item, _POD)
     for part in ("initContainers", "containers"):
         listed = objects(mapping(item.get("spec")).get(part), 100)

@@ -123,7 +123,7 @@ class WorkloadFinder:
     # -- what is asked ---------------------------------------------------------------------------------------------
 
     def _spaces(self, namespace: str | None) -> tuple[str | None, ...] | None:
-        """The namespaces to search, None if the namespace is not one of the configured ones."""
+        """Return the namespaces to search, None if the namespace is not one of the configured ones."""
         if namespace is None:
             return self.namespaces or (None,)
         return (namespace,) if is_namespace(namespace) and namespace in (self.namespaces or (namespace,)) else None
@@ -170,7 +170,7 @@ class WorkloadFinder:
     def _roots(
         self, items: Iterable[tuple[Kind, Mapping[str, Any]]], deadline: Deadline
     ) -> list[tuple[Kind, Mapping[str, Any]]]:
-        """The top-level owners, each once: a TrainJob creates a JobSet, which creates Jobs."""
+        """Return the top-level owners, each once: a TrainJob creates a JobSet, which creates Jobs."""
         roots: dict[str, tuple[Kind, Mapping[str, Any]]] = {}
         for start in items:
             kind, item = start
@@ -274,7 +274,7 @@ class WorkloadFinder:
 
 
 def _parts(text: str, namespace: str | None, word: str | None) -> tuple[str, str | None, str | None]:
-    """What a person typed, as the job's name, namespace and kind."""
+    """Return what a person typed, as the job's name, namespace and kind."""
     head, _, name = text.rpartition("/")
     if head and word is None and head.lower() in {kind.word.lower() for kind in (*KINDS, PODS)}:
         return name, namespace, head.lower()

@@ -125,7 +125,7 @@ def _fetch_log(api: KubernetesApi, wanted: LogRequest, request: CollectionReques
 
 
 def _runs(api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, out: LogOutcome) -> list[bytes]:
-    """The lines before and after the last restart; either may be missing."""
+    """Return the lines before and after the last restart; either may be missing."""
     found: list[bytes] = []
     for previous in (True, False) if wanted.previous else (False,):
         try:
@@ -169,7 +169,7 @@ def _iso(time: float) -> str:
 
 
 def _stamped(body: bytes, request: CollectionRequest, out: LogOutcome) -> list[bytes]:
-    """The lines within the window, with UTC times of nine digits. A last line without an end was truncated."""
+    """Return the lines within the window, with UTC times of nine digits. A last line without an end was truncated."""
     since, until = (b"" if item is None else _iso(item).encode() for item in (request.window.start, request.window.end))
     found: list[bytes] = []
     last = b""

@@ -127,7 +127,7 @@ class SlurmCommands:
         return [f"--clusters={self.cluster}"] if self.cluster else []
 
     def _known_fields(self, deadline: Deadline) -> tuple[str, ...]:
-        """The columns that this version of sacct supports."""
+        """Return the columns that this version of sacct supports."""
         if not self._fields:
             known = set(self._run(["sacct", "--helpformat"], deadline).decode("utf-8", "replace").lower().split())
             self._fields = tuple(name for name in (*FIELDS, *NEWER) if name in FIELDS or name.lower() in known)
@@ -180,7 +180,7 @@ def _whole(text: str) -> int | None:
 
 
 def _selection(wanted: JobSelection) -> Iterator[str]:
-    """The options that select the jobs."""
+    """Yield the options that select the jobs."""
     yield "--duplicates"
     if wanted.job_id:
         yield f"--jobs={wanted.job_id}"
@@ -198,5 +198,5 @@ def _selection(wanted: JobSelection) -> Iterator[str]:
 
 
 def _stamp(time: float) -> str:
-    """A time in the format of sacct, in UTC (TZ is set accordingly)."""
+    """Return a time in the format of sacct, in UTC (TZ is set accordingly)."""
     return datetime.fromtimestamp(min(max(time, 0.0), 2**33), UTC).strftime("%Y-%m-%dT%H:%M:%S")

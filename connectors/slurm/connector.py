@@ -181,7 +181,7 @@ class Slurm:
         return answer.runs if answer else ()
 
     def _window(self, wanted: JobSelection, window: Window, deadline: Deadline) -> tuple[SlurmRun, ...]:
-        """The jobs of a window, or of its newer part if there are too many for one response."""
+        """Return the jobs of a window, or of its newer part if there are too many for one response."""
         end = window.end if window.end is not None else time.time()
         start = window.start if window.start is not None else end - self.settings.lookback_days * DAY
         while True:
@@ -213,7 +213,7 @@ class Slurm:
             return {}  # most sites have no topology plugin
 
     def _enriched(self, record: JobRecord, runs: Sequence[SlurmRun], deadline: Deadline) -> JobRecord:
-        """The record with what the controller and earlier jobs add; unchanged if they add nothing."""
+        """Return the record with what the controller and earlier jobs add; unchanged if they add nothing."""
         last = runs[-1]
         shown: Mapping[str, Any] = {}
         if last.job.end is None or time.time() - last.job.end < FORGOTTEN:
@@ -230,7 +230,7 @@ class Slurm:
         return replace(record, job=job, attempts=attempts, paths=paths, last_good=self._last_good(last, deadline))
 
     def _last_good(self, run: SlurmRun, deadline: Deadline) -> str | None:
-        """The id of the last job with the same name and user that completed before this one was submitted."""
+        """Return the id of the last job with the same name and user that completed before this one was submitted."""
         before = run.submitted or run.job.start
         if before is None or not run.job.name or not run.job.owner:
             return None

@@ -112,7 +112,7 @@ class SlurmRest:
 
 
 def _listed(told: Any, key: str, call: HttpRequest) -> list[Mapping[str, Any]]:
-    """The objects of a list in a response; empty if it says that nothing was found.
+    """Return the objects of a list in a response; empty if it says that nothing was found.
 
     Raises:
         SourceFailed: It reports an error, or has another structure.

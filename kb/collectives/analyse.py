@@ -34,7 +34,7 @@ def judge(traces: Iterable[CollectiveTrace], now: float | None = None) -> Collec
 
 
 def judge_rings(rings: Iterable[Ring], now: float | None = None) -> CollectiveVerdict:
-    """The verdict over digests of traces, in any order."""
+    """Return the verdict over digests of traces, in any order."""
     job = gather_traces(rings)
     if now is None:
         now = max((ring.time for ring in job.rings.values() if ring.time is not None), default=None)

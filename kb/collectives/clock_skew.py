@@ -37,7 +37,7 @@ def offsets(rings: Mapping[int, Ring]) -> dict[int, float]:
 
 
 def corrected(ring: Ring, ahead: float) -> Ring:
-    """A ring with its timestamps converted to the clocks of the others."""
+    """Return a ring with its timestamps converted to the clocks of the others."""
     lanes = tuple(
         replace(
             lane,

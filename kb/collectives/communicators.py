@@ -44,7 +44,7 @@ class JobTraces:
     _homes: dict[tuple[int, str], GroupTraces] = field(default_factory=dict)
 
     def home(self, rank: int, lane: int) -> GroupTraces:
-        """The communicator of a rank's lane."""
+        """Return the communicator of a rank's lane."""
         if not self._homes:
             self._homes = {(item, lane.pg): comm for comm in self.comms for item, lane in comm.lanes.items()}
         return self._homes[rank, self.rings[rank].lanes[lane].pg]
@@ -55,7 +55,7 @@ class JobTraces:
 
 
 def gather_traces(rings: Iterable[Ring]) -> JobTraces:
-    """The rings of a job, one per rank, by communicator."""
+    """Return the rings of a job, one per rank, by communicator."""
     job = JobTraces()
     nameless = twice = 0
     for ring in sorted(rings, key=lambda item: (item.source, item.time or 0.0)):
@@ -206,7 +206,7 @@ def counts_of(comm: GroupTraces, job: JobTraces, *, p2p: bool) -> dict[int, Rank
 
 
 def op_of(comm: GroupTraces, job: JobTraces, seq: int) -> str:
-    """The operation under a number, as one of the ranks recorded it."""
+    """Return the operation under a number, as one of the ranks recorded it."""
     for rank, lane in comm.lanes.items():
         if index := shape_at(lane, seq):
             return job.rings[rank].shapes[index].op

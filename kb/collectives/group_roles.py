@@ -30,7 +30,7 @@ class GroupRoles:
         self._ran: dict[tuple[int, int], Counter[int]] = {}
 
     def of(self, rank: int) -> tuple[int, ...]:
-        """The roles of a rank's lanes, in the order of its ring."""
+        """Return the roles of a rank's lanes, in the order of its ring."""
         if rank not in self._of:
             self._of[rank] = self._lane_numbers(self._job.rings[rank].lanes)
         return self._of[rank]
@@ -73,7 +73,7 @@ def _ran(job: JobTraces, comm: GroupTraces, seq: int) -> Counter[int]:
 
 @lru_cache(maxsize=4096)
 def _common(name: str) -> str:
-    """A description without its numbers; empty if it says nothing."""
+    """Return a description without its numbers; empty if it says nothing."""
     return "" if name == "undefined" else _NUMBER.sub("#", name)
 
 

@@ -28,7 +28,7 @@ class _GroupContext:
 def mismatch_of(
     comm: GroupTraces, job: JobTraces, roles: GroupRoles, counts: Mapping[int, RankProgress], last: int | None = None
 ) -> Mismatch | None:
-    """The first number under which ranks ran different things, if the group got stuck there or later.
+    """Return the first number under which ranks ran different things, if the group got stuck there or later.
 
     `last`: the last number in all recorders of the group that do not say whether it worked.
     """
@@ -130,6 +130,6 @@ def _shift(main: Sequence[int], other: Sequence[int], place: int) -> int:
 
 
 def op_text(shape: OpShape) -> str:
-    """An operation with its sizes and types, shortened."""
+    """Return an operation with its sizes and types, shortened."""
     sizes = " -> ".join(str([list(number) for number in part]) for part in (shape.inputs, shape.outputs) if part)
     return " ".join(part for part in (shape.op, sizes[:120], ",".join(shape.dtypes)[:60]) if part)

@@ -60,7 +60,7 @@ class _OpSequence:
 
 
 def divergences(job: JobTraces, roles: GroupRoles) -> Mapping[int, Divergence]:
-    """The first divergence of every rank that left the order of its peers."""
+    """Return the first divergence of every rank that left the order of its peers."""
     found: dict[int, Divergence] = {}
     for runs in _placed_alike(job, roles):
         for rank, did, instead, counts, by in _walk(_aligned(runs)):
@@ -108,7 +108,7 @@ def _placed_alike(job: JobTraces, roles: GroupRoles) -> Iterator[list[_OpSequenc
 
 
 def _aligned(runs: Sequence[_OpSequence]) -> list[_OpSequence]:
-    """The sequences from the first operation on that the most ranks have; without those that lack it."""
+    """Return the sequences from the first operation on that the most ranks have; without those that lack it."""
     have: Counter[RoleOp] = Counter()
     for run in runs:
         for deed in set(run.deeds):

@@ -14,7 +14,7 @@ CommState = Literal["missing", "stuck", "mismatch", "unseen"]
 
 
 def title(pg: str, name: str) -> str:
-    """The name that people know a process group by."""
+    """Return the name that people know a process group by."""
     return f"{name} ({pg})" if name and name not in {"undefined", pg} else f"group {pg}"
 
 

@@ -39,7 +39,7 @@ def overrun_in(rank: int, text: str) -> Overrun | None:
 
 
 def settle_sizes(verdict: CollectiveVerdict, told: Iterable[Overrun]) -> CollectiveVerdict:
-    """The verdict, in which two equal sides are told apart if the received lengths decide."""
+    """Return the verdict, in which two equal sides are told apart if the received lengths decide."""
     told = tuple({overrun.rank: overrun for overrun in told}.values())
     for place, comm in enumerate(verdict.communicators if told else ()):
         found = comm.mismatch and _settled(comm.mismatch, told)
@@ -75,7 +75,7 @@ def _settled(mismatch: Mismatch, told: Sequence[Overrun]) -> Mismatch | None:
 
 
 def _culprits(before: Iterable[Culprit], comm: Communicator, found: Mismatch) -> Iterable[Culprit]:
-    """The culprits without the side that is now known to be right."""
+    """Yield the culprits without the side that is now known to be right."""
     ranks = found.odd[0][1]
     sides = {rank for _, side in comm.mismatch.odd for rank in side} if comm.mismatch else set()
     for culprit in before:

@@ -185,12 +185,12 @@ def steps(ring: Ring) -> tuple[QueuedOp, ...]:
 
 
 def queued_times(ring: Ring) -> Sequence[float]:
-    """When each of `steps` was queued, NaN if unknown; empty if no time is known at all."""
+    """Return when each of `steps` was queued, NaN if unknown; empty if no time is known at all."""
     return array("d", ring.moments)
 
 
 def last_step(ring: Ring) -> QueuedOp | None:
-    """The last of them."""
+    """Return the last of them."""
     lane, seq = array("q", ring.order[-16:]) if ring.order else (-1, -1)
     return QueuedOp(lane >> 1, seq, bool(lane & 1)) if lane >= 0 else None
 
@@ -211,7 +211,7 @@ def as_ranges(ranks: tuple[int, ...]) -> Members:
 
 
 def size(members: Members) -> int:
-    """The number of ranks."""
+    """Return the number of ranks."""
     return sum(map(len, members))
 
 
@@ -221,7 +221,7 @@ def contains(members: Members, rank: int) -> bool:
 
 
 def rank_at(members: Members, index: int) -> int | None:
-    """The global rank of a rank within the group."""
+    """Return the global rank of a rank within the group."""
     if index < 0:
         return None
     for part in members:
@@ -232,7 +232,7 @@ def rank_at(members: Members, index: int) -> int | None:
 
 
 def position(members: Members, rank: int) -> int:
-    """The rank within the group of a global rank; -1 if it does not belong to it."""
+    """Return the rank within the group of a global rank; -1 if it does not belong to it."""
     before = 0
     for part in members:
         if rank in part:
@@ -266,7 +266,7 @@ def _add(lane: _LaneBuilder, one: Collective, state: int, shapes: dict[OpShape, 
 
 
 def _common(one: Collective) -> OpShape:
-    """What the ranks of a group must have in common under one number."""
+    """Return what the ranks of a group must have in common under one number."""
     if one.op in _WHOLE:
         return OpShape(one.op, one.input_sizes, one.output_sizes, tuple(sorted(set(one.dtypes))))
     if one.op in _ONLY_IN:
@@ -365,11 +365,11 @@ def _pair(
 
 
 def indices(lane: GroupLane) -> Sequence[int]:
-    """The shape indices of a lane, one per number from `first` on."""
+    """Return the shape indices of a lane, one per number from `first` on."""
     return array("I", lane.shapes)
 
 
 def shape_at(lane: GroupLane, seq: int) -> int:
-    """The shape index under one number; 0 if the lane has none."""
+    """Return the shape index under one number; 0 if the lane has none."""
     place = seq - lane.first
     return array("I", lane.shapes[4 * place : 4 * place + 4])[0] if 0 <= lane.first <= seq <= lane.last else 0

@@ -21,7 +21,7 @@ _ONE_SIDED = frozenset(
 def judge_group(
     comm: GroupTraces, job: JobTraces, roles: GroupRoles, graph: WaitGraph, now: float | None
 ) -> Iterator[Communicator]:
-    """The verdicts on one communicator; its waits are added to the graph."""
+    """Yield the verdicts on one communicator; its waits are added to the graph."""
     p2p = any(lane.pairs for lane in comm.lanes.values())
     if p2p:
         yield from judge_pairs(comm, job, graph, now)
@@ -97,7 +97,7 @@ def _last_of_all(comm: GroupTraces, job: JobTraces) -> int | None:
 
 
 def _last(ring: Ring) -> tuple[str, int] | None:
-    """The group and number of the collective that a rank queued last."""
+    """Return the group and number of the collective that a rank queued last."""
     last = last_step(ring)
     return None if last is None or last.p2p else (ring.lanes[last.lane].pg, last.seq)
 
@@ -202,7 +202,7 @@ def _clustered(counts: Mapping[int, RankProgress], absent: Sequence[int], graph:
 
 
 def op_name(comm: GroupTraces, seq: int) -> str:
-    """The operation that a rank recorded under a number; of the first waits, which every lane keeps."""
+    """Return the operation that a rank recorded under a number; of the first waits, which every lane keeps."""
     for lane in comm.lanes.values():
         for wait in lane.waits:
             if wait.seq == seq:

@@ -142,7 +142,7 @@ def _of_panels(metric: str, panels: Mapping[str, Panel], timed: Sequence[tuple[f
 
 
 def _steps(panel: Panel, timed: Sequence[tuple[float, int]]) -> np.ndarray:
-    """The step of the run at each column, where the run's lines tell; else the columns count."""
+    """Return the step of the run at each column, where the run's lines tell; else the columns count."""
     ordered = sorted(timed)
     if len(ordered) < 2 or ordered[-1][0] <= ordered[0][0]:
         return np.arange(panel.values.shape[1])
@@ -214,7 +214,7 @@ def _slower(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, .
 
 
 def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, ...]:
-    """A loss that is lost though a number; where it ends as none that says more than how it came to that."""
+    """Return a loss that is lost though a number; where it ends as none that says more than how it came to that."""
     if not _finite(series)[-1:].all():
         return ()
     found = loss_broken(series, params.get("above", 1e3), int(params.get("warm_up", 30)))
@@ -257,7 +257,7 @@ CHANGES: Mapping[str, Callable[[Track, Mapping[str, float]], tuple[SeriesChange,
 
 
 def _level(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
-    """The first run of points that are all above or below the number asked for, for as long as asked."""
+    """Return the first run of points that are all above or below the number asked for, for as long as asked."""
     usable = np.flatnonzero(np.isfinite(series.values) & ~series.skip)
     steps, times = series.steps[usable], series.times[usable]
     every = int(np.median(np.diff(steps))) if usable.size > 1 else 1  # a point stands for the steps up to the next one
@@ -295,7 +295,7 @@ def _level(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
 
 
 def _limit(test: SeriesTest, past: Sequence[float]) -> float | None:
-    """The number that a value is held against; None while too little is known for it."""
+    """Return the number that a value is held against; None while too little is known for it."""
     number = test.above if test.above is not None else test.below
     if number is None or test.of == "value":
         return number

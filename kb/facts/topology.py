@@ -150,7 +150,7 @@ class Places:
         return known
 
     def _stream_node(self, index: int) -> str | None:
-        """The node that wrote a stream: a known one that its path names before what looks like one."""
+        """Return the node that wrote a stream: a known one that its path names before what looks like one."""
         ref = self._facts.streams[index].summary.ref
         named = ref.resource.node
         if named in self._names:
@@ -177,7 +177,7 @@ class Places:
         return found
 
     def known(self, name: str | None) -> str | None:
-        """The node of that name or address, where the job is known to have it."""
+        """Return the node of that name or address, where the job is known to have it."""
         if not name:
             return None
         if _ADDRESS.fullmatch(name):
@@ -185,11 +185,11 @@ class Places:
         return self._names.get(name) or self._names.get(name.partition(".")[0])
 
     def node(self, name: str | None) -> str | None:
-        """The name to show for a node or an address; itself where it is not known."""
+        """Return the name to show for a node or an address; itself where it is not known."""
         return self.known(name) or name
 
     def node_of(self, rank: int | None) -> str | None:
-        """The node of a rank."""
+        """Return the node of a rank."""
         return None if rank is None else self._node.get(rank)
 
     def place(self, stream: int, resource: Resource) -> Place:
@@ -204,7 +204,7 @@ class Places:
         return Place(rank, node, resource.local_rank)
 
     def _rank_of_process(self, node: str | None, resource: Resource) -> int | None:
-        """The rank of a process that is known by its number or by its local rank."""
+        """Return the rank of a process that is known by its number or by its local rank."""
         rank = None
         if resource.pid is not None:
             rank = self._lone.get(resource.pid) if node is None else self._pid.get((node, resource.pid))
@@ -220,7 +220,7 @@ class Places:
         return next(iter(self._bases)) if len(self._bases) == 1 and len(self.nodes) < 2 else None
 
     def rank_of_task(self, task: str) -> int | None:
-        """The rank of a task of srun, where srun starts the ranks themselves and not one launcher per node."""
+        """Return the rank of a task of srun, where srun starts the ranks themselves and not one launcher per node."""
         return int(task) if task.isdecimal() and len(task) < 8 and self._tasks_are_ranks else None
 
     @cached_property
@@ -239,7 +239,7 @@ class Places:
         return several and (not self._told or last < self._told)
 
     def rank_at(self, node: str | None, *, pid: str = "", pci: str = "") -> int | None:
-        """The rank of a process or of a GPU on a node; of a process also where the node is not known."""
+        """Return the rank of a process or of a GPU on a node; of a process also where the node is not known."""
         if pid.isdecimal() and len(pid) < 12:
             rank = self._lone.get(int(pid)) if node is None else self._pid.get((node, int(pid)))
             if rank is not None:
@@ -301,7 +301,7 @@ def _without_files_words(told: Iterable[str | None]) -> dict[str, str]:
 
 
 def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:
-    """The ranks that a stream's lines are told to be of, the same ones again and again."""
+    """Yield the ranks that a stream's lines are told to be of, the same ones again and again."""
     yield summary.ref.resource.rank
     yield from (structure.resource.rank for structure in summary.structures if _speaks(structure))
     yield from (point.rank for point in summary.series.points)

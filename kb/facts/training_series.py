@@ -207,7 +207,7 @@ def _unfinished(
 
 
 def _alternating(bars: Sequence[_Bar], settled: set[int]) -> set[int]:
-    """The shorter of two lengths that take turns: an epoch trains, then evaluates."""
+    """Return the shorter of two lengths that take turns: an epoch trains, then evaluates."""
     order = [bar.total for bar in bars if bar.total not in settled]
     if len(order) < 4 or len(set(order)) != 2 or any(before == after for before, after in pairwise(order)):
         return set()
@@ -251,7 +251,7 @@ def _step_around(points: Sequence[ProgressPoint], places: Sequence[int], at: int
 def _steps_an_epoch(
     points: Sequence[ProgressPoint], steps: Mapping[int, tuple[int, int | None] | None]
 ) -> float | None:
-    """How many steps an epoch has, by the last lines that name theirs: of the last points none is left out."""
+    """Return how many steps an epoch has, by the last lines that name theirs: of the last points none is left out."""
     placed = [(points[at].epoch, found[0]) for at, found in steps.items() if found and points[at].epoch]
     ratios = sorted(step / epoch for epoch, step in placed[-8:] if epoch)
     if len(ratios) < 3 or ratios[-1] > 1.2 * ratios[0]:

@@ -81,13 +81,13 @@ _SaveEvents = Mapping[int, Sequence[tuple[int, Structure]]]
 
 
 def _durations(begun: _SaveEvents, ended: _SaveEvents, times: dict[int, float]) -> list[float]:
-    """The duration of each save that ended and was followed by steps."""
+    """Return the duration of each save that ended and was followed by steps."""
     last = max(times, default=0)
     return [seconds for step in begun if step != last and step in ended and (seconds := _took(times, step)) is not None]
 
 
 def _save_events(facts: Facts, event: str) -> dict[int, list[tuple[int, Structure]]]:
-    """The lines of an event, keyed by the step that they name."""
+    """Return the lines of an event, keyed by the step that they name."""
     found: dict[int, list[tuple[int, Structure]]] = {}
     for stream, item in facts.structures("checkpoint"):
         step = str(item.fields.get("iteration") or "")
@@ -101,7 +101,7 @@ def _over(ends: Sequence[tuple[int, Structure]], stream: int) -> bool:
 
 
 def _times(streams: Sequence[StreamFacts]) -> dict[int, float]:
-    """When each step was first logged."""
+    """Return when each step was first logged."""
     times: dict[int, float] = {}
     for stream in streams:
         for point in stream.points if stream.summary.ref.kind == "job" else ():
@@ -111,7 +111,7 @@ def _times(streams: Sequence[StreamFacts]) -> dict[int, float]:
 
 
 def _took(times: dict[int, float], step: int) -> float | None:
-    """The seconds from the saved step to the next line, beyond what its steps normally take."""
+    """Return the seconds from the saved step to the next line, beyond what its steps normally take."""
     ordered = sorted(times)
     after = next((value for value in ordered if value > step), None)
     if step not in times or after is None:

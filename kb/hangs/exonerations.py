@@ -49,7 +49,7 @@ class HangContext:
 
 
 def explain_phase(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase:
-    """The phase that the run is in, according to the log (`phase`) and to the other evidence."""
+    """Return the phase that the run is in, according to the log (`phase`) and to the other evidence."""
     aged = replace(phase, quiet=_quiet(phase, yes, scene))
     shown = _unsettled(aged, yes, scene, limits) or _by_stacks(aged, scene, limits)
     return shown if shown is not None else _unseen(aged, scene, limits)
@@ -123,13 +123,13 @@ def _stacks_moved(scene: HangContext, names: set[str], limits: HangLimits) -> bo
 
 
 def _still_for(stacks: StackVote) -> float | None:
-    """How long the ranks that stand still have done so, measured by the one that moved last."""
+    """Return how long the ranks that stand still have done so, measured by the one that moved last."""
     spans = [rank.seconds for rank in stacks.ranks if rank.vote == "yes" and rank.seconds is not None]
     return min(spans, default=None)
 
 
 def _by_stacks(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase | None:
-    """What the stacks show; None if there are none."""
+    """Return what the stacks show; None if there are none."""
     seen = scene.seen
     if seen is None or not seen.groups:
         return None
@@ -185,7 +185,7 @@ def _moved(scene: HangContext) -> bool:
 
 
 def _busy(scene: HangContext) -> set[int]:
-    """The ranks that are not where the others wait; all, where none is."""
+    """Return the ranks that are not where the others wait; all, where none is."""
     if scene.seen is None or scene.stacks is None:
         return set()
     return {outlier.rank for outlier in scene.seen.outliers} or {rank.rank for rank in scene.stacks.ranks}
@@ -242,7 +242,7 @@ def _unseen(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:
 
 
 def _retry_allowance(scene: HangContext, limits: HangLimits) -> float:
-    """How long the transport may retry, in addition to the step that lies between two operations."""
+    """Return how long the transport may retry, in addition to the step that lies between two operations."""
     return limits.retry + (scene.step or 0.0)
 
 

@@ -86,7 +86,7 @@ def _plain(job: Job) -> str:
 
 
 def relevant_events(events: Sequence[Event], job: Job) -> tuple[Event, ...]:
-    """The events that say something about the job's end, each with its node and rank if pods show them.
+    """Return the events that say something about the job's end, each with its node and rank if pods show them.
 
     An event of kind `deleted` is added if pods were removed while they ran and no event of the cluster explains it.
     """
@@ -213,7 +213,7 @@ def _rank(pod: Event | None, node: str | None, known: _ClusterEvents) -> int | N
 
 
 def _deleted(events: Sequence[Event], known: _ClusterEvents) -> Iterator[Event]:
-    """The event that pods were deleted while they ran, if no other event explains it."""
+    """Yield the event that pods were deleted while they ran, if no other event explains it."""
     if known.well or any(pod.reason == "Succeeded" for pod in known.pods.values()):
         return
     gone = [(time, pod) for pod in known.pods.values() if (time := _number(pod.fields.get("deleted"))) is not None]

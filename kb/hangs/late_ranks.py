@@ -59,7 +59,7 @@ class LateRank:
 
 
 def rounds_of(rings: Sequence[Ring]) -> tuple[CollectiveRound, ...]:
-    """The operations that at least two ranks of a group have recorded, in the order of their numbers."""
+    """Return the operations that at least two ranks of a group have recorded, in the order of their numbers."""
     met: dict[tuple[Members, str, int], tuple[str, dict[int, float]]] = {}
     told = any(lane.members for ring in rings for lane in ring.lanes)
     for ring in rings:
@@ -84,7 +84,7 @@ def rounds_of(rings: Sequence[Ring]) -> tuple[CollectiveRound, ...]:
 
 
 def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
-    """The ranks that the others wait for in step after step, the longest waits first."""
+    """Return the ranks that the others wait for in step after step, the longest waits first."""
     kinds: dict[tuple[Members, str, str], list[CollectiveRound]] = {}
     lags: dict[int, list[float]] = {}
     for item in rounds_of(rings):
@@ -129,7 +129,7 @@ def _late(rounds: Sequence[CollectiveRound]) -> tuple[int, float, float, float] 
 
 
 def _spread(collective_round: CollectiveRound) -> float:
-    """The spread of the others."""
+    """Return the spread of the others."""
     others = [time for rank, time in collective_round.times.items() if rank != collective_round.last]
     return max(others) - min(others)
 

@@ -41,6 +41,6 @@ class NonLogEvidence:
 
 
 def expected_ranks(facts: Facts) -> range:
-    """The ranks that should exist; none if the job does not say, or says nonsense."""
+    """Return the ranks that should exist; none if the job does not say, or says nonsense."""
     count = facts.evidence.job.world_size or 0
     return range(count) if 0 < count <= MOST_RANKS else range(0)

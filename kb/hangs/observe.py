@@ -24,7 +24,7 @@ from kb.stacks.call_tree import branches, merged
 
 
 def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Evidence:
-    """The evidence with the probes' votes and with structures for its other parts."""
+    """Return the evidence with the probes' votes and with structures for its other parts."""
     facts = Facts(evidence)
     state = hang_state(facts, parts, limits_of(rulebook, evidence.job.params))
     found = structures(evidence, parts, state, facts)

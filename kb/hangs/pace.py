@@ -137,7 +137,7 @@ def _marks(stream: StreamFacts) -> tuple[tuple[int, str], ...]:
 
 
 def _gaps(points: Sequence[ProgressPoint], marks: Sequence[tuple[int, str]]) -> Iterator[_Gap]:
-    """The gaps between the lines of one log, where both steps and time advance."""
+    """Yield the gaps between the lines of one log, where both steps and time advance."""
     timed = [
         (p.offset, p.step, p.time) for p in points if p.step is not None and p.time is not None and not p.validation
     ]
@@ -155,7 +155,7 @@ def _seldom(gaps: Sequence[_Gap]) -> bool:
 
 
 def _quantile(gaps: Sequence[_Gap]) -> float | None:
-    """The 99th percentile of the gaps between neighbouring lines that contain nothing but steps."""
+    """Return the 99th percentile of the gaps between neighbouring lines that contain nothing but steps."""
     plain = [gap for gap in gaps if not gap.inside]
     if len(plain) < _FEW:
         return None

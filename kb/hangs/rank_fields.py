@@ -87,7 +87,7 @@ class _Reading:
 
 
 def slow_fields(streams: Iterable[StreamSummary]) -> tuple[RankField, ...]:
-    """The ranks that alone have a far higher time under some name, the largest part of a step first."""
+    """Return the ranks that alone have a far higher time under some name, the largest part of a step first."""
     readings = list(_readings([item for item in streams if item.ref.kind == "job"]))
     if len({reading.rank for reading in readings}) < 2:
         return ()

@@ -72,7 +72,7 @@ class RankTable:
 
 
 def slow_ranks(streams: Iterable[StreamSummary], *, uneven: bool = False) -> tuple[SlowRank, ...]:
-    """The ranks that are slower than the others, the slowest first. `uneven`: ranks differ by design."""
+    """Return the ranks that are slower than the others, the slowest first. `uneven`: ranks differ by design."""
     summaries = tuple(streams)
     work = _table(summaries, "compute")
     step = max(_level(work), step_seconds(summaries))
@@ -203,7 +203,7 @@ def odd_ranks(metric: str, table: RankTable, *, uneven: bool = False) -> list[Sl
 
 
 def _spread(levels: dict[int, float], rank: int) -> float:
-    """The robust deviation of the other ranks' levels."""
+    """Return the robust deviation of the other ranks' levels."""
     others = [level for other, level in levels.items() if other != rank]
     middle = median(others)
     return 1.4826 * median(abs(level - middle) for level in others)

@@ -123,7 +123,7 @@ def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
 
 
 def _first_ranks(stacks: Sequence[StackSample]) -> frozenset[int]:
-    """The first rank of the job, and the first that was seen on each node."""
+    """Return the first rank of the job, and the first that was seen on each node."""
     first: dict[str | None, int] = {}
     for stack in stacks:
         rank = stack.resource.rank
@@ -167,7 +167,7 @@ def _lacking(verdict: CollectiveVerdict | None, polls: RasVote | None) -> bool:
 
 
 def _now(evidence: Evidence, parts: NonLogEvidence) -> float | None:
-    """When the evidence was taken: as the job says, else the newest time of its stacks or RAS answers.
+    """Return when the evidence was taken: as the job says, else the newest time of its stacks or RAS answers.
 
     Dumps do not contain the time they were written: their newest timestamp is that of the last operation.
     """
@@ -263,7 +263,7 @@ def _stopped(facts: Facts, stream: int, structure: Structure) -> bool:
 
 
 def _number(value: Scalar) -> float:
-    """A field as a finite number; 0 if it is not one."""
+    """Return a field as a finite number; 0 if it is not one."""
     try:
         number = float(value or 0)
     except (TypeError, ValueError, OverflowError):

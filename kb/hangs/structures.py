@@ -116,7 +116,7 @@ def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: 
 
 
 def _frame(doing: ProcessActivity) -> str:
-    """The telling frame, or, if that is a native one, the nearest frame of the run's own code."""
+    """Return the telling frame, or, if that is a native one, the nearest frame of the run's own code."""
     frame = doing.frame if doing.frame is not None and doing.frame.line else doing.caller or doing.frame
     if frame is None:
         return ""
@@ -234,7 +234,7 @@ def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
 
 
 def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
-    """A learning rate that does not follow what the job's command line asks for."""
+    """Yield a learning rate that does not follow what the job's command line asks for."""
     planned = warm_up_of(facts.evidence.job.args)
     for stream in facts.streams if planned else ():
         stuck = stuck_warm_up(stream.points, planned) if stream.summary.ref.kind == "job" else None
@@ -282,7 +282,7 @@ def _of_compound(parts: NonLogEvidence, facts: Facts, state: HangState) -> Itera
 
 
 def _of_events(events: Sequence[Event]) -> Iterator[SourcedStructure]:
-    """The newest events of each kind; an Xid number in a node's condition becomes an additional structure."""
+    """Yield the newest events of each kind; an Xid number in a node's condition becomes an additional structure."""
     kept: dict[str, int] = {}
     newest = sorted(enumerate(events), key=lambda event: (event[1].time is not None, event[1].time or 0.0, event[0]))
     found = []

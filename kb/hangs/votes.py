@@ -115,7 +115,7 @@ class Probe:
 
 
 def limits_of(rulebook: Rulebook, params: Params | None = None) -> HangLimits:
-    """The limits of this rulebook: the parameters of its rule `hang-called`, which a site's overlay may set.
+    """Return the limits of this rulebook: the parameters of its rule `hang-called`, which a site's overlay may set.
 
     `params`: the job's own numbers (`Job.params`), which take precedence over both.
     """
@@ -151,7 +151,7 @@ def count_votes(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None
 
 
 def _within(probe: Probe, others: Sequence[Probe], window: float) -> int:
-    """How many probes voted yes within one window; an unknown time counts as the same."""
+    """Return how many probes voted yes within one window; an unknown time counts as the same."""
     return sum(probe.at is None or other.at is None or abs(probe.at - other.at) <= window for other in others)
 
 
@@ -202,7 +202,7 @@ def silence(
 
 
 def _sound(times: Sequence[float], now: float, limits: HangLimits) -> list[float]:
-    """The plausible times: not those of a clock ahead of the collector's, if others are not."""
+    """Return the plausible times: not those of a clock ahead of the collector's, if others are not."""
     return [time for time in times if time <= now + SKEW] or [time for time in times if time <= now + limits.window]
 
 
@@ -238,7 +238,7 @@ def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits
 
 
 def _phase(facts: Facts, streams: Sequence[StreamFacts]) -> str:
-    """What the run was last known to be doing: a phase with a ceiling of its own, or none."""
+    """Return what the run was last known to be doing: a phase with a ceiling of its own, or none."""
     if facts.end is not None:
         name = PHASES.get(facts.end[0], "")
         return "" if name and any(_over(stream, name) for stream in streams) else name

@@ -41,7 +41,7 @@ def warm_up_of(args: str | None) -> int | None:
 
 
 def stuck_warm_up(points: Sequence[ProgressPoint], planned: int | None) -> StuckWarmup | None:
-    """The place at which a rate that rose with every line stops rising, though the warm-up is far from over."""
+    """Return the place at which a rate that rose with every line stops rising, though the warm-up is far from over."""
     rated = [
         (p, p.step, p.learning_rate)
         for p in points

@@ -9,7 +9,7 @@ from kb.metrics.panel import Floats
 
 
 def known_median(values: Floats, axis: int) -> Floats:
-    """The median of what is known along an axis; NaN where nothing is."""
+    """Return the median of what is known along an axis; NaN where nothing is."""
     if not values.shape[axis]:
         return np.full(values.shape[1 - axis] if values.ndim == 2 else (), np.nan)
     ordered = np.sort(values, axis=axis)  # NaN last
@@ -24,7 +24,7 @@ def known_median(values: Floats, axis: int) -> Floats:
 
 
 def smoothed(values: Floats, width: int = 5) -> Floats:
-    """The running median of a cell and the four before it."""
+    """Return the running median of a cell and the four before it."""
     padded = np.concatenate([np.full((values.shape[0], width - 1), np.nan), values], axis=1)
     smooth = np.empty_like(values)
     for begin in range(0, values.shape[0], 1024):  # the windows of all rows at once would be five panels
@@ -37,7 +37,7 @@ def smoothed(values: Floats, width: int = 5) -> Floats:
 
 
 def noise(past: Floats) -> Floats:
-    """The median deviation of each row about a line through its own past."""
+    """Return the median deviation of each row about a line through its own past."""
     half = past.shape[1] // 2
     early, late = known_median(past[:, :half], axis=1), known_median(past[:, half:], axis=1)
     slope = np.nan_to_num((late - early) / max(1, past.shape[1] - half))

@@ -197,7 +197,7 @@ def _sorted(times: Sequence[float] | Floats, values: Sequence[float] | Floats) -
 
 
 def rates(times: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """A counter's increase a second at each point after the first; times sorted and distinct.
+    """Return a counter's increase a second at each point after the first; times sorted and distinct.
 
     A counter that falls began again from 0. Over a hole of several usual distances there is no rate: it is not known when
     the increase happened.

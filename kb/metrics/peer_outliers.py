@@ -184,7 +184,7 @@ class _Check:
         return max(3, math.ceil(seconds / self.panel.step - 1e-9))
 
     def ends(self) -> range:
-        """The columns behind the last one of each check."""
+        """Return the columns behind the last one of each check."""
         every = max(1, round(self.limits.every / self.panel.step))
         last = self.panel.values.shape[1]
         first = last - (last - self.window) // every * every if last >= self.window else last + 1
@@ -195,7 +195,7 @@ class _Check:
         return self.panel.start + self.panel.step * (end - self.window) <= before.until + self.limits.every
 
     def odd(self, end: int) -> list[tuple[int, bool]]:
-        """The rows that are odd in the window up to a column, and whether that is so since their first point."""
+        """Return the rows that are odd in the window up to a column, and whether that is so since their first point."""
         rows = [(int(row), False) for row in self._changed(end)]
         if not self.how.uneven:
             rows += [(int(row), True) for row in self._standing(end) if (int(row), False) not in rows]
@@ -230,7 +230,7 @@ class _Check:
         return goes
 
     def _healed(self, level: Floats) -> Floats:
-        """The farthest that each row was off, up to now, and came back from."""
+        """Return the farthest that each row was off, up to now, and came back from."""
         off = np.fmax(0.0, level * self._way(level))
         back = off < 0.5 * self.peak
         self.healed[back] = np.maximum(self.healed, self.peak)[back]
@@ -265,7 +265,7 @@ class _Check:
         return scale
 
     def _way(self, level: Floats) -> Floats:
-        """The sign of what is bad; where both ways are, that of the deviation itself."""
+        """Return the sign of what is bad; where both ways are, that of the deviation itself."""
         return np.full_like(level, self.sign) if self.sign else np.sign(level)
 
     def _far(self, cells: Floats, level: Floats, scale: Floats, z: float) -> Bools:
@@ -283,7 +283,7 @@ class _Check:
         return rows if rows.size <= max(1, self.limits.most * odd.size) else rows[:0]
 
     def outlier(self, row: int, end: int, before: Outlier | None, *, standing: bool) -> Outlier:
-        """What is told of an odd row; of one told before, what stays and what is new."""
+        """Return what is told of an odd row; of one told before, what stays and what is new."""
         panel, (level, scale) = self.panel, self.now[standing]
         span = slice(end - self.window, end)
         value = float(known_median(panel.values[row : row + 1, span], axis=1)[0])
@@ -299,7 +299,7 @@ class _Check:
         )
 
     def _began(self, row: int, end: int, level: float, standing: bool) -> int:
-        """The column at which the deviation first went half way, without going back until now."""
+        """Return the column at which the deviation first went half way, without going back until now."""
         if standing:
             return int(np.argmax(self.panel.mask[row]))
         begin = end - self.window - self.lag

@@ -84,7 +84,7 @@ def spinning(panels: Mapping[str, Panel], now: float, limits: SpinLimits = SPIN)
 
 
 def _cells(panel: Panel, now: float, limits: SpinLimits) -> Floats:
-    """The cells that begin within the last minutes up to `now`."""
+    """Return the cells that begin within the last minutes up to `now`."""
     times = panel.times
     inside = (times >= now - limits.lasts) & (times <= now)
     cells: Floats = panel.values[:, inside]
@@ -111,7 +111,7 @@ def _traffic(panel: Panel, now: float, limits: SpinLimits) -> tuple[float, float
 
 
 def _share_of_rows(panel: Panel, now: float, limits: SpinLimits, holds: Callable[[Floats], Bools]) -> float:
-    """The share of measured rows for which something holds in nine of ten cells."""
+    """Return the share of measured rows for which something holds in nine of ten cells."""
     cells = _cells(panel, now, limits)
     known = np.isfinite(cells)
     rows = known.any(axis=1)
@@ -141,7 +141,7 @@ def _idle(
 
 
 def idle_among_spinning(util: Panel, now: float, limits: SpinLimits = SPIN, most: int = 2) -> tuple[Row, ...]:
-    """The one or two rows whose GPUs stand at 0 % while nearly all others are at 100 %: where a hang comes from.
+    """Return the one or two rows whose GPUs stand at 0 % while nearly all others are at 100 %: where a hang comes from.
 
     Empty where more rows are idle, or the rest does not spin, or too little was measured.
     """

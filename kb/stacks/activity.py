@@ -98,7 +98,7 @@ class StackReading:
 
 @lru_cache(maxsize=16_384)
 def read_stack(frames: tuple[Frame, ...], child: bool) -> StackReading:
-    """What a single stack says; `child`: of a forked process, whose stack continues into its parent's."""
+    """Return what a single stack says; `child`: of a forked process, whose stack continues into its parent's."""
     frames = _own_part(frames) if child else frames
     leaf, leaf_frame = _leaf(frames)
     at = next((index for index, frame in enumerate(frames) if traits_of(frame).strong), None)
@@ -135,7 +135,7 @@ def _hands_over_data(frames: Sequence[Frame]) -> bool:
 
 
 def _own_part(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """The part of a forked child's stack that is its own: what is further in than the start of the process."""
+    """Return the part of a forked child's stack that is its own: what is further in than the start of the process."""
     for index, frame in enumerate(frames):
         if bare(frame.function) == "_bootstrap" and path_of(frame.file).endswith("/multiprocessing/process.py"):
             return frames[: index + 1]
@@ -197,7 +197,7 @@ def doing(sample: StackSample, children: Sequence[StackSample] = ()) -> ProcessA
 
 
 def principal(sample: StackSample) -> ThreadStack | None:
-    """The thread that trains: the main one, unless that runs a host's loop and the run's code is in another."""
+    """Return the thread that trains: the main one, unless that runs a host's loop and the run's code is in another."""
     main = next((thread for thread in sample.threads if thread.thread == MAIN and thread.frames), None)
     if main is None:
         named = [thread for thread in sample.threads if thread.frames]
@@ -221,7 +221,7 @@ def is_helper(thread: ThreadStack) -> bool:
 def _behind(
     sample: StackSample, main: ThreadStack, read: StackReading, children: Sequence[StackSample]
 ) -> ProcessActivity | None:
-    """What a waiting main thread depends on: a stuck child of its loader, or another thread of the process."""
+    """Return what a waiting main thread depends on: a stuck child of its loader, or another thread of the process."""
     if read.activity in {"loader", "queue", "thread"}:
         for each in children:
             worker = principal(each)
@@ -299,7 +299,7 @@ def _crossed(sample: StackSample, main: ThreadStack, read: StackReading) -> Proc
 
 
 def at_frame(frame: Frame | None) -> str:
-    """The words for a frame after a verb: ` in f (fit.py:7)`; empty for none."""
+    """Return the words for a frame after a verb: ` in f (fit.py:7)`; empty for none."""
     if frame is None:
         return ""
     line = f":{frame.line}" if frame.line else ""
@@ -320,7 +320,7 @@ def _doing(activity: Activity, frame: Frame | None, reason: str) -> ProcessActiv
 
 
 def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None = None) -> ProcessActivity:
-    """The verdict on one stack by itself."""
+    """Return the verdict on one stack by itself."""
     activity = read.activity
     fault, others, words = VERDICTS[activity]
     leaf = stuck_in or read.leaf

@@ -31,7 +31,7 @@ BRANCH_FRAMES = 16  # frames shown of one branch: its outermost and its innermos
 
 
 def branches(lines: Sequence[MergedFrame], most: int = MOST_BRANCHES) -> tuple[StackBranch, ...]:
-    """The merged view with frames of the same ranks put together; at most `most`, those of most ranks."""
+    """Return the merged view with frames of the same ranks put together; at most `most`, those of most ranks."""
     runs: list[list[MergedFrame]] = []
     for line in lines:
         before = runs[-1][-1] if runs else None
@@ -105,7 +105,7 @@ def merged(samples: Iterable[StackSample], most: int = 200) -> tuple[MergedFrame
 
 
 def _unique(samples: Iterable[StackSample]) -> tuple[list[list[int]], list[tuple[Frame, ...]]]:
-    """The different stacks, outermost frame first, each with its ranks; in the order of their lowest rank."""
+    """Return the different stacks, outermost frame first, each with its ranks; in the order of their lowest rank."""
     found: dict[object, tuple[list[int], tuple[Frame, ...]]] = {}
     for rank, rounds in sorted(rounds_of(samples).items()):
         main = principal(rounds[-1])

@@ -161,12 +161,12 @@ _LIBRARIES = re.compile(
 
 
 def bare(function: str) -> str:
-    """The function's own name: `Queue.get` → `get`; a native one (`c10d::Work::wait`) stays whole."""
+    """Return the function's own name: `Queue.get` → `get`; a native one (`c10d::Work::wait`) stays whole."""
     return function if "::" in function else function.rpartition(".")[2]
 
 
 def path_of(file: str) -> str:
-    """The file as a path in which parts of the tables are looked up."""
+    """Return the file as a path in which parts of the tables are looked up."""
     return file if file.startswith(("/", "<")) else "/" + file
 
 
@@ -233,7 +233,7 @@ _FileRows = tuple[tuple[Activity, frozenset[str]], ...]
 
 @lru_cache(maxsize=16_384)
 def _of_file(file: str) -> tuple[_FileRows, _FileRows, bool]:
-    """The rows of both tables that concern this file, and whether it is a library's."""
+    """Return the rows of both tables that concern this file, and whether it is a library's."""
     path = path_of(file[-1000:])
     strong, weak = (
         tuple((activity, functions) for activity, files, functions in rows if any(part in path for part in files))

@@ -145,7 +145,7 @@ def _group(members: list[_RankStack]) -> StackGroup:
 
 
 def _crowd(members: list[list[_RankStack]], seen: int) -> int | None:
-    """The index of the largest group that waits.
+    """Return the index of the largest group that waits.
 
     If most ranks stand at one place of the run's code, they wait there: a call that ends on the device (`loss.item()`) does not show
     it. If no rank is in an operation with others, most ranks that only wait (at a socket, on a queue, for a thread, asleep) are the
@@ -184,7 +184,7 @@ def _alike(outside: Sequence[int], told: _RankGroups) -> bool:
 
 
 def _shared(base: Comparison, told: _RankGroups, indices: Sequence[int]) -> Comparison:
-    """The finding that most ranks do the same: it concerns the job."""
+    """Return the finding that most ranks do the same: it concerns the job."""
     kinds = Counter[tuple[Activity, str]]()
     for index in indices:
         one = told.members[index][0].doing
@@ -269,7 +269,7 @@ def _outlying(
 
 
 def _all_waiting(base: Comparison, told: _RankGroups, crowd: int | None) -> Comparison:
-    """The findings if all wait, but perhaps not for the same."""
+    """Return the findings if all wait, but perhaps not for the same."""
     crowd = crowd or 0
     main = told.members[crowd][0]
     words = f"{len(told.members[crowd])} of {told.seen} ranks are elsewhere (rank {main.rank} {main.doing.reason})"

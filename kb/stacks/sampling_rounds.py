@@ -9,7 +9,7 @@ from kb.model import StackSample
 
 
 def rounds_of(samples: Iterable[StackSample]) -> dict[int, list[StackSample]]:
-    """Each rank's main processes, oldest first. A stack whose rank is unknown cannot be compared with others."""
+    """Return each rank's main processes, oldest first. A stack whose rank is unknown cannot be compared with others."""
     found: dict[int, dict[str, StackSample]] = {}
     for each in samples:
         if not each.child and each.resource.rank is not None and each.threads:
@@ -28,7 +28,7 @@ def _when(sample: StackSample) -> tuple[bool, float, tuple[tuple[int, str], ...]
 
 
 def children_of(samples: Iterable[StackSample]) -> dict[int, list[StackSample]]:
-    """The samples of each rank's child processes, in the order given."""
+    """Return the samples of each rank's child processes, in the order given."""
     found: dict[int, list[StackSample]] = {}
     for each in samples:
         if each.child and each.resource.rank is not None and each.threads:

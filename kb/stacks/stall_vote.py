@@ -167,7 +167,7 @@ def _long_ago(changed: StackSample, newest: StackSample, limits: Stillness) -> b
 
 
 def _spaced(alike: Sequence[StackSample], apart: float) -> tuple[int, float | None]:
-    """How many rounds are far enough from the one counted before, and the seconds between the first and last."""
+    """Return how many rounds are far enough from the one counted before, and the seconds between the first and last."""
     counted, last = 0, None
     for each in alike:
         if last is None or each.time is None or each.time - last >= 0.8 * apart:
@@ -183,7 +183,7 @@ Memo = dict[
 
 
 def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, StackPlace], int]]:
-    """Where the relevant threads stand; empty if the main one is not among them."""
+    """Return where the relevant threads stand; empty if the main one is not among them."""
     main = principal(sample)
     if main is None:
         return frozenset()

@@ -118,7 +118,7 @@ def curves(evidence: Evidence, report: Report, *, lines: int = LINES, columns: i
 def _logged(
     evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int
 ) -> Iterator[Chart | None]:
-    """A chart for each quantity that iteration lines have, over steps."""
+    """Yield a chart for each quantity that iteration lines have, over steps."""
     told = _points(evidence)
     failing = _failing(report)
     for metric, (title, unit) in _MEASURED.items():
@@ -138,7 +138,7 @@ def _logged(
 
 
 def _failing(report: Report) -> int | None:
-    """The step at which it failed, as far as anything tells; None where nothing failed."""
+    """Return the step at which it failed, as far as anything tells; None where nothing failed."""
     if report.verdict in NOT_FAILED and not (report.hang.called or report.hang.suspected):
         return None
     first = report.diagnoses[0].iteration if report.diagnoses else None
@@ -213,7 +213,7 @@ def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], l
 
 
 def _titled(metric: str) -> str:
-    """A metric's name for people."""
+    """Return a metric's name for people."""
     words = " ".join(_NAMES.get(word, word) for word in metric.split("_"))
     return words[:1].upper() + words[1:]
 
@@ -244,7 +244,7 @@ def _rows(
 
 
 def _narrowed(values: Floats, mask: Bools, each: int) -> Floats:
-    """The mean of several rows, so many columns put into one."""
+    """Return the mean of several rows, so many columns put into one."""
     count = math.ceil(values.shape[1] / each)
     room = count * each - values.shape[1]
     wide = np.pad(np.where(mask, values, 0.0), ((0, 0), (0, room))).reshape(values.shape[0], count, each)
@@ -342,7 +342,7 @@ def _far(rows: Sequence[_Row]) -> list[float]:
 
 
 def _middle(values: Floats, axis: int) -> Floats:
-    """The median of what is known; NaN for nothing."""
+    """Return the median of what is known; NaN for nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of rows without any value
         return np.asarray(np.nanmedian(values, axis=axis), dtype=np.float64)
@@ -352,7 +352,7 @@ _Band = tuple[tuple[float | None, ...], tuple[float | None, ...], tuple[float | 
 
 
 def _band(rows: Sequence[Floats]) -> _Band:
-    """The median of all rows, and between what nine in ten of them lie."""
+    """Return the median of all rows, and between what nine in ten of them lie."""
     every = np.stack(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

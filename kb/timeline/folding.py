@@ -15,7 +15,7 @@ from kb.timeline.rows import RowActivity, cleaned, levels
 
 
 def fold_rows(rows: Sequence[RowActivity], odd: Mapping[int, str], most: int) -> tuple[list[TimelineRow], str]:
-    """The rows to show, and in words what was put together."""
+    """Return the rows to show, and in words what was put together."""
     first = [_row([rows[index]], why) for index, why in list(odd.items())[:most]]
     rest = [row for index, row in enumerate(rows) if index not in odd]
     room = max(1, most - len(first))

@@ -114,7 +114,7 @@ class Rows:
             self._stamps[index] = _Stamps(self.facts.streams[index].summary, (), self.clocks.get(index, 0.0))
 
     def look(self, heard: Mapping[int, StreamActivity], span: Span | None, columns: int) -> list[RowActivity]:
-        """All rows, in the order of ranks, nodes and logs."""
+        """Return all rows, in the order of ranks, nodes and logs."""
         for index in self.streams:
             told = heard.get(index, StreamActivity())
             summary = self.facts.streams[index].summary
@@ -270,7 +270,7 @@ class _Stamps:
         self._end = summary.size
 
     def time(self, offset: int, told: float | None = None) -> float | None:
-        """The time of a line: what it tells itself, else that of the last stamp before it."""
+        """Return the time of a line: what it tells itself, else that of the last stamp before it."""
         if told is not None:
             return told - self._shift
         place = bisect_right(self._offsets, offset) - 1
@@ -302,7 +302,7 @@ def known_stamps(summary: StreamSummary) -> Iterator[tuple[int, float]]:
 
 
 def _kept_voices(summary: StreamSummary) -> Iterator[Voice]:
-    """The speakers of a shared log that could not be read again, by the few lines that the summary keeps."""
+    """Yield the speakers of a shared log that could not be read again, by the few lines that the summary keeps."""
     if not shared(summary):
         return
     said: dict[int, dict[int, float]] = {}
@@ -322,7 +322,7 @@ def _add(cells: dict[int, float], span: Span | None, columns: int, time: float, 
 
 
 def levels(cells: Mapping[int, float], columns: int) -> str:
-    """A digit a column: 0 for silence, 9 for the row's own usual volume and more.
+    """Return a digit a column: 0 for silence, 9 for the row's own usual volume and more.
 
     Who writes a line a minute is not silent between them: gaps that are usual for the row are filled.
     """

@@ -172,7 +172,7 @@ class _Polls:
         self._waits: Counter[Process] = Counter()
 
     def _movers(self) -> set[Process]:
-        """The processes that launched something between the last two answers."""
+        """Return the processes that launched something between the last two answers."""
         before, moving = self._index[-2], set()
         for comm in self._polls[-1].communicators:
             old = before.get(comm.id)
@@ -209,7 +209,7 @@ class _Polls:
         return None
 
     def _since(self, comm: RasCommunicator) -> float:
-        """The time of the earliest answer since which the communicator has not changed."""
+        """Return the time of the earliest answer since which the communicator has not changed."""
         now = {rank.rank: rank.counts for rank in comm.ranks}
         since = self._polls[-1].time or 0.0
         for poll, index in zip(reversed(self._polls[:-1]), reversed(self._index[:-1]), strict=True):
@@ -358,7 +358,7 @@ def _apart_text(
 
 
 def _differing(vectors: Mapping[Counts, int]) -> str:
-    """The operation whose counts differ most."""
+    """Return the operation whose counts differ most."""
     spread: dict[str, tuple[int, int]] = {}
     for counts in vectors:
         for op, count in counts:

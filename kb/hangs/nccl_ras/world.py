@@ -14,7 +14,7 @@ MAX_POLLS: Final = 64  # only the newest are compared
 def world_ranks(
     reports: Sequence[RasReport], world_size: int | None, known: Mapping[Process, int] | None = None
 ) -> Mapping[Process, int]:
-    """The global rank of each (host, pid) that RAS names.
+    """Return the global rank of each (host, pid) that RAS names.
 
     Derived from a communicator as large as the world, and from `known`. RAS names hosts by address where logs use names: there, a pid
     that occurs once on both sides decides. Contradictory results are left out.

@@ -32,7 +32,7 @@ def off_schedule(series: Track, steps: int = 30, expected: Track | None = None) 
 
 
 def _stuck(series: Track, usable: Ints, steps: int) -> SeriesChange | None:
-    """A rate that ends at 0, or half way down, and has been there for long."""
+    """Return a rate that ends at 0, or half way down, and has been there for long."""
     values, at_step = series.values[usable], series.steps[usable]
     same = np.flatnonzero(values != values[-1])
     begin = int(same[-1]) + 1 if same.size else 0
@@ -51,7 +51,7 @@ def _stuck(series: Track, usable: Ints, steps: int) -> SeriesChange | None:
 
 
 def _leaps(series: Track, usable: Ints) -> SeriesChange | None:
-    """A rate that goes from one line to the next to twice the highest before, not in a warm-up."""
+    """Return a rate that goes from one line to the next to twice the highest before, not in a warm-up."""
     values = series.values[usable]
     high = np.maximum.accumulate(values)
     for at in range(10, values.size - 1):  # a last line may be cut

@@ -33,7 +33,7 @@ def memory_growth(series: Track, a_step: float = 50e6, window: int = 40) -> Seri
 
 
 def _rate(steps: Ints, values: Floats) -> float:
-    """How much values rise a step, by the medians of their two halves."""
+    """Return how much values rise a step, by the medians of their two halves."""
     half = steps.size // 2
     apart = float(np.median(steps[half:]) - np.median(steps[:half]))
     return float(np.median(values[half:]) - np.median(values[:half])) / apart if apart > 0 else 0.0

@@ -129,7 +129,7 @@ class _CumulativeSum:
 def decline(
     series: Track, share: float = 0.05, *, higher_is_worse: bool = True, blocks: int = 30
 ) -> SeriesChange | None:
-    """A level that has gone bad by `share` or more since its best, too slowly for any step to show it.
+    """Return a level that has gone bad by `share` or more since its best, too slowly for any step to show it.
 
     The series is cut into blocks of steps; the level of a block is the median of it and its two neighbours. None for a
     short series, where the change is within the noise of blocks, where the level is back, and where it leapt or went up

@@ -70,7 +70,7 @@ def track(
 
 
 def first_not_finite(series: Track, kept: Ints, on_end: int = 2) -> tuple[int, int] | None:
-    """The first of several values on end that are not finite, and the one at which that is sure."""
+    """Return the first of several values on end that are not finite, and the one at which that is sure."""
     odd = ~np.isfinite(series.values[kept])
     run = 0
     for at in range(kept.size):
@@ -81,7 +81,7 @@ def first_not_finite(series: Track, kept: Ints, on_end: int = 2) -> tuple[int, i
 
 
 def plain_median(values: Sequence[float]) -> float:
-    """The median of a few finite numbers."""
+    """Return the median of a few finite numbers."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else 0.5 * (ordered[half - 1] + ordered[half])
@@ -96,7 +96,7 @@ def usable_places(series: Track, warm_up: int) -> Ints:
 def make_change(  # noqa: PLR0917 - a change is just these
     series: Track, kind: str, since: int, found: int, before: float, after: float, noise: float = 0.0, text: str = ""
 ) -> SeriesChange:
-    """A change between two places of a series."""
+    """Return a change between two places of a series."""
     size = after / before - 1 if before else 0.0
     time = float(series.times[since])
     z = math.log(after / before) / noise if noise and before > 0 and after > 0 else 0.0

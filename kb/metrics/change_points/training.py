@@ -54,7 +54,7 @@ def _jumps(prior: Sequence[float], last: Sequence[float]) -> float | None:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """The standard deviation of a few numbers; infinite where their squares are too large."""
+    """Return the standard deviation of a few numbers; infinite where their squares are too large."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) * (value - mean) for value in values) / len(values))
 

@@ -34,7 +34,7 @@ def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, floa
 
 
 def comparable_runs(points: Sequence[ProgressPoint], training: list[ProgressPoint]) -> list[list[ProgressPoint]]:
-    """The training points in groups that may be compared with one another.
+    """Return the training points in groups that may be compared with one another.
 
     Lines that plan another number of steps are of another run in the same file; from a line on that says that batches or
     sequences have another size, steps do other work. Where totals differ all the time they are the lengths of epochs.

@@ -42,7 +42,7 @@ def _finite_again(losses: Sequence[ProgressPoint]) -> bool:
 
 
 def _later_odd(losses: Sequence[ProgressPoint]) -> tuple[ProgressPoint, ...]:
-    """The first nan of what follows, and its last point where that is not finite either."""
+    """Return the first nan of what follows, and its last point where that is not finite either."""
     first = next((p for p in losses if math.isnan(p.loss or 0.0)), None)
     last = losses[-1] if losses and not math.isfinite(losses[-1].loss or 0.0) else None
     return tuple(dict.fromkeys(p for p in (first, last) if p is not None))

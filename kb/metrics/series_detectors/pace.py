@@ -110,7 +110,7 @@ def _fallen(slow: Sequence[ProgressPoint], level: float, now: float) -> SeriesFi
 
 
 def side_rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The same for rates on lines of their own."""
+    """Return the same for rates on lines of their own."""
     if any(p.seconds or p.throughput for p in points if not p.validation):
         return None
     return _rate_falls([p for p in points if p.format == "rate"], params)

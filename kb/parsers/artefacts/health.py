@@ -67,7 +67,7 @@ def _found(data: bytes) -> Iterator[_Failure] | None:
 
 
 def _class(*words: str) -> str:
-    """What a check is about, by the first of its words that tells."""
+    """Return what a check is about, by the first of its words that tells."""
     return next((name for word in words for name, means in _CLASSES if re.search(means, word)), "other")
 
 

@@ -45,7 +45,7 @@ class JournalEntry:
         return self.micros / 1e6
 
     def line(self) -> bytes:
-        """The entry as syslog writes it, its time in front: line breaks within the message become spaces."""
+        """Return the entry as syslog writes it, its time in front: line breaks within the message become spaces."""
         whole, micros = divmod(self.micros, 1_000_000)
         stamp = f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{micros * 1000:09d}Z"
         who = " ".join(part for part in (self.host, f"{self.identifier}:" if self.identifier else "") if part)

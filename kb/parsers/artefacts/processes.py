@@ -36,7 +36,7 @@ class _File(msgspec.Struct):
 
 
 def written(ended: tuple[Ended, ...]) -> bytes:
-    """The file that holds these."""
+    """Return the file that holds these."""
     return msgspec.json.format(msgspec.json.encode({"format": 1, "ended": ended}), indent=1)
 
 
@@ -68,7 +68,7 @@ def read_processes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, 
 
 
 def event_of(item: Ended, source: str) -> Event:
-    """The process's end as an event."""
+    """Return the process's end as an event."""
     how = item.how[:40]
     told = {GONE: "is gone for an unknown reason"}.get(
         how, f"ended by {how}" if how.startswith("SIG") else f"ended: {how}"

@@ -77,7 +77,7 @@ _JSON = msgspec.json.Decoder(list[_SpyThread])
 def read_stacks(
     data: bytes, source: str, resource: Resource, sample: str, time: float | None, *, child: bool = False
 ) -> tuple[StackSample | None, tuple[Gap, ...]]:
-    """The stacks of the one process in `data`; where there are more (py-spy's --subprocesses), of the first.
+    """Return the stacks of the one process in `data`; where there are more (py-spy's --subprocesses), of the first.
 
     `sample` names the round, `time` is when it was taken (seconds since the epoch, UTC). None where there is no stack,
     with a gap that says why.
@@ -155,7 +155,7 @@ def _from_json(data: bytes, base: StackSample) -> tuple[tuple[StackSample, ...],
 
 
 def _whole_threads(data: bytes) -> list[_SpyThread]:
-    """The threads of a dump that was cut, up to the last whole one; empty where nothing can be made of it."""
+    """Return the threads of a dump that was cut, up to the last whole one; empty where nothing can be made of it."""
     for end in (b"\n  }", b"}"):
         at = data.rfind(end)
         if at < 0:
@@ -175,7 +175,7 @@ def _json_process(pid: int | None, threads: list[_SpyThread], base: StackSample,
 
 
 def _work(told: _Work) -> ProcessWork | None:
-    """The counters of a process; None where they cannot be true."""
+    """Return the counters of a process; None where they cannot be true."""
     if not 0 <= told.cpu_s < _MOST_WORK or not 0 <= told.io_bytes < _MOST_WORK:
         return None
     return ProcessWork(told.cpu_s, told.io_bytes, told.switches, told.accelerator)
@@ -199,7 +199,7 @@ def _ends(frames: list[_SpyFrame]) -> list[_SpyFrame]:
 
 
 def _line(line: float | None) -> int | None:
-    """A line from 1; native frames have 0, which is none."""
+    """Return a line from 1; native frames have 0, which is none."""
     return int(line) if line is not None and 0 < line < 1e9 else None
 
 
@@ -347,7 +347,7 @@ class _StackTextReader:
 
 
 def _lines(data: bytes) -> Iterator[bytes]:
-    """The lines, plain, as they would stand in text where the file is a page of the debug server."""
+    """Yield the lines, plain, as they would stand in text where the file is a page of the debug server."""
     page = b"<pre>" in data
     for _, _, raw in lines_from(data, 0, MOST_LINES):
         line = plain(raw)
@@ -359,7 +359,7 @@ def _lines(data: bytes) -> Iterator[bytes]:
 
 
 def _head(line: bytes) -> _Thread | None:
-    """The thread that a line opens, if it does."""
+    """Return the thread that a line opens, if it does."""
     if b"hread " not in line:
         return None
     if found := _PYSPY.match(line):

@@ -66,13 +66,13 @@ def _read_block(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _voice(line: bytes) -> tuple[int | None, str | None]:
-    """Which agent prints; nodes may print their blocks at the same time."""
+    """Return which agent prints; nodes may print their blocks at the same time."""
     prefix = peel(line)
     return prefix.rank, prefix.node
 
 
 def _name_above(window: bytes, at: int) -> str:
-    """What failed, from the line `… FAILED` that stands up to four lines above `Failures:`."""
+    """Return what failed, from the line `… FAILED` that stands up to four lines above `Failures:`."""
     for _ in range(4):
         if at <= 0:
             return ""
@@ -120,7 +120,7 @@ def _signal(raw: dict[bytes, bytes], code: re.Match[bytes] | None) -> str:
 
 
 def _who(window: bytes, start: int, fields: dict[str, Scalar]) -> Resource:
-    """The process that the item speaks of; not the launcher that prints it."""
+    """Return the process that the item speaks of; not the launcher that prints it."""
     prefix = peel(line_at(window, start)[0])
     host, rank, local, pid = (fields[key] for key in ("host", "rank", "local_rank", "pid"))
     return Resource(

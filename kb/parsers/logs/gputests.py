@@ -16,7 +16,7 @@ _SLOW = 0.4  # of the bandwidth without peer access; below it, peer access harms
 
 
 def _rows(window: bytes, header: int) -> dict[int, tuple[int, list[float]]]:
-    """The rows of the matrix under the header that starts at `header`: GPU to offset and values, GB/s."""
+    """Return the rows of the matrix under the header that starts at `header`: GPU to offset and values, GB/s."""
     found: dict[int, tuple[int, list[float]]] = {}
     for place, (start, _, line) in enumerate(lines_from(window, header, _MAX_ROWS)):
         rest = plain(line[peel(line).end :]) if not _ROW.match(line) else line
@@ -29,7 +29,7 @@ def _rows(window: bytes, header: int) -> dict[int, tuple[int, list[float]]]:
 
 
 def _read_bandwidth(window: bytes, at: int) -> tuple[Structure, ...]:
-    """The slowest pair against the same pair without peer access; nothing where either matrix is not there."""
+    """Return the slowest pair against the same pair without peer access; nothing where either matrix is not there."""
     before = window.rfind(_DISABLED, 0, at)
     if before < 0:
         return ()

@@ -89,14 +89,14 @@ _UCX = re.compile(rb"\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] Caught signal")
 
 
 def signal_name(word: bytes | None = None, value: int | None = None) -> str:
-    """The signal's name, of its number or of the C library's words for it; empty where it is none."""
+    """Return the signal's name, of its number or of the C library's words for it; empty where it is none."""
     if value is not None:
         return SIGNALS.get(abs(value), "")
     return _WORDS.get(text(word).lower(), "")
 
 
 def _line_and_message(window: bytes, at: int) -> tuple[bytes, bytes]:
-    """The line without colours, and its message without prefixes."""
+    """Return the line without colours, and its message without prefixes."""
     line = line_at(window, at)[0]
     return plain(line), plain(line[peel(line).end :])
 

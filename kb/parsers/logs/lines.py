@@ -14,7 +14,7 @@ _ANSI = re.compile(rb"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 
 
 def line_at(window: bytes, start: int) -> tuple[bytes, int]:
-    """The line that starts at `start`, without its end and cut to MAX_LINE, and the index behind it."""
+    """Return the line that starts at `start`, without its end and cut to MAX_LINE, and the index behind it."""
     stop = window.find(b"\n", start)
     end = len(window) if stop < 0 else stop
     line = window[start : min(end, start + MAX_LINE)]
@@ -32,12 +32,12 @@ def lines_from(window: bytes, start: int, most: int) -> Iterator[tuple[int, int,
 
 
 def line_start(window: bytes, index: int) -> int:
-    """Where the line with the byte at `index` starts."""
+    """Return where the line with the byte at `index` starts."""
     return window.rfind(b"\n", 0, index) + 1
 
 
 def plain(line: bytes) -> bytes:
-    """The line without colour codes."""
+    """Return the line without colour codes."""
     return _ANSI.sub(b"", line) if b"\x1b" in line else line
 
 
@@ -47,7 +47,7 @@ def text(raw: bytes | None, most: int = LINE_CHARACTERS) -> str:
 
 
 def number(raw: bytes | None) -> int | None:
-    """A decimal number of at most 18 digits, or None."""
+    """Return a decimal number of at most 18 digits, or None."""
     digits = raw.strip() if raw is not None else b""
     bare = digits[1:] if digits[:1] in (b"-", b"+") else digits
     return int(digits) if bare.isdigit() and len(bare) <= 18 else None
@@ -72,7 +72,7 @@ def on_line(
     end: int | None = None,
     who: Resource | None = None,
 ) -> Structure:
-    """The structure whose decisive line starts at `start`; None and empty fields are left out.
+    """Return the structure whose decisive line starts at `start`; None and empty fields are left out.
 
     `end` is the index behind its last line, where it has more than one; `who` goes before the line's own prefix.
     """

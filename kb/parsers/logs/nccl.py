@@ -89,7 +89,7 @@ def _read_status(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _spoken(line: bytes, level: bytes) -> re.Match[bytes] | None:
-    """The head of a line of the library itself, of that level."""
+    """Return the head of a line of the library itself, of that level."""
     head = _LINE.search(line[:1024])
     return head if head and head[6] == level else None
 

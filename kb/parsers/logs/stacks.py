@@ -83,7 +83,7 @@ def _dump(
 
 
 def _pyspy_process(window: bytes, at: int) -> int | None:
-    """The process whose threads are listed, from the nearest `Process n:` above within the window."""
+    """Return the process whose threads are listed, from the nearest `Process n:` above within the window."""
     head = window.rfind(b"Process ", 0, at)
     found = _PYSPY_PROCESS.match(window, head) if head >= 0 else None
     if found is None:

@@ -44,7 +44,7 @@ def stamp_of(line: bytes) -> float | None:
 
 
 def rank_of(line: bytes) -> int | None:
-    """The global rank that a JSON line names."""
+    """Return the global rank that a JSON line names."""
     match = _RANK.search(line)
     return int(match["rank"]) if match else None
 
@@ -63,7 +63,7 @@ def memory_of(line: bytes) -> float | None:
 
 
 def completed(point: ProgressPoint, line: bytes) -> ProgressPoint:
-    """A point of a JSON line with the time, rank and memory that stand beside it."""
+    """Return a point of a JSON line with the time, rank and memory that stand beside it."""
     rank = rank_of(line)
     return replace(
         point,

@@ -72,7 +72,7 @@ class RasReport:
 
 
 def gap(code: str, source: str, reason: str, asked: str = "", got: str = "") -> Gap:
-    """What of an answer could not be read."""
+    """Return what of an answer could not be read."""
     return Gap(
         code,
         source,

@@ -77,7 +77,7 @@ def _from_pickle(data: bytes, work: DumpReading) -> Dump | None:
 
 
 def _tolerant(built: Any, work: DumpReading) -> Dump | None:
-    """A dump of which some part is not as expected: what is, part by part, and how much was dropped."""
+    """Return a dump of which some part is not as expected: what is, part by part, and how much was dropped."""
     if not isinstance(built, dict) or not ("entries" in built or "pg_status" in built or "pg_config" in built):
         work.gap("dump_unreadable", "not a Flight Recorder dump: it has neither entries nor process groups")
         return None
@@ -106,7 +106,7 @@ def _parts(value: Any) -> Sequence[Any]:
 
 
 def _convert_each(parts: Iterable[Any], kind: type[_PartT], most: int) -> tuple[list[_PartT], int]:
-    """What of the parts is of a kind, and how many are not or too many."""
+    """Return what of the parts is of a kind, and how many are not or too many."""
     good: list[_PartT] = []
     bad = 0
     for part in parts:

@@ -23,7 +23,7 @@ _LATEST = 10**20  # nanoseconds since the epoch: beyond it a stamp is garbage
 
 
 def rank_of(source: str) -> int | None:
-    """The rank that a dump's file name tells: after the word `rank`, else the number at its end."""
+    """Return the rank that a dump's file name tells: after the word `rank`, else the number at its end."""
     name = source.rsplit("/", 1)[-1]
     found = _RANK_WORD.search(name[-200:]) or _RANK_END.search(name[-80:])
     return int(found[1]) if found else None
@@ -203,7 +203,7 @@ def _status(
 
 
 def _numbers(dump: Dump, entries: Sequence[DumpEntry], groups: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """A dump's own number of a group → the group's name.
+    """Return a dump's own number of a group → the group's name.
 
     Both count up as groups are made, so where entries do not tell (an empty ring), the gaps between those that they do
     tell are filled in order, if as many numbers as names stand there.

@@ -145,7 +145,7 @@ def known_metric(name: str) -> KnownMetric:
 
 
 def metric_of_query(query: str) -> str:
-    """The metric that a query asks for: a known one, else the first name that is no function or label."""
+    """Return the metric that a query asks for: a known one, else the first name that is no function or label."""
     head = re.sub(
         r"\{[^{}]*\}|\[[^\[\]]*\]|\"[^\"]*\"|\b(?:by|without|on|ignoring)\s{0,4}\([^()]*\)", " ", query[:4096]
     )

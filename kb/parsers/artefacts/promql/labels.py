@@ -61,7 +61,7 @@ def _is_exporter(host: str, exporter: str | None) -> bool:
 
 
 def _host_of_instance(value: str) -> str:
-    """The host of an `instance`: without its port."""
+    """Return the host of an `instance`: without its port."""
     head, _, tail = value.rpartition(":")
     return head.strip("[]") if head and tail.isdigit() and (head.count(":") == 0 or head.startswith("[")) else value
 
@@ -71,7 +71,7 @@ def _to_index(value: str | None) -> int | None:
 
 
 def part_of(labels: Mapping[str, str], metric: str) -> str:
-    """What tells series of one resource apart; a GPU's `device` says nothing that `gpu` does not."""
+    """Return what tells series of one resource apart; a GPU's `device` says nothing that `gpu` does not."""
     skip = "gpu" in labels and not metric.startswith("rdma")
     return "/".join(labels[name] for name in _PART_LABELS if labels.get(name) and not (skip and name == "device"))
 

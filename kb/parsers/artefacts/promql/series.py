@@ -42,14 +42,14 @@ def unit_factor(members: Sequence[MetricSeries], known: KnownMetric) -> float:
 
 
 def sampling_interval(times: Sequence[float]) -> tuple[float, float]:
-    """The usual time between points and the longest; zeros for fewer than three points."""
+    """Return the usual time between points and the longest; zeros for fewer than three points."""
     ordered = sorted(set(times))
     steps = [later - earlier for earlier, later in pairwise(ordered)]
     return (median(steps), max(steps)) if len(steps) >= 2 else (0.0, 0.0)
 
 
 def first_resources(members: Iterable[MetricSeries]) -> str:
-    """The first few nodes or GPUs, for a gap's scope."""
+    """Return the first few nodes or GPUs, for a gap's scope."""
     names = dict.fromkeys(
         " ".join(part for part in (m.resource.node or m.resource.container or "?", m.resource.gpu or m.part) if part)
         for m in members

@@ -19,7 +19,7 @@ _THREAD = re.compile(rb"(?:.{0,200}\b)?Exception in thread (.{1,120}?):?$|Proces
 
 
 def _phrase_before(window: bytes, start: int, voice: Voice) -> tuple[int, str] | None:
-    """Where the words that tie the traceback at `start` to an earlier one stand, and which they are."""
+    """Return where the words that tie the traceback at `start` to an earlier one stand, and which they are."""
     near = window[max(0, start - 4096) : start]
     if not any(words in near for words, _ in _PHRASES):
         return None  # the common case, without a walk over lines
@@ -38,7 +38,7 @@ def _phrase_before(window: bytes, start: int, voice: Voice) -> tuple[int, str] |
 
 
 def links_before(window: bytes, start: int, voice: Voice) -> tuple[int, str]:
-    """How many exceptions came before the one at `start` in its chain, and its relation to the last of them."""
+    """Return how many exceptions came before the one at `start` in its chain, and its relation to the last of them."""
     count, relation = 0, ""
     while count < _MAX_LINKS:
         phrase = _phrase_before(window, start, voice)
@@ -53,7 +53,7 @@ def links_before(window: bytes, start: int, voice: Voice) -> tuple[int, str]:
 
 
 def thread_before(window: bytes, start: int, voice: Voice) -> str:
-    """The thread or child process that the line before the header names."""
+    """Return the thread or child process that the line before the header names."""
     if start <= 0:
         return ""
     line = line_at(window, line_start(window, start - 1))[0]

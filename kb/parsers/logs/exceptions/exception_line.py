@@ -72,7 +72,7 @@ def match_exception(rest: bytes, *, after_frame: bool) -> tuple[bytes, bytes, by
 
 
 def _undoubled(name: bytes) -> bytes:
-    """The class name where two or more ranks wrote it at the same time, one behind the other."""
+    """Return the class name where two or more ranks wrote it at the same time, one behind the other."""
     for times in (2, 3, 4):
         part = name[: len(name) // times]
         if len(part) > 4 and part * times == name:
@@ -127,7 +127,7 @@ def _user_code(window: bytes, position: int, voice: Voice) -> tuple[str, ...]:
 def read_exception(
     window: bytes, place: tuple[int, int], said: tuple[bytes, bytes, bytes], voice: Voice, frames: FrameList
 ) -> RaisedException:
-    """The exception of the line at `place` (its start and the index behind it), with the rest of its message."""
+    """Return the exception of the line at `place` (its start and the index behind it), with the rest of its message."""
     start, after = place
     module, name, first = said
     interleaved = frames.interleaved > 0 or _undoubled(name) != name

@@ -38,6 +38,6 @@ def format_frame(path: bytes, line: bytes, function: bytes | None) -> str:
 
 
 def frame_of_line(rest: bytes) -> str | None:
-    """The frame that a line names, as `path:line in function`."""
+    """Return the frame that a line names, as `path:line in function`."""
     frame = FRAME_LINE.match(rest) or _NOTEBOOK_FRAME.match(rest)
     return format_frame(frame[1], frame[2], frame[3]) if frame else None

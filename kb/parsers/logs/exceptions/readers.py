@@ -114,7 +114,7 @@ _EXCEPTION_REPR = re.compile(
 
 
 def _read_target(window: bytes, at: int) -> tuple[Structure, ...]:
-    """What Hydra caught in the target that it called, which it shows as the exception's `repr` on the next line.
+    """Return what Hydra caught in the target that it called, which it shows as the exception's `repr` on the next line.
 
     Only where Hydra prints it without a traceback: under one, the lines are the message of its own exception.
     """

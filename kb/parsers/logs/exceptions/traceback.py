@@ -77,7 +77,7 @@ def read_box(window: bytes, position: int, voice: Voice) -> RaisedException | No
 
 
 def with_nested(window: bytes, outer: RaisedException, voice: Voice) -> list[RaisedException]:
-    """The exception and those that its message reports with their own frames, outermost first.
+    """Return the exception and those that its message reports with their own frames, outermost first.
 
     A remote task's error carries the task's traceback behind `ray::name()`, a traced function's behind `in user code:`.
     """

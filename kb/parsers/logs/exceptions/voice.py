@@ -16,7 +16,7 @@ class Voice:
     key: tuple[object, ...]
 
     def rest(self, line: bytes) -> bytes | None:
-        """What this voice says on the line, indentation kept; None where it is another's line."""
+        """Return what this voice says on the line, indentation kept; None where it is another's line."""
         if self.before:
             if line.startswith(self.before):
                 return plain(line[len(self.before) :])
@@ -27,7 +27,7 @@ class Voice:
 
 
 def prefix_key(prefix: Prefix) -> tuple[object, ...]:
-    """What tells one voice from another; whether there is a prefix at all, too."""
+    """Return what tells one voice from another; whether there is a prefix at all, too."""
     return (prefix.rank, prefix.local_rank, prefix.node, prefix.pid, prefix.end == 0)
 
 
@@ -37,7 +37,7 @@ def indentation(rest: bytes) -> int:
 
 
 def next_line_of_voice(window: bytes, position: int, voice: Voice) -> tuple[bytes, int]:
-    """The next line of this voice that is not blank, and the index behind it; at most eight lines on."""
+    """Return the next line of this voice that is not blank, and the index behind it; at most eight lines on."""
     for _, after, line in lines_from(window, position, 8):
         rest = voice.rest(line)
         if rest is not None and rest.strip(b" \t|"):

@@ -102,7 +102,7 @@ _DICT_STEP = re.compile(
 
 
 def read_json_loss(match: re.Match[bytes]) -> ProgressPoint | None:
-    """A JSON line with a loss, of a program that names its step in words of its own or not at all."""
+    """Return a JSON line with a loss, of a program that names its step in words of its own or not at all."""
     point = read_dict(match)
     if point is None or (point.step is None and point.learning_rate is None and point.grad_norm is None):
         return None  # a settings file has a "loss" too
@@ -138,7 +138,7 @@ _SECONDS_AT_END = re.compile(rb" (?P<value>\d{1,6}\.\d{1,6})s/it\b")
 
 
 def read_stated(match: re.Match[bytes]) -> ProgressPoint | None:
-    """A form that names its loss in words of its own; `find` captures it as `value`."""
+    """Return a form that names its loss in words of its own; `find` captures it as `value`."""
     _, after = line_around(match)
     point = measure(after, "stated", match.start())
     seconds = find_number(_SECONDS_AT_END, after) or (None if point.throughput else point.seconds)

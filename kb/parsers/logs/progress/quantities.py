@@ -179,7 +179,7 @@ def _throughput(text: bytes) -> float | None:
 
 
 def _rate_of_work(text: bytes, low: bytes, seconds: float | None) -> float | None:
-    """What is done a second: as the line says, or else its own sizes by its time."""
+    """Return what is done a second: as the line says, or else its own sizes by its time."""
     said = _throughput(text) if any(word in low for word in _PACE_WORDS) else None
     batch = find_number(_GLOBAL_BATCH, text) if said is None and seconds and b"batch" in low else None
     return said if batch is None or not seconds else batch * (find_number(_LENGTH, text) or 1.0) / seconds
@@ -223,7 +223,7 @@ def own_times(text: bytes) -> tuple[float | None, float | None]:
 
 
 def input_size(text: bytes) -> float | None:
-    """How large the step's input was: the product of a shape, a length, or a count of tokens."""
+    """Return how large the step's input was: the product of a shape, a length, or a count of tokens."""
     match = _SIZE_OF_STEP.search(text)
     if match is None:
         return None

@@ -33,7 +33,7 @@ def read_beside(match: re.Match[bytes]) -> ProgressPoint | None:
 
 
 def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
-    """A line in which a rank tells of its own step, without a loss."""
+    """Return a line in which a rank tells of its own step, without a loss."""
     before, after = line_around(match)
     text = before[_message_start(before, after) :] + after
     low = text.lower()
@@ -59,12 +59,12 @@ def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
 
 
 def _message_start(before: bytes, after: bytes) -> int:
-    """Where the message of a line begins, whose match divides it into these two."""
+    """Return where the message of a line begins, whose match divides it into these two."""
     return min(peel_head((before + after)[:HEAD]).end, len(before))
 
 
 def read_below(match: re.Match[bytes]) -> ProgressPoint | None:
-    """A loss on a line of its own, without a step."""
+    """Return a loss on a line of its own, without a step."""
     return ProgressPoint(match.start(), loss=parse_float(match["value"]), format="below")
 
 
