@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test check lint format types architecture unit rules accuracy lab lock clean
 LAB ?= /tmp/lab
 COMPILE := $(BIN)/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --python-version 3.11 --universal
-SERVICE := --extra postgres --extra re2 --extra s3 --extra github
+SERVICE := --extra postgres --extra s3 --extra github
 
 demo: $(READY)  ## set up, and diagnose the incident that ships with the project
 	@$(BIN)/signalbox demo

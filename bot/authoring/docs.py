@@ -11,6 +11,7 @@ from pathlib import Path
 from bot.authoring.selftest import RuleTest, tests_of
 from bot.render.markdown import block, cell, code, link, prose, table
 from kb.rulebase.rule import Pattern, RemediationStep, Rule, Rulebook, TableRow
+from kb.safe_regex.pattern import SafePattern, compiled
 
 INDEX = "README.md"
 ADVICE = "advice.md"
@@ -259,15 +260,15 @@ def _extract(rule: Rule, file: Path, room: int) -> list[str]:
 def _first_hit(rule: Rule, lines: Sequence[str]) -> int:
     searches = [search for pattern in rule.patterns if (search := _search(pattern)) is not None]
     for place, line in enumerate(lines):
-        if any(search.search(line[:4096]) for search in searches):
+        if any(search.find(line[:4096]) for search in searches):
             return place
     return 0
 
 
-def _search(pattern: Pattern) -> re.Pattern[str] | None:
+def _search(pattern: Pattern) -> SafePattern | None:
     shape = _shape(pattern)
     try:
-        return re.compile(shape, re.IGNORECASE if pattern.ignore_case else 0) if shape else None
+        return compiled(shape, pattern.ignore_case) if shape else None
     except re.error:  # for example, flags inside a type: show the first lines instead
         return None
 

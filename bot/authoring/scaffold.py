@@ -14,6 +14,7 @@ from kb.parsers.logs.prefixes import peel
 from kb.rulebase.lint import MATCH_TESTS, SILENT_TESTS, TITLE
 from kb.rulebase.rule import Rule
 from kb.rulebase.rulebook import load
+from kb.safe_regex.pattern import compiled
 
 LARGEST = 1 << 20  # bytes of a log: a test is a few lines, not a run
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
@@ -166,8 +167,8 @@ def _read(log: Path) -> bytes:
 
 def _found(wish: NewRule, line: bytes) -> bool:
     """Whether the pattern matches a line as in a scan, where `^` matches after the prefixes."""
-    search = re.compile(_regex(wish).encode()).search
-    return search(line) is not None or search(line[peel(line[:1024]).end :]) is not None
+    find = compiled(_regex(wish).encode()).find
+    return find(line) is not None or find(line[peel(line[:1024]).end :]) is not None
 
 
 def write(folder: Path, new: ScaffoldedRule) -> None:

@@ -35,6 +35,7 @@ from connectors.host.nccl_ras import RasSource
 from connectors.host.processes import Host, ProcessSelector
 from kb.errors import UnreadableInput
 from kb.hangs.votes import unknown_params
+from kb.rulebase.checks import slow_regex, wrong_regex
 
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(s|m|h|d)?")
 _PARAM = re.compile(r"(?P<rule>[a-z][a-z0-9-]{0,99})\.(?P<name>[a-z][a-z0-9_]{0,99})=(?P<number>\d{1,9}(?:\.\d{1,6})?)")
@@ -156,10 +157,8 @@ def _wanted(asked: WatchOptions) -> ProcessSelector:
     words = asked.pids.replace(",", " ").split()
     if not all(word.isdecimal() and 0 < int(word) < 1 << 31 for word in words):
         raise UnreadableInput(f"--pids {asked.pids}: expected process ids, such as 12,13")
-    try:
-        re.compile(asked.pattern)
-    except re.error as error:
-        raise UnreadableInput(f"--pids-of {asked.pattern}: not a valid regular expression: {error}") from error
+    if asked.pattern and (message := wrong_regex(asked.pattern) or slow_regex(asked.pattern)):
+        raise UnreadableInput(f"--pids-of {asked.pattern[:200]}: {message}")
     return ProcessSelector(tuple(int(word) for word in words), asked.pattern, asked.logs, asked.job)
 
 

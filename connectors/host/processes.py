@@ -24,6 +24,7 @@ from connectors.host import process_table
 from connectors.host.log_writers import find_writers, is_launcher
 from connectors.host.process_table import RANK_NAMES, Process
 from kb.model import Gap
+from kb.safe_regex.pattern import compiled
 
 MOST_RANKS = 64  # of one host
 MOST_CHILDREN = 16  # of one rank
@@ -284,10 +285,10 @@ def _chosen(wanted: ProcessSelector, known: Mapping[int, Process]) -> Iterator[P
     living = {pid for pid, process in known.items() if not process.ended}
     yield from (known[pid] for pid in dict.fromkeys(wanted.pids) if pid in living)
     if wanted.pattern:
-        means = re.compile(wanted.pattern)
+        means = compiled(wanted.pattern)
         for pid in sorted(living - own - set(wanted.pids)):
             whole = process_table.command(known[pid])
-            if means.search(whole) or any(means.search(word) for word in process_table.words(known[pid])):
+            if means.find(whole) or any(means.find(word) for word in process_table.words(known[pid])):
                 yield known[pid]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 from kb.facts.job_facts import Facts
-from kb.facts.pattern_tests import compiled, exception_test, line_passes, searches, structure_test
+from kb.facts.pattern_tests import exception_test, fits, line_passes, searches, structure_test
 from kb.facts.signals import PatternResult, Signal
 from kb.facts.stream_facts import structure_start
 from kb.metrics.series_detectors.detect import detect
@@ -56,7 +56,7 @@ class PatternLookup:
             return everything
         if self._classes is None:
             self._classes = {str(entry.fields.get("type") or "") for _, entry in everything}
-        wanted = {name for name in self._classes if compiled(kind).fullmatch(name) is not None}
+        wanted = {name for name in self._classes if fits(kind, name)}
         return [item for item in everything if str(item[1].fields.get("type") or "") in wanted] if wanted else []
 
     def _lines(self, key: str, pattern: Pattern) -> PatternResult:

@@ -10,11 +10,12 @@ from typing import Any
 from kb.anomalies.core.severity_words import skeleton
 from kb.learning.cases import Case
 from kb.learning.events import CaseEvent, innermost, raised
-from kb.learning.negative_corpus import Background, NegativeText, compiled, line_at, lowered
+from kb.learning.negative_corpus import Background, NegativeText, line_at, lowered
 from kb.learning.regex_generalisation import Regex, aligned, regexes
 from kb.learning.tokenizer import WordWeights
 from kb.parsers.logs.prefixes import peel
 from kb.rulebase.patterns import check
+from kb.safe_regex.pattern import compiled
 
 TRIED = 32  # number of events examined
 TOLD_WORDS = 3  # of an exception that says what is wrong
@@ -149,7 +150,7 @@ def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -
             else f"(?:Exception|Error): .{{0,400}}{regex.text}"
         )
     support = frozenset(
-        number for number, lines in event.lines.items() if any(compiled(search).search(line.message) for line in lines)
+        number for number, lines in event.lines.items() if any(compiled(search).find(line.message) for line in lines)
     )
     return MinedPattern(event, values, search, regex.words, support, score=score)
 
@@ -190,7 +191,7 @@ def _conditioned(found: MinedPattern, cases: Mapping[int, Case], background: Bac
 
 
 def _heard(search: str, texts: Sequence[str]) -> int:
-    return sum(compiled(search).search(text) is not None for text in texts)
+    return sum(compiled(search).find(text) is not None for text in texts)
 
 
 def _own_frame(found: MinedPattern, own: Sequence[Case], against: Sequence[NegativeText]) -> str | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
-from functools import lru_cache
 
 from kb.learning.events import raised
 from kb.rulebase.rule import Pattern, Rule, Rulebook
+from kb.safe_regex.pattern import compiled
 from kb.scanning.plan import active
 
 
@@ -28,17 +27,12 @@ def explained(lines: Iterable[str], rulebook: Rulebook, besides: Collection[str]
 
 def _finds(pattern: Pattern, message: str) -> bool:
     if pattern.regex is not None:
-        found = _compiled(pattern.regex, pattern.ignore_case).search(message) is not None
-        return found and (pattern.not_line is None or _compiled(pattern.not_line).search(message) is None)
+        found = compiled(pattern.regex, pattern.ignore_case).find(message) is not None
+        return found and (pattern.not_line is None or not compiled(pattern.not_line).finds(message, unknown=True))
     test, said = pattern.exception, raised(message)
     if test is None or said is None or test.message is None or test.frame is not None or test.last_frame is not None:
         return False
     name, text = said
-    fits = test.type is None or _compiled(test.type).fullmatch(name) is not None
-    spared = test.not_message is not None and _compiled(test.not_message).search(text) is not None
-    return fits and not spared and _compiled(test.message).search(text) is not None
-
-
-@lru_cache(4096)
-def _compiled(regex: str, ignore_case: bool = False) -> re.Pattern[str]:
-    return re.compile(regex, re.IGNORECASE if ignore_case else 0)
+    fits = test.type is None or compiled(test.type).fits(name)
+    spared = test.not_message is not None and compiled(test.not_message).finds(text, unknown=True)
+    return fits and not spared and compiled(test.message).find(text) is not None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from kb.anomalies.core.severity_words import skeleton
-from kb.learning.negative_corpus import Background, compiled, line_at, lowered
+from kb.learning.negative_corpus import Background, line_at, lowered
+from kb.safe_regex.pattern import compiled
 
 MOST = 3
 LOOKED_AT = 400  # texts
@@ -27,7 +28,7 @@ def near_misses(
         for word in telling[:3]:
             for line in _lines_with(word, background, besides):
                 shared = [item for item in telling if item in line]
-                if len(shared) < min(2, len(telling)) or any(compiled(pair).search(line) for pair, _ in patterns):
+                if len(shared) < min(2, len(telling)) or any(compiled(pair).find(line) for pair, _ in patterns):
                     continue
                 share = sum(background.weights.of(item) for item in shared)
                 key = skeleton(line)

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from kb.learning.cases import Case, Observation
 from kb.learning.tokenizer import WordWeights
+from kb.safe_regex.pattern import compiled
 
 _WORD = re.compile(r"[A-Za-z_]{2,}(?:\d+_?[A-Za-z_]+)*")
 
@@ -71,7 +72,7 @@ class Background:
         Texts closed as one of `besides` are skipped, and so are those that nobody has classified.
         """
         wanted = frozenset(lowered(word) for word in needles if _WORD.fullmatch(word))
-        search = compiled(regex).search
+        search = compiled(regex).find
         found = {}
         for index, item in enumerate(self.others):
             if item.fault is None or item.fault in besides or not wanted <= item.words:
@@ -89,12 +90,6 @@ def background(others: Iterable[NegativeText]) -> Background:
     for text in kept:
         counts.update(text.words)
     return Background(kept, WordWeights(len(kept), counts))
-
-
-@lru_cache(4096)
-def compiled(regex: str) -> re.Pattern[str]:
-    """The regex, for texts of many lines: nothing in a learned one crosses a line."""
-    return re.compile(regex)
 
 
 def line_at(text: str, place: int) -> str:

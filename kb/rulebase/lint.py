@@ -9,12 +9,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kb.errors import Fault
-from kb.rulebase.checks import FILLED, SLOW, unsafe_regex, wrong_regex
+from kb.rulebase.checks import FILLED, slow_regex, unsafe_regex, wrong_regex
 from kb.rulebase.conditions import names
 from kb.rulebase.patterns import literal_regex
 from kb.rulebase.rule import Pattern, Rule, Rulebook, TableRow
 from kb.rulebase.rulebook import Positions
 from kb.rulebase.texts import gaps
+from kb.safe_regex.hazards import hazards
 
 MATCH_TESTS = 2
 SILENT_TESTS = 1
@@ -121,10 +122,11 @@ def _pattern(rule: Rule, pattern: Pattern, places: Positions) -> Iterator[Fault]
     for key, regex in (("regex", pattern.regex), ("literal", pattern.literal)):
         if regex is not None:
             written = regex if key == "regex" else literal_regex(regex)
-            for message in unsafe_regex(written, pattern.ignore_case):
+            messages = unsafe_regex(written, pattern.ignore_case) or _polynomial(written, pattern.ignore_case)
+            for message in messages:
                 yield places.fault(rule, f"{path}.{key}", f"pattern {pattern.name!r}: {message}")
     for key, regex in _full_syntax(pattern):
-        if message := _weak(regex, may_be_empty=key.startswith("structure")):
+        if message := _weak(regex, whole=key.startswith("structure") or key == "exception.type"):
             yield places.fault(rule, f"{path}.{key}", f"pattern {pattern.name!r}: {message}")
 
 
@@ -152,15 +154,17 @@ def _full_syntax(pattern: Pattern) -> Iterator[tuple[str, str]]:
     return ((key, regex) for key, regex in found if regex is not None)
 
 
-def _weak(regex: str, *, may_be_empty: bool) -> str:
-    if message := wrong_regex(regex):
+def _weak(regex: str, *, whole: bool) -> str:
+    """Return what is weak in a regex of full syntax. `whole`: it must match the whole text, which may be empty."""
+    if message := wrong_regex(regex) or slow_regex(regex):
         return message
-    for message in unsafe_regex(regex):
-        if SLOW in message:
-            return message
-    if not may_be_empty and re.search(regex, "") is not None:
+    if not whole and re.search(regex, "") is not None:
         return "it matches the empty string, so it tests nothing"
-    return ""
+    return next(iter(_polynomial(regex, whole=whole)), "")
+
+
+def _polynomial(regex: str, ignore_case: bool = False, *, whole: bool = False) -> tuple[str, ...]:
+    return tuple(map(str, hazards(regex, ignore_case, whole=whole)))
 
 
 def _duplicates(rulebook: Rulebook, places: Positions) -> Iterator[Fault]:

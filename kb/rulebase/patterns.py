@@ -17,6 +17,9 @@ from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parse  # type: ignore[attr-defined]
 from typing import Any
 
+from kb.safe_regex.hazards import exponential
+from kb.safe_regex.syntax import parse
+
 MAX_REPEAT = 1000
 WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones, since they would blow up the automaton
 TELLING = 6  # letters or digits in a row from which a part of a pattern is worth searching by itself
@@ -69,8 +72,7 @@ def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
         faults.append("it matches the empty string")
     if tree.state.flags & (re.DOTALL | re.MULTILINE | re.VERBOSE):
         faults.append("inline flags s, m and x are outside the safe subset")
-    if _repeats_nested(tree):
-        faults.append("an unbounded repeat inside another one can take forever on a hostile line")
+    faults += map(str, exponential(parse(regex.encode("utf-8"), ignore_case)))
     if not faults and informative(regex) < 4:
         faults.append("every alternative needs at least four letters or digits in a row")
     return tuple(faults)
@@ -143,16 +145,6 @@ def _children(op: Any, argument: Any) -> list[Any]:
     if op is sre.ATOMIC_GROUP:
         return [argument]
     return []
-
-
-def _repeats_nested(items: Iterable[tuple[Any, Any]], inside: bool = False) -> bool:
-    for op, argument in items:
-        endless = op in _REPEATS and argument[1] is sre.MAXREPEAT
-        if endless and inside:
-            return True
-        if any(_repeats_nested(child, inside or endless) for child in _children(op, argument)):
-            return True
-    return False
 
 
 def _squash(items: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

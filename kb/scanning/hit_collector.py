@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +9,8 @@ from functools import lru_cache
 
 from kb.model import StreamRef
 from kb.parsers.logs.prefixes import peel
+from kb.safe_regex.backtracking import STEPS, Budget, BudgetSpent
+from kb.safe_regex.pattern import Found, SafePattern, compiled
 from kb.scanning.line_access import decode, line_at, line_resource, rank_of_line, time_at_or_before
 from kb.scanning.plan import LinePattern, ScanPlan
 from kb.scanning.summary import (
@@ -25,7 +26,8 @@ from kb.scanning.summary import (
 
 SHOWN = 512
 RANKS_TOLD = 64  # so many lines of a pattern in a block agree with the log's own rank, and the rest need not be asked
-NEAR = 4096  # look-around regexes are not proven linear, so they see no more than this of a line
+NEAR = 4096  # bytes of a line around a match that `confirm` and `not_line` see
+LINES_OF_STEPS = 20  # searches of full length in one stream that look-around and back references may cost a pattern
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class _KeptHits:
     taken: dict[int | None, int] = field(default_factory=dict)
     ranks: dict[int | None, list[int]] = field(default_factory=dict)
     last: deque[tuple[int, bytes, int]] = field(default_factory=lambda: deque(maxlen=LAST_PLACES))
+    budget: Budget = field(default_factory=lambda: Budget(LINES_OF_STEPS * STEPS))
 
 
 class HitCollector:
@@ -55,8 +58,8 @@ class HitCollector:
         if kept is None:
             kept = self._hits[index] = _KeptHits()
         if not line.certain:
-            search = _decider(line)
-            starts = [start for start in starts if search(line_at(data, start))]
+            means = _decider(line)
+            starts = [start for start in starts if means(line_at(data, start), kept.budget)]
         kept.count += len(starts)
         fixed = self._ref.resource.rank
         told, rest = self._asked(data, starts)
@@ -131,26 +134,35 @@ def _shown_part(text: bytes, at: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _finder(line: LinePattern) -> Callable[[bytes], re.Match[bytes] | None]:
+def _finder(line: LinePattern) -> Callable[[bytes], Found | None]:
     """Search a line for the pattern; after the peeled prefix where the regex has `^`."""
-    search = re.compile(line.regex.encode(), re.IGNORECASE if line.ignore_case else 0).search
-    if not line.anchored:
-        return search
-    return lambda text: search(text[peel(text[:1024]).end :])
+    regex = compiled(line.regex.encode(), line.ignore_case)
+
+    def find(text: bytes) -> Found | None:
+        try:
+            return regex.search(text[peel(text[:1024]).end :] if line.anchored else text)
+        except BudgetSpent:
+            return None
+
+    return find if line.anchored or regex.engine == "steps" else regex.search
 
 
 @lru_cache(maxsize=4096)
-def _decider(line: LinePattern) -> Callable[[bytes], bool]:
-    """Whether a line that the engine hit is one that the rule means."""
+def _decider(line: LinePattern) -> Callable[[bytes, Budget], bool]:
+    """Whether a line that the engine hit is one that the rule means. Where that costs too much it is none."""
     find = _finder(line)
-    confirm = re.compile(line.confirm.encode()).search if line.confirm else None
-    deny = re.compile(line.not_line.encode()).search if line.not_line else None
+    confirm: SafePattern | None = compiled(line.confirm.encode()) if line.confirm else None
+    deny: SafePattern | None = compiled(line.not_line.encode()) if line.not_line else None
 
-    def decide(text: bytes) -> bool:
+    def decide(text: bytes, budget: Budget) -> bool:
         match = find(text)
         if match is None:
             return False
+        if confirm is None and deny is None:
+            return True
         near = text if len(text) <= NEAR else text[max(0, match.start() - NEAR // 2) : match.end() + NEAR // 2]
-        return (confirm is None or confirm(near) is not None) and (deny is None or deny(near) is None)
+        return (confirm is None or confirm.finds(near, unknown=False, budget=budget)) and (
+            deny is None or not deny.finds(near, unknown=True, budget=budget)
+        )
 
     return decide

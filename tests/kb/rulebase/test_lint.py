@@ -105,7 +105,7 @@ def test_empty_tests_are_named() -> None:
         ({"literal": "ab: -"}, "every alternative needs at least four letters or digits"),
         ({"regex": "fans(?!up)"}, "look-around"),
         ({"regex": r"(fans)\1"}, "a back-reference"),
-        ({"regex": "(?:fans+)+x"}, "can take forever"),
+        ({"regex": "fans(?:x+)+y"}, "can take forever"),
         ({"regex": "(?:fans)?"}, "matches the empty string"),
         ({"regex": "fans("}, "not a regular expression"),
         ({"literal": "fans", "confirm": "(?:x+)+y"}, "can take forever"),

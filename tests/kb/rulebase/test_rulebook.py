@@ -201,7 +201,7 @@ def test_a_table_rule() -> None:
         ),
         ("literal: port is back", "regex: 'port (is'", "pattern 'back': not a regular expression"),
         ("literal: port is back", "regex: 'port (?=is)'", "look-around is outside the safe subset"),
-        ("literal: port is back", "regex: '(?:port*)+'", "can take forever"),
+        ("literal: port is back", "regex: 'port(?:x*)*y'", "can take forever"),
         ("literal: port is back", "regex: 'port [[a]is'", "not a regular expression"),
         ("literal: port is back", "regex: '.*'", "matches the empty string"),
         (

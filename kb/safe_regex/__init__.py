@@ -1,0 +1,1 @@
+"""Regexes that people write, in bounded time: parsed, judged, and run by an engine whose cost cannot explode."""

@@ -1,0 +1,459 @@
+"""Finds regexes that a backtracking engine can take exponential or polynomial time for, before they meet a line.
+
+The regex becomes an automaton of its characters (Glushkov's). It is exponential where a loop can read some text in two
+ways, and polynomial of degree d where d loops one after another can read the same text, the search for the first place
+counted as a loop (Weber and Seidl, 1991; Weideman et al., 2016, apply it to backtracking). Bounded repeats above `FEW`
+count as loops too: `(a{0,99}){0,99}` is as slow as `(a*)*` on every line that anybody will see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from kb.safe_regex.syntax import (
+    ALL,
+    At,
+    Atomic,
+    Chars,
+    Choice,
+    Conditional,
+    Group,
+    Look,
+    Node,
+    Reference,
+    Repeat,
+    Sequential,
+    Tree,
+    nodes,
+    nullable,
+    parse,
+    shown,
+)
+
+FEW = 4  # times that a bounded repeat is written out
+MOST_PLACES = 3_000  # characters of a regex, repeats written out
+MOST_PAIRS = 200_000  # pairs of places that are looked at
+ENDLESS = 1 << 20  # times of a repeat without end
+HARMLESS = (10**5, 10**8, 10**11, 10**14)  # ways of bounded repeats above which they count as one loop, two, …
+QUADRATIC = 2  # what any search for something with a repeat may take
+_SEARCH = Repeat(Chars(ALL, ".", 0), 0, None, "lazy")
+_Ways = dict[int, int]
+_Three = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """A part of a regex that can take long.
+
+    `degree`: the exponent of the time's growth with the text, the search included; None: exponential. `where`: the part;
+    `why` and `instead` complete the message.
+    """
+
+    degree: int | None
+    where: str
+    why: str
+    instead: str
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        return f"{self.where[:120]!r} {self.why}: {self.instead}"
+
+
+@dataclass(slots=True)
+class _Part:
+    """What a node contributes: ways to match nothing, and the places it can begin and end with (2: two ways or more)."""
+
+    empty: int
+    first: _Ways = field(default_factory=dict)
+    last: _Ways = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A repeat: its places, from `start` to before `stop`, and how many times it runs."""
+
+    start: int
+    stop: int
+    times: int
+    node: Repeat
+
+
+class TooComplex(Exception):  # noqa: N818 - says what it is
+    """Raised if a regex is too large to be judged."""
+
+
+def hazards(pattern: str | bytes, ignore_case: bool = False, *, whole: bool = False) -> tuple[Hazard, ...]:
+    """Return what can take long in a regex; none where time grows at most with the square of the text.
+
+    `whole`: it is matched against whole texts, not searched in them.
+
+    Raises:
+        re.error: it is none; also OverflowError, RecursionError and ValueError of Python's own parser.
+    """
+    tree = parse(pattern, ignore_case)
+    return exponential(tree) or tuple(
+        found
+        for root in _roots(tree)
+        if (found := _Judge(_Automaton(root, _once(tree, whole))).polynomial()) is not None
+    )
+
+
+def growth(pattern: str | bytes, ignore_case: bool = False, *, whole: bool = False) -> int | None:
+    """Return the exponent with which the time of a search grows with the text; None: exponential."""
+    tree = parse(pattern, ignore_case)
+    if exponential(tree):
+        return None
+    return max(_Judge(_Automaton(root, _once(tree, whole))).degree() for root in _roots(tree))
+
+
+def exponential(tree: Tree) -> tuple[Hazard, ...]:
+    """Return what is exponential in a parsed regex."""
+    found: list[Hazard] = []
+    for root in _roots(tree):
+        if not any(isinstance(node, Repeat) and not isinstance(node.body, Chars) for node in nodes(root)):
+            continue
+        try:
+            found += _Judge(_Automaton(root, once=True)).doubled()
+        except TooComplex:
+            found.append(
+                Hazard(
+                    None, shown(root), "is too large to be judged", "write fewer or smaller repeats and alternatives"
+                )
+            )
+    return tuple(dict.fromkeys(found))
+
+
+def _roots(tree: Tree) -> tuple[Node, ...]:
+    return (tree.root, *(node.body for node in nodes(tree.root) if isinstance(node, Look)))
+
+
+def _once(tree: Tree, whole: bool) -> bool:
+    """Whether the regex is tried at one place of a text only."""
+    return whole or _anchored(tree.root)
+
+
+class _Automaton:
+    """The places of a regex, which places can follow which, and the loops."""
+
+    def __init__(self, root: Node, once: bool) -> None:
+        self.chars: list[int] = []
+        self.follow: list[_Ways] = []
+        self.loops: list[_Loop] = []
+        self._groups = {node.number: node.body for node in nodes(root) if isinstance(node, Group)}
+        self._open: set[int] = set()
+        search = _Part(1)
+        if not once:  # the search for the first place is a loop over all characters
+            search = self._char(ALL)
+            self._link(search.last, search.first)
+            self.loops.append(_Loop(0, 1, ENDLESS, _SEARCH))
+        self._link(search.last, self._part(root).first)
+
+    def _part(self, node: Node) -> _Part:  # noqa: PLR0911 - one return a kind of node
+        if isinstance(node, Chars):
+            return self._char(node.members)
+        if isinstance(node, Sequential):
+            return self._sequence(node.parts)
+        if isinstance(node, Choice):
+            return self._choice(node.branches)
+        if isinstance(node, Repeat):
+            return self._repeat(node)
+        if isinstance(node, Group | Atomic):
+            return self._part(node.body)
+        if isinstance(node, Conditional):
+            return self._choice((node.yes, node.no))
+        if isinstance(node, Reference):
+            return self._reference(node.number)
+        return _Part(1)  # an anchor, a look-around: no characters
+
+    def _char(self, members: int) -> _Part:
+        if len(self.chars) >= MOST_PLACES:
+            raise TooComplex
+        place = len(self.chars)
+        self.chars.append(members)
+        self.follow.append({})
+        return _Part(0, {place: 1}, {place: 1})
+
+    def _sequence(self, parts: tuple[Node, ...]) -> _Part:
+        whole = _Part(1)
+        for part in parts:
+            whole = self._joined(whole, self._part(part))
+        return whole
+
+    def _joined(self, left: _Part, right: _Part) -> _Part:
+        self._link(left.last, right.first)
+        first = _plus(left.first, right.first, left.empty)
+        last = _plus(right.last, left.last, right.empty)
+        return _Part(min(2, left.empty * right.empty), first, last)
+
+    def _link(self, last: _Ways, first: _Ways) -> None:
+        for place, ways in last.items():
+            after = self.follow[place]
+            for next_, more in first.items():
+                after[next_] = min(2, after.get(next_, 0) + ways * more)
+
+    def _choice(self, branches: tuple[Node, ...]) -> _Part:
+        whole = _Part(0)
+        for branch in branches:
+            part = self._part(branch)
+            whole = _Part(
+                min(2, whole.empty + part.empty), _plus(whole.first, part.first, 1), _plus(whole.last, part.last, 1)
+            )
+        return whole
+
+    def _repeat(self, node: Repeat) -> _Part:
+        low, high = node.low, node.high
+        if high is None:
+            before = _Part(1)
+            for _ in range(min(low - 1, FEW)):
+                before = self._joined(before, self._part(node.body))
+            return self._joined(before, self._loop(node, ENDLESS))
+        if high > FEW and (high > low or not _fixed(node.body)):
+            return self._loop(node, high)
+        whole = _Part(1)
+        for _ in range(min(low, FEW)):
+            whole = self._joined(whole, self._part(node.body))
+        return self._joined(whole, self._options(node.body, high - low)) if high > low else whole
+
+    def _options(self, body: Node, times: int) -> _Part:
+        """A body, and after it perhaps another, so many times: `(a(a(a)?)?)?`."""
+        part = self._part(body)
+        if times > 1:
+            part = self._joined(part, self._options(body, times - 1))
+        return _Part(min(2, part.empty + 1), part.first, part.last)
+
+    def _loop(self, node: Repeat, times: int) -> _Part:
+        start = len(self.chars)
+        part = self._part(node.body)
+        self._link(part.last, part.first)
+        if node.low > 1 and nullable(node.body):
+            self._link(part.last, part.first)  # any of the rounds may be the empty one
+        if len(self.chars) > start:
+            self.loops.append(_Loop(start, len(self.chars), times, node))
+        return part if node.low else _Part(min(2, part.empty + 1), part.first, part.last)
+
+    def _reference(self, number: int) -> _Part:
+        if number in self._open or number not in self._groups:
+            return _Part(1)
+        self._open.add(number)
+        part = self._part(self._groups[number])
+        self._open.discard(number)
+        return part
+
+
+def _plus(left: _Ways, right: _Ways, times: int) -> _Ways:
+    if not times:
+        return left
+    both = dict(left)
+    for place, ways in right.items():
+        both[place] = min(2, both.get(place, 0) + ways * times)
+    return both
+
+
+def _anchored(node: Node) -> bool:
+    """Whether a match can begin at one place only."""
+    if isinstance(node, At):
+        return node.place == "start"
+    if isinstance(node, Sequential):
+        for part in node.parts:
+            if _anchored(part):
+                return True
+            if not isinstance(part, At | Look):
+                return False
+        return False
+    if isinstance(node, Choice):
+        return all(map(_anchored, node.branches))
+    return isinstance(node, Group | Atomic) and _anchored(node.body)
+
+
+def _fixed(node: Node) -> bool:
+    """Whether all matches of a node are equally long, as far as its form shows."""
+    if isinstance(node, Repeat):
+        return node.low == node.high and _fixed(node.body)
+    if isinstance(node, Sequential):
+        return all(map(_fixed, node.parts))
+    if isinstance(node, Group | Atomic):
+        return _fixed(node.body)
+    return isinstance(node, Chars | At | Look) or (
+        isinstance(node, Choice) and all(isinstance(branch, Chars) for branch in node.branches)
+    )
+
+
+class _Judge:
+    """Looks for loops of one automaton that can read the same text in several ways."""
+
+    def __init__(self, automaton: _Automaton) -> None:
+        self._a = automaton
+        self._left = MOST_PAIRS
+        self._cycles = _cycles(automaton.follow)
+
+    def doubled(self) -> list[Hazard]:
+        """The loops that can read a text in two ways."""
+        return [found for cycle in self._cycles if (found := self._doubled(cycle)) is not None]
+
+    def polynomial(self) -> Hazard | None:
+        """The chain of loops that can share a text, if it is longer than any search's."""
+        chain = self._chain()
+        degree = _degree(chain)
+        if degree <= QUADRATIC:
+            return None
+        return Hazard(
+            degree,
+            " … ".join(shown(loop.node) for loop in chain if loop.node is not _SEARCH),
+            f"can share the same text in so many ways that a backtracking engine needs time in length^{degree}",
+            "exclude from each repeat the character that ends it ([^,]* before a comma), or bound it ({0,80})",
+        )
+
+    def degree(self) -> int:
+        """The exponent of the time's growth with the text."""
+        return max(1, _degree(self._chain()))
+
+    # -- exponential: a cycle that reads a text in two ways
+
+    def _doubled(self, cycle: frozenset[int]) -> Hazard | None:
+        follow = self._a.follow
+        twice = any(ways > 1 and after in cycle for place in cycle for after, ways in follow[place].items())
+        loop = self._around(cycle)
+        if loop is None or not (twice or self._diverges(cycle)):
+            return None
+        inner = [
+            item for item in self._a.loops if loop.start <= item.start and item.stop <= loop.stop and item is not loop
+        ]
+        longest = max((item.times for item in inner), default=2)
+        if loop.times < ENDLESS and longest ** min(loop.times, 64) <= HARMLESS[0]:
+            return None
+        why = "can read the same text in two ways in each round, so a backtracking engine can take forever on a hostile line"
+        return Hazard(None, shown(loop.node), why, _instead(loop.node))
+
+    def _diverges(self, cycle: frozenset[int]) -> bool:
+        """Whether two different ways through the cycle read the same text and meet again."""
+        follow, chars = self._a.follow, self._a.chars
+        inside = {place: [after for after in follow[place] if after in cycle] for place in cycle}
+        before: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        seen: set[tuple[int, int]] = set()
+        pending = [(place, place) for place in cycle]
+        meeting: list[tuple[int, int]] = []
+        while pending:
+            pair = pending.pop()
+            left, right = pair
+            for one in inside[left]:
+                for two in inside[right]:
+                    if one == two and left == right:
+                        continue
+                    if not chars[one] & chars[two]:
+                        continue
+                    self._spend()
+                    to = (one, two) if one <= two else (two, one)
+                    if one == two:
+                        meeting.append(pair)
+                        continue
+                    before.setdefault(to, []).append(pair)
+                    if to not in seen:
+                        seen.add(to)
+                        pending.append(to)
+        return any(left != right for left, right in meeting)
+
+    def _spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise TooComplex
+
+    def _around(self, cycle: frozenset[int]) -> _Loop | None:
+        low, high = min(cycle), max(cycle)
+        around = [loop for loop in self._a.loops if loop.start <= low and high < loop.stop]
+        return min(reversed(around), key=lambda loop: loop.stop - loop.start, default=None)
+
+    # -- polynomial: cycles one after another that read the same text
+
+    def _chain(self) -> list[_Loop]:
+        """The costliest chain of loops, each able to read what the one before reads."""
+        found = [(cycle, loop) for cycle in sorted(self._cycles, key=min) if (loop := self._around(cycle)) is not None]
+        chains: list[list[_Loop]] = []
+        for index, (cycle, loop) in enumerate(found):
+            best = [loop]
+            for earlier in range(index):
+                longer = [*chains[earlier], loop]
+                if _cost(longer) > _cost(best) and self._both(found[earlier][0], cycle):
+                    best = longer
+            chains.append(best)
+        return max(chains, key=_cost, default=[])
+
+    def _both(self, earlier: frozenset[int], later: frozenset[int]) -> bool:
+        """Whether a text leads from a place of a cycle to itself, from there to a later cycle, and there to itself."""
+        return any(self._leads((one, one, two), (one, two, two), earlier, later) for one in earlier for two in later)
+
+    def _leads(self, start: _Three, goal: _Three, earlier: frozenset[int], later: frozenset[int]) -> bool:
+        seen, pending = {start}, [start]
+        while pending:
+            for reached in self._steps(pending.pop(), earlier, later):
+                self._spend()
+                if reached == goal:
+                    return True
+                if reached not in seen:
+                    seen.add(reached)
+                    pending.append(reached)
+        return False
+
+    def _steps(self, place: _Three, earlier: frozenset[int], later: frozenset[int]) -> Iterator[_Three]:
+        """Where one character leads: the first stays in its cycle, the last in its own, the middle goes from one to the other."""
+        follow, chars = self._a.follow, self._a.chars
+        for left in earlier.intersection(follow[place[0]]):
+            for right in later.intersection(follow[place[2]]):
+                common = chars[left] & chars[right]
+                if common:
+                    for middle in follow[place[1]]:
+                        if common & chars[middle]:
+                            yield left, middle, right
+
+
+def _cost(chain: list[_Loop]) -> tuple[int, int]:
+    return _degree(chain), len(chain)
+
+
+def _degree(chain: list[_Loop]) -> int:
+    endless = sum(loop.times == ENDLESS for loop in chain)
+    ways = prod(loop.times for loop in chain if loop.times < ENDLESS)
+    return endless + sum(ways > limit for limit in HARMLESS)
+
+
+def _cycles(follow: list[_Ways]) -> list[frozenset[int]]:
+    """Return the strongly connected components that have an edge (Kosaraju: in the order of ends, against the edges)."""
+    before: list[list[int]] = [[] for _ in follow]
+    for place, after in enumerate(follow):
+        for next_ in after:
+            before[next_].append(place)
+    seen: set[int] = set()
+    ends = [place for root in range(len(follow)) for place in _reached(root, follow, seen)]
+    seen.clear()
+    parts = (frozenset(_reached(root, before, seen)) for root in reversed(ends))
+    return [part for part in parts if len(part) > 1 or any(place in follow[place] for place in part)]
+
+
+def _reached(root: int, follow: Sequence[Iterable[int]], seen: set[int]) -> list[int]:
+    """Return the places newly reached from one, in the order in which a search in depth leaves them."""
+    if root in seen:
+        return []
+    seen.add(root)
+    left, path = [], [(root, iter(follow[root]))]
+    while path:
+        place, after = path[-1]
+        next_ = next((item for item in after if item not in seen), None)
+        if next_ is None:
+            left.append(place)
+            path.pop()
+        else:
+            seen.add(next_)
+            path.append((next_, iter(follow[next_])))
+    return left
+
+
+def _instead(node: Repeat) -> str:
+    body = node.body.body if isinstance(node.body, Group) else node.body
+    if nullable(body):
+        return "let no round match nothing: drop the inner `*` or `?`"
+    if isinstance(body, Choice):
+        return "let no two alternatives begin with the same character"
+    if isinstance(body, Repeat):
+        return "drop one of the two repeats"
+    return "begin or end each round with a character that the rest of it cannot match, as in (?:[a-z]+,)*"
