@@ -220,6 +220,7 @@ def _deliver(
     known: Knowledge, options: DiagnoseOptions, answer: DiagnosisResult, bundle: Path | None, memory: IncidentMemory
 ) -> None:
     """Print the answer, write the requested picture and page, and store it."""
+    memory.promise(answer, bundle)
     print_answer(answer, as_json=options.as_json, verbose=options.verbose)
     if options.picture is not None:
         _draw(answer, options.picture)

@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class IncidentMemory:
-    """The store for one command. `on`: whether to use it; `facts`: of the job, if one was found."""
+    """The store for one command. `on`: whether to use it; `facts`: of the job, if one was found.
+
+    `promised`: the file that keeps the answer until it is stored.
+    """
 
     tenant: str
     on: bool = True
     facts: JobFacts | None = None
+    promised: Path | None = None
     _open: ExitStack = field(default_factory=ExitStack)
     _database: Database | None = None
 
@@ -78,6 +82,27 @@ class IncidentMemory:
         self.facts = facts_of(self.tenant, located.cluster, located.record)
         return self.recall(known)
 
+    def promise(self, answer: DiagnosisResult, bundle: Path | None) -> None:
+        """Write the answer beside the store before it is printed, without attachments: a signal may end this process in between."""
+        import msgspec
+
+        from bot.render.report_json import dumps
+        from bot.runtime.paths import database_url
+        from bot.store import unsaved
+
+        if not self.on:
+            return
+        packed = {
+            "report": dumps(answer.report),
+            "replay": answer.replay,
+            "bundle": str(bundle) if bundle else None,
+            "now": datetime.now(UTC).isoformat(),
+            "tenant": self.tenant,
+            "cluster": self.facts.cluster if self.facts is not None else answer.evidence.job.cluster,
+        }
+        with suppress(OSError, RuntimeError):  # no home folder
+            self.promised = unsaved.promise(database_url(), msgspec.msgpack.encode(packed))
+
     def keep(self, answer: DiagnosisResult, bundle: Path | None, kept: dict[str, bytes]) -> str | None:
         """Store the answer as an incident. Returns a warning if that fails."""
         from bot.incidents.precedents import moment, traced
@@ -97,7 +122,15 @@ class IncidentMemory:
             time_saving(answer.evidence),
         )
         where = str(bundle) if bundle else None
-        return remember(answer.report, answer.replay, where, now=now, origin=origin, within=self._within(answer, now))
+        return remember(
+            answer.report,
+            answer.replay,
+            where,
+            now=now,
+            origin=origin,
+            within=self._within(answer, now),
+            promised=self.promised,
+        )
 
     def _within(self, answer: DiagnosisResult, now: datetime) -> Callable[[Session, int], None]:
         """What is stored with the incident of a scheduler's job."""

@@ -8,9 +8,11 @@ returns the message instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,13 +21,14 @@ from sqlalchemy import ColumnElement, func
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from bot.render.report_json import dumps
+from bot.render.report_json import dumps, from_json
 from bot.runtime.paths import DEFAULT_TENANT, database_url
 from bot.store import unsaved
 from bot.store.database import Repository, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from kb.digest.rows import AttemptTimes
+from kb.errors import SignalboxError
 from kb.model import NOT_FAILED, Attempt
 from kb.report import Diagnosis, Report
 
@@ -273,11 +276,13 @@ def remember(
     now: datetime | None = None,
     origin: Origin | None = None,
     within: Callable[[Session, int], None] | None = None,
+    promised: Path | None = None,
 ) -> str | None:
     """Store a report in the database of this user. Return a one-line warning if that fails, None on success.
 
     The answer is already printed, so failures are not errors, and what the database refuses is put beside it for the next
-    command. `now` defaults to the current time; `within`: writes more in the same transaction, given the id of the incident.
+    command. `now` defaults to the current time; `within`: writes more in the same transaction, given the id of the incident;
+    `promised`: the file of bot.store.unsaved.promise, which is removed once it is kept.
     """
     filed = file(dumps(report), report, replay, bundle, now or datetime.now(UTC), origin=origin)
 
@@ -293,29 +298,54 @@ def remember(
     try:
         with IncidentStore(url) as store:
             store.database.write(kept)
-            unsaved.take_in(url, partial(_taken_in, store))
+            _settle(promised)
+            with suppress(StoreError, OSError):
+                unsaved.take_in(url, partial(_taken_in, store))
     except (StoreError, OSError, RuntimeError) as error:
         try:
             put = unsaved.put(url, msgspec.msgpack.encode(asdict(filed)))
         except OSError:
             return f"the report was not stored as an incident: {error}"
+        _settle(promised)
         return f"the report was not stored as an incident: {error}; the next command that can stores it from {put}"
     return None
 
 
+def _settle(promised: Path | None) -> None:
+    """Remove what is kept elsewhere by now."""
+    if promised is not None:
+        with suppress(OSError):
+            promised.unlink(missing_ok=True)
+
+
 def _taken_in(store: IncidentStore, packed: bytes) -> bool:
-    """Store an incident that was put beside the database. One that cannot be read is left alone."""
+    """Store an incident that was put beside the database. One that cannot be read is left alone.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
     try:
         found = msgspec.msgpack.decode(packed)
-        times = {
-            key: value for key in _ROW_TIMES if isinstance(value := found["row"][key], str)
-        }  # those without a zone
-        row = {**found["row"], **{key: datetime.fromisoformat(value) for key, value in times.items()}}
-        filed = PackedReport(**{**found, "row": row})
-        store.database.write(lambda session: add_within(session, filed))
-    except (StoreError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        filed = _as_put(found) if "row" in found else _as_promised(found)
+    except (SignalboxError, msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError):
         return False
+    store.database.write(lambda session: add_within(session, filed))
     return True
+
+
+def _as_put(found: Mapping[str, Any]) -> PackedReport:
+    """Return an incident that the database refused."""
+    times = {key: value for key in _ROW_TIMES if isinstance(value := found["row"][key], str)}  # those without a zone
+    row = {**found["row"], **{key: datetime.fromisoformat(value) for key, value in times.items()}}
+    return PackedReport(**{**found, "row": row})
+
+
+def _as_promised(found: Mapping[str, Any]) -> PackedReport:
+    """Return the incident of a command that ended before it stored its answer: without its attachments."""
+    report = from_json(found["report"])
+    now = datetime.fromisoformat(found["now"])
+    origin = Origin(found["tenant"], found["cluster"], now)
+    return file(found["report"], report, found["replay"], found["bundle"], now, origin=origin)
 
 
 _ROW_TIMES = ("created_at", "ended_at")

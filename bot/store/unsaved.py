@@ -1,6 +1,7 @@
-"""Incidents that the database refused: packed beside it, one file each, and taken in by the next command that can write.
+"""Incidents that are not in the database yet: packed beside it, one file each, and taken in by the next command that can write.
 
-An answer is printed before it is stored, so that a store which is locked, full or unreachable must not lose it.
+An answer is printed before it is stored, so a store that is locked, full or unreachable must not lose it, nor may a signal that ends
+the command in between: it is promised before it is printed.
 """
 
 from __future__ import annotations
@@ -30,33 +31,54 @@ def put(url: str, packed: bytes) -> Path:
     Raises:
         OSError: the folder cannot be written either.
     """
+    return _written(url, packed, "")
+
+
+def promise(url: str, packed: bytes) -> Path | None:
+    """Write an incident that this process is about to store itself, and return its file; None if that is impossible.
+
+    Others leave the file alone until this process is gone. Remove it once the incident is stored.
+    """
+    try:
+        return _written(url, packed, f"{_CLAIM}{os.getpid()}")
+    except OSError:
+        return None
+
+
+def _written(url: str, packed: bytes, claim: str) -> Path:
     into = folder(url)
     into.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = into / f"{uuid.uuid4().hex}{ENDING}"
-    part = path.with_suffix(".part")
+    path = into / f"{uuid.uuid4().hex}{ENDING}{claim}"
+    part = into / f"{path.name}.part"
     number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(number, "wb") as handle:
         handle.write(packed)
         handle.flush()
-        os.fsync(handle.fileno())
+        if not claim:
+            os.fsync(handle.fileno())
     part.rename(path)
     return path
 
 
 def take_in(url: str, keep: Callable[[bytes], bool]) -> int:
-    """Store what was put beside the database, and remove its files. Returns how many. `keep`: stores one, and returns whether it did.
+    """Store what was put beside the database, and remove its files. Returns how many. `keep`: stores one, unless it cannot be read.
 
     A file is renamed before it is read, so that of two commands one takes it; storing the same incident again changes nothing, so
-    that a command which dies in between loses none: a claim of a process that is gone is taken up again.
+    that a command which dies in between loses none: a claim of a process that is gone is taken up again. An exception of `keep` ends
+    it, and leaves the file where it was.
     """
     taken = 0
     for claimed in _claimed(folder(url)):
-        if not keep(claimed.read_bytes()):
-            with suppress(OSError):
-                claimed.rename(claimed.with_name(claimed.name.partition(_CLAIM)[0]))
-            return taken
-        claimed.unlink(missing_ok=True)
-        taken += 1
+        stored = False
+        try:
+            stored = keep(claimed.read_bytes())
+        finally:
+            if not stored:
+                with suppress(OSError):
+                    claimed.rename(claimed.with_name(claimed.name.partition(_CLAIM)[0]))
+        if stored:
+            claimed.unlink(missing_ok=True)
+            taken += 1
     return taken
 
 
@@ -67,7 +89,7 @@ def _claimed(where: Path) -> Iterator[Path]:
         return
     for name in names:
         original, mark, owner = name.partition(_CLAIM)
-        if original.endswith(ENDING) and not (mark and _lives(owner)):
+        if original.endswith(ENDING) and not name.endswith(".part") and not (mark and _lives(owner)):
             claimed = where / f"{original}{_CLAIM}{os.getpid()}"
             try:
                 (where / name).rename(claimed)

@@ -8,8 +8,10 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
+import msgspec
 import pytest
 
+from bot.render.report_json import dumps
 from bot.store import unsaved
 from bot.store.incidents import IncidentStore, remember
 from tests.support.bot_samples import FALLEN_GPU
@@ -87,3 +89,48 @@ def test_a_claim_of_a_process_that_is_gone_is_taken_up(tmp_path):
 
     assert unsaved.take_in(url, keep) == 1
     assert kept == [str(gone.pid).encode()]
+
+
+def test_an_answer_that_was_printed_is_stored_though_its_command_was_killed(tmp_path):
+    """It was promised before it was printed; nobody else takes it in while the command lives, and it is stored once."""
+    url = f"sqlite:///{tmp_path}/s.db"
+    packed = {
+        "report": dumps(FALLEN_GPU),
+        "replay": b"one\n",
+        "bundle": "night-run",
+        "now": NOW.isoformat(),
+        "tenant": "research",
+        "cluster": None,
+    }
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        promised = pool.apply(unsaved.promise, (url, msgspec.msgpack.encode(packed)))
+        assert remember(replace(FALLEN_GPU, id="0" * 16), b"two\n", None, url=url, now=NOW) is None
+        assert promised.exists()
+    assert remember(replace(FALLEN_GPU, id="1" * 16), b"three\n", None, url=url, now=NOW) is None
+
+    assert not promised.exists()
+    with IncidentStore(url) as store:
+        found = {incident.report_id: incident for incident in store.list()}
+        killed = found[f"research:{FALLEN_GPU.id}"]
+        assert (len(found), killed.tenant, killed.bundle, killed.created_at) == (3, "research", "night-run", NOW)
+        assert store.get(killed.id).replay == b"one\n"
+
+
+def test_a_promise_is_removed_once_it_is_kept(tmp_path):
+    """In the store or, if that refuses, beside it."""
+    url = f"sqlite:///{tmp_path}/s.db"
+    for number, place in enumerate((url, "sqlite:////proc/none/s.db")):
+        promised = unsaved.promise(url, b"")
+        warning = remember(replace(FALLEN_GPU, id=f"{number:016x}"), b"x", None, url=place, now=NOW, promised=promised)
+        assert (warning is None) == (place == url)
+        assert promised.exists() == (place != url)
+
+
+def test_a_file_that_nobody_can_read_holds_up_no_other(tmp_path):
+    """It stays where it is."""
+    url = f"sqlite:///{tmp_path}/s.db"
+    for packed in (b"", b"\x80", b"\xc1", msgspec.msgpack.encode({"row": 1}), msgspec.msgpack.encode([1])):
+        unsaved.put(url, packed)
+    assert remember(FALLEN_GPU, b"x", None, url="sqlite:////proc/none/s.db", now=NOW) is not None
+    assert remember(FALLEN_GPU, b"x", None, url=url, now=NOW) is None
+    assert sorted(path.suffix for path in unsaved.folder(url).iterdir()) == [".incident"] * 5
