@@ -11,7 +11,7 @@ neither form nor name nor place and does not look random is not found; nothing h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import AnyStr
 
@@ -25,15 +25,28 @@ _ROUNDS = 4
 
 def redact(text: str) -> str:
     """Return the text with secrets masked, character for character: length and line ends do not change."""
-    # Every non-ASCII character becomes one "?", so that positions in the proxy are positions in the text.
-    spans = _spans(text.encode("ascii", "replace"))
-    return "".join(_masked(text, spans, MASK)) if spans else text
+    return _redacted(text, _spans)
 
 
 def redact_once(text: str) -> str:
     """Return the same as `redact`. In a process that masks few texts, it spares the set-up of the search for large blocks."""
-    spans = _merged(_whole(text.encode("ascii", "replace"))) if len(text) < _ONCE else None
-    return redact(text) if spans is None else "".join(_masked(text, spans, MASK)) if spans else text
+    return _redacted(text, lambda block: _merged(_whole(block))) if len(text) < _ONCE else redact(text)
+
+
+def _redacted(text: str, search: Callable[[bytes], list[Span]]) -> str:
+    data = text.encode("utf-8", "surrogatepass")
+    spans = search(data)
+    if spans and not text.isascii():
+        spans = _merged([(_characters(data, start + 1) - 1, _characters(data, end)) for start, end in spans])
+    return "".join(_masked(text, spans, MASK)) if spans else text
+
+
+def _characters(data: bytes, end: int) -> int:
+    """Return how many characters begin before a place in UTF-8."""
+    return len(data[:end].translate(None, _CONTINUED))
+
+
+_CONTINUED = bytes(range(0x80, 0xC0))
 
 
 def redact_bytes(block: bytes, *, emails: bool = False) -> bytes:
@@ -66,13 +79,9 @@ def _spans(block: bytes) -> list[Span]:
     """Return the spans of the secrets, sorted and disjoint, without line ends."""
     if len(block) < SMALL or not _CHOOSER.ready(len(block)):
         return _merged(_whole(block))
-    found: list[Span] = []
-    for search, area in _CHOOSER.areas(block):
-        if search is _ESCAPED:
-            for layer, back in wrappers.decoded(area.text, own=False):
-                found.extend(area.in_block(back(_chosen(layer))))
-        else:
-            found.extend(area.in_block(_joined(search, area.text)))
+    found = list(_through_layers(block))
+    if (unfolded := wrappers.unfolded(block)) is not None:
+        found.extend(unfolded.below(_through_layers(unfolded.text)))
     found = _without_line_ends(block, _merged(found))
     if found:
         # A mask can lay another secret open, in the same lines.
@@ -80,6 +89,16 @@ def _spans(block: bytes) -> list[Span]:
         around = Area(masked, [end for _, end in found], 1)
         found = _merged([*found, *around.in_block(_whole(around.text))])
     return found
+
+
+def _through_layers(block: bytes) -> Iterator[Span]:
+    """Return the spans of a large block and of what its escapes hide."""
+    for search, area in _CHOOSER.areas(block):
+        if search is _ESCAPED:
+            for layer, back in wrappers.decoded(area.text, own=False):
+                yield from area.in_block(back(_chosen(layer)))
+        else:
+            yield from area.in_block(_joined(search, area.text))
 
 
 def _chosen(layer: bytes) -> Iterator[Span]:
@@ -98,7 +117,10 @@ def _whole(text: bytes) -> list[Span]:
     """Return the spans of a text that is searched whole, once more after masking."""
     found: list[Span] = []
     for _ in range(_ROUNDS):
-        more = _without_line_ends(text, _merged(list(_once(text, 0))))
+        hits = list(_once(text, 0))
+        if (unfolded := wrappers.unfolded(text)) is not None:
+            hits.extend(unfolded.below(_once(unfolded.text, 0)))
+        more = _without_line_ends(text, _merged(hits))
         fresh = [(start, end) for start, end in more if text.count(b"*", start, end) < end - start]
         if not fresh:
             break
@@ -138,7 +160,13 @@ _SEARCHES: tuple[Search, ...] = (
     *tokens.SEARCHES,
     *assignments.SEARCHES,
     *credentials.SEARCHES,
-    Search((re.escape(private_keys.MARK),), (private_keys.MARK.lower(),), private_keys.spans, after=200, before=200),
+    Search(
+        tuple(re.escape(mark) for mark in private_keys.MARKS),
+        tuple(mark.lower() for mark in private_keys.MARKS),
+        private_keys.spans,
+        after=200,
+        before=200,
+    ),
 )
 _ONCE = 256 << 10  # characters: above it, the set-up pays
 _SHORT = 1024  # bytes: above it, looking for every literal is faster

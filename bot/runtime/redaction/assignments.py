@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from bot.runtime.redaction.names import Announces, announces
 from bot.runtime.redaction.search import Search, Span
@@ -44,6 +45,7 @@ _AT_START = re.compile(rb"(?:\A|[|,;\t\n\"']|[ ]{2})[ ]?[\"']?\Z")
 _SHELL = re.compile(
     rb"(?<![\w-])(?:ENV|ARG|setenv|set -[a-zA-Z]{1,4}|config set|export)[ \t]{1,4}(?P<name>[\w.-]++)[ \t]{1,8}[\"']?(?P<value>[^\s\"'=][^\s\"']{0,512})"
 )
+_DEFINE = re.compile(rb"define\([ ]?[\"'](?P<name>[\w.-]{1,80})[\"'][ ]?,[ ]?[\"'](?P<value>[^\"'\r\n]{1,512})[\"']")
 _BLOCK = re.compile(
     rb"(?:^(?P<indent>[ \t]*)|(?<=[\"'=]))(?:- )?[\"']?(?P<name>[A-Za-z_][\w.-]*+)[\"']?[ ]?:[ ]{0,4}(?:[|>][0-9+-]{0,2})?[ ]*\r?\n"
     rb"(?P<body>(?:[ \t]+[^\r\n]{1,4096}(?:\r?\n|\Z)){1,200})",
@@ -108,7 +110,7 @@ def _cells(text: bytes) -> Iterator[Span]:
             and not value.endswith(b":")
         ):
             yield hit.span("value")
-    for hit in _SHELL.finditer(text):
+    for hit in chain(_SHELL.finditer(text), _DEFINE.finditer(text)):
         if _accepted(announces(hit["name"]), hit["name"], hit["value"]):
             yield hit.span("value")
 
@@ -190,6 +192,9 @@ def _sentences(text: bytes) -> Iterator[Span]:
         quoted = hit["value"][:1] in b"\"'`"
         secret = hit["name"].lower().startswith(b"pass")
         if is_hash(value) and not quoted:
+            if len(value) >= 32 and hit["name"].lower().endswith(b"key"):
+                begin = hit.start("value") + hit["value"].index(value)
+                yield begin, begin + len(value)
             continue
         if is_random(value) or (
             secret and not PLAIN.fullmatch(value) and (quoted or (mixes(value) and not PATH.match(value)))
@@ -219,9 +224,15 @@ def _accepted(strength: Announces, name: bytes, value: bytes, *, colon: bool = F
 
 def _generated(name: bytes, value: bytes) -> bool:
     """Whether the value of a name that rarely announces a secret looks generated."""
+    if len(value) >= _MIXED_LEAST and all(kind.search(value) for kind in _KINDS):
+        return len(value) >= 2 * _MIXED_LEAST or name.lower() == b"pass"
     if name.isupper() and name.endswith(b"KEY") and not PATH.match(value):
         return mixes(value) and not is_hash(value) if name == b"KEY" else mixes(value)
     return is_random(value) and not PATH.match(value) and not (is_hash(value) and name.lower().endswith(b"key"))
+
+
+_MIXED_LEAST = 12
+_KINDS = (re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"[0-9]"), re.compile(rb"[!@#$%^&*~?+]"))
 
 
 def _opaque(value: bytes, *, colon: bool) -> bool:
@@ -243,11 +254,14 @@ def _token(name: bytes, value: bytes, *, equals: bool) -> bool:
     prefix = name[:-5].strip(b"-_. ")
     if not prefix:
         return mixes(value) or equals
+    if (is_hash(value) and len(value) >= 32 and not value.isdigit()) or _LETTERS_ALONE.fullmatch(value):
+        return True
     return (prefix.isupper() and mixes(value) and len(value) >= 16) or (is_random(value) and not is_hash(value))
 
 
+_LETTERS_ALONE = re.compile(rb"[a-z]{24,}|[A-Z]{24,}")
 _WRAP = rb"(?:[\"'\]\)\\ \t]|%22|&quot;|\\u0022)"
-_RARE = rb"passw|passphrase|passcode|passwort|kennwort|contrase|senha|secret|credential|creds\b|mnemonic|api[ _-]?key"
+_RARE = rb"passw|pass[ _-]?phrase|passcode|passwort|kennwort|contrase|senha|secret|credential|creds\b|mnemonic|api[ _-]?key|authtok"
 _COMMON = (
     rb"(?:key|token|auth|pass|pwd|pw|sid|jwt|dsn|otp|sas|pat|psk|session|session_?id|sessid|signature|sig|hmac|csrf|xsrf|bearer|nonce|salt"
     rb"|webhook|licen[sc]e)(?:[_.-]?(?:value|val|data|base64|b64|raw|text|string|old|new|prod|dev|[0-9]{1,3}))?"
@@ -256,12 +270,16 @@ _COMMON = (
 _STEMS = (
     b"pass", b"pw", b"secret", b"key", b"token", b"auth", b"cred", b"sid", b"jwt", b"dsn", b"otp", b"sas", b"pat", b"psk", b"sess", b"sig",
     b"hmac", b"csrf", b"xsrf", b"bearer", b"nonce", b"salt", b"webhook", b"licen", b"kennwort", b"contrase", b"senha", b"mnemonic", b"cookie",
-    b"entitlement",
+    b"entitlement", b"_sk", b"sk=", b"sk =", b"sk:", b'sk"',
 )  # fmt: skip
 SEARCHES: tuple[Search, ...] = tuple(
     Search(marks, _STEMS, find, after)
     for find, after, marks in (
-        (_assigned, 1, (_RARE, _COMMON + _WRAP + rb"{0,12}(?:[=:<,%&]|->|\\u00|\.\.\.)")),
+        (
+            _assigned,
+            1,
+            (_RARE, rb"(?:^|[^a-z])sk[\"\x27 ]{0,4}[=:]", _COMMON + _WRAP + rb"{0,12}(?:[=:<,%&]|->|\\u00|\.\.\.)"),
+        ),
         (_paired, 4, (_RARE, rb"[_-](?:key|token|pwd|pass|auth|pw)[\"'<]", rb"(?:key|token|pwd|pw)[\"']?[ ]{0,4}[>/]")),
         (_cells, 0, (_RARE, _COMMON + rb"[\"' ]{0,40}(?:\||\t| {2}|,|;)")),
         (_columns, _MOST_ROWS, (_RARE, _COMMON + rb"[\"' ]{0,40}(?:\||\t|,|$)")),

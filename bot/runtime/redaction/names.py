@@ -23,14 +23,16 @@ class Announces(IntEnum):
 
 _WORDS = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _QUALIFIER = frozenset(
-    b"value val data base64 b64 enc plain plaintext cleartext raw text str string old new current prod dev staging test live header".split()
+    b"value val data base base64 b64 enc plain plaintext cleartext raw text str string old new current prod dev staging test live header".split()
 )
 _PASSWORD = re.compile(
     rb"(?:password|passwd|passwrd|passphrase|passcode|passwort|kennwort|contrasena|senha|userpw|dbpw|rootpw|adminpw|sshpass"
     rb"|(?:db|database|user|admin|root|mysql|pg|postgres|redis|mongo|smtp|mail|ldap|ftp|ssh|login|key|store|proxy|bind|key_?store)pass"
     rb"|[a-z]{2,}pwd)\Z"
 )
-_SECRET_WORDS = frozenset(b"secret secrets credential credentials creds mnemonic apikey webhook authtoken".split())
+_SECRET_WORDS = frozenset(
+    b"secret secrets credential credentials creds mnemonic apikey webhook authtoken authtok psk sk".split()
+)
 _KEY_QUALIFIER = frozenset(
     b"api apis access secret private priv auth account storage encryption encrypt crypto cipher signing sign master service client"
     b" admin app application license licence ssh ssl tls deploy hmac jwt session bot consumer subscription integration ingest"
@@ -63,7 +65,7 @@ _CHANCE = frozenset(
 
 
 @lru_cache(maxsize=16_384)
-def announces(name: bytes) -> Announces:
+def announces(name: bytes) -> Announces:  # noqa: PLR0911 - one rule after the other
     """Return what a key's name says of its value. The work is bounded: only the last 80 characters count."""
     name = name[-80:]
     words = [word.lower() for word in _WORDS.findall(name)]
@@ -77,6 +79,8 @@ def announces(name: bytes) -> Announces:
         return Announces.SECRET
     if last in _SECRET_WORDS or joined.endswith((b"secret", b"apikey")):
         return Announces.OPAQUE
+    if words == [b"pass"]:
+        return Announces.CHANCE
     if last == b"key" or (last.endswith(b"key") and _KEY_JOINED.search(last)):
         return _key(last, before)
     if last == b"token" or last.endswith(b"token"):

@@ -36,8 +36,11 @@ def spans(text: bytes, inner: Callable[[bytes, int], object], depth: int) -> Ite
         run = hit.group()
         if any(start <= hit.start() < end for start, end in public):
             continue
-        if _wraps(run, inner, depth):
-            yield hit.span()
+        plain = _plain(run) if depth < _DEEPEST else None
+        if plain is not None:
+            # Text in base64 is judged by what it says: launchers pass their settings that way.
+            if pair_in_base64(run.rstrip(b"=")) or inner(plain, depth + 1):
+                yield hit.span()
         elif len(run) >= _LEAST and _is_loose(text, hit.start(), run):
             head = _HEAD.match(run)  # says whose token it is
             yield hit.start() + (head.end() if head and is_opaque(run[head.end() :]) else 0), hit.end()
@@ -57,19 +60,18 @@ def _is_loose(text: bytes, start: int, run: bytes) -> bool:
     return is_opaque(run) and not _EXEMPT.search(text[max(0, start - 48) : start])
 
 
-def _wraps(run: bytes, inner: Callable[[bytes, int], object], depth: int) -> bool:
-    if depth >= _DEEPEST or run.isdigit():
-        return False
+def _plain(run: bytes) -> bytes | None:
+    """Return the text that a run is the base64 of; None if it is not of text."""
+    if run.isdigit():
+        return None
     body = run.rstrip(b"=").translate(_STANDARD)
     if len(body) % 4 == 1:
         body = body[:-1]
     try:
         plain = binascii.a2b_base64(body + b"=" * (-len(body) % 4))
     except binascii.Error:
-        return False
-    if not _PRINTABLE.fullmatch(plain):
-        return False
-    return pair_in_base64(run.rstrip(b"=")) or bool(inner(plain, depth + 1))
+        return None
+    return plain if _PRINTABLE.fullmatch(plain) else None
 
 
 _STANDARD = bytes.maketrans(b"-_", b"+/")

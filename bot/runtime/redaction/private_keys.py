@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from bot.runtime.redaction.search import Span
 
-MARK = b"PRIVATE KEY"
-_MARK = re.compile(rb"-----(BEGIN|END)[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+MARKS = (b"PRIVATE KEY", b"OpenVPN Static key")
+_MARK = re.compile(rb"-----(BEGIN|END)[A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V[0-9])-----")
 _REACH = 16384  # bytes; an RSA key of 8192 bits with log prefixes is below it
 # Key text may stand in a JSON string, where the newlines are `\n`: the escape stays whole.
 _RUN = re.compile(rb"(?:\\[nrt])?([A-Za-z0-9+/=]{8,})")
@@ -21,7 +21,7 @@ def spans(text: bytes) -> Iterator[Span]:
     With both marks, every run of key characters counts. With one, only lines as long as key lines count: what follows may be
     ordinary text.
     """
-    if MARK not in text:
+    if not any(mark in text for mark in MARKS):
         return
     opened: int | None = None
     closed = 0

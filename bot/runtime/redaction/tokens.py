@@ -45,6 +45,8 @@ _PLAIN: tuple[tuple[bytes, int, str], ...] = (
     (_DASH, 20, "AIza ya29. GOCSPX- 1//0 GOOG1E GOOG1"),
     (_BASE64, 60, "ABSK bedrock-api-key-"),
     (_ALNUM, 12, "LTAI AKLT"),
+    (_ALNUM, 20, "STS."),
+    (rb"[A-Z0-9]", 14, "DO00 JDC_"),
     (_ALNUM, 28, "AKID"),
     (_DASH, 20, "AQVN t1.9eu y0__ y0_"),
     (_HEX, 24, "doo_v1_ dop_v1_ dor_v1_ dapi dkea pul- sntryu_ sntrya_ sntryi_"),
@@ -114,6 +116,8 @@ _SPECIAL = (
     ("v1.local. v2.local. v3.local. v4.local. v1.public. v2.public. v3.public. v4.public.", b"", rb"v[1-4]\.(?:local|public)\.([\w.-]{20,}+)"),
     (".atlasv1.", b"", rb"([A-Za-z0-9]{10,20}\.atlasv1\.[\w=-]{40,}+)"),
     ("a3-", rb"A3-[A-Z0-9]{6}-", rb"A3-([A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3})"),
+    ("sct", rb"SCT[0-9]{3,8}T[A-Za-z0-9]{16}", rb"SCT[0-9]{3,8}(T[A-Za-z0-9]{20,})"),  # ServerChan
+    ("2/", rb"2/[0-9]{12,20}/[0-9]{12,20}:", rb"(?<![0-9A-Za-z])2/([0-9]{12,20}/[0-9]{12,20}:[0-9a-f]{32})"),  # Asana
     ("q~", rb"[0-9]Q~[\w.~-]{20}", rb"([\w.~]{3}[0-9]Q~[\w.~-]{31,34})"),
     (":aa", rb"[0-9]{8,10}:AA[\w-]{20}", rb"([0-9]{8,10}:AA[\w-]{32,34})(?![\w-])"),  # Telegram
     ("-us", rb"[0-9a-f]{32}-us[0-9]", rb"([0-9a-f]{32}-us[0-9]{1,2})(?![0-9])"),  # Mailchimp

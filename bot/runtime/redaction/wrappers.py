@@ -18,12 +18,13 @@ MOST_LAYERS = 3
 _ESCAPE = re.compile(
     rb"(?P<colour>\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\r\n]{0,2000}(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]"
     rb"|(?:\\{1,2}(?:033|0?33|x1[bB]|u001[bB]|e)|\^\[|#033)\[[0-9;]{0,20}[mK])"
-    rb"|\\u00(?P<json>[2-7][0-9a-fA-F])|\\x(?P<hex>[2-7][0-9a-fA-F])|%(?P<url>[2-7][0-9a-fA-F]|0[adAD9])"
+    rb"|\\u00(?P<json>[2-7][0-9a-fA-F])|\\x(?P<hex>[2-9a-fA-F][0-9a-fA-F])|%(?P<url>[2-9a-fA-F][0-9a-fA-F]|0[adAD9])"
+    rb"|\\u(?P<letter>(?!00[0-7]|[dD][89a-fA-F])[0-9a-fA-F]{4})"
     rb"|&(?:(?P<entity>quot|apos|amp|lt|gt|nbsp|equals|colon)|#(?P<decimal>[0-9]{2,3})|#[xX](?P<hexadecimal>[2-7][0-9a-fA-F]));"
     rb"|\\(?P<control>[nrt])|\\(?P<same>[\"'/\\=:&-])|\\\r?\n(?P<folded>[ \t]*)"
 )
 MARKS = (
-    rb"\x1b[\[\](]", rb"\\(?:u00[2-7][0-9a-f]|x[2-7][0-9a-f]|0?33\[|x1b|u001b|e\[|[nrt\"'/\\=:&-]|\r?\n)", rb"\^\[\[", rb"#033\[",
+    rb"\x1b[\[\](]", rb"\\(?:u[0-9a-f]{4}|x[2-9a-f][0-9a-f]|0?33\[|x1b|u001b|e\[|[nrt\"'/\\=:&-]|\r?\n)", rb"\^\[\[", rb"#033\[",
     rb"%(?:[2-7][0-9a-f]|0[ad9])", rb"&(?:quot|apos|amp|lt|gt|nbsp|equals|colon|#[0-9x])",
 )  # fmt: skip
 _HINTS = (b"\x1b", b"\\", b"%", b"&", b"^[", b"#033")
@@ -65,6 +66,22 @@ class Layer:
                     yield source, source + source_size
 
 
+# Widths at which terminals, pagers and collectors fold lines.
+WIDTHS = frozenset(
+    (*range(60, 401, 10), 72, 76, 78, 79, 119, 121, 127, 128, 131, 132, 238, 239, 255, 256, 512, 1024, 2048, 4096)
+)
+_SPACE = (b"", b" ", b"\t", b"\r")
+_BEGINS = re.compile(
+    rb"\[|[0-9]{4}-[0-9]{2}|[0-9]{2}:[0-9]{2}:|[A-Z][a-z]{2} [ 0-9][0-9] |(?:INFO|WARN|ERROR|DEBUG|Traceback|File)\b"
+)
+
+# What a logger puts before each line of a text of several lines: rank, time, level, place.
+_PREFIX = re.compile(
+    rb"^(?:\[[^\]\r\n]{1,40}\]:?[ ]?){0,2}[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}[^\s]{0,12}[ ]"
+    rb"(?:[-|:][ ])?(?:(?:INFO|DEBUG|WARN(?:ING)?|ERROR|CRITICAL)[ ](?:[-|:][ ])?)?(?:\[[^\]\r\n]{1,60}\]:?[ ])?",
+    re.MULTILINE,
+)
+
 Back = Callable[[Iterable[Span]], Iterable[Span]]
 
 
@@ -82,10 +99,59 @@ def decoded(text: bytes, *, own: bool = True) -> Iterator[tuple[bytes, Back]]:
 
 
 def joined(text: bytes) -> Iterator[tuple[bytes, Back]]:
-    """Return the text itself and, where lines break within what looks generated, the text with these lines joined."""
+    """Return the text itself; where lines break within what looks generated, with these lines joined; and without a log's prefixes."""
     yield text, _same
+    if b"\n" not in text:
+        return
     if (layer := _joined(text)) is not None:
         yield layer.text, layer.below
+    if (
+        _PREFIX.match(text)
+        and (layer := _rewritten(text, ((*hit.span(), b"") for hit in _PREFIX.finditer(text)))) is not None
+    ):
+        yield layer.text, layer.below
+
+
+def unfolded(text: bytes) -> Layer | None:
+    """Return the lines that a terminal or a writer folded at its width, each whole, or None if there are none.
+
+    A fold is a line of a usual width that ends within a word, followed by a line that starts as no log line does.
+    """
+    lines = text.split(b"\n")
+    if len(lines) == 1:
+        return None
+    folds = {
+        n: None
+        for n, line in enumerate(lines[:-1])
+        if len(line) in WIDTHS
+        and line[-1:] not in _SPACE
+        and lines[n + 1][:1] not in _SPACE
+        and not _BEGINS.match(lines[n + 1])
+    }
+    if not folds:
+        return None
+    parts: list[bytes] = []
+    starts: list[int] = []
+    pieces: list[tuple[int, int, int]] = []
+    source = at = n = 0
+    for fold in folds:
+        if fold < n:
+            continue
+        source += sum(len(line) + 1 for line in lines[n:fold])
+        n = fold
+        while True:
+            line = lines[n]
+            parts.append(line)
+            starts.append(at)
+            pieces.append((source, len(line), len(line)))
+            at += len(line)
+            source += len(line) + 1
+            n += 1
+            if n - 1 not in folds:
+                break
+        parts.append(b"\n")
+        at += 1
+    return Layer(b"".join(parts), starts, pieces)
 
 
 def _same(spans: Iterable[Span]) -> Iterable[Span]:
@@ -104,14 +170,16 @@ def _decoded(text: bytes) -> Layer | None:
     return _rewritten(text, ((hit.start(), hit.end(), _plain(hit)) for hit in _ESCAPE.finditer(text)))
 
 
-def _plain(hit: re.Match[bytes]) -> bytes:
-    """Return the character that an escape stands for; none for a colour."""
+def _plain(hit: re.Match[bytes]) -> bytes:  # noqa: PLR0911 - one kind after the other
+    """Return the character that an escape stands for, in UTF-8; none for a colour."""
     kind = hit.lastgroup or ""
     value = hit[kind]
     if kind == "colour":
         return b""
     if kind in ("json", "hex", "url", "hexadecimal"):
         return bytes([int(value, 16)])
+    if kind == "letter":
+        return chr(int(value, 16)).encode()
     if kind == "decimal":
         return bytes([int(value)]) if 32 <= int(value) < 127 else b" "
     if kind == "entity":
@@ -154,8 +222,8 @@ def _rewritten(text: bytes, changes: Iterable[tuple[int, int, bytes]]) -> Layer 
         if plain:
             parts.append(plain)
             starts.append(at)
-            pieces.append((start, 1, end - start))
-            at += 1
+            pieces.append((start, len(plain), end - start))
+            at += len(plain)
         place = end
     if not place:
         return None

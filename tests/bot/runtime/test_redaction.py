@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 
@@ -62,6 +63,17 @@ SECRETS = [
     ("--password {} --port 1", "", "hunter2", ""),
     ("--token {}", "", "f81d4fae7dec", ""),
     ("  wandb_api_key ................ {}", "", HEX, ""),
+    ("trainctl login --passphrase '{}' --user u1", "", "thicket bison kestrel", ""),
+    ("mon_token: {}", "", HEX[:32], ""),
+    ("CLOUD_SK={}", "", HEX[:32], ""),
+    ("SECRET_KEY_BASE={}", "", HEX * 2, ""),
+    ("set api-key {}", "", HEX, ""),
+    ('10.0.0.1 10.0.0.2 : PSK "{}"', "", LETTERS, ""),
+    ("Authorization: AnyKey {}", "", "6c4dd0d4-e688-402d-88b0-1952879a86f3", ""),
+    ("https://packages.example/t/{}/main", "", LETTERS, ""),
+    ("ssh-keygen -t ed25519 -N {} -f key", "", "nutmeg50", ""),
+    ("+ echo root:{}\n+ chpasswd", "", "Gherkin_2021", ""),
+    ("db:5432:runs:ana:{}", "", "Ag\\:d4lG", ""),
 ]
 
 
@@ -193,6 +205,11 @@ def test_masking_keeps_length_and_line_ends_and_is_done_once(text):
 @pytest.mark.parametrize(
     "piece",
     [
+        "x" * 60 + "\n",
+        "aB3_" * 20 + "\n",
+        "[rank0]: 2026-01-01 00:00:00,000 INFO [train.py:1] x\n",
+        "http -a ",
+        "\\u5bc6",
         "token=",
         "password:",
         "s" + "k-",
@@ -215,3 +232,36 @@ def test_the_work_is_linear(piece):
     assert len(block) == len(redact_bytes(block))
 
     assert time.process_time() - begun < 3.0
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("place", [1, 3, 9])
+def test_a_line_folded_at_a_usual_width_is_read_whole(width, place):
+    """A terminal breaks a line within a password or within the head of a token; both parts are masked, also in a large block."""
+    for before, secret in (("password=", "Jf~x2sfVSJ3P"), ("git clone https://ci:", "gh" + "p_" + LETTERS + "aB3d")):
+        lead = f"{'launching with these settings on node gpu-4 ' * 9}"[: width - place - len(before)]
+        text = f"{lead}{before}{secret[:place]}\n{secret[place:]} and more\nnext line"
+
+        for masked in (redact(text), redact(f"{'ordinary words of a log' * 3}\n" * 400 + text)[-len(text) :]):
+            assert secret[:place] not in masked.split(before)[1].split("\n")[0] or place <= 4
+            assert secret[place:] not in masked
+            assert masked.endswith("and more\nnext line")
+
+
+def test_a_word_for_a_password_in_other_languages():
+    """As text and as bytes, plain and escaped; the characters before and after stay in their places."""
+    for word in ("\u5bc6\u7801", "\u043f\u0430\u0440\u043e\u043b\u044c", "\ube44\ubc00\ubc88\ud638", "contrase\u00f1a"):
+        text = f"\u7528\u6237:admin {word}=Papaya@3165 \u5b8c"
+        assert redact(text) == text.replace("Papaya@3165", "*" * 11)
+        assert redact_bytes(text.encode()) == text.replace("Papaya@3165", "*" * 11).encode()
+        assert "Papaya" not in redact(json.dumps(text))
+        assert "Papaya" not in redact(repr(text.encode()))
+
+
+def test_settings_in_base64_stay():
+    """Launchers pass their settings so; text that is no secret is none in base64 either."""
+    for settings in ({"localhost": [0]}, {f"worker-{n}": list(range(8)) for n in range(4)}):
+        text = f"--world_info={base64.urlsafe_b64encode(json.dumps(settings).encode()).decode()} --master_port=29500"
+        assert redact(text) == text
+    hidden = base64.b64encode(json.dumps({"password": "hunter22"}).encode()).decode()
+    assert hidden not in redact(f"--settings={hidden}")
