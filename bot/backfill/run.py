@@ -33,6 +33,7 @@ from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge
 from bot.store.incidents import Origin, add_within, file
 from bot.store.tables import IncidentRow
+from bot.store.visibility import visible
 from kb.errors import SignalboxError, UnreadableInput
 from kb.hangs.checkpoint_saves import time_saving
 from kb.model import NOT_FAILED
@@ -241,7 +242,7 @@ def _existing_incident(session: Any, tenant: str, job: PastJob) -> int | None:
     """Return an existing incident of this end, from a live diagnosis or an earlier backfill."""
     rows = session.exec(
         select(IncidentRow.id, IncidentRow.ended_at, IncidentRow.created_at)
-        .where(col(IncidentRow.tenant) == tenant, col(IncidentRow.job_id) == job.job)
+        .where(col(IncidentRow.tenant) == tenant, col(IncidentRow.job_id) == job.job, visible())
         .order_by(col(IncidentRow.id).desc())
         .limit(200)
     )

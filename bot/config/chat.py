@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bot.policy.notifications import Cap, Flapping, RolloutChannel, WeakRuleThreshold
@@ -13,6 +14,8 @@ from bot.policy.routing import People, Subscription
 from connectors.base.contract import Seconds
 from connectors.base.http import Endpoint
 from connectors.base.secret import Secret
+
+_TEAM: Final = re.compile(r"[TE][A-Z0-9]{2,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Slack:
     """The address of Slack's API."""
     proxy: str | None = None
     """An HTTP proxy, if Slack can only be reached through one."""
+    workspaces: tuple[str, ...] = ()
+    """The workspaces (T…) and organisations (E…) whose people are answered; by default, the one of the bot token."""
 
     def __post_init__(self) -> None:
         if self.mode == "socket" and self.app_token is None:
@@ -39,6 +44,9 @@ class Slack:
             raise ValueError("mode http needs `signing_secret`: without it anybody could speak as Slack")
         if not self.api.startswith(("https://", "http://")):
             raise ValueError(f"api: {self.api[:80]!r} is no address")
+        for team in self.workspaces:
+            if _TEAM.fullmatch(team) is None:
+                raise ValueError(f"workspaces: {team[:80]!r} is not the ID of a workspace (T…) or organisation (E…)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +100,10 @@ class Tenant:
     channels: tuple[str, ...] = ()
     """The tenant's channels (C…); required with several tenants."""
     verbs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Who may read, diagnose, annotate, mute, bar, propose_rule, digest, admin: everyone, or ids of channels, user
-    groups (S…), people (U…)."""
+    """Who may read, diagnose, annotate, mute, bar, propose_rule, digest, admin: everyone, guests, or ids of channels,
+    user groups (S…), people (U…). `everyone` does not include guests of the workspace."""
+    admins_see_private: bool = False
+    """Whether people with the verb admin see the private answers of others."""
     announce: str | None = None
     """The channel for failures that nobody subscribed to."""
     subscriptions: tuple[Subscription, ...] = ()
@@ -130,5 +140,14 @@ class Tenant:
 
     @property
     def rights(self) -> Rights:
-        """Who may do what."""
-        return Rights(self.channels, self.verbs)
+        """Who may do what, as one of several tenants."""
+        named = (
+            *self.people.users.values(),
+            *(item.to for item in self.subscriptions if item.to.startswith(("U", "W"))),
+        )
+        return Rights(
+            self.channels,
+            self.verbs,
+            tuple(dict.fromkeys(named)),
+            admins_see_private=self.admins_see_private,
+        )

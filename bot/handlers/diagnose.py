@@ -106,7 +106,8 @@ class DiagnoseHandler:
                 return TaskResult("unknown", lambda session: _offer_candidates(session, work, order, candidates, gaps))
         folder = Path(spooled.folder)
         compare = ComparisonOptions(find=finder(lambda: self.ledger.database, order.tenant), workers=1)
-        recall = recaller(lambda: self.ledger.database, whose(spooled.facts), self.known.rulebook.faults)
+        scope = whose(spooled.facts, order.private_to)
+        recall = recaller(lambda: self.ledger.database, scope, self.known.rulebook.faults)
         answer = diagnose_bundle(self.known, folder, workers=1, compare=compare, recall=recall)
         report = self._calibrated(answer.report, order.tenant)
         answer = replace(answer, report=report)
@@ -124,6 +125,7 @@ class DiagnoseHandler:
             job.framework,
             job.image,
             time_saving(answer.evidence),
+            private_to=order.private_to,
         )
         filed = file(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
         made = _Made(report, filed, hits)
@@ -175,13 +177,14 @@ class DiagnoseHandler:
         """Store the incident and notify everybody, in the transaction that completes the task; return the incident number."""
         now, report = datetime.now(UTC), answer.report
         incident = add_within(session, answer.filed)
-        count_within(session, incident, order.tenant, answer.hits)
         row = session.get_one(IncidentRow, incident)
         nobody = any(pending_request.who == NOBODY for pending_request in pending_requests(session, work.id))
         assign_chain(session, row, link_of(spooled.facts), row.ended_at or now)
-        propose_within(session, report, tenant=order.tenant, cluster=row.cluster, incident=incident, now=now)
-        if unsuitable_reason(report) is None:
-            record_successful_run(session, SuccessfulRun(spooled.facts, (row.ended_at or now).timestamp()), now)
+        if order.private_to is None:  # a private answer leaves nothing that others see
+            count_within(session, incident, order.tenant, answer.hits)
+            propose_within(session, report, tenant=order.tenant, cluster=row.cluster, incident=incident, now=now)
+            if unsuitable_reason(report) is None:
+                record_successful_run(session, SuccessfulRun(spooled.facts, (row.ended_at or now).timestamp()), now)
         facts = {"sources": spooled.sources, "why": "" if order.source == "slack" else order.why}
         made = answer_requests(session, work.id, incident, facts, now)
         wanted = self.config.tenants_of_chat.get(order.tenant)
@@ -264,7 +267,17 @@ def _offer_candidates(
             session.add(request)
             continue
         orders = [
-            DiagnosePayload(pair.id, order.tenant, cluster, order.namespace, order.why, "slack", order.last, order.deep)
+            DiagnosePayload(
+                pair.id,
+                order.tenant,
+                cluster,
+                order.namespace,
+                order.why,
+                "slack",
+                order.last,
+                order.deep,
+                private_to=order.private_to,
+            )
             for cluster, pair in candidates
         ]
         payloads = [

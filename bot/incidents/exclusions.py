@@ -14,13 +14,15 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Literal
 
+from sqlalchemy import ColumnElement
 from sqlmodel import Session, col, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from bot.notify.messages import refresh_messages
 from bot.runtime.redaction import redact
 from bot.store.database import Repository, insert_new
-from bot.store.tables import AuditRow, BarRow
+from bot.store.tables import AuditRow, BarRow, IncidentRow
+from bot.store.visibility import visible
 from kb.errors import SignalboxError
 from kb.report import Report
 
@@ -99,7 +101,7 @@ class ExclusionList(Repository):
         limit: int = 100,
     ) -> tuple[NodeExclusion, ...]:
         """The newest exclusions of a tenant, including expired ones."""
-        query = select(BarRow).where(col(BarRow.tenant) == tenant, col(BarRow.state).in_(states))
+        query = select(BarRow).where(col(BarRow.tenant) == tenant, col(BarRow.state).in_(states), shared())
         query = query if cluster is None else query.where(col(BarRow.cluster) == cluster)
         query = query if node is None else query.where(col(BarRow.node) == node)
         query = query.order_by(col(BarRow.since).desc(), col(BarRow.id).desc()).limit(max(0, limit))
@@ -262,6 +264,13 @@ def in_force_within(
             query = query.where(col(BarRow.cluster).in_((cluster, "")))
         found += [_bar(row) for row in session.exec(query.order_by(col(BarRow.id)).limit(500))]
     return tuple({(node_exclusion.node, node_exclusion.scope): node_exclusion for node_exclusion in found}.values())
+
+
+def shared() -> ColumnElement[bool]:
+    """Condition for exclusions that everybody sees: without what a private answer proposed and nobody has decided on."""
+    incident = col(BarRow.incident_id)
+    seen = incident.in_(select(IncidentRow.id).where(visible()))
+    return or_(incident.is_(None), col(BarRow.state) != "proposed", seen)
 
 
 def in_words(bar: NodeExclusion, now: datetime, *, named: bool = True) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, or_, select
 
+from bot.incidents.exclusions import shared
 from bot.incidents.lifecycle import step_text, steps_since
 from bot.queue.payloads import DIAGNOSE
 from bot.render.phrases import cut, many, shown
@@ -21,6 +22,7 @@ from bot.store.database import Database
 from bot.store.incident_state import in_state, state_of, to_do
 from bot.store.states import PostingState, WorkState
 from bot.store.tables import AnnotationRow, BarRow, IncidentRow, PostingRow, ProposalRow, WorkRow
+from bot.store.visibility import visible
 from kb.model import NOT_FAILED
 
 SCHEMA = "signalbox.handover/1"
@@ -118,7 +120,7 @@ class Handover:
 
 
 def handover(store: Database, tenant: str, since: datetime, now: datetime) -> Handover:
-    """The handover as of `now`, with the changes since `since`.
+    """The handover as of `now`, with the changes since `since`. It is passed on, so it leaves out what is private.
 
     Raises:
         StoreError: the store cannot be read.
@@ -164,7 +166,7 @@ def dumps(found: Handover) -> bytes:
 
 
 def _incidents(session: Session, tenant: str, now: datetime, *conditions: ColumnElement[bool]) -> HandoverSection:
-    asked = (col(IncidentRow.tenant) == tenant, *conditions)
+    asked = (col(IncidentRow.tenant) == tenant, visible(), *conditions)
     count = session.exec(select(func.count(col(IncidentRow.id))).where(*asked)).one()
     newest = (col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
     rows = session.exec(select(IncidentRow).where(*asked).order_by(*newest).limit(MOST)) if count else ()
@@ -190,6 +192,7 @@ def _closed(session: Session, tenant: str, since: datetime, now: datetime) -> Ha
     """Incidents closed in the time range, each once, with the last feedback."""
     asked = (
         col(IncidentRow.tenant) == tenant,
+        visible(),
         col(AnnotationRow.at) >= since,
         col(AnnotationRow.cause).is_not(None),
         in_state("closed", now),
@@ -279,6 +282,7 @@ def _questions(session: Session, tenant: str, now: datetime) -> HandoverSection:
         col(PostingRow.state) == PostingState.REMINDER,
         col(PostingRow.sent).is_not(None),
         col(PostingRow.facts).not_like('%"dismissed":true%'),
+        visible(),
         to_do(now),
     )
     joined = col(IncidentRow.id) == col(PostingRow.incident_id)
@@ -296,7 +300,7 @@ def _questions(session: Session, tenant: str, now: datetime) -> HandoverSection:
 def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tuple[HandoverNode, ...], int]:
     """The nodes in a state, and how many more there are."""
     until = col(BarRow.until)
-    asked = (col(BarRow.tenant) == tenant, col(BarRow.state) == state, or_(until.is_(None), until > now))
+    asked = (col(BarRow.tenant) == tenant, col(BarRow.state) == state, or_(until.is_(None), until > now), shared())
     rows = session.exec(
         select(BarRow).where(*asked).order_by(col(BarRow.since).desc(), col(BarRow.id).desc()).limit(MOST)
     )

@@ -19,6 +19,7 @@ from bot.store.database import Repository, insert_new
 from bot.store.incident_state import State, state_of
 from bot.store.states import PostingState
 from bot.store.tables import IncidentRow, PostingRow, StepRow
+from bot.store.visibility import visible
 from kb.errors import SignalboxError
 
 Verb = Literal["ack", "assign", "snooze", "merge", "reopen"]
@@ -182,7 +183,7 @@ def _merged(
 ) -> list[int]:
     """Merge the incident, and all merged into it, into the other one or into its target."""
     other = rows.get(step.other or 0)
-    if other is None:
+    if other is None or other.private_to != row.private_to:  # the whole is named wherever its parts are shown
         raise IncidentNotFound(f"there is no incident {step.other} to merge into")
     whole = other.merged_into or other.id
     if whole == row.id:
@@ -225,10 +226,10 @@ def steps_within(session: Session, incident: int) -> tuple[RecordedStep, ...]:
 
 
 def steps_since(session: Session, tenant: str, since: datetime, most: int) -> tuple[int, tuple[RecordedStep, ...]]:
-    """The number of steps in a tenant since a time, and the last of them, newest first."""
+    """The number of steps in a tenant since a time, and the last of them, newest first; none on private incidents."""
     joined, asked = (
         col(IncidentRow.id) == col(StepRow.incident_id),
-        (col(StepRow.at) >= since, col(IncidentRow.tenant) == tenant),
+        (col(StepRow.at) >= since, col(IncidentRow.tenant) == tenant, visible()),
     )
     count = session.exec(select(func.count(col(StepRow.id))).join(IncidentRow, joined).where(*asked)).one()
     rows = session.exec(

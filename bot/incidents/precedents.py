@@ -25,6 +25,7 @@ from bot.store.database import Database
 from bot.store.digest_rows import rows_between
 from bot.store.fault_library import known_within
 from bot.store.tables import GoodEndRow, IncidentRow, KeptRow
+from bot.store.visibility import Viewer
 from kb.digest.rows import DigestRow, ends
 from kb.facts.evidence import Evidence
 from kb.facts.history import ExcludedNode
@@ -48,16 +49,21 @@ _PERSON = frozenset("UW")
 
 @dataclass(frozen=True, slots=True)
 class PrecedentScope:
-    """Which past incidents to search. `link`: identifies other attempts of the job, if it came from a scheduler."""
+    """Which past incidents to search.
+
+    `link`: identifies other attempts of the job, if it came from a scheduler; `viewer`: who alone will see the answer,
+    for whom their own private incidents count too.
+    """
 
     tenant: str = DEFAULT_TENANT
     cluster: str | None = None
     link: Link | None = None
+    viewer: str | None = None
 
 
-def whose(facts: JobFacts) -> PrecedentScope:
-    """The scope for a job that was found."""
-    return PrecedentScope(facts.tenant, facts.cluster, link_of(facts))
+def whose(facts: JobFacts, viewer: str | None = None) -> PrecedentScope:
+    """The scope for a job that was found. `viewer`: see `PrecedentScope`."""
+    return PrecedentScope(facts.tenant, facts.cluster, link_of(facts), viewer)
 
 
 def traced(answer: DiagnosisResult) -> dict[str, bytes]:
@@ -114,7 +120,7 @@ def recall_within(
         history=history_of(near, at.timestamp(), barred),
         library=FaultLibrary(
             known_incident
-            for known_incident in known_within(session, who.tenant)
+            for known_incident in known_within(session, who.tenant, viewer=Viewer(who.viewer))
             if known_incident.incident not in same
         ),
         steps=_steps(earlier, links, _good_ends(session, who.tenant, at)),
@@ -127,7 +133,9 @@ def _rows(
     session: Session, job: Job, who: PrecedentScope, at: datetime, now: datetime
 ) -> tuple[list[DigestRow], frozenset[int]]:
     """Reports of earlier ends, oldest first, one for each; and the incidents of this end."""
-    read = rows_between(session, who.tenant, at - SPAN, now, until=now, cluster=who.cluster, most=MOST)
+    read = rows_between(
+        session, who.tenant, at - SPAN, now, until=now, cluster=who.cluster, most=MOST, viewer=Viewer(who.viewer)
+    )
     same = frozenset(digest_row.id for digest_row in read if _is_same(digest_row, job, at.timestamp()))
     return [end for end in ends([row for row in read if row.id not in same]) if end.at < at.timestamp()], same
 

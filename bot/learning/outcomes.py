@@ -14,6 +14,7 @@ from sqlmodel import Session, col
 from bot.incidents.resolution import Annotation, annotations_within, word
 from bot.policy.resolution_codes import JUDGED
 from bot.store.tables import AnnotationRow, IncidentRow, LookedRow
+from bot.store.visibility import visible
 from kb.learning.precision import HitRate, RuleOutcome
 from kb.rulebase.rule import Rule, Rulebook
 
@@ -50,9 +51,9 @@ class ReviewedIncident:
 
 
 def told_within(session: Session, tenant: str | None = None) -> dict[int, ReviewedIncident]:
-    """All incidents, or those of a tenant, with their feedback; without merged ones."""
+    """All incidents, or those of a tenant, with their feedback; without merged and private ones."""
     table = inspect(IncidentRow).local_table.c
-    query = select(*(table[name] for name in _COLUMNS)).where(table.merged_into.is_(None))
+    query = select(*(table[name] for name in _COLUMNS)).where(table.merged_into.is_(None), visible())
     spoken = select(col(AnnotationRow.incident_id)).distinct()
     if tenant is not None:
         query = query.where(table.tenant == tenant)

@@ -18,6 +18,7 @@ from bot.policy.routing import Destination, JobFacts, Link, continues, destinati
 from bot.store.idempotency import add_if_new
 from bot.store.states import PostingState
 from bot.store.tables import IncidentRow, PostingRow
+from bot.store.visibility import Viewer, visible
 from kb.model import NOT_FAILED
 from kb.report import Report
 
@@ -33,6 +34,7 @@ def assign_chain(session: Session, incident: IncidentRow, link: Link, at: dateti
         .where(
             col(IncidentRow.tenant) == incident.tenant,
             col(IncidentRow.id) != incident.id,
+            visible(Viewer(incident.private_to)),
             (col(IncidentRow.link_job) == link.job)
             | (col(IncidentRow.link_name).is_not(None) & (col(IncidentRow.link_name) == link.name)),
         )

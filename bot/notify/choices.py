@@ -20,17 +20,11 @@ class Choices(Repository):
         with self.database.errors(), self.database.session(write=True) as session:
             return add_choices(session, tenant, payloads, now)
 
-    def choice(self, handle: str, tenant: str) -> str | None:
-        """Return the payload of a handle; None if it expired or belongs to another tenant."""
+    def choice(self, handle: str) -> tuple[str, str] | None:
+        """Return the tenant and the payload of a handle; None if it expired."""
         with self.database.errors(), self.database.session() as session:
             row = session.get(ChoiceRow, handle[:64])
-            return row.payload if row is not None and row.tenant == tenant else None
-
-    def any_choice(self, handle: str) -> str | None:
-        """Return the payload of a handle for any tenant. Forms carry where they were opened."""
-        with self.database.errors(), self.database.session() as session:
-            row = session.get(ChoiceRow, handle[:64])
-            return None if row is None else row.payload
+            return None if row is None else (row.tenant, row.payload)
 
 
 def add_choices(session: Session, tenant: str, payloads: Sequence[str], now: datetime) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from bot.policy.resolution_codes import JUDGED
 from bot.store.database import Repository
 from bot.store.states import PostingState
 from bot.store.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
+from bot.store.visibility import visible
 
 MOST_VERDICTS = 20_000  # the latest; more do not change any decision
 
@@ -79,13 +80,14 @@ def load_rule_records(session: Session, tenant: str, bar: WeakRuleThreshold | No
 
 
 def load_verdicts(session: Session, tenant: str) -> Iterable[Verdict]:
-    """Return, for each closed incident, its top rule and whether the last close-out says it was right."""
+    """Return, for each closed incident that is not private, its top rule and whether the last close-out says it was right."""
     rows = session.exec(
         select(AnnotationRow.incident_id, AnnotationRow.verdict, AnnotationRow.at, IncidentRow.rule)
         .join(IncidentRow, col(IncidentRow.id) == col(AnnotationRow.incident_id))
         .where(
             col(IncidentRow.tenant) == tenant,
             col(IncidentRow.rule).is_not(None),
+            visible(),
             col(AnnotationRow.verdict).in_(JUDGED),
             or_(col(IncidentRow.reopened_at).is_(None), col(AnnotationRow.at) > col(IncidentRow.reopened_at)),
         )

@@ -16,6 +16,7 @@ from bot.incidents.resolution import Annotation, Resolution, annotations_within,
 from bot.store import incident_state
 from bot.store.database import Database
 from bot.store.tables import IncidentRow
+from bot.store.visibility import visible
 from kb.model import NOT_FAILED
 
 SIZE = 50  # incidents a page
@@ -99,8 +100,8 @@ class IncidentResults:
 
 
 def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> IncidentResults:
-    """Return the requested page, newest incidents first."""
-    era = [col(IncidentRow.tenant) == tenant]
+    """Return the requested page, newest incidents first. Everybody with the link sees it, so it has no private incidents."""
+    era = [col(IncidentRow.tenant) == tenant, visible()]
     if wanted.weeks:
         era.append(col(IncidentRow.created_at) >= now - timedelta(weeks=wanted.weeks))
     asked = [*era, *_conditions(wanted, now)]

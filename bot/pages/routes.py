@@ -16,6 +16,7 @@ from bot.pages.incident_status import about_of
 from bot.pages.overview import DigestPreview, overview_page
 from bot.pages.signed_links import PREFIX, LinkGrant, LinkRefused, PageLinks, read, signed
 from bot.pages.templates import policy, render
+from bot.policy.permissions import may_see
 from bot.render.report_json import from_json
 from bot.retention.evidence import evidence
 from bot.rulebase.loader import Knowledge
@@ -106,9 +107,13 @@ def _digest(weeks: DigestPages, allowed: LinkGrant, to: To) -> Response:
 
 
 def _incident(ledger: Ledger, words: RuleTexts, allowed: LinkGrant, to: To, now: datetime) -> Response:
-    """Serve the page of an incident if it exists and belongs to this tenant."""
+    """Serve the page of an incident if it exists, belongs to this tenant, and is not private to somebody else."""
     record = ledger.incidents.answer(allowed.incident or 0)
-    if record is None or record.incident.tenant != allowed.tenant:
+    if (
+        record is None
+        or record.incident.tenant != allowed.tenant
+        or not may_see(record.incident.private_to, allowed.private_to)
+    ):
         return _refused(404, "this incident is no longer stored")
     incident = record.incident
     try:

@@ -21,6 +21,7 @@ from kb.errors import SignalboxError
 PREFIX = "/pages"
 EXPIRES = 14 * 86400.0  # seconds
 LEAST_SECRET = 32  # characters: whoever sees a link can try secrets against it without asking us
+PRIVATE_EXPIRES = 86400.0  # seconds; a link works for whoever has it, and this one is for one person
 LONGEST = 2048  # characters of a token
 
 
@@ -55,22 +56,30 @@ class PageLinks:
     def __repr__(self) -> str:
         return f"Pages({self.base_url!r}, expires={self.expires:g})"
 
-    def incident(self, tenant: str, incident: int, now: float) -> str:
-        """Return the URL of an incident's page, valid from now on."""
-        return link(self.base_url, self.secret, tenant, incident, now, expires=self.expires)
+    def incident(self, tenant: str, incident: int, now: float, private_to: str | None = None) -> str:
+        """Return the URL of an incident's page, valid from now on. `private_to`: the only person who gets it."""
+        expires = self.expires if private_to is None else min(self.expires, PRIVATE_EXPIRES)
+        return link(self.base_url, self.secret, tenant, incident, now, expires=expires, private_to=private_to)
 
-    def address(self, tenant: str, incident: int | None, now: float) -> str:
+    def address(self, tenant: str, incident: int | None, now: float, private_to: str | None = None) -> str:
         """Return the URL of an incident's page, or of the overview."""
-        return self.overview(tenant, now) if incident is None else self.incident(tenant, incident, now)
+        return self.overview(tenant, now) if incident is None else self.incident(tenant, incident, now, private_to)
 
     def overview(self, tenant: str, now: float) -> str:
         """Return the URL of the overview, valid from now on."""
         return f"{self.base_url.rstrip('/')}{PREFIX}/{signed(self.secret, LinkGrant(tenant, None, int(now + self.expires)))}"
 
 
-def page_of(pages: PageLinks | None) -> Callable[[str, int | None], str | None]:
-    """Return a function from tenant and incident (None: the overview) to a URL valid from now on; None without pages."""
-    return lambda tenant, incident: None if pages is None else pages.address(tenant, incident, time.time())
+def page_of(pages: PageLinks | None) -> Callable[[str, int | None, str | None], str | None]:
+    """Return a function from tenant, incident (None: the overview) and to whom it is private to a URL valid from now on.
+
+    It returns None without pages.
+    """
+
+    def address(tenant: str, incident: int | None, private_to: str | None) -> str | None:
+        return None if pages is None else pages.address(tenant, incident, time.time(), private_to)
+
+    return address
 
 
 def linked_by(config: Config) -> PageLinks | None:
@@ -92,24 +101,38 @@ def linked_by(config: Config) -> PageLinks | None:
 class LinkGrant:
     """What a URL grants: an incident, the digest of a week, or without either the overview; until it expires.
 
-    `until`: seconds since the epoch. `week`: the key of the digest's stored figures.
+    `until`: seconds since the epoch. `week`: the key of the digest's stored figures. `private_to`: the person to whom the
+    incident is private and who got the URL; without it, a private incident has no page.
     """
 
     tenant: str
     incident: int | None
     until: int
     week: str | None = None
+    private_to: str | None = None
 
 
-def link(base_url: str, secret: str, tenant: str, incident: int, now: float, *, expires: float = EXPIRES) -> str:
-    """The address of an incident's page. Times in seconds since the epoch."""
-    return f"{base_url.rstrip('/')}{PREFIX}/{signed(secret, LinkGrant(tenant, incident, int(now + expires)))}"
+def link(
+    base_url: str,
+    secret: str,
+    tenant: str,
+    incident: int,
+    now: float,
+    *,
+    expires: float = EXPIRES,
+    private_to: str | None = None,
+) -> str:
+    """The address of an incident's page. Times in seconds since the epoch; `private_to`: see `LinkGrant`."""
+    grant = LinkGrant(tenant, incident, int(now + expires), private_to=private_to)
+    return f"{base_url.rstrip('/')}{PREFIX}/{signed(secret, grant)}"
 
 
 def signed(secret: str, allowed: LinkGrant) -> str:
     """The last part of an address."""
-    week = [] if allowed.week is None else [allowed.week]
-    return str(_signer(secret).dumps([allowed.tenant, allowed.incident, allowed.until, *week]))
+    more = [] if allowed.week is None else [allowed.week]
+    if allowed.private_to is not None:
+        more = [allowed.week or "", allowed.private_to]
+    return str(_signer(secret).dumps([allowed.tenant, allowed.incident, allowed.until, *more]))
 
 
 def read(secret: str, token: str, now: float) -> LinkGrant:
@@ -122,9 +145,10 @@ def read(secret: str, token: str, now: float) -> LinkGrant:
         raise LinkRefused("this link is not from Signalbox")
     try:
         told: Any = _signer(secret).loads(token)
-        tenant, incident, until, *week = told
+        tenant, incident, until, *more = told
         number = None if incident is None else int(incident)
-        allowed = LinkGrant(str(tenant), number, int(until), str(week[0]) if week else None)
+        week, private_to = (*(str(item) for item in more[:2]), "", "")[:2]
+        allowed = LinkGrant(str(tenant), number, int(until), week or None, private_to or None)
     except (BadData, ValueError, TypeError) as error:
         raise LinkRefused("this link is not valid: it was changed, or is not from Signalbox") from error
     if now > allowed.until:

@@ -19,7 +19,8 @@ class DiagnosePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Diagnose a job. `why`: the trigger in words, such as "alerts GPUHang, XidErrors".
 
     `last`: only this many seconds before its end; `deep`: all lines of all logs. `ended`: when the run in question ended,
-    seconds since the epoch; None: the last run.
+    seconds since the epoch; None: the last run. `private_to`: the Slack user who alone gets the answer; such a task is shared
+    with nobody else's.
     """
 
     job: str
@@ -31,10 +32,12 @@ class DiagnosePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last: float | None = None
     deep: bool = False
     ended: float | None = None
+    private_to: str | None = None
 
     def key(self) -> str:
-        """Return the key, equal for all requests for the same job."""
-        wanted = repr((self.tenant, self.cluster, self.namespace, self.job, self.last, self.deep))
+        """Return the key, equal for all requests for the same job, and for the same person if it is private."""
+        whose = () if self.private_to is None else (self.private_to,)
+        wanted = repr((self.tenant, self.cluster, self.namespace, self.job, self.last, self.deep, *whose))
         return f"{DIAGNOSE}:{sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
     def request(self) -> TaskRequest:

@@ -19,6 +19,7 @@ from bot.store.tables import (
     GoodEndRow,
     MuteRow,
     OutboxRow,
+    PresenceRow,
     RequestRow,
     SeenRow,
     WorkRow,
@@ -31,6 +32,7 @@ DAYS: Mapping[type[SQLModel], int] = {
     WorkRow: 30,  # what is done
     DraftRow: 30,  # what came of them stands in the proposals
     MuteRow: 90,  # since they ended
+    PresenceRow: 30,  # a week counts
     GoodEndRow: 120,  # how advice fared is told of 90 days
     AuditRow: 400,
     ClaimRow: 400,

@@ -19,6 +19,7 @@ from bot.slack.listeners.close_out import CloseOutListeners
 from bot.slack.listeners.commands import CommandListeners
 from bot.slack.listeners.diagnose import DiagnoseListeners
 from bot.slack.listeners.exclusions import ExclusionListeners
+from bot.slack.listeners.gate import Gate
 from bot.slack.listeners.home import HomeListeners
 from bot.slack.listeners.incidents import IncidentListeners
 from bot.slack.listeners.lifecycle import LifecycleListeners
@@ -48,6 +49,7 @@ def build(
         token_verification_enabled=False,
         listener_executor=ThreadPoolExecutor(THREADS, "slack"),
     )
+    app.use(Gate(use_cases, composer).admit)
     diagnose = DiagnoseListeners(use_cases, composer, team_url)
     commands = CommandListeners(use_cases, composer, diagnose)
     home = HomeListeners(use_cases, composer)

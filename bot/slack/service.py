@@ -23,6 +23,9 @@ from bot.slack.delivery.compose import Composer
 from bot.slack.delivery.masked_client import MaskedClient
 from bot.slack.delivery.sender import TIMEOUT, Sender
 from bot.slack.groups import groups_of, members, refresh
+from bot.slack.people import TIMEOUT as PEOPLE_TIMEOUT
+from bot.slack.people import Directory
+from bot.slack.use_cases.access import People
 from bot.slack.use_cases.services import use_cases
 from connectors.base.contract import CheckResult, SourceFailed
 from kb.errors import SignalboxError
@@ -41,8 +44,8 @@ class Listening:
     trouble: Callable[[], str | None] = lambda: None
 
 
-def client_of(slack: Slack) -> WebClient:
-    """Return the client of Slack's API.
+def client_of(slack: Slack, *, timeout: float = TIMEOUT) -> WebClient:
+    """Return the client of Slack's API. `timeout`: in seconds.
 
     Raises:
         SignalboxError: the token is missing.
@@ -52,22 +55,32 @@ def client_of(slack: Slack) -> WebClient:
     except SourceFailed as failed:
         raise SignalboxError(f"serve.slack.bot_token: {failed}") from None
     # no retries in the client: the ledger holds what to send, and the sender retries from there
-    return MaskedClient(token, base_url=slack.api, timeout=int(TIMEOUT), proxy=slack.proxy, retry_handlers=[])
+    return MaskedClient(token, base_url=slack.api, timeout=int(timeout), proxy=slack.proxy, retry_handlers=[])
 
 
-def team_url(client: WebClient) -> str:
-    """Return the address of the workspace. This also verifies the token.
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The workspace of the token: its address, and its id or that of the organisation that installed the app."""
+
+    url: str
+    id: str
+
+
+def workspace_of(client: WebClient) -> Workspace:
+    """Return the workspace. This also verifies the token.
 
     Raises:
         SignalboxError: the token is invalid or Slack is unreachable; the text says what to do.
     """
     try:
-        return str(client.api_call("auth.test").get("url") or "")
+        told = client.api_call("auth.test")
     except SlackApiError as error:
         said = error.response.get("error")
         raise SignalboxError(f"Slack rejected the bot token: {said}; see docs/slack-setup.md") from None
     except (SlackClientError, OSError) as error:
         raise SignalboxError(f"cannot reach Slack: {type(error).__name__}: {error}") from None
+    installed = told.get("enterprise_id") if told.get("is_enterprise_install") else told.get("team_id")
+    return Workspace(str(told.get("url") or ""), str(installed or ""))
 
 
 def check(slack: Slack) -> CheckResult:
@@ -109,11 +122,16 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
     if slack is None:
         raise SignalboxError("serve.slack is not configured")
     client = client_of(slack)
-    url = team_url(client)
+    own = workspace_of(client)
+    people = People(
+        lambda group: members(ledger.database, group),
+        Directory(client_of(slack, timeout=PEOPLE_TIMEOUT)),
+        frozenset(slack.workspaces or (own.id,)) - {""},
+    )
     actions = use_cases(
         ledger,
         config,
-        lambda group: members(ledger.database, group),
+        people,
         {fault.id: fault.title for fault in known.rulebook.faults.values()},
     )
     composer = Composer(ledger, known, config, page)
@@ -122,7 +140,7 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
         app_token = slack.app_token.value() if slack.mode == "socket" and slack.app_token else None
     except SourceFailed as failed:
         raise SignalboxError(f"serve.slack: {failed}") from None
-    app = build(actions, composer, client, signing_secret=signing, team_url=url)
+    app = build(actions, composer, client, signing_secret=signing, team_url=own.url)
     if app_token is None:
         return Listening(app, lambda: None)
     from bot.slack.socket_client import client_for  # noqa: PLC0415 - not needed over HTTP

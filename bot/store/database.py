@@ -25,7 +25,7 @@ from sqlmodel import Session, SQLModel, create_engine, select
 from bot.store.tables import SchemaVersion
 from kb.errors import SignalboxError
 
-SCHEMA_VERSION = 10  # of the tables: as many as there are steps in `migrations/versions`
+SCHEMA_VERSION = 11  # of the tables: as many as there are steps in `migrations/versions`
 _STEPS = Path(__file__).parent / "migrations"
 _LOCK = 0x5163616C  # of PostgreSQL: two that start at once take the steps one after the other
 _BUSY_SECONDS = 5.0

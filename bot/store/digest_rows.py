@@ -20,6 +20,7 @@ from bot.runtime.redaction import redact
 from bot.runtime.redaction.structure import redacted
 from bot.store.database import Database
 from bot.store.tables import AnnotationRow, IncidentRow, UtcDateTime
+from bot.store.visibility import PUBLIC, Viewer, visible
 from kb.digest.digest import Digest, FaultTitle
 from kb.digest.figures import figures, first_of
 from kb.digest.repeat_offenders import Offenders, offenders
@@ -125,15 +126,16 @@ def rows_between(
     until: datetime,
     cluster: str | None = None,
     most: int | None = None,
+    viewer: Viewer = PUBLIC,
 ) -> list[DigestRow]:
-    """The reports created from `start` to `last`, each with the feedback given before `until`.
+    """The reports created from `start` to `last` that the viewer sees, each with the feedback given before `until`.
 
     `cluster`: only this cluster, and reports without a cluster; `most`: at most this many, the newest.
     """
     said = _feedback(session, tenant, start, until)
     table = inspect(IncidentRow).local_table.c
     query = select(*(_plain(table[name]) for name in _COLUMNS)).where(
-        table.tenant == tenant, table.created_at >= start, table.created_at <= last
+        table.tenant == tenant, table.created_at >= start, table.created_at <= last, visible(viewer)
     )
     if cluster is not None:
         query = query.where(or_(table.cluster == cluster, table.cluster.is_(None)))

@@ -17,6 +17,7 @@ from sqlmodel import Session, col, or_, select
 from bot.render.report_json import from_json
 from bot.runtime.redaction import redact
 from bot.store.tables import IncidentRow, PatternRow, ReportRow
+from bot.store.visibility import PUBLIC, Viewer, visible
 from kb.errors import UnreadableInput
 from kb.precedents.signature import KnownIncident, Signature, signature_of
 from kb.templates.template import VERSION
@@ -64,13 +65,13 @@ def learn_within(session: Session, row: IncidentRow, lesson: Lesson | None, now:
     session.add(kept)
 
 
-def known_within(session: Session, tenant: str, most: int = MOST) -> list[KnownIncident]:
-    """The newest entries of a tenant, without those of superseded resolutions and merged incidents."""
+def known_within(session: Session, tenant: str, most: int = MOST, *, viewer: Viewer = PUBLIC) -> list[KnownIncident]:
+    """The newest entries of a tenant that the viewer sees, without those of superseded resolutions and merged incidents."""
     holds = or_(col(IncidentRow.reopened_at).is_(None), col(IncidentRow.reopened_at) < col(PatternRow.at))
     rows = session.exec(
         select(PatternRow)
         .join(IncidentRow, col(IncidentRow.id) == col(PatternRow.incident_id))
-        .where(col(PatternRow.tenant) == tenant, col(IncidentRow.merged_into).is_(None), holds)
+        .where(col(PatternRow.tenant) == tenant, col(IncidentRow.merged_into).is_(None), holds, visible(viewer))
         .order_by(col(PatternRow.at).desc(), col(PatternRow.incident_id).desc())
         .limit(most)
     )

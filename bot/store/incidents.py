@@ -27,6 +27,7 @@ from bot.store import unsaved
 from bot.store.database import Repository, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
+from bot.store.visibility import PUBLIC, Viewer, visible
 from kb.digest.rows import AttemptTimes
 from kb.errors import SignalboxError
 from kb.model import NOT_FAILED, Attempt
@@ -73,6 +74,7 @@ class Incident:
     merged_into: int | None = None
     reopened_at: datetime | None = None
     backfilled: bool = False
+    private_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class IncidentFilter:
     """Filter for incidents. All conditions that are set must hold.
 
     `state`: as of `now`; `assignee`: assigned to this person; `awake`: neither snoozed nor merged; `to_do`: failures
-    without a confirmed cause (bot.store.incident_state).
+    without a confirmed cause (bot.store.incident_state). `viewer`: for whom; by default, without private incidents.
     """
 
     tenant: str | None = None
@@ -90,11 +92,12 @@ class IncidentFilter:
     assignee: str | None = None
     awake: bool = False
     to_do: bool = False
+    viewer: Viewer = PUBLIC
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The filter as conditions on the table."""
         now = self.now or datetime.now(UTC)
-        found: list[ColumnElement[bool]] = []
+        found: list[ColumnElement[bool]] = [visible(self.viewer)]
         if self.tenant is not None:
             found.append(col(IncidentRow.tenant) == self.tenant)
         if self.since is not None:
@@ -120,7 +123,7 @@ class Origin:
     """Context of a report: tenant, cluster, end of the job. `kept`: small attachments to store with it, by name.
 
     `partition`, `framework`, `image`: the environment of the job; `saving`: seconds spent writing checkpoints;
-    `backfilled`: found in the past, and announced to nobody.
+    `backfilled`: found in the past, and announced to nobody. `private_to`: the only person who sees it.
     """
 
     tenant: str = DEFAULT_TENANT
@@ -132,6 +135,7 @@ class Origin:
     image: str | None = None
     saving: float | None = None
     backfilled: bool = False
+    private_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +235,7 @@ class IncidentStore(Repository):
                 col(IncidentRow.chain) == incident.chain,
                 col(IncidentRow.tenant) == incident.tenant,
                 col(IncidentRow.id) < incident.id,
+                visible(Viewer(incident.private_to)),
             )
             .group_by(col(IncidentRow.fault))
             .order_by(func.count().desc(), col(IncidentRow.fault))
@@ -247,6 +252,7 @@ class IncidentStore(Repository):
                     col(IncidentRow.chain) == incident.chain,
                     col(IncidentRow.tenant) == incident.tenant,
                     col(IncidentRow.id) > incident.id,
+                    visible(Viewer(incident.private_to)),
                 )
             ).one()
 
@@ -409,8 +415,7 @@ def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> M
     first = report.diagnoses[0] if report.diagnoses else None
     return {
         "created_at": now,
-        # two tenants may have the same logs, and each has an incident of its own
-        "report_id": report.id if origin.tenant == DEFAULT_TENANT else f"{origin.tenant}:{report.id}",
+        "report_id": _report_id(report, origin),
         "fingerprint": report.fingerprint,
         "rulebook_digest": report.versions.digest,
         "job_id": _storable(report.job.id),
@@ -438,7 +443,17 @@ def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> M
         "advice": report.decision.advice,
         "reached": _small_number(report.progress.last_iteration),
         "backfilled": origin.backfilled,
+        "private_to": origin.private_to,
     }
+
+
+def _report_id(report: Report, origin: Origin) -> str:
+    """The id of a stored report.
+
+    Two tenants may have the same logs, and each has an incident of its own; so has a person who asks privately.
+    """
+    name = report.id if origin.tenant == DEFAULT_TENANT else f"{origin.tenant}:{report.id}"
+    return name if origin.private_to is None else f"private:{origin.private_to}:{name}"
 
 
 def _small_number(number: int | None) -> int | None:

@@ -76,7 +76,7 @@ class IncidentRow(SQLModel, table=True):
 
     Life cycle (bot.incidents.lifecycle; the steps are StepRows): `acked_at`; `assignee`; `snoozed_until`;
     `merged_into`; `reopened_at`, which supersedes earlier feedback. `backfilled`: found in the past, and announced to
-    nobody.
+    nobody. `private_to`: the Slack user who asked for it privately; None: visible to the whole tenant.
     """
 
     __tablename__ = "incident"
@@ -126,6 +126,7 @@ class IncidentRow(SQLModel, table=True):
     merged_into: int | None = Field(default=None, index=True)
     reopened_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     backfilled: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
+    private_to: str | None = Field(default=None, max_length=64)
 
 
 class ReportRow(SQLModel, table=True):
@@ -384,6 +385,16 @@ class MembersRow(SQLModel, table=True):
     group_id: str = Field(primary_key=True, max_length=64)
     members: str
     at: datetime = Field(sa_type=UtcDateTime)
+
+
+class PresenceRow(SQLModel, table=True):
+    """When a person last used Signalbox in a channel, which shows that they belong to its tenant."""
+
+    __tablename__ = "presence"
+
+    who: str = Field(primary_key=True, max_length=64)
+    channel: str = Field(primary_key=True, max_length=64)
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 
 class AuditRow(SQLModel, table=True):

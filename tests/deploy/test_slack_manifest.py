@@ -95,6 +95,7 @@ NEEDS = {
     "files.getUploadURLExternal": "files:write",
     "files.completeUploadExternal": "files:write",
     "usergroups.users.list": "usergroups:read",
+    "users.info": "users:read",
     "views.open": None,
     "views.update": None,
     "views.publish": None,

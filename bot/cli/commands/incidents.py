@@ -29,11 +29,16 @@ def list_incidents(
         str | None, typer.Option("--assignee", metavar="WHO", help="Only incidents assigned to WHO.")
     ] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's; by default, all.")] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Include what people in Slack asked for privately.")
+    ] = False,
 ) -> None:
     """List the latest incidents; with --json, one object per line."""
     from bot.store.incidents import IncidentFilter
+    from bot.store.visibility import OPERATOR, PUBLIC
 
-    wanted = IncidentFilter(tenant, datetime.now(UTC), state=_known_state(state), assignee=assignee)
+    viewer = OPERATOR if private else PUBLIC
+    wanted = IncidentFilter(tenant, datetime.now(UTC), state=_known_state(state), assignee=assignee, viewer=viewer)
     with _store() as store:
         incidents = store.list(limit, wanted)
     if as_json:
@@ -248,7 +253,8 @@ def _lived(incident: Incident) -> str:
         if incident.assignee and state in ("open", "acknowledged", "snoozed")
         else []
     )
-    return ", ".join([*told, *(["backfilled"] if incident.backfilled else [])])
+    told += ["backfilled"] * incident.backfilled
+    return ", ".join([*told, *([f"private to {incident.private_to}"] if incident.private_to else [])])
 
 
 def _when(incident: Incident) -> str:

@@ -12,6 +12,7 @@ from bot.incidents.resolution import Annotation, Closings, word
 from bot.render.report_json import from_json
 from bot.runtime.redaction import redact_bytes
 from bot.store.incidents import IncidentFilter, IncidentRecord, IncidentStore
+from bot.store.visibility import PUBLIC, Viewer
 from connectors.base.bundle_layout import PARTS
 from kb.errors import UnreadableInput
 from kb.learning.cases import Case, Observation
@@ -45,8 +46,11 @@ def gathered(
     *,
     alone: bool = False,
     clean: Mapping[str, Mapping[str, bytes]] | None = None,
+    viewer: Viewer = PUBLIC,
 ) -> DraftCases | None:
     """Return the incident, those of its tenant closed as the same fault, and the others; None if it does not exist.
+
+    All are those that the viewer sees: a proposal publishes lines of them.
 
     `alone`: those closed alike are left out, for where they are of another signature. `clean`: logs of runs that went well, by
     name, each with its streams.
@@ -56,12 +60,12 @@ def gathered(
     """
     with IncidentStore(url) as store, Closings(url) as closings:
         record = store.get(incident)
-        if record is None or record.incident.tenant != tenant:
+        if record is None or record.incident.tenant != tenant or not viewer.sees(record.incident.private_to):
             return None
         first = _case(store, closings, record)
         alike: list[Case] = []
         others = []
-        for other in store.list(MOST_OTHERS, IncidentFilter(tenant=tenant)):
+        for other in store.list(MOST_OTHERS, IncidentFilter(tenant=tenant, viewer=Viewer(record.incident.private_to))):
             if other.id == incident or other.merged_into is not None or (found := store.get(other.id)) is None:
                 continue
             case = _case(store, closings, found)

@@ -31,6 +31,7 @@ from bot.queue.worker import TaskResult
 from bot.rulebase.loader import default_folder
 from bot.rulebase.reload import CurrentRules
 from bot.store.database import Database
+from bot.store.visibility import PUBLIC, Viewer
 from kb.errors import RuleError
 from kb.learning.cases import Candidate, Refusal
 from kb.learning.miner import mine
@@ -63,14 +64,22 @@ class DraftService:
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     def content(
-        self, incident: int, tenant: str, edits: DraftEdits | None = None, *, alone: bool = False
+        self,
+        incident: int,
+        tenant: str,
+        edits: DraftEdits | None = None,
+        *,
+        alone: bool = False,
+        viewer: Viewer = PUBLIC,
     ) -> DraftContent:
         """Return a draft with its replay, or why there is none. `alone`: ignore other incidents of the same cause.
+
+        `viewer`: for whom it is drafted.
 
         Raises:
             SignalboxError: the store or the rules cannot be used.
         """
-        found = gathered(self.url, incident, tenant, alone=alone, clean=self._clean)
+        found = gathered(self.url, incident, tenant, alone=alone, clean=self._clean, viewer=viewer)
         if found is None:
             return DraftContent(reasons=(f"Incident {incident} does not exist.",))
         mined = mine(found.cases, found.background, self.base.known.rulebook)
@@ -161,7 +170,7 @@ class DraftService:
         if found.content is not None and found.content.files:
             content = self.replayed(found.content, found.tenant, wish.edits)
         else:
-            content = self.content(found.incident_id, found.tenant, wish.edits)
+            content = self.content(found.incident_id, found.tenant, wish.edits, viewer=Viewer(found.who))
         return TaskResult("drafted", lambda session: self._kept(session, found, wish, content))
 
     def _kept(self, session: Session, found: Draft, wish: DraftRequest, content: DraftContent) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from bot.slack.blocks.limits import Json
-from bot.slack.blocks.mrkdwn import is_group, is_link, is_person, quoted, safe
+from bot.slack.blocks.mrkdwn import is_channel, is_group, is_link, is_person, quoted, safe
 
 _HANDLE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _TEXT = 3000
@@ -65,6 +65,11 @@ def mention(name: str) -> list[Json]:
     if is_person(name):
         return [{"type": "user", "user_id": name}]
     return [{"type": "usergroup", "usergroup_id": name}] if is_group(name) else words(name, 80)
+
+
+def channel(name: str) -> list[Json]:
+    """Link to a channel by its Slack id; any other name becomes text."""
+    return [{"type": "channel", "channel_id": name}] if is_channel(name) else words(name, 80)
 
 
 def link(url: str | None, text: str) -> list[Json]:

@@ -14,6 +14,7 @@ from bot.runtime.redaction import redact
 from bot.slack.blocks.limits import cut, length
 
 _PERSON = re.compile(r"[UW][A-Z0-9]{1,30}\Z")
+_CHANNEL = re.compile(r"[CG][A-Z0-9]{1,30}\Z")
 _GROUP = re.compile(r"S[A-Z0-9]{1,30}\Z")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _LINK = re.compile(r"https?://[A-Za-z0-9\[][^\s<>\\`|\"]{0,2000}\Z")
@@ -55,6 +56,11 @@ def _line(part: str, limit: int) -> str:
 def listed(items: Sequence[str], most: int) -> list[str]:
     """Return the first items of a list, and a line with the number of further ones."""
     return [*items[:most], *([f"… and {len(items) - most} more"] if len(items) > most else [])]
+
+
+def is_channel(name: str) -> bool:
+    """Whether this is the id of a channel."""
+    return _CHANNEL.match(name) is not None
 
 
 def is_person(name: str) -> bool:

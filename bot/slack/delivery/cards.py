@@ -22,10 +22,11 @@ from bot.store.incidents import Incident
 from kb.report import Report
 
 STANDINGS = 60.0  # seconds for which rule records are cached
-Page = Callable[[str, int | None], str | None]  # (tenant, incident) → page address; incident None: the overview
+Page = Callable[[str, int | None, str | None], str | None]
+"""(tenant, incident, to whom it is private) → page address; incident None: the overview."""
 
 
-def no_page(_tenant: str, _incident: int | None) -> str | None:
+def no_page(_tenant: str, _incident: int | None, _private_to: str | None) -> str | None:
     """Return None: incidents have no pages."""
     return None
 
@@ -57,7 +58,6 @@ class CardComposer:
             owner=next(
                 (mention["id"] for mention in posting.facts.get("mentions", []) if isinstance(mention, dict)), None
             ),
-            private=posting.channel.startswith(("D", "U", "W")),
         )
 
     def card_for(self, incident: Incident, report: Report, handle: str, channel: str) -> Card:
@@ -70,7 +70,8 @@ class CardComposer:
             weak={
                 standing.rule: standing.words for standing in self._standings(incident.tenant).values() if standing.weak
             },
-            link=self.page(incident.tenant, incident.id),
+            link=self.page(incident.tenant, incident.id, incident.private_to),
+            private=incident.private_to is not None,
             muted=mute_words(mute) if mute is not None else "",
             muted_by=mute.by or None if mute is not None else None,
             life=self._life(incident),
@@ -95,7 +96,7 @@ class CardComposer:
             acked=incident.acked_at is not None,
             assignee=incident.assignee,
             snoozed=until.timestamp() if until is not None and state == "snoozed" else None,
-            whole=None if whole is None else (*whole, self.page(incident.tenant, whole[0])),
+            whole=None if whole is None else (*whole, self.page(incident.tenant, whole[0], incident.private_to)),
             parts=family.parts,
             reopened=incident.reopened_at is not None and state != "closed",
         )

@@ -14,6 +14,7 @@ from bot.digest.schedule import numbers_of
 from bot.incidents.ledger import Ledger
 from bot.learning.proposals.store import proposal_of
 from bot.notify.messages import Posting
+from bot.policy.permissions import Refusal
 from bot.render.report_json import from_json
 from bot.rulebase.loader import Knowledge
 from bot.slack.blocks.limits import Message
@@ -23,6 +24,7 @@ from bot.slack.delivery.list_composer import ListComposer
 from bot.slack.forms.rule import proposed
 from bot.slack.messages import digest, notices, replies
 from bot.slack.messages.answer import answer_message
+from bot.slack.use_cases.access import NOT_THERE
 from bot.store.states import PostingState
 from kb.model import Gap
 
@@ -174,6 +176,19 @@ class Composer:
         report = from_json(record.report_json)
         return answer_message(
             report, self.cards.card_for(record.incident, report, str(payload["handle"]), str(payload["channel"]))
+        )
+
+    def refusal(self, refused: Refusal) -> Message:
+        """Say why a person cannot do something here. What is hidden reads like what was never there."""
+        if refused.why in ("person", "guest"):
+            return self.refused(refused.verb, refused.ask if refused.why == "person" else ())
+        if refused.why in ("channel", "stranger"):
+            return notices.not_here(refused.ask, direct=refused.why == "stranger")
+        return replies.text_reply(
+            {
+                "workspace": "Signalbox does not answer people of this workspace.",
+                "unknown": "Slack did not say who you are. Try again in a minute.",
+            }.get(refused.why, NOT_THERE)
         )
 
     def refused(self, verb: str, ask: Sequence[str]) -> Message:

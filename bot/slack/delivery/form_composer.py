@@ -18,6 +18,7 @@ from bot.slack.forms import rule as forms_rule
 from bot.slack.forms.close_out import CloseOut, CloseOutForm, DiagnosisOption, close_out
 from bot.slack.forms.lifecycle import MergeCandidate
 from bot.store.incidents import Incident, IncidentFilter, ReportedIncident
+from bot.store.visibility import Viewer
 from kb.report import Report
 
 
@@ -107,9 +108,15 @@ class FormComposer:
         """Return the incidents that this one can be merged into: same job or fault first, then the latest."""
         now = datetime.fromtimestamp(self.now(), UTC)
         since = now - timedelta(days=14)
-        found = self.ledger.incidents.list(100, IncidentFilter(incident.tenant, now, since, awake=True))
+        found = self.ledger.incidents.list(
+            100, IncidentFilter(incident.tenant, now, since, awake=True, viewer=Viewer(incident.private_to))
+        )
         likely = sorted(
-            (diagnosis_option for diagnosis_option in found if diagnosis_option.id != incident.id),
+            (
+                diagnosis_option
+                for diagnosis_option in found
+                if diagnosis_option.id != incident.id and diagnosis_option.private_to == incident.private_to
+            ),
             key=lambda diagnosis_option: (
                 diagnosis_option.chain is None or diagnosis_option.chain != incident.chain,
                 diagnosis_option.fault is None or diagnosis_option.fault != incident.fault,

@@ -10,12 +10,14 @@ from datetime import UTC, datetime, timedelta
 from bot.config.file import Config
 from bot.incidents.handover import handover
 from bot.incidents.ledger import Ledger
+from bot.render.phrases import joined
 from bot.slack.blocks.limits import Message
 from bot.slack.blocks.mrkdwn import is_person
 from bot.slack.delivery.cards import CardComposer
 from bot.slack.messages import handover as messages_handover
 from bot.slack.messages.lists import ClusterState, ConnectorState, ListedIncident, ListedRule
 from bot.store.incidents import Incident, IncidentFilter
+from bot.store.visibility import Viewer
 
 
 @dataclass(slots=True)
@@ -34,9 +36,11 @@ class ListComposer:
             handover(self.ledger.database, tenant, now - timedelta(seconds=seconds), now)
         )
 
-    def incidents(self, tenant: str, *, limit: int, skip: int = 0, to_do: bool = False) -> list[ListedIncident]:
+    def incidents(
+        self, tenant: str, viewer: Viewer, *, limit: int, skip: int = 0, to_do: bool = False
+    ) -> list[ListedIncident]:
         """Return the latest incidents of a tenant, each with a handle that opens it. Omits snoozed and merged ones."""
-        found = self.ledger.incidents.list(limit, self.listing(tenant, to_do=to_do), skip=skip)
+        found = self.ledger.incidents.list(limit, self.listing(tenant, viewer, to_do=to_do), skip=skip)
         payloads = [f'{{"incident":{item.id}}}' for item in found]
         handles = self.ledger.choices.add_choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
         return [
@@ -45,14 +49,14 @@ class ListComposer:
                 item.job_name or item.job_id or item.bundle or "a job",
                 item.summary,
                 item.created_at.timestamp(),
-                self._closed(item),
+                joined(["private" if item.private_to is not None else "", self._closed(item)]),
             )
             for handle, item in zip(handles, found, strict=True)
         ]
 
-    def listing(self, tenant: str, *, to_do: bool = False) -> IncidentFilter:
-        """Return the filter for lists. `to_do`: only incidents without a close-out."""
-        return IncidentFilter(tenant, datetime.fromtimestamp(self.now(), UTC), awake=True, to_do=to_do)
+    def listing(self, tenant: str, viewer: Viewer, *, to_do: bool = False) -> IncidentFilter:
+        """Return the filter for lists. `viewer`: who sees the list; `to_do`: only incidents without a close-out."""
+        return IncidentFilter(tenant, datetime.fromtimestamp(self.now(), UTC), awake=True, to_do=to_do, viewer=viewer)
 
     def _closed(self, incident: Incident) -> str:
         if incident.closed_at is None:

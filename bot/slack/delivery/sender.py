@@ -29,9 +29,10 @@ from bot.slack.blocks.limits import Message
 from bot.slack.delivery.attachments import Attachment, attachments
 from bot.slack.delivery.compose import WHOLE_AT_ONCE, Composer
 from bot.slack.delivery.masked_client import masked_texts
-from bot.slack.messages.home import home
+from bot.slack.messages.home import home, no_home
 from bot.store.database import StoreError
 from bot.store.states import OutboxState, PostingState
+from bot.store.visibility import Viewer
 
 IDLE = 0.2  # seconds between polls of an idle ledger
 A_CHANNEL = 1.1  # seconds between two new messages in one channel
@@ -238,8 +239,8 @@ class Sender:
             if told.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
                 raise _NotSent("later", f"the reply URL: {told.status_code}")
         who, channel = str(item.payload["who"]), str(item.payload["channel"])
-        if channel.startswith("D"):
-            self._message("chat.postMessage", message, channel=channel)
+        if channel.startswith("D"):  # "D" alone stands for the Home tab
+            self._message("chat.postMessage", message, channel=channel if channel != "D" else who)
             return
         try:
             self._message(
@@ -252,14 +253,17 @@ class Sender:
 
     def _home(self, item: OutboxItem) -> None:
         tenant, user = item.tenant, str(item.payload["who"])
-        listed = self.composer.lists.incidents(tenant, limit=10)
-        view = home(
-            listed,
-            self.composer.lists.clusters(tenant),
-            now=self.composer.now(),
-            total=self.ledger.incidents.count(self.composer.lists.listing(tenant)),
-            overview=self.composer.page(tenant, None),
-        )
+        if not item.payload.get("shown"):
+            view = no_home(tuple(item.payload.get("ask") or ()))
+        else:
+            viewer = Viewer(user, everything=bool(item.payload.get("all_private")))
+            view = home(
+                self.composer.lists.incidents(tenant, viewer, limit=10),
+                self.composer.lists.clusters(tenant),
+                now=self.composer.now(),
+                total=self.ledger.incidents.count(self.composer.lists.listing(tenant, viewer)),
+                overview=self.composer.page(tenant, None, None),
+            )
         self._call("views.publish", {"user_id": user, "view": view})
 
     def _view(self, item: OutboxItem) -> None:

@@ -82,12 +82,17 @@ class ListenerBase:
             self._use_cases.replies.send(person, f"{press.key}:told", {"text": told.text, "blocks": list(told.blocks)})
         press.acknowledge()
 
+    def opened(self, body: Body, view: Body) -> tuple[Person, Mapping[str, Any]]:
+        """Return who uses a form, and where; and what it is about, which is empty if it expired or is somebody else's."""
+        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""), body["user"]["id"])
+        return person_of(body, place), place
+
     def submitted(self, ack: Ack, title: str, kept: Callable[[], Json]) -> None:
         """Acknowledge a submitted form with what `kept` returns, or with the error in its place."""
         try:
             ack(**masked_texts(kept()))
         except NotAllowed as refused:
-            told = self._composer.refused(refused.refused.verb, refused.refused.ask)
+            told = self._composer.refusal(refused.refused)
             ack(response_action="update", view=masked_texts(done_view(title, told.text)))
         except SignalboxError as error:
             ack(response_action="update", view=masked_texts(error_view(title, str(error))))
@@ -103,20 +108,11 @@ class ListenerBase:
         try:
             return do()
         except NotAllowed as refused:
-            if refused.refused.why == "channel":
-                return replies.text_reply(
-                    "Signalbox isn't enabled in this channel. " + where_to_ask(refused.refused.ask)
-                )
-            return self._composer.refused(refused.refused.verb, refused.refused.ask)
+            return self._composer.refusal(refused.refused)
         except SignalboxError as error:
             return replies.text_reply(str(error))
         except Exception:  # noqa: BLE001 - logged, and reported to the requester
             return replies.internal_error(log_error(f"failed to handle a request of {person.id}"))
-
-
-def where_to_ask(channels: tuple[str, ...]) -> str:
-    """Tell somebody in an unserved channel where to ask instead."""
-    return f"Use {', '.join(f'<#{channel}>' for channel in channels[:3])}." if channels else "Ask your Signalbox admin."
 
 
 def log_error(told: str) -> str:
@@ -161,4 +157,32 @@ def person_of(body: Body, place: Mapping[str, Any] | None = None) -> Person:
     thread = message.get("thread_ts") or container.get("thread_ts") or (place or {}).get("thread_ts")
     if thread == message.get("ts"):
         thread = None  # the head of a thread is in the channel itself
-    return Person(body["user"]["id"], channel, thread, body.get("response_url"))
+    return Person(body["user"]["id"], channel, thread, body.get("response_url"), workspaces_of(body))
+
+
+def person_of_command(command: Body) -> Person:
+    """Who typed a command, and where."""
+    address = command.get("response_url")
+    return Person(command["user_id"], command["channel_id"], reply_to=address, delivered=workspaces_of(command))
+
+
+def person_of_event(event: Body, body: Body) -> Person:
+    """Who caused an event, and where."""
+    return Person(event["user"], event["channel"], event.get("thread_ts"), delivered=workspaces_of(body))
+
+
+def workspaces_of(body: Body) -> frozenset[str]:
+    """Return the ids of the workspace and organisation that a delivery was made for.
+
+    Fields: https://docs.slack.dev/interactivity/handling-user-interaction and https://docs.slack.dev/apis/events-api
+    """
+    found = {_id(body.get(name)) for name in ("team", "team_id", "enterprise", "enterprise_id")}
+    for installed in body.get("authorizations") or ():
+        found |= {_id(installed.get("team_id")), _id(installed.get("enterprise_id"))}
+    if not any(found):  # an app that a whole organisation installed
+        found.add(_id((body.get("user") or {}).get("team_id")))
+    return frozenset(item for item in found if item)
+
+
+def _id(value: Any) -> str:
+    return str((value.get("id") if isinstance(value, Mapping) else value) or "")

@@ -9,10 +9,11 @@ from bot.render.report_json import from_json
 from bot.slack.blocks.limits import Json
 from bot.slack.delivery.compose import Composer
 from bot.slack.delivery.form_composer import shown_of
-from bot.slack.forms.close_out import error_view, fault_options, read_close_out
-from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of, person_of
+from bot.slack.forms.close_out import done_view, error_view, fault_options, read_close_out
+from bot.slack.forms.rule import PROPOSE_RULE
+from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of
 from bot.slack.listeners.rules import RuleListeners
-from bot.slack.use_cases.access import Person, Subject
+from bot.slack.use_cases.access import NotAllowed, Person, Subject
 from bot.slack.use_cases.services import UseCases
 from kb.errors import SignalboxError
 
@@ -40,35 +41,50 @@ class CloseOutListeners(ListenerBase):
         """Open the close-out form. `wrong`: the person just pressed "Wrong"; `propose`: preselect the rule proposal."""
         if subject.record is None:
             raise SignalboxError("This message has no report yet.")
-        self._use_cases.access.allow(person, "annotate", f"incident {subject.record.incident.id}")
-        place = self._use_cases.forms.save(person, subject)
+        self._use_cases.access.allow(person, "annotate", f"incident {subject.record.incident.id}", subject)
+        place = self._use_cases.forms.save(person, subject.tenant, subject)
         press.open(self._composer.forms.close_out(place, subject.record, wrong=wrong, propose=propose))
 
     def cause_chosen(self, ack: Ack, body: Body, client: WebClient) -> None:
         """Redraw the form after the cause was chosen: the field for another fault appears or disappears."""
         ack()
         view = body.get("view") or {}
-        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
-        person = person_of(body, place)
+        person, place = self.opened(body, view)
         try:
             subject = self._use_cases.forms.subject(person, handle_of(place))
             if subject.record is None:
                 return
+            self._use_cases.access.allow(person, "annotate", f"incident {subject.record.incident.id}", subject)
             shown = shown_of(from_json(subject.record.report_json))
             known, _ = read_close_out(view.get("state"), shown)
             form = self._composer.forms.close_out(str(view["private_metadata"]), subject.record, known)
+        except NotAllowed as refused:
+            form = done_view("Close out", self._composer.refusal(refused.refused).text)
         except SignalboxError as error:
             form = error_view("Close out", str(error))
         client.views_update(view_id=view["id"], hash=view.get("hash"), view=form)
 
-    def search(self, ack: Ack, payload: Body) -> None:
-        """Suggest other faults for typed text."""
+    def search(self, ack: Ack, body: Body, payload: Body) -> None:
+        """Suggest other faults for typed text, in the close-out form and in that of a rule draft."""
+        try:
+            self._may_use(body, body.get("view") or {})
+        except SignalboxError:
+            ack(**fault_options([]))
+            return
         ack(**fault_options(self._use_cases.incidents.search_faults(str(payload.get("value") or ""))))
+
+    def _may_use(self, body: Body, view: Body) -> None:
+        """Raise `SignalboxError` unless the person may still use an open form."""
+        person, place = self.opened(body, view)
+        if view.get("callback_id") == PROPOSE_RULE:
+            self._use_cases.rules.load_draft(person, str(view.get("private_metadata") or ""))
+            return
+        subject = self._use_cases.forms.subject(person, handle_of(place))
+        self._use_cases.access.allow(person, "annotate", "faults", subject)
 
     def closed(self, ack: Ack, body: Body, view: Body) -> None:
         """Handle a submitted close-out form."""
-        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
-        person = person_of(body, place)
+        person, place = self.opened(body, view)
 
         def kept() -> Json:
             subject = self._use_cases.forms.subject(person, handle_of(place))

@@ -8,7 +8,15 @@ from slack_bolt import Ack, BoltResponse
 
 from bot.slack.blocks.limits import Message
 from bot.slack.delivery.compose import Composer
-from bot.slack.listeners.base import Body, ListenerBase, acknowledge, delivery_key, is_acknowledgement
+from bot.slack.listeners.base import (
+    Body,
+    ListenerBase,
+    acknowledge,
+    delivery_key,
+    is_acknowledgement,
+    person_of_command,
+    person_of_event,
+)
 from bot.slack.listeners.diagnose import DiagnoseListeners
 from bot.slack.messages import lists, notices, replies
 from bot.slack.parsing.commands import after_mention, plain, read_shift
@@ -28,7 +36,7 @@ class CommandListeners(ListenerBase):
 
     def signalbox(self, ack: Ack, command: Body) -> None:
         """`/signalbox help|incidents|handover|digest|rules|config`."""
-        person = Person(command["user_id"], command["channel_id"], reply_to=command.get("response_url"))
+        person = person_of_command(command)
         words = plain(command.get("text") or "")
         told = self.safely(person, lambda: self._run_verb(person, words, delivery_key("command", command)))
         here = words.lower().startswith("handover") and words.lower().endswith(" here")
@@ -53,9 +61,10 @@ class CommandListeners(ListenerBase):
 
     def _incidents(self, person: Person, page: int) -> Message:
         tenant = self._use_cases.access.allow(person, "read", "incidents")
-        found = self._composer.lists.incidents(tenant, limit=lists.PAGE, skip=(page - 1) * lists.PAGE)
-        total = self._use_cases.ledger.incidents.count(self._composer.lists.listing(tenant))
-        return lists.incidents(found, page, total, self._composer.page(tenant, None))
+        viewer = self._use_cases.access.viewer(person, tenant)
+        found = self._composer.lists.incidents(tenant, viewer, limit=lists.PAGE, skip=(page - 1) * lists.PAGE)
+        total = self._use_cases.ledger.incidents.count(self._composer.lists.listing(tenant, viewer))
+        return lists.incidents(found, page, total, self._composer.page(tenant, None, None))
 
     def _handover(self, person: Person, rest: str) -> Message:
         tenant = self._use_cases.access.allow(person, "read", "handover")
@@ -82,7 +91,7 @@ class CommandListeners(ListenerBase):
         return next_()
 
     def _mentioned(self, event: Body, body: Body) -> None:
-        person = Person(event["user"], event["channel"], event.get("thread_ts"))
+        person = person_of_event(event, body)
         key = f"event:{body['event_id']}"
         words = after_mention(str(event.get("text") or ""))
         verb, _, rest = words.partition(" ")

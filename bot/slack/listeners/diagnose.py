@@ -17,12 +17,15 @@ from bot.slack.listeners.base import (
     delivery_key,
     is_acknowledgement,
     person_of,
+    person_of_command,
+    workspaces_of,
 )
 from bot.slack.messages import notices, replies
 from bot.slack.parsing.commands import DiagnoseCommand, UsageError, read_diagnose
 from bot.slack.parsing.job_names import jobs_named
 from bot.slack.use_cases.access import Person
 from bot.slack.use_cases.services import UseCases
+from kb.errors import SignalboxError
 
 
 class DiagnoseListeners(ListenerBase):
@@ -34,7 +37,7 @@ class DiagnoseListeners(ListenerBase):
 
     def diagnose(self, ack: Ack, command: Body) -> None:
         """`/diagnose JOB [last 2h] [private] [deep]`."""
-        person = Person(command["user_id"], command["channel_id"], reply_to=command.get("response_url"))
+        person = person_of_command(command)
         acknowledge(
             ack,
             self.safely(
@@ -69,6 +72,7 @@ class DiagnoseListeners(ListenerBase):
             shortcut["channel"]["id"],
             message.get("thread_ts") or message.get("ts"),
             shortcut.get("response_url"),
+            workspaces_of(shortcut),
         )
         named = jobs_named(message)
 
@@ -110,10 +114,11 @@ class DiagnoseListeners(ListenerBase):
 
     def which(self, ack: Ack, body: Body, view: Body) -> None:
         """Handle the form that asks for the job."""
-        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
-        person = person_of(body, place)
+        person, place = self.opened(body, view)
 
         def kept() -> Json:
+            if not place:
+                raise SignalboxError("This form has expired. Use the shortcut again.")
             picked, errors = read_which_job(view.get("state"))
             if errors:
                 return {"response_action": "errors", "errors": errors}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from slack_bolt import Ack, BoltResponse
 
-from bot.slack.listeners.base import Body, ListenerBase, delivery_key
+from bot.slack.listeners.base import Body, ListenerBase, delivery_key, person_of, person_of_event
 
 
 class HomeListeners(ListenerBase):
@@ -15,10 +15,10 @@ class HomeListeners(ListenerBase):
     def home_opened(self, event: Body, body: Body, next_: Callable[[], BoltResponse]) -> BoltResponse:
         """Refresh the home tab when somebody opens it."""
         if event.get("tab", "home") == "home":
-            self._use_cases.replies.refresh_home(event["user"], body["event_id"])
+            self._use_cases.replies.refresh_home(person_of_event(event, body), body["event_id"])
         return next_()
 
     def refresh(self, ack: Ack, body: Body) -> None:
         """Handle the refresh button of the home tab."""
-        self._use_cases.replies.refresh_home(body["user"]["id"], delivery_key("action", body))
+        self._use_cases.replies.refresh_home(person_of(body), delivery_key("action", body))
         ack()

@@ -22,7 +22,7 @@ class IncidentListeners(ListenerBase):
         """Show an incident from a list, only to this person."""
         if subject.record is None:
             raise SignalboxError("This has no report.")
-        self._use_cases.access.allow(person, "read", f"incident {subject.record.incident.id}")
+        self._use_cases.access.allow(person, "read", f"incident {subject.record.incident.id}", subject)
         self._use_cases.replies.send_incident(person, subject, press.key)
 
     def list_open(self, ack: Ack, body: Body) -> None:
@@ -31,10 +31,10 @@ class IncidentListeners(ListenerBase):
 
         def listed() -> Message:
             tenant = self._use_cases.access.allow(person, "read", "open incidents")
-            found = self._composer.lists.incidents(tenant, limit=lists.PAGE, to_do=True)
-            return lists.incidents(
-                found, 1, self._use_cases.ledger.incidents.count(self._composer.lists.listing(tenant, to_do=True))
-            )
+            viewer = self._use_cases.access.viewer(person, tenant)
+            found = self._composer.lists.incidents(tenant, viewer, limit=lists.PAGE, to_do=True)
+            listing = self._composer.lists.listing(tenant, viewer, to_do=True)
+            return lists.incidents(found, 1, self._use_cases.ledger.incidents.count(listing))
 
         told = self.safely(person, listed)
         self._use_cases.replies.send(

@@ -9,7 +9,7 @@ from bot.incidents.lifecycle import StepNotAllowed
 from bot.incidents.resolution import IncidentNotFound
 from bot.slack.blocks.limits import Json
 from bot.slack.forms import lifecycle
-from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of, person_of
+from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of
 from bot.slack.use_cases.access import Person, Subject
 from kb.errors import SignalboxError
 
@@ -28,25 +28,32 @@ class LifecycleListeners(ListenerBase):
             if verb not in ("assign", "snooze", "merge") or subject.record is None:
                 raise SignalboxError("This option is no longer available.")
             incident = subject.record.incident
-            self._use_cases.access.allow(person, "annotate", f"incident {incident.id}")
+            self._use_cases.access.allow(person, "annotate", f"incident {incident.id}", subject)
             near = self._composer.forms.near(incident) if verb == "merge" else ()
             told = f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'}: {incident.summary})"
             press.open(
-                lifecycle.form(verb, self._use_cases.forms.save(person, subject, verb), told, near, incident.assignee)
+                lifecycle.form(
+                    verb,
+                    self._use_cases.forms.save(person, subject.tenant, subject, verb),
+                    told,
+                    near,
+                    incident.assignee,
+                )
             )
 
         self.on_subject(ButtonPress(body, client, ack), handle, do)
 
     def submitted_step(self, ack: Ack, body: Body, view: Body) -> None:
         """Handle the submitted form of a step."""
-        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
-        person, verb = person_of(body, place), str(place.get("kind") or "")
+        person, place = self.opened(body, view)
+        verb = str(place.get("kind") or "")
 
         def kept() -> Json:
+            handle = handle_of(place)
             form, errors = lifecycle.read_form(verb, view.get("state"))
             if errors:
                 return {"response_action": "errors", "errors": errors}
-            subject = self._use_cases.forms.subject(person, handle_of(place))
+            subject = self._use_cases.forms.subject(person, handle)
             try:
                 self._use_cases.incidents.apply_step(person, subject, f"view:{view['id']}", verb, form)  # type: ignore[arg-type]
             except (IncidentNotFound, StepNotAllowed) as error:

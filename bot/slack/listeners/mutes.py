@@ -6,7 +6,7 @@ from slack_bolt import Ack
 
 from bot.slack.blocks.limits import Json
 from bot.slack.forms.close_out import mute_view, read_mute
-from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of, person_of
+from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of
 from bot.slack.use_cases.access import Person, Subject
 from kb.errors import SignalboxError
 
@@ -17,15 +17,14 @@ class MuteListeners(ListenerBase):
     def open_form(self, person: Person, subject: Subject, press: ButtonPress, kind: str) -> None:
         """Open the form to mute the rule, job or node of an incident."""
         what = self._use_cases.mutes.target(subject, kind)
+        self._use_cases.access.allow(person, "mute", f"{kind} {what or ''}", subject)
         if what is None:
             raise SignalboxError(f"There is no {kind} to mute.")
-        self._use_cases.access.allow(person, "mute", f"{kind} {what}")
-        press.open(mute_view(self._use_cases.forms.save(person, subject, kind), f"{kind} {what}"))
+        press.open(mute_view(self._use_cases.forms.save(person, subject.tenant, subject, kind), f"{kind} {what}"))
 
     def muted(self, ack: Ack, body: Body, view: Body) -> None:
         """Handle the submitted mute form."""
-        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
-        person = person_of(body, place)
+        person, place = self.opened(body, view)
 
         def kept() -> Json:
             form, errors = read_mute(view.get("state"))

@@ -30,6 +30,8 @@ class RuleListeners(ListenerBase):
                 form = self._composer.forms.rule_form(draft, edits, busy=True)
             else:
                 return  # pressed twice
+        except NotAllowed as refused:
+            form = done_view("Propose a rule", self._composer.refusal(refused.refused).text)
         except SignalboxError as error:
             form = error_view("Propose a rule", str(error))
         client.views_update(view_id=view["id"], view=form)
@@ -60,7 +62,7 @@ class RuleListeners(ListenerBase):
         try:
             handle = self._use_cases.rules.start_draft(person, subject, key)
         except NotAllowed as refused:
-            told = self._composer.refused(refused.refused.verb, refused.refused.ask)
+            told = self._composer.refusal(refused.refused)
             return done_view("Close out", f"The incident is closed. {told.text}")
         except SignalboxError as error:
             return done_view("Close out", f"The incident is closed. No rule was drafted: {error}")

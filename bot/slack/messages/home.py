@@ -8,6 +8,7 @@ from bot.render.phrases import clock
 from bot.slack.blocks.builders import actions, divider, header, note, paragraph, plain, rich, words
 from bot.slack.blocks.limits import Json, fit_view
 from bot.slack.messages.lists import ClusterState, ListedIncident, all_of_them, cluster, how_to, incident
+from bot.slack.messages.notices import not_here
 
 _INCIDENTS = 10
 _CLUSTERS = 10
@@ -46,6 +47,18 @@ def home(
         ),
         *([note(f"… {unseen} more clusters: /signalbox config")] if unseen > 0 else []),
         note(f"As of {clock(now)}"),
+        actions({"type": "button", "action_id": "home_refresh", "text": plain("Refresh", 75)}),
+    ]
+    return fit_view({"type": "home", "callback_id": "home", "blocks": blocks})
+
+
+def no_home(channels: Sequence[str]) -> Json:
+    """Return the view for somebody who is not known to use Signalbox. `channels`: where they can."""
+    blocks = [
+        header("What happened to my job?"),
+        *how_to(),
+        divider(),
+        *not_here(channels, direct=True).blocks,
         actions({"type": "button", "action_id": "home_refresh", "text": plain("Refresh", 75)}),
     ]
     return fit_view({"type": "home", "callback_id": "home", "blocks": blocks})

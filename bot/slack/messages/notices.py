@@ -12,6 +12,7 @@ from bot.slack.blocks.builders import (
     actions,
     bullets,
     button,
+    channel,
     choice,
     handled,
     header,
@@ -163,6 +164,17 @@ def usage(problem: str, command: str = USAGE) -> Message:
     """Print what is wrong with a command, and its usage."""
     told = paragraph(words(problem, _SENTENCE, bold=True), [*words("Usage: "), *words(command, _SENTENCE, code=True)])
     return fit(Message(escaped(f"{problem} Usage: {command}", _FALLBACK), tuple(rich(told))))
+
+
+def not_here(channels: Sequence[str], *, direct: bool = False) -> Message:
+    """Say where Signalbox can be used instead. `direct`: here is a direct message or the Home tab."""
+    if direct:
+        head = "Signalbox shows incidents here to people who used it in its channel in the last seven days."
+    else:
+        head = "Signalbox isn't enabled in this channel."
+    links = [part for item in channels[:3] for part in (*words(" "), *channel(item))]
+    ask = [*words("Use it in"), *links] if links else words("Ask your Signalbox admin.")
+    return fit(Message(escaped(head, _FALLBACK), tuple(rich(paragraph(words(head, _SENTENCE), ask)))))
 
 
 def refused(verb: str, group: str | None, here: str = "") -> Message:

@@ -13,9 +13,11 @@ from bot.incidents.ledger import Ledger
 from bot.notify.requests import DiagnosisRequest, RequestOutcome, request_diagnosis
 from bot.queue.payloads import DiagnosePayload, DigestPayload, RecentJobsPayload
 from bot.slack.parsing.commands import DiagnoseCommand
-from bot.slack.use_cases.access import AccessControl, Person, Subject
+from bot.slack.use_cases.access import AccessControl, NotAllowed, Person, Subject, is_direct
 from kb.digest.weeks import week_named, week_of
 from kb.errors import SignalboxError
+
+EXPIRED = "This choice has expired. Run the command again."
 
 
 @dataclass(slots=True)
@@ -28,19 +30,30 @@ class DiagnosisRequests:
     def diagnose(self, person: Person, asked: DiagnoseCommand, key: str, *, again: bool = False) -> RequestOutcome:
         """Record a diagnosis request."""
         tenant = self.access.allow(person, "diagnose", asked.job)
-        order = DiagnosePayload(asked.job, tenant, source="slack", last=asked.last, deep=asked.deep)
-        return self._request(person, order, key, private=asked.private, again=again)
+        order = DiagnosePayload(
+            asked.job, tenant, source="slack", last=asked.last, deep=asked.deep,
+            private_to=person.id if asked.private else None,
+        )  # fmt: skip
+        return self._request(person, order, key, again=again)
 
     def diagnose_choice(self, person: Person, handle: str, key: str) -> tuple[RequestOutcome, str]:
         """Diagnose the job that was picked; return the outcome and the job."""
-        tenant = self.access.allow(person, "diagnose", handle)
-        payload = self.ledger.choices.choice(handle, tenant)
-        if payload is None:
-            raise SignalboxError("This choice has expired. Run the command again.")
+        tenant, payload = self.ledger.choices.choice(handle) or ("", "{}")
         chosen: dict[str, Any] = msgspec.json.decode(payload)
+        if "order" not in chosen:
+            raise SignalboxError(EXPIRED)
         order = msgspec.convert(chosen["order"], DiagnosePayload)
-        at = replace(person, thread_ts=chosen.get("thread_ts"))
-        return self._request(at, order, key, private=bool(chosen.get("private"))), order.job
+        if chosen.get("private") and order.private_to is None:  # offered before private answers had tasks of their own
+            order = msgspec.structs.replace(order, private_to=person.id)
+        if order.tenant != tenant or order.private_to not in (None, person.id):
+            raise SignalboxError(EXPIRED)
+        try:
+            self.access.allow(person, "diagnose", order.job, Subject(None, None, tenant))
+        except NotAllowed as refused:
+            if refused.refused.why == "channel":  # of another tenant
+                raise SignalboxError(EXPIRED) from None
+            raise
+        return self._request(replace(person, thread_ts=chosen.get("thread_ts")), order, key), order.job
 
     def diagnose_again(self, person: Person, subject: Subject, key: str) -> RequestOutcome:
         """Diagnose the same job again."""
@@ -51,21 +64,19 @@ class DiagnosisRequests:
             job, cluster = str(subject.posting.facts.get("job") or "") if subject.posting else "", None
         if not job:
             raise SignalboxError("This message names no job by name or id.")
-        order = DiagnosePayload(job, subject.tenant, cluster, source="slack")
-        self.access.allow(person, "diagnose", job)
+        order = DiagnosePayload(job, subject.tenant, cluster, source="slack", private_to=_private_to(person, subject))
+        self.access.allow(person, "diagnose", job, subject)
         thread = subject.posting.thread if subject.posting else None
         return self._request(replace(person, thread_ts=thread), order, key, again=True)
 
-    def _request(
-        self, person: Person, order: DiagnosePayload, key: str, *, private: bool = False, again: bool = False
-    ) -> RequestOutcome:
+    def _request(self, person: Person, order: DiagnosePayload, key: str, *, again: bool = False) -> RequestOutcome:
         request = DiagnosisRequest(
             key=key,
             tenant=order.tenant,
             channel=person.channel,
             who=person.id,
             thread_ts=person.thread_ts,
-            private=private,
+            private=order.private_to is not None,
             again=again,
             reply_to=person.reply_to,
         )
@@ -104,3 +115,10 @@ class DiagnosisRequests:
             request, DigestPayload(tenant, str(wanted)).request(), self.access.time(), 0.0
         )
         return str(wanted)
+
+
+def _private_to(person: Person, subject: Subject) -> str | None:
+    """Return for whom alone to diagnose again: what was private stays so, also where it failed without a report."""
+    if subject.record is not None:
+        return person.id if subject.record.incident.private_to is not None else None
+    return person.id if subject.posting is not None and is_direct(subject.posting.channel) else None

@@ -27,7 +27,7 @@ class Exclusions:
         Return those decided, and messages about those that others decided first.
         """
         incident = record_of(subject).incident
-        self.access.allow(person, "bar", f"incident {incident.id}")
+        self.access.allow(person, "bar", f"incident {incident.id}", subject)
         found = self.ledger.exclusions.of_incident(incident.id)
         if not found:
             raise SignalboxError("No exclusion is proposed here anymore.")

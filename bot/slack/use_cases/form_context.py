@@ -10,7 +10,7 @@ import msgspec
 
 from bot.incidents.ledger import Ledger
 from bot.queue.payloads import DiagnosePayload
-from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
+from bot.slack.use_cases.access import NOT_THERE, AccessControl, Person, Subject, record_of
 from kb.errors import SignalboxError
 
 
@@ -25,27 +25,26 @@ class FormContexts:
         """Return what a handle stands for.
 
         Raises:
-            SignalboxError: the handle is unknown here.
+            SignalboxError: the handle is unknown to this person here.
         """
-        tenant = self.access.tenant_of(person.channel)
+        found = self._found(handle)
+        if found is None:
+            raise SignalboxError(NOT_THERE)
+        return self.access.reach(person, found)
+
+    def _found(self, handle: str) -> Subject | None:
         posting = self.ledger.messages.message_by_handle(handle)
         if posting is not None:
-            direct = person.channel.startswith("D")
-            if posting.tenant == tenant or (direct and posting.channel == person.channel):
-                record = self.ledger.incidents.answer(posting.incident_id) if posting.incident_id else None
-                return Subject(posting, record, posting.tenant)
-            raise SignalboxError("This message does not belong to this channel.")
-        payload = self.ledger.choices.choice(handle, tenant)
-        chosen: dict[str, Any] = msgspec.json.decode(payload) if payload is not None else {}
+            record = self.ledger.incidents.answer(posting.incident_id) if posting.incident_id else None
+            return Subject(posting, record, posting.tenant)
+        tenant, payload = self.ledger.choices.choice(handle) or ("", "{}")
+        chosen: dict[str, Any] = msgspec.json.decode(payload)
         record = self.ledger.incidents.answer(int(chosen["incident"])) if "incident" in chosen else None
-        if record is None or record.incident.tenant != tenant:
-            raise SignalboxError("This has expired or belongs to another channel. Run the command again.")
-        return Subject(None, record, tenant)
+        return None if record is None or record.incident.tenant != tenant else Subject(None, record, tenant)
 
-    def save(self, person: Person, subject: Subject | None = None, kind: str = "") -> str:
-        """Save what a form is about and where it was opened; return the handle."""
-        tenant = subject.tenant if subject is not None else self.access.tenant_of(person.channel)
-        told = {"channel": person.channel, "thread_ts": person.thread_ts, "kind": kind}
+    def save(self, person: Person, tenant: str, subject: Subject | None = None, kind: str = "") -> str:
+        """Save what a form is about, and where and by whom it was opened; return the handle."""
+        told = {"channel": person.channel, "thread_ts": person.thread_ts, "kind": kind, "who": person.id}
         if subject is not None and subject.posting is not None:
             told["handle"] = subject.posting.handle
         elif subject is not None:
@@ -53,10 +52,11 @@ class FormContexts:
         (handle,) = self.ledger.choices.add_choices(tenant, [msgspec.json.encode(told).decode()], self.access.time())
         return handle
 
-    def load(self, handle: str) -> dict[str, Any]:
-        """Load what a form is about; empty if the handle has expired."""
-        found = self.ledger.choices.any_choice(handle)
-        return {} if found is None else {"handle": handle, **msgspec.json.decode(found)}
+    def load(self, handle: str, who: str) -> dict[str, Any]:
+        """Load what a form is about; empty if the handle has expired or somebody else opened the form."""
+        _, payload = self.ledger.choices.choice(handle) or ("", "{}")
+        found: dict[str, Any] = msgspec.json.decode(payload)
+        return {"handle": handle, **found} if found.get("who") == who else {}
 
     def offer_jobs(self, person: Person, jobs: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """Return a handle for the form, and one for each job on offer."""
@@ -65,4 +65,4 @@ class FormContexts:
             {"order": DiagnosePayload(job, tenant, source="slack"), "thread_ts": person.thread_ts} for job in jobs
         ]
         payloads = [msgspec.json.encode(order).decode() for order in orders]
-        return self.save(person), self.ledger.choices.add_choices(tenant, payloads, self.access.time())
+        return self.save(person, tenant), self.ledger.choices.add_choices(tenant, payloads, self.access.time())

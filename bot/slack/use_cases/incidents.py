@@ -68,14 +68,15 @@ class IncidentActions:
 
     def _annotate(self, person: Person, subject: Subject, key: str, said: Closing) -> bool:
         record = record_of(subject)
-        self.access.allow(person, "annotate", f"incident {record.incident.id}")
+        self.access.allow(person, "annotate", f"incident {record.incident.id}", subject)
         now = self.access.time()
 
         def annotated(session: Session) -> bool:
             new = annotate_within(session, record.incident.id, subject.tenant, key=key, said=said, now=now)
             if new:
                 session.add(self.access.audit_row(person, subject.tenant, "annotate", f"incident {record.incident.id}"))
-            if new and said.cause is not None and self.access.settings(subject.tenant).grafana is not None:
+            shared = record.incident.private_to is None and self.access.settings(subject.tenant).grafana is not None
+            if new and said.cause is not None and shared:
                 owe_within(session, record.incident.id, subject.tenant, key, now)
             return new
 
@@ -86,7 +87,7 @@ class IncidentActions:
     ) -> bool:
         """Apply a lifecycle step to an incident; whether it is new."""
         incident = record_of(subject).incident.id
-        self.access.allow(person, "annotate", f"incident {incident}")
+        self.access.allow(person, "annotate", f"incident {incident}", subject)
         now, filled = self.access.time(), filled or StepForm()
         until = None
         if verb == "snooze":
@@ -106,7 +107,7 @@ class IncidentActions:
     def send_evidence(self, person: Person, subject: Subject, key: str) -> bool:
         """Send the evidence files again; whether this is new."""
         record = record_of(subject)
-        self.access.allow(person, "read", f"incident {record.incident.id}")
+        self.access.allow(person, "read", f"incident {record.incident.id}", subject)
         with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
             if subject.posting is None:
                 return False
@@ -123,14 +124,14 @@ class IncidentActions:
 
     def postpone_reminder(self, person: Person, subject: Subject) -> None:
         """Send the reminder again later."""
-        self.access.allow(person, "read", "a reminder")
+        self.access.allow(person, "read", "a reminder", subject)
         if subject.posting is not None and subject.posting.state == PostingState.REMINDER:
             zone = self.access.settings(subject.tenant).zone
             self.ledger.messages.postpone_reminder(subject.posting.id, next_working_day(self.access.time(), zone))
 
     def dismiss_reminder(self, person: Person, subject: Subject) -> None:
         """Dismiss the reminder."""
-        self.access.allow(person, "read", "a reminder")
+        self.access.allow(person, "read", "a reminder", subject)
         if subject.posting is not None and subject.posting.state == PostingState.REMINDER:
             self.ledger.messages.dismiss_reminder(subject.posting.id)
 

@@ -38,7 +38,7 @@ class Mutes:
         what = self.target(subject, kind)
         if what is None:
             raise SignalboxError(f"There is no {kind} to mute.")
-        self.access.allow(person, "mute", f"{kind} {what}")
+        self.access.allow(person, "mute", f"{kind} {what}", subject)
         channel = None if form.everywhere else person.channel
         until = self.access.now() + form.seconds
         mute = Mute(kind, what, until, subject.tenant, channel, person.id, form.why)  # type: ignore[arg-type]

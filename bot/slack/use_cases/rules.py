@@ -9,9 +9,11 @@ from sqlmodel import Session
 from bot.incidents.ledger import Ledger
 from bot.learning.drafts.store import Draft, ask_draft_within, draft_of, wish_draft_within
 from bot.learning.drafts.store import DraftRequest as DraftWish
-from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
+from bot.slack.use_cases.access import AccessControl, Person, Subject, is_direct, record_of
 from bot.store.tables import LookedRow
 from kb.errors import SignalboxError
+
+EXPIRED = "This draft has expired. Propose the rule again."
 
 
 @dataclass(slots=True)
@@ -29,7 +31,7 @@ class RuleDrafts:
     def start_draft(self, person: Person, subject: Subject, key: str) -> str:
         """Start a rule draft from an incident; return its handle. A redelivery returns the same handle."""
         incident = record_of(subject).incident.id
-        self.access.allow(person, "propose_rule", f"incident {incident}")
+        self.access.allow(person, "propose_rule", f"incident {incident}", subject)
         if not self.enabled:
             raise SignalboxError("Rules cannot be proposed: `rules: pull_requests:` is not configured.")
         posting = subject.posting
@@ -61,12 +63,13 @@ class RuleDrafts:
         """
         found = draft_of(self.ledger.database, handle)
         if found is None:
-            raise SignalboxError("This draft has expired. Propose the rule again.")
-        shared = found.channel.startswith(("C", "G"))
+            raise SignalboxError(EXPIRED)
+        shared = not is_direct(found.channel)
+        if not shared and found.who != person.id:
+            raise SignalboxError(EXPIRED)
         at = replace(person, channel=found.channel if shared else "D")
-        tenant = self.access.allow(at, "propose_rule", f"incident {found.incident_id}")
-        if (found.tenant != tenant) if shared else (found.who != person.id):
-            raise SignalboxError("This draft belongs to somebody else.")
+        record = self.ledger.incidents.answer(found.incident_id)
+        self.access.allow(at, "propose_rule", f"incident {found.incident_id}", Subject(None, record, found.tenant))
         return found
 
     def update_draft(self, draft: Draft, wish: DraftWish) -> bool:

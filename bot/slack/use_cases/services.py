@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bot.config.file import Config
 from bot.incidents.ledger import Ledger
-from bot.slack.use_cases.access import AccessControl
+from bot.slack.presence import Presence
+from bot.slack.use_cases.access import AccessControl, People
 from bot.slack.use_cases.diagnoses import DiagnosisRequests
 from bot.slack.use_cases.exclusions import Exclusions
 from bot.slack.use_cases.form_context import FormContexts
@@ -36,12 +37,12 @@ class UseCases:
 def use_cases(
     ledger: Ledger,
     config: Config,
-    members: Callable[[str], Collection[str]],
+    people: People,
     faults: Mapping[str, str],
     now: Callable[[], float] = time.time,
 ) -> UseCases:
-    """Wire the use cases. `members`: who is in a user group; `faults`: titles of fault classes by id."""
-    access = AccessControl(ledger, config, members, now)
+    """Wire the use cases. `people`: what is known about people; `faults`: titles of fault classes by id."""
+    access = AccessControl(ledger, config, people, Presence(ledger.database), now)
     return UseCases(
         ledger,
         access,

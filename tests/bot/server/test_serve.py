@@ -60,6 +60,7 @@ def test_alerts_become_work(web: FlaskClient, url: str) -> None:
             "last": None,
             "deep": False,
             "ended": None,
+            "private_to": None,
         },
     )
 

@@ -229,11 +229,19 @@ def test_the_shortcut_finds_the_job_in_a_message(play):
 
 
 def test_home(play):
-    """It shows recent incidents and sources, and refreshes on demand."""
+    """It shows recent incidents and sources to people who used a channel of the tenant, and refreshes on demand."""
+    play.diagnose(user=GRACE)
     play.workspace.open_home(ADA)
     play.send()
-    assert "No incidents yet" in json.dumps(play.workspace.home(ADA).source)
-    play.diagnose()
+    told = json.dumps(play.workspace.home(ADA).source)
+    assert CHANNEL in told
+    assert "lm-tiny" not in told
+    assert "recorded" not in told
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "help")
+    play.workspace.act_at_home(ADA, "home_refresh")
+    play.send()
+    assert "lm-tiny" not in json.dumps(play.workspace.home(ADA).source)  # everybody gets help
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "incidents")
     play.workspace.act_at_home(ADA, "home_refresh")
     play.send()
     told = json.dumps(play.workspace.home(ADA).source)

@@ -1,0 +1,68 @@
+"""Who people are, as Slack says: their workspaces, and whether they are guests. Asked once an hour for each person."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError, SlackClientError
+
+from bot.policy.permissions import Profile
+
+FRESH = 3600.0  # seconds until a person is asked for again
+OLDEST = 86400.0  # seconds for which the last answer counts while Slack gives no new one
+TIMEOUT = 2  # seconds: a listener has three
+MOST = 20_000  # people remembered
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Directory:
+    """Looks people up. `client`: with a timeout below three seconds; `now`: monotonic seconds."""
+
+    client: WebClient
+    now: Callable[[], float] = time.monotonic
+    _known: dict[str, tuple[float, Profile | None]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, user: str) -> Profile | None:
+        """Return who a person is; None if Slack does not say."""
+        with self._lock:
+            at, known = self._known.get(user, (0.0, None))
+        if user in self._known and self.now() - at < FRESH:
+            return known
+        try:
+            found = profile_of(self.client.api_call("users.info", data={"user": user}).get("user"))
+        except (SlackApiError, SlackClientError, OSError) as error:
+            _log.warning("cannot look up user %s: %s", user, error)
+            return known if self.now() - at < OLDEST else None
+        with self._lock:
+            self._known.pop(user, None)
+            self._known[user] = (self.now(), found)
+            while len(self._known) > MOST:
+                del self._known[next(iter(self._known))]
+        return found
+
+
+def profile_of(user: Any) -> Profile | None:
+    """Return a user object of the Slack API as a profile; None for accounts that are deactivated or no account at all.
+
+    Fields: https://docs.slack.dev/reference/objects/user-object
+    """
+    if not isinstance(user, Mapping) or user.get("deleted"):
+        return None
+    guest = any(user.get(name) for name in ("is_restricted", "is_ultra_restricted", "is_stranger"))
+    return Profile(frozenset(_teams(user)), guest)
+
+
+def _teams(user: Mapping[str, Any]) -> Iterator[str]:
+    organisation = user.get("enterprise_user")
+    own = organisation if isinstance(organisation, Mapping) else {}
+    for team in (user.get("team_id"), own.get("enterprise_id"), *(own.get("teams") or ())):
+        if isinstance(team, str) and team:
+            yield team
