@@ -106,6 +106,24 @@ def test_links_end_and_cannot_be_made_up(served):
     assert (gone.status_code, "expired" in gone.text, "gpu-017" in gone.text) == (410, True, False)
 
 
+def test_a_private_incident_has_a_page_only_for_the_link_of_its_owner(served):
+    """Other links, and those of others, say what they say of an incident that was never there; lists do not have it."""
+    shared = served.add(FALLEN_GPU)
+    report = replace(FALLEN_GPU, id="mine", job=replace(FALLEN_GPU.job, name="secret-job"))
+    origin = Origin(private_to="U0ADA")
+    mine = served.ledger.incidents.add(dumps(report), report, b"", None, AT, origin=origin)
+    own = SETTINGS.incident("default", mine, served.now, "U0ADA")
+    assert "secret-job" in served.get(own).text
+    nothing = served.get(SETTINGS.incident("default", 10**6, served.now))
+    for owner in (None, "U0BO"):
+        answer = served.get(SETTINGS.incident("default", mine, served.now, owner))
+        assert (answer.status_code, answer.text) == (404, nothing.text)
+    assert "secret-job" not in served.get(SETTINGS.overview("default", served.now)).text
+    assert served.get(SETTINGS.incident("default", shared, served.now)).status_code == 200
+    served.now += 86_401.0
+    assert served.get(own).status_code == 410
+
+
 def test_tenants_are_apart(served):
     """A link of one tenant shows nothing of another's, by number or in the list."""
     own, other = served.add(FALLEN_GPU, "a"), served.add(replace(HEALTHY, summary="told to b alone"), "b")

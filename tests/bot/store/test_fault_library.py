@@ -17,6 +17,7 @@ from bot.render.report_json import dumps
 from bot.store.fault_library import known_within
 from bot.store.incidents import Origin
 from bot.store.tables import PatternRow, ReportRow
+from bot.store.visibility import Viewer
 from kb.precedents.signature import FaultLibrary, signature_of
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
@@ -137,3 +138,16 @@ def test_an_incident_whose_report_is_gone_teaches_nothing_new(ledger: Ledger) ->
     assert entries(ledger) == []
     with ledger.database.session() as session:
         assert [row.incident_id for row in session.exec(select(PatternRow))] == [2]
+
+
+def test_what_is_private_is_known_only_to_its_owner(ledger: Ledger) -> None:
+    """To nobody else, and in no answer that others see."""
+    report = replace(FALLEN_GPU, id="private")
+    number = ledger.incidents.add(dumps(report), report, b"", None, NOW, origin=Origin(private_to="U0ADA"))
+    close(ledger, number, cause="shown", fault="gpu_fell_off_bus")
+    with ledger.database.session() as session:
+        known = {
+            user: [item.incident for item in known_within(session, "default", viewer=Viewer(user))]
+            for user in (None, "U0BO", "U0ADA")
+        }
+    assert known == {None: [], "U0BO": [], "U0ADA": [number]}
