@@ -28,6 +28,7 @@ from kb.errors import UnreadableInput
 from kb.model import Gap
 
 if TYPE_CHECKING:
+    from bot.collection.find_job import LocatedJob
     from bot.config.file import Config
     from bot.diagnosis.job import JobRequest
     from bot.rulebase.loader import Knowledge
@@ -174,26 +175,42 @@ class _JobLogs:
         return of_bundle(collected.folder)
 
     def follow(self, wanted: LineFilter, *, from_start: bool) -> Iterator[Iterator[LogLine]]:
-        """Poll for the latest lines, and return those that are new."""
+        """Show the latest lines, then poll for those that are new. The job is found once; one that is silent is waited for."""
         from bot.diagnosis.job import gather
+        from bot.runtime.errors import NothingCollected
         from kb.errors import SignalboxError
 
+        jobs: list[LocatedJob] = []
         last = self.request.last if from_start and self.request.last else OVERLAP
+        told = ""
         for number in range(1 << 30):
             began = time.monotonic()
             folder = self.folder / str(number)
+            known = running(jobs[0]) if jobs and number else None
             try:
-                request = replace(self.request, last=last, save=folder)
-                gather(self.knowledge, self.config, request)
+                meet = jobs.append if known is None else None
+                gather(self.knowledge, self.config, self.request_to(folder, last), meet=meet, located=known)
                 new = self._new(of_bundle(folder), wanted)
                 yield iter(deque(new, maxlen=LATEST)) if number == 0 and not from_start else new
+                told, asked = "", began
+            except NothingCollected as error:
+                if not told:
+                    self.complain(f"no new lines; waiting for some ({error})")
+                told, asked = str(error), began
             except SignalboxError as error:
-                if number == 0:
+                if not jobs:
                     raise
-                self.complain(str(error))
+                if str(error) != told:
+                    self.complain(str(error))
+                told = str(error)
+                asked = asked if number else began
             _emptied(folder)
             time.sleep(max(0.0, POLL - (time.monotonic() - began)))
-            last = OVERLAP + (time.monotonic() - began)
+            last = OVERLAP + (time.monotonic() - asked)
+
+    def request_to(self, folder: Path, last: float) -> JobRequest:
+        """The request for the last seconds, into a folder."""
+        return replace(self.request, last=last, save=folder)
 
     def _new(self, logs: Logs, wanted: LineFilter) -> Iterator[LogLine]:
         for line in lines_of(logs, wanted, []):
@@ -203,6 +220,12 @@ class _JobLogs:
                 yield line
         while len(self._known) > REMEMBERED:
             self._known.pop(next(iter(self._known)))
+
+
+def running(located: LocatedJob) -> LocatedJob:
+    """The job as one that may still write: what is collected ends now, not with the last line that was seen."""
+    record = located.record
+    return replace(located, record=replace(record, job=replace(record.job, end=None), seen=None))
 
 
 def _emptied(folder: Path) -> None:

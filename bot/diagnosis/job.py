@@ -102,14 +102,19 @@ def gather(
     tell: Tell | None = None,
     meet: Meet | None = None,
     spare: Spare = ProtectedBundles,
+    located: LocatedJob | None = None,
 ) -> tuple[LocatedJob, CollectedBundle]:
-    """Return the job and its bundle on disk. `meet` is called as soon as the job is found; `spare` as above."""
+    """Return the job and its bundle on disk. `meet` is called as soon as the job is found; `spare` as above.
+
+    `located`: the job, if it was found before; it is not searched for again.
+    """
     now = time.time()
     limits = config.collect
     deadline = Deadline.within(request.deadline or limits.deadline)
     clusters = {item.name: wire(item) for item in visible(config, request)}
-    query = JobQuery(request.job, Window(now - request.look_back, now), request.namespace, request.user)
-    located = find(tuple(clusters.values()), query, deadline.sooner(limits.find))
+    if located is None:
+        query = JobQuery(request.job, Window(now - request.look_back, now), request.namespace, request.user)
+        located = find(tuple(clusters.values()), query, deadline.sooner(limits.find))
     if request.ended is not None:
         located = replace(located, record=as_of(located.record, request.ended))
     if meet is not None:

@@ -25,7 +25,13 @@ import pytest
 VARIABLE = "SIGNALBOX_TEST_LOKI"
 BATCH = 1_500_000  # bytes of lines in one push; the server takes 4 MiB of protobuf
 READY = 120.0  # seconds until the rings of a single process are active
+FLUSHED = 4.0  # seconds until the index knows what was flushed
 Entry = Sequence[Any]  # time in nanoseconds, line, and optionally structured metadata
+
+
+def named() -> bool:
+    """Return whether a server is named at all."""
+    return bool(os.environ.get(VARIABLE))
 
 
 def given() -> str:
@@ -84,9 +90,9 @@ class LokiServer:
             raise AssertionError(f"push: {error.code} {error.read()[:500]!r}") from error
 
     def flush(self) -> None:
-        """Write what is in memory to chunks in the store."""
+        """Write what is in memory to chunks in the store: only then lines with old times are found."""
         with urlopen(Request(f"{self.url}/flush", b"", method="POST"), timeout=120):  # noqa: S310 - our own server
-            return
+            time.sleep(FLUSHED)
 
     def kill(self) -> None:
         """End the server at once, as a crash does."""
@@ -96,13 +102,11 @@ class LokiServer:
 
     def start(self, *, wait: bool = True) -> None:
         """Start the server again, over what it stored."""
-        # Some of its folders are relative to where it runs.
-        self.process = subprocess.Popen(self.words, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=self._log())
+        assert self.folder is not None
+        with (self.folder / "loki.log").open("ab") as log:  # some of its folders are relative to where it runs
+            self.process = subprocess.Popen(self.words, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=log)
         if wait:
             _wait(self.url, self.process)
-
-    def _log(self) -> Any:
-        return (self.folder / "loki.log").open("ab") if self.folder else subprocess.DEVNULL
 
 
 @contextmanager

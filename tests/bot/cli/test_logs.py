@@ -6,10 +6,19 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from bot.cli import logs as module
+from bot.config.file import Cluster, Config, Connector
+from bot.diagnosis.job import JobRequest
+from bot.live.log_view import LineFilter
+from bot.rulebase.loader import Knowledge
+from connectors.base.http import Endpoint
+from connectors.log_stores.loki import LokiSettings
+from tests.doubles.loki import LokiDouble, Stream, serving
 from tests.support.paths import ROOT
 
 CONFIG = """\
@@ -110,3 +119,25 @@ def test_following_ends_with_an_interrupt(logs: Path) -> None:
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=90)
     assert (shown[0], child.returncode, errors) == (b"-- 2026-11-20 (UTC)\n", 130, b"")
+
+
+def test_a_silent_job_is_followed(known: Knowledge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job whose last line is an hour old: that line, then nothing, then what is new; it is found once."""
+    monkeypatch.setattr(module, "POLL", 0.0)
+    now = time.time_ns()
+    old = [(now - 3600 * 10**9, "old")]
+    complaints: list[str] = []
+    with serving(LokiDouble([Stream({"job": "llm", "rank": "0"}, old)])) as double:
+        store = Connector("loki", "loki", LokiSettings(Endpoint(double.url)))
+        config = Config((Cluster("east", connectors=(store,)),))
+        request = module.request_of("llm", "default", None, None, None)
+        assert isinstance(request, JobRequest)
+        following = module._JobLogs(known, config, request, tmp_path / "spool", complaints.append)
+        looks = following.follow(LineFilter(), from_start=False)
+        assert [line.text for line in next(looks)] == ["old"]
+        before = len(double.asked)
+        double.streams = [Stream({"job": "llm", "rank": "0"}, [*old, (time.time_ns(), "new")])]
+        assert [line.text for line in next(looks)] == ["new"]
+        windows = [int(asked["end"]) - int(asked["start"]) for _, asked in double.asked[before:] if "start" in asked]
+    assert max(windows) <= 600 * 10**9
+    assert len(complaints) <= 1
