@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ from bot.authoring import selftest
 from bot.authoring.accuracy import evaluate_cases
 from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
 from bot.rulebase.loader import default_folder, knowledge
-from kb.diagnosis.findings import find
+from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.ranking import explains, rank
 from kb.facts.job_facts import Facts
 from kb.rulebase.patterns import check, scan_form
+from kb.rulebase.rule import Rule
 from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher
 from tests.support.paths import BUNDLES, DEMO, ROOT
 
@@ -38,14 +40,52 @@ def test_no_rule_is_left_out() -> None:
     assert not KNOWN.faults
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_rules_speak_and_are_silent_where_their_logs_say(family: str, engine: Matcher) -> None:
+@dataclass(frozen=True)
+class Evaluated:
+    """One of the rules' own tests, evaluated with the whole base at work."""
+
+    test: selftest.RuleTest
+    rule: Rule
+    facts: Facts
+    found: tuple[Finding, ...]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest, engine: Matcher) -> list[Evaluated]:
+    """All tests of the rules in one folder."""
+    rules = {rule.id: rule for rule in KNOWN.rulebook.rules}
+    made = []
+    for test in TESTS:
+        if test.path.relative_to(FOLDER).parts[0] == request.param:
+            evidence, history = selftest.evidence_at(KNOWN, engine, test.path)
+            facts = Facts(evidence)
+            made.append(Evaluated(test, rules[test.rule], facts, tuple(find(KNOWN.rulebook, facts, history).findings)))
+    return made
+
+
+def test_rules_speak_and_are_silent_where_their_logs_say(family: list[Evaluated]) -> None:
     """Each rule finds its fault in its match/ logs, with the whole base at work, and nothing in its silent/ logs."""
-    mine = [test for test in TESTS if test.path.relative_to(FOLDER).parts[0] == family]
     wrong = [
-        outcome.test.path for outcome in (selftest.run(KNOWN, engine, test) for test in mine) if not outcome.passed
+        item.test.path
+        for item in family
+        if any(finding.rule.id == item.test.rule for finding in item.found) != item.test.speaks
     ]
     assert not wrong
+
+
+def test_no_stranger_is_heard_first(family: list[Evaluated]) -> None:
+    """On each rule's own logs, with the whole base at work, its fault comes first, or one that explains it."""
+    strangers = []
+    for item in family:
+        if not item.test.speaks or item.rule.role == "context":
+            continue
+        own = [finding for finding in item.found if finding.rule.id == item.rule.id]
+        best = rank(item.found, item.facts)[0].best
+        if best.fault.id in {finding.fault.id for finding in own} or any(explains(best, finding) for finding in own):
+            continue
+        if item.rule.role == "root_cause" and not item.rule.fallback:
+            strangers.append((str(item.test.path), best.rule.id))
+    assert not strangers
 
 
 def all_lines() -> bytes:
@@ -129,22 +169,3 @@ def test_no_fault_is_named_on_the_benchmarks_healthy_runs(tmp_path: Path) -> Non
     assert not [scored_case.case for scored_case in judged if scored_case.false_alarm]
     clean = [path for path in sorted((BENCHMARK / "clean").iterdir()) if path.suffix == ".out"]
     assert not [path.name for path in clean if diagnose_paths(KNOWN, [path]).report.verdict in ("fault", "no_match")]
-
-
-def test_no_stranger_is_heard_first(engine: Matcher) -> None:
-    """On each rule's own logs, with the whole base at work, its fault comes first, or one that explains it."""
-    strangers = []
-    for test in TESTS:
-        rule = next(item for item in KNOWN.rulebook.rules if item.id == test.rule)
-        if not test.speaks or rule.role == "context":
-            continue
-        evidence, history = selftest.evidence_at(KNOWN, engine, test.path)
-        facts = Facts(evidence)
-        found = find(KNOWN.rulebook, facts, history).findings
-        own = [finding for finding in found if finding.rule.id == test.rule]
-        best = rank(found, facts)[0].best
-        if best.fault.id in {finding.fault.id for finding in own} or any(explains(best, finding) for finding in own):
-            continue
-        if rule.role == "root_cause" and not rule.fallback:
-            strangers.append((str(test.path), best.rule.id))
-    assert not strangers
