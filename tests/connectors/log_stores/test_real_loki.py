@@ -167,6 +167,7 @@ def _contract_server() -> Iterator[str]:
             for rank in range(2):
                 lines = [*((round((START + 60 * at) * NS), f"{job} {at} error") for at in range(1, 50)), (now, "x")]
                 found.push([({"job": job, "rank": str(rank)}, lines)])
+        found.flush()
         assert END > START
         yield found.url
 
