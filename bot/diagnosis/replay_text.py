@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from bot.runtime.redaction import redact
 from kb.facts.evidence import Evidence
+from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary
 
 MOST = 256 * 1024
 _HEADING, _REMARK = b"#! source: ", b"#! "
-_NUMBER = re.compile(r"\d+|0x[0-9a-f]+")
+_NUMBER = lazy_compile(r"\d+|0x[0-9a-f]+")
 
 
 def replay_text(evidence: Evidence) -> bytes:

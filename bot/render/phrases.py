@@ -5,7 +5,6 @@ Text from logs and names passes through unchanged: the caller escapes it (`shown
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from bot.render.report_json import iso
 from kb.model import NOT_FAILED
 from kb.precedents.phrases import sentences
+from kb.regex.lazy import lazy_compile
 from kb.report import ranges
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         Suspect,
     )
 
-_COLOUR = re.compile("\x1b\\[[0-9;:]{0,32}m")
-_ODD = re.compile("[^ -~]")
+_COLOUR = lazy_compile("\x1b\\[[0-9;:]{0,32}m")
+_ODD = lazy_compile("[^ -~]")
 _LEAST_HOURS = 0.05  # below this, no figure is shown
 
 

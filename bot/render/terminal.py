@@ -6,7 +6,6 @@ report goes through `shown`, so nothing in a log line can move the cursor, or hi
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from bot.render import phrases
 from bot.render.phrases import few, joined, many, shown, tail
 from bot.render.report_json import iso
 from bot.render.text_wrap import wrapped
+from kb.regex.lazy import lazy_compile
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +35,7 @@ _QUOTED_LINES = 6  # lines shown per evidence item
 _LISTED = 5  # gaps, indicators of one kind
 _BRANCHES = 8  # of merged stacks
 _BETWEEN = 3  # frames named between the first and the last of a branch
-_WRAPPERS = re.compile(
+_WRAPPERS = lazy_compile(
     r"(?:^|\.)(?:wrapper|wrapped|inner|_fn|<lambda>|decorate_context|_call_impl|_wrapped_call_impl|\.\.\.)$"
 )
 _WHO = _MARGIN - 4  # columns of the margin for the ranks of a branch

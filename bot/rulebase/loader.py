@@ -10,7 +10,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ import msgspec
 from bot.runtime.paths import cache_dir, site_dir
 from kb.errors import Fault, RuleError, UnreadableInput
 from kb.model import Prefilter
+from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import Rulebook, SiteFiles
 from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPattern, self_test
 from kb.scanning.plan import ScanPlan
@@ -33,7 +33,7 @@ CACHE_FORMAT = 3
 _LARGEST = 1 << 20  # more than the loader accepts
 _DIGEST = 32  # bytes of the digest before the cached data: a damaged engine would crash the process
 _WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json", "site.yaml")
-_EXPIRES = re.compile(r"\bexpires:\s*['\"]?([0-9]{4}-[0-9]{2}-[0-9]{2})")
+_EXPIRES = lazy_compile(r"\bexpires:\s*['\"]?([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,24 +6,25 @@ import re
 from dataclasses import replace
 
 from kb.model import SourceKind, StreamRef
+from kb.regex.lazy import lazy_compile
 
-NO_LOG = re.compile(
+NO_LOG = lazy_compile(
     r"\.(?:py|pyc|so|pt|pth|bin|ckpt|safetensors|npy|npz|png|jpe?g|svg|pdf|zip|tar|tgz|whl|parquet|arrow|sqlite|db)$"
 )
-ARCHIVE = re.compile(r"\.(?:zip|tar|tgz)$")
-_RANK = re.compile(r"(?:^|[/_.\-])(?:global[_-]?)?rank[-_.]?(\d{1,7})(?=[._\-/]|$)", re.IGNORECASE)
-TREE = re.compile(r"(?:^|/)(\d{1,5})/(?:stdout|stderr)\.log(?:\.\w+)?$")
-ATTEMPT = re.compile(r"(?:^|/)attempt_(\d+)/")
+ARCHIVE = lazy_compile(r"\.(?:zip|tar|tgz)$")
+_RANK = lazy_compile(r"(?:^|[/_.\-])(?:global[_-]?)?rank[-_.]?(\d{1,7})(?=[._\-/]|$)", re.IGNORECASE)
+TREE = lazy_compile(r"(?:^|/)(\d{1,5})/(?:stdout|stderr)\.log(?:\.\w+)?$")
+ATTEMPT = lazy_compile(r"(?:^|/)attempt_(\d+)/")
 # what a file name contains besides the node name: the kind of text, the rank
-_BESIDE = re.compile(
+_BESIDE = lazy_compile(
     r"(?:^|(?<=[._\-]))(?:dmesg|kern(?:el)?|kmsg|journal\w{0,8}|syslog|messages|slurm(?:[a-z]{0,6}d)?|srun|sbatch|nhc|health|dcgmi?|gpud"
     r"|ibstat|kubelet|containerd|dockerd|systemd|sshd|torchrun|mpirun|console|serial"
     r"|nvidia-smi|py-?spy|pystack|std(?:out|err)|out|err|logs?|(?:global[_-]?)?rank[-_.]?\d{1,7})(?=[._\-]|$)",
     re.IGNORECASE,
 )
-_ENDING = re.compile(r"(?:\.(?:log|txt|out|err|gz|zst|xz|json)|(?<=[a-z])\.\d{1,3})+$", re.IGNORECASE)
+_ENDING = lazy_compile(r"(?:\.(?:log|txt|out|err|gz|zst|xz|json)|(?<=[a-z])\.\d{1,3})+$", re.IGNORECASE)
 # names as clusters and clouds assign them: whole pods, cloud hosts, addresses, numbered machines
-_NODE = re.compile(
+_NODE = lazy_compile(
     r"ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?|(?:\d{1,3}\.){3}\d{1,3}"
     r"|(?:[a-z0-9]{1,30}[-_]){0,8}(?:worker|master|chief|node|host)[-_]?\d{1,5}(?:[-_]\d{1,5}){0,3}"
     r"(?:-[bcdfghjklmnpqrstvwxz2456789]{5})?"  # the suffix that Kubernetes gives to a pod
@@ -33,18 +34,18 @@ _NODE = re.compile(
     re.IGNORECASE,
 )
 # in the name of a kernel or check file, anything with a number that is not one of these is a machine
-_MACHINE = re.compile(
+_MACHINE = lazy_compile(
     r"(?!(?:xid|gpu|rank|boot|part|attempt|job|run|step|try|log|v|ib|eth|mlx|nic|report|check|diag|test|result|sample|dump|day|page)[-_]?\d)(?=[\w.-]{0,62}[a-z])(?=[\w.-]{0,62}\d)"
     r"[a-z0-9][\w.-]{1,62}",
     re.IGNORECASE,
 )
-_NODE_PART = re.compile(
+_NODE_PART = lazy_compile(
     r"(?:^|[_.\-])((?:node|host)(?:[-_]?[a-z]?\d\w{0,20}|[-_][a-z])|gpu-?[a-z]\d+|(?:worker|master)[-_]?\d+)(?=[._\-]|$)",
     re.IGNORECASE,
 )
-_KERNEL = re.compile(r"(?:^|[._\-/])(?:dmesg|kern(?:el)?|kmsg|journal\w*|syslog|messages)(?=[._\-]|$)", re.IGNORECASE)
-_SCHEDULER = re.compile(r"(?:^|[._\-/])(?:slurmd|slurmctld|sacct|scontrol|squeue|pbs_mom)(?=[._\-]|$)", re.IGNORECASE)
-_HEALTH = re.compile(r"(?:^|[._\-/])(?:nhc|health|dcgmi?|gpud|ibstat|nvidia-smi)(?=[._\-]|$)", re.IGNORECASE)
+_KERNEL = lazy_compile(r"(?:^|[._\-/])(?:dmesg|kern(?:el)?|kmsg|journal\w*|syslog|messages)(?=[._\-]|$)", re.IGNORECASE)
+_SCHEDULER = lazy_compile(r"(?:^|[._\-/])(?:slurmd|slurmctld|sacct|scontrol|squeue|pbs_mom)(?=[._\-]|$)", re.IGNORECASE)
+_HEALTH = lazy_compile(r"(?:^|[._\-/])(?:nhc|health|dcgmi?|gpud|ibstat|nvidia-smi)(?=[._\-]|$)", re.IGNORECASE)
 
 
 def name_hints(ref: StreamRef, name: str) -> StreamRef:

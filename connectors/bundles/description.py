@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import yaml
 
 from connectors.base.untrusted import read
 from kb.model import Attempt, Gap, Job, JobRecord, Resource
+from kb.regex.lazy import lazy_compile
 
 LARGEST = 256 * 1024  # ten thousand ranks by node are 60 KB
 LARGEST_DESCRIPTION = 4 << 20  # of bundle.yaml: ten thousand files are 1 MB
@@ -25,7 +25,7 @@ LONGEST_TEXT = 2000
 LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 LONGEST_ARGS = 16_384
 MOST = 10**12  # larger counts are typing errors
-_EXIT = re.compile(r"(-?\d{1,6})(?::(\d{1,3}))?")
+_EXIT = lazy_compile(r"(-?\d{1,6})(?::(\d{1,3}))?")
 _NO_YAML = (
     ArithmeticError,
     AttributeError,

@@ -5,7 +5,6 @@ Only the form of a line counts here. Whether an event mattered, and which came f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from kb.model import Resource, Structure
 from kb.parsers.logs.error_lines import error_level, message_of, speaker
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.recoveries import quoted
+from kb.regex.lazy import lazy_compile
 from kb.scanning.line_access import filled_resource
 from kb.scanning.summary import tail_lines
 
@@ -26,24 +26,24 @@ Kind = Literal["exception", "fatal", "crash", "error", "end", "exit"]
 LONGEST = 512  # characters of a line
 BLOCK = 600  # bytes before the exit code of a launcher's failure block that belong to it
 # classes that report another process's failure, a stop from outside, or no failure at all
-_PASSED_ON = re.compile(
+_PASSED_ON = lazy_compile(
     r"(?:ChildFailed|CalledProcess|ProcessExited|ProcessRaised|Signal|DistBackend|DistNetwork|DistStore|BrokenPipe|BrokenProcessPool"
     r"|Connection\w*|Remote\w*|WorkerCrashed|WorkerDied|ActorDied|RayActor|RayTask|NodeDied|OwnerDied|TaskCancelled|Cancelled|EOF"
     r"|WorkerGroup|WorkerHealthCheck\w*|TrainingFailed)"
     r"(?:Error|Exception)?|SystemExit|KeyboardInterrupt|StopIteration|GeneratorExit|BdbQuit|RayTaskError\(\w+\)"
 )
-_OTHERS = re.compile(
+_OTHERS = lazy_compile(
     r"(?i)\b(?:peer|remote (?:process|worker|rank)|other ranks?|another rank|[NR]CCL|gloo|ProcessGroup\w*|collective|all_?reduce|barrier"
     r"|watchdog|TCPStore|rendezvous|DistBackendError|c10d?|c10::\w+)\b"
 )
-_GIVES_UP = re.compile(
+_GIVES_UP = lazy_compile(
     r"(?i)\b(?:refus\w+|cannot|can't|unable|not|never|no longer|without) (?:\w+ ){0,2}(?:continu\w+|carry\w*|retr\w+|recover\w*|resum\w+)"
     r"|\bgiv(?:ing|es|e) up|\b(?:leaving|exiting|stopping|aborting|bailing|shutting down)\b"
 )
-_CLASS_LINE = re.compile(
+_CLASS_LINE = lazy_compile(
     r"(?:[A-Za-z_]\w*\.)+(?P<name>[A-Z]\w{2,80})(?:: \S|$)|(?P<alone>[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+): \S"
 )
-_STACK = re.compile(
+_STACK = lazy_compile(
     r"^\s|^\S{0,40} @ 0x|^#\d|^frame #|^@ |^\*\*\*|^goroutine |^\S+\.go:\d|^note: |^Thread 0x|^Current thread|^exit status"
     r"|^Caused by: |^at |^\S+\(\S*\+0x[0-9a-f]+\) ?\[0x|^[-=*#_]{4,}|^Timeout \(\d+:\d\d:\d\d\)!|^\[\d+\]:$"
 )

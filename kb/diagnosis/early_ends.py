@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -15,10 +14,11 @@ from kb.model import Structure
 from kb.parsers.logs.error_lines import is_calm, message_of
 from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.recoveries import quoted
+from kb.regex.lazy import lazy_compile
 
 LAST_LINES = 3  # of a process that ended without a word of error
 HARM = 0.35  # from which on a line's own words count as trouble: what severity_words gives a bad word without a level
-_WORDS = re.compile(r"[^\W\d_]{2,}")
+_WORDS = lazy_compile(r"[^\W\d_]{2,}")
 FEWEST_WORDS = 3  # of a message; less is a part of a table, a path or a number
 
 LauncherEnd = tuple[int, Structure, Place]  # stream, structure, and the place that ended

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -29,6 +28,7 @@ from kb.facts.signals import Signal
 from kb.facts.topology import Places
 from kb.model import Attempt, Gap, Structure, Verdict
 from kb.parsers.logs.error_lines import message_of
+from kb.regex.lazy import lazy_compile
 from kb.report import (
     Diagnosis,
     EvidenceItem,
@@ -51,10 +51,10 @@ SHOWN_LINES = 5
 SHOWN_TEXT = 2048
 DIAGNOSES = 8
 INDICATORS = 8
-_NUMBER = re.compile(r"\d+")
+_NUMBER = lazy_compile(r"\d+")
 # captured fields of a comparison that say what kind of failure it is, whatever rank or node it names
 _COMPARED_FIELDS = ("class", "activity", "frame", "why", "op", "metric", "way", "phase", "what", "state")
-_TELLING = re.compile(
+_TELLING = lazy_compile(
     r"(?i)\b(?:error|exception|fatal|fail(?:ed|ure)?|abort(?:ed)?|killed|segfault|core dumped|cannot|could not|unable to|denied|refused|timed? ?out|not found|invalid|corrupt)"
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from kb.diagnosis.confidence import band
@@ -12,16 +11,17 @@ from kb.facts.job_facts import Facts
 from kb.facts.run_ends import is_fatal, is_frame
 from kb.model import Phase, ProgressPoint, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
+from kb.regex.lazy import lazy_compile
 from kb.report import Progress
 from kb.scanning.summary import tail_lines
 
 LAST_LINES = 4
 LAST_LINES_OF_A_RUN = 3  # after iteration lines an error must be in the last lines
-_ERROR = re.compile(
+_ERROR = lazy_compile(
     r"\b(?:ERROR|FATAL|CRITICAL|Fatal|fatal error|NCCL WARN|Aborted|aborting|Killed|panic)\b|\b[Ee]rror:|\berror code|\w(?:Error|Exception)\b"
     r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
 )
-_HARMLESS = re.compile(
+_HARMLESS = lazy_compile(
     r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
 )
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})

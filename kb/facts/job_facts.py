@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,13 +9,14 @@ from dataclasses import replace
 from kb.facts.evidence import Evidence
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
+from kb.regex.lazy import lazy_compile
 
 UNINFORMATIVE_STAGES = (None, "launch", "init", "teardown")  # stages that a stream of errors alone appears to be in
 CLOCK_SKEW = 2.0  # seconds by which the clocks of two nodes may differ
 _FAILURE_KINDS = ("elastic_failure", "elastic_exit", "launcher_exit", "native_crash", "oom_kill", "slurm_end")
-_SCHEDULER = re.compile(r"\b_?slurm_rpc_\w+|\bslurmctld\b|\bsched: ")
-_JOB_FILE = re.compile(r"slurm-(\d{2,12})(?:_\d+)?\.(?:out|err|log)$")
-_JOB = re.compile(r"\b[Jj]ob(?:_?[Ii][Dd])?(?:=| |: ?|=Job)#?(\d{2,12})\b")
+_SCHEDULER = lazy_compile(r"\b_?slurm_rpc_\w+|\bslurmctld\b|\bsched: ")
+_JOB_FILE = lazy_compile(r"slurm-(\d{2,12})(?:_\d+)?\.(?:out|err|log)$")
+_JOB = lazy_compile(r"\b[Jj]ob(?:_?[Ii][Dd])?(?:=| |: ?|=Job)#?(\d{2,12})\b")
 
 
 def _progress_structure(facts: StreamFacts) -> Structure:

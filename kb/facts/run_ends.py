@@ -6,17 +6,17 @@ be anywhere in a log are structures (`run_end`, kb.parsers.logs.checkpoints).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from kb.parsers.logs.recoveries import quoted
+from kb.regex.lazy import lazy_compile
 
 LAST = 40  # lines at the end of a log in which an end is looked for
 _CUT = 600  # characters of a line that are looked at
 
-_COMPLETED = re.compile(
+_COMPLETED = lazy_compile(
     r"(?i)"
     # what programs print when they are done: trainers, launchers, job wrappers, trackers
     r"\b(?:pre-?|fine-?)?(?:train(?:ing|er)?|tuning|run|experiment|trial|pipeline|epochs|steps|rollouts?)"
@@ -36,27 +36,27 @@ _COMPLETED = re.compile(
     r"|训练(?:已)?(?:完成|结束)|学習(?:が)?(?:完了|終了)|훈련(?:이)? 완료|Обучение (?:завершено|окончено)|Entra[iî]nement termin|Entrenamiento (?:finalizado|completado|terminado)"
     r"|Training (?:erfolgreich )?(?:abgeschlossen|beendet)"
 )
-_EARLY = re.compile(
+_EARLY = lazy_compile(
     r"(?i)\bearly[ -]?stopp?(?:ing|ed)?\b.{0,80}\b(?:stop|trigger|reached|restor|improv|exit)|: early stopping$|\bearly stop and exit\b"
     r"|signaling trainer to stop|\bstopp(?:ed|ing) early\b"
     r"|\b(?:reached|hit) (?:the )?(?:configured |specified |given )?(?:max(?:imum)?[ _]?(?:number of )?|final |last |total )(?:training |train )?[ _]?"
     r"(?:steps?|iterations?|iters?|epochs?|tokens|samples|updates)\b"
     r"|\bmax(?:imum)?[ _](?:number of )?(?:steps?|iterations?|iters?|epochs?|tokens|updates)\b.{0,20}\breached\b"
 )
-_SETTING = re.compile(
+_SETTING = lazy_compile(
     r"(?i)\b(?:patience|enabled?|disabled?|callback|config(?:uration)?|if|when|until|unless|would|will|won't|not finite|nan|inf|diverged)\b|early_stopping ?[=:]"
 )
-_PLANNED = re.compile(
+_PLANNED = lazy_compile(
     r"(?i)\b(?:reached|hit) (?:the )?(?:configured |specified |given )?max(?:imum)?[ _]?(?:training |train |run |wall )?[ _]?(?:run|time|duration|hours)"
     r"|stopping (?:as (?:configured|planned)|training due to)|cumulative_training_time|exiting program at iteration|\[exiting program after [\d.]+ minutes"
 )
 # A sentence about the future, a condition, a part, another job or a failure is no end.
-_NO_END = re.compile(
+_NO_END = lazy_compile(
     r"(?i)\b(?:if|when|until|once|unless|before|after it|will|would|can|should|not|never|n't|cannot|wait(?:ing)? for (?!W&B)|failed|failure|error|exception|abort(?:ed)?"
     r"|unsuccessful|incomplete|partial(?:ly)?|patience|enabled?|disabled?|callback|config(?:uration)?[:=]|with (?:\d+ )?errors"
     r"|killed|signal|crash(?:ed)?|timed? ?out|early_stopping ?[=:]|(?:exit|return)(?:ed)?.{0,12}(?:code|status)[ =:]{1,3}-?[1-9])\b(?!s? ?[:=] ?0\b)"
 )
-_FATAL = re.compile(
+_FATAL = lazy_compile(
     r"\bFATAL\b|\bFatal\b|\bfatal(?: error)?:|\bpanic:|\(core dumped\)|\bSegmentation fault\b|\bBus error\b|\bIllegal instruction\b|\bterminate called\b"
     r"|\bterminating (?:with|due to) |\b[Cc]heck fail(?:ed|ure)\b|\bAssertion .{1,200} failed\b|\*\*\* Aborted at \d|\*\*\* SIG[A-Z]{3,4}\b"
     r"|\*\*\* stack smashing|\bdouble free\b|\bfree\(\): invalid|\bmalloc\(\): |\bmunmap_chunk\(\)|\binvalid pointer\b|\bCHECK(?:_[A-Z]{2})? ?\("
@@ -65,16 +65,16 @@ _FATAL = re.compile(
     r"|\bexit(?:ed|s|ing)?(?: with)?(?:[ _](?:code|status|value))[\"']?(?: of)?[ =:]{1,3}-?[1-9]\d{0,2}\b|\breturn(?:ed)?[ _]code[ =:]{1,3}-?[1-9]"
     r"|W&B process to finish\.{3} ?\(failed"
 )
-_SAVE_LOST = re.compile(
+_SAVE_LOST = lazy_compile(
     r"(?i)\b(?:fail(?:ed|ure|s)?|error(?![-\w/.])|unable|could not|cannot|can't|couldn't)\b.{0,80}\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|commit|flush|export)"
     r"|\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|export)\w*\b.{0,60}\b(?:fail(?:ed|ure)|error(?![-\w/.])|aborted|no space|denied|timed? ?out)"
 )
-_CLOSING = re.compile(
+_CLOSING = lazy_compile(
     r"(?i)\b(?:saved|saving (?:took|done|finished)|wrote|written|exported|uploaded|pushed|synced|finali[sz]ed)\b"
     r"|\b(?:destroy(?:ed|ing)|clean(?:ed|ing)? ?up|shut(?:ting)? ?down|closed|closing|tear(?:ing)? ?down|exiting|finished|completed?|done)\b"
     r"|\b(?:final|total|best|elapsed|average|test)\b.{0,40}[:=] ?[\d.]|\btook [\d.]"
 )
-_FRAME = re.compile(
+_FRAME = lazy_compile(
     r"^\s*(?:#\d{1,3}\s|@\s+0x|\[?<?0x[0-9a-f]{6,}|frame #\d|\*\*\* (?:Check failure|End|PC)|/\S+\(\S*\+0x[0-9a-f]+\)|\S+\.so[.\d]*\(|at \S+:\d+|[0-9a-f]{8,16}-[0-9a-f]{8,16} )"
     r"|\[0x[0-9a-f]{6,}\]\s*$|^\s*(?:File \"|\*+\s*$|[-=]{8,}\s*$)"
 )
@@ -134,7 +134,7 @@ _FATAL_WORDS = (
     ),
     *("loading shared", "critical", "emerg", "exit", "return", "process to finish"),
 )
-_GLOG_FATAL = re.compile(r"(?:\[?rank ?\d+\]?:? ?)?F\d{4} \d\d:\d\d:\d\d")
+_GLOG_FATAL = lazy_compile(r"(?:\[?rank ?\d+\]?:? ?)?F\d{4} \d\d:\d\d:\d\d")
 
 End = Literal["completed", "planned"]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kb.model import Job, Structure
+from kb.regex.lazy import lazy_compile
 
 Outcome = Literal["succeeded", "failed", "stopped", "running", "waiting"]
 
@@ -24,8 +25,8 @@ _NAMES: Mapping[Outcome, str] = {
     "waiting": "PENDING QUEUED PEND PD SUBMITTED STARTING CREATED REQUEUED REQUEUE_HOLD SCHEDULING WAITING",
 }
 _OUTCOMES: Mapping[str, Outcome] = {name: outcome for outcome, names in _NAMES.items() for name in names.split()}
-_WORDS = re.compile(r"[A-Z]+(?:[_ -][A-Z]+)*")
-_EXIT = re.compile(
+_WORDS = lazy_compile(r"[A-Z]+(?:[_ -][A-Z]+)*")
+_EXIT = lazy_compile(
     r"\b(\d{1,3}):(\d{1,3})\b|\bexit(?:ed)?(?: with)?(?: code| status)?[ =:]{1,3}(\d{1,3})\b", re.IGNORECASE
 )
 _EVENTS: Mapping[str, Outcome] = {

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from dataclasses import replace
 from itertools import pairwise
 
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.model import ProgressPoint, Stage, Structure
+from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary, tail_lines
 
 PROGRESS_AFTER = 3  # so many further steps and an error before them did not end the run
 RECOVERY = 2048  # bytes behind trouble in which a line may say that it is over
-_TROUBLE = re.compile(
+_TROUBLE = lazy_compile(
     r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
 )
 

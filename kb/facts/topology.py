@@ -5,7 +5,6 @@ Put together from job.yaml, file names, NCCL's start, torchrun's failure blocks 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,17 +13,18 @@ from kb.facts.job_facts import Facts
 from kb.model import Resource, Structure
 from kb.parsers.logs.error_lines import speaker
 from kb.parsers.logs.prefixes import peel
+from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary
 
 MOST_TOKENS = 12  # of a file's name, looked at for a node's name
-_ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}")
-_GIVEN = re.compile(
+_ADDRESS = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}")
+_GIVEN = lazy_compile(
     r"([\w.-]{1,64}):\d{1,9}:\d{1,9} \[-?\d{1,4}\] [NR]CCL INFO [^\n]{0,40}?Using \S{1,20}:([0-9.]{7,15})<"
 )
-_LOOPBACK = re.compile(r"(?:ip6-)?localhost\d?(?:\.[\w.-]{1,64})?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|::1?")
-_PART = re.compile(r"[^\W_.-]+")
-_BUS = re.compile(r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-9a-fA-F]))?")
-_TASKS = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
+_LOOPBACK = lazy_compile(r"(?:ip6-)?localhost\d?(?:\.[\w.-]{1,64})?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|::1?")
+_PART = lazy_compile(r"[^\W_.-]+")
+_BUS = lazy_compile(r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-9a-fA-F]))?")
+_TASKS = lazy_compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 _SPEAKING = ("nccl_warn", "elastic_failure", "launcher_exit", "xid", "sxid", "oom_kill", "ib_completion")
 
 

@@ -7,7 +7,6 @@ the step: then the others wait for it. Only the start and the end of each log ar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -15,6 +14,7 @@ from statistics import median
 from kb.hangs.rank_timing import LEAST_RANKS, LEAST_STEPS, MOST_RANKS, OFTEN, RankTable, SlowRank, by_design, odd_ranks
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.timestamps import find_time
+from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary
 
 MOST_BYTES = 8 * 1024 * 1024  # of all logs together
@@ -26,24 +26,24 @@ LONGEST = 1.5  # steps: what takes longer than the step is done beside it
 FEW_TIMES = 3.0  # factor over the other ranks, where there are too few of them for a spread
 LEAST_SECONDS = 0.005
 
-_STEP = re.compile(
+_STEP = lazy_compile(
     r"(?i)(?<![A-Za-z0-9_])(?:global[_ ])?(?:step|iter(?:ation)?|it|batch)['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.%])"
 )
-_RANK = re.compile(r"(?i)(?<![A-Za-z0-9_])rank['\"]?[ \t]{0,2}[:=#]?[ \t]{0,2}(?P<rank>\d{1,6})(?![\w.])")
-_FIELD = re.compile(
+_RANK = lazy_compile(r"(?i)(?<![A-Za-z0-9_])rank['\"]?[ \t]{0,2}[:=#]?[ \t]{0,2}(?P<rank>\d{1,6})(?![\w.])")
+_FIELD = lazy_compile(
     r"(?<![A-Za-z])(?P<name>[A-Za-z][\w./-]{0,40}(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
     r"(?:[ \t]?(?P<unit>ms|msec|us|s|secs?|seconds)(?![\w/])|(?![\w.%/:]))"
 )
 _UNITS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6}
-_SECONDS = re.compile(r"(?i)(?:^|[_./ -])(?:time|times|s|sec|secs|seconds|wait|latency|duration|dur|dt)$")
-_MILLISECONDS = re.compile(r"(?i)[_./-]ms(?:ec)?$")
+_SECONDS = lazy_compile(r"(?i)(?:^|[_./ -])(?:time|times|s|sec|secs|seconds|wait|latency|duration|dur|dt)$")
+_MILLISECONDS = lazy_compile(r"(?i)[_./-]ms(?:ec)?$")
 # Times of the whole run, and waits for the other ranks: a rank that waits long is one of those that are held up.
-_OTHERS = re.compile(
+_OTHERS = lazy_compile(
     r"(?i)(?:^|[_./ -])(?:eta|in|for|after|every|at|took)(?:$|[_./ -])|elapsed|remain|total|uptime|runtime|since|wall|comm|sync|barrier"
     r"|reduce|gather|nccl|collective|recv|send|bubble|idle|p2p|backward|bwd|save|saving|ckpt|checkpoint|eval|valid|timeout|interval"
 )
-_WHOLE = re.compile(r"(?i)^(?:(?:step|iter(?:ation)?|batch|train)[_ ]?(?:time|s|sec|ms)?|time|dt|s/it)$")
-_DATA = re.compile(
+_WHOLE = lazy_compile(r"(?i)^(?:(?:step|iter(?:ation)?|batch|train)[_ ]?(?:time|s|sec|ms)?|time|dt|s/it)$")
+_DATA = lazy_compile(
     r"(?i)data|load|fetch|(?:^|[_./ -])io(?:$|[_./ -])|read|decod|tokeni|collat|next_batch|batch_wait|input|disk|storage|sampl"
 )
 

@@ -5,21 +5,21 @@ Faults are collected, never raised, each with its place in the file. Depth and s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Literal, TypeVar, cast, get_args
 
 from kb.errors import Fault
+from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import Absent, All, Any, Condition, Count, Join, Name, Not, Past, Ranks, Sequence, Span
 from kb.rulebase.yaml_nodes import Node, nearest
 
 MAX_DEPTH = 16
 MAX_PARTS = 200
 MAX_EXPRESSION = 2000  # characters
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}\Z")
+NAME = lazy_compile(r"[A-Za-z][A-Za-z0-9_]{0,39}\Z")
 RESERVED = frozenset({"and", "or", "not"})
-_TOKEN = re.compile(r"\s*(?:([A-Za-z0-9_$.-]+)|([()])|(\S))")
-_SPAN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d|lines?)\Z")
+_TOKEN = lazy_compile(r"\s*(?:([A-Za-z0-9_$.-]+)|([()])|(\S))")
+_SPAN = lazy_compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d|lines?)\Z")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "all": ("same", "within"),

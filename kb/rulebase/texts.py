@@ -6,9 +6,11 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 
-HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
-_CLAUSE = re.compile(r"\[\?([^\[\]]*)\]")
-_RANK = re.compile(r"\b([Rr])ank \{rank\}")
+from kb.regex.lazy import lazy_compile
+
+HOLE = lazy_compile(r"\{(\w+)(?:\|([^}]*))?\}")
+_CLAUSE = lazy_compile(r"\[\?([^\[\]]*)\]")
+_RANK = lazy_compile(r"\b([Rr])ank \{rank\}")
 _SPEAKER = "Rank {rank}: "
 _PLACES: Mapping[str, str] = {"rank": "a rank", "node": "the node", "gpu": "the GPU"}  # where no line names one
 
@@ -41,7 +43,7 @@ def fill_command(command: str, words: Mapping[str, str]) -> str:
     return fill(bare, safe)
 
 
-_QUOTED_HOLE = re.compile(r"""["'](\{\w+(?:\|[^}"']*)?\})["']""")
+_QUOTED_HOLE = lazy_compile(r"""["'](\{\w+(?:\|[^}"']*)?\})["']""")
 
 
 def gaps(text: str, sure: Collection[str]) -> Iterator[str]:

@@ -19,17 +19,18 @@ from rapidfuzz import fuzz, process
 
 from kb.errors import Fault
 from kb.model import Scalar
+from kb.regex.lazy import lazy_compile
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 MAX_NODES = 20_000
 MAX_DIGITS = 15  # what a float holds exactly, and far more than a rule counts
 _WORDS: Mapping[str, Scalar] = {"": None, "~": None, "null": None, "true": True, "false": False}
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)\Z")
-_FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\Z")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-_SURPRISES = re.compile(
+_INTEGER = lazy_compile(r"-?(?:0|[1-9][0-9]*)\Z")
+_FLOAT = lazy_compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\Z")
+_DATE = lazy_compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
+_CONTROL = lazy_compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+_SURPRISES = lazy_compile(
     r"(?:(?i:y|n|yes|no|on|off|true|false|null)"  # booleans and nulls of one parser or another
     r"|[-+]?0[0-9_]+|[-+]?0(?i:[xbo])[0-9a-fA-F_]+"  # octal, hexadecimal, binary
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?"  # base 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ from kb.parsers.logs.progress.form_families import GENERAL
 from kb.parsers.logs.progress.formats import FORMATS, read_line
 from kb.parsers.logs.progress.line_format import changed
 from kb.parsers.logs.timestamps import find_time
+from kb.regex.lazy import lazy_compile
 from kb.scanning.hit_collector import NEAR
 from kb.scanning.line_access import LONGEST_LINE
 from kb.scanning.summary import LAST_POINTS, POINTS, SIZED_POINTS, Series, series_of, thinning
@@ -23,7 +23,7 @@ BESIDE_THIN = 7
 ODD_LINES = 32
 AT_HOME = 8  # so many training losses of a block are read, and the general forms still to come are not tried
 ASKED = 32  # lines of a form in a block that are read to see whether they give one
-_NOT_FINITE = re.compile(rb"[:=\s'\"](?:nan|NaN|NAN|inf|Inf|INF|Infinity)\b(?! iter)")
+_NOT_FINITE = lazy_compile(rb"[:=\s'\"](?:nan|NaN|NAN|inf|Inf|INF|Infinity)\b(?! iter)")
 _NotedLine = tuple[
     int, int, bytes, int
 ]  # an iteration line: its offset, its form, text around it, where the form begins

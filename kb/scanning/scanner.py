@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from kb.model import StreamRef
 from kb.parsers.logs.stages import STAGES
+from kb.regex.lazy import lazy_compile
 from kb.scanning.hit_collector import HitCollector
 from kb.scanning.iteration_lines import IterationLines
 from kb.scanning.line_access import LONGEST_LINE, decode, first_time, line_at, owned_lines, time_of_line
@@ -23,7 +24,7 @@ from kb.scanning.summary import SHARED_TAIL, TEXT, StageMark, StreamSummary, bou
 WORK = 4 * 1024 * 1024  # bytes collected before a pass
 BEFORE = 16 * 1024  # context kept before what is still to come
 AFTER = 64 * 1024  # context required after a line before it is scanned
-_DATED = re.compile(rb"(?<!\d)(?:19|20)\d\d[-/]?[01]\d[-/]?[0-3]\d")
+_DATED = lazy_compile(rb"(?<!\d)(?:19|20)\d\d[-/]?[01]\d[-/]?[0-3]\d")
 
 
 class Scanner:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from bot.cli.console import say, say_json
+from kb.regex.lazy import lazy_compile
 
 if TYPE_CHECKING:
     from bot.incidents.exclusions import ExclusionList, NodeExclusion, State
@@ -26,7 +26,7 @@ System = Annotated[
     str, typer.Option("--system", metavar="slurm|kubernetes", help="The system whose drain command is shown.")
 ]
 _LONGEST = timedelta(days=3650)
-_SPAN = re.compile(r"(\d{1,5})([mhdw])")
+_SPAN = lazy_compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 WEEKS = 8  # in the definition of a lemon
 

@@ -18,6 +18,7 @@ from typing import AnyStr
 from bot.runtime.redaction import assignments, credentials, net, private_keys, tokens, wrappers
 from bot.runtime.redaction.candidates import SMALL, Area, Chooser
 from bot.runtime.redaction.search import Search, Span
+from kb.regex.lazy import lazy_compile
 
 MASK = "*"
 _ROUNDS = 4
@@ -61,7 +62,7 @@ def redact_bytes(block: bytes, *, emails: bool = False) -> bytes:
 
 
 # The search starts at the @ and goes back over the name, so that no attempt starts at every character of a long word.
-_EMAIL = re.compile(
+_EMAIL = lazy_compile(
     rb"(?<![\w.+%-])([A-Za-z0-9][\w.+%-]{0,63})@(?=[A-Za-z0-9][A-Za-z0-9-]{0,62}(?:\.[A-Za-z0-9-]{1,63})*\.[A-Za-z]{2,24}(?![\w-]))"
 )
 
@@ -194,7 +195,7 @@ def _without_line_ends(text: bytes, spans: list[Span]) -> list[Span]:
     ]
 
 
-_IN_LINE = re.compile(rb"[^\r\n]+")
+_IN_LINE = lazy_compile(rb"[^\r\n]+")
 
 
 def _merged(spans: list[Span]) -> list[Span]:

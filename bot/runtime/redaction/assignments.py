@@ -12,11 +12,12 @@ from itertools import chain
 from bot.runtime.redaction.names import Announces, announces
 from bot.runtime.redaction.search import Search, Span
 from bot.runtime.redaction.values import CODE, PATH, PLAIN, PROSE, is_hash, is_random, mixes
+from kb.regex.lazy import lazy_compile
 
 _NAME = rb"(?<![\w.-])(?P<name>[\w.-]++(?:[ ](?i:key|token|secret|password))?)"
-_ASSIGNED = re.compile(_NAME + rb"[\\\"'\])]{0,4}[ \t]{0,8}(?P<sep>:=|:|=>|->|[?+]?={1,2}>?|\.{3,})[ \t]{0,8}")
+_ASSIGNED = lazy_compile(_NAME + rb"[\\\"'\])]{0,4}[ \t]{0,8}(?P<sep>:=|:|=>|->|[?+]?={1,2}>?|\.{3,})[ \t]{0,8}")
 # A bare value ends at white space, at `&`, and at a comma or bracket that closes something.
-_VALUE = re.compile(
+_VALUE = lazy_compile(
     rb"(?:\\\"(?P<escaped>[^\"\\\r\n]{1,4096})"
     rb"|[bBfFrRuU]{0,2}\"(?P<double>(?:[^\"\\\r\n]|\\[^\r\n])+)"
     rb"|[bBfFrRuU]{0,2}'(?P<single>(?:[^'\\\r\n]|\\[^\r\n])+)"
@@ -24,45 +25,50 @@ _VALUE = re.compile(
     rb"|(?P<bare>(?:[^\s\"'`\\,;&)}\]<]|\\(?![\"'nrtu\\])|[,;)}\]](?![\s,;)}\]\"'<]|\Z|[\w.-]{1,64}[=:])"
     rb"|<(?!/)){1,1024}))"
 )
-_PAIR = re.compile(
+_PAIR = lazy_compile(
     rb"(?:name|key|property|param|variable|setting)[\\\"']{0,3}[ ]?[:=][ ]?[\\\"']{0,3}(?P<name>[A-Za-z_][\w.-]*+)[\\\"']{0,3}"
     rb"[\s,;]{1,60}[\\\"']{0,3}(?:value|val|default|content)[\\\"']{0,3}[ ]?[:=][ ]?",
     re.IGNORECASE,
 )
-_ELEMENT = re.compile(
+_ELEMENT = lazy_compile(
     rb"<(?P<tag>[\w.:-]{1,80})(?P<attributes>[^<>\n]{0,200})>\s{0,80}(?P<value>[^<>]{1,4096}?)\s{0,80}</"
 )
-_NAMED_ELEMENT = re.compile(
+_NAMED_ELEMENT = lazy_compile(
     rb"<(?:name|key)>\s{0,20}(?P<name>[\w.-]{1,80})\s{0,20}</(?:name|key)>\s{0,80}<\w{1,20}>(?P<value>[^<>]{1,4096})<",
     re.IGNORECASE,
 )
-_ATTRIBUTE = re.compile(rb"(?:name|key|id)=[\"']([\w.-]{1,80})[\"']", re.IGNORECASE)
-_CELL = re.compile(
+_ATTRIBUTE = lazy_compile(rb"(?:name|key|id)=[\"']([\w.-]{1,80})[\"']", re.IGNORECASE)
+_CELL = lazy_compile(
     rb"(?<![\w.-])(?P<name>[A-Za-z_][\w.-]*+(?:[ ](?:key|token|password))?)[\"']?"
     rb"(?=(?:[ ]{0,60}\|[ ]?|\t{1,8}|[ ]{2,60}|[ ]?[,;][ ]?)[\"']?(?P<value>[^\s|,;\"']{3,512}))"
 )
-_AT_START = re.compile(rb"(?:\A|[|,;\t\n\"']|[ ]{2})[ ]?[\"']?\Z")
-_SHELL = re.compile(
+_AT_START = lazy_compile(rb"(?:\A|[|,;\t\n\"']|[ ]{2})[ ]?[\"']?\Z")
+_SHELL = lazy_compile(
     rb"(?<![\w-])(?:ENV|ARG|setenv|set -[a-zA-Z]{1,4}|config set|export)[ \t]{1,4}(?P<name>[\w.-]++)[ \t]{1,8}[\"']?(?P<value>[^\s\"'=][^\s\"']{0,512})"
 )
-_DEFINE = re.compile(rb"define\([ ]?[\"'](?P<name>[\w.-]{1,80})[\"'][ ]?,[ ]?[\"'](?P<value>[^\"'\r\n]{1,512})[\"']")
-_BLOCK = re.compile(
+_DEFINE = lazy_compile(rb"define\([ ]?[\"'](?P<name>[\w.-]{1,80})[\"'][ ]?,[ ]?[\"'](?P<value>[^\"'\r\n]{1,512})[\"']")
+_BLOCK = lazy_compile(
     rb"(?:^(?P<indent>[ \t]*)|(?<=[\"'=]))(?:- )?[\"']?(?P<name>[A-Za-z_][\w.-]*+)[\"']?[ ]?:[ ]{0,4}(?:[|>][0-9+-]{0,2})?[ ]*\r?\n"
     rb"(?P<body>(?:[ \t]+[^\r\n]{1,4096}(?:\r?\n|\Z)){1,200})",
     re.MULTILINE,
 )
-_QUOTED_BLOCK = re.compile(
+_QUOTED_BLOCK = lazy_compile(
     rb"(?<![\w.-])(?P<name>[A-Za-z_][\w.-]*+)[ ]{0,8}=[ ]{0,8}(?P<quote>\"\"\"|''')\r?\n?(?P<body>(?:(?!(?P=quote))[\s\S]){1,16384})(?P=quote)"
 )
-_SENTENCE = re.compile(
+_SENTENCE = lazy_compile(
     rb"(?P<name>pass(?:word|phrase|wd|code)|pwd|(?:api|secret|access|private|auth|license)[ _-]?(?:key|token)|token|secret|credentials?)"
     rb"(?:[ ](?:is|was|are|set|changed|equals|provided|used|for|of|user|to|as|[a-z]{1,12}(?=[ ]is)))*[ :]{1,3}(?P<value>[\"'`]?[^\s\"'`]{3,512})",
     re.IGNORECASE,
 )
-_STEM = re.compile(rb"pass|secret|token|key|pwd|cred", re.IGNORECASE)
-_COLUMNS = (re.compile(rb"[^|\n]+"), re.compile(rb"[^,\n]+"), re.compile(rb"[^\t\n]+"), re.compile(rb"\S+(?:[ ]\S+)*"))
+_STEM = lazy_compile(rb"pass|secret|token|key|pwd|cred", re.IGNORECASE)
+_COLUMNS = (
+    lazy_compile(rb"[^|\n]+"),
+    lazy_compile(rb"[^,\n]+"),
+    lazy_compile(rb"[^\t\n]+"),
+    lazy_compile(rb"\S+(?:[ ]\S+)*"),
+)
 _AROUND = b" \"'\r\\{}[]"
-_QUOTED = re.compile(rb"[\"'=]\s*")
+_QUOTED = lazy_compile(rb"[\"'=]\s*")
 _LEAST_CELLS = 2
 _MOST_ROWS = 40
 
@@ -134,7 +140,7 @@ def _columns(text: bytes) -> Iterator[Span]:
                 break
 
 
-_HEADING = re.compile(rb"[A-Za-z_][\w .-]{0,40}")
+_HEADING = lazy_compile(rb"[A-Za-z_][\w .-]{0,40}")
 
 
 def _header_lines(text: bytes) -> Iterator[int]:
@@ -205,7 +211,7 @@ def _sentences(text: bytes) -> Iterator[Span]:
             yield begin + shown, begin + len(value)
 
 
-_HEAD = re.compile(rb"[a-z]{2,12}[_-](?:[a-z]{1,5}[0-9]{0,2}[_-]){0,2}")
+_HEAD = lazy_compile(rb"[a-z]{2,12}[_-](?:[a-z]{1,5}[0-9]{0,2}[_-]){0,2}")
 
 
 def _accepted(strength: Announces, name: bytes, value: bytes, *, colon: bool = False, equals: bool = False) -> bool:
@@ -232,7 +238,7 @@ def _generated(name: bytes, value: bytes) -> bool:
 
 
 _MIXED_LEAST = 12
-_KINDS = (re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"[0-9]"), re.compile(rb"[!@#$%^&*~?+]"))
+_KINDS = (lazy_compile(rb"[a-z]"), lazy_compile(rb"[A-Z]"), lazy_compile(rb"[0-9]"), lazy_compile(rb"[!@#$%^&*~?+]"))
 
 
 def _opaque(value: bytes, *, colon: bool) -> bool:
@@ -259,7 +265,7 @@ def _token(name: bytes, value: bytes, *, equals: bool) -> bool:
     return (prefix.isupper() and mixes(value) and len(value) >= 16) or (is_random(value) and not is_hash(value))
 
 
-_LETTERS_ALONE = re.compile(rb"[a-z]{24,}|[A-Z]{24,}")
+_LETTERS_ALONE = lazy_compile(rb"[a-z]{24,}|[A-Z]{24,}")
 _WRAP = rb"(?:[\"'\]\)\\ \t]|%22|&quot;|\\u0022)"
 _RARE = rb"passw|pass[ _-]?phrase|passcode|passwort|kennwort|contrase|senha|secret|credential|creds\b|mnemonic|api[ _-]?key|authtok"
 _COMMON = (

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from bot.runtime.redaction.names import Announces, announces
 from bot.runtime.redaction.search import Search, Span, pattern_search
 from bot.runtime.redaction.values import PATH, PLAIN, is_random, mixes
+from kb.regex.lazy import lazy_compile
 
 # Forms whose place is enough: hints, of which one must occur in lower case, and a pattern whose groups are masked.
 _PLACES: tuple[tuple[str, bytes], ...] = (
@@ -144,21 +145,21 @@ _MARKS: dict[str, tuple[bytes, ...]] = {
     "alias config": (rb"\bmc(?:li)? (?:alias|config) ",),
     " -u": (rb" -u[ ,'\"=]{1,6}[^\s:'\",/]{20,256}:(?:[\s'\",]|$)",),
 }  # fmt: skip
-_URL_USER = re.compile(rb"://([^\s/:@\"'<>]{12,256})(?::(?:x-oauth-basic|x)?)?@")
-_USER_OPTION = re.compile(rb"(?:(?<![\w-])-u|--(?:proxy-)?user)[ ,'\"=]{1,6}([^\s:'\",]{1,64}):([^\s'\",]{1,256})")
-_RUNS_AS = re.compile(rb"(?:docker|podman|nerdctl)\b[^\n]{0,40}\b(?:run|exec)|chown|setpriv|unshare|install ")
-_OPTION = re.compile(
+_URL_USER = lazy_compile(rb"://([^\s/:@\"'<>]{12,256})(?::(?:x-oauth-basic|x)?)?@")
+_USER_OPTION = lazy_compile(rb"(?:(?<![\w-])-u|--(?:proxy-)?user)[ ,'\"=]{1,6}([^\s:'\",]{1,64}):([^\s'\",]{1,256})")
+_RUNS_AS = lazy_compile(rb"(?:docker|podman|nerdctl)\b[^\n]{0,40}\b(?:run|exec)|chown|setpriv|unshare|install ")
+_OPTION = lazy_compile(
     rb"(?:(?<![\w-])-|(?<!-)--)([A-Za-z][\w-]{1,60})['\"]?,?[ \t=]{1,8}(?:\"([^\"\r\n-][^\"\r\n]{0,255})\"|'([^'\r\n-][^'\r\n]{0,255})'|['\"]?([^\s\"'-][^\s\"']*))"
 )
-_COOKIE = re.compile(
+_COOKIE = lazy_compile(
     rb"(?i)(?:(?<![\w-])(?:set-)?cookies?2?[\\\"']{0,4}[ \t]{0,4}[:=,][ \t]{0,4}|(?:(?<=[ ])-b|--cookie)[ =])[\\\"'({]{0,4}([^\r\n]{4,8192})"
 )
-_CRUMB = re.compile(rb"([\w.%-]{1,80})[\\\"']{0,2}[=:][ ]?[\\\"']{0,2}([^\s;,\"'\\]{4,4096})")
+_CRUMB = lazy_compile(rb"([\w.%-]{1,80})[\\\"']{0,2}[=:][ ]?[\\\"']{0,2}([^\s;,\"'\\]{4,4096})")
 _CRUMB_ATTRIBUTES = frozenset(b"path domain expires max-age samesite version comment priority maxage".split())
-_PGPASS = re.compile(
+_PGPASS = lazy_compile(
     rb"(?<![^\s\"'=])([\w.*-]{1,120}):([0-9]{3,5}|\*):([\w.*-]{1,64}):([\w.@*-]{1,64}):((?:[^\s\"':\\]|\\[:\\]){3,128})(?![^\s\"',])"
 )
-_BASIC = re.compile(
+_BASIC = lazy_compile(
     rb"(?i:(?<![A-Za-z])(?:basic[ \t]{1,4}|_?auth[\\\"']{0,3}[ \t]{0,4}[:=][ \t]{0,4}[\\\"']{0,3}))([A-Za-z0-9+/]{8,}+={0,2})"
 )
 
@@ -206,7 +207,7 @@ def _is_pgpass(hit: re.Match[bytes]) -> bool:
     return not all(len(part) <= 5 and _SHORT_HEX.fullmatch(part) for part in hit.groups()) and not hit[5].isdigit()
 
 
-_SHORT_HEX = re.compile(rb"[0-9a-fA-F]*")
+_SHORT_HEX = lazy_compile(rb"[0-9a-fA-F]*")
 
 
 def pair_in_base64(run: bytes) -> bool:
@@ -218,7 +219,7 @@ def pair_in_base64(run: bytes) -> bool:
     return _USER_PAIR.fullmatch(text) is not None
 
 
-_USER_PAIR = re.compile(rb"[\w.@$+/-]{1,128}:[\x21-\x7e]{3,512}\n?")
+_USER_PAIR = lazy_compile(rb"[\w.@$+/-]{1,128}:[\x21-\x7e]{3,512}\n?")
 
 
 def _is_value(value: bytes) -> bool:
@@ -232,7 +233,7 @@ _FOREIGN = (
     " \u0442\u043e\u043a\u0435\u043d \u043a\u043b\u044e\u0447 contrase\u00f1a has\u0142o \u015fifre l\u00f6senord jelsz\u00f3 wachtwoord salasana heslo senha"
 )
 _COLON = rb"(?:[:=]|\xef\xbc\x9a|\xef\xbc\x9d)"
-_FOREIGN_VALUE = re.compile(
+_FOREIGN_VALUE = lazy_compile(
     rb"(?:" + rb"|".join(map(re.escape, _FOREIGN.encode().split())) + rb")[\"']?[ ]{0,4}" + _COLON + rb"[ ]{0,4}[\"'`]?"
     rb"([\x21\x23-\x26\x28-\x2b\x2d-\x3a\x3c-\x5f\x61-\x7e]{6,256})"
 )

@@ -6,9 +6,10 @@ value suspicious, and the value decides (bot.runtime.redaction.assignments).
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 from functools import lru_cache
+
+from kb.regex.lazy import lazy_compile
 
 
 class Announces(IntEnum):
@@ -21,11 +22,11 @@ class Announces(IntEnum):
     SECRET = 4  # a secret whatever the value: `password`
 
 
-_WORDS = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORDS = lazy_compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _QUALIFIER = frozenset(
     b"value val data base base64 b64 enc plain plaintext cleartext raw text str string old new current prod dev staging test live header".split()
 )
-_PASSWORD = re.compile(
+_PASSWORD = lazy_compile(
     rb"(?:password|passwd|passwrd|passphrase|passcode|passwort|kennwort|contrasena|senha|userpw|dbpw|rootpw|adminpw|sshpass"
     rb"|(?:db|database|user|admin|root|mysql|pg|postgres|redis|mongo|smtp|mail|ldap|ftp|ssh|login|key|store|proxy|bind|key_?store)pass"
     rb"|[a-z]{2,}pwd)\Z"
@@ -41,7 +42,7 @@ _KEY_QUALIFIER = frozenset(
     b" sendgrid cohere mistral together groq replicate pinecone langchain langsmith serper tavily cloudflare infura alchemy etherscan"
     b" maps algolia mapbox mailgun pagerduty opsgenie splunk elastic influx snowflake databricks shodan virustotal".split()
 )
-_KEY_JOINED = re.compile(
+_KEY_JOINED = lazy_compile(
     rb"(?:api|access|secret|private|priv|auth|account|storage|encryption|signing|master|license|licence|app|client|service|subscription)key\Z"
 )
 _NO_KEY = frozenset(
@@ -50,7 +51,7 @@ _NO_KEY = frozenset(
     b" train dataset column field json yaml store map item weight attention attn cross self the a this that missing unexpected step"
     b" artifact file path dedup dedupe fingerprint compile kernel plugin known".split()
 )
-_TOKEN_QUALIFIER = re.compile(
+_TOKEN_QUALIFIER = lazy_compile(
     rb"(?:auth|access|refresh|session|bearer|oauth2?|security|hugging_?face|hub|github|gitlab|vault|wandb"
     rb"|(?:\A|[_.-])(?:api|hf|gh|gl|slack|bot|jwt|login|pat|registry|sas|account|csrf|xsrf|id|ci|job|deploy|aws|gcp|azure|user|web"
     rb"|influx|kube|k8s|service|secret|private|personal|app|admin|cli|npm|pypi|docker|telegram|discord|sentry|datadog|vercel"

@@ -6,26 +6,26 @@ Hashes, ids, digests, checksums, certificates and paths stay.
 from __future__ import annotations
 
 import binascii
-import re
 from collections.abc import Callable, Iterator
 
 from bot.runtime.redaction.credentials import pair_in_base64
 from bot.runtime.redaction.search import Span
 from bot.runtime.redaction.values import is_opaque
+from kb.regex.lazy import lazy_compile
 
-_RUN = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,}+={0,2}")
+_RUN = lazy_compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,}+={0,2}")
 _LEAST = 24  # characters; shorter runs are too often ids
-_HEAD = re.compile(rb"[a-z]{2,12}[_-](?:[a-z]{1,5}[0-9]{0,2}[_-]){0,2}")
-_EXEMPT = re.compile(
+_HEAD = lazy_compile(rb"[a-z]{2,12}[_-](?:[a-z]{1,5}[0-9]{0,2}[_-]){0,2}")
+_EXEMPT = lazy_compile(
     rb"(?i)(?:sha-?(?:1|224|256|384|512)|md5|digest|etag|integrity|fingerprint|checksum|oid|(?:request|host|trace|span|x-amz-id-?2?)[ _-]?id|x-amz-id-2"
     rb"|uuid|build-?id|s3://\S*|gs://\S*|(?:ssh|ecdsa|sk)-[\w-]+(?:@openssh\.com)?)[\\\"']{0,2}[ ]?[:= -]{0,2}[ ]?[\\\"']{0,2}\Z"
 )
 # Upper case, lower case and digits next to each other, far enough from the end of a run.
 MARK = rb"(?:[a-z][A-Z][a-zA-Z]{0,7}[0-9]|[A-Z][0-9]|[0-9][A-Z][a-z])[A-Za-z0-9+/_-]{7}|(?:[a-z]{1,3}[A-Z]{1,4}){4}"
 _OPEN, _CLOSE = b"-----BEGIN ", b"-----END "
-_PRINTABLE = re.compile(rb"[\x09\x0a\x0d\x20-\x7e]{10,}")
+_PRINTABLE = lazy_compile(rb"[\x09\x0a\x0d\x20-\x7e]{10,}")
 _CERTIFICATE = (b"LS0tLS1CRUdJTiBDRVJU", b"MIIB", b"MIIC", b"MIID", b"MIIE", b"MIIF", b"MIIG")
-_KEY_HEAD = re.compile(rb"MII[A-Za-z0-9+/]{3}IB[AQ]A")
+_KEY_HEAD = lazy_compile(rb"MII[A-Za-z0-9+/]{3}IB[AQ]A")
 _DEEPEST = 2
 
 

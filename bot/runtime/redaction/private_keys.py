@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 
 from bot.runtime.redaction.search import Span
+from kb.regex.lazy import lazy_compile
 
 MARKS = (b"PRIVATE KEY", b"OpenVPN Static key")
-_MARK = re.compile(rb"-----(BEGIN|END)[A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V[0-9])-----")
+_MARK = lazy_compile(rb"-----(BEGIN|END)[A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V[0-9])-----")
 _REACH = 16384  # bytes; an RSA key of 8192 bits with log prefixes is below it
 # Key text may stand in a JSON string, where the newlines are `\n`: the escape stays whole.
-_RUN = re.compile(rb"(?:\\[nrt])?([A-Za-z0-9+/=]{8,})")
-_LINE = re.compile(rb"(?:\\[nrt])?([A-Za-z0-9+/=]{40,})")
+_RUN = lazy_compile(rb"(?:\\[nrt])?([A-Za-z0-9+/=]{8,})")
+_LINE = lazy_compile(rb"(?:\\[nrt])?([A-Za-z0-9+/=]{40,})")
 
 
 def spans(text: bytes) -> Iterator[Span]:

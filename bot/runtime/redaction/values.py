@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-PLAIN = re.compile(
+from kb.regex.lazy import lazy_compile
+
+PLAIN = lazy_compile(
     rb"(?:none|null|nil|true|false|yes|no|unset|empty|not|is|set|missing|required|invalid|undefined|redacted|hidden|\[?masked\]?"
     rb"|[\d.,e+:-]+|\*+|[x.]{3,}|[<$%{\[(|].*)[.,;]?",
     re.DOTALL | re.IGNORECASE,
 )
-CODE = re.compile(rb"[a-z_]\w*(?:\.[a-z_]\w*)*[\[(].*|[a-z_]+(?:\.[a-z_]+)+", re.DOTALL)  # self.tokens[index], args.key
-PROSE = re.compile(rb"[a-z'-]{1,15}[.!?:]?")
-PATH = re.compile(rb"(?:[a-z][a-z0-9+.-]*://|~?/|\.{1,2}/|[a-z]:\\)[^\s]*", re.IGNORECASE)
-_HASH = re.compile(rb"(?:0x)?[0-9a-f]+|[0-9A-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_CHANGE = re.compile(rb"(?=[a-z][A-Z0-9]|[0-9][A-Za-z]|[A-Z][0-9])")
+CODE = lazy_compile(
+    rb"[a-z_]\w*(?:\.[a-z_]\w*)*[\[(].*|[a-z_]+(?:\.[a-z_]+)+", re.DOTALL
+)  # self.tokens[index], args.key
+PROSE = lazy_compile(rb"[a-z'-]{1,15}[.!?:]?")
+PATH = lazy_compile(rb"(?:[a-z][a-z0-9+.-]*://|~?/|\.{1,2}/|[a-z]:\\)[^\s]*", re.IGNORECASE)
+_HASH = lazy_compile(rb"(?:0x)?[0-9a-f]+|[0-9A-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_CHANGE = lazy_compile(rb"(?=[a-z][A-Z0-9]|[0-9][A-Za-z]|[A-Z][0-9])")
 _SHORTEST = 20
-_WORDS = re.compile(rb"[A-Za-z][a-z]+")
+_WORDS = lazy_compile(rb"[A-Za-z][a-z]+")
 
 
 @lru_cache(maxsize=65_536)

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from bot.runtime.redaction.search import Span
+from kb.regex.lazy import lazy_compile
 
 MOST_LAYERS = 3
 
-_ESCAPE = re.compile(
+_ESCAPE = lazy_compile(
     rb"(?P<colour>\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\r\n]{0,2000}(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]"
     rb"|(?:\\{1,2}(?:033|0?33|x1[bB]|u001[bB]|e)|\^\[|#033)\[[0-9;]{0,20}[mK])"
     rb"|\\u00(?P<json>[2-7][0-9a-fA-F])|\\x(?P<hex>[2-9a-fA-F][0-9a-fA-F])|%(?P<url>[2-9a-fA-F][0-9a-fA-F]|0[adAD9])"
@@ -33,14 +34,14 @@ _ENTITIES = {
 }  # fmt: skip
 _CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 # A line that ends in a run of token characters, and a next line that starts with such a run, but for a log's prefix.
-_BROKEN = re.compile(
+_BROKEN = lazy_compile(
     rb"\n[ \t>|]{0,40}(?:\[[^\]\r\n]{1,40}\]:?[ ]?)?[\"']?(?=(?P<rest>[A-Za-z0-9+/=_.-]{4,})(?P<alone>[\"']?[,;)]?[ \t]*(?:\r?\n|\Z))?)"
 )
-_GAP = re.compile(rb"[\"']?\\?\r?\Z")
+_GAP = lazy_compile(rb"[\"']?\\?\r?\Z")
 # What a part of a token can end with, unlike a word of prose; and what its rest looks like: alone in a line, or followed by more.
-_BEGUN = re.compile(rb"(?=[A-Za-z.]*[0-9_=/+-]|[a-z.]*[A-Z])[\w./+=-]{3,40}[\w/+=]-?\Z")
-_GENERATED = re.compile(rb"[0-9][^0-9]*[A-Za-z]|[A-Za-z][^A-Za-z]*[0-9]|[a-z][A-Z][a-z]?[A-Z]")
-_MIXED = re.compile(rb"(?![0-9]{2,4}[-/.][0-9]{2})(?=.{6})(?:.*?(?:[a-z][A-Z0-9]|[0-9][A-Za-z]|[A-Z][0-9])){2}")
+_BEGUN = lazy_compile(rb"(?=[A-Za-z.]*[0-9_=/+-]|[a-z.]*[A-Z])[\w./+=-]{3,40}[\w/+=]-?\Z")
+_GENERATED = lazy_compile(rb"[0-9][^0-9]*[A-Za-z]|[A-Za-z][^A-Za-z]*[0-9]|[a-z][A-Z][a-z]?[A-Z]")
+_MIXED = lazy_compile(rb"(?![0-9]{2,4}[-/.][0-9]{2})(?=.{6})(?:.*?(?:[a-z][A-Z0-9]|[0-9][A-Za-z]|[A-Z][0-9])){2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,12 @@ WIDTHS = frozenset(
     (*range(60, 401, 10), 72, 76, 78, 79, 119, 121, 127, 128, 131, 132, 238, 239, 255, 256, 512, 1024, 2048, 4096)
 )
 _SPACE = (b"", b" ", b"\t", b"\r")
-_BEGINS = re.compile(
+_BEGINS = lazy_compile(
     rb"\[|[0-9]{4}-[0-9]{2}|[0-9]{2}:[0-9]{2}:|[A-Z][a-z]{2} [ 0-9][0-9] |(?:INFO|WARN|ERROR|DEBUG|Traceback|File)\b"
 )
 
 # What a logger puts before each line of a text of several lines: rank, time, level, place.
-_PREFIX = re.compile(
+_PREFIX = lazy_compile(
     rb"^(?:\[[^\]\r\n]{1,40}\]:?[ ]?){0,2}[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}[^\s]{0,12}[ ]"
     rb"(?:[-|:][ ])?(?:(?:INFO|DEBUG|WARN(?:ING)?|ERROR|CRITICAL)[ ](?:[-|:][ ])?)?(?:\[[^\]\r\n]{1,60}\]:?[ ])?",
     re.MULTILINE,

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 
+from kb.regex.lazy import lazy_compile
+
 LEVELS = {"fatal": 0.45, "critical": 0.45, "error": 0.35, "warning": 0.2, "info": 0.0, "debug": 0.0}
 NO_LEVEL = 0.1
 
-_GRAVE = re.compile(
+_GRAVE = lazy_compile(
     r"(?i)\b(?:uncorrectable|unrecoverable|panic|segmentation fault|core dumped|out of memory|oom|no space left|disk quota"
     r"|fallen off|corrupt(?:ed|ion)?|truncated|illegal (?:memory|instruction)|assert(?:ion)?|bus error|double bit|dbe|catastrophic"
     r"|machine check events|undefined symbol|unreachable|not responding|unresponsive|unspecified launch failure|cable error"
@@ -20,7 +22,7 @@ _GRAVE = re.compile(
     r"|division by zero|fatal error|fatal event|internal error|hardware failure|lease .{0,40}lost|port down|link down)\b"
     r"|\bXid\b|\b[A-Z]\w*(?:Error|Exception)\b|\b[Ee]rrno\b|\bfailed to\b|\bcould not find\b"
 )
-_BAD = re.compile(
+_BAD = lazy_compile(
     r"(?i)\b(?:fail(?:s|ed|ure|ures|ing)?|cannot|can't|could not|couldn't|unable|not found|denied|refused|invalid|illegal|mismatch(?:ed)?"
     r"|tim(?:ed|es|e)[ -]?out|lost|stuck|hung|hang|stall(?:s|ed)?|dead|down|missing|errors?|exception|nan|inf|overflow|diverg\w*"
     r"|jump(?:s|ed)|spikes?|degraded|throttl\w*|slowdown|overheat\w*|exhausted|terminat(?:ed|ing|ion)|evict\w*|preempt\w*|drain\w*"
@@ -28,12 +30,12 @@ _BAD = re.compile(
     r"|reject(?:s|ed)|expired|beyond|exceed(?:s|ed)?|gone|detrimental|unexpected|conflict\w*|does not match|not part of|is held by"
     r"|disconnected|unplugged|out of range|not mounted|no longer|stopped)\b|\b(?:9\d|100) ?% (?:full|used)"
 )
-_UNEASY = re.compile(
+_UNEASY = lazy_compile(
     r"(?i)\b(?:slow\w*|retr(?:y|ies|ying)|replay|retrans\w*|flush(?:es)?|pressure|ecc|rises?|rising|up by|pcs|crc|symbol errors?"
     r"|packet_seq_err|out_of_sequence|waits?|waited|waiting|behind|hot|temperature|takes \S+ m?s|took \S+ m?s|pending|backlog|flap\w*"
     r"|remap\w*|retired|queue ran empty|skipp(?:ed|ing))\b"
 )
-_MILD = re.compile(
+_MILD = lazy_compile(
     r"(?i)\b(?:deprecat\w*|ignor(?:ed|ing|es)|harmless|will be removed|future (?:version|release)s?|falling back|fall ?back|recovered"
     r"|succeed(?:s|ed)|successful(?:ly)?|correctable|corrected|all probes passed|retrying|no action (?:is )?(?:needed|required)|not critical"
     r"|experimental|beta|is disabled|disabling|optional|for best performance|please (?:install|consider|use|tune)"
@@ -41,7 +43,7 @@ _MILD = re.compile(
     r"|switched off|dropped|skipped|trying (?:another|again)|will (?:retry|try)|attempt \S+|buffering|buffered|instead|resum(?:ed|es|ing)|restored"
     r"|carr(?:y|ies|ying) on|continu(?:e|es|ing)|still trying|already exists|unused)\b"
 )
-_CONSEQUENCE = re.compile(
+_CONSEQUENCE = lazy_compile(
     r"(?i)closing signal|killing subprocess|exits with return code|childfailederror|root cause \(first observed|failed \(exitcode"
     r"|send(?:ing)? (?:sig|signal)|sigterm|connection (?:was )?(?:reset|closed|aborted) by|connection reset|remote process exited|broken pipe"
     r"|watchdog thread terminated|watchdog caught collective|failure detected by watchdog|some nccl operations have failed"
@@ -54,25 +56,25 @@ _CONSEQUENCE = re.compile(
     r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout|gloo.*(?:closed|timed out)"
 )
 # What monitors the job, or cleans up the host: its own troubles do not end a run.
-_ASIDE = re.compile(
+_ASIDE = lazy_compile(
     r"(?i)\b(?:metrics?|telemetry|scrap(?:e|er|ing)|prometheus|wandb|w&b|weights & biases|tensorboard|mlflow|exporter|log shipper|log forwarder"
     r"|syslog|ntp|chrony|logrotate|fwupd|motd|apt|snapd|cron|sshd|usb|audio|snd_\w+|bluetooth|git repository|deprecationwarning|futurewarning"
     r"|userwarning)\b"
 )
-_RAISED = re.compile(
+_RAISED = lazy_compile(
     r"^(?:\[\w:.-]{1,40}\]:? ?)*(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Exit|Interrupt|Failure|Expired)(?:: |$)"
     r"|^(?:\[[\w:.-]{1,40}\]:? ?)*(?:[a-z_]\w*\.)+(?:error|timeout|gaierror|herror): "
 )
-_BODY = re.compile(r"^\W*$|^\s+\S|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception")
+_BODY = lazy_compile(r"^\W*$|^\s+\S|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception")
 
 # What ends a process that cannot report it: killed, a bad address, a bus error, an illegal instruction; not what launchers and watchdogs send.
-_SIGNAL = re.compile(
+_SIGNAL = lazy_compile(
     r"\bSIG(?:KILL|SEGV|BUS|ILL|FPE)\b|(?i:\bexit ?(?:code|status)\W{1,4}-(?:4|7|8|9|11)\b|\bsignal:? (?:4|7|8|9|11)\b|core dumped|segmentation fault|bus error)"
 )
-_IGNORED = re.compile(
+_IGNORED = lazy_compile(
     r"(?i)^(?:\W|rank|\d)*exception (?:was )?ignored\b|^(?:\W|rank|\d)*exception in thread|handled|suppressed"
 )
-_MACHINE = re.compile(
+_MACHINE = lazy_compile(
     r"(?:^|\s)\[ {0,6}\d{1,9}\.\d{3,6}\]|\bkernel:|(?:^|\s)\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4}\]"
 )
 
@@ -148,7 +150,7 @@ def is_body(text: str) -> bool:
     return _BODY.match(text) is not None
 
 
-_WORD = re.compile(r"[A-Za-z]{2,}")
+_WORD = lazy_compile(r"[A-Za-z]{2,}")
 
 
 def skeleton(text: str) -> tuple[str, ...]:
@@ -157,12 +159,12 @@ def skeleton(text: str) -> tuple[str, ...]:
 
 
 _STAGE_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("saving", re.compile(r"(?i)\bsav(?:e|ing)_?\w*checkpoint|save_(?:state|pretrained|model)|inline_container|while saving|async_save|dist_checkpointing.*sav")),
-    ("checkpoint_load", re.compile(r"(?i)load_\w*checkpoint|loading (?:the )?checkpoint|load_state_dict|resume from|size mismatch for|unpickl")),
-    ("evaluating", re.compile(r"(?i)\bevaluat\w*|\beval_\w+|_eval\b|\bvalidat(?:e|ion)\b|eval(?:uation)? (?:loop|step|split)")),
-    ("data_load", re.compile(r"(?i)\btokeni[sz]er|\bdatasets?\b|\bdata (?:folder|path|file|prefix)|\bvocab|index(?:ed)? ?map|\.idx\b|shards?\b")),
-    ("init", re.compile(r"(?i)init_process_group|\bnccl\b|processgroup|communicator|parallel (?:size|state)|\btp=|world[_ ]size|cuda driver|undefined symbol|importerror|modulenotfound")),
-    ("launch", re.compile(r"(?i)rendezvous|\bstore\b|c10d|tcpstore|\bport\b|image|registry|container|prolog|torchrun|elastic|hostname|nodes have joined|gai ?error|socket")),
+    ("saving", lazy_compile(r"(?i)\bsav(?:e|ing)_?\w*checkpoint|save_(?:state|pretrained|model)|inline_container|while saving|async_save|dist_checkpointing.*sav")),
+    ("checkpoint_load", lazy_compile(r"(?i)load_\w*checkpoint|loading (?:the )?checkpoint|load_state_dict|resume from|size mismatch for|unpickl")),
+    ("evaluating", lazy_compile(r"(?i)\bevaluat\w*|\beval_\w+|_eval\b|\bvalidat(?:e|ion)\b|eval(?:uation)? (?:loop|step|split)")),
+    ("data_load", lazy_compile(r"(?i)\btokeni[sz]er|\bdatasets?\b|\bdata (?:folder|path|file|prefix)|\bvocab|index(?:ed)? ?map|\.idx\b|shards?\b")),
+    ("init", lazy_compile(r"(?i)init_process_group|\bnccl\b|processgroup|communicator|parallel (?:size|state)|\btp=|world[_ ]size|cuda driver|undefined symbol|importerror|modulenotfound")),
+    ("launch", lazy_compile(r"(?i)rendezvous|\bstore\b|c10d|tcpstore|\bport\b|image|registry|container|prolog|torchrun|elastic|hostname|nodes have joined|gai ?error|socket")),
 )  # fmt: skip
 
 

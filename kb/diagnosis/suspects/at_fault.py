@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,10 +16,11 @@ from kb.diagnosis.suspects.mismatch import mismatching_ranks
 from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
 from kb.facts.topology import Places, names_a_node
+from kb.regex.lazy import lazy_compile
 from kb.report import EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
-_CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT ")
+_CANCELLED = lazy_compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT ")
 
 
 def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.suspects.ranking import with_scores
+from kb.regex.lazy import lazy_compile
 from kb.report import Suspect
 
 FEWEST = 3  # ranks: of two, none is the one that differs
-_LIBRARY = re.compile(r"(?:site|dist)-packages/|/lib/python3|<frozen |^<string>")
+_LIBRARY = lazy_compile(r"(?:site|dist)-packages/|/lib/python3|<frozen |^<string>")
 
 
 def elsewhere_in_code(ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:

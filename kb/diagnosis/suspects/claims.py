@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -12,26 +11,27 @@ from kb.diagnosis.findings import Finding
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.facts.topology import Place, Places
+from kb.regex.lazy import lazy_compile
 
 SUSPECTS = 16
 LONG_BEFORE = 3600.0  # seconds; kernel messages that much older than the failure are ignored
 WAITING_FAULTS = frozenset({"rendezvous", "collective_timeout", "peer_failure", "deadlock"})
-_KERNEL = re.compile(
+_KERNEL = lazy_compile(
     r"\d\d:\d\d:\d\d\S{0,24} [\w.-]{1,64} kernel: |NVRM: |\bSXid \(|\bEDAC |\bmce: \[|\boom-kill:|Out of memory: Kill|\bpcieport |\bAER: "
     r"|\bmlx[45]_(?:core|ib) \S{4,20}[ :]"
 )
-_WAITS = re.compile(
+_WAITS = lazy_compile(
     r"(?i)timed? ?-?out|waiting for|clients joined|store_based_barrier|still waiting|connection (?:was )?(?:closed|reset|refused|aborted)"
     r"|closed by (?:remote )?peer|reset by peer|remote process exited|broken pipe"
 )
-_OF_PEER = re.compile(r"Got completion|retry counter exceeded|RETRY_EXC_ERR")
+_OF_PEER = lazy_compile(r"Got completion|retry counter exceeded|RETRY_EXC_ERR")
 _LOCAL_STATUS = frozenset({"1", "2", "4", "5", "6", "8"})  # of a work completion: the fault is on this side
-_LAUNCHER = re.compile(
+_LAUNCHER = lazy_compile(
     r"\*\*\* (?:JOB|STEP) |\b(?:srun|salloc|sbatch|slurmstepd|slurmctld|mpirun|mpiexec|pdsh@\S{1,64}): |\bORTE\b|\bPRTE\b|\(raylet\b"
 )
 _HOST = r"[\w][\w.-]{1,63}"
 _NUMBERED = r"(?=[\w.-]{0,60}[\d-])[\w][\w.-]{1,63}"  # where a common word could follow instead
-_NAMED = re.compile(
+_NAMED = lazy_compile(
     rf"Node failure on ({_HOST})|\b[Nn]odes? ({_NUMBERED}) (?:not responding|unexpectedly rebooted|is (?:down|not ready))"
     rf"|RUNNING AT ({_HOST})|node-name=({_HOST})|\bon failed node ({_HOST})|failure of node ({_HOST})"
     r"|[Nn]odes? ([A-Za-z][\w.-]{0,62}\[[\d,-]{1,120}\]) (?:not responding|are|is)\b"
@@ -39,11 +39,11 @@ _NAMED = re.compile(
     r"|\((?:IP|node_ip)[:=] ?([0-9.]{7,15})|\bIP: ([0-9.]{7,15})|\bip=([0-9.]{7,15})|NodeName=([\w.-]{2,63})"
     rf"|\bpeer \[?({_NUMBERED})\]?[:<]|from peer ([0-9.]{{7,15}})|from ([0-9.]{{7,15}})<"
 )
-_PID = re.compile(r"\bpid[=: ]{1,2}(\d{1,9})\b")
+_PID = lazy_compile(r"\bpid[=: ]{1,2}(\d{1,9})\b")
 _NAMING = ("failed", "peer", "host", "ip")  # captures that name a machine
-_MACHINE = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}|[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,62}){0,6}")
-_LIST = re.compile(r"([A-Za-z][\w.-]{0,62})\[(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,15})\]")
-_DIGITS = re.compile(r"\d{1,7}")
+_MACHINE = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}|[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,62}){0,6}")
+_LIST = lazy_compile(r"([A-Za-z][\w.-]{0,62})\[(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,15})\]")
+_DIGITS = lazy_compile(r"\d{1,7}")
 
 
 class EvidenceWeight(IntEnum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,12 +10,13 @@ from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.ranking import with_scores
 from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
+from kb.regex.lazy import lazy_compile
 from kb.report import Suspect
 
-_RUNNING = re.compile(
+_RUNNING = lazy_compile(
     r"Rank (\d{1,7}) is running (?:\w{1,20} )?collective: CollectiveFingerPrint\((.{0,120}?)(?:, TensorDtypes|, TensorDeviceTypes|\)|$)"
 )
-_PARAMS = re.compile(r"[Rr]ank (\d{1,7}) has (?:inconsistent )?(\d{1,9}) params")
+_PARAMS = lazy_compile(r"[Rr]ank (\d{1,7}) has (?:inconsistent )?(\d{1,9}) params")
 
 
 # Mismatches

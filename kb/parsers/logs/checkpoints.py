@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kb.model import Scalar, Structure
 from kb.parsers.logs.lines import line_at, on_line, plain, text
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ _CHECKPOINTS = (
     ),
 )
 # "checkpoint-500", "global_step500", "iter_0000500", "step=500": a path often says the iteration where the words do not.
-_PATH_ITERATION = re.compile(r"(?:checkpoint-|global_step_?|iter_|step[=_-]|meta_|model_)0*(\d{1,12})")
+_PATH_ITERATION = lazy_compile(r"(?:checkpoint-|global_step_?|iter_|step[=_-]|meta_|model_)0*(\d{1,12})")
 
 # What may follow "training finished": nothing, a step or a time, or a word on what came out of it.
 _DONE = (
@@ -213,7 +214,7 @@ _ENDS = (
     _form("completed", r"[Ss]lurm:? .*[Jj]ob .*completed", rb"(?i)slurm:? .{0,40}job (?:\d{1,12} )?completed\b"),
 )  # fmt: skip
 # A line of source code, of a configuration or of a shell trace only talks about it.
-_CODE = re.compile(
+_CODE = lazy_compile(
     rb"(?:print\w{0,20}|log\w{0,10}(?:\.\w{1,20})?|echo|info|warning|raise \w{1,40}) ?\(|^\s*\+ |\bf['\"]|\{\w{1,40}\}|\becho "
 )
 
@@ -246,7 +247,7 @@ def _read_checkpoint(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 # What the lines right above may say that makes "finished" the word of a wrapper that got an error back, not of the run.
-_GAVE_UP = re.compile(
+_GAVE_UP = lazy_compile(
     rb"(?im)^.{0,80}(?:training (?:crashed|failed|aborted)\b|ChildFailedError|srun: error: .{1,200}: (?:task|Exited|Killed|Segm|Abort)"
     rb"|exits with return code = -?[1-9]|(?:Segmentation fault|Aborted|Killed|Bus error) {1,8}\(core dumped\))"
 )

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import re
-
 from kb.model import Scalar, Structure
 from kb.parsers.logs.launchers import signal_name
 from kb.parsers.logs.lines import line_at, lines_from, number, on_line, plain, resource, text
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
-_FATAL = re.compile(rb"Fatal Python error: (.{1,300})")
-_RECEIVED = re.compile(rb"(?:\[([\w.-]{1,64}):(\d{1,9})\] )?\*\*\* Process received signal \*\*\*")
-_SIGNAL = re.compile(rb"Signal: ([A-Za-z ]{1,40}) \((\d{1,3})\)")
-_DETAIL = re.compile(rb"(?:Signal code|Failing at address): .{1,120}")
-_TERMINATE = re.compile(
+_FATAL = lazy_compile(rb"Fatal Python error: (.{1,300})")
+_RECEIVED = lazy_compile(rb"(?:\[([\w.-]{1,64}):(\d{1,9})\] )?\*\*\* Process received signal \*\*\*")
+_SIGNAL = lazy_compile(rb"Signal: ([A-Za-z ]{1,40}) \((\d{1,3})\)")
+_DETAIL = lazy_compile(rb"(?:Signal code|Failing at address): .{1,120}")
+_TERMINATE = lazy_compile(
     rb"terminate called (?:after throwing an instance of ['\"]([^'\"\n]{1,200})['\"]|(without an active exception|recursively))"
 )
-_WHAT = re.compile(rb"what\(\): *(.{0,1000})")
-_UNHANDLED = re.compile(rb"Unhandled exception: ([\w:]{1,200})\. what\(\): ?(.{0,1000})")
-_HEAP = re.compile(
+_WHAT = lazy_compile(rb"what\(\): *(.{0,1000})")
+_UNHANDLED = lazy_compile(rb"Unhandled exception: ([\w:]{1,200})\. what\(\): ?(.{0,1000})")
+_HEAP = lazy_compile(
     rb"(?:\*\*\* Error in [`'\"][^'\"\n]{0,200}['\"]: )?"
     rb"((?:double free or corruption|corrupted (?:size|double-linked)|free\(\): |malloc\(\): |malloc_consolidate\(\): "
     rb"|realloc\(\): |munmap_chunk\(\): |\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*).{0,120})"
 )
-_CAUGHT = re.compile(rb"(?:\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] )?Caught signal (4|6|7|8|11) \(?([^)\n]{0,200})")
-_HANDLER = re.compile(rb"\*\*\* (SIG(?:SEGV|ABRT|BUS|FPE|ILL)) (?:\(@0x[0-9a-f]{1,16}\) )?received (.{0,120})")
-_DUMPED = re.compile(
+_CAUGHT = lazy_compile(
+    rb"(?:\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] )?Caught signal (4|6|7|8|11) \(?([^)\n]{0,200})"
+)
+_HANDLER = lazy_compile(rb"\*\*\* (SIG(?:SEGV|ABRT|BUS|FPE|ILL)) (?:\(@0x[0-9a-f]{1,16}\) )?received (.{0,120})")
+_DUMPED = lazy_compile(
     rb"(Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception) +\(core dumped\)"
 )
-_SEGFAULT = re.compile(
+_SEGFAULT = lazy_compile(
     rb"(\S{1,64}?)\[(\d{1,9})\]: segfault at [0-9a-f]{1,16} ip [0-9a-f]{1,16} sp [0-9a-f]{1,16} error \w{1,4}"
     rb"(?: in (\S{1,200}?)\[)?"
 )
-_DAEMONS = re.compile(  # a node's services, no part of a job
+_DAEMONS = lazy_compile(  # a node's services, no part of a job
     rb"sshd|systemd[\w-]*|crond?|dbus-daemon|snapd|polkitd|Xorg|rsyslogd|telegraf|node_exporter|dcgm-exporter|gnome-[\w-]+"
 )
 

@@ -11,18 +11,19 @@ from kb.model import Resource, Scalar, Structure
 from kb.parsers.logs.lines import MAX_LINE, line_at, lines_from, number, on_line, plain, resource, text
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 _MAX_ITEMS = 512
 _MAX_IDLE = 8  # lines without an item, after which it was no such block
 _MAX_FOREIGN = 400  # lines of others within one item
 _MAX_LINES = 16 * _MAX_ITEMS
-_NAME = re.compile(rb"\s*(\S.{0,500}?) FAILED\s*$")
-_ITEM = re.compile(rb"\s*\[(\d{1,6})\]:\s*$")
-_FIELD = re.compile(rb"\s{0,8}(time|host|rank|exitcode|error_file|traceback)\s*:\s?(.*)$")
-_RANK = re.compile(rb"(-?\d{1,9})(?: \(local_rank: (-?\d{1,9})\))?")
-_EXIT = re.compile(rb"(-?\d{1,9})(?: \(pid: (\d{1,9})\))?(?:\s*\((SIG\w{1,12})\))?")
-_SIGNAL = re.compile(rb"Signal \d{1,3} \((SIG\w{1,12})\)")
-_FAILED = re.compile(
+_NAME = lazy_compile(rb"\s*(\S.{0,500}?) FAILED\s*$")
+_ITEM = lazy_compile(rb"\s*\[(\d{1,6})\]:\s*$")
+_FIELD = lazy_compile(rb"\s{0,8}(time|host|rank|exitcode|error_file|traceback)\s*:\s?(.*)$")
+_RANK = lazy_compile(rb"(-?\d{1,9})(?: \(local_rank: (-?\d{1,9})\))?")
+_EXIT = lazy_compile(rb"(-?\d{1,9})(?: \(pid: (\d{1,9})\))?(?:\s*\((SIG\w{1,12})\))?")
+_SIGNAL = lazy_compile(rb"Signal \d{1,3} \((SIG\w{1,12})\)")
+_FAILED = lazy_compile(
     rb"failed \(exitcode: (-?\d{1,9})\)(?: local_rank: (-?\d{1,9}))?(?: \(pid: (\d{1,9})\))?(?: of (?:binary|fn): (.{0,400}))?"
 )
 

@@ -14,35 +14,36 @@ from kb.parsers.logs.lines import line_at, on_line, plain, resource
 from kb.parsers.logs.prefixes import Prefix, peel
 from kb.parsers.logs.structured import rank_of
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 Level = Literal["error", "fatal"]
 HEAD = 160  # bytes of a message in which its level stands
-_JSON_LEVEL = re.compile(
+_JSON_LEVEL = lazy_compile(
     rb'(?i)"(?:[\w.@-]{0,24}(?:level|severity)(?:_?name|_?text)?|lvl)" ?: ?'
     rb'(?:"(?P<word>err(?:or)?|critical|crit|fatal|panic|alert|emerg(?:ency)?|severe)"|(?P<number>[4-6]0)(?=[,} ])'
     rb'|\{[^{}\n]{0,120}"name" ?: ?"(?P<inner>error|critical|fatal)")'
 )
-_JSON_MESSAGE = re.compile(
+_JSON_MESSAGE = lazy_compile(
     rb'"(?:msg|message|event|text|log|body|short_message|exception)" ?: ?"(?P<text>(?:[^"\\\n]|\\.){1,2000})'
 )
-_LOGFMT = re.compile(
+_LOGFMT = lazy_compile(
     rb"(?:^|[ \t])(?:level|lvl|severity)=\"?(?P<word>error|crit(?:ical)?|fatal|panic)\b", re.IGNORECASE
 )
-_WORD = re.compile(rb"(?:^|[\s\[(|<{-])(?P<word>ERROR|CRITICAL|FATAL|SEVERE|PANIC|EMERG|ALERT)(?=$|[\s\])|>}:,-])")
-_GLOG = re.compile(rb"(?:^|[\s\[:])(?P<level>[EF])(?:\d{4}|\d{8})[ -]\d\d:\d\d:\d\d(?:\.\d{1,9})? ")
-_GAVE_UP = re.compile(
+_WORD = lazy_compile(rb"(?:^|[\s\[(|<{-])(?P<word>ERROR|CRITICAL|FATAL|SEVERE|PANIC|EMERG|ALERT)(?=$|[\s\])|>}:,-])")
+_GLOG = lazy_compile(rb"(?:^|[\s\[:])(?P<level>[EF])(?:\d{4}|\d{8})[ -]\d\d:\d\d:\d\d(?:\.\d{1,9})? ")
+_GAVE_UP = lazy_compile(
     rb"\bCheck fail(?:ed|ure)\b|\bASSERT FAILED\b|\b[Aa]ssertion [`'\"(].{1,400} failed|\b[Aa]ssertion failed\b"
     rb"|\bpanicked at\b|^panic: |^fatal error: |^[Ff]atal: |\b[Ff]atal [Ee]rror\b|^Exception in thread \""
     rb"|\bLLVM ERROR: |^UNREACHABLE executed|^pure virtual method called|\bterminating due to uncaught exception"
     rb"|\b[Uu]n(?:caught|handled) exception\b|^terminate called |^libc\+\+abi: |^\*\*\* [A-Z][\w .]{2,60} \*\*\*$|^Aborted\b"
 )
-_RANK = re.compile(rb"[\[(](?:global[_ ])?[Rr](?:ank|ANK)[ =:]{0,2}(?P<rank>\d{1,6})[\])]")
+_RANK = lazy_compile(rb"[\[(](?:global[_ ])?[Rr](?:ank|ANK)[ =:]{0,2}(?P<rank>\d{1,6})[\])]")
 # a progress bar that was drawn before the line, with no newline between them
-_BAR_BEFORE = re.compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]{0,400}\] *(?=\S)")
-_CALM_LEVEL = re.compile(
+_BAR_BEFORE = lazy_compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]{0,400}\] *(?=\S)")
+_CALM_LEVEL = lazy_compile(
     rb"(?:^|[\s\[(|<-])(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|TRACE)(?=$|[\s\])|>:,-])|(?:^|[\s\[])[IW]\d{4} \d\d:"
 )
-_CALM_FIELD = re.compile(
+_CALM_FIELD = lazy_compile(
     rb"(?i)(?:level|severity|lvl)(?:_?name|_?text)?(?:\"? ?: ?\"?|=\"?)(?:debug|info|notice|warn(?:ing)?|trace|[123]0)\b"
 )
 MAX_CALM = 512  # bytes of a structured line in which its level stands

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from kb.model import Scalar, Structure
 from kb.parsers.logs.lines import line_start, lines_from, on_line, plain
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 _DISABLED = b"P2P=Disabled Bandwidth"
-_ROW = re.compile(rb"[ \t]{0,16}(\d{1,3})((?:[ \t]{1,16}\d{1,7}\.\d{1,4}){2,64})[ \t]*$")
+_ROW = lazy_compile(rb"[ \t]{0,16}(\d{1,3})((?:[ \t]{1,16}\d{1,7}\.\d{1,4}){2,64})[ \t]*$")
 _MAX_ROWS = 68  # lines of one matrix, its head line and blank ones included
 _SLOW = 0.4  # of the bandwidth without peer access; below it, peer access harms
 

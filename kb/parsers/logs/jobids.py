@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from kb.model import Structure
 from kb.parsers.logs.lines import line_at, on_line, text
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
-_OWN = re.compile(
+_OWN = lazy_compile(
     rb"\b(?:SLURM_JOB_?ID|SLURM_ARRAY_JOB_ID|PBS_JOBID|LSB_JOBID)[\"']?\s{0,4}[=:]\s{0,4}[\"']?(\d{2,12})"
     rb"|\bSubmitted batch job (\d{2,12})\b"
 )

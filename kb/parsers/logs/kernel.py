@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from kb.model import Resource, Scalar, Structure
 from kb.parsers.logs.lines import line_at, lines_from, number, on_line, plain, resource, text
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 _PCI = rb"(?:PCI:)?([0-9a-fA-F]{1,8}(?::[0-9a-fA-F]{2}){1,2}(?:\.[0-9a-fA-F])?)"
 # people black out the address before they show a log
 _HIDDEN_PCI = rb"(?:" + _PCI + rb"|PCI:([^)\s]{1,24}))"
-_XID = re.compile(rb"(?<!S)Xid \(" + _HIDDEN_PCI + rb"\)[^:\n]{0,40}: (\d{1,4})\b,? ?(.*)")
-_XID_PROCESS = re.compile(rb"pid='?([^,'\n]{1,40})'?(?:, name=([^,\n]{1,80}))?(?:, |$)")
-_NVLINK5 = re.compile(
+_XID = lazy_compile(rb"(?<!S)Xid \(" + _HIDDEN_PCI + rb"\)[^:\n]{0,40}: (\d{1,4})\b,? ?(.*)")
+_XID_PROCESS = lazy_compile(rb"pid='?([^,'\n]{1,40})'?(?:, name=([^,\n]{1,80}))?(?:, |$)")
+_NVLINK5 = lazy_compile(
     rb"([A-Z][A-Z0-9_/]{2,40})\s+(Nonfatal|Non-fatal|Fatal)\s+(?:XC\d\s+)?(?:i\d{1,3}\s+)?Link\s+(-?\d{1,4})"
     rb"(?:\s+\((0x[0-9a-fA-F]{1,8})\s+(0x[0-9a-fA-F]{1,8}))?"
 )
-_OFF_BUS = re.compile(
+_OFF_BUS = lazy_compile(
     rb"GPU (?:at )?" + _PCI + rb"[^\n]{0,200}?(?:has |is )?fallen off the bus|NVRM: The NVIDIA GPU " + _PCI
 )
 _FALLEN = b"fallen off the bus"
-_SXID = re.compile(
+_SXID = lazy_compile(
     rb"nvidia-nvswitch(\d{1,3}): SXid \(" + _PCI + rb"\): (\d{1,6}), (?:(Fatal|Non-fatal|Nonfatal)(?:, )?)?(.*)"
 )
-_LINK = re.compile(rb"Link (\d{1,4})")
+_LINK = lazy_compile(rb"Link (\d{1,4})")
 
-_OOM_KILL = re.compile(rb"oom-kill:constraint=(?:CONSTRAINT_)?(\w{1,40})([^\n]{0,2000})")
-_OOM_PAIR = re.compile(rb",(oom_memcg|task_memcg|task|pid)=([^,\n]{0,400})")
-_KILLED = re.compile(
+_OOM_KILL = lazy_compile(rb"oom-kill:constraint=(?:CONSTRAINT_)?(\w{1,40})([^\n]{0,2000})")
+_OOM_PAIR = lazy_compile(rb",(oom_memcg|task_memcg|task|pid)=([^,\n]{0,400})")
+_KILLED = lazy_compile(
     rb"(Memory cgroup out of memory|Out of memory[^:\n]{0,40}):? Kill(?:ed)? process (\d{1,9}),? ?\((.{1,80}?)\)(?:[ ,]|$)"
 )
-_RSS = re.compile(rb"(anon|file|shmem)-rss:(\d{1,15})kB")
-_SLURM = re.compile(rb"Detected (\d{1,9}) oom[-_]kill event(?:\(s\)|s)? in (\S{1,80}?)\.(?:\s|$)")
-_K8S = re.compile(rb"\bOOMKilled\b")
-_BLOCKED = re.compile(
+_RSS = lazy_compile(rb"(anon|file|shmem)-rss:(\d{1,15})kB")
+_SLURM = lazy_compile(rb"Detected (\d{1,9}) oom[-_]kill event(?:\(s\)|s)? in (\S{1,80}?)\.(?:\s|$)")
+_K8S = lazy_compile(rb"\bOOMKilled\b")
+_BLOCKED = lazy_compile(
     rb"task (\S.{0,63}?):(\d{1,9}) (?:.{0,80} )?blocked (?:in I/O wait )?for more than (\d{1,9}) seconds"
 )
 _CONSTRAINTS = {"MEMCG": "memcg", "NONE": "host", "CPUSET": "cpuset", "MEMORY_POLICY": "policy"}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from kb.model import Scalar, Structure
 from kb.parsers.logs.lines import line_at, lines_from, number, on_line, plain, resource, text
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 _NUMBERED = (
     "HUP",
@@ -48,44 +48,48 @@ _WORD = (
     rb"|User defined signal [12]|Out Of Memory"
 )
 
-_SRUN = re.compile(
+_SRUN = lazy_compile(
     rb"(?:srun|mpirun|launch|error): (?:error: )?([\w.-]{1,64}): tasks? ([\d,\[\]-]{1,200}): "
     rb"(?:Exited with exit code (\d{1,6})|(" + _WORD + rb"))"
 )
-_NOTICED = re.compile(rb"process rank (\d{1,7}) with PID (\d{1,9}) on node ([\w.-]{1,64}) exited on\s+signal (\d{1,3})")
-_DETECTED = re.compile(rb"exited with non-zero status")
-_PROCESS_NAME = re.compile(rb"Process name: *\[[^\]\n]{1,80}\]?,(\d{1,7})\]")
-_EXIT_CODE = re.compile(rb"Exit code: *(-?\d{1,6})")
-_HYDRA = re.compile(
+_NOTICED = lazy_compile(
+    rb"process rank (\d{1,7}) with PID (\d{1,9}) on node ([\w.-]{1,64}) exited on\s+signal (\d{1,3})"
+)
+_DETECTED = lazy_compile(rb"exited with non-zero status")
+_PROCESS_NAME = lazy_compile(rb"Process name: *\[[^\]\n]{1,80}\]?,(\d{1,7})\]")
+_EXIT_CODE = lazy_compile(rb"Exit code: *(-?\d{1,6})")
+_HYDRA = lazy_compile(
     rb"=\s+(?:(?:RANK (\d{1,7}) )?PID (\d{1,9}) RUNNING AT ([\w.-]{1,64})|EXIT CODE: (-?\d{1,6})"
     rb"|KILLED BY SIGNAL: (\d{1,3}))"
 )
-_PALS = re.compile(rb"(?:([\w.-]{1,64}): )?rank (\d{1,7}) (?:died from signal (\d{1,3})|exited with code (-?\d{1,6}))")
-_KILLING = re.compile(rb"Killing subprocess (\d{1,9})")
-_RETURNED = re.compile(rb"exits with return code = (-?\d{1,6})")
-_PDSH = re.compile(rb"(?:pdsh@)?[\w.-]{1,64}: ([\w.-]{1,64}): (?:ssh|mcmd) exited with exit code (\d{1,6})")
-_SHELL = re.compile(
+_PALS = lazy_compile(
+    rb"(?:([\w.-]{1,64}): )?rank (\d{1,7}) (?:died from signal (\d{1,3})|exited with code (-?\d{1,6}))"
+)
+_KILLING = lazy_compile(rb"Killing subprocess (\d{1,9})")
+_RETURNED = lazy_compile(rb"exits with return code = (-?\d{1,6})")
+_PDSH = lazy_compile(rb"(?:pdsh@)?[\w.-]{1,64}: ([\w.-]{1,64}): (?:ssh|mcmd) exited with exit code (\d{1,6})")
+_SHELL = lazy_compile(
     rb"(?:\S{1,200}: line \d{1,7}: +(\d{1,9}) +)?(" + _WORD + rb")(?: +\(core dumped\))?(?:$| {2,}| [^\s:]{1,400} )"
 )
-_ENDED = re.compile(
+_ENDED = lazy_compile(
     rb"\*\*\* (JOB|STEP) (\S{1,80}) ON (\S{1,80}) CANCELLED AT (\S{1,40})(?: DUE TO ([A-Za-z][\w ]{1,60}?)(?:,[^*]{0,120})?)? ?\*\*\*"
 )
 
 _NAME = rb"SIG[A-Z]{2,6}[12]?"
 _SIGNALLED = (
-    re.compile(rb"Process (?P<pid>\d{1,9}) got signal: (?P<number>\d{1,3})"),
-    re.compile(rb"Caught signal (?P<number>\d{1,3})\b"),
-    re.compile(rb"Sending process (?P<pid>\d{1,9}) closing signal (?:Signals\.)?(?P<name>" + _NAME + rb")"),
-    re.compile(rb"Received (?:Signals\.)?(?:(?P<name>" + _NAME + rb")|(?P<number>\d{1,3})) death signal"),
-    re.compile(rb"\(pid (?P<pid>\d{1,9})\) is killed by signal: (?P<word>" + _WORD + rb")"),
-    re.compile(rb"\*\*\* (?P<name>" + _NAME + rb") (?:\(@0x[0-9a-f]{1,16}\) )?received "),
-    re.compile(
+    lazy_compile(rb"Process (?P<pid>\d{1,9}) got signal: (?P<number>\d{1,3})"),
+    lazy_compile(rb"Caught signal (?P<number>\d{1,3})\b"),
+    lazy_compile(rb"Sending process (?P<pid>\d{1,9}) closing signal (?:Signals\.)?(?P<name>" + _NAME + rb")"),
+    lazy_compile(rb"Received (?:Signals\.)?(?:(?P<name>" + _NAME + rb")|(?P<number>\d{1,3})) death signal"),
+    lazy_compile(rb"\(pid (?P<pid>\d{1,9})\) is killed by signal: (?P<word>" + _WORD + rb")"),
+    lazy_compile(rb"\*\*\* (?P<name>" + _NAME + rb") (?:\(@0x[0-9a-f]{1,16}\) )?received "),
+    lazy_compile(
         rb"[Rr]eceiv(?:ed|ing) (?:a |the |an )?(?:termination |exit )?(?:signal:? )?(?:Signals\.)?"
         rb"(?:(?P<name>" + _NAME + rb")|signal:? (?P<number>\d{1,3})\b)"
     ),
-    re.compile(rb"[Rr]eceived signal:? (?P<number>\d{1,3})\b"),
+    lazy_compile(rb"[Rr]eceived signal:? (?P<number>\d{1,3})\b"),
 )
-_UCX = re.compile(rb"\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] Caught signal")
+_UCX = lazy_compile(rb"\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] Caught signal")
 
 
 def signal_name(word: bytes | None = None, value: int | None = None) -> str:

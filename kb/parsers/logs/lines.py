@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from kb.model import Resource, Scalar, Structure
 from kb.parsers.logs.prefixes import Prefix, peel
+from kb.regex.lazy import lazy_compile
 
 LINE_CHARACTERS = 512  # of a decisive line, kept in a structure
 MAX_LINE = 4096  # bytes of one line that are looked at; more is never a part of a known form
-_ANSI = re.compile(rb"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+_ANSI = lazy_compile(rb"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 
 
 def line_at(window: bytes, start: int) -> tuple[bytes, int]:

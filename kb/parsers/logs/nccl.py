@@ -8,29 +8,30 @@ from kb.model import Scalar, Structure
 from kb.parsers.logs.lines import line_at, number, on_line, plain, resource, text
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 # [PG ID 0 PG GUID 0(default_pg) Rank 9], [PG 0 (default_pg) Rank 37], [PG 0 Rank 25], [Rank 5]
-_GROUP = re.compile(rb"\[(?:PG (?:ID )?([^\s\](]{1,40})(?:[^\]\n]{0,120}?) )?Rank (\d{1,7})\]")
-_WORK = re.compile(rb"WorkNCCL\(([^\n]{0,400}?)\) ran for (\d{1,15}) milliseconds")
-_PAIR = re.compile(rb"(SeqNum|OpType|NumelIn|NumelOut|Timeout\(ms\))=(-?\w{1,40})")
-_STATUS = re.compile(
+_GROUP = lazy_compile(rb"\[(?:PG (?:ID )?([^\s\](]{1,40})(?:[^\]\n]{0,120}?) )?Rank (\d{1,7})\]")
+_WORK = lazy_compile(rb"WorkNCCL\(([^\n]{0,400}?)\) ran for (\d{1,15}) milliseconds")
+_PAIR = lazy_compile(rb"(SeqNum|OpType|NumelIn|NumelOut|Timeout\(ms\))=(-?\w{1,40})")
+_STATUS = lazy_compile(
     rb"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,15}), last completed (?:NCCL )?work: (-?\d{1,15})", re.IGNORECASE
 )
-_AT = re.compile(rb"(?:at work(?: sequence id)?|at NCCL work): (-?\d{1,15})")
-_FROM = re.compile(rb"due to [^\n]{0,80}? from +(this local rank|rank +(\d{1,7}))")
-_LINE = re.compile(
+_AT = lazy_compile(rb"(?:at work(?: sequence id)?|at NCCL work): (-?\d{1,15})")
+_FROM = lazy_compile(rb"due to [^\n]{0,80}? from +(this local rank|rank +(\d{1,7}))")
+_LINE = lazy_compile(
     rb"([\w.-]{1,64}):(\d{1,9}):\d{1,9} \[(-?\d{1,4})\] (?:([^\s:]{1,120}:\d{1,6}) (?:\(([^)\n]{1,120})\) )?)?"
     rb"[NR]CCL (WARN|INFO) ?"
 )
-_INIT = re.compile(
+_INIT = lazy_compile(
     rb"comm (0x[0-9a-fA-F]{1,16}) rank (\d{1,7}) n[rR]anks (\d{1,7})(?: cudaDev (\d{1,3}))?(?: nvmlDev \d{1,3})?"
     rb"(?: busId ([0-9a-fA-F:.]{1,16}))?(?: (?:commId|commHash) (0x[0-9a-fA-F]{1,16}))?"
 )
-_PEER = re.compile(rb"from peer (\S{1,80})")
-_ERROR = re.compile(rb"with (?:status ?= ?(?:(IBV_WC_\w{1,40})\()?|error )(\d{1,4})\b")
-_OPCODE = re.compile(rb"opcode[= ](\w{1,40}(?:\(\d{1,4}\))?)")
-_VENDOR = re.compile(rb"vendor[_ ]err[= ](\w{1,12})")
-_HCA = re.compile(rb"\bhca (\S{1,40})")
+_PEER = lazy_compile(rb"from peer (\S{1,80})")
+_ERROR = lazy_compile(rb"with (?:status ?= ?(?:(IBV_WC_\w{1,40})\()?|error )(\d{1,4})\b")
+_OPCODE = lazy_compile(rb"opcode[= ](\w{1,40}(?:\(\d{1,4}\))?)")
+_VENDOR = lazy_compile(rb"vendor[_ ]err[= ](\w{1,12})")
+_HCA = lazy_compile(rb"\bhca (\S{1,40})")
 # names of work completion statuses, in the order of the verbs header
 _STATUS_NAMES = (
     *("SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR"),

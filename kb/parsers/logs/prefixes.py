@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kb.parsers.logs.timestamps import STAMP, is_glog, stamp_time
+from kb.regex.lazy import lazy_compile
 
 MAX_PREFIXES = 8
 MAX_BYTES = 512
@@ -34,7 +35,7 @@ class Prefix(NamedTuple):
 _NOTHING = Prefix()
 
 # What a line with a prefix starts with; most lines have none and are left here.
-_GATE = re.compile(
+_GATE = lazy_compile(
     rb"[\x1b\[(\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\|)"
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
 )
@@ -45,7 +46,7 @@ _NO_HOST = (
     rb"|part|shard|chunk)-"
 )
 # Every form starts with a byte of its own class, so a line without a prefix is left after one look at most forms.
-_PIECE = re.compile(
+_PIECE = lazy_compile(
     rb"(?P<ansi>(?:\x1b\[[0-9;?]{0,12}[A-Za-z]|\[[0-9;]{1,9}m|\r)+) ?"
     rb"|\[rank(?:: )?(?P<rank>\d{1,6})\]:? ?"
     rb"|\[[A-Za-z_]\w{0,30}?(?P<local>\d{1,4})\]: ?"
@@ -64,16 +65,16 @@ _PIECE = re.compile(
     rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}"
     rb"|(?:\d{1,3}\.){3}\d{1,3})(?:: | {1,30}\| )"
 )
-_PLAIN_TAIL = re.compile(
+_PLAIN_TAIL = lazy_compile(
     rb"(?:\]:? ?| - | \| |: |[ \t]|\Z|(?=[\r\n]))"
     rb"(?:std(?:out|err) [FP](?: |\Z)"
     rb"|(?P<host>[\w.-]{1,64}) (?:kernel|[\w./-]{1,40}\[(?P<pid>\d{1,8})\]): ?)?"
 )
 # the kernel's own lines name no host: what stands behind these is a driver or a device
-_OF_KERNEL = re.compile(rb"\]:? ?|[ \t]|")
-_SYSLOG_TAIL = re.compile(rb"\]? ?(?:(?P<host>[\w.-]{1,64}) [\w./-]{1,40}(?:\[(?P<pid>\d{1,8})\])?: ?)?")
-_BRACKET_TAIL = re.compile(rb"[^\]\n]{0,160}\]:? ?")
-_HF_TAIL = re.compile(rb" >> ?")
+_OF_KERNEL = lazy_compile(rb"\]:? ?|[ \t]|")
+_SYSLOG_TAIL = lazy_compile(rb"\]? ?(?:(?P<host>[\w.-]{1,64}) [\w./-]{1,40}(?:\[(?P<pid>\d{1,8})\])?: ?)?")
+_BRACKET_TAIL = lazy_compile(rb"[^\]\n]{0,160}\]:? ?")
+_HF_TAIL = lazy_compile(rb" >> ?")
 
 
 def peel(line: bytes, year: int | None = None) -> Prefix:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
-
 from kb.model import Resource, Scalar, Structure
 from kb.parsers.logs.lines import line_at, lines_from, number, on_line, plain, text
 from kb.parsers.logs.prefixes import Prefix, peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 _FOLLOWING = 64  # lines after DeepSpeed's numbers that are looked at: those of its own and of other nodes
 _WINDOW = 32 * 1024  # bytes; each process is one line with its whole command
 # Ray Train: `- (ip=10.0.0.1, pid=811) world_rank=0, local_rank=0, node_rank=0`; version 1 prints a node id before the address
-_RAY = re.compile(
+_RAY = lazy_compile(
     rb"\((?:node_id=\w{1,64}, )?ip=(?P<ip>[0-9A-Fa-f.:]{2,45}), pid=(?P<pid>\d{1,9})\) world_rank=(?P<rank>\d{1,7})"
     rb"(?:, local_rank=(?P<local>\d{1,5}))?"
 )
-_NUMBERS = re.compile(rb"nnodes=(?P<nodes>\d{1,6}), num_local_procs=\d{1,5}, node_rank=(?P<node>\d{1,6})")
-_MAPPING = re.compile(rb"global_rank_mapping=\w{0,20}\(?(?:<class 'list'>, )?\{(?P<nodes>[^}\n]{1,8000})\}")
-_RANKS = re.compile(rb"'(?P<host>[\w.-]{1,64})': \[(?P<ranks>[\d, ]{1,2000})\]")
-_SPAWNED = re.compile(rb"process (?P<pid>\d{1,9}) spawned with command: .{0,3000}?--local_rank=(?P<local>\d{1,5})\b")
+_NUMBERS = lazy_compile(rb"nnodes=(?P<nodes>\d{1,6}), num_local_procs=\d{1,5}, node_rank=(?P<node>\d{1,6})")
+_MAPPING = lazy_compile(rb"global_rank_mapping=\w{0,20}\(?(?:<class 'list'>, )?\{(?P<nodes>[^}\n]{1,8000})\}")
+_RANKS = lazy_compile(rb"'(?P<host>[\w.-]{1,64})': \[(?P<ranks>[\d, ]{1,2000})\]")
+_SPAWNED = lazy_compile(rb"process (?P<pid>\d{1,9}) spawned with command: .{0,3000}?--local_rank=(?P<local>\d{1,5})\b")
 
 
 def _read_ray(window: bytes, at: int) -> tuple[Structure, ...]:

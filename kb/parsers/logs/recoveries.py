@@ -5,14 +5,13 @@ And `quoted`: whether a line shows data (a sample, a generation) in which words 
 
 from __future__ import annotations
 
-import re
-
 from kb.model import Structure
 from kb.parsers.logs.lines import line_at, on_line, plain
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
-_OVER = re.compile(
+_OVER = lazy_compile(
     rb"(?i)(?:attempt|retry|try|request) ?#?\d* ?(?:of \d+ )?(?:was |has )?(?:succeeded|successful|worked)"
     rb"|succe(?:eded|ssful(?:ly)?) (?:on|at|after|in) (?:the )?(?:\d+(?:st|nd|rd|th)? |second |third |next )?(?:attempts?|retry|retries|try|tries)"
     rb"|after \d+ (?:retry|retries|attempts|tries)\b(?!.{0,40}(?:giv|fail|error|exhaust))"
@@ -23,12 +22,12 @@ _OVER = re.compile(
     rb"|(?:going|carrying) on(?: without|$)|(?:continuing|proceeding) (?:without|anyway)"
     rb"|handled by warn_and_continue|found a (?:batch size|micro.?batch) that fits|left in place\b|setting TMPDIR to /"
 )
-_LOST = re.compile(
+_LOST = lazy_compile(
     rb"(?i)(?:fail(?:ed|ure|ing|s)?|error|exceeded|exhausted|timed out|unable|could not|refused)\b(?!.{0,120}\b(?:resolved|recovered|restored|re-?established|re-?connected|re-?opened|succeeded|is back|came back)).{0,200}\bafter \d+|giv(?:ing|en) up|\bfatal|abort|not (?:be )?(?:resolved|recovered|restored)|could not be|never"
     rb"|from (?:the )?(?:last )?checkpoint|unrecover"
     rb"|memory failure: 0x|recovery action (?:for|changed|required)|not recovered|(?:was|is|being) restarted from"  # a page given up is a loss
 )
-_QUOTED = re.compile(
+_QUOTED = lazy_compile(
     rb"(?i)\s*(?:<doc>|```|(?:=+ ?)?\[?(?:decoded |training |eval(?:uation)? |generated )*(?:sample|example|prompt|completion|response|generation"
     rb"|prediction|question|answer|instruction|reference|rollout)s?\b[ #:=/\w]{0,24}[\]:>]"
     rb"|[{,]?[\"'](?:text|prompt|content|completion|instruction|output|input|response|question|answer|messages|problem|solution)[\"'] ?: ?[\"'\[])"

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from kb.model import Scalar, Structure
 from kb.parsers.logs.lines import line_at, line_start, lines_from, number, on_line, plain, resource, text
 from kb.parsers.logs.prefixes import Prefix, peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 MAX_FRAMES = 60
 _MAX_LINES = 4 * MAX_FRAMES
 
-_PYSPY = re.compile(rb"Thread (0x[0-9a-fA-F]{1,16}|\d{1,9}) \(([\w+]{1,24})\)(?:: \"([^\"\n]{0,120})\")?\s*$")
-_PYSPY_PROCESS = re.compile(rb"Process (\d{1,9}): ")
-_PYSTACK = re.compile(rb"Traceback for thread (\d{1,9})(?: \(([^)\n]{0,120})\))? .{0,80}\(most recent call last\)")
-_FAULT = re.compile(
+_PYSPY = lazy_compile(rb"Thread (0x[0-9a-fA-F]{1,16}|\d{1,9}) \(([\w+]{1,24})\)(?:: \"([^\"\n]{0,120})\")?\s*$")
+_PYSPY_PROCESS = lazy_compile(rb"Process (\d{1,9}): ")
+_PYSTACK = lazy_compile(rb"Traceback for thread (\d{1,9})(?: \(([^)\n]{0,120})\))? .{0,80}\(most recent call last\)")
+_FAULT = lazy_compile(
     rb"(?:Current thread|Thread) (0x[0-9a-fA-F]{1,16})(?: \[([^\]\n]{0,120})\])? \(most recent call first\):"
 )
-_FILE_FRAME = re.compile(rb"\s*(?:\((?:Python|C)\) )?File \"([^\"\n]{1,400})\", line (\d{1,9}),? in (\S.{0,200})")
+_FILE_FRAME = lazy_compile(rb"\s*(?:\((?:Python|C)\) )?File \"([^\"\n]{1,400})\", line (\d{1,9}),? in (\S.{0,200})")
 _Form = Callable[[bytes], str | None]
 
 

@@ -5,17 +5,17 @@ The step and what was measured are read by kb.parsers.logs.progress.formats as o
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from kb.model import ProgressPoint
 from kb.parsers.logs.timestamps import find_time
+from kb.regex.lazy import lazy_compile
 
-_TIME = re.compile(
+_TIME = lazy_compile(
     rb'"(?:@?timestamp|ts|time|asctime|datetime)": ?(?:"(?P<text>[^"\r\n]{10,40})"|(?P<number>\d{9,19}(?:\.\d{1,9})?)(?=[,} ]))'
 )
-_RANK = re.compile(rb'"(?:global_)?rank": ?"?(?P<rank>\d{1,7})"?(?=[,} ])')
-_MEMORY = re.compile(
+_RANK = lazy_compile(rb'"(?:global_)?rank": ?"?(?P<rank>\d{1,7})"?(?=[,} ])')
+_MEMORY = lazy_compile(
     rb'"gpu_mem(?:ory)?_(?:usage|used|allocated)(?:_(?P<unit>bytes|[kmg]i?b))?": ?(?P<value>\d{1,16}(?:\.\d{1,9})?)(?=[,} ])'
 )
 _UNITS = {b"bytes": 1.0, b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30}

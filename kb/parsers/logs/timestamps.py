@@ -10,6 +10,8 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from kb.regex.lazy import lazy_compile
+
 HEAD = 128  # a stamp stands within this many bytes of a line's start
 
 _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
@@ -30,8 +32,8 @@ STAMP = (
     rb"(?P<zone>Z|(?: ?UTC| ?GMT)\b| ?[+-]\d\d:?\d\d(?![\d:]))?"
     rb"(?(name_m)(?:(?<=[0-9CT])(?: [A-Z]{3,4})? (?P<name_y>20\d\d)(?![\d-]))?)"  # behind other dates it is a process
 )
-_STAMP = re.compile(STAMP)
-_CLOCK = re.compile(rb":[0-5]\d:[0-5]\d")  # quick to find; most lines have none
+_STAMP = lazy_compile(STAMP)
+_CLOCK = lazy_compile(rb":[0-5]\d:[0-5]\d")  # quick to find; most lines have none
 _DATE_WIDTH = 24  # no date, with its hour, is longer
 
 

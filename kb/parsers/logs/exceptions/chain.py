@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 from kb.model import Scalar, Structure
 from kb.parsers.logs.exceptions.exception_line import HEADER, MAX_MESSAGE, RaisedException
 from kb.parsers.logs.exceptions.voice import Voice
 from kb.parsers.logs.lines import line_at, line_start, plain, resource, text
 from kb.parsers.logs.prefixes import Prefix, peel
+from kb.regex.lazy import lazy_compile
 
 _MAX_LINKS = 16  # of a chain, counted backwards
 _PHRASES = (
     (b"direct cause of the following exception", "cause"),
     (b"During handling of the above exception, another exception occurred", "context"),
 )
-_THREAD = re.compile(rb"(?:.{0,200}\b)?Exception in thread (.{1,120}?):?$|Process ([\w.-]{1,80}):$")
+_THREAD = lazy_compile(rb"(?:.{0,200}\b)?Exception in thread (.{1,120}?):?$|Process ([\w.-]{1,80}):$")
 
 
 def _phrase_before(window: bytes, start: int, voice: Voice) -> tuple[int, str] | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList, frame_of_line
 from kb.parsers.logs.exceptions.voice import Voice, indentation, next_line_of_voice
 from kb.parsers.logs.lines import line_at, lines_from
+from kb.regex.lazy import lazy_compile
 
 MAX_MESSAGE = 2000  # characters
 _MAX_MESSAGE_LINES = 60
@@ -15,14 +15,14 @@ HEADER = b"Traceback (most recent call last)"
 _ORIGINAL = b"Original Traceback (most recent call last)"
 MODULE = rb"((?:(?:[A-Za-z_]\w*|<locals>)\.)*)"
 CLASS_SUFFIX = rb"(?:Error|Exception|Interrupt|Exit|Timeout|Expired|ExceptionGroup|StopIteration|StopAsyncIteration)"
-_STRONG = re.compile(
+_STRONG = lazy_compile(
     MODULE
     + rb"([A-Z_]\w*"
     + CLASS_SUFFIX
     + rb"|Exception|Stop(?:Async)?Iteration)(\(\w{1,80}\))?(?::(?!:)(.*)|[ \t]*)$"
 )
-_WEAK = re.compile(MODULE + rb"([A-Za-z_]\w*)(?:(:)(?!:)(?:[ \t]+(.*))?|[ \t]*)$")
-_CAMEL_CASE = re.compile(rb"[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)+")
+_WEAK = lazy_compile(MODULE + rb"([A-Za-z_]\w*)(?:(:)(?!:)(?:[ \t]+(.*))?|[ \t]*)$")
+_CAMEL_CASE = lazy_compile(rb"[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)+")
 # these say all they have in one line; what follows is another's
 _ONE_LINE = frozenset(
     b"ArithmeticError AttributeError BrokenPipeError ChildFailedError ConnectionRefusedError ConnectionResetError"
@@ -31,7 +31,7 @@ _ONE_LINE = frozenset(
     b" RecursionError StopIteration SystemExit UnboundLocalError UnicodeDecodeError ZeroDivisionError".split()
 )
 # what starts something else, and so ends a message of several lines
-_OTHER_START = re.compile(
+_OTHER_START = lazy_compile(
     rb"\[?\d{4}-\d\d-\d\d[ T_]|\[?\d\d:\d\d:\d\d|\[?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)\b|[IWEF]\d{3,4} \d"
     rb"|[\w.-]{1,64}:\d+:\d+ \[-?\d+\]|srun: |slurmstepd: |[=*#~-]{5}|\"\"\"|terminate called|frame #\d|Exception "
     rb"|wandb: |Killing subprocess|Process [\w-]+-\d+:|[ ]?iteration +\d+/|\s*\d+%\||Fatal Python error|Killed\b|Aborted\b"

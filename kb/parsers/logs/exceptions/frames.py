@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from kb.parsers.logs.lines import text
+from kb.regex.lazy import lazy_compile
 
 MAX_FRAMES = 60
-FRAME_LINE = re.compile(rb'[ \t]*File "([^"\n]{1,400})", line (\d{1,9})(?:, in ([^\n]{1,200}))?')
-_NOTEBOOK_FRAME = re.compile(rb"File (\S{1,400}):(\d{1,9}),? in ([\w<>.]{1,200})")
+FRAME_LINE = lazy_compile(rb'[ \t]*File "([^"\n]{1,400})", line (\d{1,9})(?:, in ([^\n]{1,200}))?')
+_NOTEBOOK_FRAME = lazy_compile(rb"File (\S{1,400}):(\d{1,9}),? in ([\w<>.]{1,200})")
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from kb.model import Scalar, Structure
@@ -22,14 +21,15 @@ from kb.parsers.logs.exceptions.voice import Voice, prefix_key
 from kb.parsers.logs.lines import line_at, line_start, plain, resource, text
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
+from kb.regex.lazy import lazy_compile
 
 # a logger's level, with what it puts around it: `ERROR:    `, `[ERROR] `, `ERROR 08-12 10:00:00 [core.py:12] `,
 # `ERROR | module:run:12 - `, `name - ERROR - `
-_LEVEL = re.compile(
+_LEVEL = lazy_compile(
     rb"(?:[\w.]{1,60} - )?\[?(?:ERROR|CRITICAL|FATAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)?"
     rb"(?: ?\[[\w./-]{1,60}:\d{1,6}\])?(?:[ \t]{0,8}[:|-][ \t]{1,8}|[ \t]{1,8})(?:[\w.:<>-]{1,80} [|-] )?(?=[A-Za-z_])"
 )
-_HOST = re.compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
+_HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
 
 def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -107,8 +107,8 @@ def _is_exception_name(module: bytes, name: bytes) -> bool:
     return name.endswith((b"Error", b"Exception")) and name[:1].isupper()
 
 
-_HYDRA_TARGET = re.compile(rb"Error in call to target '[^'\n]{1,300}':[ \t]*$")
-_EXCEPTION_REPR = re.compile(
+_HYDRA_TARGET = lazy_compile(rb"Error in call to target '[^'\n]{1,300}':[ \t]*$")
+_EXCEPTION_REPR = lazy_compile(
     MODULE + rb"([A-Z]\w*" + CLASS_SUFFIX + rb")\((?P<quote>['\"])(?P<message>.*)(?P=quote),?\)[ \t]*$"
 )
 

@@ -5,28 +5,27 @@ A word such as "retrying" above a traceback is not enough: the last of the tries
 
 from __future__ import annotations
 
-import re
-
 from kb.parsers.logs.exceptions.exception_line import HEADER
 from kb.parsers.logs.lines import line_at, line_start, lines_from
+from kb.regex.lazy import lazy_compile
 
 # Exceptions that the program itself says it lives with. A word such as "retrying" above a traceback is no such saying:
 # the last of the tries looks the same.
-_IGNORED = re.compile(rb"Exception ignored (?:in|on)\b")
-_CARRIES_ON = re.compile(
+_IGNORED = lazy_compile(rb"Exception ignored (?:in|on)\b")
+_CARRIES_ON = lazy_compile(
     rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|bad sample).{0,160}"
     rb"(?:\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|going on|carrying on|doing without)\b|will try again at the next)"
 )
-_GUARDED = re.compile(rb"[Ii]mport of .{1,200} failed with: ?$")
-TRAILING = re.compile(
+_GUARDED = lazy_compile(rb"[Ii]mport of .{1,200} failed with: ?$")
+TRAILING = lazy_compile(
     rb"(?:--|[;,(]) ?(?:(?:we are |is )?(?:falling back|skipping|skipped|retrying|ignored|ignoring|continuing)|will (?:be )?retr)"
     rb"|\b(?:batch|sample|step) skipped\b|[,;] [\w ]{1,40} (?:disabled|off)$"
 )
-_TROUBLE_WORDS = re.compile(
+_TROUBLE_WORDS = lazy_compile(
     rb"(?i)error|fail|traceback|exception|kill|abort|signal|srun|slurm|wandb|elastic|launch|terminat|process.?group|exit|dumped"
 )
 _CALM_LINES = 3
-_FINALIZERS = re.compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
+_FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
 
 
 def survived_by_program(window: bytes, start: int, last: int) -> bool:

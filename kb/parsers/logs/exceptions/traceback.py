@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from kb.parsers.logs.exceptions.exception_line import HEADER, RaisedException, match_exception, read_exception
 from kb.parsers.logs.exceptions.frames import FRAME_LINE, FrameList, format_frame, frame_of_line
 from kb.parsers.logs.exceptions.voice import Voice, indentation, next_line_of_voice, prefix_key
 from kb.parsers.logs.lines import line_at, lines_from
 from kb.parsers.logs.prefixes import peel
+from kb.regex.lazy import lazy_compile
 
 _MAX_LINES = 1000  # of a window, for one traceback
 _MAX_HEADS = 64  # of other tracebacks that may start before this one ends
@@ -19,7 +18,7 @@ GROUP_HEADER = b"+ Exception Group Traceback (most recent call last)"
 BOX_CORNERS = (b"\xe2\x95\xad", b"\xe2\x94\x8c", b"\xe2\x94\x8f")
 _BOX_SIDES = (b"\xe2\x94\x82", b"\xe2\x94\x83", b"|")
 _BOX_ENDS = (b"\xe2\x95\xb0", b"\xe2\x94\x94", b"\xe2\x94\x97", b"+-")
-_RICH_FRAME = re.compile(rb"(\S.{0,400}?):(\d{1,9}) in (\S.{0,200})")
+_RICH_FRAME = lazy_compile(rb"(\S.{0,400}?):(\d{1,9}) in (\S.{0,200})")
 
 
 def read_frames(window: bytes, position: int, voice: Voice, base: int = -1) -> RaisedException | None:

@@ -8,6 +8,7 @@ from kb.model import ProgressPoint
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.progress.line_format import changed, line_around
 from kb.parsers.logs.progress.quantities import HELD_OUT_WORD, measure, parse_float, parse_int
+from kb.regex.lazy import lazy_compile
 
 # A bar's label says what it counts; only those that end in one of these words, and bars without one, count training steps.
 _TRAINING_WORDS = frozenset(
@@ -16,11 +17,11 @@ _TRAINING_WORDS = frozenset(
     b" trainer".split()
 )
 _NO_WORDS = frozenset((b"info", b"warning", b"it"))
-_WORD = re.compile(rb"[A-Za-z][A-Za-z_-]*")
-_NO_TRAINING = re.compile(
+_WORD = lazy_compile(rb"[A-Za-z][A-Za-z_-]*")
+_NO_TRAINING = lazy_compile(
     rb"(?i)load|download|fetch|generat|token|map(?![a-z])|filter|convert|extract|process(?!\w*\))|comput|captur|shard|resolv|saving|cache|sampling|concat"
 )
-_BAR = re.compile(
+_BAR = lazy_compile(
     rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
     rb"|(?:(?<=[\s:\r])|^)(?P<free>\d{1,12})(?:it|step|batch)s?) \[\d[\d:]{3,16}(?:<[^,\]\r\n]{1,20})?, {0,8}"
     rb"|(?<!\d)\d{1,3}% (?:\xe2[\x94\x95][\x80-\xbf]){1,40} (?P<at>\d{1,12})/(?P<of>\d{1,12}) "
@@ -28,12 +29,12 @@ _BAR = re.compile(
     rb")(?P<rate>\?|[\d.]{1,12})$"
 )
 # Ultralytics' row in front of its bar: epoch, memory, the parts of the loss, the number of objects, the image size.
-_YOLO = re.compile(
+_YOLO = lazy_compile(
     rb"(?P<epoch>\d{1,6})/\d{1,6} {1,16}(?P<memory>\d[\d.]{0,8})G {1,16}(?P<losses>(?:(?:\d[\d.e+]{0,12}|nan|inf) {1,16}){1,12})\d{1,6}$"
 )
 # Lightning's Rich bar: the number of the epoch and that of the last one, both from 0; below 0 where it is not known.
-_RICH_EPOCH = re.compile(rb"Epoch (?P<epoch>\d{1,6})/(?:(?P<last>\d{1,6})|-\d)$")
-_LABEL_EPOCH = re.compile(rb"(?i)epoch[ :=\[#(]{0,3}(?P<epoch>\d{1,9})")
+_RICH_EPOCH = lazy_compile(rb"Epoch (?P<epoch>\d{1,6})/(?:(?P<last>\d{1,6})|-\d)$")
+_LABEL_EPOCH = lazy_compile(rb"(?i)epoch[ :=\[#(]{0,3}(?P<epoch>\d{1,9})")
 
 
 def read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
@@ -89,7 +90,7 @@ def _is_training(label: bytes) -> bool:
     return not words or (words[-1] in _TRAINING_WORDS and _NO_TRAINING.search(label) is None)
 
 
-_KERAS = re.compile(rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:\[[=>.]{1,80}\]|\xe2\x94)")
+_KERAS = lazy_compile(rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:\[[=>.]{1,80}\]|\xe2\x94)")
 
 
 def read_keras(match: re.Match[bytes]) -> ProgressPoint | None:

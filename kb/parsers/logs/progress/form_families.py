@@ -12,6 +12,7 @@ from kb.parsers.logs.progress.line_readers import make_reader
 from kb.parsers.logs.progress.quantities import HELD_OUT_NAMES, HELD_OUT_WORD, NUMBER, measure
 from kb.parsers.logs.progress.side_lines import read_beside, read_own, read_resized, read_used
 from kb.parsers.logs.structured import completed
+from kb.regex.lazy import lazy_compile
 
 _MAYBE_OF = rb"(?:[ ]{0,2}/[ ]{0,12}(?P<total>\d{1,12}))?"
 # Between a general word and its number; what may not follow the number (3.5, 3x, 3-4).
@@ -61,19 +62,19 @@ def counter_form(word: str, *, capture: bytes = b"step") -> ProgressFormat:
 
 
 # A counter in words that we do not know: "12/300" somewhere before the loss, or a number behind a word for "step".
-_FRACTION = re.compile(
+_FRACTION = lazy_compile(
     rb"(?P<word>[^\s\d\[\](){}:=/]{0,24})[\s\[(:=#]{0,4}(?<![\w/.:-])(?P<step>\d{1,12}) ?/ ?(?P<total>\d{1,12})(?![\w/:.-])"
 )
-_OTHER_STEP = re.compile(
+_OTHER_STEP = lazy_compile(
     "(?:[Ss]chritt|[ée]tape|[ÉE]tape|[Pp]asso?|[Шш]аг|[Kk]rok|步数?|迭代|ステップ|스텝)[ :=#]{0,3}(?P<step>\\d{1,12})"  # noqa: RUF001 - Russian
     "|第 ?(?P<counted>\\d{1,12}) ?步".encode()
 )
-_OTHER_COUNTS = re.compile(
+_OTHER_COUNTS = lazy_compile(
     rb"(?i)(?:rank|fold|worker|node|gpu|attempt|retry|try|trial|seed|part|shard|stage|phase|task|file|"
     + HELD_OUT_NAMES
     + rb")s?$"
 )
-_EPOCH_WORD = re.compile("(?i)(?:e|é|É|э)(?:po|по)".encode())
+_EPOCH_WORD = lazy_compile("(?i)(?:e|é|É|э)(?:po|по)".encode())
 
 
 def _read_fraction(match: re.Match[bytes]) -> ProgressPoint | None:

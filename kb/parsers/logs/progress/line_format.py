@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from kb.model import ProgressPoint
+from kb.regex.lazy import lazy_compile
 
 _FIELDS = {name: place for place, name in enumerate(ProgressPoint.__dataclass_fields__)}
 _ALL = attrgetter(*_FIELDS)
@@ -33,7 +34,7 @@ class ProgressFormat:
 
 
 REST_OF_LINE = rb"[^\r\n]{0,1500}"
-_COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
+_COLOURS = lazy_compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
 def line_around(match: re.Match[bytes]) -> tuple[bytes, bytes]:

@@ -7,6 +7,7 @@ import re
 from kb.model import ProgressPoint
 from kb.parsers.logs.progress.line_format import Read, changed, line_around, optional_group
 from kb.parsers.logs.progress.quantities import HELD_OUT_WORD, find_loss, find_number, measure, parse_float, parse_int
+from kb.regex.lazy import lazy_compile
 
 
 def make_reader(name: str, *, needs_loss: bool = False, validation: bool = False, whole: bool = True) -> Read:
@@ -35,7 +36,7 @@ def make_reader(name: str, *, needs_loss: bool = False, validation: bool = False
     return read
 
 
-_GLOG = re.compile(rb"(?:^|[\s\]])[IWE]\d{4} \d\d:\d\d:\d\d[^\n]{0,80}$")
+_GLOG = lazy_compile(rb"(?:^|[\s\]])[IWE]\d{4} \d\d:\d\d:\d\d[^\n]{0,80}$")
 _READ_BRACKETED = make_reader("bracketed", needs_loss=True)
 
 
@@ -96,7 +97,7 @@ def read_dict(match: re.Match[bytes]) -> ProgressPoint | None:
     )
 
 
-_DICT_STEP = re.compile(
+_DICT_STEP = lazy_compile(
     rb"['\"](?:train/)?(?:step|iter|iteration|training_iteration)['\"]: {0,2}(?P<step>\d{1,12})(?![\w.])"
 )
 
@@ -109,7 +110,9 @@ def read_json_loss(match: re.Match[bytes]) -> ProgressPoint | None:
     return point
 
 
-_COUNTED = re.compile(rb"(?P<step>\d{1,12})(?::[ ]{1,8}[^\s,]{1,24},)?[ \t]{1,8}(?P<value>-?(?:[\d.]{1,20}|nan|inf))?$")
+_COUNTED = lazy_compile(
+    rb"(?P<step>\d{1,12})(?::[ ]{1,8}[^\s,]{1,24},)?[ \t]{1,8}(?P<value>-?(?:[\d.]{1,20}|nan|inf))?$"
+)
 
 
 def read_counted(match: re.Match[bytes]) -> ProgressPoint | None:
@@ -124,7 +127,7 @@ def read_counted(match: re.Match[bytes]) -> ProgressPoint | None:
     return changed(point, step=int(place["step"]), loss=loss)
 
 
-_LAST_NUMBER = re.compile(rb"[ \t)](?P<value>-?(?:\d{1,9}\.\d{1,12}|nan|inf))\s{0,4}$")
+_LAST_NUMBER = lazy_compile(rb"[ \t)](?P<value>-?(?:\d{1,9}\.\d{1,12}|nan|inf))\s{0,4}$")
 
 
 def read_espnet(match: re.Match[bytes]) -> ProgressPoint | None:
@@ -133,8 +136,8 @@ def read_espnet(match: re.Match[bytes]) -> ProgressPoint | None:
     return changed(point, step=int(match["step"]), seconds=find_number(_TRAIN_TIME, match[0]))
 
 
-_TRAIN_TIME = re.compile(rb"train_time=(?P<value>\d{1,6}\.\d{1,6})")
-_SECONDS_AT_END = re.compile(rb" (?P<value>\d{1,6}\.\d{1,6})s/it\b")
+_TRAIN_TIME = lazy_compile(rb"train_time=(?P<value>\d{1,6}\.\d{1,6})")
+_SECONDS_AT_END = lazy_compile(rb" (?P<value>\d{1,6}\.\d{1,6})s/it\b")
 
 
 def read_stated(match: re.Match[bytes]) -> ProgressPoint | None:
@@ -145,7 +148,7 @@ def read_stated(match: re.Match[bytes]) -> ProgressPoint | None:
     return changed(point, step=int(match["step"]), loss=parse_float(match["value"]), seconds=seconds, validation=False)
 
 
-_MLPERF_STEP = re.compile(rb'"(?P<unit>step|step_num|epoch_num|first_epoch_num)": (?P<value>\d{1,12})[,} ]')
+_MLPERF_STEP = lazy_compile(rb'"(?P<unit>step|step_num|epoch_num|first_epoch_num)": (?P<value>\d{1,12})[,} ]')
 
 
 def read_mlperf(match: re.Match[bytes]) -> ProgressPoint | None:

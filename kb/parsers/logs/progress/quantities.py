@@ -7,41 +7,42 @@ import re
 from collections.abc import Iterator
 
 from kb.model import ProgressPoint
+from kb.regex.lazy import lazy_compile
 
 NUMBER = rb"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,4})?|\.\d+|(?i:nan|inf(?:inity)?)(?:\.0)?)"
 _TO = rb"['\"]?\]?[ \t]{0,2}(?:[:=][ \t]{0,12}|[ \t]{1,8})['\"]?(?:tensor\()?[ \t]{0,2}"
-_LOSS = re.compile(
+_LOSS = lazy_compile(
     rb"(?:(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train|, overall)?|(?<!\w)xent|(?i:cross-?entropy))(?:"
     + _TO
     + rb"| is |_(?=(?:-?\d{1,12}\.\d{1,20}|nan|inf)(?:[\s,;|]|$)))(?P<value>"
     + NUMBER
     + rb")(?![\w/%]|\.\d)"
 )
-_OWNER = re.compile(rb"(?P<word>[A-Za-z][\w/-]{0,40})(?P<joint>[_/-]| )$")
+_OWNER = lazy_compile(rb"(?P<word>[A-Za-z][\w/-]{0,40})(?P<joint>[_/-]| )$")
 _TRAIN_OWNERS = frozenset(
     b"lm train training reduced_train total train/total avg average mean running smooth batch step global_avg"
     b" tr ce mlm pg actor actor/pg policy sft".split()
 )
 HELD_OUT_NAMES = rb"(?i:val|valid|validation|validate|validating|eval|evaluation|evaluating|test|testing|dev)"
-_HELD_OUT = re.compile(HELD_OUT_NAMES)
-HELD_OUT_WORD = re.compile(rb"(?<![\w/.])" + HELD_OUT_NAMES + rb"(?![\w/.])")
-_GRAD_NORM = re.compile(
+_HELD_OUT = lazy_compile(HELD_OUT_NAMES)
+HELD_OUT_WORD = lazy_compile(rb"(?<![\w/.])" + HELD_OUT_NAMES + rb"(?![\w/.])")
+_GRAD_NORM = lazy_compile(
     rb"(?:(?:[Gg]rad(?:ient)?[_ -]?[Nn]orm|gnorm|global_norm|\| norm)(?:/\w{1,20})?)"
     + _TO
     + rb"\[?(?P<value>"
     + NUMBER
     + rb")"
 )
-_RATE = re.compile(
+_RATE = lazy_compile(
     rb"(?:[Ll]earning[_ ][Rr]ate|(?<![A-Za-z_])(?:lr|LR))" + _TO + rb"\[?['\"]?(?P<value>" + NUMBER + rb")"
 )
-_EPOCH = re.compile(
+_EPOCH = lazy_compile(
     rb"(?<![A-Za-z_])[Ee]poch['\"]?(?::? ?\[ {0,6}|[:=# \t]{1,4})['\"]?(?P<value>\d{1,9}(?:\.\d+)?)(?![\w])"
 )
-_SCALE = re.compile(rb"loss[_ ]scale" + _TO + rb"(?P<value>" + NUMBER + rb")")
-_SKIPPED = re.compile(rb"skipped(?: iterations)?" + _TO + rb"(?P<value>\d{1,12})")
-_NAN_ITERATIONS = re.compile(rb"nan iterations:[ ]{0,8}0*[1-9]")
-_NAMED_SECONDS = re.compile(
+_SCALE = lazy_compile(rb"loss[_ ]scale" + _TO + rb"(?P<value>" + NUMBER + rb")")
+_SKIPPED = lazy_compile(rb"skipped(?: iterations)?" + _TO + rb"(?P<value>\d{1,12})")
+_NAN_ITERATIONS = lazy_compile(rb"nan iterations:[ ]{0,8}0*[1-9]")
+_NAMED_SECONDS = lazy_compile(
     rb"(?:elapsed[_ ]time[_ ]per[_ ]iteration[_ (]{1,2}(?P<elapsed>ms|s)\)?|iter time \(s\)|train_step_timing in s"
     rb"|train_speed\((?P<speed>s/it|iter/s)\)|timing_s/step|time_per_step|time_iter|(?:step|iter)_time|(?<!\w)(?:avg_)?batch_cost|(?P<per>per_step_time))"
     + _TO
@@ -49,14 +50,14 @@ _NAMED_SECONDS = re.compile(
     + NUMBER
     + rb")(?P<unit> ?ms)?"
 )
-_PLAIN_SECONDS = re.compile(
+_PLAIN_SECONDS = lazy_compile(
     rb"(?:(?<![\w])dt|(?<![\w/])(?<![a-z] )[Tt]ime|(?<![\w])seconds)"
     + _TO
     + rb"(?P<value>"
     + NUMBER
     + rb")(?![\d.:])(?:(?P<unit> ?ms|s)(?!\w)|(?![\w/-]))"
 )
-_MILLISECONDS = re.compile(rb"\| (?P<value>\d{1,9}\.\d+) ms \|")
+_MILLISECONDS = lazy_compile(rb"\| (?P<value>\d{1,9}\.\d+) ms \|")
 # Tokens, operations, samples a second, or the share of the peak that is used: what longer sequences leave as it is comes first.
 _TOKENS = (
     rb"(?:tok(?:ens)?/s(?:ec)?(?:/device|/gpu)?|Tokens/s/device|tokens_per_sec(?:ond)?(?:_per_(?:device|gpu))?"
@@ -68,26 +69,26 @@ _SAMPLES = (
     rb"|steps_per_sec(?:ond)?|(?<!\w)ips)"
 )
 _THROUGHPUT = tuple(
-    re.compile(key + _TO + rb"(?P<value>" + NUMBER + rb")(?P<unit>[KMG](?![A-Za-z]))?")
+    lazy_compile(key + _TO + rb"(?P<value>" + NUMBER + rb")(?P<unit>[KMG](?![A-Za-z]))?")
     for key in (_TOKENS, _FLOPS, _SAMPLES, rb"(?<!\w)mfu")
 )
-_GLOBAL_BATCH = re.compile(rb"global[_ ]batch[_ ]size" + _TO + rb"(?P<value>\d{1,9})")
-_LENGTH = re.compile(rb"(?:actual seqlen|seq(?:uence)?[_ ]len(?:gth)?)" + _TO + rb"(?P<value>\d{1,9})")
-_RATE_BEHIND = re.compile(
+_GLOBAL_BATCH = lazy_compile(rb"global[_ ]batch[_ ]size" + _TO + rb"(?P<value>\d{1,9})")
+_LENGTH = lazy_compile(rb"(?:actual seqlen|seq(?:uence)?[_ ]len(?:gth)?)" + _TO + rb"(?P<value>\d{1,9})")
+_RATE_BEHIND = lazy_compile(
     rb"(?P<value>\d[\d,.]{0,20}) ?(?:tok|(?:samples?|examples?|images?|imgs?|sequences|sentences|words|iter)(?=/s(?:ec(?:ond)?)?(?!\w)))/s"
     rb"|(?<!\w)FPS: \d[\d.]{0,12} \((?P<frames>\d[\d.]{0,12})\)"
 )
-_MEMORY = re.compile(
+_MEMORY = lazy_compile(
     rb"(?:(?<![\w])memory(?:\((?P<named>GiB)\))?|MaxMemAllocated|max[_ ]mem|(?<![\w])mem)"
     + _TO
     + rb"(?P<value>\d{1,15}(?:\.\d+)?) ?(?P<unit>GiB|GB|MiB|MB|G|M)?"
 )
-_GLOBAL_STEP = re.compile(
+_GLOBAL_STEP = lazy_compile(
     rb"(?:global_step(?P<pair>/max_steps)?|num_updates|current_steps)"
     + _TO
     + rb"(?P<step>\d{1,12})(?:/(?P<total>\d{1,12}))?"
 )
-_TOTAL = re.compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
+_TOTAL = lazy_compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
 _PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed", b"mfu")
 _OWN_WORDS = (b"compute", b"ward", b"fwd", b"data")
 SIZE_WORDS = (b"shape", b"seq", b"tokens")
@@ -143,7 +144,7 @@ def find_loss(text: bytes) -> tuple[float | None, bool]:
     return held_out, held_out is not None
 
 
-_ROUNDED = re.compile(rb"0?\.0{2,7}")
+_ROUNDED = lazy_compile(rb"0?\.0{2,7}")
 
 
 def _learning_rate(text: bytes) -> float | None:
@@ -193,14 +194,14 @@ def _memory(text: bytes) -> float | None:
 
 
 # For text in lower case: without a flag, and with a letter first, `re` skips to the places where a name may begin.
-_OWN_TIME = re.compile(
+_OWN_TIME = lazy_compile(
     rb"(?P<name>(?:d(?<![a-z_-].)ata(?:[ _-]?(?:load(?:ing|er)?|wait|fetch))?|f(?<![a-z_-].)(?:orward|wd)(?:[ _-]?(?:backward|bwd))?"
     rb"|b(?<![a-z_-].)(?:ackward|wd)|c(?<![a-z_-].)ompute))(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
     rb"(?P<unit>ms|us|s)(?!\w)",
     re.DOTALL,
 )
 _OWN_UNITS = {b"us": 1e-6, b"ms": 1e-3, b"s": 1.0}
-_SIZE_OF_STEP = re.compile(
+_SIZE_OF_STEP = lazy_compile(
     rb"(?i)(?<![A-Za-z])(?:(?:input|batch|seq(?:uence)?)[ _]shape['\"]?[ \t]{0,2}[:=]?[ \t]{0,2}(?:torch\.Size\()?[(\[](?P<shape>\d{1,9}"
     rb"(?:, ?\d{1,9}){0,5})[)\]]|(?:max[ _])?seq(?:uence)?[ _]?len(?:gth)?s?|tokens[ _]in[ _]batch"
     rb")(?:['\"]?[ \t]{0,2}[:=][ \t]{0,4}(?P<value>\d{1,12})(?![\d.]))?"

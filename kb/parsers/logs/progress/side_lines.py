@@ -8,14 +8,15 @@ from kb.model import OWN, RESIZED, ProgressPoint
 from kb.parsers.logs.prefixes import HEAD, peel_head
 from kb.parsers.logs.progress.line_format import line_around
 from kb.parsers.logs.progress.quantities import SIZE_WORDS, input_size, own_times, parse_float
+from kb.regex.lazy import lazy_compile
 
 # For text in lower case: without a flag, and with a letter first, `re` skips to the places where a name may begin.
-_OWN_STEP = re.compile(
+_OWN_STEP = lazy_compile(
     rb"(?:s(?<![a-z].)tep|i(?<![a-z].)ter(?:ation)?|g(?<![a-z].)lobal[ _](?:step|iter(?:ation)?))"
     rb"[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.])",
     re.DOTALL,
 )
-_OWN_MEMORY = re.compile(
+_OWN_MEMORY = lazy_compile(
     rb"r(?<![a-z].)ss[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,6})?) ?(?P<unit>[kmgt])i?b", re.DOTALL
 )
 
@@ -73,7 +74,7 @@ def read_resized(match: re.Match[bytes]) -> ProgressPoint | None:
     return ProgressPoint(match.start(), format=RESIZED, validation=True)
 
 
-_DIGITS = re.compile(rb"[^A-Za-z]{1,200}")
+_DIGITS = lazy_compile(rb"[^A-Za-z]{1,200}")
 _UNIT_BYTES = {b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30, b"t": 2.0**40}
 
 

@@ -1,0 +1,1 @@
+"""Regular expressions: compiled when they are first used."""

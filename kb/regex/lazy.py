@@ -1,0 +1,39 @@
+"""Regular expressions that are compiled when they are first used.
+
+A diagnosis imports some thousand expressions and uses a part of them; to compile all of them would take a third of the start.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, AnyStr, cast
+
+
+class _LazyPattern:
+    """Stands for a compiled expression. An attribute is looked up once; from then on it is the instance's own."""
+
+    def __init__(self, pattern: str | bytes, flags: int) -> None:
+        self._source = (pattern, flags)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of protocols such as copying and pickling, for which this is a plain object
+            raise AttributeError(name)
+        compiled = self.__dict__.get("_compiled")
+        if compiled is None:
+            compiled = self.__dict__["_compiled"] = re.compile(*self._source)
+        value = self.__dict__[name] = getattr(compiled, name)
+        return value
+
+    def __getstate__(self) -> tuple[str | bytes, int]:
+        return self._source
+
+    def __setstate__(self, source: tuple[str | bytes, int]) -> None:
+        self._source = source
+
+
+def lazy_compile(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """Return what behaves like `re.compile(pattern, flags)`, which raises only when it is first used.
+
+    For constants of modules. It is no `re.Pattern` for `isinstance`, and functions of `re` do not take it: call its methods.
+    """
+    return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
