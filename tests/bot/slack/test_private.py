@@ -9,6 +9,7 @@ import pytest
 from sqlmodel import select
 
 from bot.backfill.run import _existing_incident
+from bot.config.chat import Grafana
 from bot.incidents.grafana import annotation
 from bot.incidents.handover import dumps as handover_json
 from bot.incidents.handover import handover
@@ -20,6 +21,7 @@ from bot.store.digest_rows import rows_between
 from bot.store.incidents import IncidentFilter
 from bot.store.tables import BarRow, GoodEndRow, WorkRow
 from bot.store.visibility import OPERATOR, Viewer
+from connectors.base.http import Endpoint
 from tests.support.common.slack_actions import only, option, press, text_of
 from tests.support.slack_stage import ADA, CHANNEL, GRACE
 
@@ -87,7 +89,7 @@ def test_it_can_be_closed_by_who_asked(asked):
     asked.workspace.click(ADA, direct(asked).id, answer.ts, "right")
     asked.settle()
     assert asked.ledger.incidents.answer(1).incident.closed_at is not None
-    assert annotation(None, asked.ledger, 1) is None
+    assert annotation(Grafana(Endpoint("http://127.0.0.1:1")), asked.ledger, 1) is None
 
 
 def test_it_leaves_nothing_that_others_see(asked):

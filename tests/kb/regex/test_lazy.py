@@ -26,7 +26,12 @@ def test_it_is_compiled_once_and_only_when_used(monkeypatch: pytest.MonkeyPatch)
     """A module may have hundreds that a run never asks."""
     compiled: list[str] = []
     compile_ = re.compile
-    monkeypatch.setattr(re, "compile", lambda *given: (compiled.append(given[0]), compile_(*given))[1])
+
+    def noted(pattern: str, flags: int = 0) -> re.Pattern[str]:
+        compiled.append(pattern)
+        return compile_(pattern, flags)
+
+    monkeypatch.setattr(re, "compile", noted)
     lazy = lazy_compile("a+")
     assert compiled == []
     assert lazy.match("aa")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -813,7 +814,7 @@ def test_an_uneven_rate_that_comes_back_has_not_fallen() -> None:
 
 def test_a_single_bar_that_slows_to_a_fraction() -> None:
     """The rate of a bar is a moving average: many points on end count, a pause that passes does not."""
-    bar = {"format": "tqdm", "total": 180}
+    bar: dict[str, Any] = {"format": "tqdm", "total": 180}
     slow = [0.07, 0.15, 0.27, 0.33] + [0.45] * 30
     found = one("throughput_drop", series("seconds", [0.02] * 100 + slow, **bar))
     assert found is not None
