@@ -132,19 +132,17 @@ def failures(ends: list[End], start: float, end: float) -> list[End]:
 
 def _without_parts(best: list[End], groups: list[list[End]]) -> list[End]:
     """Those that were merged into a report on another end are parts of it."""
-    alone = []
+    group_of = {each.id: number for number, group in enumerate(groups) for each in group}
+    alone = {}
     for end in best:
-        own = next(group for group in groups if any(each.id == end.id for each in group))
-        there = [group for group in groups if any(each.id == end.row.merged_into for each in group)]
-        if end.row.merged_into is None or there == [own]:
+        whole = end.row.merged_into
+        if whole is None or group_of.get(whole) == group_of[end.id]:
             end.parts = []
-            alone.append(end)
+            alone[group_of[end.id]] = end
     for end in best:
-        for whole in alone:
-            group = next(group for group in groups if any(each.id == whole.id for each in group))
-            if end not in alone and any(each.id == end.row.merged_into for each in group):
-                whole.parts.append(end)
-    return alone
+        if group_of[end.id] not in alone and group_of.get(end.row.merged_into) in alone:
+            alone[group_of[end.row.merged_into]].parts.append(end)
+    return list(alone.values())
 
 
 def attempts(ends: list[End]) -> tuple[dict[Any, dict[str, float | None]], dict[str, list[Any]]]:

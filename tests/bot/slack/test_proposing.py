@@ -11,7 +11,9 @@ import pytest
 
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.incidents.resolution import Closing
+from bot.learning.drafts import service
 from bot.learning.proposals.store import proposals, tick
+from bot.learning.replay.clean_corpus import clean_logs
 from bot.render.report_json import dumps
 from bot.slack.groups import refresh
 from tests.support.common.slack_actions import form, only, text_of
@@ -83,10 +85,25 @@ def past(tmp_path_factory, known):
     return known, [diagnose_bundle(known, made(folder, number), workers=1) for number in range(RUNS - 1)]
 
 
+@pytest.fixture(scope="module")
+def clean():
+    """What the service takes for logs without a failure: hundreds are evaluated, once for all tests."""
+    found = {}
+
+    def shared(known, rules, folders):
+        key = (known.rulebook.digest, rules, *folders)
+        if key not in found:
+            found[key] = clean_logs(known, rules, folders)
+        return found[key]
+
+    return shared
+
+
 @pytest.fixture
-def play(tmp_path, url, monkeypatch, clone, past):
+def play(tmp_path, url, monkeypatch, clone, past, clean):
     """A stage with these three closed and a fourth just diagnosed."""
     known, answers = past
+    monkeypatch.setattr(service, "clean_logs", clean)
     bundles = {"fabric": made(tmp_path / "made", RUNS - 1)}
     more = f"rules:\n  pull_requests: {{backend: local, repository: {clone}}}\n"
     tenant = f"    verbs: {{propose_rule: [{ADA}, {ONCALL}]}}\n"
