@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -120,6 +121,15 @@ def measured(
     }
 
 
+def killed(server: LokiServer, after: float, back: float | None) -> None:
+    """Kill the server, and start it again."""
+    time.sleep(after)
+    server.kill()
+    if back is not None:
+        time.sleep(back)
+        server.start(wait=False)
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -127,6 +137,9 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--limits", default=",".join(LIMITS), help=f"of {', '.join(LIMITS)}; separated by commas")
     parser.add_argument("--slow", type=float, default=0.0, help="seconds that each call takes longer")
+    parser.add_argument("--ago", type=float, default=3600.0, help="seconds since the job's last line")
+    parser.add_argument("--kill", type=float, help="kill the server after so many seconds of a collection")
+    parser.add_argument("--back", type=float, help="start it again so many seconds later")
     args = parser.parse_args()
     if not os.environ.get(VARIABLE):
         sys.exit(f"skipped: {VARIABLE} names no Loki")
@@ -148,7 +161,9 @@ def main() -> None:
                         lines += server.push([(labels, entries)])
                         end = max(end, entries[-1][0] / 1e9)
                     server.flush()
-                figures = measured(known, words, server, end + 3600, slow=args.slow)
+                if args.kill is not None:
+                    threading.Thread(target=killed, args=(server, args.kill, args.back), daemon=True).start()
+                figures = measured(known, words, server, end + args.ago, slow=args.slow)
                 same = figures["says"] == wanted
                 print(json.dumps({"limits": name, "lines": lines, "same": same, **figures}, default=str), flush=True)
     finally:

@@ -30,6 +30,7 @@ from kb.errors import SignalboxError
 from kb.model import Gap, Prefilter, Window
 
 HEDGE = 0.4
+LEAST_PATIENCE = 1.0  # seconds
 ALL_SHARES = 4  # the limit of all sources together, as a multiple of the limit of one
 EVICTED = "evicted.json"  # marks the place of an evicted bundle
 MARK = "collected.json"  # marks a finished folder of the spool; not a part of the bundle
@@ -152,7 +153,7 @@ class _Collection:
     def _patiently(self, name: str, source: Source, share: SourceSpool, *, last: bool) -> list[Gap] | SourceFailed:
         """Run a source of logs. One that has written nothing by `HEDGE` of the deadline is abandoned, unless it is the last."""
         deadline = self.asked.deadline
-        first = deadline if last else deadline.sooner(max(1.0, deadline.left() * HEDGE))
+        first = deadline if last else deadline.sooner(max(LEAST_PATIENCE, deadline.left() * HEDGE))
         [result] = side_by_side(
             [lambda: self._collect(name, source, share, frozenset({"logs"}))],
             first,

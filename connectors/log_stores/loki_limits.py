@@ -120,7 +120,9 @@ def _size(text: str) -> float:
     found = re.fullmatch(r"([\d.]+) ?([kmgt]?)(i?)b?", text.strip().lower())
     try:
         return (
-            float(found[1]) * (1.024 ** "kmgt".find(found[2]) if found[3] else 1) * _SIZES[found[2]] if found else 0.0
+            float(found[1]) * (1.024 ** (1 + "kmgt".find(found[2])) if found[3] else 1) * _SIZES[found[2]]
+            if found
+            else 0.0
         )
     except ValueError:
         return 0.0

@@ -28,7 +28,7 @@ ALL_LINES = 40_000  # jobs with fewer lines are fetched completely
 BUCKETS = 60  # parts of the window in which lines are counted
 SIDE_BY_SIDE = 6
 # Lines that rules look for: from the start, from their largest increase, from the end; and all lines, from the end.
-FIRST_LINES, ONSET_LINES, LAST_LINES, TAIL_LINES = 10_000, 25_000, 20_000, 15_000
+FIRST_LINES, ONSET_LINES, LAST_LINES, TAIL_LINES = 10_000, 15_000, 20_000, 15_000
 FULL_PAGE = 5000  # lines; a store with smaller pages is asked for more of them
 MORE_PAGES = 3  # times as many at most
 WRITE_EVERY = 8.0  # seconds after which what was fetched is written while more is fetched
@@ -39,6 +39,7 @@ AROUND = 200  # lines before and after a matching line
 RARE = 3  # at most this many origins print a rare line
 HEAD = 2000  # of the first lines
 PROGRESS_PROBE, PROGRESS_LAST, PROGRESS_SAMPLE = 1000, 500, 1500  # iteration lines
+PROGRESS_ENOUGH = 50  # of them tell who prints any, where a part of the window has so many
 PRINTERS = 2  # origins whose iteration lines are sampled
 _ESTIMATED_LINE = 120.0  # bytes, by which a store that only knows bytes estimates lines
 _NOT_SEEN = "anything shown only by lines that no rule looks for, and how often lines came between those fetched"
@@ -310,12 +311,13 @@ class _LineFetcher:
         return found
 
     def _probe(self, end: int) -> None:
-        """Fetch the last iteration lines, which tell who prints any."""
-        for page in self.store.pages(
-            LineQuery(self.start, end, backward=True, words=self.progress, limit=PROGRESS_PROBE)
-        ):
+        """Fetch the last iteration lines, until there are enough to tell who prints any."""
+        ask = LineQuery(self.start, end, backward=True, words=self.progress, limit=PROGRESS_PROBE)
+        for page in self.store.pages(ask):
             self.heard.add(page, backward=True)
             self.probed.extend(page)
+            if len(self.probed) >= PROGRESS_ENOUGH and self._printers():
+                break
 
     def _stopped(self, tally: Tally) -> Iterator[LineQuery]:
         """Queries for the last lines of origins that went silent early and were not fetched yet."""

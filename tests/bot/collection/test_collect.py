@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bot.collection import collect as module
 from bot.collection.bundle_writer import BundleWriter, folder_name
 from bot.collection.collect import (
     CollectedBundle,
@@ -28,7 +29,7 @@ from bot.collection.collect import (
     spool_of,
 )
 from bot.collection.find_job import ConnectedCluster, JobNotFound, LocatedJob, find, merged, nearest, side_by_side
-from bot.collection.window import window_of
+from bot.collection.window import ends_with_lines, window_gap, window_of
 from bot.config.file import Cluster, Collect
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.diagnosis.evidence import from_bundle
@@ -302,6 +303,22 @@ def test_a_source_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     assert sorted(path.name for path in (got.folder / "logs").iterdir()) == ["b.log"]
 
 
+def test_a_source_that_has_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is slow but has lines keeps its turn; a log that it writes again is counted once."""
+    monkeypatch.setattr(module, "LEAST_PATIENCE", 0.02)
+    monkeypatch.setattr(module, "HEDGE", 0.0)
+
+    def slowly(_asked: CollectionRequest, spool: Spool) -> Iterable[Gap]:
+        spool.replace("logs/a.log", b"late\n")
+        time.sleep(0.1)
+        spool.replace("logs/a.log", b"early\nlate\n")
+        return ()
+
+    got = run(wired(a=Toy(slowly), b=Toy(writes("logs/b.log", b"x\n"))), tmp_path / "b")
+    assert got.sources == {"a": "11 bytes"}
+    assert (got.folder / "logs/a.log").read_bytes() == b"early\nlate\n"
+
+
 def test_a_mistake_in_a_connector_is_a_gap(tmp_path: Path) -> None:
     """An exception that no connector should raise takes nothing else down."""
 
@@ -407,6 +424,18 @@ def test_windows(start: float | None, end: float | None, last: float | None, exp
     """The span lies around the end of the job, bounded."""
     found = window_of(replace(JOB, job=replace(JOB.job, start=start, end=end)), Collect(), NOW, last)
     assert (found.start, found.end) == expected
+
+
+def test_the_window_of_a_job_that_only_its_lines_tell_of() -> None:
+    """Its last line counts as its end, unless a scheduler knows better; the gap names the window and the option."""
+    only = JobRecord(Job(id="llm", name="llm"), "loki", seen=Window(START, END))
+    found = window_of(only, Collect(), NOW, None)
+    assert (found.start, found.end) == (START, END + 60)
+    assert window_of(only, Collect(), NOW, 60.0).start == END - 60
+    assert "--window" in window_gap(only, found).reason
+    runs = merged(JobRecord(Job(id="llm", name="llm", state="RUNNING", start=START), "slurm"), only)
+    assert (runs.seen, ends_with_lines(runs)) == (only.seen, False)
+    assert window_of(runs, Collect(), NOW, None).end == NOW
 
 
 # -- sharing ---------------------------------------------------------------------------------------------------------------
