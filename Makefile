@@ -6,8 +6,10 @@ READY := .venv/.ready
 DEV := .venv/.ready-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check lint format types architecture unit rules accuracy lab lock clean
+.PHONY: demo test check lint format types architecture unit rules accuracy soak lab lock clean
 LAB ?= /tmp/lab
+MINUTES ?= 60
+PARTS ?=
 COMPILE := $(BIN)/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --python-version 3.11 --universal
 SERVICE := --extra postgres --extra s3 --extra github
 
@@ -55,6 +57,9 @@ unit: $(DEV)
 
 accuracy: $(DEV)  ## the figures on ../shared/benchmark
 	$(BIN)/python bench/accuracy.py
+
+soak: $(DEV)  ## an hour of fuzz, kills, floods, live scenes and upgrades; shorter with MINUTES=5, single parts with PARTS=fuzz,kills
+	$(BIN)/python bench/soak/soak.py --minutes $(MINUTES) --parts "$(PARTS)" --lab $(LAB)/bin/python
 
 lab: $(DEV)  ## record the lab's bundles again: 20 minutes, PyTorch for recording only, root for the full disk
 	@test -x $(LAB)/bin/python || $(PYTHON) -m venv $(LAB)
