@@ -13,7 +13,6 @@ from kb.model import StreamRef
 from kb.report import EvidenceItem, Indicators, Report
 
 SHOWN = 512
-_DIGESTS = frozenset(("id", "fingerprint", "versions"))
 MOST = 1 << 30  # line numbers beyond this are not worth reading for
 
 
@@ -32,7 +31,7 @@ def resolve(report: Report, root: Path | None) -> Report:
         replace(event, evidence=item(event.evidence) if event.evidence else None) for event in report.indicators.events
     )
     indicators = Indicators(events, report.indicators.nodes, report.indicators.stages, report.indicators.iterations)
-    return redacted(replace(report, diagnoses=diagnoses, indicators=indicators), leave=_DIGESTS)
+    return redacted(replace(report, diagnoses=diagnoses, indicators=indicators))
 
 
 def _shown(report: Report) -> Iterator[EvidenceItem]:

@@ -23,6 +23,7 @@ from sqlmodel import Session, col, select
 
 from bot.render.report_json import dumps, from_json
 from bot.runtime.paths import DEFAULT_TENANT, database_url
+from bot.runtime.redaction.structure import redacted
 from bot.store import unsaved
 from bot.store.database import Repository, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
@@ -370,13 +371,18 @@ def file(
     origin = origin or Origin()
     text = _whole_lines(replay, REPLAY_BYTES)
     return PackedReport(
-        row=_row(report, bundle, now, origin),
+        row=_masked(_row(report, bundle, now, origin)),
         json_zstd=_packed(report_json),
         text_zstd=_packed(text),
         size=len(replay),
         cut=len(text) < len(replay),
         kept={name: _packed(data) for name, data in origin.kept.items()},
     )
+
+
+def _masked(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The columns with secrets masked, since they can also be put beside the database. Only the path of the evidence stays exact."""
+    return {**redacted(row), "bundle": row["bundle"]}
 
 
 def add_within(session: Session, filed: PackedReport) -> int:

@@ -92,7 +92,7 @@ class IncidentRow(SQLModel, table=True):
     rulebook_digest: str
     job_id: str | None = Field(default=None, index=True, sa_type=MaskedText)
     job_name: str | None = Field(default=None, sa_type=MaskedText)
-    bundle: str | None = Field(default=None, sa_type=MaskedText)
+    bundle: str | None = None
     verdict: str
     phase: str
     fault: str | None = Field(default=None, index=True)

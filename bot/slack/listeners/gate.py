@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from slack_bolt import Ack, BoltResponse
 
 from bot.policy.permissions import Refusal
+from bot.slack.delivery.masked_client import masked_texts
 from bot.slack.forms.close_out import done_view
 from bot.slack.listeners.base import Body, ListenerBase, delivery_key, person_of, person_of_command, workspaces_of
 from bot.slack.use_cases.access import Person
@@ -37,9 +38,9 @@ class Gate(ListenerBase):
         """Acknowledge a delivery with a refusal, in the form that its kind takes. Events get none: nobody waits for it."""
         told, kind = self._composer.refusal(refused), body.get("type")
         if "command" in body:
-            return ack(text=told.text, blocks=list(told.blocks), response_type="ephemeral")
+            return ack(**masked_texts({"text": told.text, "blocks": list(told.blocks)}), response_type="ephemeral")
         if kind == "view_submission":
-            return ack(response_action="update", view=done_view("Signalbox", told.text))
+            return ack(response_action="update", view=masked_texts(done_view("Signalbox", told.text)))
         if kind == "block_suggestion":
             return ack(options=[])
         if kind != "event_callback" and self._use_cases.access.serves(person.delivered):
