@@ -16,6 +16,7 @@ from bot.policy.permissions import Profile
 
 FRESH = 3600.0  # seconds until a person is asked for again
 OLDEST = 86400.0  # seconds for which the last answer counts while Slack gives no new one
+PAUSE = 10.0  # seconds after a failure: the next listeners must not wait for the same timeout
 TIMEOUT = 2  # seconds: a listener has three
 MOST = 20_000  # people remembered
 _log = logging.getLogger(__name__)
@@ -28,25 +29,32 @@ class Directory:
     client: WebClient
     now: Callable[[], float] = time.monotonic
     _known: dict[str, tuple[float, Profile | None]] = field(default_factory=dict)
+    _failed: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, user: str) -> Profile | None:
         """Return who a person is; None if Slack does not say."""
         with self._lock:
-            at, known = self._known.get(user, (0.0, None))
-        if user in self._known and self.now() - at < FRESH:
-            return known
+            at, known = self._known.get(user, (-OLDEST, None))
+            failed = self._failed.get(user, -PAUSE)
+        age = self.now() - at
+        if age < FRESH or self.now() - failed < PAUSE:
+            return known if age < OLDEST else None
         try:
             found = profile_of(self.client.api_call("users.info", data={"user": user}).get("user"))
         except (SlackApiError, SlackClientError, OSError) as error:
             _log.warning("cannot look up user %s: %s", user, error)
-            return known if self.now() - at < OLDEST else None
-        with self._lock:
-            self._known.pop(user, None)
-            self._known[user] = (self.now(), found)
-            while len(self._known) > MOST:
-                del self._known[next(iter(self._known))]
+            self._remember(self._failed, user, self.now())
+            return known if age < OLDEST else None
+        self._remember(self._known, user, (self.now(), found))
         return found
+
+    def _remember(self, kept: dict[str, Any], user: str, value: Any) -> None:
+        with self._lock:
+            kept.pop(user, None)
+            kept[user] = value
+            while len(kept) > MOST:
+                del kept[next(iter(kept))]
 
 
 def profile_of(user: Any) -> Profile | None:
