@@ -103,6 +103,14 @@ def check(slack: Slack) -> CheckResult:
         )
     except SignalboxError as error:
         return CheckResult(False, str(error), "", setup)
+    own = {str(told.get(name) or "") for name in ("team_id", "enterprise_id")}
+    if slack.workspaces and own.isdisjoint(slack.workspaces):
+        return CheckResult(
+            False,
+            f"`workspaces` does not list the workspace of the token, {told.get('team_id')}: nobody would be answered",
+            "auth.test",
+            "add it to serve: slack: workspaces",
+        )
     granted = {text.strip() for text in str(told.headers.get("x-oauth-scopes") or "").split(",") if text.strip()}
     missing = sorted(set(SCOPES) - granted) if granted else []
     if missing:

@@ -34,9 +34,11 @@ def user_json(state: State, user: User) -> Json:
     shown = user.real_name or user.name
     return {
         "id": user.id,
-        "team_id": state.team,
+        "team_id": user.team or state.team,
         "name": user.name,
         "deleted": False,
+        "is_restricted": user.guest,
+        "is_ultra_restricted": False,
         "real_name": shown,
         "tz": user.tz,
         "profile": {"real_name": shown, "display_name": user.name},

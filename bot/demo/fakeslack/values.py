@@ -60,13 +60,15 @@ class App:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A member of the workspace."""
+    """Somebody in a channel of the workspace. `guest`: a multi-channel guest; `team`: their own workspace, if another."""
 
     id: str
     name: str
     real_name: str = ""
     is_bot: bool = False
     tz: str = "Europe/Berlin"
+    guest: bool = False
+    team: str = ""
 
 
 @dataclass(frozen=True, slots=True)

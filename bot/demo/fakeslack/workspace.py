@@ -72,10 +72,10 @@ class Workspace(WorkspaceObserver):
 
     # setup
 
-    def add_user(self, user: str, name: str, real_name: str = "") -> User:
-        """Add a member; `user` is the id."""
+    def add_user(self, user: str, name: str, real_name: str = "", *, guest: bool = False, team: str = "") -> User:
+        """Add somebody; `user` is the id. `guest`, `team`: see `User`."""
         with self.state.lock:
-            self.state.users[user] = User(user, name, real_name)
+            self.state.users[user] = User(user, name, real_name, guest=guest, team=team)
             self.state.touch()
             return self.state.users[user]
 

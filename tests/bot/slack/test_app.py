@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from bot.handlers.diagnose import next_working_day
+from bot.slack.service import check
 from tests.support.common.slack_actions import form, only, option, press, text_of
 from tests.support.slack_stage import ADA, CHANNEL, EVE, FOREIGN, GRACE, ONCALL, OTHER, stage
 
@@ -269,6 +271,45 @@ def test_where_the_bot_is_not_the_answer_goes_to_who_asked(play):
     assert play.answers(OTHER) == []
     direct = only([channel for channel in play.workspace.state.channels.values() if channel.direct])
     assert "lm-tiny" in only(play.answers(direct.id)).text
+
+
+def test_the_check_says_when_nobody_would_be_answered(play):
+    """An allow-list without the workspace of the token is most likely a mistake."""
+    slack = play.config.serve.slack
+    assert check(slack).works
+    told = check(replace(slack, workspaces=("T0OTHER",)))
+    assert not told.works
+    assert "nobody would be answered" in told.words
+    assert check(replace(slack, workspaces=("T0OTHER", "T0LOCAL"))).works
+
+
+def test_guests_and_people_of_other_organisations(play):
+    """Guests are refused with a reason, unless they are named; others before any listener, wherever they are."""
+    for user, more in (("U0GUEST", {"guest": True}), ("U0OTHER", {"team": "T0OTHER"})):
+        play.workspace.add_user(user, user.lower(), **more)
+        play.workspace.add_channel(CHANNEL, "incidents", [ADA, GRACE, EVE, "U0GUEST", "U0OTHER"])
+    for user, words in (("U0GUEST", "You don't have permission to diagnose"), ("U0OTHER", "does not answer people")):
+        play.diagnose(user=user)
+        assert words in only(play.told(user))
+        play.workspace.open_home(user)
+        play.send()
+    assert play.workspace.home("U0OTHER") is None
+    assert "recorded" not in json.dumps(play.workspace.home("U0GUEST").source)
+    assert play.ledger.incidents.list() == ()
+    play.diagnose()
+    press(play, only(play.answers()).ts, "right", user="U0OTHER")
+    assert "does not answer people" in play.told("U0OTHER")[-1]
+    assert play.ledger.closings.annotations(1) == ()
+
+
+def test_deliveries_for_another_workspace_are_refused(play):
+    """Signed by Slack, for another workspace that installed the app."""
+    play.workspace.state.team = "T0OTHER"
+    delivery = play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
+    assert delivery.acknowledged
+    play.settle()
+    assert "does not answer people of this workspace" in only(play.told())
+    assert play.ledger.tasks.counts() == {}
 
 
 VERBS = f"    verbs: {{annotate: [{ONCALL}], mute: [{ADA}]}}"

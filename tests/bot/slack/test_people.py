@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 
 from bot.policy.permissions import Profile
@@ -27,7 +30,7 @@ class Client:
 def directory():
     """A directory, its client, and the list whose item is the time."""
     client, clock = Client(), [0.0]
-    return Directory(client, lambda: clock[0]), client, clock
+    return Directory(cast("WebClient", client), lambda: clock[0]), client, clock
 
 
 def test_each_person_is_looked_up_once_an_hour():
