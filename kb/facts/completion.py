@@ -1,8 +1,8 @@
-"""Whether a job is proven to have completed or to go on: what shows it, and what speaks against it.
+"""Determines whether a job provably completed or still runs: the evidence for it and against it.
 
-A log without an error proves nothing: a process that is killed writes nothing. So "nothing failed" needs evidence of its
-own: the scheduler's success, an end that a program reports, all ranks at their last step with a normal end, or steps that
-go on up to the time at which the logs were collected.
+A log without an error proves nothing: a process that is killed writes nothing. So "nothing failed" needs evidence of
+its own: the scheduler's success, an end that a program reports, all ranks at their last step with a normal end, or
+steps that continue up to the time at which the logs were collected.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from kb.scanning.summary import tail_lines
 How = Literal["completed", "stopped", "running", "failed", "unknown"]
 
 _PLANNED = ("duration_limit", "exit_interval")
-_RECENT = 64  # step lines from which the pace is taken
-_GAPS = 4.0  # the next step line is due within so many of the longest recent gaps
-_LEAST = 5.0  # seconds within which a step line is always recent
-_FEW = 3  # step lines that show a pace
-_SHORT = 0.9  # a last step below this share of the plan is not the plan's end
+_RECENT = 64  # step lines used to measure the pace
+_GAPS = 4.0  # the next step line is due within this many times the longest recent gap
+_LEAST = 5.0  # seconds; a step line newer than this is always recent
+_FEW = 3  # minimum number of step lines for a pace
+_SHORT = 0.9  # share of the planned steps; below it, the last step is not the planned end
 _SHOWN = 512
-_ENDS = 3  # reported ends of one kind that are kept
+_ENDS = 3  # maximum number of reported ends kept per kind
 
 
 @dataclass(frozen=True, slots=True)
 class EndSign:
-    """Something that shows how a job ended. `what`: in words. `stream`: the index of its log, None for the scheduler."""
+    """Evidence of how a job ended. `what`: in words. `stream`: the index of its log, None for the scheduler."""
 
     what: str
     stream: int | None = None
@@ -44,11 +44,11 @@ class EndSign:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """How a job ended, as far as that is proven.
+    """How a job ended, as far as proven.
 
     `how`: "completed" and "running" are proven; "stopped" ended as planned before its last step, or was stopped by its
-    scheduler; "failed" is what the scheduler reports; else "unknown". `proof`: what shows it; `against`: what speaks
-    against a normal end; `scheduler`: the job's state there, where it is known.
+    scheduler; "failed" is what the scheduler reports; else "unknown". `proof`: the evidence; `against`: evidence
+    against a normal end; `scheduler`: the job's state there, if known.
     """
 
     how: How = "unknown"
@@ -64,12 +64,12 @@ class Completion:
 
     @property
     def bad_state(self) -> SchedulerState | None:
-        """The scheduler's state, if by it the job is over and did not succeed."""
+        """The scheduler's state, if it says that the job ended without success."""
         return self.scheduler if self.scheduler is not None and self.scheduler.ended_badly else None
 
 
 def completion(facts: Facts) -> Completion:
-    """Return how the job ended, with what shows it."""
+    """Return how the job ended, with the evidence."""
     state = scheduler_state(facts.evidence.job, (item for _, item in facts.structures("platform_event")))
     found = [_stream_ends(facts, index) for index in _by_rank(facts)]
     reported = _first_of("completed", found) or tuple(_at_last_step(facts))
@@ -87,23 +87,23 @@ def completion(facts: Facts) -> Completion:
     return Completion("unknown", (), against, state, ends)
 
 
-# -- ends that are reported ----------------------------------------------------------------------------------------------
+# -- reported ends -----------------------------------------------------------------------------------------------------
 
 
 def _first_of(how: str, found: Sequence[Mapping[str, EndSign]]) -> tuple[EndSign, ...]:
-    """Return the first few ends of one kind, a log each."""
+    """Return the first few ends of one kind, one per log."""
     return tuple(ends[how] for ends in found if how in ends)[:_ENDS]
 
 
 def _by_rank(facts: Facts) -> list[int]:
-    """Return the indices of the job's own logs, those of launchers and of rank 0 first."""
+    """Return the indices of the job's own logs, those of launchers and rank 0 first."""
     ranks = [(stream.summary.ref.resource.rank, index) for index, stream in enumerate(facts.streams)]
     ordered = sorted((-1 if rank is None else rank, index) for rank, index in ranks)
     return [index for _, index in ordered if facts.streams[index].summary.ref.group == "logs"]
 
 
 def _stream_ends(facts: Facts, index: int) -> Mapping[str, EndSign]:
-    """Return the last end of each kind that one log reports and after which it does not start again.
+    """Return the last reported end of each kind in one log, if the log does not start again after it.
 
     Kinds: "completed", and "planned" for a limit of time or steps that the run sets itself.
     """
@@ -116,7 +116,7 @@ def _stream_ends(facts: Facts, index: int) -> Mapping[str, EndSign]:
             found[how] = EndSign("the run reports its end", index, item.offset, item.line)
     if stream.summary.ref.kind != "job":
         return found
-    after = stream.reached_last_step()  # a bar and the line after it may be glued together
+    after = stream.reached_last_step()  # a bar and the next line may be joined
     lines = [(at, line) for at, line in tail_lines(stream.summary) if line.strip() and at >= after]
     for end in end_lines(lines):
         if end.how not in found and _is_last(facts, index, end.offset, end.line):
@@ -148,20 +148,20 @@ def _at_last_step(facts: Facts) -> Iterator[EndSign]:
 
 
 def _closed(stream: StreamFacts, last: int) -> bool:
-    """Whether a log does what comes after the last step, which it reached at this offset."""
+    """Whether a log shows the usual activity after the last step, which it reached at this offset."""
     if any(item.offset > last and item.fields.get("event") == "save_end" for item in stream.checkpoints):
         return True
     return any(at >= last and closes(line) for at, line in tail_lines(stream.summary))
 
 
 def _cut_short(facts: Facts) -> bool:
-    """Whether the steps of all logs end well before the planned total, so that a success of the scheduler is not theirs."""
+    """Whether the steps of all logs end well before the planned total: the scheduler's success is not theirs."""
     lasts = [stream.points[-1] for stream in facts.streams if stream.points]
     known = [point for point in lasts if point.total and point.step is not None]
     return bool(known) and all((point.step or 0) < _SHORT * (point.total or 0) for point in known)
 
 
-# -- what speaks against a normal end ------------------------------------------------------------------------------------
+# -- evidence against a normal end -------------------------------------------------------------------------------------
 
 
 def _against(facts: Facts) -> Iterator[EndSign]:
@@ -178,7 +178,7 @@ def _against(facts: Facts) -> Iterator[EndSign]:
 def _open_save(stream: StreamFacts) -> Structure | None:
     """Return the save with which a log stops.
 
-    None where the program never reports the end of a save, although it went on after others.
+    None if the program never reports the end of a save, although it continued after others.
     """
     saves = [item for item in stream.checkpoints if item.fields.get("event") in ("save_begin", "save_end")]
     if not saves or saves[-1].fields.get("event") == "save_end":
@@ -195,7 +195,7 @@ def _open_save(stream: StreamFacts) -> Structure | None:
 
 
 def _trouble_after_end(facts: Facts, index: int) -> Iterator[EndSign]:
-    """Yield the line, after the last step and end of a log, that reports a fatal error or a save that was lost."""
+    """Yield the line, after the last step and end of a log, that reports a fatal error or a failed save."""
     stream = facts.streams[index]
     after = max([item.offset for item in stream.ends] + [stream.reached_last_step()])
     for offset, line in tail_lines(stream.summary):
@@ -210,7 +210,7 @@ def _trouble_after_end(facts: Facts, index: int) -> Iterator[EndSign]:
 
 
 def _left_behind(facts: Facts) -> Iterator[EndSign]:
-    """Yield a rank whose steps end well before those of the others, although all log the same steps."""
+    """Yield the ranks whose steps end well before those of the others, although all log the same steps."""
     logs = [
         (index, stream.points[-1], _stride(stream))
         for index, stream in enumerate(facts.streams)
@@ -235,13 +235,13 @@ def _stride(stream: StreamFacts) -> float:
     return median(gaps) if gaps else 1.0
 
 
-# -- a job that goes on --------------------------------------------------------------------------------------------------
+# -- a running job -----------------------------------------------------------------------------------------------------
 
 
 def _going(facts: Facts, state: SchedulerState | None, against: tuple[EndSign, ...]) -> tuple[EndSign, ...]:
-    """Return what shows that the job runs; empty where nothing does, or where a probe suspects a hang alone.
+    """Return the evidence that the job runs; empty if there is none, or if a single probe suspects a hang.
 
-    A save that is being written is part of a job that goes on.
+    A save that is being written is part of a running job.
     """
     hang = facts.evidence.hang
     if hang.called or hang.lone is not None or any("save began" not in sign.what for sign in against):
@@ -259,8 +259,8 @@ def _going(facts: Facts, state: SchedulerState | None, against: tuple[EndSign, .
 def _steps_go_on(facts: Facts) -> EndSign | None:
     """Return the newest step line, if every log with steps had one when the logs were collected.
 
-    Recent is what lies within a few of the job's own gaps between step lines. A clock that runs ahead of the collector's,
-    or that goes back, shows nothing.
+    Recent means within a few of the job's own gaps between step lines. A clock ahead of the collector's, or one that
+    goes back, proves nothing.
     """
     job = facts.evidence.job
     now = job.collected_at

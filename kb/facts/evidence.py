@@ -1,4 +1,4 @@
-"""Everything collected of one job in one window, as the diagnosis takes it."""
+"""Everything collected about one job in one window: the input of a diagnosis."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything collected of one job in one window.
+    """Everything collected about one job in one window.
 
     `streams` are in a fixed order, without earlier attempts and baselines.
 
-    `plugged`: the results of users' detectors (by kb.plugin.plugin_key). `panels`: the bundle's metrics by name; where
-    there
-    are any, a stream of the group "metrics" stands for what they show.
+    `plugged`: the results of users' detectors (by kb.plugin.plugin_key). `panels`: the bundle's metrics by name; if
+    there are any, a stream of the group "metrics" represents them.
     """
 
     job: Job = field(default_factory=Job)

@@ -1,4 +1,4 @@
-"""Earlier incidents and attempts, for rules that ask for history."""
+"""Earlier incidents and attempts, for rules that use history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class PastIncident:
-    """One earlier diagnosis, for rules that ask for history."""
+    """One earlier diagnosis, for rules that use history."""
 
     rule: str
     fault: str
@@ -22,11 +22,11 @@ class PastIncident:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempt:
-    """An earlier attempt of the same job that failed. `faults`: found in it, the first cause first.
+    """An earlier attempt of the same job that failed. `faults`: its diagnoses, the first cause first.
 
     `advice`: the advice given then; `without`: the nodes to leave out; `ran_on`: a digest of its nodes
     (`nodes_digest`), "" where they are unknown. `incident`: its number, None for an attempt inside the bundle.
-    `reached`: its last iteration; `shards`: the data that it was reading when it ended.
+    `reached`: its last iteration; `shards`: the data it was reading when it ended.
     """
 
     faults: tuple[str, ...]
@@ -54,7 +54,7 @@ class ExcludedNode:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The history passed to a diagnosis; bounded. `digest` is part of the report.
+    """The bounded history passed to a diagnosis. `digest` is part of the report.
 
     `tries`: the job's own earlier attempts, oldest first; `barred`: excluded nodes of this job.
     """

@@ -11,7 +11,7 @@ from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
 from kb.regex.lazy import lazy_compile
 
-UNINFORMATIVE_STAGES = (None, "launch", "init", "teardown")  # stages that a stream of errors alone appears to be in
+UNINFORMATIVE_STAGES = (None, "launch", "init", "teardown")  # stages of a stream that contains only errors
 CLOCK_SKEW = 2.0  # seconds by which the clocks of two nodes may differ
 _FAILURE_KINDS = ("elastic_failure", "elastic_exit", "launcher_exit", "native_crash", "oom_kill", "slurm_end")
 _SCHEDULER = lazy_compile(r"\b_?slurm_rpc_\w+|\bslurmctld\b|\bsched: ")
@@ -28,7 +28,7 @@ def _progress_structure(facts: StreamFacts) -> Structure:
 
 
 class Facts:
-    """The facts of all streams together: stages and steps by time, how the run ended, whose lines they are."""
+    """The facts of all streams together: stages and steps by time, the end of the run, the writers of lines."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
@@ -46,7 +46,7 @@ class Facts:
             if p.time is not None and p.step is not None
         )
         self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
-        self._hit: dict[str, list[int]] = {}  # key of a pattern → the streams that it hit
+        self._hit: dict[str, list[int]] = {}  # pattern key → streams with a hit
         for index, facts in enumerate(self.streams):
             for key in facts.summary.hits:
                 self._hit.setdefault(key, []).append(index)
@@ -79,7 +79,7 @@ class Facts:
         return self._by_kind.get(kind, [])
 
     def when(self, stream: int, offset: int, time: float | None) -> tuple[Stage | None, int | None]:
-        """Return stage and iteration at a place: from its own stream, else by time from the stream that logs the steps."""
+        """Return stage and iteration at a position: from its stream, else by time from the stream with the steps."""
         facts = self.streams[stream]
         stage, step = facts.stage(offset), facts.iteration(offset)
         if step is None and time is not None:
@@ -94,7 +94,7 @@ class Facts:
             and stage in UNINFORMATIVE_STAGES
             and self.end is not None
         ):
-            # a rank's own error file has neither steps nor times: what ended the run is at the end of the run
+            # a rank's error file has neither steps nor times: its error is at the end of the run
             return self.end
         return stage, step
 
@@ -116,13 +116,13 @@ class Facts:
         return (later[-1] if later else facts.stage_of_steps()), furthest[0]
 
     def placed(self, resource: Resource) -> Resource:
-        """Return a resource with its node, where only the job's layout gives the node of its rank."""
+        """Return a resource with its node added from the job's layout."""
         if resource.node is not None or resource.rank not in self._nodes:
             return resource
         return replace(resource, node=self._nodes[resource.rank])
 
     def ranks_known(self) -> int:
-        """Return how many ranks the job has, as far as it is known."""
+        """Return the number of ranks of the job, as far as known."""
         if self.evidence.job.world_size:
             return self.evidence.job.world_size
         named = {s.summary.ref.resource.rank for s in self.streams} - {None}
@@ -133,7 +133,7 @@ class Facts:
         return not self._own_jobs.isdisjoint(_JOB.findall(line))
 
     def of_another_job(self, stream: int, line: str) -> bool:
-        """Whether a line of a scheduler's log names jobs, none of which is this one."""
+        """Whether a line of a scheduler's log names only other jobs."""
         if not self._own_jobs:
             return False
         if self.streams[stream].summary.ref.kind != "scheduler" and not _SCHEDULER.search(line):
@@ -142,7 +142,7 @@ class Facts:
         return bool(named) and self._own_jobs.isdisjoint(named)
 
     def survived(self, stream: int, offset: int, time: float | None, rank: int | None = None) -> bool:
-        """Whether the run went on after a place: in its own stream, or by time in the log of the steps."""
+        """Whether the run continued after a position: in its own stream, or by time in the log of the steps."""
         facts = self.streams[stream]
         if facts.went_on(offset) or facts.recovered(offset, rank):
             return True
@@ -163,7 +163,7 @@ class Facts:
         return max(points, key=lambda p: p.step or 0, default=None)
 
     def text_bytes(self) -> int:
-        """Return how much text was read, in bytes."""
+        """Return the bytes of text read."""
         return sum(facts.summary.size for facts in self.streams)
 
     def of_kind(self, kind: SourceKind) -> Iterator[StreamFacts]:

@@ -1,4 +1,4 @@
-"""The patterns of rules, looked up in the facts of a job."""
+"""Looks up the patterns of rules in the facts of a job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kb.plugin import Observed, Plugged, plugin_key
 from kb.rulebase.rule import MEASURED, DetectorTest, Pattern, PluginTest, Rule, SeriesTest
 from kb.scanning.summary import Place
 
-LEAST_POINTS = 5  # of a metric; fewer are not a series
+LEAST_POINTS = 5  # minimum number of values of a metric for a series
 
 
 class PatternLookup:
@@ -50,7 +50,7 @@ class PatternLookup:
         return self._lines(key, pattern)
 
     def _raised(self, kind: str | None) -> list[tuple[int, Structure]]:
-        """Return the exceptions whose class a regex matches. There are few classes, and many ranks that raise one."""
+        """Return the exceptions whose class matches a regex. There are few classes, raised by many ranks."""
         everything = self.facts.structures("exception")
         if kind is None:
             return everything
@@ -159,12 +159,12 @@ class PatternLookup:
         return PatternResult(len(signals), signals, {None: len(signals)} if signals else {})
 
     def _step(self, stream: int, offset: int, step: int | None) -> int | None:
-        """Return the step of a point as the run counts it, where its line counts from the start of each epoch."""
+        """Return the run's step of a point, also if its line counts from the start of each epoch."""
         counted = self.facts.streams[stream].iteration(offset)
         return step if counted is None else counted
 
     def _series(self, key: str, pattern: Pattern, test: SeriesTest) -> PatternResult:
-        """Find where a series passes the test. A metric of the bundle is reported from the stream of its metrics."""
+        """Return where a series passes the test. A metric of the bundle is reported for the stream of its metrics."""
         if not self._measured(test.metric):
             return PatternResult()
         from kb.facts.series_tests import look  # noqa: PLC0415 - numpy is slow to import, and only a few jobs measure what rules ask for
@@ -195,7 +195,7 @@ class PatternLookup:
         return PatternResult(len(signals), tuple(signals), Counter(signal.resource.rank for signal in signals))
 
     def _measured(self, metric: str) -> bool:
-        """Whether anything of the job measures the metric."""
+        """Whether any source of the job measures the metric."""
         if metric in self.facts.evidence.panels or (
             metric == "gpu_memory_share" and "gpu_memory" in self.facts.evidence.panels
         ):
@@ -209,7 +209,7 @@ class PatternLookup:
         return sum(1 for _ in islice(points, LEAST_POINTS)) == LEAST_POINTS
 
     def _plugged(self, key: str, pattern: Pattern, test: PluginTest) -> PatternResult:
-        """Return what a user's detector reported for existing streams."""
+        """Return a user's detector's results for existing streams."""
         gave = self.facts.evidence.plugged.get(plugin_key(test), Plugged(failure="it did not run"))
         if gave.failure:
             return PatternResult(needs=f"detector {test.name}: {gave.failure}")

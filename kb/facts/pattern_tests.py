@@ -1,4 +1,4 @@
-"""The tests of exceptions and structures that patterns ask for."""
+"""The tests that patterns apply to exceptions and structures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kb.safe_regex.pattern import compiled
 
 
 def searches(pattern: str | None, text: str, *, unknown: bool = False) -> bool:
-    """Whether a regex is found somewhere in the text; no regex always is. `unknown`: where that costs too much."""
+    """Whether a regex is found in the text; always true without a regex. `unknown`: where that costs too much."""
     return pattern is None or compiled(pattern).finds(text, unknown=unknown)
 
 
 def fits(pattern: str, text: str, *, whole: bool = True) -> bool:
-    """Whether a regex matches the whole text, or is found in it."""
+    """Whether a regex matches the whole text, or occurs in it."""
     regex = compiled(pattern)
     return regex.fits(text) if whole else regex.finds(text, unknown=False)
 

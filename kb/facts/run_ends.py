@@ -1,7 +1,7 @@
 """Lines at the end of a log that show how a program ended: normally, as planned, or not.
 
-They are looked for in the last lines only, which are at hand, so they cost nothing while a log is scanned. Ends that can
-be anywhere in a log are structures (`run_end`, kb.parsers.logs.checkpoints).
+Only the last lines are searched, which the summary keeps, so this costs nothing while a log is scanned. Ends anywhere
+in a log are structures (`run_end`, kb.parsers.logs.checkpoints).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Literal
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
 
-LAST = 40  # lines at the end of a log in which an end is looked for
-_CUT = 600  # characters of a line that are looked at
+LAST = 40  # lines at the end of a log that are searched
+_CUT = 600  # characters of a line that are searched
 
 _COMPLETED = lazy_compile(
     r"(?i)"
-    # what programs print when they are done: trainers, launchers, job wrappers, trackers
+    # messages of completed programs: trainers, launchers, job wrappers, trackers
     r"\b(?:pre-?|fine-?)?(?:train(?:ing|er)?|tuning|run|experiment|trial|pipeline|epochs|steps|rollouts?)"
     r"(?: \S{1,40})? (?:is |are |has |have |was |were )?(?:now )?(?:all )?(?:successfully )?(?:complete[d]?|finished|done|ended|succeeded)"
     r"(?: successfully| normally| cleanly| at step \d+)?(?=[\s.!,;:)\"'}]|$)"
     r"|\b(?:finished|completed|done) (?:with )?(?:all )?(?:the )?(?:pre-?|fine-?)?(?:training|tuning|experiment|run|job|epochs|steps)\b"
-    # a wrapper may write "job finished" whatever happened: there only success counts
+    # a wrapper may write "job finished" after a failure, too: there only success counts
     r"|\b(?:job|script|task|program|workflow|process)\b.{0,60}\b(?:succeeded|(?:completed|finished|ended|exited) (?:successfully|normally|cleanly))"
     r"|\bcompleted successfully\b|\bsuccessfully (?:completed|finished)\b|\bexit(?:ed|ing)? (?:normally|cleanly|successfully)\b"
     r"|\bexit(?:ed|s)?(?: with)?(?:[ _](?:code|status))[\"']?(?: of)?[ =:]{1,3}0(?:\b(?!\.)|:0\b)|\breturn(?:ed)?[ _]code[ =:]{1,3}0\b"
@@ -50,7 +50,7 @@ _PLANNED = lazy_compile(
     r"(?i)\b(?:reached|hit) (?:the )?(?:configured |specified |given )?max(?:imum)?[ _]?(?:training |train |run |wall )?[ _]?(?:run|time|duration|hours)"
     r"|stopping (?:as (?:configured|planned)|training due to)|cumulative_training_time|exiting program at iteration|\[exiting program after [\d.]+ minutes"
 )
-# A sentence about the future, a condition, a part, another job or a failure is no end.
+# A sentence about the future, a condition, a part, another job or a failure is not an end.
 _NO_END = lazy_compile(
     r"(?i)\b(?:if|when|until|once|unless|before|after it|will|would|can|should|not|never|n't|cannot|wait(?:ing)? for (?!W&B)|failed|failure|error|exception|abort(?:ed)?"
     r"|unsuccessful|incomplete|partial(?:ly)?|patience|enabled?|disabled?|callback|config(?:uration)?[:=]|with (?:\d+ )?errors"
@@ -79,7 +79,7 @@ _FRAME = lazy_compile(
     r"|\[0x[0-9a-f]{6,}\]\s*$|^\s*(?:File \"|\*+\s*$|[-=]{8,}\s*$)"
 )
 
-# Words without one of which no line matches the expressions above: a look for them costs a twentieth. `ends` are those of
+# Every line that matches the expressions above has one of these words; this test is much faster. `ends` are those of
 # _COMPLETED, _EARLY and _PLANNED together.
 _END_WORDS = (
     *(
@@ -141,7 +141,7 @@ End = Literal["completed", "planned"]
 
 @dataclass(frozen=True, slots=True)
 class EndLine:
-    """A line at the end of a log: how it says that the program ended, its byte offset, and its text."""
+    """A line at the end of a log that reports the program's end: the kind of end, its byte offset, its text."""
 
     how: End
     offset: int
@@ -162,7 +162,7 @@ def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
 
 
 def is_fatal(line: str) -> bool:
-    """Whether a line reports that the program itself was ended by an error."""
+    """Whether a line reports that an error ended the program."""
     text = line[:_CUT]
     return (_has(text, _FATAL_WORDS) and _FATAL.search(text) is not None) or _GLOG_FATAL.match(text) is not None
 
@@ -173,12 +173,12 @@ def _has(text: str, words: Iterable[str]) -> bool:
 
 
 def save_lost(line: str) -> bool:
-    """Whether a line reports that something could not be written."""
+    """Whether a line reports a failed write."""
     return _SAVE_LOST.search(line[:_CUT]) is not None
 
 
 def closes(line: str) -> bool:
-    """Whether a line reports something that a program does after its last step: it saved, measured or cleaned up."""
+    """Whether a line reports an activity after the last step: saving, evaluating or cleaning up."""
     return _CLOSING.search(line[:_CUT]) is not None
 
 

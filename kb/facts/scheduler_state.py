@@ -1,4 +1,4 @@
-"""How a job ended, or that it still runs, by its scheduler: Slurm, Kubernetes, LSF, Ray, managed services.
+"""How a job ended, or that it still runs, according to its scheduler: Slurm, Kubernetes, LSF, Ray, managed services.
 
 The state comes from the job's description, its last attempt, or the events of `slurm.json` and `pods.json`.
 """
@@ -57,7 +57,7 @@ _PHASES: Mapping[str, Outcome] = {
 
 @dataclass(frozen=True, slots=True)
 class SchedulerState:
-    """What a scheduler reports of a job. `shown`: in its own words, with the exit code; `source`: who reports it."""
+    """A scheduler's report on a job. `shown`: in its own words, with the exit code; `source`: the reporter."""
 
     outcome: Outcome
     shown: str
@@ -70,7 +70,7 @@ class SchedulerState:
 
 
 def outcome_of(state: str | None) -> Outcome | None:
-    """Return the outcome that a state stands for, in the words of any scheduler; None for an unknown word.
+    """Return the outcome for a state of any scheduler; None for an unknown state.
 
     `CANCELLED by 1001`, `COMPLETED+`, `JOB_STATE_SUCCEEDED` and `Out of memory` are understood.
     """
@@ -87,7 +87,7 @@ def outcome_of(state: str | None) -> Outcome | None:
 
 
 def stop_reason(state: SchedulerState | None) -> str:
-    """Return the class of fault that a stopped state names: preempted, time_limit or cancelled; "" for none."""
+    """Return the fault class of a stopped state: preempted, time_limit or cancelled; "" for none."""
     if state is None or state.outcome != "stopped":
         return ""
     shown = state.shown.upper()
@@ -95,10 +95,10 @@ def stop_reason(state: SchedulerState | None) -> str:
 
 
 def scheduler_state(job: Job, events: Iterable[Structure] = ()) -> SchedulerState | None:
-    """Return the job's state by its scheduler; None where nothing reports one.
+    """Return the job's state according to its scheduler; None if nothing reports one.
 
-    `events`: structures of kind `platform_event`. What they report replaces a job's state only where that state is that
-    the job runs or waits: it may have been read before the job ended.
+    `events`: structures of kind `platform_event`. They replace only a job state of running or waiting, which may have
+    been read before the job ended.
     """
     own = _of_job(job)
     if own is not None and own.outcome not in ("running", "waiting"):
@@ -117,7 +117,7 @@ def _of_job(job: Job) -> SchedulerState | None:
         code, signal = int(quoted[1] or quoted[3]), signal or int(quoted[2] or 0)
     outcome = outcome_of(state)
     if outcome == "running" and job.end is not None and job.collected_at is not None and job.end <= job.collected_at:
-        return None  # it is over, and the state is older than that
+        return None  # the job is over, and the state is older
     if (code or signal) and outcome in (None, "succeeded"):
         outcome = "failed"
     elif outcome is None and code == 0:
@@ -145,7 +145,7 @@ def _of_events(events: Iterable[Structure], *, pods: bool) -> SchedulerState | N
 
 
 def _of_pods(events: Iterable[Structure]) -> SchedulerState | None:
-    """Return the state of all pods together: the worst of them decides."""
+    """Return the state of all pods together: the worst one decides."""
     phases = list(_pod_phases(events))
     for phase in ("Failed", "Pending", "Running", "Succeeded"):
         count = phases.count(phase)

@@ -1,7 +1,7 @@
-"""What a rule asks of a series: a metric over the steps of a run, from iteration lines or from metrics of the bundle.
+"""Tests of rules on a series: a metric over the steps of a run, from iteration lines or from metrics of the bundle.
 
-Windows count steps, whatever the logging interval. What was not measured is skipped and never 0; steps that an evaluation
-or a checkpoint stands before are left out, and so are first steps where the rule says so.
+Windows count steps, whatever the logging interval. Missing values are skipped and never 0; steps right after an
+evaluation or a checkpoint are skipped, and so are first steps if the rule says so.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from kb.model import OWN, ProgressPoint, Resource
 from kb.rulebase.rule import MEASURED, SeriesTest
 from kb.scanning.summary import StreamSummary
 
-SHARE = "gpu_memory_share"  # per cent; made of gpu_memory and gpu_memory_free
+SHARE = "gpu_memory_share"  # percent; computed from gpu_memory and gpu_memory_free
 MOST_TRACKS = 2048  # of one metric: all ranks do the same work
 MOST_SPOTS = 4
 COMPARED = frozenset(
     {"step_time", "throughput", "loss", "grad_norm", "compute_time"}
-)  # not over a change of the steps' size
-PASSING = frozenset({"broken", "jump", "drop"})  # what a run gets over is no fault
-BACK = 10  # last points that must be back
-WORK = 0.97  # of what was done a second before: then longer steps do more work
-LEAST_PAST = 5  # values that tell a mean
+)  # not across a change of the step size
+PASSING = frozenset({"broken", "jump", "drop"})  # what a run recovers from is not a fault
+BACK = 10  # last points that must be back to normal
+WORK = 0.97  # of the earlier throughput: then longer steps do more work
+LEAST_PAST = 5  # minimum number of values for a mean
 PAST = 200
-FEW = 20  # points of memory that are not enough to tell a leak, unless the other ranks show none
+FEW = 20  # points of memory; too few for a leak, unless the other ranks show none
 _LOW_IS_BAD = ("throughput", "mfu", "tokens", "samples", "tflops")
 _SKIPPED = ("evaluating", "saving")
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place at which a series is as the rule asks. `stream` is None for a metric of the bundle; `text` says it to people."""
+    """A point at which a series passes a rule's test. `stream`: None for a metric of the bundle; `text`: for people."""
 
     stream: int | None
     offset: int
@@ -57,7 +57,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
-    """One series: whose it is, and the points behind it by step (none for a metric of the bundle)."""
+    """One series: its resource, and its points by step (none for a metric of the bundle)."""
 
     track: Track
     stream: int | None
@@ -72,9 +72,9 @@ def look(
     panels: Mapping[str, Panel],
     timed: Sequence[tuple[float, int]] = (),
 ) -> tuple[Spot, ...]:
-    """The places of all series of a metric that are as asked, at most `MOST_SPOTS`; a rank is named where it alone is so.
+    """Return where the series of a metric pass the test, at most `MOST_SPOTS`; a rank is named only if it alone does.
 
-    `timed`: times and steps of the run, by which the columns of a metric become steps.
+    `timed`: times and steps of the run, to convert the columns of a metric to steps.
     """
     lines = [*_of_logs(test.metric, streams), *_of_panels(test.metric, panels, timed)][:MOST_TRACKS]
     found = [
@@ -114,7 +114,7 @@ def _of_logs(metric: str, streams: Sequence[tuple[int, StreamSummary]]) -> Itera
 
 
 def _by_bar(points: Sequence[ProgressPoint]) -> list[list[ProgressPoint]]:
-    """Points of bars apart by the bar's length: a bar of another length counts other work, such as an evaluation's."""
+    """Split points of bars by the bar's length: a bar of another length counts other work, such as an evaluation."""
     kinds: dict[int | None, list[ProgressPoint]] = {}
     for point in points:
         kinds.setdefault(point.total if point.format in BARS else None, []).append(point)
@@ -122,7 +122,7 @@ def _by_bar(points: Sequence[ProgressPoint]) -> list[list[ProgressPoint]]:
 
 
 def _skips(summary: StreamSummary, points: Sequence[ProgressPoint]) -> list[bool]:
-    """Points before which an evaluation or a checkpoint stands; of a thinned series the lines between are not known."""
+    """Return the points right after an evaluation or a checkpoint; unknown for thinned series."""
     marks = [mark.offset for mark in summary.marks if mark.stage in _SKIPPED]
     if summary.series.mask or not marks:
         return [False] * len(points)
@@ -136,13 +136,13 @@ def _of_panels(metric: str, panels: Mapping[str, Panel], timed: Sequence[tuple[f
         return
     steps = _steps(panel, timed)
     for at, row in enumerate(panel.rows[:MOST_TRACKS]):
-        known = panel.mask[at]  # what was not measured is no nan
+        known = panel.mask[at]  # a missing value is not a nan
         series = track(metric, panel.values[at][known], steps[known], panel.times[known])
         yield _Line(series, None, row.resource, row.name, {})
 
 
 def _steps(panel: Panel, timed: Sequence[tuple[float, int]]) -> np.ndarray:
-    """Return the step of the run at each column, where the run's lines tell; else the columns count."""
+    """Return the run's step at each column if known, else the column's number."""
     ordered = sorted(timed)
     if len(ordered) < 2 or ordered[-1][0] <= ordered[0][0]:
         return np.arange(panel.values.shape[1])
@@ -155,7 +155,7 @@ def _steps(panel: Panel, timed: Sequence[tuple[float, int]]) -> np.ndarray:
 
 
 def _share(panels: Mapping[str, Panel]) -> Panel | None:
-    """The share of a GPU's memory that is in use, per cent, where used and free are known on one grid of rows and times."""
+    """Return a GPU's memory in use, in percent; None unless used and free memory have the same rows and times."""
     used, free = panels.get("gpu_memory"), panels.get("gpu_memory_free")
     if used is None or free is None or used.rows != free.rows or used.values.shape != free.values.shape:
         return None
@@ -177,7 +177,7 @@ def _changes(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
 
 
 def _over(series: Track, change: SeriesChange) -> bool:
-    """Whether the series is back where it was, for good as far as can be seen."""
+    """Whether the series returned to its level and stays there until the end."""
     later = series.values[(series.steps > change.found) & np.isfinite(series.values) & ~series.skip]
     if later.size < BACK:
         return False
@@ -187,7 +187,7 @@ def _over(series: Track, change: SeriesChange) -> bool:
 
 
 def _more_work(line: _Line, change: SeriesChange) -> bool:
-    """Whether as much is done a second as before while steps take longer: they are larger ones."""
+    """Whether throughput is unchanged while steps take longer: the steps are larger."""
     if line.track.metric != "step_time":
         return False
     rates = [(step, point.throughput) for step, point in sorted(line.points.items()) if point.throughput]
@@ -214,7 +214,7 @@ def _slower(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, .
 
 
 def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, ...]:
-    """Return a loss that is lost though a number; where it ends as none that says more than how it came to that."""
+    """Return a loss that diverges while still finite; a loss that ends as nan is reported as such instead."""
     if not _finite(series)[-1:].all():
         return ()
     found = loss_broken(series, params.get("above", 1e3), int(params.get("warm_up", 30)))
@@ -222,7 +222,7 @@ def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, .
 
 
 def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[SeriesChange, ...]:
-    """A loss that is no number at its end, or twice in a row with nothing wrong before. Of numbers alone nothing is worked out."""
+    """Return a loss that is not finite at its end, or twice in a row without an earlier problem."""
     known = _finite(series)
     if known.all():
         return ()
@@ -233,7 +233,7 @@ def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[SeriesChange, ..
 
 
 def _finite(series: Track) -> Bools:
-    """Of each value that is not left out, whether it is a number."""
+    """Return for each value that is not skipped whether it is finite."""
     return np.isfinite(series.values[~series.skip])
 
 
@@ -257,10 +257,10 @@ CHANGES: Mapping[str, Callable[[Track, Mapping[str, float]], tuple[SeriesChange,
 
 
 def _level(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
-    """Return the first run of points that are all above or below the number asked for, for as long as asked."""
+    """Return the first run of points above or below the limit that is long enough."""
     usable = np.flatnonzero(np.isfinite(series.values) & ~series.skip)
     steps, times = series.steps[usable], series.times[usable]
-    every = int(np.median(np.diff(steps))) if usable.size > 1 else 1  # a point stands for the steps up to the next one
+    every = int(np.median(np.diff(steps))) if usable.size > 1 else 1  # a point represents the steps up to the next one
     past: list[float] = []
     begun: int | None = None
     for at, value in enumerate(series.values[usable].tolist()):
@@ -271,7 +271,7 @@ def _level(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
             continue
         begun = at if begun is None else begun
         long = at - begun + 1 >= test.points and steps[at] - steps[begun] + every >= test.steps
-        lasts = not test.seconds or bool(times[at] - times[begun] >= test.seconds)  # false where a time is not known
+        lasts = not test.seconds or bool(times[at] - times[begun] >= test.seconds)  # false if a time is unknown
         if long and lasts and (at == usable.size - 1 or not test.at_end):
             way = "above" if test.above is not None else "below"
             told = "" if test.of == "value" else f", which is {test.above or test.below:g} of its {test.of}"
@@ -295,7 +295,7 @@ def _level(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
 
 
 def _limit(test: SeriesTest, past: Sequence[float]) -> float | None:
-    """Return the number that a value is held against; None while too little is known for it."""
+    """Return the limit for a value; None while there is too little data for it."""
     number = test.above if test.above is not None else test.below
     if number is None or test.of == "value":
         return number

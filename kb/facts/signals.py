@@ -1,4 +1,4 @@
-"""Observed signals, and what looking up a pattern found."""
+"""Observed signals, and the result of a pattern lookup."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kb.model import Resource, Stage
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One observed thing. `stream` is the index of its stream; `offset` its line's first byte; `span` the block it is part of.
+    """One observation. `stream`: index of its stream; `offset`: its line's first byte; `span`: the block it is part of.
 
-    `survived`: the run demonstrably went on after it.
+    `survived`: the run demonstrably continued after it.
     """
 
     key: str
@@ -31,15 +31,15 @@ class Signal:
 
     @property
     def compared(self) -> bool:
-        """Whether a comparison of all ranks showed it (kb.hangs.observe), rather than a device or a program that said it."""
+        """Whether it comes from a comparison of all ranks (kb.hangs.observe), not from a device's or program's message."""
         return self.key.endswith("#observed")
 
 
 @dataclass(frozen=True, slots=True)
 class PatternResult:
-    """A pattern as it was seen in all streams: how often, the signals kept, and on which ranks how often.
+    """The hits of a pattern in all streams: their number, the signals kept, and the number per rank.
 
-    `needs`: what was lacking to look for it at all; then it is not known whether it is there.
+    `needs`: missing inputs of the lookup; if any, it is unknown whether the pattern occurs.
     """
 
     count: int = 0

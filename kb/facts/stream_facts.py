@@ -1,4 +1,4 @@
-"""The facts of one stream by offset: stage, iteration, tracebacks, and whether the run went on."""
+"""The facts of one stream by offset: stage, iteration, tracebacks, and whether the run continued."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kb.model import ProgressPoint, Stage, Structure
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary, tail_lines
 
-PROGRESS_AFTER = 3  # so many further steps and an error before them did not end the run
-RECOVERY = 2048  # bytes behind trouble in which a line may say that it is over
+PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
+RECOVERY = 2048  # bytes after trouble in which a line may report that it is over
 _TROUBLE = lazy_compile(
     r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
 )
@@ -62,12 +62,12 @@ class StreamFacts:
         return "iterating" if trained > marked else self.summary.marks[mark].stage
 
     def stage_of_steps(self) -> Stage:
-        """Return the loop that the last step line is of: the training, or an evaluation whose bar runs after it."""
+        """Return the loop of the last step line: the training, or an evaluation whose bar runs after it."""
         after = self._evaluation_offsets[-1:] > self._point_offsets[-1:]
         return "evaluating" if after else "iterating"
 
     def last_step(self) -> ProgressPoint | None:
-        """Return the furthest step since the count last started again, as it does with every epoch's bar."""
+        """Return the furthest step since the count last restarted, as every epoch's bar does."""
         counted = [p for p in self.points if p.step is not None]
         again = [at for at, (before, p) in enumerate(pairwise(counted), 1) if 2 * (p.step or 0) < (before.step or 0)]
         return max(counted[again[-1] if again else 0 :], key=lambda p: p.step or 0, default=None)
@@ -88,12 +88,12 @@ class StreamFacts:
     def steps_after(self, offset: int) -> int:
         """Return how many further training steps were logged after an offset."""
         later = self.points[bisect_right(self._point_offsets, offset) :]
-        # where every epoch ends at the same step, each such line is progress of its own
+        # if every epoch ends at the same step, each of these lines is progress
         steps = {p.step if p.step is not None and p.step != p.total else -p.offset for p in later}
         return len(steps)
 
     def reached_last_step(self) -> int:
-        """Return the offset at which the last step was first logged, -1 without steps: a bar is drawn again after its end."""
+        """Return the offset at which the last step was first logged, -1 without steps; bars may be redrawn later."""
         first = -1
         for point in reversed(self.points):
             if point.step != self.points[-1].step or point.total != self.points[-1].total:
@@ -108,7 +108,7 @@ class StreamFacts:
         return any(point.step is None or before is None or point.step != before for point in later)
 
     def went_on(self, offset: int) -> bool:
-        """Whether the run went on after an offset, ended normally, or reports that it survived what is there."""
+        """Whether the run continued after an offset, ended normally, or reports that it survived the event there."""
         if any(start <= offset < end for start, end in self._excused):
             return True
         if self.completed is not None and self.completed > offset:
@@ -122,6 +122,6 @@ class StreamFacts:
         return any(rank is None or recovery.resource.rank in (None, rank) for recovery in self._recoveries[low:high])
 
     def ends_cleanly_after(self, offset: int) -> bool:
-        """Whether the stream goes on after an offset and its last line reports no trouble."""
+        """Whether the stream continues after an offset and its last line reports no trouble."""
         last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
         return last is not None and last[0] > offset and not _TROUBLE.search(last[1])

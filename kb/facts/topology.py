@@ -1,6 +1,6 @@
-"""Who ran where in a job: ranks, nodes, local ranks, processes, addresses, and names that mean the same machine.
+"""The layout of a job: ranks, nodes, local ranks, processes, addresses, and aliases of machines.
 
-Put together from job.yaml, file names, NCCL's start, torchrun's failure blocks and the lines' own prefixes, in one pass.
+Collected in one pass from job.yaml, file names, NCCL's initialization, torchrun's failure blocks and line prefixes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary
 
-MOST_TOKENS = 12  # of a file's name, looked at for a node's name
+MOST_TOKENS = 12  # characters of a file name searched for a node name
 _ADDRESS = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}")
 _GIVEN = lazy_compile(
     r"([\w.-]{1,64}):\d{1,9}:\d{1,9} \[-?\d{1,4}\] [NR]CCL INFO [^\n]{0,40}?Using \S{1,20}:([0-9.]{7,15})<"
@@ -30,7 +30,7 @@ _SPEAKING = ("nccl_warn", "elastic_failure", "launcher_exit", "xid", "sxid", "oo
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One process as far as it is known: its rank, its node, its number within the node."""
+    """One process, as far as known: its rank, node, and number within the node."""
 
     rank: int | None = None
     node: str | None = None
@@ -38,12 +38,12 @@ class Place:
 
     @property
     def unit(self) -> tuple[int | None, str | None, int | None]:
-        """What tells it from the others: the rank, or node and number where the rank is not known."""
+        """The key of the process: the rank, or node and number if the rank is unknown."""
         return (self.rank, None, None) if self.rank is not None else (None, self.node, self.local)
 
 
 class Places:
-    """The layout of one job. Every look-up is one of a dictionary."""
+    """The layout of one job. All lookups are dictionary lookups."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -51,8 +51,8 @@ class Places:
         self._node: dict[int, str] = {}
         self._local: dict[tuple[str, int], int] = {}
         self._pid: dict[tuple[str, int], int] = {}
-        self._lone: dict[int, int | None] = {}  # a process's rank where no other node has that number
-        self._bases: set[int] = set()  # rank less local rank, of all processes that are known with both
+        self._lone: dict[int, int | None] = {}  # the rank of a process number that occurs on one node only
+        self._bases: set[int] = set()  # rank minus local rank, of all processes with both known
         self._bus: dict[tuple[str, int], int] = {}
         self._starts = [(index, item) for index, item in facts.structures("nccl_init")]
         sizes = [size for _, item in self._starts if isinstance(size := item.fields.get("nranks"), int)]
@@ -78,7 +78,7 @@ class Places:
                 self._put(rank, node, local)
 
     def _read_starts(self) -> None:
-        """NCCL's communicator of all ranks; in smaller ones the number is not the global rank."""
+        """Read Read NCCL's communicator of all ranks; in smaller ones the number is not the global rank."""
         for index, item in self._starts:
             known = self._facts.streams[index].summary.ref.resource
             rank = item.resource.rank if item.resource.rank is not None else known.rank
@@ -104,7 +104,7 @@ class Places:
             self._put(_whole(fields.get("rank")), known, _whole(fields.get("local_rank")), _whole(fields.get("pid")))
 
     def _read_processes(self) -> None:
-        """Logs of one process each: their lines tell the rank; on a node ranks run in the order of the local ones."""
+        """Read logs of single processes: their lines give the rank; on a node, ranks follow local ranks."""
         logs = []
         for index, stream in enumerate(self._facts.streams):
             node, local = self._streams[index], stream.summary.ref.resource.local_rank
@@ -141,7 +141,7 @@ class Places:
             self._lone[pid] = rank if self._lone.setdefault(pid, rank) == rank else None
 
     def _name(self, node: str | None) -> str | None:
-        """Take a node's name in; the name under which it is known already."""
+        """Register a node's name; return the name under which it is known already."""
         if not node or _ADDRESS.fullmatch(node):
             return node or None
         short = node.partition(".")[0]
@@ -150,7 +150,7 @@ class Places:
         return known
 
     def _stream_node(self, index: int) -> str | None:
-        """Return the node that wrote a stream: a known one that its path names before what looks like one."""
+        """Return the node that wrote a stream: a known node in its path, else a part that looks like a node name."""
         ref = self._facts.streams[index].summary.ref
         named = ref.resource.node
         if named in self._names:
@@ -168,7 +168,7 @@ class Places:
 
     @cached_property
     def _addresses(self) -> dict[str, str]:
-        """Address → node, of what NCCL says at its start; read where it is asked for."""
+        """Address → node, from NCCL's initialization; computed on first use."""
         found: dict[str, str] = {}
         for stream in self._facts.streams:
             if " Using " in stream.summary.head:
@@ -177,7 +177,7 @@ class Places:
         return found
 
     def known(self, name: str | None) -> str | None:
-        """Return the node of that name or address, where the job is known to have it."""
+        """Return the job's node with that name or address; None if unknown."""
         if not name:
             return None
         if _ADDRESS.fullmatch(name):
@@ -185,7 +185,7 @@ class Places:
         return self._names.get(name) or self._names.get(name.partition(".")[0])
 
     def node(self, name: str | None) -> str | None:
-        """Return the name to show for a node or an address; itself where it is not known."""
+        """Return the name to show for a node or an address; unchanged if unknown."""
         return self.known(name) or name
 
     def node_of(self, rank: int | None) -> str | None:
@@ -193,7 +193,7 @@ class Places:
         return None if rank is None else self._node.get(rank)
 
     def place(self, stream: int, resource: Resource) -> Place:
-        """Who spoke on a stream, filled up with all that is known of them."""
+        """Return the writer of a line of a stream, completed from the layout."""
         ref = self._facts.streams[stream].summary.ref.resource
         node = self._streams[stream] if resource.node in (None, ref.node) else self.node(resource.node)
         rank = resource.rank if not self._told or resource.rank is None or resource.rank < self._told else None
@@ -204,7 +204,7 @@ class Places:
         return Place(rank, node, resource.local_rank)
 
     def _rank_of_process(self, node: str | None, resource: Resource) -> int | None:
-        """Return the rank of a process that is known by its number or by its local rank."""
+        """Return the rank of a process from its number or its local rank."""
         rank = None
         if resource.pid is not None:
             rank = self._lone.get(resource.pid) if node is None else self._pid.get((node, resource.pid))
@@ -216,11 +216,11 @@ class Places:
 
     @cached_property
     def _single_base(self) -> int | None:
-        """Rank less local rank, where all that is known is of one node."""
+        """Rank minus local rank, if all known processes are on one node."""
         return next(iter(self._bases)) if len(self._bases) == 1 and len(self.nodes) < 2 else None
 
     def rank_of_task(self, task: str) -> int | None:
-        """Return the rank of a task of srun, where srun starts the ranks themselves and not one launcher per node."""
+        """Return the rank of a task of srun, if srun starts the ranks themselves and not one launcher per node."""
         return int(task) if task.isdecimal() and len(task) < 8 and self._tasks_are_ranks else None
 
     @cached_property
@@ -239,7 +239,7 @@ class Places:
         return several and (not self._told or last < self._told)
 
     def rank_at(self, node: str | None, *, pid: str = "", pci: str = "") -> int | None:
-        """Return the rank of a process or of a GPU on a node; of a process also where the node is not known."""
+        """Return the rank of a process or GPU on a node; for a process, also without a node."""
         if pid.isdecimal() and len(pid) < 12:
             rank = self._lone.get(int(pid)) if node is None else self._pid.get((node, int(pid)))
             if rank is not None:
@@ -252,19 +252,19 @@ class Places:
 
     @cached_property
     def ranks(self) -> frozenset[int]:
-        """The ranks that anything was heard of."""
+        """The ranks that occur in any source."""
         spoken = [rank for item in self._facts.of_kind("job") for rank in _ranks_in(item.summary)]
         found = {rank for rank in spoken if rank is not None} | set(self._node)
         return frozenset(rank for rank in found if not self._told or rank < self._told)
 
     @cached_property
     def world(self) -> int:
-        """How many ranks the job has, as far as anything tells."""
+        """The number of ranks of the job, as far as known."""
         return self._told or len(self.ranks)
 
     @cached_property
     def units(self) -> tuple[Place, ...]:
-        """The processes that the job is known to have, and that anything was heard of."""
+        """The job's known processes that occur in any source."""
         found = {Place(rank).unit: Place(rank, self._node.get(rank)) for rank in sorted(self.ranks)}
         for index, stream in enumerate(self._facts.streams):
             resource = stream.summary.ref.resource
@@ -275,7 +275,7 @@ class Places:
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes of the job's ranks; where that is not known, those that wrote logs of the job."""
+        """The nodes of the job's ranks; if unknown, those that wrote its logs."""
         job = self._facts.evidence.job.nodes
         placed = dict.fromkeys(self._names[node] for node in job) if job else dict.fromkeys(self._node.values())
         written = [
@@ -287,12 +287,12 @@ class Places:
 
 
 def names_a_node(name: str) -> bool:
-    """Whether a name tells one machine from another: `localhost` does not, whoever says it."""
+    """Whether a name identifies a machine; `localhost` does not."""
     return _LOOPBACK.fullmatch(name) is None
 
 
 def _without_files_words(told: Iterable[str | None]) -> dict[str, str]:
-    """Nodes as file names tell them → their names: of two of which one ends with the other, the longer is the file's own."""
+    """Map file-name parts to node names; if one ends with the other, the longer one is specific to the file."""
     names: dict[str, str] = {}
     for node in sorted({node for node in told if node}, key=len):
         ends = (node[at + 1 :] for at, sign in enumerate(node) if sign in "-_.")
@@ -301,7 +301,7 @@ def _without_files_words(told: Iterable[str | None]) -> dict[str, str]:
 
 
 def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:
-    """Yield the ranks that a stream's lines are told to be of, the same ones again and again."""
+    """Yield the ranks in the prefixes of a stream's lines, with repeats."""
     yield summary.ref.resource.rank
     yield from (structure.resource.rank for structure in summary.structures if _speaks(structure))
     yield from (point.rank for point in summary.series.points)

@@ -1,8 +1,8 @@
-"""Tells the training loop's points of a stream from those of other loops, and numbers its steps.
+"""Separates the training loop's points of a stream from those of other loops, and numbers its steps.
 
-A progress bar without a label does not say what it counts: the training, an evaluation inside it, or epochs around it. The
-order in which bars advance does. A line without a step, such as the dict that the Hugging Face trainer prints between two
-drawings of its bar, belongs to the step of the bar around it.
+A progress bar without a label does not say what it counts: the training, an evaluation inside it, or epochs around it.
+The order in which bars advance does. A line without a step, such as the dict that the Hugging Face trainer prints
+between two updates of its bar, belongs to the step of the bar around it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kb.scanning.summary import Series, StageMark, StreamSummary
 BAR = "tqdm"
 RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another attempt in the same file
 OTHER_LOOPS = frozenset({"evaluating", "teardown"})  # stages in which a bar does not count training steps
-MOST_TOTALS = 64  # of bars in a file: more are lengths of batches or files
+MOST_TOTALS = 64  # lengths of bars in a file; if there are more, they count batches or files
 
 
 @dataclass(slots=True)
 class _Stretch:
-    """Points of bars of one length, in a row and without a step back."""
+    """Consecutive points of bars of one length, with rising steps."""
 
     total: int
     points: list[int]
@@ -37,7 +37,7 @@ class _Stretch:
 class _Bar:
     """A bar from its start to its end or to the next one of its length.
 
-    `moves`: the places, in the order of all stretches, at which it starts or advances; drawn again as it was does not count.
+    `moves`: the indices, over all stretches, at which it starts or advances; unchanged redraws do not count.
     """
 
     total: int
@@ -46,12 +46,12 @@ class _Bar:
 
     @property
     def last(self) -> int:
-        """The step at which it was drawn last."""
+        """The step of its last update."""
         return self.stretches[-1].last
 
 
 def training_series(summary: StreamSummary) -> Series:
-    """The series of a stream, with the bars of evaluations marked as such and with steps for lines that name none."""
+    """Return the series of a stream, with the bars of evaluations marked, and steps added to lines without one."""
     series = summary.series
     bars = [at for at, p in enumerate(series.points) if _is_bar(p)]
     stepless = any(_belongs_to_a_step(p) for p in series.points)
@@ -66,10 +66,10 @@ def training_series(summary: StreamSummary) -> Series:
 
 
 def steps_over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
-    """Training points with steps that count on over epochs, where the lines count from the start of each epoch.
+    """Return training points with steps counted across epochs, if their lines count from the start of each epoch.
 
-    Only where that is sure: the lines name the epoch, all epochs plan the same number of steps, and the count falls back as
-    the epoch rises. Such points have no total, since the number of epochs is not known.
+    Only if that is certain: the lines name the epoch, all epochs plan the same number of steps, and the count restarts
+    when the epoch rises. These points have no total, since the number of epochs is unknown.
     """
     within = [p for p in points if p.total and p.step is not None and p.epoch is not None and p.epoch == int(p.epoch)]
     totals = Counter(p.total for p in within)
@@ -84,7 +84,7 @@ def steps_over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
         fallen = step < (before.step or 0)
         restarts += fallen and (point.epoch or 0.0) > (before.epoch or 0.0)
         if fallen and point.epoch == before.epoch and before.step == total:
-            epoch += 1  # a bar that has ended starts again before its label changes
+            epoch += 1  # a finished bar restarts before its label changes
         else:
             before = point
         counted[point.offset] = total * epoch + step
@@ -98,7 +98,7 @@ def _is_bar(point: ProgressPoint) -> bool:
 
 
 def _belongs_to_a_step(point: ProgressPoint) -> bool:
-    """Whether a training line measures a step without naming it."""
+    """Whether a training line has measurements but no step."""
     if point.step is not None or point.validation or point.format == BAR:
         return False
     return any(value is not None for value in (point.loss, point.grad_norm, point.learning_rate))
@@ -108,7 +108,7 @@ def _belongs_to_a_step(point: ProgressPoint) -> bool:
 
 
 def _settle_bars(points: list[ProgressPoint], bars: Sequence[int], marks: Sequence[StageMark]) -> None:
-    """Mark the bars of other loops than the training, and make bars of epochs count epochs."""
+    """Mark bars of other loops than training, and count epochs for bars of epochs."""
     stretches = _stretches(points, bars)
     totals = {stretch.total for stretch in stretches}
     if len(totals) > MOST_TOTALS:
@@ -131,7 +131,7 @@ def _settle_bars(points: list[ProgressPoint], bars: Sequence[int], marks: Sequen
 
 
 def _drawn_after_losses(points: Sequence[ProgressPoint]) -> set[int | None]:
-    """Lengths of the bars that are drawn again right after a line with a loss: those of the training."""
+    """Return the lengths of the bars redrawn right after a line with a loss: those of the training loop."""
     return {
         after.total
         for line, after in pairwise(points)
@@ -152,7 +152,7 @@ def _stretches(points: Sequence[ProgressPoint], bars: Iterable[int]) -> list[_St
 
 
 def _joined(stretches: Sequence[_Stretch]) -> list[_Bar]:
-    """Bars in the order of their starts: a stretch goes on where the last one of its length stopped, or starts another bar."""
+    """Return the bars by start: a stretch continues the last bar of its length, or starts a new one."""
     found: list[_Bar] = []
     running: dict[int, _Bar] = {}
     for place, stretch in enumerate(stretches):
@@ -167,10 +167,10 @@ def _joined(stretches: Sequence[_Stretch]) -> list[_Bar]:
 
 
 def _nesting(bars: Sequence[_Bar]) -> tuple[set[int], set[int]]:
-    """Lengths of bars around the training loop, and of bars inside it.
+    """Return the lengths of bars around the training loop, and of bars inside it.
 
-    A bar that advances on its own and stops while another one runs is the training, the other one an evaluation. A bar that
-    advances only after another one has run counts epochs.
+    If a bar advances on its own and stops while another one runs, it is the training and the other an evaluation. A bar
+    that advances only after another one has run counts epochs.
     """
     outer: set[int] = set()
     nested: set[int] = set()
@@ -195,7 +195,7 @@ def _advances_alone(bar: _Bar) -> bool:
 def _unfinished(
     points: Sequence[ProgressPoint], bars: Sequence[_Bar], marks: Sequence[StageMark], outer: set[int]
 ) -> set[int]:
-    """The length of a last bar that starts while the one before it is not at its end, or in a stage of another loop."""
+    """Return the length of a last bar that starts before the previous one is complete, or in another loop's stage."""
     last = bars[-1]
     before = next((bar for bar in reversed(bars[:-1]) if bar.total not in {last.total, *outer}), None)
     if before is None or last.moves[0] < before.moves[-1] or last.stretches[0].first > max(2, last.total // 10):
@@ -207,7 +207,7 @@ def _unfinished(
 
 
 def _alternating(bars: Sequence[_Bar], settled: set[int]) -> set[int]:
-    """Return the shorter of two lengths that take turns: an epoch trains, then evaluates."""
+    """Return the shorter of two alternating lengths: an epoch trains, then evaluates."""
     order = [bar.total for bar in bars if bar.total not in settled]
     if len(order) < 4 or len(set(order)) != 2 or any(before == after for before, after in pairwise(order)):
         return set()
@@ -219,10 +219,10 @@ def _alternating(bars: Sequence[_Bar], settled: set[int]) -> set[int]:
 
 
 def _number_lines(points: list[ProgressPoint], *, thinned: bool) -> None:
-    """Fill in the step of lines without one from the steps that are drawn around them.
+    """Fill in the step of lines without one from the bars around them.
 
-    The trainer draws its bar again right after a line, at the step of that line. In a thinned series the neighbours may be
-    far away; then lines that name their epoch are placed by it.
+    The trainer redraws its bar right after a line, at the step of that line. In a thinned series the neighbors may be
+    far away; then the epoch of a line gives its step.
     """
     places = [at for at, p in enumerate(points) if p.step is not None and not p.validation]
     if not places:
@@ -238,7 +238,7 @@ def _number_lines(points: list[ProgressPoint], *, thinned: bool) -> None:
 
 
 def _step_around(points: Sequence[ProgressPoint], places: Sequence[int], at: int) -> tuple[int, int | None] | None:
-    """The step of the bar that is drawn again after a line, else the last step before it, each with the total."""
+    """Return the step and total of the bar redrawn after a line, else of the last one before it."""
     index = bisect_right(places, at)
     before = points[places[index - 1]] if index else None
     after = points[places[index]] if index < len(places) else None
@@ -251,7 +251,7 @@ def _step_around(points: Sequence[ProgressPoint], places: Sequence[int], at: int
 def _steps_an_epoch(
     points: Sequence[ProgressPoint], steps: Mapping[int, tuple[int, int | None] | None]
 ) -> float | None:
-    """Return how many steps an epoch has, by the last lines that name theirs: of the last points none is left out."""
+    """Return the number of steps per epoch, from the last lines with an epoch: a series keeps all its last points."""
     placed = [(points[at].epoch, found[0]) for at, found in steps.items() if found and points[at].epoch]
     ratios = sorted(step / epoch for epoch, step in placed[-8:] if epoch)
     if len(ratios) < 3 or ratios[-1] > 1.2 * ratios[0]:

@@ -1,4 +1,4 @@
-"""Medians over the cells of a panel, in which what was not measured is NaN."""
+"""Medians over the cells of a panel; NaN marks a cell without a measurement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kb.metrics.panel import Floats
 
 
 def known_median(values: Floats, axis: int) -> Floats:
-    """Return the median of what is known along an axis; NaN where nothing is."""
+    """Return the median of the known values along an axis; NaN where there are none."""
     if not values.shape[axis]:
         return np.full(values.shape[1 - axis] if values.ndim == 2 else (), np.nan)
     ordered = np.sort(values, axis=axis)  # NaN last
@@ -24,10 +24,10 @@ def known_median(values: Floats, axis: int) -> Floats:
 
 
 def smoothed(values: Floats, width: int = 5) -> Floats:
-    """Return the running median of a cell and the four before it."""
+    """Return the running median over each cell and the four before it."""
     padded = np.concatenate([np.full((values.shape[0], width - 1), np.nan), values], axis=1)
     smooth = np.empty_like(values)
-    for begin in range(0, values.shape[0], 1024):  # the windows of all rows at once would be five panels
+    for begin in range(0, values.shape[0], 1024):  # the windows of all rows would be five panels large
         windows = sliding_window_view(padded[begin : begin + 1024], width, axis=1)
         ordered = np.sort(windows, axis=2)
         count = np.isfinite(ordered).sum(axis=2)
@@ -37,7 +37,7 @@ def smoothed(values: Floats, width: int = 5) -> Floats:
 
 
 def noise(past: Floats) -> Floats:
-    """Return the median deviation of each row about a line through its own past."""
+    """Return the median absolute deviation of each row from a line fitted to its past."""
     half = past.shape[1] // 2
     early, late = known_median(past[:, :half], axis=1), known_median(past[:, half:], axis=1)
     slope = np.nan_to_num((late - early) / max(1, past.shape[1] - half))

@@ -1,7 +1,8 @@
-"""One metric as an array of rows (ranks, GPUs, ports or nodes) by time, with a mask: what is compared, not an object a rank.
+"""One metric as an array of rows (ranks, GPUs, ports or nodes) by time, with a mask.
 
-Points come unsorted, doubled, with holes and resets; a cell that nothing was measured in is unknown (NaN and not in the
-mask), never 0. Panels lie on a grid whose times are multiples of the step, so that panels of parts can be merged in any order.
+Input points may be unsorted and duplicated, with holes and counter resets. A cell without a measurement is unknown (NaN
+and not in the mask), never 0. Column times are multiples of the step, so panels of parts of a job can be merged in any
+order.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ Bools = NDArray[np.bool_]
 MOST_CELLS = 40_000_000
 MOST_COLUMNS = 50_000
 MOST_ROWS = 100_000
-LONGEST_SPAN = 15 * 86400.0  # points further than that from the middle one are of another time, or broken
-LATEST = 1e12  # beyond any time
-LARGEST = 1e100  # beyond any measurement
-LONGEST_HOLE = 3.5  # a counter's rate over more than so many of its usual distances says nothing of when
+LONGEST_SPAN = 15 * 86400.0  # seconds from the median time; points farther away belong to another run, or are broken
+LATEST = 1e12  # later than any real timestamp
+LARGEST = 1e100  # larger than any real measurement
+LONGEST_HOLE = 3.5  # multiples of the usual scrape interval; over a longer hole a counter's rate is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Whose a row is; `part` tells ports or states of one resource apart."""
+    """What a row measures; `part` distinguishes ports or states of one resource."""
 
     resource: Resource
     part: str = ""
 
     @property
     def name(self) -> str:
-        """The row in a few words: rank, node, GPU, part, as far as they are known."""
+        """Rank, node, GPU and part, as far as they are known."""
         one = self.resource
         words = [one.node or one.container or "" if one.rank is None else f"rank {one.rank}"]
         if one.rank is None and one.gpu is not None:
@@ -49,7 +50,7 @@ class Row:
 class Panel:
     """`values` is rows x columns, NaN where `mask` is False; column c covers [start + c * step, start + (c + 1) * step).
 
-    Times are seconds since the epoch; the arrays cannot be written to.
+    Times are seconds since the epoch. The arrays are read-only.
     """
 
     metric: str
@@ -62,14 +63,14 @@ class Panel:
 
     @property
     def times(self) -> Floats:
-        """The start of each column."""
+        """The start time of each column."""
         return np.asarray(self.start + self.step * np.arange(self.values.shape[1]), dtype=np.float64)
 
 
 def make_panel(  # noqa: PLR0917 - a panel is just these
     metric: str, rows: Sequence[Row], start: float, step: float, values: Floats, unit: str = ""
 ) -> Panel:
-    """A panel of an array in which what is no measurement is unknown. ValueError where rows and array disagree."""
+    """Return a panel of an array; values that are not finite are unknown. ValueError if rows and array disagree."""
     if values.ndim != 2 or values.shape[0] != len(rows) or not step > 0:
         raise ValueError(f"{len(rows)} rows and an array of shape {values.shape}, step {step}")
     mask = np.abs(values) < LARGEST
@@ -82,7 +83,7 @@ def make_panel(  # noqa: PLR0917 - a panel is just these
 def panels_of(
     series: Iterable[MetricSeries], step: float | None = None, start: float | None = None, end: float | None = None
 ) -> tuple[dict[str, Panel], tuple[Gap, ...]]:
-    """One panel for each metric among the series, by `panel_of`."""
+    """Return one panel per metric, made by `panel_of`."""
     metrics: dict[str, list[MetricSeries]] = {}
     for series_item in series:
         metrics.setdefault(series_item.metric, []).append(series_item)
@@ -99,10 +100,10 @@ def panels_of(
 def panel_of(
     series: Sequence[MetricSeries], step: float | None = None, start: float | None = None, end: float | None = None
 ) -> tuple[Panel | None, tuple[Gap, ...]]:
-    """The panel of one metric's series: counters as rates, cells as means of their points; None where nothing is known.
+    """Return the panel of one metric's series: counters as rates, cells as means of points; None if nothing is known.
 
-    `step` in seconds is widened to the usual distance of the points, and further where the array would grow too large.
-    Of points at one time the larger counts. ValueError where the series are of different metrics.
+    `step` (seconds) is raised to the usual scrape interval, and further if the array would be too large. Of several
+    points with the same timestamp the largest counts. ValueError if the series belong to different metrics.
     """
     if len({series_item.metric for series_item in series}) > 1:
         raise ValueError("a panel holds one metric")
@@ -140,7 +141,7 @@ def _width(step: float | None, usual: float) -> float:
 def _points(
     series: Sequence[MetricSeries], start: float | None, end: float | None, gaps: list[Gap]
 ) -> tuple[dict[Row, list[tuple[Floats, Floats]]], list[float]]:
-    """Each row's points in the window, sorted; counters already as rates. Also the usual distance of each series' points."""
+    """Return each row's points in the window, sorted, counters as rates; and the scrape interval of each series."""
     ordered = [_sorted(series_item.times, series_item.values) for series_item in series]
     middle = float(np.median([float(np.median(times)) for times, _ in ordered if times.size] or [0.0]))
     low = max(middle - LONGEST_SPAN, start if start is not None else -math.inf)
@@ -170,7 +171,7 @@ def _points(
 
 
 def _row(metric_series: MetricSeries) -> Row:
-    """Where node and GPU are known the pod adds nothing: an exporter repeats a GPU once for each of its jobs."""
+    """Drop the pod if node and GPU are known: an exporter repeats a GPU once for each of its jobs."""
     known = metric_series.resource.node is not None and metric_series.resource.gpu is not None
     return Row(replace(metric_series.resource, container=None) if known else metric_series.resource, metric_series.part)
 
@@ -183,12 +184,12 @@ def _key(row: Row) -> tuple[object, ...]:
 
 
 def _sorted(times: Sequence[float] | Floats, values: Sequence[float] | Floats) -> tuple[Floats, Floats]:
-    """Finite points in order of time, one a time: of several the largest, whatever order they came in."""
+    """Return the finite points by time; of several with the same timestamp the largest."""
     length = min(len(times), len(values))
     at = np.asarray(times, dtype=np.float64)[:length]
     what = np.asarray(values, dtype=np.float64)[:length]
-    at = np.asarray(np.round(np.clip(at, -LATEST, LATEST), 3), dtype=np.float64)  # times closer than that are one
-    finite = np.isfinite(at) & (np.abs(what) < LARGEST)  # false for NaN as well
+    at = np.asarray(np.round(np.clip(at, -LATEST, LATEST), 3), dtype=np.float64)  # times closer than this are equal
+    finite = np.isfinite(at) & (np.abs(what) < LARGEST)  # also false for NaN
     at, what = at[finite], what[finite]
     order = np.lexsort((what, at))
     at, what = at[order], what[order]
@@ -197,10 +198,10 @@ def _sorted(times: Sequence[float] | Floats, values: Sequence[float] | Floats) -
 
 
 def rates(times: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Return a counter's increase a second at each point after the first; times sorted and distinct.
+    """Return a counter's increase per second at each point after the first. Times are sorted and distinct.
 
-    A counter that falls began again from 0. Over a hole of several usual distances there is no rate: it is not known when
-    the increase happened.
+    A counter that falls was reset to 0. A hole of several scrape intervals has no rate: it is unknown when in it the
+    increase happened.
     """
     if times.size < 2:
         return times[:0], values[:0]
@@ -211,7 +212,7 @@ def rates(times: Floats, values: Floats) -> tuple[Floats, Floats]:
 
 
 def _fill(cells: Floats, parts: Sequence[tuple[Floats, Floats]], step: float, origin: int) -> None:
-    """Put the means of a row's points into its cells."""
+    """Fill a row's cells with the means of their points."""
     times, values = _sorted(np.concatenate([t for t, _ in parts]), np.concatenate([v for _, v in parts]))
     index = np.floor(times / step).astype(np.int64) - origin
     count = np.bincount(index, minlength=cells.size)
@@ -221,7 +222,10 @@ def _fill(cells: Floats, parts: Sequence[tuple[Floats, Floats]], step: float, or
 
 
 def resampled(panel: Panel, step: float) -> Panel:
-    """The panel on a grid of wider cells, each the mean of the known cells that begin in it. ValueError for a finer grid."""
+    """Return the panel with wider cells, each the mean of the known cells that begin in it.
+
+    Raises ValueError for a smaller step.
+    """
     if step < panel.step:
         raise ValueError(f"a step of {step} s is finer than {panel.step} s")
     if step == panel.step or not panel.values.shape[1]:
@@ -238,9 +242,9 @@ def resampled(panel: Panel, step: float) -> Panel:
 
 
 def merge(item: Panel, other: Panel) -> Panel:
-    """Both panels in one, on the wider of both grids; of two values of a cell the larger.
+    """Merge two panels on the coarser of the two grids; if both have a value for a cell, the larger counts.
 
-    For panels of one step the order of merging does not matter. ValueError where metric or unit differ, or where the
+    For panels of the same step the order of merging does not matter. ValueError if metric or unit differ, or if the
     times are so far apart that the array would be too large.
     """
     if (item.metric, item.unit) != (other.metric, other.unit):
@@ -263,9 +267,9 @@ def merge(item: Panel, other: Panel) -> Panel:
 
 
 def last_at_usual(panel: Panel, share: float = 0.5, least: float = 1e6) -> float | None:
-    """The newest time at which the middle row was at a share of what is usual for it, or more; None where that is too little.
+    """Return the newest time at which the median row reached a share of its usual level; None if that level is too low.
 
-    What is usual is what the middle row exceeds in a quarter of the columns; below `least` that says nothing.
+    The usual level is what the median row exceeds in a quarter of the columns; below `least` it means nothing.
     """
     known = panel.mask.any(axis=0)
     if not known.any():

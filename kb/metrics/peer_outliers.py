@@ -1,11 +1,11 @@
-"""Ranks and nodes beside the median of their group: who is odd, in which metric, since when.
+"""Compares ranks and nodes with the median of their group: which row is an outlier, in which metric, since when.
 
-A row is odd where its deviation from the group's median leaves both what the row itself showed before and what other rows
-show now, for several minutes on end. So machines that differ by design, phases that all enter, and stragglers that come
-and go are not called. Nothing is taken for 0 that was not measured.
+A row is an outlier if its deviation from the group's median leaves both the row's own past range and the range of the
+other rows, for several minutes in a row. So machines that differ by design, phases that all ranks enter, and
+short-lived stragglers are not reported. A missing measurement never counts as 0.
 
-The deviation is log((value + a) / (median + a)), with a an amount of the metric that means nothing: a share for large
-values, a plain difference for small ones.
+The deviation is log((value + a) / (median + a)), where a is an insignificant amount of the metric: relative for large
+values, absolute for small ones.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Direction = Literal["low", "high", "both"]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRule:
-    """How a metric is compared: which way is bad, the amount that means nothing (a, in its unit), the least odd share.
+    """How a metric is compared: the bad direction, the insignificant amount (a, in its unit), the least outlying share.
 
-    `uneven`: machines differ by design, so a row is compared with its own past only. `loose`: phases and healthy work
-    move it for minutes, so it must last longer.
+    `uneven`: machines differ by design, so a row is compared only with its own past. `loose`: phases and healthy work
+    move it for minutes, so a deviation must last longer.
     """
 
     bad: Direction
@@ -71,10 +71,10 @@ COMPARISON_RULES: Mapping[str, ComparisonRule] = {
 
 @dataclass(frozen=True, slots=True)
 class OutlierLimits:
-    """From when on a row is odd. Times in seconds; `z` counts robust deviations, `share` of a window's cells."""
+    """When a row counts as an outlier. Times in seconds; `z` in robust deviations, `share` of a window's cells."""
 
     z: float = 5.0
-    standing_z: float = 8.0  # without a past of its own
+    standing_z: float = 8.0  # for a row without a past
     lasts: float = 300.0
     loose_lasts: float = 420.0
     share: float = 0.9
@@ -83,7 +83,7 @@ class OutlierLimits:
     lag: float = 60.0
     every: float = 60.0
     group: int = 4
-    most: float = 0.2  # of the rows; more than that are a kind of their own
+    most: float = 0.2  # of the rows; if more deviate, they are a group of their own
 
 
 OUTLIER_LIMITS = OutlierLimits()
@@ -91,11 +91,11 @@ OUTLIER_LIMITS = OutlierLimits()
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A row that is odd in one metric. Times are seconds since the epoch.
+    """An outlier in one metric. Times are seconds since the epoch.
 
-    `size` is the deviation as a share of the group's median (-0.3: 30 % below, past the row's usual one), `z` how many
-    robust deviations that is; `since` when it began, `found` the first time at which it could be told, `until` the last
-    time at which it held. `standing`: odd since its first point, so only beside the others.
+    `size`: the deviation beyond the row's usual one, as a share of the group's median (-0.3: 30 % below); `z`: the same
+    in robust deviations. `since`: when it began; `found`: when it could first be detected; `until`: when it last held.
+    `standing`: an outlier since its first point, so compared only with the other rows.
     """
 
     metric: str
@@ -122,7 +122,7 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True)
 class OddRow:
-    """A row that is odd in one or more metrics, the strongest first; `score` adds up, less with each further metric."""
+    """An outlier in one or more metrics, the strongest first; each further metric adds less to `score`."""
 
     row: Row
     since: float
@@ -134,9 +134,9 @@ class OddRow:
 def compare(
     panel: Panel, judged: ComparisonRule | None = None, limits: OutlierLimits = OUTLIER_LIMITS
 ) -> tuple[Outlier, ...]:
-    """Rows that are odd beside the group's median for minutes on end, in order of when that could first be told.
+    """Return the rows that deviate from the group's median for minutes, ordered by `found`.
 
-    An unnamed metric is judged both ways, with a hundredth of its usual level as the amount that means nothing.
+    An unknown metric is judged in both directions, with a hundredth of its usual level as the insignificant amount.
     """
     how = judged or COMPARISON_RULES.get(panel.metric) or _unnamed(panel)
     if panel.values.shape[0] < limits.group or not panel.mask.any():
@@ -162,7 +162,7 @@ def _unnamed(panel: Panel) -> ComparisonRule:
 
 
 class _Check:
-    """One panel made ready: deviations smoothed over five cells, and what each check so far saw."""
+    """One prepared panel: deviations smoothed over five cells, and the findings of each check so far."""
 
     def __init__(self, panel: Panel, how: ComparisonRule, limits: OutlierLimits) -> None:
         self.panel, self.how, self.limits = panel, how, limits
@@ -184,25 +184,25 @@ class _Check:
         return max(3, math.ceil(seconds / self.panel.step - 1e-9))
 
     def ends(self) -> range:
-        """Return the columns behind the last one of each check."""
+        """Return the end column (exclusive) of each check."""
         every = max(1, round(self.limits.every / self.panel.step))
         last = self.panel.values.shape[1]
         first = last - (last - self.window) // every * every if last >= self.window else last + 1
         return range(first, last + 1, every)
 
     def goes_on(self, before: Outlier, end: int) -> bool:
-        """Whether what was odd before is the same as what is odd now."""
+        """Whether an earlier finding and a new one are the same."""
         return self.panel.start + self.panel.step * (end - self.window) <= before.until + self.limits.every
 
     def odd(self, end: int) -> list[tuple[int, bool]]:
-        """Return the rows that are odd in the window up to a column, and whether that is so since their first point."""
+        """Return the outliers in the window up to a column, and whether each is one since its first point."""
         rows = [(int(row), False) for row in self._changed(end)]
         if not self.how.uneven:
             rows += [(int(row), True) for row in self._standing(end) if (int(row), False) not in rows]
         return rows
 
     def _changed(self, end: int) -> NDArray[np.int64]:
-        """Rows whose deviation left their own past."""
+        """Return the rows whose deviation left the range of their own past."""
         begin = end - self.window - self.lag
         past = self.smooth[:, max(0, begin - self.past) : max(0, begin)]
         stride = max(1, past.shape[1] // 60)
@@ -221,7 +221,7 @@ class _Check:
         return self._few(odd)
 
     def _comes_and_goes(self, end: int, usual: Floats, level: Floats, own: Floats) -> Bools:
-        """Rows that were back at their usual level within the window, where their noise is small enough to tell."""
+        """Return the rows that were back at their usual level within the window, as far as their noise allows."""
         raw = (self.deviation[:, end - self.window : end] - usual[:, None]) * self._way(level)[:, None]
         with np.errstate(invalid="ignore"):
             back = (raw < 0.4 * np.abs(level)[:, None]).sum(axis=1)
@@ -230,7 +230,7 @@ class _Check:
         return goes
 
     def _healed(self, level: Floats) -> Floats:
-        """Return the farthest that each row was off, up to now, and came back from."""
+        """Return the largest deviation from which each row has recovered so far."""
         off = np.fmax(0.0, level * self._way(level))
         back = off < 0.5 * self.peak
         self.healed[back] = np.maximum(self.healed, self.peak)[back]
@@ -238,7 +238,7 @@ class _Check:
         return self.healed
 
     def _standing(self, end: int) -> NDArray[np.int64]:
-        """Rows that deviate from the others since their first point: at least so long as a past would have to be."""
+        """Return the rows that deviate from the others since their first point, for at least the length of a past."""
         length = max(self.window, self._cells(self.limits.least_past))
         if end < length:
             return np.zeros(0, dtype=np.int64)
@@ -252,20 +252,20 @@ class _Check:
         return self._few(odd)
 
     def _scale(self, level: Floats, own: Floats, least: float) -> Floats:
-        """How far a row may be off: as far as the others now or usually, as its own noise goes, never less than a floor."""
+        """Return the allowed deviation, from the spread of the others, the row's own noise and a minimum."""
         known = np.isfinite(level)
         if known.sum() < self.limits.group:
             return np.full_like(level, np.nan)
         now = 1.4826 * float(np.median(np.abs(level[known] - np.median(level[known]))))
         spreads = self.spreads.setdefault(least, [])
         spreads.append(now)
-        usual = float(np.median(spreads[-60:]))  # that of a few rows at one time may be small by chance
+        usual = float(np.median(spreads[-60:]))  # the spread of a few rows at one time may be small by chance
         few = 1.0 + 2.0 / known.sum()
         scale: Floats = np.fmax(np.fmax(own, few * max(now, usual)), least)
         return scale
 
     def _way(self, level: Floats) -> Floats:
-        """Return the sign of what is bad; where both ways are, that of the deviation itself."""
+        """Return the sign of the bad direction; if both are bad, that of the deviation."""
         return np.full_like(level, self.sign) if self.sign else np.sign(level)
 
     def _far(self, cells: Floats, level: Floats, scale: Floats, z: float) -> Bools:
@@ -283,7 +283,7 @@ class _Check:
         return rows if rows.size <= max(1, self.limits.most * odd.size) else rows[:0]
 
     def outlier(self, row: int, end: int, before: Outlier | None, *, standing: bool) -> Outlier:
-        """Return what is told of an odd row; of one told before, what stays and what is new."""
+        """Return the finding for an outlier; a row that was reported before keeps its start."""
         panel, (level, scale) = self.panel, self.now[standing]
         span = slice(end - self.window, end)
         value = float(known_median(panel.values[row : row + 1, span], axis=1)[0])
@@ -299,7 +299,7 @@ class _Check:
         )
 
     def _began(self, row: int, end: int, level: float, standing: bool) -> int:
-        """Return the column at which the deviation first went half way, without going back until now."""
+        """Return the first column from which on the deviation is at least half its size."""
         if standing:
             return int(np.argmax(self.panel.mask[row]))
         begin = end - self.window - self.lag
@@ -307,11 +307,11 @@ class _Check:
         cells = (self.smooth[row, :end] - usual) * math.copysign(1.0, level)
         back = np.flatnonzero(cells < 0.5 * abs(level))
         back = back[back < end - self.window // 2]
-        return max(0, int(back[-1]) - 1) if back.size else 0  # the running median is two cells late
+        return max(0, int(back[-1]) - 1) if back.size else 0  # the running median lags by two cells
 
 
 def odd_rows(panels: Sequence[Panel], limits: OutlierLimits = OUTLIER_LIMITS) -> tuple[OddRow, ...]:
-    """Rows that are odd in any of the metrics, and those whose telemetry ended whole, the strongest first."""
+    """Return outliers in any metric, and rows whose telemetry stopped completely; the strongest first."""
     members: dict[Row, list[Outlier]] = {}
     for panel in panels:
         for item in compare(panel, None, limits):
@@ -329,9 +329,9 @@ def odd_rows(panels: Sequence[Panel], limits: OutlierLimits = OUTLIER_LIMITS) ->
 
 
 def vanished(panels: Sequence[Panel], limits: OutlierLimits = OUTLIER_LIMITS) -> tuple[Outlier, ...]:
-    """Rows of which every metric ended minutes ago while the others go on: the machine is lost, not one exporter.
+    """Return the rows whose metrics all ended minutes ago while others continue: the machine is lost, not one exporter.
 
-    Needs two or more kinds of metric (a GPU's and the host's), since an exporter may die alone.
+    Needs two or more kinds of metric (GPU and host), since a single exporter may die.
     """
     if len({_exporter(panel.metric) for panel in panels}) < 2:
         return ()

@@ -1,4 +1,4 @@
-"""Probes of GPUs that spin in a collective that does not move, from their metrics."""
+"""Probes for GPUs that spin in a stuck collective, from their metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kb.report import Ballot
 
 @dataclass(frozen=True, slots=True)
 class ProbeVote:
-    """What one probe says: `detail` for people, `numbers` behind it, since when. `not_observable` says what is missing."""
+    """One probe's result: `detail` for people, its `numbers`, since when. `not_observable`: what is missing."""
 
     probe: str
     vote: Ballot
@@ -28,9 +28,9 @@ class ProbeVote:
 
 @dataclass(frozen=True, slots=True)
 class SpinLimits:
-    """When GPUs count as spinning in a collective that does not move. Per cent, bytes a second, seconds.
+    """When GPUs count as spinning in a stuck collective. Units: percent, bytes per second, seconds.
 
-    `moved` is the share of the job's own usual traffic that is as good as none; `drawn` the share of its usual power.
+    `moved`: the share of the job's usual traffic that counts as none; `drawn`: the share of its usual power.
     """
 
     lasts: float = 180.0
@@ -50,10 +50,10 @@ _LOW = (("sm_active", "sm"), ("tensor_active", "tensor"), ("dram_active", "dram"
 
 
 def spinning(panels: Mapping[str, Panel], now: float, limits: SpinLimits = SPIN) -> ProbeVote:
-    """Probe (c): for some minutes RDMA about 0, GPU utilisation near 100 %, and the SMs do little.
+    """Probe (c): for some minutes RDMA traffic is about 0, GPU utilization near 100 %, and SM activity low.
 
-    Where SM activity is not collected, tensor or memory activity stands for it, or power beside the job's own usual one.
-    What was not measured is never 0: without traffic, utilisation or any of those the probe cannot observe.
+    If SM activity is not collected, tensor or memory activity replaces it, or power relative to the job's usual power.
+    A missing measurement never counts as 0: without traffic, utilization or any of these the probe cannot observe.
     """
     traffic = [panels[name] for name in ("rdma_tx", "rdma_rx") if name in panels]
     util = panels.get("gpu_util")
@@ -84,7 +84,7 @@ def spinning(panels: Mapping[str, Panel], now: float, limits: SpinLimits = SPIN)
 
 
 def _cells(panel: Panel, now: float, limits: SpinLimits) -> Floats:
-    """Return the cells that begin within the last minutes up to `now`."""
+    """Return the cells that begin in the last minutes before `now`."""
     times = panel.times
     inside = (times >= now - limits.lasts) & (times <= now)
     cells: Floats = panel.values[:, inside]
@@ -92,7 +92,7 @@ def _cells(panel: Panel, now: float, limits: SpinLimits) -> Floats:
 
 
 def _recently_measured(panel: Panel, now: float, limits: SpinLimits) -> bool:
-    """Whether most of the last minutes was measured for most rows that were ever."""
+    """Whether most rows that ever had values were measured for most of the last minutes."""
     cells = _cells(panel, now, limits)
     ever = panel.mask.any(axis=1)
     wanted = limits.lasts / panel.step
@@ -102,7 +102,7 @@ def _recently_measured(panel: Panel, now: float, limits: SpinLimits) -> bool:
 
 
 def _traffic(panel: Panel, now: float, limits: SpinLimits) -> tuple[float, float]:
-    """The largest traffic a row had in the last minutes (its median), and what is usual for a row before that."""
+    """Return the largest median traffic of a row in the last minutes, and the usual traffic of a row before."""
     cells = known_median(_cells(panel, now, limits), axis=1)
     moved = float(np.nanmax(cells)) if np.isfinite(cells).any() else math.nan
     past = panel.values[:, panel.times < now - limits.lasts]
@@ -111,7 +111,7 @@ def _traffic(panel: Panel, now: float, limits: SpinLimits) -> tuple[float, float
 
 
 def _share_of_rows(panel: Panel, now: float, limits: SpinLimits, holds: Callable[[Floats], Bools]) -> float:
-    """Return the share of measured rows for which something holds in nine of ten cells."""
+    """Return the share of measured rows for which the condition holds in nine of ten cells."""
     cells = _cells(panel, now, limits)
     known = np.isfinite(cells)
     rows = known.any(axis=1)
@@ -123,7 +123,7 @@ def _share_of_rows(panel: Panel, now: float, limits: SpinLimits, holds: Callable
 def _idle(
     panels: Mapping[str, Panel], low: str | None, now: float, limits: SpinLimits, numbers: dict[str, Scalar]
 ) -> tuple[bool | None, str]:
-    """Whether the SMs do little, and by which signal that was told; None where it cannot be."""
+    """Whether SM activity is low, and which signal shows it; None if no signal was measured."""
     if low is not None:
         top = float(getattr(limits, dict(_LOW)[low]))
         share = _share_of_rows(panels[low], now, limits, lambda cells: cells <= top)
@@ -141,9 +141,9 @@ def _idle(
 
 
 def idle_among_spinning(util: Panel, now: float, limits: SpinLimits = SPIN, most: int = 2) -> tuple[Row, ...]:
-    """Return the one or two rows whose GPUs stand at 0 % while nearly all others are at 100 %: where a hang comes from.
+    """Return the one or two rows whose GPUs stand at 0 % while nearly all others are at 100 %: the source of a hang.
 
-    Empty where more rows are idle, or the rest does not spin, or too little was measured.
+    Empty if more rows are idle, the rest does not spin, or too little was measured.
     """
     if len(util.rows) < 4 or not _recently_measured(util, now, limits):
         return ()
@@ -166,10 +166,10 @@ def stalled_compound(
     lasts: float = 180.0,
     at_least: float = 70.0,
 ) -> ProbeVote:
-    """A GPU whose SMs spin for minutes with no progress, a queue pair that completes nothing and a process in D state.
+    """Detect on one node a GPU that spins without progress, a queue pair without completions and a process in D state.
 
-    `stalled` are events of queue pairs without a completion, `blocked` of tasks in uninterruptible sleep, `progress` the
-    time of the last step. All three must be on one node where all name one.
+    `stalled`: events of queue pairs without a completion; `blocked`: events of tasks in uninterruptible sleep;
+    `progress`: the time of the last step. If all three name a node, it must be the same.
     """
     missing = ["SM activity"] if sm is None or not _recently_measured(sm, now, SpinLimits(lasts=lasts)) else []
     missing += [] if progress is not None else ["time of the last step"]

@@ -1,1 +1,1 @@
-"""Parsing of formats: bytes in, values out. Each module reads one family of formats and knows nothing of rules."""
+"""Parsers: bytes in, values out. Each module reads one family of formats and is independent of rules."""

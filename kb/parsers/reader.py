@@ -1,7 +1,7 @@
-"""Parsing of formats: bytes in, values out. Each module reads one family of forms and knows nothing of rules.
+"""The interface of the readers of structures.
 
-A `Reader` names the form it reads, a trigger that finds it, and a function that reads it from a window of bytes around
-the trigger. The scanner puts all triggers into its one pass, hands each reader the window it asked for, and shifts the
+A `Reader` has the name of its format, a trigger that finds it, and a function that reads it from a window of bytes
+around the trigger. The scanner searches all triggers in one pass, passes each reader its window, and shifts the
 offsets; readers never see more than that window.
 """
 
@@ -17,13 +17,13 @@ Read = Callable[[bytes, int], tuple[Structure, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How one form is found and read.
+    """How one format is found and read.
 
-    `trigger` is a regex in the safe subset of docs/rule-format.md; `before` and `after` say how many bytes around the
-    start of the trigger's line `read` wants at most (the window ends on whole lines where it can). `read` gets the window
-    and the index in it at which the trigger's line starts, and gives structures whose offsets count from the window's
-    start; an empty tuple where it was a false trigger. `keep` bounds how many structures of a stream are kept: that many
-    first ones and a quarter of that many last ones.
+    `trigger` is a regex in the safe subset of docs/rule-format.md; `before` and `after`: the most bytes around the
+    start of the trigger's line that `read` needs (the window ends on whole lines if possible). `read` takes the window
+    and the index at which the trigger's line starts, and returns structures with offsets from the window's start, or an
+    empty tuple for a false trigger. `keep` limits the structures kept per stream: the first `keep` and the last `keep`
+    / 4.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Curves of an incident as values: what all nodes measured, laid over each other, with the place where it failed.
+"""Curves of an incident as values: the measurements of all nodes, overlaid, with the point of failure.
 
-Small whatever the size of the job and the length of the run: a curve has at most `COLUMNS` values, nodes that are alike become
-a median with a band around it, and only those at fault and those that leave the others keep a line of their own.
+The size is bounded for any job and run: a curve has at most `COLUMNS` values, similar nodes become a median with a band
+around it, and only nodes at fault and outliers keep a line of their own.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kb.report import Report, Suspect
 from kb.timeline.rows import cleaned
 
 COLUMNS = 120
-LINES = 24  # shown of one chart, where they are not told by median and band
-NAMED = 16  # suspects' own rows that are kept apart from their nodes' means
-OWN = 6  # lines that stand out; with more of them nothing stands out
+LINES = 24  # lines shown in one chart without median and band
+NAMED = 16  # suspects' own rows, kept separate from their nodes' means
+OWN = 6  # maximum number of outlying lines; with more, none is one
 METRICS = 6  # charts of metrics
 APART = 6.0  # robust deviations from the median, over the last part of the chart
-LATE = 0.2  # of the chart: its last part
-LEAST = 3  # rows of which a median says anything
-POINTS = 3  # values that make a curve
+LATE = 0.2  # share of the chart that is its last part
+LEAST = 3  # minimum number of rows for a median
+POINTS = 3  # minimum number of values for a curve
 NAME = 40  # characters
 
 Axis = Literal["step", "time"]
@@ -43,14 +43,14 @@ _MEASURED: Mapping[str, tuple[str, str]] = {
     "grad_norm": ("Gradient norm", ""),
 }
 _NAMES = {"gpu": "GPU", "sm": "SM", "cpu": "CPU", "nvlink": "NVLink", "pcie": "PCIe", "rdma": "RDMA", "pfc": "PFC", "io": "I/O", "temp": "temperature", "util": "utilisation", "tx": "sent", "rx": "received"}  # fmt: skip
-_USUAL = ("gpu_util", "gpu_power", "gpu_memory", "gpu_temp", "rdma_tx", "host_memory")  # where no metric stands out
+_USUAL = ("gpu_util", "gpu_power", "gpu_memory", "gpu_temp", "rdma_tx", "host_memory")  # if no metric stands out
 
 
 @dataclass(frozen=True, slots=True)
 class CurveLine:
-    """One row of a chart, a value a column, None where nothing was measured. `why`: suspect, apart, or empty.
+    """One row of a chart: one value per column, None if nothing was measured. `why`: suspect, apart, or empty.
 
-    `broken`: columns in which the value was no number.
+    `broken`: columns in which the value was not finite.
     """
 
     label: str
@@ -61,10 +61,10 @@ class CurveLine:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One quantity over steps or time. Column c covers `start + c * width` up to the next; times are seconds since the epoch.
+    """One quantity over steps or time. Column c starts at `start + c * width`; times are seconds since the epoch.
 
-    `lines`: those that stand out first; `median`, `low`, `high`: of all `rows`, where there are enough; `at`: the failing step
-    or the time at which it showed first.
+    `lines`: outlying ones first; `median`, `low`, `high`: of all `rows`, if there are enough; `at`: the failing step,
+    or the time at which the failure first showed.
     """
 
     metric: str
@@ -83,14 +83,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """The charts of an incident: what its logs tell first, then its metrics, those in which somebody stands out before others."""
+    """The charts of an incident: from its logs first, then its metrics, those with outliers first."""
 
     charts: tuple[Chart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row on its way: whose it is, a value a column (NaN for none), columns that were no numbers."""
+    """One row under construction: its resource, a value per column (NaN for none), columns with non-finite values."""
 
     who: Resource
     values: Floats
@@ -105,20 +105,20 @@ class _Row:
 
 
 def curves(evidence: Evidence, report: Report, *, lines: int = LINES, columns: int = COLUMNS) -> Curves:
-    """The curves of a diagnosed job. `lines`: so many of a chart at most; `columns`: so many values of a line."""
+    """Return the curves of a diagnosed job. `lines`: the most lines per chart; `columns`: the most values per line."""
     suspects = report.diagnoses[0].suspects if report.diagnoses else ()
     logged = [chart for chart in _logged(evidence, report, suspects, lines, columns) if chart is not None]
     measured = _measured(evidence, report, suspects, lines, columns)
     return Curves((*logged, *measured))
 
 
-# -- what logs tell ------------------------------------------------------------------------------------------------------
+# -- from logs ---------------------------------------------------------------------------------------------------------
 
 
 def _logged(
     evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int
 ) -> Iterator[Chart | None]:
-    """Yield a chart for each quantity that iteration lines have, over steps."""
+    """Yield a chart over steps for each quantity in iteration lines."""
     told = _points(evidence)
     failing = _failing(report)
     for metric, (title, unit) in _MEASURED.items():
@@ -138,7 +138,7 @@ def _logged(
 
 
 def _failing(report: Report) -> int | None:
-    """Return the step at which it failed, as far as anything tells; None where nothing failed."""
+    """Return the step of the failure, as far as known; None if nothing failed."""
     if report.verdict in NOT_FAILED and not (report.hang.called or report.hang.suspected):
         return None
     first = report.diagnoses[0].iteration if report.diagnoses else None
@@ -165,7 +165,7 @@ def _points(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
 
 
 def _binned(who: Resource, found: Sequence[tuple[int, float]], start: int, width: float, count: int) -> _Row:
-    """Values by step as a row of columns: the mean of each."""
+    """Return values by step as columns: the mean of each column."""
     at = np.array([min(count - 1, int((step - start) / width)) for step, _ in found])
     what = np.array([value for _, value in found], dtype=np.float64)
     good = np.isfinite(what) & (np.abs(what) < 1e100)
@@ -180,11 +180,11 @@ def _order(item: tuple[Resource, object]) -> tuple[int, str]:
     return (1 << 62 if item[0].rank is None else item[0].rank, item[0].node or "")
 
 
-# -- what metrics tell ---------------------------------------------------------------------------------------------------
+# -- from metrics ------------------------------------------------------------------------------------------------------
 
 
 def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int) -> list[Chart]:
-    """Charts of the metrics that tell most: those that the report speaks of, those in which somebody stands out, the usual."""
+    """Return the charts of the most relevant metrics: those in the report, those with outliers, the usual ones."""
     at = report.diagnoses[0].first_seen if report.diagnoses else None
     said = " ".join(item.text for diagnosis in report.diagnoses for item in diagnosis.evidence if item.kind == "series")
     found: list[tuple[tuple[int, float], Chart]] = []
@@ -221,7 +221,7 @@ def _titled(metric: str) -> str:
 def _rows(
     panel: Panel, columns: int, nodes: Mapping[str, Sequence[int]], suspects: Sequence[Suspect]
 ) -> Iterator[_Row]:
-    """The rows of a panel in so many columns. Of many rows those of one node are its mean, but for the suspects' own."""
+    """Yield the rows of a panel with fewer columns. If there are many, nodes become means, except suspects."""
     of_rank = {rank: node for node, ranks in nodes.items() for rank in ranks}
     each = max(1, math.ceil(panel.values.shape[1] / columns))
     groups: dict[Resource, list[int]] = {}
@@ -244,7 +244,7 @@ def _rows(
 
 
 def _narrowed(values: Floats, mask: Bools, each: int) -> Floats:
-    """Return the mean of several rows, so many columns put into one."""
+    """Return the mean of several rows, with columns combined."""
     count = math.ceil(values.shape[1] / each)
     room = count * each - values.shape[1]
     wide = np.pad(np.where(mask, values, 0.0), ((0, 0), (0, room))).reshape(values.shape[0], count, each)
@@ -269,7 +269,7 @@ def _chart(  # noqa: PLR0917 - what a chart is made of
     width: float,
     at: float | None,
 ) -> Chart | None:
-    """Rows as a chart; None where no row has enough values."""
+    """Return the rows as a chart; None if no row has enough values."""
     kept = [row for row in rows if np.isfinite(row.values).sum() + len(row.broken) >= min(POINTS, row.values.size)]
     if not kept:
         return None
@@ -298,15 +298,15 @@ def _line(row: _Row, why: str) -> CurveLine:
 
 
 def _rounded(values: Floats) -> tuple[float | None, ...]:
-    """Values as they are kept: four digits, None for what was not measured."""
+    """Return the values with four significant digits, None for missing ones."""
     return tuple(float(f"{value:.4g}") if math.isfinite(value) else None for value in values.tolist())
 
 
 def _standing_out(rows: Sequence[_Row], suspects: Sequence[Suspect]) -> dict[int, str]:
-    """Index of a row → why it stands out; the suspects first, nothing where that is most of the rows."""
+    """Return row index → why it stands out, the suspects first; empty if most rows do."""
     named = [index for index, row in enumerate(rows) if _is_suspect(row.who, suspects)]
     exact = [index for index in named if rows[index].who.rank is not None or rows[index].who.gpu is not None]
-    named = exact or named  # the rank itself, not its node too
+    named = exact or named  # the rank itself, not also its node
     found = dict.fromkeys(named if 2 * len(named) <= len(rows) else (), "suspect")
     far = sorted(((distance, index) for index, distance in enumerate(_far(rows)) if index not in found), reverse=True)
     apart = [index for distance, index in far if distance >= APART]
@@ -316,7 +316,7 @@ def _standing_out(rows: Sequence[_Row], suspects: Sequence[Suspect]) -> dict[int
 
 
 def _is_suspect(who: Resource, suspects: Iterable[Suspect], *, own: bool = False) -> bool:
-    """Whether a row is a suspect's; `own`: the very rank or GPU, not all of its node."""
+    """Whether a row is a suspect's; `own`: the rank or GPU itself, not its whole node."""
     for suspect in suspects:
         if suspect.rank is not None and who.rank is not None:
             if suspect.rank == who.rank:
@@ -329,7 +329,7 @@ def _is_suspect(who: Resource, suspects: Iterable[Suspect], *, own: bool = False
 
 
 def _far(rows: Sequence[_Row]) -> list[float]:
-    """How far each row is from the median of all in the last part of the chart, in robust deviations of the rows there."""
+    """Return each row's distance from the overall median in the last part of the chart, in robust deviations."""
     last = max(1, round(LATE * rows[0].values.size))
     levels = _middle(np.stack([row.values[-last:] for row in rows]), axis=1)
     known = levels[np.isfinite(levels)]
@@ -342,9 +342,9 @@ def _far(rows: Sequence[_Row]) -> list[float]:
 
 
 def _middle(values: Floats, axis: int) -> Floats:
-    """Return the median of what is known; NaN for nothing."""
+    """Return the median of the known values; NaN if there are none."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of rows without any value
+        warnings.simplefilter("ignore", RuntimeWarning)  # rows without any value
         return np.asarray(np.nanmedian(values, axis=axis), dtype=np.float64)
 
 
@@ -352,7 +352,7 @@ _Band = tuple[tuple[float | None, ...], tuple[float | None, ...], tuple[float | 
 
 
 def _band(rows: Sequence[Floats]) -> _Band:
-    """Return the median of all rows, and between what nine in ten of them lie."""
+    """Return the median of all rows, and the limits within which 90 % of them lie."""
     every = np.stack(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

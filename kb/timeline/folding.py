@@ -1,4 +1,4 @@
-"""Fold the rows that are alike, so that a timeline stays bounded whatever the size of the job."""
+"""Folds similar rows, so that the size of a timeline is bounded for any job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kb.timeline.rows import RowActivity, cleaned, levels
 
 
 def fold_rows(rows: Sequence[RowActivity], odd: Mapping[int, str], most: int) -> tuple[list[TimelineRow], str]:
-    """Return the rows to show, and in words what was put together."""
+    """Return the rows to show, and a description of what was folded."""
     first = [_row([rows[index]], why) for index, why in list(odd.items())[:most]]
     rest = [row for index, row in enumerate(rows) if index not in odd]
     room = max(1, most - len(first))
@@ -28,7 +28,7 @@ def fold_rows(rows: Sequence[RowActivity], odd: Mapping[int, str], most: int) ->
 
 
 def _groups(rows: Sequence[RowActivity], most: int) -> Iterator[list[RowActivity]]:
-    """Neighbours of one kind together, in at most so many groups; whole nodes where ranks are numbered along them."""
+    """Group neighbors of one kind, into at most so many groups; by whole nodes if ranks are numbered along them."""
     nodes = Counter(row.place.node for row in rows if row.key[0] == "rank" and row.place.node)
     whole = max(nodes.values(), default=1) if nodes else 8
     kinds = {kind: [row for row in rows if row.key[0] == kind] for kind in dict.fromkeys(row.key[0] for row in rows)}
@@ -39,7 +39,7 @@ def _groups(rows: Sequence[RowActivity], most: int) -> Iterator[list[RowActivity
         if kind == "rank":
             span = max(row.key[2] for row in own) + 1
             size = math.ceil(math.ceil(max(size, span / share)) / whole) * whole
-            if span > 4 * len(own):  # numbers that nobody counts up to
+            if span > 4 * len(own):  # implausibly large numbers
                 size = 0
         chunks: dict[int, list[RowActivity]] = {}
         each = math.ceil(len(own) / share)
@@ -49,7 +49,7 @@ def _groups(rows: Sequence[RowActivity], most: int) -> Iterator[list[RowActivity
 
 
 def _row(rows: Sequence[RowActivity], why: str = "") -> TimelineRow:
-    """Rows as one to show."""
+    """Fold rows into one."""
     one = rows[0]
     nodes = {row.place.node for row in rows}
     cells: dict[int, float] = {}

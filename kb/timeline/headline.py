@@ -26,7 +26,7 @@ def lasting(seconds: float) -> str:
 
 
 def headline(report: Report, rows: Sequence[RowActivity], odd: Mapping[int, str], span: Span | None) -> str:
-    """Return what the picture shows, as a sentence without its full stop."""
+    """Return the finding as a sentence without its full stop."""
     silent = dict(silent_early(rows, span))
     if report.diagnoses:
         suspects = [index for index, why in odd.items() if why == "suspect"]
@@ -80,9 +80,9 @@ def _row_names(rows: Sequence[RowActivity], indices: Sequence[int]) -> str:
 
 
 def _lead_seconds(rows: Sequence[RowActivity], suspects: Sequence[int], *, failed: bool) -> float | None:
-    """Seconds by which the suspects' own error comes before those of all others; None where that is not clear.
+    """Return the seconds by which the suspects' first error precedes those of all others; None if that is unclear.
 
-    Where the run `failed`, who tells of no error failed with its last line.
+    If the run `failed`, a row without an error counts as failed at its last line.
     """
     own = [e.time for index in suspects if (e := rows[index].error) and e.cause and e.time is not None]
     others = [

@@ -1,4 +1,4 @@
-"""The picture of an incident as a value: rows of ranks, marks and notes, and its bounds."""
+"""The timeline of an incident as a value: rows of ranks, marks and notes, and its limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kb.timeline.rows import RowError, Span, StreamActivity
 
 COLUMNS = 240
 MOST_ROWS = 96
-LABEL, TEXT = 40, 100  # characters of a name, of a few words
+LABEL, TEXT = 40, 100  # characters of a name, and of a short text
 Listen = Callable[[Span], Mapping[int, StreamActivity]]
 
 
@@ -17,9 +17,9 @@ Listen = Callable[[Span], Mapping[int, StreamActivity]]
 class TimelineRow:
     """One rank, node or log, or several folded (`count`). Times are seconds since the epoch, by the common clock.
 
-    `heard`: a digit a column, 0 silence, 9 its own usual volume; `first` and `last` line; `step`: the last one that it
-    logged, of several the lowest; `error`: the first one, `erred` of so many of them; `why`: what makes it stand out;
-    `clock`: seconds that its own clock was found to be ahead.
+    `heard`: one digit per column, 0 for silence, 9 for its usual volume; `first` and `last` line; `step`: its last
+    logged step, the lowest of several rows; `error`: the first one; `erred`: number of rows with one; `why`: why it
+    stands out; `clock`: seconds by which its clock is ahead.
     """
 
     label: str
@@ -49,10 +49,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Ranks over time. Rows that stand out come first, who stopped first at the top; then the others in their order.
+    """Ranks over time. Rows that stand out come first, the first to stop at the top; then the others in order.
 
-    `finding`: what it shows, in words; `start`, `end`: the span shown in `columns`, None where the logs have no times;
-    `began`: the first line of all; `folded`: what was put together, `notes`: what cannot be seen and what was corrected.
+    `finding`: in words; `start`, `end`: the span shown in `columns`, None if the logs have no times; `began`: the first
+    line of all; `folded`: what was folded; `notes`: what is missing and what was corrected.
     """
 
     finding: str
@@ -68,5 +68,5 @@ class Timeline:
 
     @property
     def standing_out(self) -> tuple[TimelineRow, ...]:
-        """The rows that are not like the others."""
+        """The rows that stand out."""
         return tuple(row for row in self.rows if row.why)

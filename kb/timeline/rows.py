@@ -1,6 +1,6 @@
-"""Who spoke when: the rows of a timeline before they are folded. One row a rank; a node or a log where no rank is known.
+"""The rows of a timeline before they are folded: one per rank, or per node or log if the rank is unknown.
 
-Bytes between two time stamps of a log tell how much was written in that time; so a few stamps of each log are enough.
+The bytes between two timestamps of a log are the volume written in that time, so a few timestamps per log are enough.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from kb.model import ProgressPoint, Resource, Structure
 from kb.report import Diagnosis, Report
 from kb.scanning.summary import LAST_POINTS, StreamSummary
 
-CLOSE = 512  # bytes: stamps so near to each other hide no pause, and lines between them have the time of the first
-CLOCK = 5.0  # seconds; clocks that differ by less are taken as they are
-LEAST_CLOCKS = 3  # logs that tell of the same step; of two nobody knows which is wrong
-LEAST_GAPS = 5  # of fewer nobody knows what is usual
-QUIET = 0.9  # quantile of a row's own gaps that is nothing special
+CLOSE = 512  # bytes: between timestamps this close there is no pause, and lines have the time of the first
+CLOCK = 5.0  # seconds; smaller clock differences are ignored
+LEAST_CLOCKS = 3  # minimum number of logs with the same step; of two it is unknown which is wrong
+LEAST_GAPS = 5  # minimum number of gaps to know the usual one
+QUIET = 0.9  # quantile of a row's own gaps that counts as usual
 _ENDINGS = {"native_crash": "crashed", "oom_kill": "killed: out of memory", "watchdog": "collective timed out"}
 
 Span = tuple[float, float]  # seconds since the epoch, the second after the first
-Key = tuple[str, str, int]  # what a row is of: "rank", "process", "node" or "log"; its name; its number
+Key = tuple[str, str, int]  # kind of the row ("rank", "process", "node" or "log"), name, number
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """One speaker of a log of several: (time, bytes) of what it wrote in the span looked at, and its last time."""
+    """One writer of a shared log: (time, bytes) of its lines in the span, and its last time."""
 
     who: Resource
     said: tuple[tuple[float, int], ...]
@@ -41,7 +41,7 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class StreamActivity:
-    """What one more look at a log told: (offset, time) of stamps, and who spoke in a log of several."""
+    """The result of reading a log again: (offset, time) of timestamps, and the writers of a shared log."""
 
     stamps: tuple[tuple[int, float], ...] = ()
     voices: tuple[Voice, ...] = ()
@@ -49,7 +49,7 @@ class StreamActivity:
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """A row's first error: when (None: not known), what in a few words; `cause`: it belongs to the first diagnosis."""
+    """A row's first error: its time (None: unknown), a short text; `cause`: it belongs to the first diagnosis."""
 
     time: float | None
     what: str
@@ -58,7 +58,7 @@ class RowError:
 
 @dataclass(slots=True)
 class RowActivity:
-    """One row while it is put together. `cells`: column → bytes; `clock`: seconds that its clock was found to be ahead by."""
+    """One row under construction. `cells`: column → bytes; `clock`: seconds by which its clock is ahead."""
 
     key: Key
     place: Place
@@ -72,21 +72,21 @@ class RowActivity:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing at all is known of it."""
+        """Whether nothing is known about it."""
         return not self.cells and self.last is None and self.step is None and self.error is None
 
     def heard(self, first: float | None, last: float | None) -> None:
-        """Widen the time in which the row was heard."""
+        """Extend the span of the row's activity."""
         known = [time for time in (first, last, self.first, self.last) if time is not None]
         self.first, self.last = (min(known), max(known)) if known else (None, None)
 
     def stepped_to(self, step: int, time: float | None) -> None:
-        """Take in the step of an iteration line."""
+        """Record the step of an iteration line."""
         if self.step is None or step > self.step:
             self.step, self.stepped = step, time
 
     def erred(self, row_error: RowError) -> None:
-        """Keep the first error; one of the first diagnosis goes before others of the same time, a time before none."""
+        """Keep the first error; the first diagnosis wins at the same time, a known time wins over none."""
         if self.error is None or _before(row_error, self.error):
             self.error = row_error
 
@@ -98,7 +98,7 @@ def _before(row_error: RowError, other: RowError) -> bool:
 
 
 class Rows:
-    """The rows of a job. Filled by `look`, once the span to be shown is known."""
+    """The rows of a job. Filled by `look` once the span to show is known."""
 
     def __init__(self, evidence: Evidence, report: Report) -> None:
         self.facts = Facts(evidence)
@@ -109,12 +109,12 @@ class Rows:
         self.streams = [index for index, item in enumerate(evidence.streams) if is_log(item)]
         self.clocks = _clocks(self.facts, self.places, self.streams)
         self._stamps: dict[int, _Stamps] = {}
-        self._split: set[Key] = set()  # rows of logs whose lines tell who spoke: shown where something is left for them
+        self._split: set[Key] = set()  # rows of logs whose lines name their writers: shown if anything remains for them
         for index in self.streams:
             self._stamps[index] = _Stamps(self.facts.streams[index].summary, (), self.clocks.get(index, 0.0))
 
     def look(self, heard: Mapping[int, StreamActivity], span: Span | None, columns: int) -> list[RowActivity]:
-        """Return all rows, in the order of ranks, nodes and logs."""
+        """Return all rows: ranks, then nodes, then logs."""
         for index in self.streams:
             told = heard.get(index, StreamActivity())
             summary = self.facts.streams[index].summary
@@ -176,7 +176,7 @@ class Rows:
     # errors
 
     def _mishaps(self) -> Iterator[tuple[int, Place, RowError]]:
-        """What went wrong where: lines of the diagnoses, and of logs what ended something and was not outlived."""
+        """Yield the errors by row: lines of the diagnoses, and fatal lines of logs that were not survived."""
         for diagnosis in self._report.diagnoses:
             yield from self._diagnosed(diagnosis)
         rules = {item.rule: item for item in reversed(self._report.diagnoses)}
@@ -196,7 +196,7 @@ class Rows:
                     yield index, self.places.place(index, shown.resource), RowError(time, what)
 
     def _ended(self) -> Iterator[tuple[int, Place, RowError]]:
-        """What launchers say of how a rank ended, to the second; not that they ended it themselves, with SIGTERM."""
+        """Yield launchers' reports of how ranks ended, to the second, except their own SIGTERM."""
         for index, item in self.facts.structures("elastic_failure"):
             code = str(item.fields.get("signal") or item.fields.get("exitcode") or "")
             if index in self._stamps and code not in ("", "SIGTERM", "-15"):
@@ -220,7 +220,7 @@ class Rows:
             yield index, place, RowError(time, diagnosis.title, diagnosis.rank == 1)
 
     def cause(self) -> float | None:
-        """When the first cause was first seen: by the suspects' own lines, else by all that show it, else by the report."""
+        """Return when the first cause was first seen: in suspects' lines, else in any evidence or the report."""
         if not self._report.diagnoses:
             return None
         best = self._report.diagnoses[0]
@@ -234,24 +234,24 @@ _ORDER = ("rank", "process", "node", "log")
 
 
 def cleaned(text: str, most: int) -> str:
-    """A text of hostile origin on one line, cut in its middle; what cannot be printed becomes a question mark."""
+    """Return untrusted text on one line, cut in the middle; unprintable characters become question marks."""
     plain = "".join(item if item.isprintable() else " " if item in "\t\n\r" else "?" for item in text[: 8 * most])
     plain = " ".join(plain.split())
     return plain if len(plain) <= most else f"{plain[: most // 2]}…{plain[-(most - most // 2 - 1) :]}"
 
 
 def is_log(summary: StreamSummary) -> bool:
-    """Whether a stream is text that the job itself wrote."""
+    """Whether a stream is text written by the job itself."""
     return summary.ref.kind == "job" and summary.size > 0
 
 
 def shared(summary: StreamSummary) -> bool:
-    """Whether several ranks may speak in a log."""
+    """Whether several ranks may write to a log."""
     return summary.ref.resource.rank is None and summary.ref.resource.local_rank is None
 
 
 def _what(structure: Structure) -> str:
-    """In a few words what a structure says went wrong; empty where that is nothing of the process's own."""
+    """Return a short text for a structure's error; empty if it is not the process's own."""
     if structure.kind == "exception":
         kind = str(structure.fields.get("type") or "").rpartition(".")[2]
         return "" if structure.fields.get("lived_with") else kind or "exception"
@@ -259,7 +259,7 @@ def _what(structure: Structure) -> str:
 
 
 class _Stamps:
-    """The time stamps of one log that are known, by offset, in the common clock."""
+    """The known timestamps of one log, by offset, in the common clock."""
 
     def __init__(self, summary: StreamSummary, more: Iterable[tuple[int, float]], shift: float) -> None:
         found = dict(known_stamps(summary))
@@ -270,14 +270,14 @@ class _Stamps:
         self._end = summary.size
 
     def time(self, offset: int, told: float | None = None) -> float | None:
-        """Return the time of a line: what it tells itself, else that of the last stamp before it."""
+        """Return the time of a line: its own, else that of the last timestamp before it."""
         if told is not None:
             return told - self._shift
         place = bisect_right(self._offsets, offset) - 1
         return self._pairs[place][1] if place >= 0 else None
 
     def fill(self, cells: dict[int, float], span: Span | None, columns: int) -> None:
-        """Put the log's volume into columns; between stamps far apart it is spread evenly."""
+        """Distribute the log's volume over columns; evenly between timestamps far apart."""
         if span is None or not self._pairs:
             return
         for (begin, time), (end, later) in pairwise((*self._pairs, (self._end, self._pairs[-1][1]))):
@@ -292,7 +292,7 @@ class _Stamps:
 
 
 def known_stamps(summary: StreamSummary) -> Iterator[tuple[int, float]]:
-    """(offset, time) of a log as far as its summary keeps them."""
+    """Yield (offset, time) pairs of a log, as far as its summary keeps them."""
     if summary.first_time is not None and summary.last_time is not None:
         yield 0, min(summary.first_time, summary.last_time)
         yield max(0, summary.size - 1), max(summary.first_time, summary.last_time)
@@ -302,7 +302,7 @@ def known_stamps(summary: StreamSummary) -> Iterator[tuple[int, float]]:
 
 
 def _kept_voices(summary: StreamSummary) -> Iterator[Voice]:
-    """Yield the speakers of a shared log that could not be read again, by the few lines that the summary keeps."""
+    """Yield the writers of a shared log that could not be read again, from the lines in its summary."""
     if not shared(summary):
         return
     said: dict[int, dict[int, float]] = {}
@@ -322,9 +322,9 @@ def _add(cells: dict[int, float], span: Span | None, columns: int, time: float, 
 
 
 def levels(cells: Mapping[int, float], columns: int) -> str:
-    """Return a digit a column: 0 for silence, 9 for the row's own usual volume and more.
+    """Return one digit per column: 0 for silence, 9 for the row's own usual volume and more.
 
-    Who writes a line a minute is not silent between them: gaps that are usual for the row are filled.
+    A row that writes one line a minute is not silent in between: its usual gaps are filled.
     """
     places = sorted(cells)
     gaps = sorted(after - before for before, after in pairwise(places))
@@ -345,9 +345,9 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _clocks(facts: Facts, places: Places, streams: Sequence[int]) -> dict[int, float]:
-    """Stream → seconds by which its clock is ahead: ranks of one job end the same step at the same time.
+    """Return stream → seconds by which its clock is ahead; ranks of one job end the same step at the same time.
 
-    Logs without steps are taken to have the clock of their node.
+    Logs without steps use the clock of their node.
     """
     told = {index: _last_steps(facts.streams[index].points) for index in streams}
     job = facts.evidence.job
@@ -357,7 +357,7 @@ def _clocks(facts: Facts, places: Places, streams: Sequence[int]) -> dict[int, f
         for step, time in times.items():
             seen.setdefault(step, []).append(time)
     enough = ((step, times) for step, times in seen.items() if len(times) >= LEAST_CLOCKS)
-    # a clock that was ahead of the end is wrong, however many agree with it
+    # a clock ahead of the job's end is wrong, however many agree with it
     middle = {step: median_low([time for time in times if time <= now] or times) for step, times in enough}
     found: dict[int, float] = {}
     nodes: dict[str, list[float]] = {}
@@ -380,5 +380,5 @@ def _clocks(facts: Facts, places: Places, streams: Sequence[int]) -> dict[int, f
 
 
 def _last_steps(points: Sequence[ProgressPoint]) -> dict[int, float]:
-    """Step → time of a log's last iteration lines."""
+    """Return step → time of a log's last iteration lines."""
     return {p.step: p.time for p in points[-LAST_POINTS:] if p.step is not None and p.time is not None}

@@ -12,7 +12,7 @@ from kb.timeline.picture import COLUMNS
 from kb.timeline.rows import RowActivity, Span
 
 STANDOUTS = 12  # rows that stand out; with more, none does
-LEAD = 1.0  # seconds; a smaller lead does not count, since time stamps are not that exact
+LEAD = 1.0  # seconds; a smaller lead does not count, since timestamps are not that exact
 
 
 def has_trouble(report: Report) -> bool:
@@ -61,7 +61,7 @@ def _first_to_err(rows: Sequence[RowActivity]) -> list[int]:
 
 
 def silent_early(rows: Sequence[RowActivity], span: Span | None) -> list[tuple[int, float]]:
-    """Return ranks that wrote steadily and stopped while most went on: index and lead in seconds, the first one first."""
+    """Return ranks that wrote steadily and stopped while most continued: index and lead in seconds, in order."""
     if span is None:
         return []
     width = (span[1] - span[0]) / COLUMNS

@@ -74,7 +74,7 @@ def _whole_span(evidence: Evidence, seen: Rows) -> Span | None:
 
 
 def _shown_span(evidence: Evidence, report: Report, seen: Rows, whole: Span | None, cause: float | None) -> Span | None:
-    """Return the span to show: the whole run, or its last part where that is short."""
+    """Return the span to show: the whole run, or its last part if that is short."""
     if whole is None:
         return None
     begin, end = whole
@@ -97,9 +97,9 @@ def _shown_span(evidence: Evidence, report: Report, seen: Rows, whole: Span | No
 def _mark_suspects(
     rows: Sequence[RowActivity], odd: Mapping[int, str], report: Report, cause: float | None
 ) -> float | None:
-    """Put the first cause on its suspects' rows where their own lines do not tell it. Gives when it was.
+    """Add the first cause to its suspects' rows if their own lines lack it; return its time.
 
-    What tells whole seconds, as launchers do, is not taken to say that somebody wrote on after being killed.
+    Times in whole seconds, as of launchers, do not prove that a process wrote on after it was killed.
     """
     if not report.diagnoses or report.phase == "hung":
         return cause

@@ -1,4 +1,4 @@
-"""A learning rate that is off its schedule."""
+"""Detects a learning rate that is off its schedule."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kb.metrics.panel import Floats
 
 
 def off_schedule(series: Track, steps: int = 30, expected: Track | None = None) -> SeriesChange | None:
-    """A learning rate that is off its schedule: off the `expected` one; else NaN, 0 for long, stuck half way, or leaping.
+    """Detect a rate that differs from the `expected` schedule; else one that is NaN, 0 for long, stuck, or leaping.
 
-    Without an expected one a rate is stuck where it fell with every line and then stays, well above a usual floor (a
-    tenth of its peak), for `steps` steps; it leaps where one line brings twice the highest rate before.
+    Without an expected schedule, a rate is stuck if it fell with every line and then stays, well above a usual floor (a
+    tenth of its peak), for `steps` steps; it leaps if one line has twice the highest earlier rate.
     """
     usable = np.flatnonzero(~series.skip)
     values = series.values[usable]
@@ -32,11 +32,11 @@ def off_schedule(series: Track, steps: int = 30, expected: Track | None = None) 
 
 
 def _stuck(series: Track, usable: Ints, steps: int) -> SeriesChange | None:
-    """Return a rate that ends at 0, or half way down, and has been there for long."""
+    """Return the change if the rate ends at 0 or part of the way down, and has been there for long."""
     values, at_step = series.values[usable], series.steps[usable]
     same = np.flatnonzero(values != values[-1])
     begin = int(same[-1]) + 1 if same.size else 0
-    fewest = 5 if begin else steps  # a rate that never was another left no schedule: only a long log makes it strange
+    fewest = 5 if begin else steps  # a rate that never changed has no schedule: suspicious only in a long log
     if at_step[-1] - at_step[begin] < steps or values.size - begin < fewest:
         return None
     first, last, peak = int(usable[begin]), int(usable[-1]), float(values.max())
@@ -51,10 +51,10 @@ def _stuck(series: Track, usable: Ints, steps: int) -> SeriesChange | None:
 
 
 def _leaps(series: Track, usable: Ints) -> SeriesChange | None:
-    """Return a rate that goes from one line to the next to twice the highest before, not in a warm-up."""
+    """Return the change if one line has twice the highest earlier rate, outside a warm-up."""
     values = series.values[usable]
     high = np.maximum.accumulate(values)
-    for at in range(10, values.size - 1):  # a last line may be cut
+    for at in range(10, values.size - 1):  # the last line may be truncated
         before = float(high[at - 1])
         if (
             0 < 2.0 * before < min(values[at], values[at + 1])
@@ -66,12 +66,12 @@ def _leaps(series: Track, usable: Ints) -> SeriesChange | None:
 
 
 def _warming(before: Floats) -> bool:
-    """Whether a rate still rose with every line: the warm-up may go on in wider steps."""
+    """Whether the rate rose with every line so far: the warm-up may continue in larger steps."""
     return bool((np.diff(before) > 0).all())
 
 
 def _off_expected(series: Track, usable: Ints, expected: Track) -> SeriesChange | None:
-    """Three lines on end that are off an expected schedule by more than a twentieth."""
+    """Return the change if three lines in a row differ from the expected schedule by more than 5 %."""
     wanted = dict(zip(expected.steps.tolist(), expected.values.tolist(), strict=True))
     run = 0
     for place, at in enumerate(usable.tolist()):

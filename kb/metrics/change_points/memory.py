@@ -1,4 +1,4 @@
-"""Memory that grows and is not released."""
+"""Detects memory that grows and is not released."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kb.metrics.panel import Floats
 
 
 def memory_growth(series: Track, a_step: float = 50e6, window: int = 40) -> SeriesChange | None:
-    """Memory (bytes) that grows by `a_step` a step to the series' end, over `window` steps or more, and is not released."""
+    """Detect memory that grows by `a_step` bytes per step until the series' end, over `window` steps or more."""
     usable = np.flatnonzero(np.isfinite(series.values) & ~series.skip)
     values, steps = series.values[usable], series.steps[usable]
     if usable.size < 6 or steps[-1] - steps[0] < window:
@@ -17,8 +17,8 @@ def memory_growth(series: Track, a_step: float = 50e6, window: int = 40) -> Seri
     falls = np.flatnonzero(np.diff(values) < -max(4 * a_step, 0.02 * float(values.max())))
     begin = int(falls[-1]) + 1 if falls.size else 0
     edges = steps[np.concatenate([[0], falls + 1])]
-    usual = int(np.diff(edges).max()) if falls.size else 0  # what was released after so many steps will be again
-    begin = max(begin, int(np.searchsorted(steps, steps[0] + 5)))  # first steps allocate
+    usual = int(np.diff(edges).max()) if falls.size else 0  # memory was released after so many steps
+    begin = max(begin, int(np.searchsorted(steps, steps[0] + 5)))  # the first steps allocate memory
     values, steps = values[begin:], steps[begin:]
     if values.size < 5 or steps[-1] - steps[0] < max(window, 2 * usual):
         return None
@@ -33,7 +33,7 @@ def memory_growth(series: Track, a_step: float = 50e6, window: int = 40) -> Seri
 
 
 def _rate(steps: Ints, values: Floats) -> float:
-    """Return how much values rise a step, by the medians of their two halves."""
+    """Return the rise per step, from the medians of both halves."""
     half = steps.size // 2
     apart = float(np.median(steps[half:]) - np.median(steps[:half]))
     return float(np.median(values[half:]) - np.median(values[:half])) / apart if apart > 0 else 0.0

@@ -10,15 +10,16 @@ import numpy as np
 from kb.metrics.change_points.track import SeriesChange, Track, make_change, usable_places
 from kb.metrics.panel import Floats
 
-LEAST_BLOCKS = 18  # that tell a trend
+LEAST_BLOCKS = 18  # minimum number of blocks for a trend
 
 
 @dataclass(frozen=True, slots=True)
 class Slowing:
-    """When steps count as slower. `share` is the least change looked for; noise is learned over `past` steps.
+    """When steps count as slower. `share`: the smallest change to detect; the noise is learned over `past` steps.
 
-    `alarm`, `counted` and `clip` are in units of the noise: how much must add up, what the count takes off that, how much
-    one step may add. Of the last `confirm` steps all but two must be `above` that part of the change.
+    `alarm`, `counted` and `clip` are in units of the noise: the sum that raises an alarm, the reduction of it by the
+    number of steps, the most that one step may add. Of the last `confirm` steps all but two must exceed `above`, a part
+    of the change.
     """
 
     share: float = 0.05
@@ -36,10 +37,10 @@ SLOWING = Slowing()
 
 
 def slower(series: Track, limits: Slowing = SLOWING) -> tuple[SeriesChange, ...]:
-    """Lasting rises of the step time of `share` or more, each told once, at the step at which it is sure enough.
+    """Detect lasting rises of the step time by `share` or more; report each once, at the step that confirms it.
 
-    Cumulative sum of what each step is above the middle between the level of the steps before and a level `share` higher,
-    in units of the noise, clipped so that no single step decides; then most of the last few steps must be above as well.
+    A cumulative sum (CUSUM) of each step's excess over the midpoint between the previous level and a level `share`
+    higher, in units of the noise and clipped so that no single step decides; most of the last steps must be high, too.
     """
     usable = np.flatnonzero(np.isfinite(series.values) & (series.values > 0) & ~series.skip)
     values = np.log(series.values[usable])
@@ -64,7 +65,7 @@ class _CumulativeSum:
         self.restart(limits.warm_up - 1)
 
     def restart(self, at: int) -> None:
-        """Learn again from behind a place: what changed has been told, or was the warm-up."""
+        """Learn the level again from an index on, after a reported change or the warm-up."""
         self.begin = at + 1
         self.past: list[float] = []
         self.total, self.zero = 0.0, at + 1
@@ -73,7 +74,7 @@ class _CumulativeSum:
         self.learned = 0
 
     def add(self, at: int, value: float) -> int | None:
-        """Take one more value; the place at which a rise began, where there is one to be told now."""
+        """Add a value; return the index at which a rise began if it is confirmed now, else None."""
         if at < self.begin:
             return None
         limits = self.limits
@@ -95,7 +96,7 @@ class _CumulativeSum:
         return None
 
     def _lasts(self) -> bool:
-        """Whether it is many steps that are high, and the last ones as high as the others: a spell would be on its way back."""
+        """Whether many steps are high and the last ones as high as the others; a short spell would be falling."""
         limits = self.limits
         off = [job_summary - self.level for job_summary in self.recent]
         high = [item > limits.above * math.log1p(limits.share) for item in off]
@@ -104,11 +105,11 @@ class _CumulativeSum:
         return sorted(off[-3:])[1] >= 0.5 * sorted(off)[len(off) // 2]
 
     def _alarm(self) -> float:
-        """What must add up: the smaller the change looked for is beside the noise, the more; counting does a part of it."""
+        """Return the alarm threshold: higher for changes that are small relative to the noise."""
         return max(0.5, self.limits.alarm * self.noise / math.log1p(self.limits.share) - self.limits.counted)
 
     def _settle(self, at: int) -> None:
-        """Nothing has added up: what was held back, high or low, belongs to the level."""
+        """Add the withheld values to the level once the sum is back at zero."""
         self.past += self.pending
         self.learned += len(self.pending)
         self.pending.clear()
@@ -129,11 +130,11 @@ class _CumulativeSum:
 def decline(
     series: Track, share: float = 0.05, *, higher_is_worse: bool = True, blocks: int = 30
 ) -> SeriesChange | None:
-    """Return a level that has gone bad by `share` or more since its best, too slowly for any step to show it.
+    """Return a slow decline of the level by `share` or more since its best, which no single step shows.
 
-    The series is cut into blocks of steps; the level of a block is the median of it and its two neighbours. None for a
-    short series, where the change is within the noise of blocks, where the level is back, and where it leapt or went up
-    and down on the way: that is another kind of change, or other work.
+    The series is split into blocks of steps; the level of a block is the median of it and its two neighbours. None for
+    a short series, a change within the noise of blocks, a level that recovered, and one that leapt or went up and down:
+    that is another kind of change, or other work.
     """
     usable = usable_places(series, 30)
     size = max(10, usable.size // blocks)
@@ -156,13 +157,13 @@ def decline(
 
 
 def _gradual(level: Floats, rise: float) -> bool:
-    """Whether levels, the best first, go up bit by bit: no one rise is most of it, and little of it is taken back."""
+    """Whether levels, the best first, rise gradually: no single rise is most of it, and little of it is reversed."""
     up = np.diff(level)
     return bool(up.max() <= 0.5 * rise and -up[up < 0].sum() <= 0.5 * rise)
 
 
 def throughput_drop(series: Track, share: float = 0.7, logged: int = 3, past: int = 200) -> tuple[SeriesChange, ...]:
-    """Places where a throughput is under `share` of its mean so far for `logged` lines on end; each told once."""
+    """Return where throughput is below `share` of its mean so far for `logged` lines in a row, each drop once."""
     usable = usable_places(series, 5)
     values = series.values[usable]
     found: list[SeriesChange] = []

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from kb.metrics.panel import Bools, Floats
 
 Ints = NDArray[np.int64]
-LARGEST = 1e100  # beyond any measurement; squares of what is below stay finite
+LARGEST = 1e100  # larger than any real measurement; squares of smaller values stay finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Track:
-    """One quantity over steps, in order; NaN where it was not measured. `skip`: steps known to be of another kind.
+    """One quantity over steps, in order; NaN if it was not measured. `skip`: steps known to be of another kind.
 
-    `times` are seconds since the epoch, NaN where not known.
+    `times` are seconds since the epoch, NaN if unknown.
     """
 
     metric: str
@@ -31,9 +31,9 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A change: its kind, the step at which it began and the one at which it could be told, the levels before and after.
+    """A change: its kind, the steps at which it began and could be detected, the levels before and after.
 
-    `size` is after / before - 1; `z` in units of the series' own noise; 0 where that does not apply.
+    `size`: after / before - 1. `z`: in units of the series' own noise; 0 if that does not apply.
     """
 
     metric: str
@@ -55,7 +55,7 @@ def track(
     times: Sequence[float] | Floats | None = None,
     skip: Sequence[bool] | Bools | None = None,
 ) -> Track:
-    """A series in order of steps; of several values of a step the last one given counts. ValueError where lengths differ."""
+    """Return a series ordered by step; the last value given for a step counts. ValueError if lengths differ."""
     what = np.array(values, dtype=np.float64)
     what[np.abs(what) > LARGEST] = math.inf
     at = np.arange(what.size) if steps is None else np.asarray(steps, dtype=np.int64)
@@ -70,7 +70,7 @@ def track(
 
 
 def first_not_finite(series: Track, kept: Ints, on_end: int = 2) -> tuple[int, int] | None:
-    """Return the first of several values on end that are not finite, and the one at which that is sure."""
+    """Return the first of several consecutive non-finite values, and the one that confirms it."""
     odd = ~np.isfinite(series.values[kept])
     run = 0
     for at in range(kept.size):
@@ -88,7 +88,7 @@ def plain_median(values: Sequence[float]) -> float:
 
 
 def usable_places(series: Track, warm_up: int) -> Ints:
-    """Places of positive values behind the warm-up, without steps of another kind."""
+    """Return the indices of positive values after the warm-up, without steps of another kind."""
     kept = np.flatnonzero(np.isfinite(series.values) & (series.values > 0) & ~series.skip)
     return kept[warm_up:] if kept.size > 2 * warm_up else kept[:0]
 
@@ -96,7 +96,7 @@ def usable_places(series: Track, warm_up: int) -> Ints:
 def make_change(  # noqa: PLR0917 - a change is just these
     series: Track, kind: str, since: int, found: int, before: float, after: float, noise: float = 0.0, text: str = ""
 ) -> SeriesChange:
-    """Return a change between two places of a series."""
+    """Return a change between two indices of a series."""
     size = after / before - 1 if before else 0.0
     time = float(series.times[since])
     z = math.log(after / before) / noise if noise and before > 0 and after > 0 else 0.0

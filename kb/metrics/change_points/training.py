@@ -12,9 +12,9 @@ from kb.metrics.change_points.track import SeriesChange, Track, first_not_finite
 
 
 def loss_broken(series: Track, above: float = 1e3, warm_up: int = 30) -> SeriesChange | None:
-    """The first place where a loss is lost: NaN or infinite twice in a row or at the end, above 1e3, or jumping about.
+    """Return where a loss first breaks: NaN or infinite twice in a row or at the end, above 1e3, or fluctuating wildly.
 
-    It jumps where over five logged steps it spreads six times as far as its noise and most of them lie far above.
+    It fluctuates if five logged steps spread six times as far as its noise and most of them lie far above its level.
     """
     values = np.where(series.skip, np.nan, series.values)
     kept = np.flatnonzero(~series.skip)
@@ -22,7 +22,7 @@ def loss_broken(series: Track, above: float = 1e3, warm_up: int = 30) -> SeriesC
     if broken is not None:
         kept = kept[kept < broken[0]]
     known = kept[np.isfinite(values[kept])]
-    told = values[known].tolist()  # windows of fifty: plain numbers are ten times as fast here
+    told = values[known].tolist()  # plain Python: ten times as fast as numpy for windows of fifty
     for at in range(1, len(told)):
         here = int(known[at])
         if abs(told[at]) > above:
@@ -41,7 +41,7 @@ def loss_broken(series: Track, above: float = 1e3, warm_up: int = 30) -> SeriesC
 
 
 def _jumps(prior: Sequence[float], last: Sequence[float]) -> float | None:
-    """The usual level, where five values spread far more than the noise before them and most lie far above it."""
+    """Return the usual level if five values spread far beyond its noise and most lie far above it; else None."""
     if len(prior) < 20:
         return None
     level = plain_median(prior[-10:])
@@ -54,13 +54,13 @@ def _jumps(prior: Sequence[float], last: Sequence[float]) -> float | None:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of a few numbers; infinite where their squares are too large."""
+    """Return the standard deviation of a few numbers; infinity if their squares overflow."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) * (value - mean) for value in values) / len(values))
 
 
 def gradient_jump(series: Track, times: float = 5.0, logged: int = 3) -> SeriesChange | None:
-    """The first place where the gradient norm is so many times its usual one for some lines on end, or NaN for long."""
+    """Return where the gradient norm first is many times its usual value for several lines, or NaN for long."""
     kept = np.flatnonzero(~series.skip)
     broken = first_not_finite(series, kept, 8)
     known = kept[np.isfinite(series.values[kept])]

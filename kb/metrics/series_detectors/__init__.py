@@ -1,5 +1,5 @@
-"""Detectors over the series of one stream: each returns the points at which the numbers go wrong.
+"""Detectors over the series of one stream; each returns the points at which the values go wrong.
 
 A detector never fires on what a healthy run shows: first steps, evaluation and checkpoint steps, the noise of small
-batches. All take training points in order of offset.
+batches. All take training points ordered by offset.
 """

@@ -1,4 +1,4 @@
-"""The detectors by name, and how one is run over the points of a stream."""
+"""The detectors by name, and the function that runs one over the points of a stream."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from kb.model import RESIZED, ProgressPoint
 def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, float]) -> tuple[SeriesFinding, ...]:
     """Run one detector over the points of a stream.
 
-    Lines that stand beside the iteration lines (the falls of a loss scale, rates, memory in use) are looked at where the
-    iteration lines themselves show nothing.
+    Side lines (loss-scale reductions, rates, memory in use) are checked if the iteration lines show nothing.
     """
     training = [p for p in points if not p.validation]
     parts = comparable_runs(points, training) if name in COMPARING else [training]
@@ -34,10 +33,10 @@ def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, floa
 
 
 def comparable_runs(points: Sequence[ProgressPoint], training: list[ProgressPoint]) -> list[list[ProgressPoint]]:
-    """Return the training points in groups that may be compared with one another.
+    """Return the training points in groups of comparable ones.
 
-    Lines that plan another number of steps are of another run in the same file; from a line on that says that batches or
-    sequences have another size, steps do other work. Where totals differ all the time they are the lengths of epochs.
+    Lines with another total belong to another run in the same file; after a line that reports another batch or sequence
+    size, steps do other work. Totals that differ all the time are lengths of epochs.
     """
     totals = dict.fromkeys(p.total for p in training if p.total is not None and p.format not in BARS)
     runs = [training]
@@ -70,5 +69,5 @@ BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], Se
     "memory_growth": use_grows,
     "loss_scale_minimum": scale_falls,
 }
-COMPARING = ("loss_spike", "throughput_drop", "straggler_step")  # what is earlier with what is later
-JOB_DETECTORS = ("collective_behind",)  # over structures of all streams, not over the series of one
+COMPARING = ("loss_spike", "throughput_drop", "straggler_step")  # compare earlier with later points
+JOB_DETECTORS = ("collective_behind",)  # runs over structures of all streams, not over one series

@@ -18,5 +18,5 @@ class SeriesFinding:
 
 
 def step_label(point: ProgressPoint) -> str:
-    """Return the step of a point for a sentence, or `?` where it is unknown."""
+    """Return the step of a point for a sentence, or `?` if it is unknown."""
     return "?" if point.step is None else str(point.step)

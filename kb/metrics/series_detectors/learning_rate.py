@@ -10,12 +10,12 @@ from kb.metrics.series_detectors.finding import SeriesFinding, step_label
 from kb.metrics.series_detectors.memory import rises_evenly
 from kb.model import ProgressPoint
 
-FALLS, HELD = 5, 5  # lines of a decay before a jump, and of the rate after it
-MOST_RUNS = 3  # runs told apart in one file by how many steps they plan
+FALLS, HELD = 5, 5  # lines of the decay before a jump, and lines after it
+MOST_RUNS = 3  # maximum number of runs in one file, distinguished by their planned steps
 
 
 def learning_rate_stuck(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The learning rate is zero for many steps while the loss is still being logged."""
+    """Detect a learning rate that is zero for many steps while the loss is still logged."""
     known = [p for p in points if p.learning_rate is not None]
     least = int(params.get("steps", 30))
     if len(known) < least + 5:
@@ -27,7 +27,7 @@ def learning_rate_stuck(points: Sequence[ProgressPoint], params: Mapping[str, fl
 
 
 def learning_rate_off_schedule(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The learning rate warms up again after a resume, runs out or climbs long before the end, or differs after a resume."""
+    """Detect a rate that warms up again or differs after a resume, or that runs out or climbs long before the end."""
     known = [p for p in points if p.learning_rate is not None and p.step is not None]
     if len(known) < 8 or not all(math.isfinite(p.learning_rate or 0.0) for p in known):
         return None
@@ -36,7 +36,7 @@ def learning_rate_off_schedule(points: Sequence[ProgressPoint], params: Mapping[
     ended = [p.step for p in ends if p.step is not None and p.total is not None and p.step >= 0.95 * p.total]
     epochs = [p.epoch for p in known if p.epoch is not None and p.total is not None]
     if len(starts) > MOST_RUNS or len(ended) > 1 or (epochs and all(epoch == int(epoch) for epoch in epochs)):
-        return None  # steps that are counted again in every epoch
+        return None  # step numbers restart in every epoch
     for at, end in pairwise([*starts, len(known)]):
         found = _warms_up_again(known[at:end], params) or _other_than_before(known[:at], known[at:end], params)
         if found is not None:
@@ -46,7 +46,7 @@ def learning_rate_off_schedule(points: Sequence[ProgressPoint], params: Mapping[
 
 
 def _starts_mid_run(part: Sequence[ProgressPoint], params: Mapping[str, float]) -> bool:
-    """Whether a piece of the log begins far inside a run: not at the start of an epoch or of a run."""
+    """Whether a part of the log begins in the middle of a run: not at the start of an epoch or run."""
     if len(part) < 8:
         return False
     first, gap = part[0].step or 0, (part[1].step or 0) - (part[0].step or 0)
@@ -54,7 +54,7 @@ def _starts_mid_run(part: Sequence[ProgressPoint], params: Mapping[str, float]) 
 
 
 def _warms_up_again(part: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """A straight rise from zero at the step where the log begins, far inside the run."""
+    """Detect a linear rise from zero at the step where the log begins, in the middle of the run."""
     if not _starts_mid_run(part, params):
         return None
     first, last = part[0], part[7]
@@ -76,7 +76,7 @@ def _warms_up_again(part: Sequence[ProgressPoint], params: Mapping[str, float]) 
 def _other_than_before(
     before: Sequence[ProgressPoint], part: Sequence[ProgressPoint], params: Mapping[str, float]
 ) -> SeriesFinding | None:
-    """Steps done again after a resume have another learning rate than they had the first time."""
+    """Detect steps repeated after a resume with another learning rate than the first time."""
     if not before or not _starts_mid_run(part, params) or before[-1].total != part[0].total:
         return None
     rates = {p.step: p.learning_rate or 0.0 for p in before}
@@ -89,7 +89,7 @@ def _other_than_before(
 
 
 def _runs_out(known: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The learning rate comes down to exactly zero long before the planned end, and stays there."""
+    """Detect a learning rate that reaches exactly zero long before the planned end, and stays there."""
     start = len(known)
     while start > 0 and known[start - 1].learning_rate == 0.0:
         start -= 1
@@ -106,7 +106,7 @@ def _runs_out(known: Sequence[ProgressPoint], params: Mapping[str, float]) -> Se
 
 
 def _climbs_again(part: Sequence[ProgressPoint]) -> SeriesFinding | None:
-    """A smooth decay to almost nothing, then as smooth a climb to the end: a cosine that was stepped past its length."""
+    """Detect a smooth decay to almost zero, then a smooth climb until the end: a cosine stepped past its length."""
     rates = [p.learning_rate or 0.0 for p in part]
     if len(rates) < 60:
         return None
@@ -119,7 +119,7 @@ def _climbs_again(part: Sequence[ProgressPoint]) -> SeriesFinding | None:
     if min(len(falls), len(rises)) < 20 or not smooth or rates[low] > 0.05 * rates[top] or rises[-1] < 0.2 * rates[top]:
         return None
     leap = max(later - item for item, later in pairwise(rises))
-    # a straight climb is a warm-up, which a new phase of training may have
+    # a linear climb is a warm-up, as a new phase of training may have
     if leap > 0.2 * (rises[-1] - rises[0]) or rises_evenly([rate + rates[top] for rate in rises]):
         return None
     text = f"the learning rate climbs again from step {step_label(part[low])} on"
@@ -127,7 +127,7 @@ def _climbs_again(part: Sequence[ProgressPoint]) -> SeriesFinding | None:
 
 
 def _jumps_back(part: Sequence[ProgressPoint]) -> SeriesFinding | None:
-    """A decay that jumps up to its peak within one line and stays there: a schedule that was lost, not one that restarts."""
+    """Detect a decay that jumps to its peak within one line and stays there: a lost schedule, not a restarting one."""
     rates = [p.learning_rate or 0.0 for p in part]
     begin = len(rates)
     while begin > 0 and rates[begin - 1] == rates[-1]:
@@ -141,7 +141,7 @@ def _jumps_back(part: Sequence[ProgressPoint]) -> SeriesFinding | None:
 
 
 def loss_scale_minimum(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The fp16 loss scale has fallen to its floor and steps are skipped there."""
+    """Detect an fp16 loss scale that has fallen to its minimum, where steps are skipped."""
     known = [p for p in points if p.loss_scale is not None]
     scales = [p.loss_scale or 0.0 for p in known]
     start = max((index + 1 for index, scale in enumerate(scales) if not scale <= params.get("scale", 1.0)), default=0)
@@ -152,9 +152,9 @@ def loss_scale_minimum(points: Sequence[ProgressPoint], params: Mapping[str, flo
 
 
 def scale_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The loss scale is halved on and on, far below what half precision needs, and nothing is trained after that.
+    """Detect a loss scale that is halved repeatedly, far below what half precision needs, with no training after it.
 
-    At the start of a run a dozen falls from a huge scale are how the scaler finds its place.
+    At the start of a run the scaler normally halves a huge initial scale about a dozen times.
     """
     falls = [p for p in points if p.format == "loss_scale" and p.loss_scale is not None]
     low = [p for p in falls if (p.loss_scale or 0.0) < params.get("floor", 0.1)]

@@ -1,4 +1,4 @@
-"""Detectors of a loss or a gradient norm that is not finite, and of a loss that spikes."""
+"""Detectors of non-finite losses and gradient norms, and of loss spikes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from statistics import median
 from kb.metrics.series_detectors.finding import SeriesFinding, step_label
 from kb.model import ProgressPoint
 
-EARLY_LEAST = 8  # records before a leap among the first steps, where losses jump
-CLIMB_BLOCKS = 40  # parts of a log, by whose medians a slow climb is told from noise
+EARLY_LEAST = 8  # records before a leap within the first steps, where losses are unstable
+CLIMB_BLOCKS = 40  # parts of a log whose medians distinguish a slow climb from noise
 CLIMB_LEAST = 8
 CLIMB_ORDER = 0.6
 
 
 def loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The loss is nan or inf, and not for one passing step only; or the gradient norm is, for many steps on end."""
+    """Detect a loss that is nan or inf for more than one step, or a gradient norm that is so for many."""
     losses = [p for p in points if p.loss is not None]
     if _finite_again(losses):
         losses = []
@@ -36,25 +36,25 @@ def loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]
 
 
 def _finite_again(losses: Sequence[ProgressPoint]) -> bool:
-    """Whether the losses at the end are finite for long: a try that was begun again, or a few bad batches, not a broken run."""
+    """Whether the losses at the end are finite for long: the run was restarted, or had a few bad batches."""
     calm = takewhile(lambda p: math.isfinite(p.loss or 0.0) and p.loss != 0.0, reversed(losses))
     return sum(1 for _ in islice(calm, 100)) == 100
 
 
 def _later_odd(losses: Sequence[ProgressPoint]) -> tuple[ProgressPoint, ...]:
-    """Return the first nan of what follows, and its last point where that is not finite either."""
+    """Return the first nan after the start, and the last point if that is not finite either."""
     first = next((p for p in losses if math.isnan(p.loss or 0.0)), None)
     last = losses[-1] if losses and not math.isfinite(losses[-1].loss or 0.0) else None
     return tuple(dict.fromkeys(p for p in (first, last) if p is not None))
 
 
 def _gradient_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The gradient norm is nan or inf for many steps on end, or is nan where the log ends, well after the first steps.
+    """Detect a gradient norm that is nan or inf for many steps or at the log's end, well after the first steps.
 
-    A single infinite norm is how fp16 training finds its loss scale.
+    A single infinite norm is normal in fp16 training: it lowers the loss scale.
     """
     run = 0
-    points = [p for p in points if p.grad_norm is not None]  # bars between the lines measure none
+    points = [p for p in points if p.grad_norm is not None]  # progress bars between the lines have no norm
     for index, point in enumerate(points):
         odd = not math.isfinite(point.grad_norm or 0.0)
         run = run + 1 if odd else 0
@@ -72,9 +72,9 @@ def _gradient_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, f
 
 
 def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The loss leaves its level upwards by far more than its noise, and does not come back at once.
+    """Detect a loss that rises above its level by far more than its noise and does not return at once.
 
-    The first steps are left out, since losses jump there; so is a loss that ends as nan, which says more.
+    The first steps are skipped, since losses jump there; so is a loss that ends as nan, a finding of its own.
     """
     losses = [p for p in points if p.loss is not None]
     if any(not math.isfinite(p.loss or 0.0) for p in losses):
@@ -86,11 +86,11 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
                 return _spike(losses, index, median(p.loss or 0.0 for p in losses[max(0, index - 20) : index]))
             continue
         before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
-        least = 1 if point.format.startswith("megatron") else 8  # large batches: a few points tell the level
+        least = 1 if point.format.startswith("megatron") else 8  # large batches: a few points show the level
         same_form = [p.loss or 0.0 for p in losses[max(0, index - 20) : index] if p.format == point.format]
         after = [p.loss or 0.0 for p in losses[index + 1 :]]
         leaps = len(same_form) >= 2 and _leaps(point.loss or 0.0, same_form, params)
-        usual = 2 * len(same_form) >= len(before)  # not a sum over an epoch among the losses of steps
+        usual = 2 * len(same_form) >= len(before)  # not an epoch's sum among the losses of steps
         spikes = usual and len(before) >= least and _spikes(point.loss or 0.0, before, after[:3], params)
         if (leaps or spikes) and not _loss_recovers(point.loss or 0.0, before, after):
             return _spike(losses, index, median(before))
@@ -98,7 +98,7 @@ def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
 
 
 def _loss_recovers(here: float, before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether the loss is back at its level within a few records and stays there for longer than it was away."""
+    """Whether the loss returns to its level within a few records and stays there longer than it was away."""
     level = median(before)
     noise = 1.4826 * median(abs(value - level) for value in before)
     back = level + max(3 * noise, 0.05 * abs(level), min(0.15 * (here - level), 0.1 * abs(level)))
@@ -111,9 +111,9 @@ def _loss_recovers(here: float, before: Sequence[float], after: Sequence[float])
 
 
 def _turns_upward(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """In a log of few, widely spaced records: the loss falls without a break, then rises without one, to many times its low.
+    """Detect, in few widely spaced records, a loss that falls steadily, then rises steadily to many times its minimum.
 
-    Losses as noisy as those of single batches do not go in such a line.
+    Losses of single batches are too noisy for such a shape.
     """
     values = [p.loss or 0.0 for p in losses]
     if not 7 <= len(values) <= 40 or any(p.step is None for p in losses):
@@ -131,10 +131,10 @@ def _turns_upward(losses: Sequence[ProgressPoint], params: Mapping[str, float]) 
 
 
 def _climbs(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The loss climbs to the end of the log, through the noise of small batches, to above all that it was at its start.
+    """Detect a noisy loss that climbs until the end of the log, above every value at its start.
 
-    It also counts if it is below its start but three times its low, or where it rises from its first step on to many times
-    its start: a loss that is low at first because its task is not complete yet (an empty queue of negatives) rises less.
+    Also counts: a loss below its start but at three times its minimum, and one that rises from the first step to many
+    times its start. A loss that starts low because its task is incomplete (an empty queue of negatives) rises less.
     """
     size = -(-len(losses) // CLIMB_BLOCKS)
     starts = range(0, len(losses), size or 1)
@@ -162,7 +162,7 @@ def _climbs(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> Ser
 
 
 def _stays_above(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The loss leaves its first value upwards and never comes back, and the gradient norm does the same."""
+    """Detect a loss that rises above its first value and never returns, together with the gradient norm."""
     values, norms = [p.loss or 0.0 for p in losses], [p.grad_norm for p in losses]
     if len(values) < CLIMB_LEAST or not all(norm is not None and math.isfinite(norm) and norm > 0 for norm in norms):
         return None
@@ -179,18 +179,18 @@ def _stays_above(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -
 
 
 def _order(values: Sequence[float]) -> float:
-    """How well values are in rising order, from -1 to 1: pairs in order less pairs out of order, over all (Kendall's tau)."""
+    """Return how far values are in rising order, -1 to 1 (Kendall's tau)."""
     pairs = list(combinations(values, 2))
     return sum((later > earlier) - (later < earlier) for earlier, later in pairs) / len(pairs)
 
 
 def _leaps(here: float, before: Sequence[float], params: Mapping[str, float]) -> bool:
-    """Whether the loss is a hundred times all that it was lately, and large: then one step is enough."""
+    """Whether the loss is a hundred times all recent values, and large: then one step is enough."""
     return here >= params.get("leap", 100.0) * max(1.0, *(abs(value) for value in before))
 
 
 def _explodes(losses: Sequence[ProgressPoint], index: int, params: Mapping[str, float]) -> bool:
-    """Whether the loss leaps among the first steps, above all that the run began with, and does not come back."""
+    """Whether the loss leaps within the first steps, above all earlier values, and does not return."""
     here, form = losses[index].loss or 0.0, losses[index].format
     before = [p.loss or 0.0 for p in losses[:index] if p.format == form]
     after = [p.loss or 0.0 for p in losses[index + 1 :]]

@@ -11,7 +11,7 @@ from kb.model import ProgressPoint
 
 
 def memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """Memory rises from step to step without ever being released."""
+    """Detect memory that rises from step to step and is never released."""
     known = [p for p in points if p.memory is not None and p.step is not None]
     if len(known) < 20:
         return None
@@ -19,7 +19,7 @@ def memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float]) 
     values = [p.memory or 0.0 for p in tail]
     steps = (tail[-1].step or 0) - (tail[0].step or 0)
     half = len(values) // 2
-    if min(values[half:]) < median(values[:half]):  # a sawtooth: what rose was released
+    if min(values[half:]) < median(values[:half]):  # a sawtooth: the memory was released
         return None
     falls = sum(later < earlier for earlier, later in pairwise(values))
     rate = (values[-1] - values[0]) / steps if steps > 0 else 0.0
@@ -30,7 +30,7 @@ def memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float]) 
 
 
 def use_grows(points: Sequence[ProgressPoint], _params: Mapping[str, float]) -> SeriesFinding | None:
-    """What lines beside the iteration lines say of memory in use grows in a straight line while the run trains."""
+    """Detect memory that grows linearly during training, from lines other than iteration lines."""
     series: dict[tuple[str, int | None], list[ProgressPoint]] = {}
     for point in points:
         if point.memory is not None and point.format.startswith("used "):
@@ -56,7 +56,7 @@ def rises_evenly(values: Sequence[float], least: int = 6) -> bool:
 
 
 def _climbs_steadily(values: Sequence[float]) -> bool:
-    """Whether each of a few samples, taken by a person or a watcher, is well above the one before, the last too."""
+    """Whether each of a few samples, taken by hand or by a watcher, is well above the previous one."""
     if len(values) < 4 or len(values) > 50 or values[-1] < 1.5 * max(values[0], 1.0):
         return False
     rises = [later - earlier for earlier, later in pairwise(values)]

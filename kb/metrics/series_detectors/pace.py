@@ -1,4 +1,4 @@
-"""Detectors of steps that become slower."""
+"""Detectors of slowdowns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from statistics import median
 from kb.metrics.series_detectors.finding import SeriesFinding, step_label
 from kb.model import ProgressPoint
 
-BEFORE_COLLAPSE = 10  # points that give the pace before a collapse
-COLLAPSED, COLLAPSED_SHARE = 8, 0.1  # points after it: at least so many, and this share of all
+BEFORE_COLLAPSE = 10  # points before a collapse, for its usual pace
+COLLAPSED, COLLAPSED_SHARE = 8, 0.1  # points after it: minimum number, and minimum share of all points
 
 
 def slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """Steps take longer from some point on, to the end of what is seen."""
+    """Detect steps that take longer from some point on until the end of the log."""
     timed = _of_one_form(_bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds)]))
     if not timed:
         return _rate_falls(points, params) or _collapses(points, params)
@@ -38,7 +38,7 @@ def slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> S
 
 
 def _rate_holds(timed: Sequence[ProgressPoint], index: int, share: float) -> bool:
-    """Whether as much is done a second from some point on as before it: then longer steps do more work."""
+    """Whether throughput is unchanged from some point on: then longer steps do more work."""
     before = [p.throughput for p in timed[max(0, index - 20) : index] if p.throughput]
     after = [p.throughput for p in timed[index:] if p.throughput]
     if len(before) < 2 or len(after) < 2:
@@ -47,14 +47,14 @@ def _rate_holds(timed: Sequence[ProgressPoint], index: int, share: float) -> boo
 
 
 def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """Where only rates are logged: the rate falls, for good, below anything it was before.
+    """Detect a logged rate that falls below all its earlier values and stays there, for logs without step times.
 
-    The first point is no measure. Rates halve for a step or two where something is saved, so two points at the end count
-    only where the second is slower still.
+    The first point is skipped. A save halves the rate for a step or two, so two points at the end count only if the
+    second is slower still.
     """
     rated = _each_once([p for p in points if p.throughput and math.isfinite(p.throughput)])[1:]
     values = [p.throughput or 0.0 for p in rated]
-    least = list(accumulate(reversed(values), max))[::-1]  # the best rate from each point on
+    least = list(accumulate(reversed(values), max))[::-1]  # the best rate after each point
     for index in range(3, len(values) - 1):
         before = values[max(0, index - 20) : index]
         level, after = median(before), len(values) - index
@@ -69,9 +69,9 @@ def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
 
 
 def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """The pace falls to a fraction from one point on, to the end: however uneven it was, it never comes near what it was.
+    """Detect a pace that falls to a fraction at one point and never recovers, however uneven it was before.
 
-    Points of one bar count here, whose rate is a moving average over the last steps: a pause that passes lifts it again.
+    Here all points of one bar count: their rate is a moving average over the last steps, which recovers after a pause.
     """
     rated = _each_once([p for p in points if p.throughput and math.isfinite(p.throughput)])
     if not rated:
@@ -79,7 +79,7 @@ def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         longest = Counter(p.total for p in bars).most_common(1)
         rated = [replace(p, throughput=1.0 / (p.seconds or 1.0)) for p in bars if p.total == longest[0][0]]
         if any((later.step or 0) < (item.step or 0) for item, later in pairwise(rated)):
-            return None  # bars that begin again
+            return None  # restarted bars
     values = [p.throughput or 0.0 for p in rated]
     most = list(accumulate(reversed(values), max))[::-1]
     fewest = max(COLLAPSED, COLLAPSED_SHARE * len(values))
@@ -93,7 +93,7 @@ def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
 
 
 def _each_once(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
-    """Without the repeats of a step that prints one line for each of its metrics."""
+    """Drop repeats of a step that prints one line per metric."""
     kept: list[ProgressPoint] = []
     for point in points:
         last = kept[-1] if kept else None
@@ -110,20 +110,20 @@ def _fallen(slow: Sequence[ProgressPoint], level: float, now: float) -> SeriesFi
 
 
 def side_rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """Return the same for rates on lines of their own."""
+    """Return the same for rates on separate lines."""
     if any(p.seconds or p.throughput for p in points if not p.validation):
         return None
     return _rate_falls([p for p in points if p.format == "rate"], params)
 
 
 def slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
-    """Very even steps become a few percent slower and stay so: one slow node of many does that."""
+    """Detect very even steps that become a few percent slower and stay so, as with one slow node among many."""
     least_seconds = params.get("least_seconds", 2.0)
     timed = _bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds) and p.seconds >= least_seconds])
     if len(timed) < 4:
         return None
     values = [p.seconds or 0.0 for p in timed]
-    least = list(accumulate(reversed(values), min))[::-1]  # from each point on: looked up, not sought again each time
+    least = list(accumulate(reversed(values), min))[::-1]  # from each point on, computed once
     for index in range(2, len(values) - 1):
         before = values[max(0, index - 20) : index]
         level = median(before)
@@ -151,10 +151,10 @@ BARS = ("tqdm", "lightning", "keras")
 
 
 def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
-    """Of progress bars, whose rate is an average since the bar began, only each bar's last point; other points all.
+    """Keep only the last point of each progress bar, whose rate is an average since its start; keep all other points.
 
-    Bars of another length do other work: only those of the commonest length are compared. A bar that others break into
-    pieces gives its pieces; where bars begin again (other epochs, other trainers in one file), each counts once.
+    Bars of another length do other work, so only those of the most frequent length are compared. A bar interrupted by
+    others yields its pieces; restarted bars (other epochs, other trainers in the same file) count once each.
     """
     ends = []
     for index, point in enumerate(points):
@@ -175,7 +175,7 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
 
 
 def _once_a_bar(ends: list[ProgressPoint]) -> list[ProgressPoint]:
-    """Where bars begin again, only the last piece of each; lines, and the pieces of a single bar, as they are."""
+    """Keep only the last piece of each restarted bar; lines and the pieces of a single bar stay."""
     bars = [p for p in ends if p.format in BARS]
     last = [item for item, follower in pairwise(bars) if (follower.step or 0) < (item.step or 0)]
     if not last:
@@ -185,7 +185,7 @@ def _once_a_bar(ends: list[ProgressPoint]) -> list[ProgressPoint]:
 
 
 def _of_one_form(points: list[ProgressPoint]) -> list[ProgressPoint]:
-    """Only the points of the commonest form; bars only where there are no lines: beside lines they time evaluations."""
+    """Keep the points of the most frequent format; bars only if there are no lines: else they time evaluations."""
     forms = Counter(p.format for p in points)
     lines = [(count, name) for name, count in forms.items() if name not in BARS and count > 3]
     chosen = max(lines, default=(0, ""))[1]

@@ -1,4 +1,4 @@
-"""A rank that never joined a collective, from the status lines of c10d's watchdogs."""
+"""Detects a rank that never joined a collective, from the status lines of c10d's watchdogs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kb.model import Structure
 
 @dataclass(frozen=True, slots=True)
 class BehindRank:
-    """A rank that never enqueued the collective that others wait in, as its own last status says."""
+    """A rank that never enqueued the collective in which others wait, according to its own last status."""
 
     stream: int
     status: Structure
@@ -18,7 +18,7 @@ class BehindRank:
 
 
 def collective_behind(statuses: Sequence[tuple[int, Structure]]) -> tuple[BehindRank, ...]:
-    """Which ranks stand behind, by the "last enqueued, last completed" lines of c10d's watchdogs.
+    """Return the ranks that are behind, from the "last enqueued, last completed" lines of c10d's watchdogs.
 
     Within a process group, ranks with work enqueued and not completed wait in their next collective. A rank whose last
     enqueued work is an earlier one never joined it. (A rank stuck inside the NCCL call counts as not having enqueued.)

@@ -1,1 +1,1 @@
-"""Parsers of files beside the logs: Flight Recorder dumps, stack dumps, metrics, health checks, eBPF output, processes."""
+"""Parsers of other files than logs: Flight Recorder dumps, stacks, metrics, health checks, eBPF output, processes."""

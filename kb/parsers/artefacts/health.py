@@ -1,8 +1,8 @@
 """Results of hardware checks as files: `dcgmi diag` (text, JSON), nccl-tests, ibstat, `nvidia-smi -q`, gpud's JSON.
 
-Only what did not pass becomes an `Event` of kind `health_check`: `reason` is what failed (`memory`, `nvlink`, `pcie`,
-`thermal`, `power`, `recovery`, `port`, `bandwidth`, `wrong_results`, `other`), the message the tool's own words. A check that
-passed, was skipped or only warned says nothing here.
+Only failed checks become an `Event` of kind `health_check`: `reason` is what failed (`memory`, `nvlink`, `pcie`,
+`thermal`, `power`, `recovery`, `port`, `bandwidth`, `wrong_results`, `other`), the message is the tool's own. A check
+that passed, was skipped or only warned yields no event.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CLASSES: Final = (
 def read_health(
     data: bytes, source: str, node: str | None = None, time: float | None = None
 ) -> tuple[tuple[Event, ...] | None, tuple[Gap, ...]]:
-    """Read one file of results. None where no tool known here wrote it: it may still be a log. Never raises."""
+    """Read one results file. None if no known tool wrote it: it may still be a log. Never raises."""
     if len(data) > MAX_BYTES:
         return None, (Gap("health-too-large", source, f"more than {MAX_BYTES >> 20} MiB", asked=str(len(data))),)
     found = _found(data)
@@ -67,7 +67,7 @@ def _found(data: bytes) -> Iterator[_Failure] | None:
 
 
 def _class(*words: str) -> str:
-    """Return what a check is about, by the first of its words that tells."""
+    """Return the subject of a check, from the first known word in its name."""
     return next((name for word in words for name, means in _CLASSES if re.search(means, word)), "other")
 
 
@@ -146,7 +146,7 @@ def _ibstat(text: str) -> Iterator[_Failure]:
         for number, port in _sections(_PORT, part):
             told = dict(_TOLD.findall(port))
             state, physical = told.get("State", "Active"), told.get("Physical state", "Disabled")
-            # a port that is switched off, or that never met a subnet manager, is how the node was built
+            # a port that is disabled, or never met a subnet manager, is part of the node's design
             if state != "Active" and physical != "Disabled" and told.get("SM lid") != "0":
                 words = (
                     f"{name} port {number}: State: {state}, Physical state: {physical}, Rate: {told.get('Rate', '?')}"
@@ -155,7 +155,7 @@ def _ibstat(text: str) -> Iterator[_Failure]:
 
 
 def _sections(head: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
-    """Return the parts of a text that begin with such a line, each with what its head names."""
+    """Yield the sections of a text that begin with a header line, each with the name in its header."""
     marks = list(head.finditer(text))[:256]
     for mark, end in zip(marks, [*(item.start() for item in marks[1:]), len(text)], strict=True):
         yield mark[1], text[mark.end() : end].replace("\r", "")
@@ -173,7 +173,7 @@ _SMI: Final = (
 
 def _smi(text: str) -> Iterator[_Failure]:
     for name, part in _sections(_GPU, text):
-        volatile = part.partition("Aggregate")[0]  # aggregate counts are of the GPU's whole life
+        volatile = part.partition("Aggregate")[0]  # aggregate counts cover the GPU's whole life
         for reason, means in _SMI:
             found = re.search(means, volatile if "Uncorrectable" in means else part)
             if found:

@@ -1,6 +1,7 @@
-"""Entries of systemd's journal as `journalctl -o json` and `-o export` print them, as lines of a log.
+"""Converts entries of systemd's journal (`journalctl -o json` or `-o export`) to log lines.
 
-Both forms are read entry by entry; what breaks off or is no entry is left out. A message may be bytes, in JSON a list of them.
+Both formats are read entry by entry; truncated and malformed entries are skipped. A message may be bytes: in JSON a
+list of numbers.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class JournalEntry:
 
     @property
     def time(self) -> float:
-        """Seconds since the epoch."""
+        """The time in seconds since the epoch."""
         return self.micros / 1e6
 
     def line(self) -> bytes:
-        """Return the entry as syslog writes it, its time in front: line breaks within the message become spaces."""
+        """Return the entry as a syslog line, its time first; line breaks within the message become spaces."""
         whole, micros = divmod(self.micros, 1_000_000)
         stamp = f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{micros * 1000:09d}Z"
         who = " ".join(part for part in (self.host, f"{self.identifier}:" if self.identifier else "") if part)
@@ -53,7 +54,7 @@ class JournalEntry:
 
 
 def read_journal(data: bytes) -> Iterator[JournalEntry]:
-    """Return the entries of either form, in the order of the file. Never raises."""
+    """Yield the entries of either format, in file order. Never raises."""
     records = _json(data) if data.lstrip()[:1] == b"{" else _export(data)
     for fields in records:
         micros = _text(fields.get("__REALTIME_TIMESTAMP"))
@@ -71,7 +72,7 @@ def read_journal(data: bytes) -> Iterator[JournalEntry]:
 
 
 def _text(value: Any) -> str:
-    """Return a field's text. JSON has bytes as a list of numbers, and a field that stands twice as a list of texts."""
+    """Return a field's text. In JSON, bytes are a list of numbers, and a repeated field is a list of strings."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list):
@@ -92,7 +93,7 @@ def _json(data: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def _export(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Return the entries of the export format: `NAME=value`, or `NAME`, eight bytes of length, and that many bytes."""
+    """Yield the entries of the export format: `NAME=value`, or `NAME`, eight bytes of length, and that many bytes."""
     at, fields = 0, dict[str, Any]()
     while at < len(data):
         end = data.find(b"\n", at)
@@ -107,7 +108,7 @@ def _export(data: bytes) -> Iterator[Mapping[str, Any]]:
         if not equals:
             length = int.from_bytes(data[at : at + 8], "little")
             if at + 8 + length > len(data) or len(name) > 64:
-                return  # it breaks off, or is no journal at all
+                return  # truncated, or not a journal
             value, at = data[at + 8 : at + 8 + min(length, LONGEST)], at + 8 + length + 1
         key = name.decode("ascii", "replace")
         if key in _WANTED and len(fields) < MOST_FIELDS:

@@ -1,7 +1,7 @@
-"""What `signalbox watch` saw of processes that ended while others of the job ran on: processes.json, events come out.
+"""Reads processes.json: processes that ended while others of the job continued, as `signalbox watch` saw them.
 
-`{"format": 1, "ended": [{"rank": 3, "node": "gpu-31", "pid": 4711, "time": 1780000000.5, "how": "SIGKILL", "others": 7}]}`.
-`how` is a signal's name, `exit <status>`, or `gone` where nobody could tell; `others` how many ranks ran on.
+`{"format": 1, "ended": [{"rank": 3, "node": "gpu-31", "pid": 4711, "time": 1780000000.5, "how": "SIGKILL", "others":
+7}]}`. `how`: a signal's name, `exit <status>`, or `gone` if unknown. `others`: the number of ranks that continued.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class _File(msgspec.Struct):
 
 
 def written(ended: tuple[Ended, ...]) -> bytes:
-    """Return the file that holds these."""
+    """Return the content of processes.json for these processes."""
     return msgspec.json.format(msgspec.json.encode({"format": 1, "ended": ended}), indent=1)
 
 
 def read_processes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, tuple[Gap, ...]]:
-    """Read processes.json; None where it is none. An entry that is not usable costs itself only."""
+    """Read processes.json; None if the data is not in that format. Unusable entries are skipped."""
     if len(data) > LARGEST:
         return None, (Gap("processes_unreadable", source, f"{len(data)} bytes; at most {LARGEST} are read"),)
     try:

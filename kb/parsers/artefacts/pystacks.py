@@ -1,6 +1,6 @@
-"""Stacks of processes, as they were taken while these ran: py-spy (JSON and text), pystack, faulthandler, torch's debug server.
+"""Parses stacks of running processes: py-spy (JSON and text), pystack, faulthandler, torch's debug server.
 
-All become threads with the innermost frame first. What a frame's variables held is dropped unread: it may be secret.
+All become threads with the innermost frame first. Variables of frames are dropped unread: they may be secret.
 A main thread that its tool did not name is called "MainThread"; where pystack says that a thread waits for the
 interpreter's lock, a frame `take_gil` says so.
 """
@@ -23,7 +23,7 @@ MOST_BYTES = 64 * 1024 * 1024
 MOST_LINES = 2_000_000
 MOST_PROCESSES = 65_536
 MOST_THREADS = 1024  # of one process
-MOST_FRAMES = 192  # of one thread: its innermost ones, and below them the outermost
+MOST_FRAMES = 192  # of one thread: its innermost and outermost ones
 _OUTERMOST = 64
 _MOST_WORK = 1e18
 MAIN = "MainThread"
@@ -52,7 +52,7 @@ class _SpyFrame(msgspec.Struct):
 
 
 class _Work(msgspec.Struct):
-    """What `signalbox watch` adds to the first thread of a dump."""
+    """The fields that `signalbox watch` adds to the first thread of a dump."""
 
     cpu_s: float = 0.0
     io_bytes: int = 0
@@ -77,10 +77,10 @@ _JSON = msgspec.json.Decoder(list[_SpyThread])
 def read_stacks(
     data: bytes, source: str, resource: Resource, sample: str, time: float | None, *, child: bool = False
 ) -> tuple[StackSample | None, tuple[Gap, ...]]:
-    """Return the stacks of the one process in `data`; where there are more (py-spy's --subprocesses), of the first.
+    """Return the stacks of the process in `data`, or of the first if there are several (py-spy's --subprocesses).
 
-    `sample` names the round, `time` is when it was taken (seconds since the epoch, UTC). None where there is no stack,
-    with a gap that says why.
+    `sample` names the round; `time` is when it was taken (seconds since the epoch). None if there is no stack, with a
+    gap that says why.
     """
     found, gaps = read_all_stacks(data, source, resource, sample, time, child=child)
     if len(found) > 1:
@@ -92,7 +92,7 @@ def read_stacks(
 def read_all_stacks(
     data: bytes, source: str, resource: Resource, sample: str, time: float | None, *, child: bool = False
 ) -> tuple[tuple[StackSample, ...], tuple[Gap, ...]]:
-    """The stacks of every process in `data`, in its order: children, and ranks where the file is a whole job's."""
+    """Return the stacks of every process in `data`, in order: children, and ranks if the file covers a whole job."""
     base = StackSample(source, resource, sample, time, (), child)
     if not data.strip():
         return (), (_gap("stacks_empty", source, "the file is empty"),)
@@ -109,7 +109,7 @@ def _gap(code: str, source: str, reason: str, scope: str = "") -> Gap:
     return Gap(code, source, reason, scope, rules_out="where this process is stuck")
 
 
-# --- values, shared between equal stacks: ten thousand ranks stand in few places ---
+# --- values, shared between equal stacks: ten thousand ranks share a few places ---
 
 
 @lru_cache(maxsize=65_536)
@@ -155,7 +155,7 @@ def _from_json(data: bytes, base: StackSample) -> tuple[tuple[StackSample, ...],
 
 
 def _whole_threads(data: bytes) -> list[_SpyThread]:
-    """Return the threads of a dump that was cut, up to the last whole one; empty where nothing can be made of it."""
+    """Return the complete threads of a truncated dump; empty if there are none."""
     for end in (b"\n  }", b"}"):
         at = data.rfind(end)
         if at < 0:
@@ -175,7 +175,7 @@ def _json_process(pid: int | None, threads: list[_SpyThread], base: StackSample,
 
 
 def _work(told: _Work) -> ProcessWork | None:
-    """Return the counters of a process; None where they cannot be true."""
+    """Return the counters of a process; None if they are implausible."""
     if not 0 <= told.cpu_s < _MOST_WORK or not 0 <= told.io_bytes < _MOST_WORK:
         return None
     return ProcessWork(told.cpu_s, told.io_bytes, told.switches, told.accelerator)
@@ -199,14 +199,14 @@ def _ends(frames: list[_SpyFrame]) -> list[_SpyFrame]:
 
 
 def _line(line: float | None) -> int | None:
-    """Return a line from 1; native frames have 0, which is none."""
+    """Return a line number from 1; None for the 0 of native frames."""
     return int(line) if line is not None and 0 < line < 1e9 else None
 
 
 def _with_main(threads: tuple[ThreadStack, ...]) -> tuple[ThreadStack, ...]:
-    """The threads, one of them called the main thread: the last that starts at a module, or the last, if none is named.
+    """Return the threads with one marked as main: if none is named so, the last that starts at a module, or the last.
 
-    Tools that name no thread list the main one last; a process's own program starts at `<module>`.
+    Tools that name no threads list the main one last; a process's own program starts at `<module>`.
     """
     if not threads or any(each.thread == MAIN for each in threads):
         return threads
@@ -226,7 +226,7 @@ def _starts_program(frames: tuple[Frame, ...]) -> bool:
 
 @dataclass(slots=True)
 class _Thread:
-    """One thread while its lines come in. `form`: "pyspy", "pystack" (outermost first) or "fault"."""
+    """One thread while its lines are read. `form`: "pyspy", "pystack" (outermost first) or "fault"."""
 
     name: str
     state: str
@@ -243,7 +243,7 @@ class _Thread:
 
 @dataclass(slots=True)
 class _Process:
-    """One process while its lines come in. `rank` and `host` are told by the file itself, else None."""
+    """One process while its lines are read. `rank` and `host`: as the file states them, else None."""
 
     rank: int | None = None
     host: str | None = None
@@ -269,12 +269,12 @@ class _Process:
 
 
 class _StackTextReader:
-    """Reads the text forms line by line; one pass, whatever they hold."""
+    """Reads the text formats line by line, in one pass."""
 
     def __init__(self, base: StackSample) -> None:
         self.base = base
         self.done: list[_Process] = []
-        self.open: dict[int | None, _Process] = {}  # by the rank in the lines' prefix, where they have one
+        self.open: dict[int | None, _Process] = {}  # by the rank in the lines' prefix, if any
         self.refused: list[tuple[int | None, str]] = []
 
     def read(self, data: bytes) -> tuple[tuple[StackSample, ...], tuple[Gap, ...]]:
@@ -334,7 +334,7 @@ class _StackTextReader:
             self.refused.append((rank, said))
 
     def _say_more(self, line: bytes) -> None:
-        """A cause below the tool's error, until it has been said at some length."""
+        """Read the cause below the tool's error, up to some length."""
         rank, said = self.refused[-1]
         if len(said) < 300:
             self.refused[-1] = (rank, f"{said} | {text(line, 100)}")
@@ -347,7 +347,7 @@ class _StackTextReader:
 
 
 def _lines(data: bytes) -> Iterator[bytes]:
-    """Yield the lines, plain, as they would stand in text where the file is a page of the debug server."""
+    """Yield the plain lines; those of a debug server's page as they would be in a text file."""
     page = b"<pre>" in data
     for _, _, raw in lines_from(data, 0, MOST_LINES):
         line = plain(raw)
@@ -377,7 +377,7 @@ def _head(line: bytes) -> _Thread | None:
 
 
 def _add(thread: _Thread, frame: Frame) -> None:
-    """Keep the frame; of too many, the innermost and the outermost."""
+    """Keep the frame; of too many, keep the innermost and the outermost."""
     if len(thread.frames) >= 4 * MOST_FRAMES:
         del thread.frames[2 * MOST_FRAMES]
     thread.frames.append(frame)
@@ -388,7 +388,7 @@ def _frame_of(line: bytes, form: str) -> Frame | None:
 
 
 def _file_frame(line: bytes) -> Frame | None:
-    """`  File "x.py", line 3 in f`; pystack's native frames end in the library that they are of."""
+    """`  File "x.py", line 3 in f`; pystack's native frames end with their library."""
     found = _FILE_FRAME.match(line)
     if found is None:
         return None
@@ -401,7 +401,7 @@ def _file_frame(line: bytes) -> Frame | None:
 
 
 def _pyspy_frame(line: bytes) -> Frame | None:
-    """`    f (x.py:3)`; native frames have no line. Variables (`self: <Popen at 0x7f>`) are deeper and no frames."""
+    """`    f (x.py:3)`; native frames have no line. Variables (`self: <Popen at 0x7f>`) are deeper and skipped."""
     if not (line[:1] == b"\t" or (line[:4] == b"    " and line[4:5] != b" ")):
         return None
     stripped = line.strip()

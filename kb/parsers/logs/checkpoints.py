@@ -1,6 +1,6 @@
-"""When a run begins and ends to save or load a checkpoint, and where it says that it ended by its own will.
+"""Detects the begin and end of checkpoint saves and loads, and messages that a run completed.
 
-Many programs say only one of begin and end; a begin without an end is no sign of trouble unless nothing follows it.
+Many programs log only one of begin and end; a begin without an end is no sign of trouble unless nothing follows it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kb.regex.lazy import lazy_compile
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One way to say it: what it tells, the scanner's trigger (safe subset), and the regex that reads the line."""
+    """One wording: its event, the scanner's trigger (safe subset), and the regex that reads the line."""
 
     says: str
     trigger: str
@@ -33,7 +33,7 @@ def _form(says: str, trigger: str, find: bytes) -> _Form:
     return _Form(says, trigger, re.compile(find))
 
 
-# Ordered: the first that reads the line says what it is.
+# Ordered: the first one that reads the line decides.
 _CHECKPOINTS = (
     _form("save_end", "successfully saved checkpoint", rb"[Ss]uccessfully saved checkpoint " + _AT + _TO),
     _form("save_end", "saved checkpoint (?:from|at) iteration", rb"[Ss]aved checkpoint " + _AT + _TO),
@@ -166,10 +166,10 @@ _CHECKPOINTS = (
         rb"[Ll]oads? (?:from )?checkpoint (?:from local path|folder): " + _PATH,
     ),
 )
-# "checkpoint-500", "global_step500", "iter_0000500", "step=500": a path often says the iteration where the words do not.
+# "checkpoint-500", "global_step500", "iter_0000500", "step=500": a path may name the iteration.
 _PATH_ITERATION = lazy_compile(r"(?:checkpoint-|global_step_?|iter_|step[=_-]|meta_|model_)0*(\d{1,12})")
 
-# What may follow "training finished": nothing, a step or a time, or a word on what came out of it.
+# What may follow "training finished": nothing, a step, a time, or the outcome.
 _DONE = (
     rb"(?: successfully)?(?:[.! ]{0,3}$| (?:at|after|in) (?:step |epoch |iteration )?\d[\w.:,]{0,20}(?: \w{1,12})?[.!]?$"
     rb"|[.,;:!] {1,3}(?i:sav|model|pipeline|final|best|test|total|time|elapsed|took)\w{0,12}[ :=])"
@@ -213,7 +213,7 @@ _ENDS = (
     _form("completed", r"[Jj]ob .{1,80} (?:succeeded|completed successfully)", rb"\b[Jj]ob '?[\w.-]{1,80}'? (?:has )?(?:succeeded|completed successfully)\b"),
     _form("completed", r"[Ss]lurm:? .*[Jj]ob .*completed", rb"(?i)slurm:? .{0,40}job (?:\d{1,12} )?completed\b"),
 )  # fmt: skip
-# A line of source code, of a configuration or of a shell trace only talks about it.
+# A line of source code, configuration or a shell trace is not an event.
 _CODE = lazy_compile(
     rb"(?:print\w{0,20}|log\w{0,10}(?:\.\w{1,20})?|echo|info|warning|raise \w{1,40}) ?\(|^\s*\+ |\bf['\"]|\{\w{1,40}\}|\becho "
 )
@@ -246,7 +246,7 @@ def _read_checkpoint(window: bytes, at: int) -> tuple[Structure, ...]:
     return (on_line("checkpoint", window, at, {"event": event, **_captured(match)}),)
 
 
-# What the lines right above may say that makes "finished" the word of a wrapper that got an error back, not of the run.
+# Lines right above that show that "finished" comes from a wrapper that got an error, not from the run.
 _GAVE_UP = lazy_compile(
     rb"(?im)^.{0,80}(?:training (?:crashed|failed|aborted)\b|ChildFailedError|srun: error: .{1,200}: (?:task|Exited|Killed|Segm|Abort)"
     rb"|exits with return code = -?[1-9]|(?:Segmentation fault|Aborted|Killed|Bus error) {1,8}\(core dumped\))"

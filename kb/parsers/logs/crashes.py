@@ -1,4 +1,4 @@
-"""Native crashes: the interpreter's fatal errors, MPI's and the C++ runtime's last words, the C library's heap checks."""
+"""Native crashes: fatal errors of the interpreter, MPI and the C++ runtime, and the C library's heap checks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SEGFAULT = lazy_compile(
     rb"(\S{1,64}?)\[(\d{1,9})\]: segfault at [0-9a-f]{1,16} ip [0-9a-f]{1,16} sp [0-9a-f]{1,16} error \w{1,4}"
     rb"(?: in (\S{1,200}?)\[)?"
 )
-_DAEMONS = lazy_compile(  # a node's services, no part of a job
+_DAEMONS = lazy_compile(  # a node's services, not part of a job
     rb"sshd|systemd[\w-]*|crond?|dbus-daemon|snapd|polkitd|Xorg|rsyslogd|telegraf|node_exporter|dcgm-exporter|gnome-[\w-]+"
 )
 
@@ -65,7 +65,7 @@ def _read_fatal(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _read_received(window: bytes, at: int) -> tuple[Structure, ...]:
-    """The block that MPI prints line by line, each behind `[host:pid]`; other processes' lines may stand between."""
+    """Read the block that MPI prints, each line after `[host:pid]`; lines of other processes may be in between."""
     found = _RECEIVED.search(_line(window, at))
     if found is None:
         return ()

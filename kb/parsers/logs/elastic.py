@@ -1,6 +1,6 @@
-"""torchrun's failure block, and its agent's line on the process that failed first.
+"""torchrun's failure block, and its agent's line about the process that failed first.
 
-The block covers one agent, so one node; what it calls the root cause is the first failure that this agent saw.
+The block covers one agent, so one node; its "root cause" is the first failure that this agent saw.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
 _MAX_ITEMS = 512
-_MAX_IDLE = 8  # lines without an item, after which it was no such block
-_MAX_FOREIGN = 400  # lines of others within one item
+_MAX_IDLE = 8  # lines without an item, after which it is not a failure block
+_MAX_FOREIGN = 400  # lines of other processes within one item
 _MAX_LINES = 16 * _MAX_ITEMS
 _NAME = lazy_compile(rb"\s*(\S.{0,500}?) FAILED\s*$")
 _ITEM = lazy_compile(rb"\s*\[(\d{1,6})\]:\s*$")
@@ -27,7 +27,7 @@ _FAILED = lazy_compile(
     rb"failed \(exitcode: (-?\d{1,9})\)(?: local_rank: (-?\d{1,9}))?(?: \(pid: (\d{1,9})\))?(?: of (?:binary|fn): (.{0,400}))?"
 )
 
-# exit codes of signals that killed a process, where no name is printed
+# exit codes of processes killed by signals, if no name is printed
 _SIGNAL_NAMES = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}
 
 
@@ -67,13 +67,13 @@ def _read_block(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _voice(line: bytes) -> tuple[int | None, str | None]:
-    """Return which agent prints; nodes may print their blocks at the same time."""
+    """Return the agent that prints; nodes may print their blocks at the same time."""
     prefix = peel(line)
     return prefix.rank, prefix.node
 
 
 def _name_above(window: bytes, at: int) -> str:
-    """Return what failed, from the line `… FAILED` that stands up to four lines above `Failures:`."""
+    """Return what failed, from the line `… FAILED` up to four lines above `Failures:`."""
     for _ in range(4):
         if at <= 0:
             return ""
@@ -121,7 +121,7 @@ def _signal(raw: dict[bytes, bytes], code: re.Match[bytes] | None) -> str:
 
 
 def _who(window: bytes, start: int, fields: dict[str, Scalar]) -> Resource:
-    """Return the process that the item speaks of; not the launcher that prints it."""
+    """Return the process that the item is about, not the launcher that prints it."""
     prefix = peel(line_at(window, start)[0])
     host, rank, local, pid = (fields[key] for key in ("host", "rank", "local_rank", "pid"))
     return Resource(

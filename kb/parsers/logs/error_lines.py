@@ -1,7 +1,7 @@
-"""Lines that a program itself calls an error or fatal: by its logger's level, or in the words of a runtime that gives up.
+"""Lines that a program marks as error or fatal: by logger level, or with the message of a runtime that gives up.
 
-The words of the message do not count here: what is an error is what its writer says is one. Whether it mattered is for
-others to judge.
+The text of the message does not count here: only the level that its writer gave it. Whether it mattered is judged
+elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
 Level = Literal["error", "fatal"]
-HEAD = 160  # bytes of a message in which its level stands
+HEAD = 160  # bytes of a message that may contain its level
 _JSON_LEVEL = lazy_compile(
     rb'(?i)"(?:[\w.@-]{0,24}(?:level|severity)(?:_?name|_?text)?|lvl)" ?: ?'
     rb'(?:"(?P<word>err(?:or)?|critical|crit|fatal|panic|alert|emerg(?:ency)?|severe)"|(?P<number>[4-6]0)(?=[,} ])'
@@ -38,7 +38,7 @@ _GAVE_UP = lazy_compile(
     rb"|\b[Uu]n(?:caught|handled) exception\b|^terminate called |^libc\+\+abi: |^\*\*\* [A-Z][\w .]{2,60} \*\*\*$|^Aborted\b"
 )
 _RANK = lazy_compile(rb"[\[(](?:global[_ ])?[Rr](?:ank|ANK)[ =:]{0,2}(?P<rank>\d{1,6})[\])]")
-# a progress bar that was drawn before the line, with no newline between them
+# a progress bar drawn before the line, without a newline between them
 _BAR_BEFORE = lazy_compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]{0,400}\] *(?=\S)")
 _CALM_LEVEL = lazy_compile(
     rb"(?:^|[\s\[(|<-])(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|TRACE)(?=$|[\s\])|>:,-])|(?:^|[\s\[])[IW]\d{4} \d\d:"
@@ -46,11 +46,11 @@ _CALM_LEVEL = lazy_compile(
 _CALM_FIELD = lazy_compile(
     rb"(?i)(?:level|severity|lvl)(?:_?name|_?text)?(?:\"? ?: ?\"?|=\"?)(?:debug|info|notice|warn(?:ing)?|trace|[123]0)\b"
 )
-MAX_CALM = 512  # bytes of a structured line in which its level stands
+MAX_CALM = 512  # bytes of a structured line that may contain its level
 
 
 def error_level(line: bytes) -> Level | None:
-    """Return how bad the writer of a line calls it; None where its level is lower, or it has none and gives up nothing."""
+    """Return the severity that a line's writer gave it; None if it is lower, or missing without a fatal message."""
     line = plain(line)
     if b'"' in line and line.lstrip().startswith(b"{"):
         found = _JSON_LEVEL.search(line)
@@ -77,7 +77,7 @@ def is_calm(line: bytes) -> bool:
 
 
 def message_of(line: str) -> str:
-    """Return what a line says, without prefixes, a progress bar before it, and the frame of a structured logger."""
+    """Return a line's message, without prefixes, progress bar, and the frame of a structured logger."""
     raw = _BAR_BEFORE.sub(b"", plain(line.encode("utf-8", "replace")))
     if raw.lstrip().startswith(b"{"):
         found = _JSON_MESSAGE.search(raw)
@@ -98,7 +98,7 @@ def _read(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def speaker(line: bytes, prefix: Prefix) -> Resource:
-    """Return who wrote a line: by its prefix, else by a rank in brackets, else by what a structured logger's line says."""
+    """Return the process that wrote a line: from its prefix, a rank in brackets, or a structured logger's fields."""
     if prefix.rank is not None:
         return resource(prefix)
     bracket = _RANK.search(line[:HEAD])

@@ -10,8 +10,8 @@ from kb.regex.lazy import lazy_compile
 
 _DISABLED = b"P2P=Disabled Bandwidth"
 _ROW = lazy_compile(rb"[ \t]{0,16}(\d{1,3})((?:[ \t]{1,16}\d{1,7}\.\d{1,4}){2,64})[ \t]*$")
-_MAX_ROWS = 68  # lines of one matrix, its head line and blank ones included
-_SLOW = 0.4  # of the bandwidth without peer access; below it, peer access harms
+_MAX_ROWS = 68  # lines of one matrix, including its header and blank lines
+_SLOW = 0.4  # of the bandwidth without peer access; below it, peer access is harmful
 
 
 def _rows(window: bytes, header: int) -> dict[int, tuple[int, list[float]]]:
@@ -28,7 +28,7 @@ def _rows(window: bytes, header: int) -> dict[int, tuple[int, list[float]]]:
 
 
 def _read_bandwidth(window: bytes, at: int) -> tuple[Structure, ...]:
-    """Return the slowest pair against the same pair without peer access; nothing where either matrix is not there."""
+    """Return the slowest pair with and without peer access; nothing if either matrix is missing."""
     before = window.rfind(_DISABLED, 0, at)
     if before < 0:
         return ()

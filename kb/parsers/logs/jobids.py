@@ -1,4 +1,4 @@
-"""The run's own number at its scheduler: from its environment as it was printed, or from the line of its submission."""
+"""Reads the run's job id at its scheduler, from a printed environment or from the submission line."""
 
 from __future__ import annotations
 

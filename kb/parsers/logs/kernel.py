@@ -11,7 +11,7 @@ from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
 _PCI = rb"(?:PCI:)?([0-9a-fA-F]{1,8}(?::[0-9a-fA-F]{2}){1,2}(?:\.[0-9a-fA-F])?)"
-# people black out the address before they show a log
+# people redact the address before they share a log
 _HIDDEN_PCI = rb"(?:" + _PCI + rb"|PCI:([^)\s]{1,24}))"
 _XID = lazy_compile(rb"(?<!S)Xid \(" + _HIDDEN_PCI + rb"\)[^:\n]{0,40}: (\d{1,4})\b,? ?(.*)")
 _XID_PROCESS = lazy_compile(rb"pid='?([^,'\n]{1,40})'?(?:, name=([^,\n]{1,80}))?(?:, |$)")
@@ -78,7 +78,7 @@ def _read_xid(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _read_off_bus(window: bytes, at: int) -> tuple[Structure, ...]:
-    """A GPU lost without an Xid line: said in one line, or in two of which the second has `fallen off the bus`."""
+    """Read the loss of a GPU without an Xid line: one line, or two of which the second has `fallen off the bus`."""
     line = _line(window, at)
     found = _OFF_BUS.search(line)
     if found is None or b"Xid" in line:

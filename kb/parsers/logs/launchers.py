@@ -1,4 +1,4 @@
-"""What launchers, schedulers and shells say when a task ends: srun, mpirun, PALS, pdsh, DeepSpeed, Slurm, signals."""
+"""What launchers, schedulers and shells print when a task ends: srun, mpirun, PALS, pdsh, DeepSpeed, Slurm, signals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBERED = (
 )
 SIGNALS = {value: f"SIG{name}" for value, name in enumerate(_NUMBERED, start=1)}
 NUMBERS = {name: value for value, name in SIGNALS.items()}
-# what the C library calls them; upper and lower case are both seen
+# the C library's names; both upper and lower case occur
 _WORDS = {
     "aborted": "SIGABRT",
     "bus error": "SIGBUS",
@@ -93,7 +93,7 @@ _UCX = lazy_compile(rb"\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] Caught signal"
 
 
 def signal_name(word: bytes | None = None, value: int | None = None) -> str:
-    """Return the signal's name, of its number or of the C library's words for it; empty where it is none."""
+    """Return the signal's name from its number or the C library's description; empty if it is not a signal."""
     if value is not None:
         return SIGNALS.get(abs(value), "")
     return _WORDS.get(text(word).lower(), "")
@@ -153,7 +153,7 @@ def _read_srun(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _read_mpirun(window: bytes, at: int) -> tuple[Structure, ...]:
-    # the sentence is broken over two lines in older versions
+    # older versions break the sentence over two lines
     line, after = line_at(window, at)
     found = _NOTICED.search(line) or _NOTICED.search(line + b" " + line_at(window, after)[0])
     if found:
@@ -237,9 +237,9 @@ def _read_slurm_end(window: bytes, at: int) -> tuple[Structure, ...]:
         "at": text(found[4]),
         "why": text(found[5]),
     }
-    # the batch host named is where the message comes from, and no more
+    # the named batch host only says where the message comes from
     made = on_line("slurm_end", window, at, fields)
-    # a plain cancel has an empty reason, so that a rule can ask for it
+    # a plain cancellation has an empty reason, which a rule can match
     return (replace(made, fields={"why": "", **made.fields}),)
 
 

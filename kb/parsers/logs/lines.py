@@ -1,4 +1,4 @@
-"""Walking a window of bytes line by line, and making structures of what was found. Shared by the readers."""
+"""Helpers of the readers: walk over the lines of a window of bytes, and create structures."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kb.parsers.logs.prefixes import Prefix, peel
 from kb.regex.lazy import lazy_compile
 
 LINE_CHARACTERS = 512  # of a decisive line, kept in a structure
-MAX_LINE = 4096  # bytes of one line that are looked at; more is never a part of a known form
+MAX_LINE = 4096  # bytes of one line that are read; no known form is longer
 _ANSI = lazy_compile(rb"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 
 
 def line_at(window: bytes, start: int) -> tuple[bytes, int]:
-    """Return the line that starts at `start`, without its end and cut to MAX_LINE, and the index behind it."""
+    """Return the line that starts at `start`, without its newline and cut to MAX_LINE, and the index after it."""
     stop = window.find(b"\n", start)
     end = len(window) if stop < 0 else stop
     line = window[start : min(end, start + MAX_LINE)]
@@ -22,7 +22,7 @@ def line_at(window: bytes, start: int) -> tuple[bytes, int]:
 
 
 def lines_from(window: bytes, start: int, most: int) -> Iterator[tuple[int, int, bytes]]:
-    """At most `most` lines from `start` on, as (start, index behind, line)."""
+    """Yield at most `most` lines from `start` on, as (start, index after it, line)."""
     for _ in range(most):
         if start >= len(window):
             return
@@ -32,7 +32,7 @@ def lines_from(window: bytes, start: int, most: int) -> Iterator[tuple[int, int,
 
 
 def line_start(window: bytes, index: int) -> int:
-    """Return where the line with the byte at `index` starts."""
+    """Return the start of the line that contains the byte at `index`."""
     return window.rfind(b"\n", 0, index) + 1
 
 
@@ -42,7 +42,7 @@ def plain(line: bytes) -> bytes:
 
 
 def text(raw: bytes | None, most: int = LINE_CHARACTERS) -> str:
-    """Decoded, with broken bytes replaced, cut to `most` characters; None is empty."""
+    """Decode, replacing invalid bytes, and cut to `most` characters; None becomes empty."""
     return "" if raw is None else raw[: 4 * most].decode("utf-8", errors="replace")[:most].strip()
 
 
@@ -54,7 +54,7 @@ def number(raw: bytes | None) -> int | None:
 
 
 def resource(prefix: Prefix, *, node: str | None = None, rank: int | None = None, pid: int | None = None) -> Resource:
-    """Who spoke, from the line's prefix; what the line itself says of node, rank and pid goes first."""
+    """Return the writer from the line's prefix; node, rank and pid in the line itself take precedence."""
     return Resource(
         node=node or prefix.node,
         rank=prefix.rank if rank is None else rank,
@@ -72,9 +72,9 @@ def on_line(
     end: int | None = None,
     who: Resource | None = None,
 ) -> Structure:
-    """Return the structure whose decisive line starts at `start`; None and empty fields are left out.
+    """Return the structure whose decisive line starts at `start`; None and empty fields are omitted.
 
-    `end` is the index behind its last line, where it has more than one; `who` goes before the line's own prefix.
+    `end`: the index after its last line, if it has several; `who` takes precedence over the line's prefix.
     """
     line, after = line_at(window, start)
     prefix = peel(line)

@@ -42,7 +42,7 @@ _STATUS_NAMES = (
 
 
 def _group(line: bytes, before: int) -> tuple[str, int | None]:
-    """The process group and the rank in it: of the last bracket before `before` that names a group, else a rank."""
+    """Return the process group and the rank in it, from the last bracket before `before` with a group, else a rank."""
     named, rank = "", None
     for found in _GROUP.finditer(line, 0, before):
         named = text(found[1], 40) or named
@@ -90,7 +90,7 @@ def _read_status(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _spoken(line: bytes, level: bytes) -> re.Match[bytes] | None:
-    """Return the head of a line of the library itself, of that level."""
+    """Return the header of a line of the library itself, at that level."""
     head = _LINE.search(line[:1024])
     return head if head and head[6] == level else None
 
@@ -125,7 +125,7 @@ def _read_init(window: bytes, at: int) -> tuple[Structure, ...]:
         "nranks": number(said[3]),
         "device": number(said[4]),
         "bus": text(said[5], 16),
-        # the id links the ranks of one communicator; older lines have only an address, good within one process
+        # the id links the ranks of one communicator; older lines have only an address, valid within one process
         "comm": text(said[6] or said[1], 20),
     }
     who = resource(peel(line), node=host or None, pid=pid)

@@ -1,7 +1,8 @@
-"""What launchers, collectors and loggers put before a message, and who spoke according to it.
+"""Parses the prefixes that launchers, collectors and loggers put before a message, and the process they identify.
 
-`[rank3]:` is the global rank; `[default5]:` and `[host1:5]` name the local rank; `12: ` (srun -l) is a task id, taken as the rank.
-Levels and module names stay with the message, unless they are one bracket with a time stamp (glog, NeMo, HF).
+`[rank3]:` is the global rank; `[default5]:` and `[host1:5]` name the local rank; `12: ` (srun -l) is a task id, taken
+as the rank. Levels and module names stay with the message, unless they share a bracket with a timestamp (glog, NeMo,
+HF).
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from kb.regex.lazy import lazy_compile
 
 MAX_PREFIXES = 8
 MAX_BYTES = 512
-HEAD = 256  # bytes of a line that its prefixes are read from when nothing else of it is asked
+HEAD = 256  # bytes of a line from which prefixes are read if nothing else of it is needed
 
 
 class Prefix(NamedTuple):
-    """Where the message begins (`end`, a byte index), and what the prefixes before it say.
+    """Where the message begins (`end`, a byte index), and the values of the prefixes before it.
 
     `rank` is global, `local_rank` within the node, `node` a host, pod or address, `time` seconds since the epoch, UTC.
     """
@@ -34,18 +35,18 @@ class Prefix(NamedTuple):
 
 _NOTHING = Prefix()
 
-# What a line with a prefix starts with; most lines have none and are left here.
+# The start of a line with a prefix; most lines have none and are skipped here.
 _GATE = lazy_compile(
     rb"[\x1b\[(\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\|)"
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
 )
-# What looks like a host's name and is none: programs, and what counts in a run.
+# Words that look like host names but are not: programs, and counters of a run.
 _NO_HOST = (
     rb"(?:nvidia|slurm[a-z]{0,6}|srun|sbatch|kubelet|containerd|dockerd|systemd|sshd|step|epoch|iter(?:ation)?|rank|layer|stage|phase"
     rb"|run|task|attempt|trial|fold|batch|seed|ckpt|checkpoint|gpt|bert|utf|sha|cuda|torch|python|thread|process|proc|block|head|expert"
     rb"|part|shard|chunk)-"
 )
-# Every form starts with a byte of its own class, so a line without a prefix is left after one look at most forms.
+# Every form starts with its own class of bytes, so most forms reject a line without a prefix at once.
 _PIECE = lazy_compile(
     rb"(?P<ansi>(?:\x1b\[[0-9;?]{0,12}[A-Za-z]|\[[0-9;]{1,9}m|\r)+) ?"
     rb"|\[rank(?:: )?(?P<rank>\d{1,6})\]:? ?"
@@ -70,7 +71,7 @@ _PLAIN_TAIL = lazy_compile(
     rb"(?:std(?:out|err) [FP](?: |\Z)"
     rb"|(?P<host>[\w.-]{1,64}) (?:kernel|[\w./-]{1,40}\[(?P<pid>\d{1,8})\]): ?)?"
 )
-# the kernel's own lines name no host: what stands behind these is a driver or a device
+# the kernel's own lines name no host: these are followed by a driver or a device
 _OF_KERNEL = lazy_compile(rb"\]:? ?|[ \t]|")
 _SYSLOG_TAIL = lazy_compile(rb"\]? ?(?:(?P<host>[\w.-]{1,64}) [\w./-]{1,40}(?:\[(?P<pid>\d{1,8})\])?: ?)?")
 _BRACKET_TAIL = lazy_compile(rb"[^\]\n]{0,160}\]:? ?")
@@ -78,9 +79,9 @@ _HF_TAIL = lazy_compile(rb" >> ?")
 
 
 def peel(line: bytes, year: int | None = None) -> Prefix:
-    """Take the prefixes off a line, left to right, at most 8 of them within 512 bytes.
+    """Remove the prefixes of a line, left to right: at most 8, within 512 bytes.
 
-    `year` is for stamps that name none; without it such a stamp is peeled but gives no time.
+    `year` applies to timestamps without one; without it, such a timestamp is removed but yields no time.
     """
     found = _NOTHING
     limit = min(len(line), MAX_BYTES)
@@ -90,7 +91,7 @@ def peel(line: bytes, year: int | None = None) -> Prefix:
         if match is None or (kernel and match["host"]):
             break
         after = _take(found, match, line, year, limit)
-        if after.end == found.end:  # a stamp inside something else: its time counts, the text stays
+        if after.end == found.end:  # a timestamp inside other text: its time counts, the text stays
             return after
         kernel = kernel or _of_kernel(match, line[match.end() : after.end])
         found = after
@@ -99,17 +100,17 @@ def peel(line: bytes, year: int | None = None) -> Prefix:
 
 @lru_cache(maxsize=8)
 def peel_head(head: bytes) -> Prefix:
-    """Peel the first HEAD bytes of a line. The last few are remembered: several readers ask for the same line in turn."""
+    """Remove the prefixes within the first HEAD bytes of a line. Cached: several readers ask for the same line."""
     return peel(head)
 
 
 def _of_kernel(match: re.Match[bytes], tail: bytes) -> bool:
-    """Whether a kernel's message follows, in which a driver's name looks like a host's."""
+    """Whether a kernel message follows, in which a driver's name looks like a host's."""
     return match["dmesg"] is not None or (match["stamp"] is not None and (b" kernel:" in tail or _is_dmesg(match)))
 
 
 def _is_dmesg(match: re.Match[bytes]) -> bool:
-    """Whether a stamp is that of `dmesg -T`, in brackets with the year last."""
+    """Whether a timestamp is that of `dmesg -T`: in brackets, with the year last."""
     return match["stamp"] is not None and match["open"] == b"[" and match["name_y"] is not None
 
 
@@ -121,7 +122,7 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
         rank = int(match["rank"])
     elif match["local"]:
         local = int(match["local"])
-    elif match["tee"]:  # a tee of one's own around torchrun: [host:local rank]
+    elif match["tee"]:  # a custom tee around torchrun: [host:local rank]
         local, node = int(match["tee_local"]), _text(match["tee"])
     elif match["ray_pid"]:
         pid = int(match["ray_pid"])

@@ -1,4 +1,4 @@
-"""Which process is which rank, as launchers print it when they start their processes: Ray Train and DeepSpeed."""
+"""Maps processes to ranks, from what Ray Train and DeepSpeed print when they start their processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kb.parsers.logs.prefixes import Prefix, peel
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
-_FOLLOWING = 64  # lines after DeepSpeed's numbers that are looked at: those of its own and of other nodes
+_FOLLOWING = 64  # lines searched after DeepSpeed's numbers: those of its own and of other nodes
 _WINDOW = 32 * 1024  # bytes; each process is one line with its whole command
 # Ray Train: `- (ip=10.0.0.1, pid=811) world_rank=0, local_rank=0, node_rank=0`; version 1 prints a node id before the address
 _RAY = lazy_compile(

@@ -1,6 +1,6 @@
-"""Lines that say that trouble is over: a retry that worked, a link that came back, a part that is done without.
+"""Lines that report a recovery: a retry that worked, a link that came back, a component that is not needed.
 
-And `quoted`: whether a line shows data (a sample, a generation) in which words of trouble mean nothing.
+Also `quoted`: whether a line shows data (a sample, a generation), in which error words mean nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OVER = lazy_compile(
 _LOST = lazy_compile(
     rb"(?i)(?:fail(?:ed|ure|ing|s)?|error|exceeded|exhausted|timed out|unable|could not|refused)\b(?!.{0,120}\b(?:resolved|recovered|restored|re-?established|re-?connected|re-?opened|succeeded|is back|came back)).{0,200}\bafter \d+|giv(?:ing|en) up|\bfatal|abort|not (?:be )?(?:resolved|recovered|restored)|could not be|never"
     rb"|from (?:the )?(?:last )?checkpoint|unrecover"
-    rb"|memory failure: 0x|recovery action (?:for|changed|required)|not recovered|(?:was|is|being) restarted from"  # a page given up is a loss
+    rb"|memory failure: 0x|recovery action (?:for|changed|required)|not recovered|(?:was|is|being) restarted from"  # a page that is given up is a loss
 )
 _QUOTED = lazy_compile(
     rb"(?i)\s*(?:<doc>|```|(?:=+ ?)?\[?(?:decoded |training |eval(?:uation)? |generated )*(?:sample|example|prompt|completion|response|generation"
@@ -37,7 +37,7 @@ _QUOTED = lazy_compile(
 
 
 def quoted(line: bytes) -> bool:
-    """Whether what stands behind a line's prefix is a piece of data that the run shows, not what happened to it."""
+    """Whether the message of a line is data that the run prints, not an event."""
     return _QUOTED.match(plain(line[peel(line).end :])[:400]) is not None
 
 

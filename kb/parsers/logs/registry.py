@@ -1,4 +1,4 @@
-"""Every reader of structures, in a fixed order: where two find the same line, the earlier one's structure is kept."""
+"""Every reader of structures, in a fixed order: if two read the same line, the earlier one's structure is kept."""
 
 from __future__ import annotations
 

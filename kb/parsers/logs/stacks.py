@@ -49,7 +49,7 @@ def _speaker(prefix: Prefix) -> tuple[int | None, int | None, str | None, int | 
 
 
 def _frames(window: bytes, at: int, form: _Form) -> tuple[list[str], int]:
-    """The frames below the header at `at` as they are printed, and the index behind the last; others' lines skipped."""
+    """Return the frames below the header at `at`, and the index after the last; lines of others are skipped."""
     line, after = line_at(window, at)
     speaker, found, end = _speaker(peel(line)), [], after
     for _, behind, below in lines_from(window, after, _MAX_LINES):
@@ -67,7 +67,7 @@ def _frames(window: bytes, at: int, form: _Form) -> tuple[list[str], int]:
 
 
 def _same_thread_name(header: bytes, below: bytes) -> bool:
-    """Whether the line below is one more header of the same name: stacks alike that somebody put together."""
+    """Whether the next line is another header of the same name: equal stacks were merged."""
     first, second = _PYSPY.search(plain(header)), _PYSPY.match(below)
     return bool(first and second and first[3] and first[3] == second[3])
 

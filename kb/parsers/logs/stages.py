@@ -1,10 +1,10 @@
-"""Lines that tell that a stage of a run begins. Rare lines only: none of these is printed with every iteration."""
+"""Lines that mark the start of a stage of a run. Rare lines only: none of these is printed with every iteration."""
 
 from __future__ import annotations
 
 from kb.model import Stage
 
-# Ordered: where two match a line, the first one counts. Each regex is in the safe subset.
+# Ordered: if two match a line, the first one counts. Each regex is in the safe subset.
 STAGES: tuple[tuple[Stage, str], ...] = (
     ("teardown", r"Sending process [0-9]+ closing signal"),
     ("teardown", r"destroy_process_group\(\) was not called|Destroying process group|destroying process group"),

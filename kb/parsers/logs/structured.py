@@ -1,6 +1,6 @@
-"""Training logs as JSON lines: the time, rank and memory that their keys name, whatever order those are in.
+"""Training logs as JSON lines: time, rank and memory by their keys, in any order.
 
-The step and what was measured are read by kb.parsers.logs.progress.formats as of any other line; here is what only such lines say.
+The step and the metrics are read by kb.parsers.logs.progress.formats, as for any other line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MEMORY = lazy_compile(
     rb'"gpu_mem(?:ory)?_(?:usage|used|allocated)(?:_(?P<unit>bytes|[kmg]i?b))?": ?(?P<value>\d{1,16}(?:\.\d{1,9})?)(?=[,} ])'
 )
 _UNITS = {b"bytes": 1.0, b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30}
-_EARLIEST, _LATEST = 9.0e8, 1.0e10  # seconds since the epoch that are taken for a time: 1998 to 2286
+_EARLIEST, _LATEST = 9.0e8, 1.0e10  # seconds since the epoch accepted as a time: 1998 to 2286
 _MOST_GIB, _MOST_MIB = (
     512.0,
     1.0e7,
@@ -27,7 +27,7 @@ _MOST_GIB, _MOST_MIB = (
 
 
 def stamp_of(line: bytes) -> float | None:
-    """The time that a JSON line gives, as seconds since the epoch; None where it names none, or one that is none.
+    """Return the time in a JSON line, as seconds since the epoch; None if it is missing or invalid.
 
     ISO 8601 text, or a number of seconds, milliseconds, microseconds or nanoseconds.
     """
@@ -44,13 +44,13 @@ def stamp_of(line: bytes) -> float | None:
 
 
 def rank_of(line: bytes) -> int | None:
-    """Return the global rank that a JSON line names."""
+    """Return the global rank in a JSON line."""
     match = _RANK.search(line)
     return int(match["rank"]) if match else None
 
 
 def memory_of(line: bytes) -> float | None:
-    """Bytes of GPU memory in use; a bare number is read by its size, and a share (up to 1) is not taken."""
+    """Return the bytes of GPU memory in use; a bare number's size implies its unit; shares (up to 1) are skipped."""
     match = _MEMORY.search(line)
     if match is None:
         return None
@@ -63,7 +63,7 @@ def memory_of(line: bytes) -> float | None:
 
 
 def completed(point: ProgressPoint, line: bytes) -> ProgressPoint:
-    """Return a point of a JSON line with the time, rank and memory that stand beside it."""
+    """Return a point of a JSON line, completed with its time, rank and memory."""
     rank = rank_of(line)
     return replace(
         point,

@@ -1,7 +1,7 @@
-"""Time stamps of log lines: text in, seconds since the epoch out.
+"""Timestamps of log lines: text in, seconds since the epoch out.
 
-A stamp without a zone is read as UTC (the caller knows the zone of its source, we do not). A stamp without a year needs
-the caller's year. Bare hours and minutes (`[04:12:55]`) are no time stamp.
+A timestamp without a zone is read as UTC (only the caller knows the zone of its source). A timestamp without a year
+needs the caller's year. Bare hours and minutes (`[04:12:55]`) are not a timestamp.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from functools import lru_cache
 
 from kb.regex.lazy import lazy_compile
 
-HEAD = 128  # a stamp stands within this many bytes of a line's start
+HEAD = 128  # a timestamp is within this many bytes of a line's start
 
 _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
 
-# The date in six forms, then the clock. Each group name is used once, as Python's `re` wants; `_date` joins them again.
+# The date in six formats, then the time. `re` allows each group name only once; `_date` joins them again.
 STAMP = (
     rb"(?:"
     rb"(?<!\d)(?P<iso_y>(?:19|20)\d\d)[-/](?P<iso_m>\d\d)[-/](?P<iso_d>\d\d)[T _-]"
@@ -30,17 +30,17 @@ STAMP = (
     rb"(?:[.,](?P<fraction>\d{1,9}))?"
     rb"(?: (?P<half>[AP]M)\b)?"
     rb"(?P<zone>Z|(?: ?UTC| ?GMT)\b| ?[+-]\d\d:?\d\d(?![\d:]))?"
-    rb"(?(name_m)(?:(?<=[0-9CT])(?: [A-Z]{3,4})? (?P<name_y>20\d\d)(?![\d-]))?)"  # behind other dates it is a process
+    rb"(?(name_m)(?:(?<=[0-9CT])(?: [A-Z]{3,4})? (?P<name_y>20\d\d)(?![\d-]))?)"  # after other dates it is a process
 )
 _STAMP = lazy_compile(STAMP)
-_CLOCK = lazy_compile(rb":[0-5]\d:[0-5]\d")  # quick to find; most lines have none
-_DATE_WIDTH = 24  # no date, with its hour, is longer
+_CLOCK = lazy_compile(rb":[0-5]\d:[0-5]\d")  # a quick test; most lines have none
+_DATE_WIDTH = 24  # no date with its hour is longer
 
 
 def find_time(text: bytes, year: int | None = None) -> float | None:
-    """Return the first time stamp in the first 128 bytes, as seconds since the epoch, UTC.
+    """Return the first timestamp in the first 128 bytes, as seconds since the epoch.
 
-    None where there is none, where it names no day that exists, or where it has no year and `year` is not given.
+    None if there is none, its date does not exist, or it has no year and `year` is not given.
     """
     clock = _CLOCK.search(text, 0, HEAD)
     if clock is None:
@@ -65,7 +65,7 @@ def stamp_time(match: re.Match[bytes], year: int | None = None) -> float | None:
 
 @lru_cache(maxsize=64)
 def _midnight(year: int, month: int, day: int) -> int | None:
-    """When a day begins, in seconds since the epoch, or None where there is no such day. Logs have few days and many lines."""
+    """Return the start of a day in seconds since the epoch, or None if there is none. Cached: logs have few days."""
     try:
         return int(datetime(year, month, day, tzinfo=UTC).timestamp())
     except ValueError:
@@ -73,7 +73,7 @@ def _midnight(year: int, month: int, day: int) -> int | None:
 
 
 def is_glog(match: re.Match[bytes]) -> bool:
-    """Return whether a match of `STAMP` is glog's form, where a level letter stands before the date."""
+    """Whether a match of `STAMP` is in glog's format, with a level letter before the date."""
     return match["glog_m"] is not None or match["compact_l"] is not None
 
 

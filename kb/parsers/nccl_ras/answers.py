@@ -1,4 +1,4 @@
-"""Answers of `ncclras`: bytes in, a report out; JSON here, the text form beside it."""
+"""Parses answers of `ncclras`: bytes in, a report out. JSON is parsed here, text in kb.parsers.nccl_ras.text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kb.parsers.nccl_ras.values import (
 
 MAX_BYTES: Final = 96 << 20  # 10,240 ranks in eight communicators each are 52 MB
 MAX_COMMUNICATORS: Final = 100_000
-_DENSE: Final = 12  # bytes for each comma, at least: millions of tiny parts would fill the memory
+_DENSE: Final = 12  # minimum bytes per comma: millions of tiny parts would fill memory
 
 
 class _Status(msgspec.Struct):
@@ -72,7 +72,7 @@ class _Answer(msgspec.Struct):
 
 _ANSWER = msgspec.json.Decoder(_Answer)
 _COMMUNICATOR = msgspec.json.Decoder(_Communicator)
-# what 2.28.7 and 2.28.9 leave out stands before "status"; between two objects others have left it out as well
+# the comma that 2.28.7 and 2.28.9 omit before "status"; others omit it between two objects as well
 _NO_COMMA = re.compile(
     rb'("nvml_dev":[ \t]{0,8}-?\d{1,9})([ \t\r]{0,8}\n[ \t]{0,64}"status")|(\})([ \t\r]{0,8}\n[ \t]{0,64}\{)'
 )
@@ -81,7 +81,7 @@ _HEX = re.compile(r"0x0*|^0+")
 
 
 def read_ras(data: bytes, source: str, time: float | None = None) -> tuple[RasReport | None, tuple[Gap, ...]]:
-    """Read one answer of `ncclras`, JSON or text. `time`: when it was asked for, where the caller knows it."""
+    """Read one answer of `ncclras`, JSON or text. `time`: when it was requested, if the caller knows."""
     if len(data) > MAX_BYTES:
         return None, (gap("ras-too-large", source, f"more than {MAX_BYTES >> 20} MiB", asked=str(len(data))),)
     head = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -129,11 +129,11 @@ def _decoded(data: bytes) -> _Answer | None:
 
 
 def _salvaged(data: bytes) -> _Answer | None:
-    """Take the communicators that are whole out of a file that is not. Each piece is looked at once."""
+    """Return the complete communicators of a truncated file. Each piece is read once."""
     starts = [item.start() for item in islice(_START.finditer(data), MAX_COMMUNICATORS)]
     pieces: list[msgspec.Raw] = []
     for start, end in pairwise((*starts, len(data))):
-        # behind an object stands a comma, or what ends the document
+        # an object is followed by a comma, or by the end of the document
         close = data.rfind(b"}", start, end) if end != len(data) else data.find(b"\n    }", start)
         if close >= 0:
             pieces.append(msgspec.Raw(data[start : data.find(b"}", close) + 1]))
@@ -181,7 +181,7 @@ def _communicators(pieces: list[msgspec.Raw], source: str, gaps: list[Gap]) -> t
 
 
 def _sound(communicator: _Communicator) -> bool:
-    """Return whether the numbers can be right: no rank twice, none outside of the communicator."""
+    """Whether the numbers are plausible: no rank twice, none outside the communicator."""
     numbers = [rank.rank for rank in (*communicator.ranks, *communicator.missing_ranks)]
     return len(set(numbers)) == len(numbers) <= communicator.size and all(
         0 <= rank < communicator.size for rank in numbers

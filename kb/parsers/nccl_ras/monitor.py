@@ -1,4 +1,4 @@
-"""What `ncclras -m` writes as peers come and die: events."""
+"""Reads the events that `ncclras -m` writes when peers appear and die."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LIFE_JSON = msgspec.json.Decoder(_Life)
 
 
 def read_ras_monitor(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, tuple[Gap, ...]]:
-    """Read what `ncclras -m` wrote: events of kind "ras_peer", reason PEER_DEAD and the like. JSON or text."""
+    """Read the output of `ncclras -m`, JSON or text: events of kind "ras_peer" with reasons such as PEER_DEAD."""
     events: list[Event] = []
     lines = data[:MAX_BYTES].decode("utf-8", "replace").split("\n", MAX_LINES)
     held: list[str] = []

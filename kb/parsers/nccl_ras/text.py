@@ -1,4 +1,4 @@
-"""The text form of an answer of `ncclras`: a table of communicators, and the ranks that stand out."""
+"""Parses the text format of `ncclras`: a table of communicators, and the ranks that differ."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _RasTextReader:
-    """Where the reading of a text answer stands: the section, the communicator, and what was said of several ranks."""
+    """The parser state: the section, the communicator, and statements about several ranks."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     comms: int = 0
@@ -73,7 +73,7 @@ class _RasTextReader:
     left: int = MAX_RANKS
 
     def feed(self, line: str) -> None:
-        """Take one line."""
+        """Read one line."""
         if row := _ROW.match(line):
             self.sizes[int(row[1])] = int(row[5])
             self.comms += int(row[2])
@@ -143,7 +143,7 @@ def _numbers(text: str, limit: int) -> list[int]:
 
 
 def read_text(data: bytes, source: str, time: float | None) -> tuple[RasReport | None, tuple[Gap, ...]]:
-    """Read one answer in the text form."""
+    """Read one answer in the text format."""
     text = data[: 32 << 20].decode("utf-8", "replace")
     lines = text.split("\n", MAX_LINES)
     reading = _RasTextReader()

@@ -1,4 +1,4 @@
-"""An answer of NCCL RAS as values, whichever form it came in."""
+"""The values of a NCCL RAS answer, of either format."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Process = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RasRank:
-    """One rank of a communicator. `rank` counts within it; `gpu` is the number that NVML gives it.
+    """One rank of a communicator. `rank` counts within it; `gpu` is its NVML index.
 
-    `state`: "missing" did not answer, "dead" has not answered for a minute, "absent" answered but is no member (yet or
-    any more). `error` is the asynchronous NCCL error, 0 for none. `counts`: operation → how many were launched.
+    `state`: "missing" did not answer, "dead" has not answered for a minute, "absent" answered but is not a member (yet,
+    or any more). `error` is the asynchronous NCCL error, 0 for none. `counts`: operation → number launched.
     """
 
     rank: int
@@ -43,7 +43,7 @@ class RasLevel:
 
 @dataclass(frozen=True, slots=True)
 class RasCommunicator:
-    """One communicator. `id`: its hash, without 0x. `partial`: only ranks that stand out are listed (text form)."""
+    """One communicator. `id`: its hash, without 0x. `partial`: only ranks that differ are listed (text format)."""
 
     id: str
     size: int
@@ -56,7 +56,7 @@ class RasCommunicator:
 class RasReport:
     """One answer. `time`: seconds since the epoch. `dead`, `silent`: processes by (host, pid), from the text form.
 
-    `communicators_count` counts those that there are; the text form names only those with something to say.
+    `communicators_count`: all of them; the text format lists only those with a problem.
     """
 
     source: str
@@ -72,7 +72,7 @@ class RasReport:
 
 
 def gap(code: str, source: str, reason: str, asked: str = "", got: str = "") -> Gap:
-    """Return what of an answer could not be read."""
+    """Return the gaps: the parts of an answer that could not be read."""
     return Gap(
         code,
         source,

@@ -1,1 +1,1 @@
-"""Parsers of what schedulers say of a job: Slurm's accounting and JSON, Kubernetes objects and events."""
+"""Parsers of schedulers' records of a job: Slurm's accounting and JSON, Kubernetes objects and events."""

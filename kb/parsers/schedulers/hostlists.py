@@ -1,4 +1,4 @@
-"""Slurm's short form of node names, `gpu[001-003,007],login1`, expanded."""
+"""Expands Slurm's hostlists, such as `gpu[001-003,007],login1`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _RANGE = re.compile(r"^(\d{1,9})(?:-(\d{1,9}))?$")
 
 
 def hostlist(text: str) -> tuple[str, ...]:
-    """Expand Slurm's short form of node names: `gpu[001-003,007],login1`. At most 20,000 names; what is odd is left out."""
+    """Expand Slurm's short form of node names: `gpu[001-003,007],login1`. At most 20,000 names."""
     if text in {"", "None assigned", "(null)", "None"}:
         return ()
     found: dict[str, None] = {}
-    made = 0  # names that were made, also those that were there already
+    made = 0  # names generated, including duplicates
     for part in _parts(text):
         names = _expanded(part)
         made += len(names)
@@ -27,7 +27,7 @@ def hostlist(text: str) -> tuple[str, ...]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Split at the commas outside of brackets."""
+    """Split at commas outside brackets."""
     depth, start = 0, 0
     for at, letter in enumerate(text):
         if letter == "[":
@@ -43,7 +43,7 @@ def _parts(text: str) -> Iterator[str]:
 
 def _expanded(part: str) -> list[str]:
     names = [""]
-    # text and brackets take turns
+    # text and brackets alternate
     for index, piece in enumerate(re.split(r"\[([^\[\]]{1,65536})\]", part)):
         ends = [piece] if index % 2 == 0 else _numbers(piece)
         if len(names) * len(ends) > MAX_NODES:

@@ -1,4 +1,4 @@
-"""Lists of objects in JSON documents as command-line tools print them: whole, one after the other, or cut in half."""
+"""Reads lists of objects from JSON documents printed by command-line tools: complete, concatenated, or truncated."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from typing import Any, Final
 import msgspec
 
 MAX_BYTES: Final = 64 << 20
-_DENSE: Final = (
-    8  # bytes for each comma, at least: real output has more, and millions of tiny parts would fill the memory
-)
+_DENSE: Final = 8  # minimum bytes per comma: real output has more, and millions of tiny parts would fill memory
 _DECODER: Final = json.JSONDecoder()
 _OTHER: Final = re.compile(r"[^ \t\r\n,]")
 
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
-    """The objects of a list. `found`: there was any such thing; `cut`: the text broke off; `left`: how many were too many."""
+    """The objects of a list. `found`: the list exists; `cut`: the text is truncated; `left`: excess objects."""
 
     items: tuple[Mapping[str, Any], ...] = ()
     found: bool = False
@@ -44,8 +42,8 @@ class _Nodes(msgspec.Struct):
 def listed(data: bytes, key: str, limit: int) -> ListedObject:
     """Return the objects of the list `key` ("items", "jobs" or "nodes"), at most `limit`.
 
-    Several documents in a row, and objects that stand alone, are taken as one list. What is denser than any real output is
-    not read. Never raises.
+    Several documents in a row and single objects form one list. Text denser than any real output is not read. Never
+    raises.
     """
     if data.count(b",") > len(data) // _DENSE + 4096:
         return ListedObject()
@@ -75,7 +73,7 @@ def _decoded(raw: msgspec.Raw) -> Any:
 
 
 def _by_hand(text: str, key: str, limit: int) -> ListedObject:
-    """Read object after object; where the outermost one is broken, those inside its list. At most two reads fail."""
+    """Read object after object; if the outermost one is broken, read those in its list. At most two reads fail."""
     kept: list[Mapping[str, Any]] = []
     at, cut, found = 0, False, False
     while len(kept) < limit and (at := _behind_space(text, at)) < len(text):
@@ -106,24 +104,24 @@ def _list_start(text: str, key: str, at: int) -> int:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value that should be an object as one; empty where it is none."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def objects(value: Any, limit: int = 1024) -> list[Mapping[str, Any]]:
-    """Return the objects of a value that should be a list of them."""
+    """Return the objects of a list; empty if the value is not a list."""
     return [item for item in value[:limit] if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def string(value: Any, limit: int = 200) -> str:
-    """Return a value that should be text, cut; empty where it is none. Numbers become text."""
+    """Return a string, truncated; empty for other values. Numbers become strings."""
     if isinstance(value, str):
         return value[:limit]
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else ""
 
 
 def integer(value: Any) -> int | None:
-    """Return a value that should be a whole number, also one in text; None where it is none or beyond 63 bits."""
+    """Return an integer, also one in a string; None for other values and beyond 63 bits."""
     if isinstance(value, str):
         value = int(value) if value.isascii() and value.isdigit() and len(value) < 19 else None
     if isinstance(value, float) and isfinite(value):

@@ -1,12 +1,12 @@
-"""Kubernetes: events, pods and nodes as `kubectl get … -o json` prints them, as `Event` values.
+"""Converts Kubernetes events, pods and nodes, as printed by `kubectl get … -o json`, to `Event` values.
 
-Both forms of events are read (core/v1 and events.k8s.io/v1), lists of mixed kinds, watch output, and lists that were cut.
-Environment variables, arguments and annotations are never looked at. Kinds of the events given here:
+Reads both event APIs (core/v1 and events.k8s.io/v1), lists of mixed kinds, watch output, and truncated lists.
+Environment variables, arguments and annotations are never read. Kinds of the events returned:
 
 `oom_kill`, `eviction`, `preemption`, `node_failure`, `node_pressure`, `node_problem`, `cordoned`, `not_scheduled`,
-`backoff`, `image_pull`, `kill`, `probe_failed`, `mount_failed`, `start_failed`, `exit` (a container ended with an error),
-`completed`, `restart`, `time_limit`, `pod` (one for each pod: where it is and in which phase), `lease` (one for each node's
-lease: when its kubelet last said that it is there), `lifecycle`, `warning`.
+`backoff`, `image_pull`, `kill`, `probe_failed`, `mount_failed`, `start_failed`, `exit` (a container ended with an
+error), `completed`, `restart`, `time_limit`, `pod` (one for each pod: where it is and in which phase), `lease` (one for
+each node's lease: when its kubelet last renewed it), `lifecycle`, `warning`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kb.parsers.schedulers.jsondocs import MAX_BYTES, integer, listed, mapping, 
 MAX_ITEMS: Final = 100_000
 MAX_EVENTS: Final = 100_000
 MESSAGE: Final = 1000  # characters
-GRACE: Final = 30  # seconds that a pod is given to end, where nobody says more
+GRACE: Final = 30  # default termination grace period, in seconds
 
 _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("OOMKilling", "SystemOOM", "OOMKilled", "ContainerOOM"), "oom_kill"),
@@ -73,7 +73,7 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("Completed",), "completed"),
     **dict.fromkeys(("Error", "ContainerStatusUnknown"), "exit"),
 }
-# taints that say what happened to a node; node.kubernetes.io/unschedulable only repeats `unschedulable`
+# taints that report a problem of a node; node.kubernetes.io/unschedulable only repeats `unschedulable`
 _TAINTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "out-of-service")), "node_failure"
@@ -86,12 +86,12 @@ _TAINTS: Final[Mapping[str, str]] = {
 }
 _MARK: Final = re.compile(r"(?i)maint|repair|remediat|unhealthy|fault|drain|quarantin|broken|degraded|xid|rma\b")
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
-_GOOD: Final = re.compile(r"(?i)(?<!un)(?<!not)(?:healthy|ready|available|ok)\Z")  # conditions that are well when true
+_GOOD: Final = re.compile(r"(?i)(?<!un)(?<!not)(?:healthy|ready|available|ok)\Z")  # healthy when true
 _SHORT_OF: Final = re.compile(
     r"low on resource: ([\w-]{1,40})|node had condition: \[(\w{1,40})|ephemeral local (storage) usage exceeds"
     r"|exceeded its local ephemeral (storage) limit|Usage of (EmptyDir) volume"
 )
-_PROBLEMS: Final = (  # what a condition or a reason of a node speaks of; the first that fits
+_PROBLEMS: Final = (  # subject of a node's condition or reason; the first match counts
     ("xid", re.compile(r"(?i)xid")),
     ("gpu_lost", re.compile(r"(?i)gpu.{0,3}(?:missing|lost|count)|fall?en off the bus")),
     ("nvlink", re.compile(r"(?i)nvlink|nvswitch|fabric.?manager")),
@@ -105,8 +105,8 @@ _PROBLEMS: Final = (  # what a condition or a reason of a node speaks of; the fi
 )
 _XID: Final = re.compile(r"(?i)xid \(pci:([^)\n]{1,40})\)\D{0,40}?(\d{1,3})\b")
 _XID_ALONE: Final = re.compile(r"(?i)xid\D{0,12}?(\d{1,3})(?!\d)")
-_SIGNALS: Final = 128  # a shell adds this to the number of the signal
-# labels that say which pod of the job this is
+_SIGNALS: Final = 128  # a shell adds this to the signal number
+# labels with the pod's index in the job
 _INDEX: Final = (
     "batch.kubernetes.io/job-completion-index",
     "training.kubeflow.org/replica-index",
@@ -125,7 +125,7 @@ _JOB: Final = (
 
 
 def read_kubernetes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, tuple[Gap, ...]]:
-    """Read what `kubectl get events|pods|nodes -o json` printed. Events come in the order of the file; never raises."""
+    """Read what `kubectl get events|pods|nodes -o json` printed. Events keep file order. Never raises."""
     if len(data) > MAX_BYTES:
         return None, (_gap("kubernetes-too-large", source, f"more than {MAX_BYTES >> 20} MiB", asked=str(len(data))),)
     found = listed(data, "items", MAX_ITEMS)
@@ -153,7 +153,7 @@ def _gap(code: str, source: str, reason: str, asked: str = "", got: str = "") ->
 
 
 def _kind(item: Mapping[str, Any]) -> str:
-    """Return what an object is. Items of some clients lack `kind`: their parts tell."""
+    """Return the kind of an object; if it has no `kind`, infer it from its fields."""
     kind = string(item.get("kind"), 40)
     if kind:
         return kind
@@ -163,7 +163,7 @@ def _kind(item: Mapping[str, Any]) -> str:
 
 
 def moment(*stamps: Any) -> float | None:
-    """Return the first of some stamps that is one, in seconds since the epoch."""
+    """Return the first valid timestamp, in seconds since the epoch."""
     for stamp in stamps:
         if isinstance(stamp, str) and (time := find_time(stamp[:64].encode("utf-8", "replace"))) is not None:
             return time
@@ -176,20 +176,20 @@ def _class(reason: str, message: str, warning: bool) -> str:
     if reason in {"BackOff", "Failed"} and re.search(r"(?i)pull|\bimage", message[:200]):
         return "image_pull"
     if reason == "TerminationByKubelet" or (reason == "KubeletNotReady" and "shutting down" in message):
-        return "eviction"  # the node runs short of something, or is being shut down in order
+        return "eviction"  # the node is short of a resource, or is being shut down gracefully
     if reason.startswith("EvictedDueTo"):
         return "preemption" if "Preempt" in reason else "eviction"
     return _KINDS.get(reason) or ("warning" if warning else "lifecycle")
 
 
 def _short_of(message: str) -> dict[str, Scalar]:
-    """Return what a pod was evicted for, where its own use or the node's shortage is named."""
+    """Return the resource for which a pod was evicted, if the message names it."""
     found = _SHORT_OF.search(message)
     return {"resource": next(group for group in found.groups() if group)} if found else {}
 
 
 def _problem(name: str, message: str) -> dict[str, Scalar]:
-    """Return what a problem of a node is about, by its name or else its message, and the number of an Xid."""
+    """Return the subject of a node problem, from its name or else its message, and the number of an Xid."""
     found = (problem for text in (name, message) for problem, pattern in _PROBLEMS if pattern.search(text))
     problem = next(found, "other")
     if problem != "xid":
@@ -276,12 +276,12 @@ def _pod(item: Mapping[str, Any], source: str) -> Iterator[Event]:
 
 
 def statuses_of(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the states of a pod's containers, those that ran before the others first."""
+    """Return the states of a pod's containers, init containers first."""
     return [*objects(status.get("initContainerStatuses"), 100), *objects(status.get("containerStatuses"), 100)]
 
 
 def gpus_of(spec: Mapping[str, Any]) -> int:
-    """Sum the devices that the pod's containers ask for, whoever makes them."""
+    """Sum the devices that the pod's containers request, of any vendor."""
     total = 0
     for container in objects(spec.get("containers"), 100):
         for name, amount in mapping(mapping(container.get("resources")).get("limits")).items():
@@ -291,7 +291,7 @@ def gpus_of(spec: Mapping[str, Any]) -> int:
 
 
 def _let_go(meta: Mapping[str, Any]) -> float | None:
-    """Return when somebody asked for the end of a pod: its stamp is when the time that it is given for that is over."""
+    """Return when a pod's deletion was requested: its timestamp minus the grace period."""
     by = moment(meta.get("deletionTimestamp"))
     given = integer(meta.get("deletionGracePeriodSeconds"))
     return None if by is None else by - (GRACE if given is None else given)
@@ -300,7 +300,7 @@ def _let_go(meta: Mapping[str, Any]) -> float | None:
 def _pod_ends(
     status: Mapping[str, Any], source: str, node: str | None, fields: Mapping[str, Scalar]
 ) -> Iterator[Event]:
-    """Return what ended, or keeps out, a pod as a whole."""
+    """Yield why a pod as a whole ended or does not start."""
     for condition in objects(status.get("conditions"), 64):
         reason, message = string(condition.get("reason"), 80), string(condition.get("message"), MESSAGE)
         disrupted = condition.get("type") == "DisruptionTarget" and condition.get("status") == "True"
@@ -321,7 +321,7 @@ def _pod_ends(
 
 
 def _last_end(status: Mapping[str, Any]) -> float | None:
-    """Return when the pod's last container ended; an evicted pod may have none, its conditions changed then."""
+    """Return when the pod's last container ended; for an evicted pod without one, when its conditions changed."""
     ends = [
         moment(mapping(mapping(entry.get("state")).get("terminated")).get("finishedAt"))
         for entry in statuses_of(status)
@@ -362,7 +362,7 @@ def _container_ends(
 
 
 def ending(end: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the exit code of a container that ended, and the signal that ended it where that is known."""
+    """Return the exit code of a container that ended, and the signal that ended it, if known."""
     code, signal = integer(end.get("exitCode")), integer(end.get("signal"))
     if not signal and code is not None and _SIGNALS < code <= _SIGNALS + 64:
         signal = code - _SIGNALS
@@ -412,7 +412,7 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
 
 
 def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Event]:
-    """Return the taints that keep pods off a node because of what happened to it, not because of what it is for."""
+    """Yield the taints that report a problem of a node, not its purpose."""
     for taint in objects(spec.get("taints"), 100):
         key, effect = string(taint.get("key"), 253), string(taint.get("effect"), 40)
         kind = _TAINTS.get(key) or ("cordoned" if _MARK.search(key) else None)
@@ -423,7 +423,7 @@ def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Eve
 
 
 def _lease(item: Mapping[str, Any], source: str) -> Iterator[Event]:
-    """Return when the kubelet of a node last renewed the lease that says it is there."""
+    """Yield when the kubelet of a node last renewed its lease."""
     meta, spec = mapping(item.get("metadata")), mapping(item.get("spec"))
     name, renewed = string(spec.get("holderIdentity") or meta.get("name"), 253), moment(spec.get("renewTime"))
     if meta.get("namespace") == "kube-node-lease" and renewed is not None:

@@ -1,6 +1,6 @@
-"""Pods of a job as the Kubernetes API gives them: where each is, how often its container ran, which ranks live in it.
+"""Pods of a job from the Kubernetes API: the node of each, the runs of its container, and its ranks.
 
-What nothing says is worked out by the convention of the field (as many processes as GPUs) and told as such.
+Unknown values are derived by convention (as many processes as GPUs) and reported as such.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One run of a pod's main container: how many ran before it, when, and how it ended. `ended` None: it still runs."""
+    """One run of a pod's main container: number of runs before, times, and end. `ended` is None while it runs."""
 
     number: int
     started: float | None = None
@@ -63,11 +63,11 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod: its main container and the others that ended badly, its place in the job, and its last lives, oldest first.
+    """A pod: its main container, other failed containers, its place in the job, and its last runs, oldest first.
 
-    `reason`: why it was ended as a whole; `waits`: why its container does not run. `role`, `group` and `index`: which of
-    the job's replicas it is; `image`: of the main container, as it is named; `node_rank` and `processes`: as its environment or arguments say; `odd`: other containers
-    that ended badly.
+    `reason`: why it was ended as a whole; `waits`: why its container does not run. `role`, `group` and `index`: which
+    of the job's replicas it is; `image`: of the main container; `node_rank` and `processes`: from its environment or
+    arguments; `odd`: other containers that failed.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Pod:
 
     @property
     def suspicious(self) -> bool:
-        """Whether something went wrong with it: a restart, an error, an eviction, or that it never came to run."""
+        """Whether the pod had a problem: a restart, an error, an eviction, or that it never ran."""
         told = self.phase in {"Pending", "Unknown", "Failed"} or bool(
             self.restarts or self.reason or self.waits or self.odd
         )
@@ -103,7 +103,7 @@ class Pod:
 
 
 def read_pod(item: Mapping[str, Any], containers: Sequence[str] = ()) -> Pod:
-    """Read a pod. `containers`: names of the containers that train, where the site has its own. Never raises."""
+    """Read a pod. `containers`: names of the training containers, if the site has its own. Never raises."""
     meta, spec, status = (mapping(item.get(part)) for part in ("metadata", "spec", "status"))
     marks = {**_texts(meta.get("annotations")), **_texts(meta.get("labels"))}
     main = _main(spec, marks, containers)
@@ -151,7 +151,7 @@ def _main(spec: Mapping[str, Any], marks: Mapping[str, str], wanted: Sequence[st
 
 
 def _environment(container: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the variables with which a launcher says who is who, where they are plain text; no other is looked at."""
+    """Return the launcher's variables that identify ranks, if they are plain text; no others are read."""
     wanted = {*_NODE_RANK, *_PROCESSES}
     listed = objects(container.get("env"), 1000)
     told = {string(entry.get("name"), 100): string(entry.get("value"), 20) for entry in listed}
@@ -159,7 +159,7 @@ def _environment(container: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _processes(container: Mapping[str, Any], env: Mapping[str, str], gpus: int) -> int | None:
-    """Return how many processes a pod's launcher starts, as its arguments or environment say."""
+    """Return how many processes a pod's launcher starts, from its arguments or environment."""
     listed = (container.get(part) for part in ("command", "args"))
     words = " ".join(string(word, 4000) for entry in listed if isinstance(entry, list) for word in entry[:200])
     told = _ARGUMENT.search(words)
@@ -167,7 +167,7 @@ def _processes(container: Mapping[str, Any], env: Mapping[str, str], gpus: int) 
 
 
 def count(told: Any, gpus: int) -> int | None:
-    """Return a number of processes as launchers name it: a number, or a word for as many as there are GPUs."""
+    """Return a launcher's number of processes: a number, or a word for one per GPU."""
     if isinstance(told, str) and told.lower() in {"gpu", "auto"}:
         return gpus or None
     number = integer(told)
@@ -175,7 +175,7 @@ def count(told: Any, gpus: int) -> int | None:
 
 
 def _place(marks: Mapping[str, str]) -> tuple[str, int | None, int | None]:
-    """Return the role of a pod within its job, its number there, and the number of the group that it is in."""
+    """Return the role of a pod within its job, its index in it, and the number of its group."""
     for role, index in ((REPLICA_TYPE, REPLICA_INDEX), (TASK_SPEC, TASK_INDEX)):
         if role in marks:
             return marks[role].lower(), integer(marks.get(index)), None
@@ -209,7 +209,7 @@ def _disrupted(status: Mapping[str, Any]) -> str:
 
 
 def _lives(own: Mapping[str, Any]) -> tuple[Life, ...]:
-    """Return the last two runs of a container: no more is kept of it."""
+    """Return the last two runs of a container; Kubernetes keeps no more."""
     restarts = integer(own.get("restartCount")) or 0
     found = []
     last = mapping(mapping(own.get("lastState")).get("terminated"))
@@ -231,7 +231,7 @@ def _ended(end: Mapping[str, Any], number: int) -> Life:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Which ranks live in which pod (by its uid), and in words what of that nothing said but a convention."""
+    """The ranks in each pod (by uid), and a description of what was derived by convention."""
 
     of: Mapping[str, tuple[int, ...]]
     inferred: str = ""
@@ -241,9 +241,9 @@ Roles = Mapping[str, tuple[int, int]]  # role → groups of it, pods in each gro
 
 
 def ranks_of(pods: Iterable[Pod], roles: Roles, processes: int | None = None, *, by_index: bool = True) -> Ranks:
-    """Derive the ranks of a job's current pods, one pod for each place.
+    """Derive the ranks of a job's current pods, one pod per place.
 
-    `processes`: in each pod, where that is known; `by_index`: the place of a pod in the job gives its ranks.
+    `processes`: per pod, if known. `by_index`: derive a pod's ranks from its place in the job.
     """
     working = [pod for pod in pods if pod.role not in NO_RANKS]
     places = _places(working, roles or _seen(working), by_index)
@@ -265,7 +265,7 @@ def ranks_of(pods: Iterable[Pod], roles: Roles, processes: int | None = None, *,
 
 
 def _seen(pods: Sequence[Pod]) -> Roles:
-    """Return the roles as the pods themselves show them."""
+    """Return the roles of the pods."""
     found: dict[str, tuple[int, int]] = {}
     for item in sorted(pods, key=lambda pod: pod.role):
         groups, size = found.get(item.role, (1, 1))
@@ -274,7 +274,7 @@ def _seen(pods: Sequence[Pod]) -> Roles:
 
 
 def _places(pods: Sequence[Pod], roles: Roles, by_index: bool) -> dict[str, int]:
-    """Return the node rank of each pod that has one."""
+    """Return the node ranks of the pods that have one."""
     before, total = {}, 0
     for role, (groups, size) in roles.items():
         before[role] = total

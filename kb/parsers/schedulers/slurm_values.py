@@ -14,7 +14,7 @@ def pair(job: int | None, number: int | None) -> tuple[int, int] | None:
 
 
 def number_of(value: Any) -> int | None:
-    """Return a plain number, or that of `{set, infinite, number}`; None where it is not set or has no bound."""
+    """Return a plain number, or that of `{set, infinite, number}`; None if it is not set or infinite."""
     if isinstance(value, dict):
         return (
             integer(value.get("number"))
@@ -25,13 +25,13 @@ def number_of(value: Any) -> int | None:
 
 
 def time_of(value: Any) -> float | None:
-    """Return a time; Slurm writes 0 for one that has not come."""
+    """Return a time; None for Slurm's 0, which means not yet."""
     number = number_of(value)
     return float(number) if number is not None and 0 < number < 1 << 33 else None
 
 
 def states_of(value: Any) -> tuple[str, ...]:
-    """Return states as they come: a word, several in one string, or a list."""
+    """Return the states from a word, several in one string, or a list."""
     if isinstance(value, list):
         return tuple(word.upper()[:40] for word in value[:16] if isinstance(word, str))
     # `CANCELLED by 1000`
@@ -39,7 +39,7 @@ def states_of(value: Any) -> tuple[str, ...]:
 
 
 def exit_of(value: Any) -> tuple[int | None, int | None]:
-    """Return the exit code and the signal; no signal is None. A plain number is a wait status, as the controller gives it."""
+    """Return the exit code and the signal; no signal is None. A plain number is the controller's wait status."""
     code = mapping(value)
     if not code:
         status = number_of(value)

@@ -1,9 +1,9 @@
 """Slurm: `sacct --json` of the data parsers v0.0.37 to v0.0.46, and jobs of slurmrestd or `scontrol show job --json`.
 
-Older parsers give plain numbers and strings where newer ones give lists and `{set, infinite, number}`; both are read.
-Submit lines, scripts and environments are never looked at. Kinds of the events given here: `completed`, `exit`,
-`time_limit`, `cancelled`, `preemption`, `node_failure`, `oom_kill`, `start_failed`, `not_scheduled`, `requeued`,
-`running`, `state` (anything else); of nodes that the document lists beside its jobs `node_failure` and `cordoned`.
+Older parsers write plain numbers and strings, newer ones lists and `{set, infinite, number}`; both are read. Submit
+lines, scripts and environments are never read. Kinds of the events returned: `completed`, `exit`, `time_limit`,
+`cancelled`, `preemption`, `node_failure`, `oom_kill`, `start_failed`, `not_scheduled`, `requeued`, `running`, `state`
+(anything else); for nodes in the document, `node_failure` and `cordoned`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _ENDED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SlurmRun:
-    """One run of a job: a job that was requeued has several. Times are seconds since the epoch, `limit` is in seconds.
+    """One run of a job; a requeued job has several. Times are seconds since the epoch, `limit` is in seconds.
 
     `job.nodes` names the nodes with no ranks: Slurm knows tasks, not ranks. `states`: the base state and its flags.
     `signal`: the number of the signal that ended the batch script. `killed_by`: the user who asked for it. `array`: the
-    array's id and the task's number; `het`: the id of the job of several parts, and the part's number. `tasks`: of the
-    widest step, node → the tasks there as Slurm numbers them, where their layout tells. `first_exit`: exit code and signal
-    of the step that failed first. `outputs`: where standard output and error go, as patterns; `folder`: where it was started.
+    array's id and the task's number; `het`: the id and component number of a heterogeneous job. `tasks`: node → task
+    numbers of the widest step, if their layout is known. `first_exit`: exit code and signal of the step that failed
+    first. `outputs`: patterns of standard output and error; `folder`: the working directory.
     """
 
     job: Job
@@ -83,7 +83,7 @@ class SlurmRun:
 
     @property
     def shown_id(self) -> str:
-        """The id as Slurm's commands show and take it: `12`, `7_2` of an array, `8+1` of a job of several parts."""
+        """The id in Slurm's notation: `12`, `7_2` in an array, `8+1` in a heterogeneous job."""
         if self.array is not None:
             return f"{self.array[0]}_{self.array[1]}"
         return f"{self.het[0]}+{self.het[1]}" if self.het is not None else self.job.id or ""
@@ -91,7 +91,7 @@ class SlurmRun:
 
 @dataclass(frozen=True, slots=True)
 class SlurmAnswer:
-    """The runs, oldest first, and what happened to them in the same order."""
+    """The runs, oldest first, and their events in the same order."""
 
     source: str
     runs: tuple[SlurmRun, ...] = ()
@@ -134,7 +134,7 @@ def _gap(code: str, source: str, reason: str, asked: str = "", got: str = "") ->
 
 
 def _is(item: Mapping[str, Any], job_id: str) -> bool:
-    """Whether a job has this id: its own, its array's or that of all its parts; `7_2` and `8+1` are one task or part."""
+    """Whether a job has this id: its own, its array's or its heterogeneous job's; `7_2`: one task."""
     known = _ID.fullmatch(job_id)
     base, task, part = known.groups() if known else (job_id, None, None)
     array, het = _array(item), _het(item)
@@ -160,7 +160,7 @@ def _het(item: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _ended_with(item: Mapping[str, Any], states: tuple[str, ...]) -> tuple[int | None, int | None]:
-    """Exit code and signal of a job or step; v0.0.38 writes success for what failed, which tells nothing."""
+    """Return exit code and signal of a job or step; v0.0.38 reports success for failed ones, which is ignored."""
     code, signal = exit_of(item.get("exit_code"))
     if code == 0 and signal is None and _STATES.get(states[0] if states else "") == "exit":
         return None, None
@@ -174,7 +174,7 @@ def _run(item: Mapping[str, Any]) -> SlurmRun:
     minutes = number_of(time.get("limit", item.get("time_limit")))
     nodes = hostlist(string(item.get("nodes"), 1 << 16))
     start, end = time_of(time.get("start", item.get("start_time"))), time_of(time.get("end", item.get("end_time")))
-    # a running job's end is what its limit would make it
+    # a running job's end is the one that its limit allows
     running = bool(states) and _STATES.get(states[0]) not in {*_ENDED, "requeued"}
     job = Job(
         id=string(item.get("job_id")) or None,
@@ -215,7 +215,7 @@ def _run(item: Mapping[str, Any]) -> SlurmRun:
 
 
 def _tasks(item: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
-    """Return the tasks by node of the step with the most; nothing where their layout does not tell."""
+    """Return the tasks by node of the step with the most; empty if their layout is unknown."""
     steps = [
         (number_of(mapping(step.get("tasks")).get("count")) or 0, step) for step in objects(item.get("steps"), 256)
     ]
@@ -233,7 +233,7 @@ def _tasks(item: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
 
 
 def _first_exit(item: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return exit code and signal of the step that failed first; of two at once the one that is no batch script."""
+    """Return exit code and signal of the step that failed first; of two at once, not the batch script's."""
     failed: list[tuple[float, bool, tuple[int | None, int | None]]] = []
     for step in objects(item.get("steps"), MAX_STEPS):
         ended = _ended_with(step, states_of(step.get("state")))
@@ -260,7 +260,7 @@ _TRES_GPU = re.compile(r"gres/gpu(?::[\w.\-]{1,60})?=(\d{1,7})(?=,|$)")
 
 
 def _gpus(item: Mapping[str, Any]) -> int | None:
-    """Return how many GPUs the job had: the total stands beside totals by type."""
+    """Return the number of GPUs of the job: the total, not those by type."""
     tres = mapping(item.get("tres"))
     found = {
         string(part.get("name")): integer(part.get("count")) or 0
@@ -316,9 +316,9 @@ _STATED: Final = frozenset({"time_limit", "cancelled", "preemption", "node_failu
 
 
 def event_of_state(job: Job, source: str) -> Event | None:
-    """Return the event that a job's state stands for, where only the state is known and it gives the reason of the end.
+    """Return the event for a job's state, if only the state is known and it states the reason of the end.
 
-    A state such as FAILED gives no reason and returns None.
+    None for a state without a reason, such as FAILED.
     """
     words = states_of(job.state.split()[:1] if job.state else None)
     kind = _STATES.get(words[0]) if words else None
@@ -333,7 +333,7 @@ _KEPT_BACK: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTEN
 
 
 def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
-    """Return a node that is down or kept back, with the reason that was given; `*` behind a state: it does not answer."""
+    """Yield the event of a node that is down or drained, with its reason; `*` after a state: it does not respond."""
     name = string(item.get("name"), 253)
     words = item.get("state")
     texts = [*(words if isinstance(words, list) else [words]), *(item.get("state_flags") or ())]
@@ -359,7 +359,7 @@ def _run_text(run: SlurmRun, word: str) -> str:
 
 
 def _step(step: Mapping[str, Any], run: SlurmRun, source: str) -> Iterator[Event]:
-    """Return a step that did not end well. One that was only stopped with the job says nothing new."""
+    """Yield the event of a failed step; None if it was only stopped with the job."""
     states = states_of(step.get("state"))
     word = states[0] if states else ""
     kind = _STATES.get(word, "state")

@@ -1,7 +1,7 @@
-"""Training jobs as the Kubernetes API gives them: PyTorchJob, MPIJob, TrainJob, JobSet, Volcano's Job, RayJob, Job, pods.
+"""Training jobs from the Kubernetes API: PyTorchJob, MPIJob, TrainJob, JobSet, Volcano's Job, RayJob, Job, pods.
 
-A workload with its pods and nodes becomes a `JobRecord`. States are told in the words that Slurm uses, so that a job reads
-the same wherever it ran; the system's own word stands beside them as the reason.
+A workload with its pods and nodes becomes a `JobRecord`. States use Slurm's terms, so that a job reads the same
+wherever it ran; the system's own term is kept as the reason.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ KINDS: Final = (
     Kind("Job", "batch.volcano.sh", ("v1alpha1",), "jobs", "volcano.sh/job-name"),
     Kind("RayJob", "ray.io", ("v1", "v1alpha1"), "rayjobs", "ray.io/cluster"),
     Kind("RayCluster", "ray.io", ("v1", "v1alpha1"), "rayclusters", "ray.io/cluster"),
-    Kind("Job", "batch", ("v1",), "jobs", "job-name"),  # the label that versions before 1.27 have too
+    Kind("Job", "batch", ("v1",), "jobs", "job-name"),  # the label that versions before 1.27 also have
 )
 PODS: Final = Kind("Pod", "", ("v1",), "pods", "")
 
-_CONDITIONS: Final[Mapping[str, str]] = {  # the first that holds
+_CONDITIONS: Final[Mapping[str, str]] = {  # the first that applies
     "Failed": "FAILED",
     "FailureTarget": "FAILED",
     "Succeeded": "COMPLETED",
@@ -65,7 +65,7 @@ _PHASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("failed", "terminated", "unhealthy"), "FAILED"),
     "suspended": "SUSPENDED",
 }
-_REASONS: Final[Mapping[str, str]] = {  # of an end, where the word says more than that it failed
+_REASONS: Final[Mapping[str, str]] = {  # reasons that say more than that the job failed
     "OOMKilled": "OUT_OF_MEMORY",
     "DeadlineExceeded": "TIMEOUT",
     **dict.fromkeys(("Preempted", "PreemptionByScheduler", "PreemptionByKubeScheduler"), "PREEMPTED"),
@@ -90,7 +90,7 @@ _SUFFIX: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a site calls things. `processes`: of each pod; `topology`: rack, leaf, … → label of nodes; `owners`: labels."""
+    """A site's names. `processes`: of each pod; `topology`: rack, leaf, … → label of nodes; `owners`: labels."""
 
     processes: int | None = None
     topology: Mapping[str, str] | None = None
@@ -99,9 +99,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a workload says of itself: state in Slurm's words, its own word for the end, times, and who made it.
+    """A workload's own status: state in Slurm's terms, its own reason for the end, times, and creator.
 
-    `restarts`: how often its controller began it again, where that is counted (JobSet, Volcano's Job, RayJob).
+    `restarts`: how often its controller restarted it, if counted (JobSet, Volcano's Job, RayJob).
     """
 
     name: str
@@ -118,7 +118,7 @@ class Outline:
 
 
 def outline(item: Mapping[str, Any], owners: Sequence[str] = ()) -> Outline:
-    """Read a workload's own account of itself. Never raises."""
+    """Read a workload's own status. Never raises."""
     meta, status = mapping(item.get("metadata")), mapping(item.get("status"))
     marks = {**mapping(meta.get("annotations")), **mapping(meta.get("labels"))}
     state, reason, turned = _state(status)
@@ -173,14 +173,14 @@ def _parent(meta: Mapping[str, Any]) -> tuple[str, str, str] | None:
 
 
 def stem(name: str) -> str:
-    """Return the part of a job's name that its runs share: without the numbers and hashes behind it."""
+    """Return the part of a job's name that its runs share: without trailing numbers and hashes."""
     short = _SUFFIX.sub("", name)
     return short if len(short) >= 3 else name
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A job with its pods: the record, the pods themselves and what of their ranks is inferred."""
+    """A job with its pods: the record, the pods, and which of their ranks are inferred."""
 
     record: JobRecord
     pods: tuple[Pod, ...]
@@ -194,7 +194,7 @@ def workload(
     nodes: Iterable[Mapping[str, Any]] = (),
     site: Site | None = None,
 ) -> Workload:
-    """Assemble what the API tells of one job. Of bare pods `item` is an object with nothing but their common name."""
+    """Build the record of one job. For bare pods, `item` is an object with only their common name."""
     site = site or Site()
     told = outline(item, site.owners)
     current = _current(pods)
@@ -236,7 +236,7 @@ def workload(
 
 
 def _roles(kind: Kind, item: Mapping[str, Any]) -> Roles:
-    """Return the groups of pods that a specification lists and that hold ranks, in the order of their ranks."""
+    """Return a specification's groups of pods that have ranks, ordered by rank."""
     spec = mapping(item.get("spec"))
     if kind.group == "kubeflow.org":
         groups = mapping(spec.get("pytorchReplicaSpecs") or spec.get("mpiReplicaSpecs"))
@@ -269,7 +269,7 @@ def _size(told: Any) -> int:
 
 
 def _processes(kind: Kind, item: Mapping[str, Any], gpus: int) -> int | None:
-    """Return the number of processes in a pod that a specification tells; "auto" tells none."""
+    """Return the number of processes per pod in a specification; None for "auto"."""
     spec = mapping(item.get("spec"))
     told = {
         "PyTorchJob": (spec.get("nprocPerNode"), mapping(spec.get("elasticPolicy")).get("nProcPerNode")),
@@ -284,7 +284,7 @@ def _place(pod: Pod) -> tuple[str, int, int | str]:
 
 
 def _history(pods: Iterable[Pod]) -> dict[tuple[str, int, int | str], list[Pod]]:
-    """Return the pods of each place in the job, oldest first: one that failed may be kept beside the one in its stead."""
+    """Return the pods of each place in the job, oldest first: a failed one may remain next to its replacement."""
     found: dict[tuple[str, int, int | str], list[Pod]] = {}
     for item in sorted(pods, key=lambda pod: (pod.attempt, pod.created or 0.0, pod.name)):
         found.setdefault(_place(item), []).append(item)
@@ -327,7 +327,7 @@ def _topology(nodes: Iterable[Mapping[str, Any]], own: Mapping[str, str]) -> Map
 
 
 def _attempts(pods: Iterable[Pod], told: Outline) -> tuple[Attempt, ...]:
-    """Return the runs of a job that its pods still tell of, oldest first; at least one."""
+    """Return the runs of a job that its pods still show, oldest first; at least one."""
     lives: dict[int, list[tuple[Pod, Life]]] = {}
     for row in _history(pods).values():
         base = 0
@@ -378,6 +378,6 @@ def _attempt(number: int, lives: Sequence[tuple[Pod, Life]], *, last: bool) -> A
 
 
 def _all(times: Iterable[float | None]) -> float | None:
-    """Return the last of some times, where all are known."""
+    """Return the latest of the times, if all are known."""
     known = list(times)
     return None if None in known else max((value for value in known if value is not None), default=None)

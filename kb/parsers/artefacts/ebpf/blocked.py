@@ -1,4 +1,4 @@
-"""What a thread in uninterruptible sleep waits for, from its kernel stack."""
+"""Determines what a thread in uninterruptible sleep waits for, from its kernel stack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kb.parsers.artefacts.ebpf.reading import MAX_FRAMES
 
 
 def stack_functions(text: str) -> tuple[str, ...]:
-    """Return the functions of a stack as bpftrace prints it, one a line, innermost first, without offsets."""
+    """Return the functions of a bpftrace stack (one per line), innermost first, without offsets."""
     lines = (line.strip() for line in text.split("\n", MAX_FRAMES)[:MAX_FRAMES])
     return tuple(re.sub(r"\+(?:0x)?[0-9a-f]{1,8}$", "", line[:300]) for line in lines if line)
 

@@ -1,4 +1,4 @@
-"""The forms of line that the programs print, and the values in them."""
+"""The line formats of the programs, and the values in them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ UNENDED_MAPS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def finite_number(value: Any) -> float | None:
-    """Return a number as float; None for booleans, text and absurd values."""
+    """Return a number as float; None for booleans, text and out-of-range values."""
     right = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e19
     return float(value) if right else None
 
@@ -68,7 +68,7 @@ def tick_period(ticks: Sequence[float]) -> float:
 
 
 def parse_pid(text: str) -> int | None:
-    """Parse a process or thread id; None where the text is not one."""
+    """Parse a process or thread id; None if the text is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 

@@ -1,4 +1,4 @@
-"""Gathers series, stacks and events, line by line."""
+"""Collects series, stacks and events, line by line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from kb.parsers.schedulers.jsondocs import integer, mapping, string
 
 @dataclass(slots=True)
 class _GrowingSeries:
-    """A series while it grows."""
+    """A series under construction."""
 
     points: list[tuple[float | None, float]] = field(default_factory=list)
     buckets: dict[tuple[float, float], int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class _GrowingSeries:
 
 @dataclass(slots=True)
 class EbpfParser:
-    """Where the reading of one file stands."""
+    """The parser state of one file."""
 
     source: str
     who: Resource
@@ -78,14 +78,14 @@ class EbpfParser:
     points: int = 0
     frames: list[str] = field(default_factory=list)
     owner: tuple[str, int] | None = None
-    current: tuple[str, str] | None = None  # the map that rows of a text histogram belong to
+    current: tuple[str, str] | None = None  # the map to which rows of a text histogram belong
     known: int = 0
     odd: int = 0
     full: int = 0
     lost: int = 0
 
     def feed(self, line: Any) -> None:
-        """Take one line, or one record of an envelope."""
+        """Add one line, or one record of an envelope."""
         if isinstance(line, str):
             line = line[:MAX_BYTES].rstrip()
             if not line.startswith("{"):
@@ -108,7 +108,7 @@ class EbpfParser:
         else:
             self.odd += 1
 
-    # what programs print
+    # output of the programs
 
     def _printed(self, text: str) -> None:
         if tick := TICK_LINE.match(text):
@@ -138,7 +138,7 @@ class EbpfParser:
             self.full += 1
 
     def _at(self, pid: int | None) -> Resource:
-        """Return who a process is: the rank that the caller knows belongs to the pid that the caller knows."""
+        """Return the resource of a process; the caller's rank applies only to the caller's pid."""
         if pid is None or pid == self.who.pid:
             return self.who
         return replace(self.who, pid=pid, rank=self.who.rank if self.who.pid is None else None)
@@ -199,13 +199,13 @@ class EbpfParser:
         found.points.append((self.now, float(total)))
 
     def _waits(self, name: str, key: str, since: int | None) -> None:
-        """Note that something has not ended at this tick. Labels of the same tick come later: they are looked up at the end."""
+        """Record a call that has not ended at this tick. Labels of the same tick come later."""
         if since is None or not 0 < since <= self.now_ns:
             return
         if len(self.waits) < MAX_SERIES or (name, key, since) in self.waits:
             self.waits[name, key, since] = ((self.now_ns - since) / 1e9, self.now, self.labels)
 
-    # text forms
+    # text formats
 
     def _text(self, line: str) -> None:
         if bucket := TEXT_BUCKET.match(line):
@@ -283,10 +283,10 @@ class EbpfParser:
             )
         return True
 
-    # the end
+    # results
 
     def close(self, head: Mapping[str, Any]) -> EbpfReading:
-        """Return what was read."""
+        """Return the parsed output."""
         series = tuple(self._closed(name, key, item) for (name, key), item in self.series.items())
         begin, end = finite_number(head.get("start")), finite_number(head.get("end"))
         spans = [end - begin] if begin is not None and end is not None else []
@@ -313,7 +313,7 @@ class EbpfParser:
         return EbpfSeries(name, unit_of_map(name), who, function_of_probe(call), tuple(growing_series.points), buckets)
 
     def _open_events(self) -> None:
-        """Return what had not ended when it was last seen, once each."""
+        """Return the calls that had not ended when last seen, once each."""
         told = {
             (event.resource.pid, event.fields["tid"]): event.fields["seconds"]
             for event in self.events
@@ -329,7 +329,7 @@ class EbpfParser:
             kind, call = UNENDED_MAPS[name]
             ended = told.get((who.pid, thread))
             if kind == "d_state" and isinstance(ended, float) and ended >= seconds:
-                continue  # the line at its end has told it
+                continue  # already reported by the line at its end
             if kind == "d_state" and seconds >= self.limits.d_state:
                 stack = stack_functions(labels.get(("blocked_stack", key), ""))
                 self._event(
@@ -341,7 +341,7 @@ class EbpfParser:
                 self._event((kind, named, f"{named} has not ended for {seconds:.0f} s", who, fields))
 
     def _stalled(self, series: Sequence[EbpfSeries]) -> None:
-        """Tell completion queues that were polled to the end with nothing found."""
+        """Add events for completion queues that were polled until the end without a completion."""
         named: dict[int | None, dict[str, dict[float | None, float]]] = {}
         for series_item in series:
             if series_item.name in {"posted", "polls", "completions"}:

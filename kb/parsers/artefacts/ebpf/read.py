@@ -1,4 +1,4 @@
-"""Read one file of output."""
+"""Reads one output file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_ebpf(
     tool: str = "",
     limits: EbpfLimits | None = None,
 ) -> tuple[EbpfReading | None, tuple[Gap, ...]]:
-    """Read one file. `resource` and `tool` say what the caller knows; an envelope in the file knows better."""
+    """Read one file. `resource` and `tool` are the caller's; an envelope in the file takes precedence."""
     gaps: list[Gap] = []
     if len(data) > MAX_BYTES:
         gaps.append(_gap("ebpf-cut", source, f"more than {MAX_BYTES >> 20} MiB; the rest was not read", str(len(data))))
@@ -55,7 +55,7 @@ def _gap(code: str, source: str, reason: str, got: str = "") -> Gap:
 
 
 def _envelope(text: str, lines: list[Any]) -> tuple[Mapping[str, Any], list[Any]]:
-    """Take our envelope off: a first line, or the whole document."""
+    """Remove our envelope: the first line, or the whole document."""
     if SCHEMA not in text[:4096]:
         return {}, lines
     first = decode_object(lines[0]) if lines else {}

@@ -1,4 +1,4 @@
-"""What is read of one file of output, and its bounds."""
+"""The parsed output of one file, and its limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Buckets = tuple[tuple[float, float, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class EbpfLimits:
-    """From how many seconds on something is told as an event."""
+    """The durations (seconds) from which on something is reported as an event."""
 
     d_state: float = 5.0
     call: float = 30.0
@@ -28,10 +28,10 @@ class EbpfLimits:
 
 @dataclass(frozen=True, slots=True)
 class EbpfSeries:
-    """One map by one key. `unit`: "us", "ns", "ms", "s" or "count", from the map's name. `call`: the function, or "".
+    """One key of a map. `unit`: "us", "ns", "ms", "s" or "count", from the map's name. `call`: the function, or "".
 
-    `points`: (seconds since the epoch or None, value) at each print; of a histogram its count. `buckets`: a histogram's
-    (low, high, count) over the whole file, in `unit`.
+    `points`: (seconds since the epoch or None, value) at each print; the count, for a histogram. `buckets`: a
+    histogram's (low, high, count) over the whole file, in `unit`.
     """
 
     name: str
@@ -44,7 +44,7 @@ class EbpfSeries:
 
 @dataclass(frozen=True, slots=True)
 class OffCpuStack:
-    """A stack that was off the CPU for `seconds` in all, innermost frame first."""
+    """A stack that was off the CPU for `seconds` in total, innermost frame first."""
 
     command: str
     resource: Resource
@@ -54,7 +54,7 @@ class OffCpuStack:
 
 @dataclass(frozen=True, slots=True)
 class EbpfReading:
-    """One file of output. `ticks`: when the program printed; `seconds`: how long it ran, where that is known."""
+    """One output file. `ticks`: when the program printed; `seconds`: how long it ran, if known."""
 
     source: str
     tool: str = ""

@@ -1,6 +1,5 @@
-"""Flight Recorder dumps: bytes in, one rank's `CollectiveTrace` out, whatever wrote them (pickle or JSON, NCCL or gloo).
+"""Parses Flight Recorder dumps (pickle or JSON, NCCL or gloo) into one rank's `CollectiveTrace`.
 
-A dump is a file of somebody's job and may be hostile. What cannot be bounded here is time (a tuple of tuples of tuples as
-a key takes forever to hash): untrusted pickles are read in a child process with limits
-(bot.diagnosis.flight_recorder_pool).
+A dump is untrusted input. Its parsing time cannot be bounded here (a nested tuple as a key takes exponential time to
+hash), so untrusted pickles are read in a child process with limits (bot.diagnosis.flight_recorder_pool).
 """

@@ -1,4 +1,4 @@
-"""What a dump holds, as typed structures, and how much of one is read."""
+"""Typed structures of a dump, and the limits on reading one."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kb.model import Gap
 
 @dataclass(frozen=True, slots=True)
 class DumpLimits:
-    """How much of one dump is read: bytes of the file, entries (the last ones are kept), frames an entry, groups."""
+    """The limits on one dump: bytes of the file, entries (the last ones are kept), frames per entry, groups."""
 
     size: int = 64 << 20
     entries: int = 20_000
     frames: int = 64
     groups: int = 8192
     containers: int = 4_000_000  # of a pickle: an upper bound, counted before anything is built
-    finished_frames: bool = True  # whether the stacks of finished operations are kept too
+    finished_frames: bool = True  # whether to keep the stacks of finished operations
 
 
 LIMITS = DumpLimits()
 
 
 class DumpFrame(msgspec.Struct, gc=False):
-    """A stack frame as it is written."""
+    """A stack frame in the dump's format."""
 
     name: str = ""
     filename: str = ""
@@ -33,7 +33,7 @@ class DumpFrame(msgspec.Struct, gc=False):
 
 
 class DumpEntry(msgspec.Struct):
-    """An entry as it is written. Old versions have `seq_id` and `pg_name`; numbers may come as text."""
+    """An entry in the dump's format. Old versions have `seq_id` and `pg_name`; numbers may be text."""
 
     pg_id: int | None = None
     process_group: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class GroupStatus(msgspec.Struct):
 
 
 class Dump(msgspec.Struct):
-    """A whole dump. Parts that it lacks have their defaults."""
+    """A whole dump. Missing parts have defaults."""
 
     version: str | float = ""
     rank: int | None = None
@@ -86,7 +86,7 @@ class Dump(msgspec.Struct):
 
 @dataclass(slots=True)
 class DumpReading:
-    """What became of a dump on the way."""
+    """Gaps found while a dump is parsed."""
 
     source: str
     limits: DumpLimits

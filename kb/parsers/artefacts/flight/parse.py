@@ -1,4 +1,4 @@
-"""From the bytes of a dump to its typed structures; the conversion by type bounds the depth."""
+"""Decodes a dump into typed structures; the typed conversion bounds the nesting depth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PartT = TypeVar("_PartT")
 
 
 def parse_dump(data: bytes, work: DumpReading) -> Dump | None:
-    """Decode a dump from JSON or a pickle. Return None where nothing can be read; the reading holds the gaps."""
+    """Decode a dump from JSON or a pickle; None if nothing can be read. Gaps are recorded in the reading."""
     if len(data) > work.limits.size:
         size = f"{len(data) >> 20} MiB"
         work.gap("dump_too_large", f"larger than the read limit of {work.limits.size >> 20} MiB", got=size)
@@ -38,7 +38,7 @@ def _from_json(data: bytes, work: DumpReading) -> Dump | None:
     try:
         return _DECODER.decode(data)
     except msgspec.ValidationError:
-        pass  # a part is not as expected: read the rest
+        pass  # a part is malformed: read the rest
     except _NOT_JSON as error:
         work.gap("dump_unreadable", f"incomplete JSON: {one_line(error)}")
         return None
@@ -77,7 +77,7 @@ def _from_pickle(data: bytes, work: DumpReading) -> Dump | None:
 
 
 def _tolerant(built: Any, work: DumpReading) -> Dump | None:
-    """Return a dump of which some part is not as expected: what is, part by part, and how much was dropped."""
+    """Return the well-formed parts of a malformed dump, and record how much was dropped."""
     if not isinstance(built, dict) or not ("entries" in built or "pg_status" in built or "pg_config" in built):
         work.gap("dump_unreadable", "not a Flight Recorder dump: it has neither entries nor process groups")
         return None
@@ -106,7 +106,7 @@ def _parts(value: Any) -> Sequence[Any]:
 
 
 def _convert_each(parts: Iterable[Any], kind: type[_PartT], most: int) -> tuple[list[_PartT], int]:
-    """Return what of the parts is of a kind, and how many are not or too many."""
+    """Return the parts of the expected type, and the number of others or excess ones."""
     good: list[_PartT] = []
     bad = 0
     for part in parts:

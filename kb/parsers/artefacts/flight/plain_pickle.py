@@ -1,4 +1,4 @@
-"""Pickles that only build plain containers, numbers and text.
+"""Loads pickles that only build plain containers, numbers and text.
 
 A pickle is walked opcode by opcode before it is loaded; the loader then refuses every class and persistent id.
 """
@@ -32,9 +32,9 @@ _CONTAINERS = (b"]", b"}", b")", b"\x85", b"\x86", b"\x87", b"t")
 
 
 def refusal(data: bytes, containers: int = LIMITS.containers) -> str:
-    """Why a pickle is not loaded, or nothing: an opcode that does more than build plain values, too much, or no end.
+    """Return why a pickle is refused, or "": an opcode that builds more than plain values, excess data, or no end.
 
-    Linear in the size; nothing is built. What passes cannot name a class, call, or set state.
+    Linear in the size; nothing is built. A pickle that passes cannot name a class, call, or set state.
     """
     if sum(map(data.count, _CONTAINERS)) > containers:
         return f"it could build more than {containers} containers"
@@ -69,7 +69,7 @@ def _walk(data: bytes) -> str:
 
 
 class _ByteSource:
-    """Bytes as the little of a file that the loader asks for; `peek` lets it take them in one piece."""
+    """The minimal file interface that the loader needs; `peek` lets it read the bytes at once."""
 
     def __init__(self, data: bytes) -> None:
         self.data = memoryview(data)
@@ -87,7 +87,7 @@ class _ByteSource:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """The second lock: whatever the walk let through, no class and no persistent id is looked up."""
+    """A second safeguard: whatever the walk let through, no class and no persistent id is looked up."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"the pickle needs a class: {module[:80]}.{name[:80]}")
@@ -97,5 +97,5 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def load_plain(data: bytes) -> Any:
-    """Load a pickle that `refusal` let through. Raises what `pickle` raises for a broken one, and UnpicklingError for a class."""
+    """Load a pickle that `refusal` let through. Raises the errors of `pickle`, and UnpicklingError for a class."""
     return _PlainUnpickler(_ByteSource(data)).load()

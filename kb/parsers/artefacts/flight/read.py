@@ -1,4 +1,4 @@
-"""One rank's recorder out of the bytes of its dump."""
+"""Reads one rank's Flight Recorder dump."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kb.parsers.artefacts.flight.trace import to_trace
 def read_dump(data: bytes, source: str, limits: DumpLimits = LIMITS) -> tuple[CollectiveTrace | None, tuple[Gap, ...]]:
     """One rank's recorder out of the bytes of its dump; `source` is the file's name, whose end tells the rank.
 
-    `time` of the trace is the latest stamp in it: the dump was not written before. Nothing raises: what cannot be read, or
-    is not read whole, is a gap, and where nothing can be read the trace is None.
+    `time` of the trace is its latest timestamp: the dump was not written before. Never raises: what cannot be read, or
+    only in part, is a gap; if nothing can be read, the trace is None.
     """
     work = DumpReading(source, limits)
     dump = parse_dump(data, work)

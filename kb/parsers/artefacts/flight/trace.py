@@ -1,4 +1,4 @@
-"""From a typed dump to the trace of one rank."""
+"""Converts a typed dump to the trace of one rank."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from itertools import islice, pairwise
 from kb.model import Collective, CollectiveTrace, Frame
 from kb.parsers.artefacts.flight.dump import LIMITS, Dump, DumpEntry, DumpFrame, DumpLimits, DumpReading
 
-KNOWN_MAJOR = ("1", "2")  # first parts of the format versions that were met
+KNOWN_MAJOR = ("1", "2")  # known major versions of the format
 UNNAMED = "#"  # a group of which the dump gives a number but no name is called "#<number>" in `status`
 _OPS = re.compile(r"(?:([A-Za-z0-9_.]+):)?(\S+)(?: (\d{1,9})(->|<-)(-?\d{1,9}))?")
 _RANK_WORD = re.compile(r"rank[_-]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _RANK_END = re.compile(r"(?<!\d)(\d{1,7})(?:\.[A-Za-z]\w{0,15}){0,3}$")
 _P2P = frozenset({"send", "recv", "isend", "irecv"})
 _STATES = frozenset({"scheduled", "started", "completed"})
-_LATEST = 10**20  # nanoseconds since the epoch: beyond it a stamp is garbage
+_LATEST = 10**20  # nanoseconds since the epoch; a larger timestamp is garbage
 
 
 def rank_of(source: str) -> int | None:
-    """Return the rank that a dump's file name tells: after the word `rank`, else the number at its end."""
+    """Return the rank in a dump's file name: after the word `rank`, else the number at its end."""
     name = source.rsplit("/", 1)[-1]
     found = _RANK_WORD.search(name[-200:]) or _RANK_END.search(name[-80:])
     return int(found[1]) if found else None
@@ -33,7 +33,7 @@ def rank_of(source: str) -> int | None:
 
 
 def to_trace(dump: Dump, work: DumpReading) -> CollectiveTrace:
-    """Build the trace of one rank. What is missing or contradicted in the dump becomes a gap of the reading."""
+    """Build the trace of one rank. Missing or contradictory parts become gaps of the reading."""
     version = str(dump.version)[:40]
     if version.split(".")[0] not in KNOWN_MAJOR:
         work.gap("dump_version_unknown", f"unknown format version {version!r}; read as far as possible")
@@ -149,7 +149,7 @@ def _members(text: str) -> tuple[int, ...] | None:
 
 
 def _checked_rank(dump: Dump, groups: Mapping[str, tuple[int, ...]], work: DumpReading) -> int | None:
-    """The rank: what the dump and its file's name tell, checked against the groups, all of which it belongs to."""
+    """Return the rank from the dump and its file name, checked against the groups, all of which include it."""
     told = {"the dump": dump.rank, "its file's name": rank_of(work.source)}
     told = {who: rank for who, rank in told.items() if rank is not None}
     named = next(iter(told.values()), None)
@@ -190,7 +190,7 @@ def _backend(dump: Dump) -> str:
 def _status(
     dump: Dump, entries: Sequence[DumpEntry], groups: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, int, int]]:
-    """The counters by the name of the group; the dump has them by a number of its own, which its entries explain."""
+    """Return the counters by group name; the dump keys them by an internal number that its entries map to names."""
     names = _numbers(dump, entries, groups)
     return {
         names.get(key, UNNAMED + key): (
@@ -205,8 +205,8 @@ def _status(
 def _numbers(dump: Dump, entries: Sequence[DumpEntry], groups: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     """Return a dump's own number of a group → the group's name.
 
-    Both count up as groups are made, so where entries do not tell (an empty ring), the gaps between those that they do
-    tell are filled in order, if as many numbers as names stand there.
+    Both increase as groups are created. Numbers without entries (an empty ring) between known ones are matched to names
+    in order, if there are as many names as numbers.
     """
     names = {str(entry.pg_id): _group_of(entry) for entry in entries if entry.pg_id is not None}
     if not all(key.isdecimal() for key in dump.pg_status) or not all(name.isdecimal() for name in groups):

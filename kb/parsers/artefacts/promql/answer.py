@@ -1,4 +1,4 @@
-"""Read one answer of query_range."""
+"""Reads one answer of query_range."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kb.parsers.artefacts.promql.series import MetricSeries, first_resources, sa
 
 MOST_BYTES = 512 << 20
 MOST_SERIES = 50_000
-MOST_POINTS = 11_000  # what Prometheus itself gives for a series; an answer that reaches it may have been cut
+MOST_POINTS = 11_000  # Prometheus' own limit per series; an answer that reaches it may be truncated
 MOST_ALL_POINTS = 40_000_000
 _BROKEN = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
 _RATED = re.compile(r"\b(?:rate|irate|deriv)\s{0,8}\(")
@@ -35,10 +35,10 @@ _SUMMED = re.compile(r"\b(?:increase|delta|idelta|changes|resets)\s{0,8}\(")
 def read_prometheus(
     data: bytes, source: str, query: str = "", unit: str = ""
 ) -> tuple[tuple[MetricSeries, ...] | None, tuple[Gap, ...]]:
-    """Read one answer, or one wrapped with its `query` and `unit`; None where there is nothing to read.
+    """Read one answer, optionally wrapped with its `query` and `unit`; None if there is nothing to read.
 
-    `source` is the file's name: where neither label nor query names the metric, its stem does. `unit` is the unit that
-    whoever asked claims; it is believed where the metric is not known here.
+    `source`: the file name, whose stem names the metric if neither label nor query does. `unit`: the unit claimed by
+    the query's author, used if the metric is unknown.
     """
     if len(data) > MOST_BYTES:
         return None, (
@@ -66,7 +66,7 @@ def read_prometheus(
 
 
 class _AnswerReader:
-    """What is read of one answer so far, and what was odd about it, counted so that gaps stay few."""
+    """The parsed part of one answer, with counts of its defects, so that gaps stay few."""
 
     def __init__(self, source: str, query: str, unit: str) -> None:
         self.source, self.query, self.unit = source, query, unit
@@ -78,7 +78,7 @@ class _AnswerReader:
         self.summed = bool(_SUMMED.search(query[:4096]))
 
     def read_warnings(self, top: Mapping[str, msgspec.Raw]) -> None:
-        """Keep what the server itself says of the answer: a warning means that a part is missing."""
+        """Keep the server's warnings: each means that a part is missing."""
         warnings = decode_raw(top.get("warnings"))
         if isinstance(warnings, list) and warnings:
             text = "; ".join(str(warning)[:200] for warning in warnings[:3])
@@ -87,7 +87,7 @@ class _AnswerReader:
             )
 
     def read(self, raw: Sequence[msgspec.Raw]) -> tuple[tuple[MetricSeries, ...] | None, tuple[Gap, ...]]:
-        """Read each series by itself."""
+        """Read each series separately."""
         if len(raw) > MOST_SERIES:
             self.gaps.append(
                 Gap("metric_series_left_out", self.source, "too many series", got=str(MOST_SERIES), asked=str(len(raw)))
@@ -153,7 +153,7 @@ class _AnswerReader:
         return times, values
 
     def _units(self, found: Iterable[MetricSeries]) -> list[MetricSeries]:
-        """Fix the units that can be told from the numbers of a metric over all its series; drop what cannot be."""
+        """Infer units from the values of a metric over all its series; drop values out of range."""
         metrics: dict[str, list[MetricSeries]] = {}
         for metric_series in found:
             metrics.setdefault(metric_series.metric, []).append(metric_series)

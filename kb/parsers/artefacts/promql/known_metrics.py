@@ -1,6 +1,6 @@
-"""Metrics of exporters by name: what they are called here, their unit and their range.
+"""Exporter metrics by name, with our name, their unit and range.
 
-Names and units become ours where they are known (`KNOWN_METRICS`): shares are per cent, sizes bytes, rates per second.
+Known metrics (`KNOWN_METRICS`) get our names and units: shares in percent, sizes in bytes, rates per second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KnownMetric:
-    """What a metric of an exporter is called here, its unit after `factor`, and the largest value that makes sense."""
+    """Our name of an exporter's metric, its unit after `factor`, and the largest plausible value."""
 
     metric: str
     unit: str = ""
@@ -22,7 +22,7 @@ class KnownMetric:
     top: float = math.inf
 
 
-_SHARE = 100.0 * 1.05  # counters of activity overshoot a little
+_SHARE = 100.0 * 1.05  # activity counters overshoot slightly
 KNOWN_METRICS: Mapping[str, KnownMetric] = {
     "DCGM_FI_DEV_GPU_UTIL": KnownMetric("gpu_util", "%", top=_SHARE),
     "DCGM_FI_DEV_MEM_COPY_UTIL": KnownMetric("memory_copy_util", "%", top=_SHARE),
@@ -134,7 +134,7 @@ _FUNCTIONS = frozenset(
 
 
 def known_metric(name: str) -> KnownMetric:
-    """Return what a metric is called here. An unknown one keeps its name, in lower case."""
+    """Return our name of a metric. An unknown one keeps its name, in lower case."""
     known = KNOWN_METRICS.get(name)
     if known is not None:
         return known
@@ -145,7 +145,7 @@ def known_metric(name: str) -> KnownMetric:
 
 
 def metric_of_query(query: str) -> str:
-    """Return the metric that a query asks for: a known one, else the first name that is no function or label."""
+    """Return the metric in a query: a known one, else the first name that is not a function or label."""
     head = re.sub(
         r"\{[^{}]*\}|\[[^\[\]]*\]|\"[^\"]*\"|\b(?:by|without|on|ignoring)\s{0,4}\([^()]*\)", " ", query[:4096]
     )
@@ -154,6 +154,6 @@ def metric_of_query(query: str) -> str:
 
 
 def metric_of_file(source: str) -> str:
-    """Return a metric's name from the stem of a file's name."""
+    """Return a metric's name from a file stem."""
     name = source.replace("\\", "/").rpartition("/")[2].partition(".")[0]
     return re.sub(r"\W", "_", name)[:200]

@@ -1,4 +1,4 @@
-"""The labels of a series, and the resource that they name."""
+"""The labels of a series, and the resource they identify."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PART_LABELS = (
 
 
 def resource_of(labels: Mapping[str, str]) -> Resource:
-    """Whose a series is, by its labels: the spellings of dcgm-exporter, node_exporter, kube metrics and trainers."""
+    """Return the resource of a series, from the labels of dcgm-exporter, node_exporter, kube metrics and trainers."""
     lower = {name.lower(): value for name, value in labels.items() if value}
     pod = next((lower[name] for name in _POD_LABELS if name in lower), None)
     exporter = lower.get("pod") if "exported_pod" in lower else None
@@ -56,12 +56,12 @@ def resource_of(labels: Mapping[str, str]) -> Resource:
 
 
 def _is_exporter(host: str, exporter: str | None) -> bool:
-    """Whether what is given as host is the exporter's own pod."""
+    """Whether the host label names the exporter's own pod."""
     return host == exporter or "dcgm-exporter" in host or "node-exporter" in host
 
 
 def _host_of_instance(value: str) -> str:
-    """Return the host of an `instance`: without its port."""
+    """Return the host of an `instance` label, without the port."""
     head, _, tail = value.rpartition(":")
     return head.strip("[]") if head and tail.isdigit() and (head.count(":") == 0 or head.startswith("[")) else value
 
@@ -71,13 +71,13 @@ def _to_index(value: str | None) -> int | None:
 
 
 def part_of(labels: Mapping[str, str], metric: str) -> str:
-    """Return what tells series of one resource apart; a GPU's `device` says nothing that `gpu` does not."""
+    """Return the label that distinguishes series of one resource; a GPU's `device` only repeats `gpu`."""
     skip = "gpu" in labels and not metric.startswith("rdma")
     return "/".join(labels[name] for name in _PART_LABELS if labels.get(name) and not (skip and name == "device"))
 
 
 def read_labels(value: Any) -> dict[str, str]:
-    """Return at most 100 labels as text, without nested values."""
+    """Return at most 100 labels as strings, without nested values."""
     if not isinstance(value, dict):
         return {}
     kept = list(value.items())[:100]

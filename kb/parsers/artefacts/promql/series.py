@@ -1,4 +1,4 @@
-"""One metric of one resource, its unit and its cadence."""
+"""One metric of one resource, its unit and sampling interval."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kb.parsers.artefacts.promql.known_metrics import KnownMetric
 
 @dataclass(frozen=True, slots=True)
 class MetricSeries:
-    """One metric of one resource, as it was read: seconds since the epoch and values, unsorted and with duplicates.
+    """One metric of one resource: seconds since the epoch and values, unsorted and with duplicates.
 
-    `counter` values only rise, but for resets. `part` tells things of one resource apart (a port, a process state).
+    `counter`: values only rise, except at resets. `part` distinguishes parts of a resource (a port, a process state).
     """
 
     metric: str
@@ -29,15 +29,15 @@ class MetricSeries:
 
 
 def unit_factor(members: Sequence[MetricSeries], known: KnownMetric) -> float:
-    """By what to multiply so that the numbers make sense in the metric's unit; 1 where they do, or where nothing does."""
+    """Return the factor that makes the values plausible in the metric's unit; 1 if they are, or if none does."""
     middle = median(median(m.values) for m in members)
     largest = max(max(m.values) for m in members)
     if known.unit == "%":
         if known.factor == 1.0 and largest <= 1.0 and any(0.0 < v < 1.0 for m in members for v in m.values):
-            return 100.0  # a share of 1 where per cent were promised
+            return 100.0  # a fraction instead of percent
         return 0.01 if known.factor == 100.0 and known.top < largest and 150.0 < largest <= 10_500.0 else 1.0
     if known.unit == "bytes" and known.factor > 1.0 and middle > known.top:
-        return 1.0 / known.factor  # bytes where MiB were promised
+        return 1.0 / known.factor  # bytes instead of MiB
     return 1e-3 if known.unit == "W" and middle > known.top else 1.0
 
 
@@ -49,7 +49,7 @@ def sampling_interval(times: Sequence[float]) -> tuple[float, float]:
 
 
 def first_resources(members: Iterable[MetricSeries]) -> str:
-    """Return the first few nodes or GPUs, for a gap's scope."""
+    """Return the first few nodes or GPUs, for the scope of a gap."""
     names = dict.fromkeys(
         " ".join(part for part in (m.resource.node or m.resource.container or "?", m.resource.gpu or m.part) if part)
         for m in members

@@ -1,4 +1,4 @@
-"""What led to an exception: earlier ones of its chain, and the thread that raised it."""
+"""The context of an exception: earlier exceptions of its chain, and the thread that raised it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _THREAD = lazy_compile(rb"(?:.{0,200}\b)?Exception in thread (.{1,120}?):?$|Proc
 
 
 def _phrase_before(window: bytes, start: int, voice: Voice) -> tuple[int, str] | None:
-    """Return where the words that tie the traceback at `start` to an earlier one stand, and which they are."""
+    """Return the position and text of the words that link the traceback at `start` to an earlier one."""
     near = window[max(0, start - 4096) : start]
     if not any(words in near for words, _ in _PHRASES):
-        return None  # the common case, without a walk over lines
+        return None  # the common case, without a search over lines
     for _ in range(12):
         if start <= 0:
             return None
@@ -37,7 +37,7 @@ def _phrase_before(window: bytes, start: int, voice: Voice) -> tuple[int, str] |
 
 
 def links_before(window: bytes, start: int, voice: Voice) -> tuple[int, str]:
-    """Return how many exceptions came before the one at `start` in its chain, and its relation to the last of them."""
+    """Return the number of earlier exceptions in the chain, and the relation to the last of them."""
     count, relation = 0, ""
     while count < _MAX_LINKS:
         phrase = _phrase_before(window, start, voice)
@@ -63,7 +63,7 @@ def thread_before(window: bytes, start: int, voice: Voice) -> str:
 def to_structures(
     window: bytes, found: list[RaisedException], prefix: Prefix, links: tuple[int, str], shared: dict[str, Scalar]
 ) -> tuple[Structure, ...]:
-    """Structures of exceptions that are given outermost first."""
+    """Return the structures of exceptions, given outermost first."""
     result = []
     inner_of_last = int(found[-1].original_follows)
     for index, item in enumerate(found):

@@ -23,14 +23,14 @@ _STRONG = lazy_compile(
 )
 _WEAK = lazy_compile(MODULE + rb"([A-Za-z_]\w*)(?:(:)(?!:)(?:[ \t]+(.*))?|[ \t]*)$")
 _CAMEL_CASE = lazy_compile(rb"[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)+")
-# these say all they have in one line; what follows is another's
+# these have a message of one line; what follows is not theirs
 _ONE_LINE = frozenset(
     b"ArithmeticError AttributeError BrokenPipeError ChildFailedError ConnectionRefusedError ConnectionResetError"
     b" EOFError FileExistsError FileNotFoundError FloatingPointError IndexError IsADirectoryError JSONDecodeError"
     b" KeyError KeyboardInterrupt ModuleNotFoundError NameError NotADirectoryError OverflowError PermissionError"
     b" RecursionError StopIteration SystemExit UnboundLocalError UnicodeDecodeError ZeroDivisionError".split()
 )
-# what starts something else, and so ends a message of several lines
+# what ends a message of several lines
 _OTHER_START = lazy_compile(
     rb"\[?\d{4}-\d\d-\d\d[ T_]|\[?\d\d:\d\d:\d\d|\[?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)\b|[IWEF]\d{3,4} \d"
     rb"|[\w.-]{1,64}:\d+:\d+ \[-?\d+\]|srun: |slurmstepd: |[=*#~-]{5}|\"\"\"|terminate called|frame #\d|Exception "
@@ -42,7 +42,7 @@ _OTHER_START = lazy_compile(
 
 @dataclass(frozen=True, slots=True)
 class RaisedException:
-    """An exception line as read: where it stands, what it says, what led to it."""
+    """A parsed exception line: position, message, context."""
 
     offset: int
     end: int
@@ -54,9 +54,9 @@ class RaisedException:
 
 
 def match_exception(rest: bytes, *, after_frame: bool) -> tuple[bytes, bytes, bytes] | None:
-    """Module, class name and message, where the text is an exception's last line.
+    """Return module, class name and message if the text is an exception's last line; else None.
 
-    Names that do not look like an exception's count only right behind a frame's lines.
+    Names that do not look like an exception's count only right after a frame's lines.
     """
     strong = _STRONG.match(rest)
     if strong:
@@ -64,7 +64,7 @@ def match_exception(rest: bytes, *, after_frame: bool) -> tuple[bytes, bytes, by
     weak = _WEAK.match(rest) if after_frame else None
     if not weak:
         return None
-    # a bare word is output, not a class, unless it is cased as one; so is INFO: and the like
+    # a bare word is output, not a class, unless it is capitalized like one; so are INFO: and the like
     likely = weak[1] or (
         (weak[3] and weak[2][:1].isupper() and not weak[2].isupper()) or _CAMEL_CASE.fullmatch(weak[2])
     )
@@ -72,7 +72,7 @@ def match_exception(rest: bytes, *, after_frame: bool) -> tuple[bytes, bytes, by
 
 
 def _undoubled(name: bytes) -> bytes:
-    """Return the class name where two or more ranks wrote it at the same time, one behind the other."""
+    """Return the class name if two or more ranks wrote it at the same time, without a break."""
     for times in (2, 3, 4):
         part = name[: len(name) // times]
         if len(part) > 4 and part * times == name:
@@ -81,9 +81,9 @@ def _undoubled(name: bytes) -> bytes:
 
 
 def _read_message(window: bytes, first: bytes, position: int, voice: Voice, *, alone: bool) -> tuple[bytes, int]:
-    """The whole message and the index behind it: the lines that follow the exception's, up to what starts again."""
+    """Return the whole message and the index after it: it ends where something else starts."""
     parts, size, end, foreign = [first], len(first), position, 0
-    deep = not first.strip()  # a text that begins on the next line is mostly indented as a whole
+    deep = not first.strip()  # a text that begins on the next line is usually indented as a whole
     for _, after, line in lines_from(window, position, 0 if alone else _MAX_MESSAGE_LINES):
         rest = voice.rest(line)
         if rest is None:
@@ -100,7 +100,7 @@ def _read_message(window: bytes, first: bytes, position: int, voice: Voice, *, a
 
 
 def _ends_message(rest: bytes) -> bool:
-    # four spaces: a source line of somebody's traceback
+    # four spaces: a source line of another traceback
     return bool(
         rest.startswith(b"    ")
         or _OTHER_START.match(rest)
@@ -111,7 +111,7 @@ def _ends_message(rest: bytes) -> bool:
 
 
 def _user_code(window: bytes, position: int, voice: Voice) -> tuple[str, ...]:
-    """Frames under `from user code:`, which the compiler prints behind its own message; `position` is behind it."""
+    """Return the frames under `from user code:`, which the compiler prints after its message, at `position`."""
     frames = []
     for _, _, line in lines_from(window, position, 4 * MAX_FRAMES):
         rest = voice.rest(line)

@@ -14,14 +14,14 @@ _NOTEBOOK_FRAME = lazy_compile(rb"File (\S{1,400}):(\d{1,9}),? in ([\w<>.]{1,200
 
 @dataclass(slots=True)
 class FrameList:
-    """Frames collected so far. `interleaved`: how many tracebacks started in between; then each frame counts once."""
+    """The frames so far. `interleaved`: number of tracebacks that started in between; if any, frames count once."""
 
     found: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     interleaved: int = 0
 
     def add(self, frame: str) -> None:
-        """Keep a frame. Where tracebacks are interleaved, a frame seen before is dropped."""
+        """Keep a frame. If tracebacks are interleaved, drop repeated frames."""
         if not (self.interleaved and frame in self.seen):
             self.found.append(frame)
             self.seen.add(frame)
@@ -38,6 +38,6 @@ def format_frame(path: bytes, line: bytes, function: bytes | None) -> str:
 
 
 def frame_of_line(rest: bytes) -> str | None:
-    """Return the frame that a line names, as `path:line in function`."""
+    """Return the frame in a line, as `path:line in function`."""
     frame = FRAME_LINE.match(rest) or _NOTEBOOK_FRAME.match(rest)
     return format_frame(frame[1], frame[2], frame[3]) if frame else None

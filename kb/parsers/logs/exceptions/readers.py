@@ -1,4 +1,4 @@
-"""The readers of exceptions: tracebacks, lines that stand alone, and what Hydra shows."""
+"""The readers of exceptions: tracebacks, exception lines without one, and Hydra's reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
-# a logger's level, with what it puts around it: `ERROR:    `, `[ERROR] `, `ERROR 08-12 10:00:00 [core.py:12] `,
+# a logger's level, with its decoration: `ERROR:    `, `[ERROR] `, `ERROR 08-12 10:00:00 [core.py:12] `,
 # `ERROR | module:run:12 - `, `name - ERROR - `
 _LEVEL = lazy_compile(
     rb"(?:[\w.]{1,60} - )?\[?(?:ERROR|CRITICAL|FATAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)?"
@@ -47,10 +47,10 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
         raised = read_frames(window, after, voice)
     if raised is None:
         return ()
-    if GROUP_HEADER in line:  # its members were raised before it
+    if GROUP_HEADER in line:  # members of a group were raised before it
         raised = replace(raised, original_follows=True)
     shared: dict[str, Scalar] = {"thread": thread_before(window, at, voice), "start": at, "has_traceback": "yes"}
-    by_hand = raised.name == b"KeyboardInterrupt"  # met in a finaliser, it is still how the run was ended
+    by_hand = raised.name == b"KeyboardInterrupt"  # even in a finalizer, it ended the run
     if not by_hand and (
         in_finalizer(raised.frames) or survived_by_program(window, line_start(window, at), raised.offset)
     ):
@@ -60,7 +60,7 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 def _frames_before(window: bytes, at: int, voice: Voice) -> tuple[FrameList, int]:
-    """The frames right above an exception line, and where they or the header above them start; `at` without any."""
+    """Return the frames right above an exception line, and where they or their header start; `at` if there are none."""
     found: list[str] = []
     top = at
     for _ in range(4 * MAX_FRAMES):
@@ -114,9 +114,9 @@ _EXCEPTION_REPR = lazy_compile(
 
 
 def _read_target(window: bytes, at: int) -> tuple[Structure, ...]:
-    """Return what Hydra caught in the target that it called, which it shows as the exception's `repr` on the next line.
+    """Return the exception that Hydra caught in its target and prints as a `repr` on the next line.
 
-    Only where Hydra prints it without a traceback: under one, the lines are the message of its own exception.
+    Only without a traceback: under one, the lines are the message of Hydra's own exception.
     """
     line, after = line_at(window, at)
     prefix = peel(line)

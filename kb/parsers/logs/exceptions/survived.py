@@ -1,6 +1,6 @@
-"""Exceptions that the program itself says it goes on after.
+"""Exceptions after which the program itself reports that it continues.
 
-A word such as "retrying" above a traceback is not enough: the last of the tries looks the same.
+A word such as "retrying" above a traceback is not enough: the last attempt looks the same.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from kb.parsers.logs.exceptions.exception_line import HEADER
 from kb.parsers.logs.lines import line_at, line_start, lines_from
 from kb.regex.lazy import lazy_compile
 
-# Exceptions that the program itself says it lives with. A word such as "retrying" above a traceback is no such saying:
-# the last of the tries looks the same.
+# Headers that report a handled exception. A word such as "retrying" is not enough: the last attempt looks the same.
 _IGNORED = lazy_compile(rb"Exception ignored (?:in|on)\b")
 _CARRIES_ON = lazy_compile(
     rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|bad sample).{0,160}"
@@ -29,7 +28,7 @@ _FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
 
 
 def survived_by_program(window: bytes, start: int, last: int) -> bool:
-    """Whether the header at `start`, or the line above it, says that the program goes on, and what follows agrees.
+    """Whether the header at `start` or the line above it says that the program continues, and what follows agrees.
 
     `last` is where the exception's own line starts.
     """
@@ -43,11 +42,11 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
 
 
 def _calm_after(window: bytes, position: int) -> bool:
-    """Whether the next lines are there and none of them is of trouble."""
+    """Whether there are further lines and none of them reports trouble."""
     following = [line for _, _, line in lines_from(window, position, 2 * _CALM_LINES) if line.strip()][:_CALM_LINES]
     return len(following) == _CALM_LINES and not any(_TROUBLE_WORDS.search(line) for line in following)
 
 
 def in_finalizer(frames: tuple[str, ...]) -> bool:
-    """Whether it is multiprocessing's clean-up at exit, which prints what it meets and goes on."""
+    """Whether it is multiprocessing's cleanup at exit, which prints errors and continues."""
     return any(_FINALIZERS.search(frame) for frame in frames[:2])

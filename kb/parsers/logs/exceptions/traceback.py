@@ -1,4 +1,4 @@
-"""The body of a traceback: from behind its header to the exception line, boxed or plain."""
+"""Reads the body of a traceback, boxed or plain: from its header to the exception line."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kb.regex.lazy import lazy_compile
 
 _MAX_LINES = 1000  # of a window, for one traceback
 _MAX_HEADS = 64  # of other tracebacks that may start before this one ends
-_MAX_FOREIGN = 400  # lines in a row that belong to no traceback
-_MAX_IDLE = 40  # such lines before the first frame
+_MAX_FOREIGN = 400  # consecutive lines that belong to no traceback
+_MAX_IDLE = 40  # the same, before the first frame
 _MAX_NESTED = 8  # exceptions that one remote task reports within another
 GROUP_HEADER = b"+ Exception Group Traceback (most recent call last)"
 BOX_CORNERS = (b"\xe2\x95\xad", b"\xe2\x94\x8c", b"\xe2\x94\x8f")
@@ -22,9 +22,9 @@ _RICH_FRAME = lazy_compile(rb"(\S.{0,400}?):(\d{1,9}) in (\S.{0,200})")
 
 
 def read_frames(window: bytes, position: int, voice: Voice, base: int = -1) -> RaisedException | None:
-    """Reads on from behind a header to the exception line; None where the window ends before it.
+    """Read from a header to the exception line; None if the window ends before it.
 
-    `base` is the exception line's indentation where it is known; -1: two less than the first frame's.
+    `base`: the exception line's indentation if known; -1: two less than the first frame's.
     """
     frames, near, foreign = FrameList(), False, 0
     for start, after, line in lines_from(window, position, _MAX_LINES):
@@ -51,7 +51,7 @@ def read_frames(window: bytes, position: int, voice: Voice, base: int = -1) -> R
 
 
 def read_box(window: bytes, position: int, voice: Voice) -> RaisedException | None:
-    """A boxed traceback: frames are `path:line in function` between two sides; the exception stands under the box."""
+    """Read a boxed traceback: frames `path:line in function` between two borders, the exception below the box."""
     frames, carried, closed = FrameList(), b"", False
     for start, after, line in lines_from(window, position, _MAX_LINES):
         rest = voice.rest(line)
@@ -67,7 +67,7 @@ def read_box(window: bytes, position: int, voice: Voice) -> RaisedException | No
             frame = _RICH_FRAME.fullmatch(carried + inner)
             if frame:
                 frames.add(format_frame(frame[1], frame[2], frame[3]))
-            # a long path is broken over lines
+            # a long path is split over lines
             carried = carried + inner if inner.startswith(b"/") and not frame and len(carried) < 400 else b""
         elif closed:
             return None
@@ -76,9 +76,9 @@ def read_box(window: bytes, position: int, voice: Voice) -> RaisedException | No
 
 
 def with_nested(window: bytes, outer: RaisedException, voice: Voice) -> list[RaisedException]:
-    """Return the exception and those that its message reports with their own frames, outermost first.
+    """Return the exception and those nested in its message with their own frames, outermost first.
 
-    A remote task's error carries the task's traceback behind `ray::name()`, a traced function's behind `in user code:`.
+    A remote task's error contains the task's traceback after `ray::name()`, a traced function's after `in user code:`.
     """
     found = [outer]
     while len(found) < _MAX_NESTED:
@@ -95,12 +95,12 @@ def with_nested(window: bytes, outer: RaisedException, voice: Voice) -> list[Rai
 
 
 def voice_of(window: bytes, line: bytes, after: int, column: int) -> Voice:
-    """Who wrote the header whose word `Traceback` stands at `column`."""
+    """Return the voice of the header whose word `Traceback` is at `column`."""
     group = line.find(GROUP_HEADER)
     before = line[:group] + b"| " if group >= 0 else line[:column]
     voice = Voice(before, prefix_key(peel(line)))
     following = line_at(window, after)[0]
-    # some writers put their prefix on the first line of a message only
+    # some writers prefix only the first line of a message
     if FRAME_LINE.match(following) and voice.rest(following) is None:
         return Voice(b"", prefix_key(peel(b"")))
     return voice

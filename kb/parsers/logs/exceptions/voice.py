@@ -1,4 +1,4 @@
-"""Who writes a traceback, and which lines are theirs."""
+"""The writer ("voice") of a traceback, and which lines belong to it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kb.parsers.logs.prefixes import Prefix, peel
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """Who writes a traceback: the bytes before its header, and what its prefix says."""
+    """The writer of a traceback: the bytes before its header, and the values of its prefix."""
 
     before: bytes
     key: tuple[object, ...]
 
     def rest(self, line: bytes) -> bytes | None:
-        """Return what this voice says on the line, indentation kept; None where it is another's line."""
+        """Return this voice's text on the line, with its indentation; None if the line is another's."""
         if self.before:
             if line.startswith(self.before):
                 return plain(line[len(self.before) :])
@@ -27,17 +27,17 @@ class Voice:
 
 
 def prefix_key(prefix: Prefix) -> tuple[object, ...]:
-    """Return what tells one voice from another; whether there is a prefix at all, too."""
+    """Return the key that distinguishes voices, which includes whether there is a prefix."""
     return (prefix.rank, prefix.local_rank, prefix.node, prefix.pid, prefix.end == 0)
 
 
 def indentation(rest: bytes) -> int:
-    """Count the blanks and tabs at the start of a line."""
+    """Count the spaces and tabs at the start of a line."""
     return len(rest) - len(rest.lstrip(b" \t"))
 
 
 def next_line_of_voice(window: bytes, position: int, voice: Voice) -> tuple[bytes, int]:
-    """Return the next line of this voice that is not blank, and the index behind it; at most eight lines on."""
+    """Return the next non-blank line of this voice, and the index after it; at most eight lines ahead."""
     for _, after, line in lines_from(window, position, 8):
         rest = voice.rest(line)
         if rest is not None and rest.strip(b" \t|"):

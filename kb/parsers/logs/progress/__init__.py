@@ -1,1 +1,1 @@
-"""Iteration lines: the step that a run has reached and what it measured there, in the forms that training programs print."""
+"""Iteration lines: a run's step and its measurements, in the formats that training programs print."""

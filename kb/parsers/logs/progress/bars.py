@@ -10,7 +10,7 @@ from kb.parsers.logs.progress.line_format import changed, line_around
 from kb.parsers.logs.progress.quantities import HELD_OUT_WORD, measure, parse_float, parse_int
 from kb.regex.lazy import lazy_compile
 
-# A bar's label says what it counts; only those that end in one of these words, and bars without one, count training steps.
+# A bar's label says what it counts; only bars without a label, or with one that ends in such a word, count steps.
 _TRAINING_WORDS = frozenset(
     b"epoch epochs train training step steps iter iters iteration iterations global_step batch batches progress update"
     b" updates fit fitting optimizing optimizer pretraining pre-training finetuning fine-tuning loop loss sft dpo grpo ppo"
@@ -32,7 +32,7 @@ _BAR = lazy_compile(
 _YOLO = lazy_compile(
     rb"(?P<epoch>\d{1,6})/\d{1,6} {1,16}(?P<memory>\d[\d.]{0,8})G {1,16}(?P<losses>(?:(?:\d[\d.e+]{0,12}|nan|inf) {1,16}){1,12})\d{1,6}$"
 )
-# Lightning's Rich bar: the number of the epoch and that of the last one, both from 0; below 0 where it is not known.
+# Lightning's Rich bar: the number of the epoch and of the last one, both from 0; negative if unknown.
 _RICH_EPOCH = lazy_compile(rb"Epoch (?P<epoch>\d{1,6})/(?:(?P<last>\d{1,6})|-\d)$")
 _LABEL_EPOCH = lazy_compile(rb"(?i)epoch[ :=\[#(]{0,3}(?P<epoch>\d{1,9})")
 
@@ -53,7 +53,7 @@ def read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
     point = (
         _yolo_point(row, match.start()) if row else measure(after[: end if end >= 0 else 300], "tqdm", match.start())
     )
-    if point.validation:  # the only loss in its brackets is one of held-out data
+    if point.validation:  # the only loss in its brackets is of held-out data
         point = changed(point, loss=None)
     step, total = (
         parse_int(bar["step"] or bar["free"] or bar["at"] or bar["drawn"]),
@@ -75,7 +75,7 @@ def read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
 
 
 def _yolo_point(row: re.Match[bytes], offset: int) -> ProgressPoint:
-    """The loss of a row is the sum of its parts; whole numbers there are counts."""
+    """Read a row, whose loss is the sum of its parts; whole numbers there are counts."""
     parts = [parse_float(part) or 0.0 for part in row["losses"].split() if b"." in part or part in (b"nan", b"inf")]
     memory = parse_float(row["memory"])
     return ProgressPoint(
@@ -94,7 +94,7 @@ _KERAS = lazy_compile(rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) 
 
 
 def read_keras(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Read the line of a Keras progress bar, whose step and total stand before the bar."""
+    """Read the line of a Keras progress bar, whose step and total precede the bar."""
     before, after = line_around(match)
     bar = _KERAS.match(before) or _KERAS.match(before, peel(before).end)
     if bar is None:

@@ -19,9 +19,9 @@ _MAYBE_OF = rb"(?:[ ]{0,2}/[ ]{0,12}(?P<total>\d{1,12}))?"
 _IS = rb"['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,12}"
 _IS_TOO = rb"['\"]?[ \t]{0,2}[:=#\[_]?[ \t]{0,12}"
 _NO_MORE = rb"(?![\w.%-]{1,2}\w)" + REST_OF_LINE
-# "iteration", but not Megatron's own lines, which are read by their own formats.
+# "iteration", but not in Megatron's lines, which have formats of their own.
 _ITERATION = rb"(?<!loss at iter)(?:ation(?! {1,12}\d{1,12}/ {0,12}\d{1,12} \|))?"
-GENERAL = "_loss"  # ends the name of the forms of last resort, which a block needs only where no other form is at home
+GENERAL = "_loss"  # suffix of the names of generic forms, used in a block only if no other form matches there
 # One detector for them all: "step" and "loss" on one line would keep an automaton busy on every line that has a step.
 _LOSS_LINE = r"""[Ll]oss(?:\x1b\[[0-9;]{0,8}m)?(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]|/total|, overall: |_-?[0-9]+\.[0-9]|_nan)|; xent: [-0-9n]"""
 
@@ -97,7 +97,7 @@ def _read_fraction(match: re.Match[bytes]) -> ProgressPoint | None:
 
 
 def fraction_form(head: bytes) -> ProgressFormat:
-    """Make the form of a line whose step stands as `12/300` before the loss; the head is the word for the loss."""
+    """Make the form of a line with a step such as `12/300` before the loss; the head is the word for the loss."""
     tail = rb"(?:\x1b\[[\d;]{0,8}m)?['\"]?[ \t]{0,3}[:=][ \t]{0,3}[-0-9nNiI]"
     return make_format(f"fraction{GENERAL}", _LOSS_LINE, head, tail, _read_fraction)
 
@@ -126,7 +126,7 @@ BYTE_COUNT = rb"(?P<value>\d{1,15}(?:\.\d{1,12})?) ?(?P<unit>%|[KMGTkmgt]i?[Bb]?
 
 
 def memory_form(head: bytes, words: str) -> ProgressFormat:
-    """Make the form of a line that says how much memory is in use."""
+    """Make the form of a line with the memory in use."""
     found = rb"[^\r\n]{0,60}?(?:" + words.encode() + rb")\)?['\"]?[^\w\r\n]{1,6}" + BYTE_COUNT
     return make_format("used", rf"{head.decode()}.{{0,60}}(?:{words}).{{1,7}}[0-9]", head, found, read_used)
 
@@ -136,7 +136,7 @@ _CHANGED_WORD = r"(?:now|changed|increased|raised|grown|doubled|halved|reduced|d
 
 
 def own_step_form(head: bytes, rest: str = "") -> ProgressFormat:
-    """Make the form of a line in which a rank tells how long its own part of a step took; the head ends a word for it."""
+    """Make the form of a line with the duration of a rank's own part of a step; the head ends a word for it."""
     tail = rest + r"(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}[0-9][0-9.]{0,11} ?[mu]?s\b"
     return make_format(OWN, head.decode() + tail, head, tail.encode(), read_own)
 
@@ -154,7 +154,7 @@ def resizing_form(head: bytes) -> ProgressFormat:
 
 
 def scale_form(head: str) -> ProgressFormat:
-    """Make the form of a line that says which loss scale is set; `head` is the text before the number."""
+    """Make the form of a line that sets the loss scale; `head` is the text before the number."""
     return make_format(
         "loss_scale", head + "[0-9.e-]", head.encode(), rb"(?P<scale>)(?P<value>" + NUMBER + rb")", read_beside
     )

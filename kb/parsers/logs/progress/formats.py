@@ -1,8 +1,8 @@
-"""Every form of iteration line, in order.
+"""Every format of iteration line, in order.
 
-`FORMATS` is ordered: where several formats read the same line, the first one is right and the others are to be dropped.
-A format is found by a literal head and read from its whole line (up to a bound), because most programs print the same
-few quantities under a few names each; only the step's place differs.
+`FORMATS` is ordered: if several formats read the same line, the first one counts and the others are dropped. A format
+is found by a literal head and read from its whole line (up to a limit), because most programs print the same few
+quantities under a few names each; only the position of the step differs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from kb.parsers.logs.progress.side_lines import read_below, read_beside, read_ow
 
 
 def read_line(line: bytes) -> ProgressPoint | None:
-    """Read one line by the first format that knows it; offsets count from the line's start."""
+    """Read one line with the first format that matches; offsets count from the line's start."""
     for form in FORMATS:
         for match in form.find.finditer(line):
             point = form.read(match)
@@ -148,7 +148,7 @@ FORMATS: tuple[ProgressFormat, ...] = (
         rb"(?P<step>\d{1,12})/(?P<total>\d{1,12})\]" + REST_OF_LINE,
         make_reader("composer", whole=False),
     ),
-    # OLMo and Composer print what was measured on lines of its own, below that of the step.
+    # OLMo and Composer print metrics on separate lines below that of the step.
     make_format(
         "olmo",
         r"\[step=[0-9]+/[0-9]+[,\]]",

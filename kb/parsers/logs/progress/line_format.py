@@ -1,4 +1,4 @@
-"""A form of iteration line: how it is detected, found and read."""
+"""A format of iteration line: how it is detected, found and read."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from kb.regex.lazy import lazy_compile
 _FIELDS = {name: place for place, name in enumerate(ProgressPoint.__dataclass_fields__)}
 _ALL = attrgetter(*_FIELDS)
 Read = Callable[[re.Match[bytes]], ProgressPoint | None]
-BEFORE = 1024  # a line is read at most so far back from the head …
-AFTER = 2048  # … and so far on
+BEFORE = 1024  # bytes read before the head …
+AFTER = 2048  # … and after it
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressFormat:
-    """How one form of iteration line is noticed, found and read.
+    """How one format of iteration line is detected, found and read.
 
-    `detector` is a safe-subset regex that tells that a block has such lines; `find` starts with the literal `head`, never
-    crosses a line and is linear; `read` gives the point, with the match's start as its offset, or None for a false find.
+    `detector`: a safe-subset regex that detects blocks with these lines. `find`: starts with the literal `head`, never
+    crosses a line and is linear. `read`: returns the point, with the match's start as its offset, or None for a false
+    match.
     """
 
     name: str
@@ -38,7 +39,7 @@ _COLOURS = lazy_compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
 def line_around(match: re.Match[bytes]) -> tuple[bytes, bytes]:
-    """Return the match's line before the match and from it on, bounded and without colours; returns end a line too."""
+    """Return the match's line before and from the match, bounded, without color codes; a carriage return ends it, too."""
     start = match.start()
     before = bytes(match.string[max(0, start - BEFORE) : start])
     after = bytes(match.string[start : start + AFTER])
@@ -51,7 +52,7 @@ def line_around(match: re.Match[bytes]) -> tuple[bytes, bytes]:
 
 
 def changed(point: ProgressPoint, **values: Any) -> ProgressPoint:
-    """The point with other values. It is done for every iteration line, and several times as fast as dataclasses.replace."""
+    """Return the point with other values; several times as fast as dataclasses.replace, for use on every line."""
     fields = list(_ALL(point))
     for name, value in values.items():
         fields[_FIELDS[name]] = value
@@ -59,7 +60,7 @@ def changed(point: ProgressPoint, **values: Any) -> ProgressPoint:
 
 
 def optional_group(match: re.Match[bytes], group: str) -> bytes | None:
-    """Return a group of the match, or None where the pattern has no such group."""
+    """Return a group of the match, or None if the pattern does not have it."""
     return match[group] if group in match.re.groupindex else None
 
 

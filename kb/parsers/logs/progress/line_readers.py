@@ -1,4 +1,4 @@
-"""Readers of the forms whose lines differ in more than the place of the step."""
+"""Readers of formats that differ in more than the position of the step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kb.regex.lazy import lazy_compile
 
 
 def make_reader(name: str, *, needs_loss: bool = False, validation: bool = False, whole: bool = True) -> Read:
-    """Make the reader of a form whose `find` captures step, total, epoch and mode as far as it has them.
+    """Make the reader of a format whose `find` captures step, total, epoch and mode, as far as present.
 
-    `whole`: the line before the head counts too. `needs_loss`: without a loss it is no iteration line.
+    `whole`: the line before the head counts, too. `needs_loss`: without a loss it is not an iteration line.
     """
 
     def read(match: re.Match[bytes]) -> ProgressPoint | None:
@@ -41,7 +41,7 @@ _READ_BRACKETED = make_reader("bracketed", needs_loss=True)
 
 
 def read_bracketed(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Read a metrics line of absl's logger, whose step stands in brackets; elsewhere a number there can be a rank."""
+    """Read a metrics line of absl's logger, with the step in brackets; elsewhere that number can be a rank."""
     before, _ = line_around(match)
     return _READ_BRACKETED(match) if _GLOG.search(before) else None
 
@@ -74,7 +74,7 @@ def read_engine(match: re.Match[bytes]) -> ProgressPoint | None:
 
 
 def read_timer(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Read DeepSpeed's throughput timer. The step stands before the head."""
+    """Read DeepSpeed's throughput timer. The step precedes the head."""
     before, after = line_around(match)
     steps = re.search(rb"(?:global_step=|(?<!\d)\d{1,9}/)(?P<step>\d{1,12})$", before)
     if steps is None:
@@ -103,7 +103,7 @@ _DICT_STEP = lazy_compile(
 
 
 def read_json_loss(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Return a JSON line with a loss, of a program that names its step in words of its own or not at all."""
+    """Read a JSON line with a loss, of a program with its own name for the step, or none."""
     point = read_dict(match)
     if point is None or (point.step is None and point.learning_rate is None and point.grad_norm is None):
         return None  # a settings file has a "loss" too
@@ -116,7 +116,7 @@ _COUNTED = lazy_compile(
 
 
 def read_counted(match: re.Match[bytes]) -> ProgressPoint | None:
-    """`100  images/sec: 700.1 … 7.9` and `100: 1.5, 1.4 avg loss, …`: the step stands first on the line."""
+    """`100  images/sec: 700.1 … 7.9` and `100: 1.5, 1.4 avg loss, …`: the step comes first."""
     before, after = line_around(match)
     place = _COUNTED.match(before.lstrip())
     if place is None:
@@ -131,7 +131,7 @@ _LAST_NUMBER = lazy_compile(rb"[ \t)](?P<value>-?(?:\d{1,9}\.\d{1,12}|nan|inf))\
 
 
 def read_espnet(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Of ESPnet's lines: its iter_time is the wait for data, which says nothing of the pace."""
+    """Read ESPnet's line; its iter_time is the wait for data, not the pace."""
     point = measure(line_around(match)[1], "espnet", match.start())
     return changed(point, step=int(match["step"]), seconds=find_number(_TRAIN_TIME, match[0]))
 
@@ -141,7 +141,7 @@ _SECONDS_AT_END = lazy_compile(rb" (?P<value>\d{1,6}\.\d{1,6})s/it\b")
 
 
 def read_stated(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Return a form that names its loss in words of its own; `find` captures it as `value`."""
+    """Read a format with its own name for the loss; `find` captures it as `value`."""
     _, after = line_around(match)
     point = measure(after, "stated", match.start())
     seconds = find_number(_SECONDS_AT_END, after) or (None if point.throughput else point.seconds)
@@ -152,7 +152,7 @@ _MLPERF_STEP = lazy_compile(rb'"(?P<unit>step|step_num|epoch_num|first_epoch_num
 
 
 def read_mlperf(match: re.Match[bytes]) -> ProgressPoint | None:
-    """MLPerf's lines of a training step or a finished epoch; other counts (samples) are of no one unit, so not read."""
+    """Read MLPerf's line of a training step or finished epoch; other counts have no fixed unit."""
     place = _MLPERF_STEP.search(match[0])
     if place is None:
         return None

@@ -1,4 +1,4 @@
-"""The quantities that an iteration line names: loss, rates, times, memory and sizes, by the names that programs give them."""
+"""The quantities in an iteration line: loss, rates, times, memory and sizes, under the names that programs use."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _PLAIN_SECONDS = lazy_compile(
     + rb")(?![\d.:])(?:(?P<unit> ?ms|s)(?!\w)|(?![\w/-]))"
 )
 _MILLISECONDS = lazy_compile(rb"\| (?P<value>\d{1,9}\.\d+) ms \|")
-# Tokens, operations, samples a second, or the share of the peak that is used: what longer sequences leave as it is comes first.
+# Tokens, operations or samples per second, or utilization; those independent of the sequence length come first.
 _TOKENS = (
     rb"(?:tok(?:ens)?/s(?:ec)?(?:/device|/gpu)?|Tokens/s/device|tokens_per_sec(?:ond)?(?:_per_(?:device|gpu))?"
     rb"|tokens per gpu per second(?: \(tgs\))?|(?<!\w)tps|(?<!\w)wps|perf/throughput)"
@@ -97,7 +97,7 @@ _BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
 
 
 def parse_float(raw: bytes | None) -> float | None:
-    """Parse a number as programs print it, with thousands separators or `nan.0`. Return None where it is not a number."""
+    """Parse a number as programs print it, with thousands separators or `nan.0`; None if it is not a number."""
     if not raw:
         return None
     if raw.endswith(b".0") and raw[-3:-2].isalpha():
@@ -120,7 +120,7 @@ def find_number(pattern: re.Pattern[bytes], text: bytes) -> float | None:
 
 
 def _losses(text: bytes) -> Iterator[tuple[bool, float]]:
-    """Return each loss in a line with whether it is one of held-out data; losses of some part of the model are left out."""
+    """Yield each loss in a line, and whether it is of held-out data; losses of parts of the model are skipped."""
     for match in _LOSS.finditer(text):
         value = parse_float(match["value"])
         owner = _OWNER.search(text, max(0, match.start() - 42), match.start())
@@ -135,7 +135,7 @@ def _losses(text: bytes) -> Iterator[tuple[bool, float]]:
 
 
 def find_loss(text: bytes) -> tuple[float | None, bool]:
-    """Return the line's loss, and whether it is a validation loss because no other one stands there."""
+    """Return the line's loss, and whether it is a validation loss because there is no other."""
     held_out = None
     for validation, value in _losses(text):
         if not validation:
@@ -148,7 +148,7 @@ _ROUNDED = lazy_compile(rb"0?\.0{2,7}")
 
 
 def _learning_rate(text: bytes) -> float | None:
-    """Return the learning rate; one that few decimals round to zero is not known. `0.0` is how Python prints a true zero."""
+    """Return the learning rate; None if it is rounded to zero. `0.0` is how Python prints a true zero."""
     match = _RATE.search(text)
     return None if match is None or _ROUNDED.fullmatch(match["value"]) else parse_float(match["value"])
 
@@ -180,7 +180,7 @@ def _throughput(text: bytes) -> float | None:
 
 
 def _rate_of_work(text: bytes, low: bytes, seconds: float | None) -> float | None:
-    """Return what is done a second: as the line says, or else its own sizes by its time."""
+    """Return the throughput per second: as printed, else from the line's sizes and time."""
     said = _throughput(text) if any(word in low for word in _PACE_WORDS) else None
     batch = find_number(_GLOBAL_BATCH, text) if said is None and seconds and b"batch" in low else None
     return said if batch is None or not seconds else batch * (find_number(_LENGTH, text) or 1.0) / seconds
@@ -193,7 +193,7 @@ def _memory(text: bytes) -> float | None:
     return float(match["value"]) * _BYTES.get(match["named"] or match["unit"] or b"M", 2.0**20)
 
 
-# For text in lower case: without a flag, and with a letter first, `re` skips to the places where a name may begin.
+# For lower-case text: without flags and with a leading letter, `re` skips quickly to possible names.
 _OWN_TIME = lazy_compile(
     rb"(?P<name>(?:d(?<![a-z_-].)ata(?:[ _-]?(?:load(?:ing|er)?|wait|fetch))?|f(?<![a-z_-].)(?:orward|wd)(?:[ _-]?(?:backward|bwd))?"
     rb"|b(?<![a-z_-].)(?:ackward|wd)|c(?<![a-z_-].)ompute))(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
@@ -209,7 +209,7 @@ _SIZE_OF_STEP = lazy_compile(
 
 
 def own_times(text: bytes) -> tuple[float | None, float | None]:
-    """Seconds that the rank itself computed, and that it waited for data; those of forward and backward are added up."""
+    """Return the seconds that the rank computed (forward plus backward), and that it waited for data."""
     whole = data = None
     parts: dict[bytes, float] = {}
     for match in _OWN_TIME.finditer(text.lower()):
@@ -234,12 +234,12 @@ def input_size(text: bytes) -> float | None:
 
 
 def measure(text: bytes, name: str, offset: int) -> ProgressPoint:
-    """Read every quantity that a line names. The step is the caller's matter, but for a global step named as such."""
-    low = text.lower()  # a look for a word is a hundred times cheaper than a search for a form that is not there
+    """Read every quantity in a line. The step is left to the caller, except for an explicit global step."""
+    low = text.lower()  # a substring test is a hundred times cheaper than a failing regex search
     loss, validation = find_loss(text)
     skipped = _SKIPPED.search(text) if b"skipped" in low else None
     if loss is None and b"nan iterations" in low and _NAN_ITERATIONS.search(text):
-        loss = math.nan  # Megatron leaves the loss out where no step was taken because it was not finite
+        loss = math.nan  # Megatron omits the loss if a step was skipped because it was not finite
     total = _TOTAL.search(text) if b"_steps" in low else None
     step = _GLOBAL_STEP.search(text) if b"_step" in low or b"num_updates" in low else None
     seconds = find_seconds(text)

@@ -1,4 +1,4 @@
-"""Readers of what is printed beside the iteration lines: memory in use, loss scales, rates, a rank's own times."""
+"""Readers of lines next to the iteration lines: memory in use, loss scales, rates, a rank's own times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kb.parsers.logs.progress.line_format import line_around
 from kb.parsers.logs.progress.quantities import SIZE_WORDS, input_size, own_times, parse_float
 from kb.regex.lazy import lazy_compile
 
-# For text in lower case: without a flag, and with a letter first, `re` skips to the places where a name may begin.
+# For lower-case text: without flags and with a leading letter, `re` skips quickly to possible names.
 _OWN_STEP = lazy_compile(
     rb"(?:s(?<![a-z].)tep|i(?<![a-z].)ter(?:ation)?|g(?<![a-z].)lobal[ _](?:step|iter(?:ation)?))"
     rb"[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.])",
@@ -21,12 +21,12 @@ _OWN_MEMORY = lazy_compile(
 )
 
 
-# What stands beside the iteration lines, on lines of its own: such points count as no steps, so they are marked as
-# validation. The form of a memory line is named after its words, which keeps device and host, free and used apart.
+# Points of side lines are not steps, so they are marked as validation. The format of a memory line is named after
+# its words, which distinguishes device and host, free and used.
 
 
 def read_beside(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Read a loss scale or a rate on a line of its own."""
+    """Read a loss scale or a rate on a separate line."""
     value = parse_float(match["value"])
     if "scale" in match.re.groupindex:
         return ProgressPoint(match.start(), loss_scale=value, format="loss_scale", validation=True)
@@ -34,7 +34,7 @@ def read_beside(match: re.Match[bytes]) -> ProgressPoint | None:
 
 
 def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Return a line in which a rank tells of its own step, without a loss."""
+    """Read a line with a rank's own step times, without a loss."""
     before, after = line_around(match)
     text = before[_message_start(before, after) :] + after
     low = text.lower()
@@ -60,12 +60,12 @@ def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
 
 
 def _message_start(before: bytes, after: bytes) -> int:
-    """Return where the message of a line begins, whose match divides it into these two."""
+    """Return where the message of a line begins; the match splits the line into these two parts."""
     return min(peel_head((before + after)[:HEAD]).end, len(before))
 
 
 def read_below(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Return a loss on a line of its own, without a step."""
+    """Read a loss on a separate line, without a step."""
     return ProgressPoint(match.start(), loss=parse_float(match["value"]), format="below")
 
 
@@ -79,7 +79,7 @@ _UNIT_BYTES = {b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30, b"t": 2.0**40}
 
 
 def read_used(match: re.Match[bytes]) -> ProgressPoint | None:
-    """Read how much memory is in use, in bytes. The form is named after the words of the line."""
+    """Read the memory in use, in bytes. The format is named after the words of the line."""
     value, unit = parse_float(match["value"]), (match["unit"] or b"").lower()
     before, after = line_around(match)
     words = _DIGITS.sub(
