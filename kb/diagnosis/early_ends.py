@@ -42,7 +42,7 @@ class EarlyEnd:
 def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> Iterator[EarlyEnd]:
     """Yield the end of each accused rank that shows no symptom and ended early.
 
-    A launcher reports a status of its own, its last lines say in words that something is wrong, or the others lost it and
+    A launcher reports a status of its own, its last lines say in words that something is wrong, or all others lost it and
     its last line is like no other of the run.
     """
     facts, places = bad.facts, bad.places
@@ -55,7 +55,7 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
         alone = any(facts.streams[item.stream].summary.ref.resource.rank == rank for item in last)
         own_status = end is not None and (alone or str(end[1].fields.get("exitcode")) != "1")
         telling = [item for item in last if is_trouble(item)]
-        if not telling and symptoms.lost_peer:
+        if not telling and symptoms.lost_peer and _all_others(rank, symptoms):
             telling = [item for item in last if last_words.unlike_all(item)]
         if not (telling or own_status):
             continue
@@ -66,6 +66,12 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
             event = replace(event, place=Place(rank, places.node_of(rank)), time=time)
             lines = tuple((item.offset, item.line) for item in quotes if item.stream == event.stream)
             yield EarlyEnd(rank, event, lines, end)
+
+
+def _all_others(rank: int, symptoms: Symptoms) -> bool:
+    """Whether every rank up to the highest one known, other than this one, reports a symptom."""
+    known = symptoms.ranks.union({rank}, *(finding.ranks for finding in symptoms.findings))
+    return len(known) == max(known) + 1
 
 
 def is_trouble(item: TailLine) -> bool:

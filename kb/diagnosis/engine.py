@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Literal
 
 from kb.diagnosis.confidence import CALIBRATION, band
-from kb.diagnosis.endings import end_gaps, end_lines_of, end_summary
+from kb.diagnosis.endings import end_gaps, end_summary
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.live_phase import while_running
+from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
@@ -24,17 +24,12 @@ from kb.facts.evidence import Evidence
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
 from kb.facts.scheduler_state import stop_reason
-from kb.facts.signals import Signal
 from kb.facts.topology import Places
 from kb.model import Attempt, Gap, Structure, Verdict
 from kb.parsers.logs.error_lines import message_of
-from kb.regex.lazy import lazy_compile
 from kb.report import (
     Diagnosis,
-    EvidenceItem,
     Explained,
-    Indicator,
-    Indicators,
     JobView,
     RemedyStep,
     Report,
@@ -43,20 +38,12 @@ from kb.report import (
     ranges,
     spans,
 )
-from kb.rulebase.rule import FaultClass, Rulebook
-from kb.scanning.summary import StreamSummary, tail_lines
+from kb.rulebase.rule import Rulebook
 
 ENGINE = "1"
-SHOWN_LINES = 5
-SHOWN_TEXT = 2048
 DIAGNOSES = 8
-INDICATORS = 8
-_NUMBER = lazy_compile(r"\d+")
 # captured fields of a comparison that say what kind of failure it is, whatever rank or node it names
 _COMPARED_FIELDS = ("class", "activity", "frame", "why", "op", "metric", "way", "phase", "what", "state")
-_TELLING = lazy_compile(
-    r"(?i)\b(?:error|exception|fatal|fail(?:ed|ure)?|abort(?:ed)?|killed|segfault|core dumped|cannot|could not|unable to|denied|refused|timed? ?out|not found|invalid|corrupt)"
-)
 
 
 def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = None) -> Report:
@@ -64,9 +51,9 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     facts = Facts(evidence)
     judged = find(rulebook, facts, history or History())
     end = completion(facts)
-    verdict, ranked, signs = answered(judged.findings, facts, rulebook.faults, end)
+    verdict, ranked, signs = answered(judged.findings, facts, rulebook, end)
     done = progress(facts)
-    numbers = _Numbering(facts)
+    numbers = Numbering(facts)
     layout = JobLayout(facts, Places(facts), tuple(judged.findings))
     diagnoses = tuple(
         _diagnosis(rulebook, place, item, layout, numbers) for place, item in enumerate(ranked[:DIAGNOSES], 1)
@@ -94,7 +81,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         decision=decision,
         progress=done,
         diagnoses=diagnoses,
-        indicators=_shown_indicators(verdict, facts, signs, end, numbers),
+        indicators=shown_indicators(verdict, facts, signs, end, numbers),
         gaps=(
             *evidence.gaps,
             *judged.excepted,
@@ -113,7 +100,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
 def answered(
     findings: Sequence[Finding],
     facts: Facts,
-    faults: Mapping[str, FaultClass] | None = None,
+    rulebook: Rulebook | None = None,
     end: Completion | None = None,
 ) -> tuple[Verdict, list[Ranked], list[tuple[int, Structure]]]:
     """Return the verdict of the findings, the faults in order, and the signs of a failure.
@@ -128,7 +115,7 @@ def answered(
     verdict = judge(ranked, completion(facts) if end is None else end, signs)
     if verdict not in ("fault", "no_match"):
         return verdict, [], signs
-    ranked = with_unknown(ranked if verdict == "fault" else [], findings, facts, faults or {})
+    ranked = with_unknown(ranked if verdict == "fault" else [], findings, facts, rulebook)
     unknown = not ranked or ranked[0].best.fault.id == UNKNOWN
     return "no_match" if unknown else verdict, ranked, signs
 
@@ -138,46 +125,8 @@ def identified(report: Report) -> Report:
     return replace(report, id=hashlib.sha256(repr(replace(report, id="")).encode()).hexdigest()[:16])
 
 
-_ITEMS: Mapping[str, Literal["stack", "collective", "series", "event"]] = {
-    "stacks": "stack",
-    "collectives": "collective",
-    "metrics": "event",
-    "events": "event",
-    "probes": "event",
-}
-
-
-class _Numbering:
-    """Assigns evidence its ids e1, e2, …. The same line of the same source keeps its id."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self._ids: dict[tuple[int, int], str] = {}
-
-    def item(self, signal: Signal) -> EvidenceItem:
-        summary = self._facts.streams[signal.stream].summary
-        return self._make(signal.stream, signal.offset, signal.line, summary, signal)
-
-    def line(self, stream: int, offset: int, text: str) -> EvidenceItem:
-        return self._make(stream, offset, text, self._facts.streams[stream].summary, None)
-
-    def _make(self, stream: int, offset: int, text: str, summary: StreamSummary, signal: Signal | None) -> EvidenceItem:
-        name = self._ids.setdefault((stream, offset), f"e{len(self._ids) + 1}")
-        resource = signal.resource if signal else summary.ref.resource
-        return EvidenceItem(
-            id=name,
-            kind="series" if signal and signal.kind == "series" else _ITEMS.get(summary.ref.group, "line"),
-            source=summary.ref.uri,
-            text=text.strip("\n"),
-            offset=offset if summary.ref.group not in _ITEMS else None,
-            time=signal.time if signal else None,
-            rank=resource.rank,
-            node=resource.node,
-        )
-
-
-def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout, numbers: _Numbering) -> Diagnosis:
-    quoted = _quoted(ranked, numbers)
+def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout, numbers: Numbering) -> Diagnosis:
+    quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
     best = _named(ranked.best, suspects)
     times = [s.time for s in best.signals if s.time is not None]
@@ -217,43 +166,6 @@ def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:
     return replace(best, captures={**known, **best.captures})
 
 
-def _quoted(ranked: Ranked, numbers: _Numbering) -> tuple[EvidenceItem, ...]:
-    """Return the decisive lines: the first of each shape, those of the leading rule first, at most five and 2 kB."""
-    chosen: list[EvidenceItem] = []
-    shapes: set[str] = set()
-    room = SHOWN_TEXT
-    for signal in _rounds(ranked):
-        shape = f"{signal.stream} {signal.offset}" if signal.kind == "series" else _NUMBER.sub("#", signal.line)[:160]
-        if shape in shapes or not signal.line.strip():
-            continue
-        item = numbers.item(signal)
-        text = _cut(item.text, room)
-        if len(chosen) == SHOWN_LINES or len(text) < min(40, len(item.text)):
-            break
-        shapes.add(shape)
-        room -= len(text.encode("utf-8", "replace"))
-        chosen.append(replace(item, text=text))
-    return tuple(chosen)
-
-
-def _cut(text: str, size: int) -> str:
-    """Cut a text to this many bytes of UTF-8."""
-    data = text.encode("utf-8", "replace")
-    return text if len(data) <= size else data[:size].decode("utf-8", "ignore")
-
-
-def _rounds(ranked: Ranked) -> list[Signal]:
-    """Order signals by how much they are worth quoting: the first of each pattern of each rule, then the rest."""
-    first: list[Signal] = []
-    rest: list[Signal] = []
-    for finding in ranked.findings:
-        keys: set[str] = set()
-        for signal in finding.signals:
-            (rest if signal.key in keys else first).append(signal)
-            keys.add(signal.key)
-    return first + rest
-
-
 def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:
     totals: dict[str, tuple[int, set[int]]] = {}
     for finding in folded:
@@ -265,38 +177,6 @@ def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:
 def _between(present: Sequence[int], size: int) -> str:
     """Return the numbers below `size` that are missing, as ranges; bounded however large `size` is."""
     return spans((a + 1, b - 1) for a, b in pairwise((-1, *present, size)) if b - a > 1)
-
-
-def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _Numbering) -> Indicators:
-    """Return the most informative lines of an unknown failure: what ended it, and error lines near each stream's end."""
-    events: list[Indicator] = []
-    shapes: set[str] = set()
-
-    def add(stream: int, offset: int, text: str, why: str) -> None:
-        shape = _NUMBER.sub("#", text)[:120]
-        if text.strip() and shape not in shapes and len(events) < INDICATORS:
-            shapes.add(shape)
-            events.append(Indicator(text.strip()[:200], why, numbers.line(stream, offset, text)))
-
-    for stream, pair in signs[:INDICATORS]:
-        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}, the last activity before the job stopped")
-    for stream, facts_of in enumerate(facts.streams):
-        if len(events) == INDICATORS:
-            break
-        for offset, line in tail_lines(facts_of.summary):
-            if _TELLING.search(line):
-                add(stream, offset, line[:512], "contains an error word near the end of its stream")
-    stages = sorted(
-        {str(facts.streams[s].stage(pair.offset)) for s, pair in signs if facts.streams[s].stage(pair.offset)}
-    )
-    steps = sorted({i for s, pair in signs if (i := facts.streams[s].iteration(pair.offset)) is not None})
-    nodes = sorted({pair.resource.node for _, pair in signs if pair.resource.node})
-    return Indicators(
-        tuple(events),
-        tuple(Indicator(node, "its lines report the failure") for node in nodes[:INDICATORS]),
-        tuple(Indicator(stage, "the stage in which the job ended") for stage in stages[:2]),
-        tuple(Indicator(str(step), "the last step before the failure") for step in steps[-1:]),
-    )
 
 
 def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
@@ -370,24 +250,6 @@ def _attempts(evidence: Evidence) -> tuple[Attempt, ...]:
     )
 
 
-def _shown_indicators(
-    verdict: Verdict, facts: Facts, signs: Sequence[tuple[int, Structure]], end: Completion, numbers: _Numbering
-) -> Indicators:
-    """Return what ended an unknown failure; else the lines that prove a normal end, or the last lines of the logs."""
-    found = _indicators(facts, signs, numbers) if verdict == "no_match" else Indicators()
-    return found if found.events or verdict == "fault" else _end_indicators(verdict, facts, end, numbers)
-
-
-def _end_indicators(verdict: Verdict, facts: Facts, end: Completion, numbers: _Numbering) -> Indicators:
-    """Return the lines that prove a normal end or, without proof, the last lines of the logs."""
-    lines = list(end_lines_of(verdict, facts, end))[:INDICATORS]
-    events = [
-        Indicator(item.line.strip()[:200], item.why, numbers.line(item.stream, item.offset, item.line))
-        for item in lines
-    ]
-    return Indicators(tuple(event for event in events if event.what))
-
-
 def _summary(report: Report, facts: Facts, end: Completion) -> str:
     if report.verdict == "fault":
         best = report.diagnoses[0]
@@ -419,11 +281,11 @@ def _fingerprint(verdict: str, ranked: Sequence[Ranked]) -> str:
     """
     parts: Mapping[str, str] = {"verdict": verdict}
     if ranked and ranked[0].best.fault.id == UNKNOWN:
-        parts = {"fault": UNKNOWN, "shape": _NUMBER.sub("#", message_of(ranked[0].best.first.line))[:120]}
+        parts = {"fault": UNKNOWN, "shape": NUMBER.sub("#", message_of(ranked[0].best.first.line))[:120]}
     elif ranked:
         best = ranked[0].best
         first = best.first
         fields = "|".join(first.captures.get(field, "") for field in _COMPARED_FIELDS)
         said = fields if first.compared else first.line
-        parts = {"fault": best.fault.id, "rule": best.rule.id, "shape": _NUMBER.sub("#", said)[:120]}
+        parts = {"fault": best.fault.id, "rule": best.rule.id, "shape": NUMBER.sub("#", said)[:120]}
     return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()[:16]

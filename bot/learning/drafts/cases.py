@@ -14,6 +14,7 @@ from bot.runtime.redaction import redact_bytes
 from bot.store.incidents import IncidentFilter, IncidentRecord, IncidentStore
 from bot.store.visibility import PUBLIC, Viewer
 from connectors.base.bundle_layout import PARTS
+from kb.diagnosis.unknown import UNKNOWN
 from kb.errors import UnreadableInput
 from kb.learning.cases import Case, Observation
 from kb.learning.negative_corpus import Background, background, negative_case, negative_text
@@ -100,6 +101,8 @@ def case_of(record: IncidentRecord, said: Sequence[Annotation], observed: tuple[
     last = holds.last.said if holds is not None else None
     against = {item.said.fault or item.said.cause or "" for item in (holds.against if holds is not None else ())}
     events = report.indicators.events if report is not None else ()
+    unknown = [item for item in report.diagnoses if item.fault == UNKNOWN] if report is not None else []
+    pointed = [item.text for diagnosis in unknown for item in diagnosis.evidence]
     return Case(
         id=incident.id,
         fault=last.fault if last is not None and last.cause in ("shown", "fault") else None,
@@ -107,7 +110,7 @@ def case_of(record: IncidentRecord, said: Sequence[Annotation], observed: tuple[
         said="\n".join(part for part in ((last.action, last.note) if last is not None else ()) if part),
         texts=logs_of(record.replay),
         names=frozenset(_names(record, report, said)),
-        told=tuple(event.evidence.text for event in events if event.evidence is not None),
+        told=(*pointed, *(event.evidence.text for event in events if event.evidence is not None)),
         observed=observed,
         stage=report.progress.stage if report is not None else None,
         job=incident.job_id,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.diagnosis.engine import INDICATORS, SHOWN_LINES, SHOWN_TEXT, diagnose
+from kb.diagnosis.engine import diagnose
+from kb.diagnosis.quotes import INDICATORS, SHOWN_LINES, SHOWN_TEXT
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
 from kb.report import Report, ranges

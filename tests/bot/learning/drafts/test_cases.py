@@ -9,6 +9,11 @@ from bot.learning.drafts.cases import case_of, gathered, logs_of
 from bot.store.incidents import IncidentStore
 from tests.support.learning_views import FULL, GOOD, LEASE, NOW, OOM, add, wrong
 
+LOST_RANK = "[rank2]: CRITICAL census: 3 of 40 shards unaccounted for, leaving\n" + "".join(
+    f"[rank{rank}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.3]:7000\n"
+    for rank in (0, 1, 3)
+)
+
 
 def test_the_asked_incident_comes_first_then_those_closed_alike(url, known):
     """The newest of these first; all others and good runs are the background."""
@@ -82,3 +87,12 @@ def test_logs_of_good_runs_are_good_runs(url, known):
     one = add(url, known, LEASE, said=wrong("storage_io"))
     found = gathered(url, one, "default", clean={"run": {"a.log": GOOD.encode()}})
     assert [(other.fault, other.sections) for other in found.background.others] == [("healthy", (GOOD,))]
+
+
+def test_the_lines_of_an_unknown_failure_are_pointed_at(url, known):
+    """The first unexplained event is what a rule of it would have to find."""
+    number = add(url, known, LOST_RANK)
+    with IncidentStore(url) as store:
+        record = store.get(number)
+    assert record is not None
+    assert any("census" in line for line in case_of(record, ()).told)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -814,14 +813,15 @@ def test_an_uneven_rate_that_comes_back_has_not_fallen() -> None:
 
 def test_a_single_bar_that_slows_to_a_fraction() -> None:
     """The rate of a bar is a moving average: many points on end count, a pause that passes does not."""
-    bar: dict[str, Any] = {"format": "tqdm", "total": 180}
     slow = [0.07, 0.15, 0.27, 0.33] + [0.45] * 30
-    found = one("throughput_drop", series("seconds", [0.02] * 100 + slow, **bar))
+    found = one("throughput_drop", series("seconds", [0.02] * 100 + slow, format="tqdm", total=180))
     assert found is not None
     assert found.point.step == 101
     pause = [0.07, 0.15, 0.09, 0.05, 0.03]
-    assert one("throughput_drop", series("seconds", [0.02] * 100 + pause + [0.02] * 20, **bar)) is None
-    assert one("throughput_drop", series("seconds", [0.02] * 100 + [0.15] * 4, **bar)) is None
+    assert (
+        one("throughput_drop", series("seconds", [0.02] * 100 + pause + [0.02] * 20, format="tqdm", total=180)) is None
+    )
+    assert one("throughput_drop", series("seconds", [0.02] * 100 + [0.15] * 4, format="tqdm", total=180)) is None
 
 
 def test_a_loss_that_explodes_among_the_first_steps() -> None:

@@ -1,0 +1,177 @@
+"""The lines that a report quotes: those that decide a diagnosis, what ended an unknown failure, and how a run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from kb.diagnosis.endings import end_lines_of
+from kb.diagnosis.findings import chain_span
+from kb.diagnosis.ranking import Ranked
+from kb.facts.completion import Completion
+from kb.facts.job_facts import Facts
+from kb.facts.signals import Signal
+from kb.model import Structure, Verdict
+from kb.regex.lazy import lazy_compile
+from kb.report import EvidenceItem, Indicator, Indicators
+from kb.scanning.summary import StreamSummary, tail_lines
+
+SHOWN_LINES = 5
+SHOWN_TEXT = 2048
+INDICATORS = 8
+NUMBER = lazy_compile(r"\d+")
+_TELLING = lazy_compile(
+    r"(?i)\b(?:error|exception|fatal|fail(?:ed|ure)?|abort(?:ed)?|killed|segfault|core dumped|cannot|could not|unable to|denied|refused|timed? ?out|not found|invalid|corrupt)"
+)
+
+
+_ITEMS: Mapping[str, Literal["stack", "collective", "series", "event"]] = {
+    "stacks": "stack",
+    "collectives": "collective",
+    "metrics": "event",
+    "events": "event",
+    "probes": "event",
+}
+
+
+class Numbering:
+    """Assigns evidence its ids e1, e2, …. The same line of the same source keeps its id."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._ids: dict[tuple[int, int], str] = {}
+
+    def item(self, signal: Signal) -> EvidenceItem:
+        """Return a signal's line as evidence."""
+        summary = self._facts.streams[signal.stream].summary
+        return self._make(signal.stream, signal.offset, signal.line, summary, signal)
+
+    def raised_last(self, signal: Signal) -> EvidenceItem | None:
+        """Return the exception that a signal's exception led to and that ended the process; None where it did itself."""
+        if signal.kind != "exception":
+            return None
+        _, high = chain_span(signal, self._facts)
+        later = [
+            item
+            for item in self._facts.streams[signal.stream].exceptions
+            if signal.offset < item.offset < high
+            and int(item.fields.get("chain") or 0) > 0
+            and item.resource.rank == signal.resource.rank
+        ]
+        return (
+            replace(self.line(signal.stream, later[-1].offset, later[-1].line), rank=signal.resource.rank)
+            if later
+            else None
+        )
+
+    def line(self, stream: int, offset: int, text: str) -> EvidenceItem:
+        """Return a line of a stream as evidence."""
+        return self._make(stream, offset, text, self._facts.streams[stream].summary, None)
+
+    def _make(self, stream: int, offset: int, text: str, summary: StreamSummary, signal: Signal | None) -> EvidenceItem:
+        name = self._ids.setdefault((stream, offset), f"e{len(self._ids) + 1}")
+        resource = signal.resource if signal else summary.ref.resource
+        return EvidenceItem(
+            id=name,
+            kind="series" if signal and signal.kind == "series" else _ITEMS.get(summary.ref.group, "line"),
+            source=summary.ref.uri,
+            text=text.strip("\n"),
+            offset=offset if summary.ref.group not in _ITEMS else None,
+            time=signal.time if signal else None,
+            rank=resource.rank,
+            node=resource.node,
+        )
+
+
+def quoted_lines(ranked: Ranked, numbers: Numbering) -> tuple[EvidenceItem, ...]:
+    """Return the decisive lines: the first of each shape, those of the leading rule first, at most five and 2 kB."""
+    chosen: list[EvidenceItem] = []
+    shapes: set[str] = set()
+    room = SHOWN_TEXT
+    last = numbers.raised_last(ranked.best.first)
+    for signal in _rounds(ranked):
+        if last is not None and len(chosen) == 1:  # behind the first one: what the program saw of it
+            chosen.append(last)
+            shapes.add(NUMBER.sub("#", last.text)[:160])
+            room -= len(last.text.encode("utf-8", "replace"))
+            last = None
+        shape = f"{signal.stream} {signal.offset}" if signal.kind == "series" else NUMBER.sub("#", signal.line)[:160]
+        if shape in shapes or not signal.line.strip():
+            continue
+        item = numbers.item(signal)
+        text = _cut(item.text, room)
+        if len(chosen) == SHOWN_LINES or len(text) < min(40, len(item.text)):
+            break
+        shapes.add(shape)
+        room -= len(text.encode("utf-8", "replace"))
+        chosen.append(replace(item, text=text))
+    return tuple(chosen if last is None or len(chosen) != 1 else (*chosen, last))
+
+
+def _cut(text: str, size: int) -> str:
+    """Cut a text to this many bytes of UTF-8."""
+    data = text.encode("utf-8", "replace")
+    return text if len(data) <= size else data[:size].decode("utf-8", "ignore")
+
+
+def _rounds(ranked: Ranked) -> list[Signal]:
+    """Order signals by how much they are worth quoting: the first of each pattern of each rule, then the rest."""
+    first: list[Signal] = []
+    rest: list[Signal] = []
+    for finding in ranked.findings:
+        keys: set[str] = set()
+        for signal in finding.signals:
+            (rest if signal.key in keys else first).append(signal)
+            keys.add(signal.key)
+    return first + rest
+
+
+def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: Numbering) -> Indicators:
+    """Return the most informative lines of an unknown failure: what ended it, and error lines near each stream's end."""
+    events: list[Indicator] = []
+    shapes: set[str] = set()
+
+    def add(stream: int, offset: int, text: str, why: str) -> None:
+        shape = NUMBER.sub("#", text)[:120]
+        if text.strip() and shape not in shapes and len(events) < INDICATORS:
+            shapes.add(shape)
+            events.append(Indicator(text.strip()[:200], why, numbers.line(stream, offset, text)))
+
+    for stream, pair in signs[:INDICATORS]:
+        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}, the last activity before the job stopped")
+    for stream, facts_of in enumerate(facts.streams):
+        if len(events) == INDICATORS:
+            break
+        for offset, line in tail_lines(facts_of.summary):
+            if _TELLING.search(line):
+                add(stream, offset, line[:512], "contains an error word near the end of its stream")
+    stages = sorted(
+        {str(facts.streams[s].stage(pair.offset)) for s, pair in signs if facts.streams[s].stage(pair.offset)}
+    )
+    steps = sorted({i for s, pair in signs if (i := facts.streams[s].iteration(pair.offset)) is not None})
+    nodes = sorted({pair.resource.node for _, pair in signs if pair.resource.node})
+    return Indicators(
+        tuple(events),
+        tuple(Indicator(node, "its lines report the failure") for node in nodes[:INDICATORS]),
+        tuple(Indicator(stage, "the stage in which the job ended") for stage in stages[:2]),
+        tuple(Indicator(str(step), "the last step before the failure") for step in steps[-1:]),
+    )
+
+
+def shown_indicators(
+    verdict: Verdict, facts: Facts, signs: Sequence[tuple[int, Structure]], end: Completion, numbers: Numbering
+) -> Indicators:
+    """Return what ended an unknown failure; else the lines that prove a normal end, or the last lines of the logs."""
+    found = _indicators(facts, signs, numbers) if verdict == "no_match" else Indicators()
+    return found if found.events or verdict == "fault" else _end_indicators(verdict, facts, end, numbers)
+
+
+def _end_indicators(verdict: Verdict, facts: Facts, end: Completion, numbers: Numbering) -> Indicators:
+    """Return the lines that prove a normal end or, without proof, the last lines of the logs."""
+    lines = list(end_lines_of(verdict, facts, end))[:INDICATORS]
+    events = [
+        Indicator(item.line.strip()[:200], item.why, numbers.line(item.stream, item.offset, item.line))
+        for item in lines
+    ]
+    return Indicators(tuple(event for event in events if event.what))

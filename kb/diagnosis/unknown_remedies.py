@@ -1,0 +1,73 @@
+"""What to do about an unknown failure: where to read, whom to ask what, which known faults are near, what to collect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kb.diagnosis.first_unexplained import Unexplained
+from kb.diagnosis.nearest_faults import NearFault
+from kb.parsers.logs.error_lines import message_of
+from kb.regex.lazy import lazy_compile
+from kb.rulebase.rule import RemediationStep
+
+SEARCHED = 60  # characters of the line that a search looks for
+_MARKS = lazy_compile(r"[:=\"'{}\[\]\\]")  # a piece between them needs no escapes, and is no value that masking hides
+_LIBRARY = lazy_compile(r"(?:site|dist)-packages/|/lib/python3|^<")
+_FRAME = lazy_compile(
+    r"(?P<folder>(?:[^:\n]*/)?)(?P<file>[^:/\n]{1,200}):(?P<number>\d{1,9}) in (?P<function>.{1,200})"
+)
+
+
+def words_of(found: Unexplained, where: str, source: str, near: Sequence[NearFault]) -> Mapping[str, str]:
+    """Return what the texts of the steps name. `where`: the rank or node; `source`: path of the log."""
+    event = found.event
+    frame = None if _LIBRARY.search(event.frame) else _FRAME.fullmatch(event.frame)
+    known = {
+        "where": where,
+        "source": source,
+        "searched": max(_MARKS.split(message_of(event.line)), key=len).strip()[:SEARCHED].strip(),
+        "raised": event.name if event.kind == "exception" else "",
+        "folder": (frame["folder"].rstrip("/") or ("/" if frame["folder"] else ".")) if frame else "",
+        "file": frame["file"] if frame else "",
+        "number": frame["number"] if frame else "",
+        "function": frame["function"] if frame else "",
+        "status": event.name if event.kind in ("end", "exit") else "",
+        "near": "; ".join(f"{item.fault} ({item.title}: {', '.join(item.shared[:3])})" for item in near),
+        "nearest": near[0].fault if near else "",
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def steps(known: Mapping[str, str]) -> Iterator[RemediationStep]:
+    """Yield the steps for what is known of the failure: texts with holes, which the same words fill."""
+    command = "grep -n -B 40 -F -- {searched} {source}" if {"searched", "source"} <= known.keys() else None
+    yield _step(
+        "look_at_logs", "Find the cause before restarting: read the log of {where} back from this line.", command
+    )
+    yield _question(known)
+    if "near" in known:
+        text = "Compare with the known faults that share the rarest words with these lines: {near}."
+        yield _step("run_check", text, "signalbox rules list --fault {nearest}")
+    text = "If the lines do not explain it, collect the full log and the exit status of {where}, and the kernel log of its node."
+    yield _step("collect_evidence", text, "dmesg -T | tail -n 200")
+
+
+def _question(known: Mapping[str, str]) -> RemediationStep:
+    """Return what to ask whoever knows the program, as far as the event names a place to ask about."""
+    if "file" in known:
+        text = "Ask who wrote {function} ({file}, line {number}) when it [?raises {raised}]"
+        text = text if "raised" in known else "Ask who wrote {function} ({file}, line {number}) when it fails there"
+        return _step(
+            "run_check",
+            text + ", and what changed there since the last good run.",
+            "git -C {folder} log -n 5 --oneline -- {file}",
+        )
+    if "status" in known:
+        text = "Ask who wrote the program what exit status {status} means, and what changed since the last good run."
+        return _step("run_check", text, 'grep -rnE "exit\\(" --include=*.py .')
+    text = "Ask who wrote the program when it prints this line, and what changed in code, data and settings since the last good run."
+    return _step("run_check", text, "git log -n 5 --oneline")
+
+
+def _step(action: str, text: str, command: str | None) -> RemediationStep:
+    return RemediationStep(action, text, "look", command=command)

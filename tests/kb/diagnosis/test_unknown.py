@@ -1,0 +1,101 @@
+"""An unknown failure as a diagnosis: its place among the others, its texts, its steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kb.diagnosis.engine import diagnose
+from kb.diagnosis.unknown import EFFECTS, UNKNOWN
+from kb.facts.evidence import Evidence
+from kb.model import Job
+from kb.report import Report
+from kb.rulebase.rule import FaultClass, Pattern
+from tests.support.kb_samples import CLOSED, FAULTS, OOM, ref, rule, rulebook, scanned
+
+LOCKED = rule("locked", "deadlock", Pattern("line", literal="the gate is locked"))
+PROBE = rule("probe", "code_bug", Pattern("line", literal="census mismatch of shards"), title="The census differs")
+BOOK = rulebook(OOM, CLOSED, LOCKED, PROBE)
+LOST = "".join(f"[rank{rank}]: 2026-11-03 04:12:40 RuntimeError: Connection closed by peer\n" for rank in (0, 1))
+RAISED = (
+    "[rank2]: Traceback (most recent call last):\n"
+    '[rank2]:   File "/home/user/lm/gates.py", line 13, in open_gate\n'
+    "[rank2]:     raise GateStuck(name)\n"
+    "[rank2]: gates.GateStuck: gate 'distill' did not open\n"
+)
+
+
+def report(text: str) -> Report:
+    """The report on one merged log of three ranks."""
+    return diagnose(Evidence(Job(world_size=3), streams=(scanned(text, BOOK, ref("logs/train.log")),)), BOOK)
+
+
+def test_it_leads_over_a_symptom_that_is_folded_under_it() -> None:
+    """With its rank in the title and no rule."""
+    found = report(RAISED + LOST)
+    first = found.diagnoses[0]
+    assert (found.verdict, first.fault, first.rule, first.title) == (
+        "no_match",
+        UNKNOWN,
+        "",
+        "Unknown failure on rank 2",
+    )
+    assert [item.fault for item in first.explains] == ["peer_failure"]
+    assert first.band == "possible"
+
+
+def test_a_known_cause_keeps_its_place() -> None:
+    """What a rule knows says more than an event that none knows."""
+    found = report(RAISED + "[rank1]: out of memory. Tried to allocate 2.00 GiB\n" + LOST)
+    assert [item.fault for item in found.diagnoses] == ["cuda_oom"]
+
+
+def test_a_fault_that_may_be_its_effect_loses_confidence() -> None:
+    """A lock that others report later can be what the lost rank left behind: both are shown."""
+    assert "deadlock" in EFFECTS
+    found = report(RAISED + "[rank1]: the gate is locked\n" + LOST)
+    assert [item.fault for item in found.diagnoses] == ["deadlock", UNKNOWN]
+    assert "an unexplained failure on rank 2 came before it" in found.diagnoses[0].reasons
+    alone = report("[rank1]: the gate is locked\n" + LOST)
+    assert found.diagnoses[0].confidence < alone.diagnoses[0].confidence
+
+
+def test_the_steps_name_the_place_in_the_code() -> None:
+    """Whom to ask about which function, and a command for it that only reads."""
+    steps = report(RAISED + LOST).diagnoses[0].remediation
+    asked = next(item for item in steps if item.text.startswith("Ask"))
+    assert asked.text == (
+        "Ask who wrote open_gate (gates.py, line 13) when it raises GateStuck, and what changed there since the last good run."
+    )
+    assert asked.command == "git -C /home/user/lm log -n 5 --oneline -- gates.py"
+    assert {item.grade for item in steps} == {"look"}
+    assert all(item.command for item in steps)
+
+
+def test_the_search_quotes_what_the_log_says() -> None:
+    """A line is data: what it holds is no part of the command."""
+    text = "[rank2]: CRITICAL census $(reboot); `reboot` was not reached\n"
+    search = report(text + LOST).diagnoses[0].remediation[0].command
+    assert search == "grep -n -B 40 -F -- 'CRITICAL census $(reboot); `reboot` was not reached' logs/train.log"
+
+
+def test_braces_of_a_line_are_no_holes() -> None:
+    """Text of the log is put into the sentences once, and not filled again."""
+    found = report("[rank2]: CRITICAL census {rank} of {node|x} lost its way today\n" + LOST)
+    assert "census {rank} of {node|x} lost its way" in found.summary
+
+
+def test_known_faults_with_the_same_words_are_named() -> None:
+    """As a hint to compare with, below what to read and whom to ask."""
+    steps = report("[rank2]: CRITICAL census mismatch for many shards\n" + LOST).diagnoses[0].remediation
+    (near,) = [item for item in steps if item.text.startswith("Compare")]
+    assert "code_bug (The census differs: census, mismatch, shards)" in near.text
+    assert near.command == "signalbox rules list --fault code_bug"
+
+
+def test_the_class_of_the_rule_base_is_used() -> None:
+    """Its title and its advice come from faults.yaml where that has the class."""
+    known = FaultClass(UNKNOWN, "none", "Unknown here", symptom=True, explains=("peer_failure",))
+    book = replace(BOOK, faults={**FAULTS, UNKNOWN: known})
+    found = diagnose(Evidence(Job(world_size=3), streams=(scanned(RAISED + LOST, book),)), book)
+    assert found.diagnoses[0].fault == UNKNOWN
+    assert found.decision.advice == "fix_first"
