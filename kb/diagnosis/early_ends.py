@@ -107,12 +107,12 @@ class _LastWords:
         return []
 
     def _nobodys(self, index: int) -> list[TailLine]:
-        """Return the lines of a log of many ranks that name no rank, before its first symptom."""
+        """Return the lines of a log of many ranks that name neither a rank nor a level below error, before its first symptom."""
         begun = self._symptoms.begin(index)
         if begun is None or self._facts.streams[index].summary.ref.resource.rank is not None:
             return []
         lines = (item for item in self._bad.tail(index) if item.offset < begun and item.resource.rank is None)
-        return [item for item in lines if self._is_said(item)]
+        return [item for item in lines if self._is_said(item) and not is_calm(item.line.encode("utf-8", "replace"))]
 
     def unlike_all(self, item: TailLine) -> bool:
         """Whether a line is a message of no known kind, and of a form that no other line of its log has."""
