@@ -1,6 +1,6 @@
-"""The slow tier: fuzz, kills, writers, floods, live scenes and upgrades, one after another.
+"""The slow tier: fuzz, kills, writers, floods, rights, live scenes and upgrades, one after another.
 
-    make soak [MINUTES=60] [PARTS=fuzz,kills,writers,floods,live,upgrades]
+    make soak [MINUTES=60] [PARTS=fuzz,kills,writers,floods,rights,live,upgrades]
 
 Counts shrink with the minutes: 60 are meant for 10,000 fuzzed inputs, 100 kills, 20 and 100 writers, 500 slow connections, all live scenes
 (if LAB has torch; see bench/live.py) and every version of the tables. A part that takes longer than planned is not cut, except the fuzzing.
@@ -32,6 +32,7 @@ def commands(minutes: float, lab: str) -> dict[str, list[str]]:
         "kills": [python, f"{soak}/kills.py", "--count", scaled(100, 5)],
         "writers": [python, f"{soak}/writers.py", "--at-once", *(["20", "100"] if share > 0.5 else [scaled(20, 5)])],
         "floods": [python, f"{soak}/floods.py", "--minutes", f"{max(0.5, 3 * share):g}", "--fuzz", scaled(3000, 200)],
+        "rights": [python, str(ROOT / "bench" / "rights.py"), *([] if share > 0.2 else ["--door", "incidents"])],
         "upgrades": [python, f"{soak}/upgrades.py", *([] if share > 0.2 else ["--only", "5"])],
     }
     if Path(lab).exists():
