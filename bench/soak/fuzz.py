@@ -11,8 +11,11 @@ and commands. A refusal (SignalboxError) is right; any other exception is a trac
 from __future__ import annotations
 
 import argparse
+import copy
 import io
+import json
 import os
+import pickle
 import random
 import resource
 import shutil
@@ -22,11 +25,13 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from typing import Any
 
 import fuzz_seeds
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -61,8 +66,92 @@ WORDS = [
 ]
 
 
+ODD: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        0,
+        -1,
+        2**63,
+        10**400,
+        1e308,
+        -0.5,
+        "",
+        " ",
+        "\x00",
+        "\ud800",
+        "NaN",
+        "9" * 5000,
+        "x" * 100_000,
+        "\u202e\x1b[31m",
+    ),
+    *(
+        [],
+        {},
+        [[]],
+        {"": {"": []}},
+        [None] * 3000,
+        {str(at): at for at in range(3000)},
+        "2026-13-45T99:99:99Z",
+        "../../x",
+        "gpu-[1-99999999]",
+    ),
+)
+
+
+def restructured(value: Any, rng: random.Random) -> Any:
+    """Return a document in which some values are odd, missing, doubled or swapped: still valid JSON, so that it is read to the end."""
+    for _ in range(rng.choice((1, 1, 3, 10))):
+        places = list(_places(value, 400))
+        if not places:
+            return rng.choice(ODD)
+        holder, key = rng.choice(places)
+        do = rng.randrange(4)
+        if do == 0:
+            del holder[key]
+        elif do == 1:
+            other, from_key = rng.choice(places)
+            holder[key] = copy.deepcopy(other[from_key]) if _has(other, from_key) else None
+        elif do == 2 and isinstance(holder, list):
+            holder.extend([holder[key]] * rng.choice((1, 2000)))
+        else:
+            holder[key] = copy.deepcopy(rng.choice(ODD))
+    return value
+
+
+def _has(holder: Any, key: Any) -> bool:
+    return key in holder if isinstance(holder, dict) else key < len(holder)
+
+
+def _places(value: Any, most: int) -> Iterator[tuple[Any, Any]]:
+    """Yield containers with their keys, breadth first."""
+    queue = [value]
+    for holder in queue:
+        keys = list(holder) if isinstance(holder, dict) else range(len(holder)) if isinstance(holder, list) else ()
+        for key in keys:
+            most -= 1
+            if most < 0:
+                return
+            yield holder, key
+            queue.append(holder[key])
+
+
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """Return an input with some damage."""
+    """Return an input with some damage: of its values if it is JSON, YAML or a pickle, or of its bytes."""
+    if rng.random() < 0.6:
+        for load, dump in ((json.loads, json.dumps), (pickle.loads, pickle.dumps), (yaml.safe_load, yaml.safe_dump)):
+            try:
+                value = load(data)
+                if isinstance(value, dict | list):
+                    out = dump(restructured(value, rng))
+                    return out if isinstance(out, bytes) else out.encode("utf-8", "surrogatepass")
+            except Exception:  # noqa: BLE001 - it is something else
+                continue
+    return bytewise(data, rng)
+
+
+def bytewise(data: bytes, rng: random.Random) -> bytes:
+    """Return bytes with some damage."""
     for _ in range(rng.choice((1, 1, 2, 5, 20))):
         at = rng.randrange(len(data) + 1)
         end = min(len(data), at + rng.choice((1, 4, 40, 400)))
@@ -204,7 +293,7 @@ class Readers:
         self.write(rng, folder / "evidence")
         target = folder / "x.tar.zst"
         pack(folder / "evidence", target)
-        target.write_bytes(mutated(target.read_bytes(), rng))
+        target.write_bytes(bytewise(target.read_bytes(), rng))
         is_sound(target)
         unpack(target, folder / "again")
 
