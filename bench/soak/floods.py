@@ -1,6 +1,6 @@
 """Floods of slow connections, smuggled requests, large bodies and broken ones against a service on this machine.
 
-    python bench/soak/floods.py [--minutes 2] [--connections 500] [--port PORT --pid PID]
+    python bench/soak/floods.py [--minutes 2] [--connections 500] [--peers 50] [--port PORT --pid PID]
 
 Starts `signalbox serve` on 127.0.0.1, or attacks what listens on `--port` there, and never another host. While the slow
 connections are open, `/livez` is asked over a new connection every 50 ms.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import itertools
 import random
 import selectors
 import socket
@@ -55,14 +56,16 @@ KINDS = (
 )
 
 
-def flood(port: int, kind: Slow, count: int, seconds: float) -> tuple[list[float], int, int]:
+def flood(port: int, kind: Slow, count: int, seconds: float, peers: int) -> tuple[list[float], int, int]:
     """Hold `count` slow connections for some seconds.
 
     Return the seconds of each /livez, how many failed, and how often a slow connection was closed and opened again.
     """
     over = threading.Event()
     reopened = [0]
-    attacker = threading.Thread(target=_hold, args=(port, kind, count, over, reopened), daemon=True)
+    attacker = threading.Thread(
+        target=_hold, args=(port, kind, count, over, reopened), kwargs={"peers": peers}, daemon=True
+    )
     attacker.start()
     time.sleep(1.5)
     took, failed, end = [], 0, time.monotonic() + seconds
@@ -79,9 +82,10 @@ def flood(port: int, kind: Slow, count: int, seconds: float) -> tuple[list[float
     return took, failed, reopened[0]
 
 
-def _hold(port: int, kind: Slow, count: int, over: threading.Event, reopened: list[int]) -> None:
+def _hold(port: int, kind: Slow, count: int, over: threading.Event, reopened: list[int], *, peers: int) -> None:
     """Keep `count` connections open, each with a byte every now and then."""
     held: list[tuple[socket.socket, int]] = []
+    sources = itertools.cycle(f"127.0.1.{at + 1}" for at in range(peers))
     while not over.is_set():
         kept = []
         for conn, sent in held:
@@ -101,7 +105,7 @@ def _hold(port: int, kind: Slow, count: int, over: threading.Event, reopened: li
         held = kept
         for _ in range(min(100, count - len(held))):
             with suppress(OSError):
-                conn = socket.create_connection((HOST, port), timeout=2.0)
+                conn = socket.create_connection((HOST, port), timeout=2.0, source_address=(next(sources), 0))
                 conn.setblocking(False)
                 held.append((conn, 0))
                 with suppress(BlockingIOError):
@@ -251,7 +255,7 @@ def rss(pid: int) -> float:
     return float(psutil.Process(pid).memory_info().rss) / 1e6
 
 
-def attack(port: int, pid: int | None, connections: int, minutes: float, fuzz: int) -> bool:
+def attack(port: int, pid: int | None, connections: int, minutes: float, fuzz: int, *, peers: int) -> bool:
     """Run all of it, print what was found, and return whether all is well."""
     good = True
 
@@ -260,12 +264,12 @@ def attack(port: int, pid: int | None, connections: int, minutes: float, fuzz: i
 
     before = memory()
     for kind in KINDS:
-        took, failed, reopened = flood(port, kind, connections, 60.0 * minutes / len(KINDS))
+        took, failed, reopened = flood(port, kind, connections, 60.0 * minutes / len(KINDS), peers)
         took.sort()
         p99 = took[min(len(took) - 1, int(len(took) * 0.99))]
         good &= p99 <= 1.0 and failed == 0
         print(
-            f"{connections} connections, {kind.name}: /livez asked {len(took)} times, failed {failed}, p50 {took[len(took) // 2]:.3f} s, "
+            f"{connections} connections from {peers} addresses, {kind.name}: /livez asked {len(took)} times, failed {failed}, p50 {took[len(took) // 2]:.3f} s, "
             f"p99 {p99:.3f} s, most {took[-1]:.3f} s; closed by the server {reopened}; memory {before:.0f} -> {memory():.0f} MB",
             flush=True,
         )
@@ -288,18 +292,21 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--connections", type=int, default=500)
     options.add_argument("--minutes", type=float, default=1.0, help="of slow connections")
+    options.add_argument("--peers", type=int, default=1, help="addresses of this host that they come from, at most 254")
     options.add_argument("--fuzz", type=int, default=2000, help="broken requests")
     options.add_argument("--port", type=int, help="of a server that runs on this machine")
     options.add_argument("--pid", type=int, help="of that server, for its memory")
     given = options.parse_args()
     if given.port:
-        return 0 if attack(given.port, given.pid, given.connections, given.minutes, given.fuzz) else 1
+        return (
+            0 if attack(given.port, given.pid, given.connections, given.minutes, given.fuzz, peers=given.peers) else 1
+        )
     with tempfile.TemporaryDirectory(prefix="signalbox-floods-") as folder:
         port = free_port()
         with served(Path(folder), Path(folder) / "cache", port) as running:
             until(lambda: ok(port))
             until(lambda: talk(port, READY, 5.0).startswith(b"HTTP/1.1 200"))
-            good = attack(port, running.pid, given.connections, given.minutes, given.fuzz)
+            good = attack(port, running.pid, given.connections, given.minutes, given.fuzz, peers=given.peers)
             log = (Path(folder) / "serve.log").read_text(errors="replace")
             traces = log.count("Traceback")
             print(f"tracebacks in the service's log: {traces}")
