@@ -51,11 +51,12 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
     for rank in accused:
         if rank in symptoms.ranks:
             continue
-        last, end = last_words.of(rank), reported.get(rank)
+        end, only_one = reported.get(rank), symptoms.lost_peer and _all_others(rank, symptoms)
+        last = last_words.of(rank, with_nobodys=only_one or end is not None)
         alone = any(facts.streams[item.stream].summary.ref.resource.rank == rank for item in last)
         own_status = end is not None and (alone or str(end[1].fields.get("exitcode")) != "1")
         telling = [item for item in last if is_trouble(item)]
-        if not telling and symptoms.lost_peer and _all_others(rank, symptoms):
+        if not telling and only_one:
             telling = [item for item in last if last_words.unlike_all(item)]
         if not (telling or own_status):
             continue
@@ -89,8 +90,11 @@ class _LastWords:
         self._bad = bad
         self._symptoms = symptoms
 
-    def of(self, rank: int) -> list[TailLine]:
-        """Return a rank's last lines: those behind its prefix, else of its stream, else of a log before all symptoms."""
+    def of(self, rank: int, *, with_nobodys: bool) -> list[TailLine]:
+        """Return a rank's last lines: those behind its prefix, else of its stream, else of a log before all symptoms.
+
+        `with_nobodys`: lines after them that name no rank count too, since only this rank is left to have written them.
+        """
         shared = []
         for index, stream in enumerate(self._facts.streams):
             if stream.summary.ref.kind != "job":
@@ -99,7 +103,8 @@ class _LastWords:
                 shared.append(index)
             said = [item for item in self._bad.tail(index) if self._is_of(item, rank) and self._is_said(item)]
             if said and not stream.steps_after(said[-1].offset):
-                return said[-LAST_LINES:] + [item for item in self._nobodys(index) if item.offset > said[-1].offset]
+                after = [item for item in self._nobodys(index) if item.offset > said[-1].offset] if with_nobodys else []
+                return said[-LAST_LINES:] + after
         for index in shared:
             said = self._nobodys(index)
             if any(is_trouble(item) or self.unlike_all(item) for item in said[-LAST_LINES:]):
