@@ -103,7 +103,7 @@ class Play:
     kernels: set[str] = field(default_factory=set)
 
     def rank(self) -> int:
-        """Return a rank by chance, seldom the one that prints the iteration lines."""
+        """Return a random rank, seldom the one that prints the iteration lines."""
         return self.rng.randrange(self.site.world)
 
     def truth(self, fault: str, *ranks: int, accept: tuple[str, ...] = ()) -> Truth:

@@ -1,4 +1,4 @@
-"""Where everything of a chart of curves is, for an SVG of any width: 1,000 units across, 100 down. Nothing is drawn here."""
+"""The layout of a chart of curves, for an SVG of any width: 1,000 units wide, 100 high. Nothing is drawn here."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from bot.render.timeline_words import clock, ticks
 from kb.timeline.curves import Chart, CurveLine
 
 WIDE, HIGH = 1000.0, 100.0
-LOGARITHMIC = 1000.0  # so much larger the largest value is than the smallest, from where on the axis is logarithmic
-HOLE = 3.0  # so many usual distances between two values, beyond which nothing is drawn between them
+LOGARITHMIC = 1000.0  # ratio of the largest to the smallest value from which on the axis is logarithmic
+HOLE = 3.0  # multiples of the usual distance between two values; longer gaps are not drawn
 BYTES = "bytes"
 _UNITS = {"C": "°C"}
 ROOM = 0.06  # above and below
-COLOURS = 6  # of lines that stand out
+COLOURS = 6  # names of outlying lines
 
 _Values = Sequence[float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line: its style's class, its outline, its name; `broken`: where it was no number, in per cent of the width."""
+    """A line: its style class, outline and name; `broken`: where it was not finite, in percent of the width."""
 
     style: str
     path: str
@@ -36,7 +36,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A value on the axis, in per cent from the top."""
+    """A value on the axis, in percent from the top."""
 
     y: float
     text: str
@@ -44,7 +44,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class ChartLayout:
-    """A chart. `band`: outline of what most rows lie in; `curves`: the thin ones first, those that stand out last."""
+    """A chart. `band`: outline of the range of most rows; `curves`: thin ones first, outlying ones last."""
 
     title: str
     axis: str
@@ -66,7 +66,7 @@ class ChartLayout:
 
 
 def layout(chart: Chart) -> ChartLayout | None:
-    """Return the layout of a chart; None where nothing of it can be drawn."""
+    """Return the layout of a chart; None if nothing can be drawn."""
     known = [value for values in _all(chart) for value in values if value is not None and math.isfinite(value)]
     columns = max((len(values) for values in _all(chart)), default=0)
     if not known or columns == 0 or not (math.isfinite(chart.start) and math.isfinite(chart.width) and chart.width > 0):
@@ -108,7 +108,7 @@ def _curve(line: CurveLine, style: str, scale: _Scale, label: str) -> Curve:
 
 
 class _Scale:
-    """Where a value in a column is."""
+    """Return the position of a value in a column."""
 
     def __init__(self, low: float, high: float, columns: int) -> None:
         self.logarithmic = low > 0 and high / low > LOGARITHMIC
@@ -124,18 +124,18 @@ class _Scale:
         return math.log10(value) if self.logarithmic else value
 
     def up(self, value: float) -> float:
-        """Per cent of the height."""
+        """Return the position in percent of the height."""
         return 100.0 * (self._level(value) - self._bottom) / (self._top - self._bottom)
 
     def across(self, column: int) -> float:
-        """Return the middle of a column."""
+        """Return the center of a column."""
         return (column + 0.5) / self._columns * WIDE
 
     def _point(self, column: int, value: float) -> str:
         return f"{self.across(column):.0f} {HIGH - self.up(value):.1f}"
 
     def path(self, values: _Values) -> str:
-        """Return the outline of a line; over holes that are longer than usual nothing is drawn."""
+        """Return the outline of a line, interrupted at long gaps."""
         return "".join(
             "M" + "L".join(self._point(at, value) for at, value in run) + ("h0" if len(run) == 1 else "")
             for run in _runs(values)
@@ -167,7 +167,7 @@ class _Scale:
 
 
 def _runs(values: _Values) -> Iterator[list[tuple[int, float]]]:
-    """Yield what is known, in pieces without holes."""
+    """Yield the known values in pieces without gaps."""
     known = [(at, value) for at, value in enumerate(values) if value is not None and math.isfinite(value)]
     gaps = [after[0] - before[0] for before, after in pairwise(known)]
     longest = HOLE * median(gaps) if gaps else 1.0
@@ -197,11 +197,11 @@ def _ticks(chart: Chart, end: float) -> Iterator[Tick]:
         yield Tick(x, text, at % SPARSE == 0, anchor(x))
 
 
-_SIZES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e4))  # four digits are read as they are
+_SIZES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e4))  # four digits are readable without a separator
 
 
 def value_text(value: float, unit: str = "") -> str:
-    """Return a value for people, in few letters; bytes with their unit."""
+    """Return a value in a short, readable form; bytes with their unit."""
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e15):
         return f"{value:.0e}"
     for letter, size in _SIZES:

@@ -1,4 +1,4 @@
-"""A chart of curves as SVG: panels that a page puts together at any width."""
+"""A chart of curves as SVG: panels that a page combines at any width."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bot.render.phrases import many
 from bot.render.svg import CROSS, element, joined, text
 from kb.timeline.curves import Chart
 
-HEIGHT = 150  # pixels of a chart
-_DOWN = HEIGHT / 100  # pixels of a per cent
+HEIGHT = 150  # pixels per chart
+_DOWN = HEIGHT / 100  # pixels per percent
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the legend: its sign, 22 pixels wide and 10 high, its words and what is said of them."""
+    """A legend entry: its sign (22 x 10 pixels), its label and a remark."""
 
     sign: Markup
     words: str
@@ -28,7 +28,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ChartPanels:
-    """A chart: values on the left, the curves, the axis below; `label`: all of it in words."""
+    """A chart: values on the left, the curves, the axis below; `label`: a text description."""
 
     title: str
     logarithmic: bool
@@ -41,7 +41,7 @@ class ChartPanels:
 
 
 def panels(chart: Chart) -> ChartPanels | None:
-    """Return the panels of a chart; None where nothing of it can be drawn."""
+    """Return the panels of a chart; None if nothing can be drawn."""
     placed = layout(chart)
     if placed is None:
         return None
@@ -73,7 +73,7 @@ def _grid(placed: ChartLayout) -> Iterator[Markup]:
 
 
 def _curves(placed: ChartLayout) -> Markup:
-    """Return the band and the lines, stretched to the width that there is."""
+    """Return the band and the lines, stretched to the available width."""
     paths = [element("path", class_="band", d=placed.band)] if placed.band else []
     paths += [_curve(curve, curve.path) for curve in placed.curves]
     box = f"0 0 {WIDE:.0f} {HIGH:.0f}"
@@ -85,7 +85,7 @@ def _curve(curve: Curve, path: str) -> Markup:
 
 
 def _failure(placed: ChartLayout) -> Iterator[Markup]:
-    """Yield where it failed."""
+    """Yield the mark of the failure."""
     if placed.at is None:
         return
     x, inwards = f"{placed.at}%", 4 if placed.anchor == "end" else -4
@@ -94,7 +94,7 @@ def _failure(placed: ChartLayout) -> Iterator[Markup]:
 
 
 def _broken(placed: ChartLayout) -> Iterator[Markup]:
-    """Crosses where values were no numbers."""
+    """Yield crosses at non-finite values."""
     for curve in placed.curves:
         for x in curve.broken:
             cross = element("path", class_="cross", d=CROSS)

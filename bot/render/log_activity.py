@@ -1,7 +1,7 @@
-"""How much each log wrote when: a few looks into files that were read before, where a scanner keeps too little for a picture.
+"""Measures each log's volume over time, by sampling the files again: scan summaries are too coarse for a timeline.
 
-Bounded whatever the number and size of the logs. A log of one rank is halved where two known time stamps lie far apart; of
-a log of several ranks whole blocks are read, as their lines tell who spoke. What cannot be read is left out.
+Bounded for any number and size of logs. A log of one rank is bisected where two known timestamps are far apart; a log
+of several ranks is read in whole blocks, since its lines name their writers. Unreadable files are skipped.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from kb.timeline.picture import COLUMNS
 from kb.timeline.rows import CLOSE, Span, StreamActivity, Voice, is_log, known_stamps, shared
 
 READS = 20_000  # of all logs of one rank together
-MOST, LEAST = 64, 6  # reads of one log; where there is room for fewer, what the summary keeps must do
+MOST, LEAST = 64, 6  # reads of one log; with less budget, only the summary is used
 BLOCK = 4096
 SPOKEN = 8 << 20  # bytes of all logs of several ranks together
 PIECES = 64  # blocks of one such log
 PACKED = 16 << 20  # bytes of text of all packed logs together
-SAMPLE = 6  # lines of a block whose stamps are read
-LOOKED = 512  # bytes of a line in which stamp and speaker stand
+SAMPLE = 6  # lines of a block whose timestamps are read
+LOOKED = 512  # bytes of a line that contain timestamp and writer
 SPEAKERS = 20_000
 
 
 def listen(evidence: Evidence, root: Path | None, span: Span) -> dict[int, StreamActivity]:
-    """Index of a log → what it tells of the span. `root`: the folder that names of logs are relative to."""
+    """Return log index → its activity in the span. `root`: the folder to which log names are relative."""
     logs = [(index, item) for index, item in enumerate(evidence.streams) if is_log(item) and item.last_time is not None]
     several = [(index, item) for index, item in logs if shared(item)]
     single = [(index, item) for index, item in logs if not shared(item)]
@@ -46,7 +46,7 @@ def listen(evidence: Evidence, root: Path | None, span: Span) -> dict[int, Strea
     found: dict[int, StreamActivity] = {}
     for index, item in logs:
         ref = StreamRef(str(root / item.ref.uri if root else Path(item.ref.uri)), item.ref.resource)
-        with suppress(OSError, ValueError):  # a name may be none for a file
+        with suppress(OSError, ValueError):  # the name may not be a valid file name
             if is_plain(ref):
                 if shared(item):
                     found[index] = _several(ref, item, span, share)
@@ -70,7 +70,7 @@ class _StampedLine(NamedTuple):
 
 
 def _line(line: bytes, year: int | None) -> _StampedLine:
-    """Return when a line was written, and by whom where it tells."""
+    """Return a line's time, and its writer if known."""
     head = line[:LOOKED]
     if head.startswith(b"{") and (time := stamp_of(line[: 8 * LOOKED])) is not None:
         rank = rank_of(line[: 8 * LOOKED])
@@ -85,7 +85,7 @@ def _line(line: bytes, year: int | None) -> _StampedLine:
 
 
 def _halved(ref: StreamRef, summary: StreamSummary, span: Span, reads: int) -> tuple[tuple[int, float], ...]:
-    """Stamps of a log, more of them where the known ones leave most of the span open."""
+    """Return a log's timestamps, with further ones read where the known ones leave gaps."""
     year, column = _year(summary), (span[1] - span[0]) / COLUMNS
     found: dict[int, float] = {}
     heap: list[tuple[float, int, float, int, float]] = []
@@ -105,14 +105,14 @@ def _halved(ref: StreamRef, summary: StreamSummary, span: Span, reads: int) -> t
             at = (begin + end - size) // 2
             seen = _stamps_in(os.pread(handle.fileno(), size, at), at, year)
             found.update(seen)
-            if not seen and size == end - begin:  # all of it was written at once, or by who tells no time
+            if not seen and size == end - begin:  # written at once, or without timestamps
                 found[end - 1] = time
             leave_open(((begin, time), *seen, (end, later)), end - begin)
     return tuple(sorted(found.items()))
 
 
 def _stamps_in(block: bytes, offset: int, year: int | None) -> list[tuple[int, float]]:
-    """(offset, time) of a few lines of a block, evenly spread, with the first and the last that have a stamp."""
+    """Return (offset, time) of a few evenly spaced lines of a block, including the first and last with a timestamp."""
     cut = block.find(b"\n") + 1
     lines = list(_lines(block[cut:], offset + cut))
     every = max(1, len(lines) // SAMPLE)
@@ -133,7 +133,7 @@ def _lines(block: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 class _ActivityCounter:
-    """Who said how much in which column of the span, line by line."""
+    """Counts each writer's bytes per column of the span, line by line."""
 
     def __init__(self, span: Span, year: int | None) -> None:
         self._span, self._year = span, year
@@ -143,7 +143,7 @@ class _ActivityCounter:
         self.stamps: list[tuple[int, float]] = []
 
     def take(self, block: bytes, offset: int) -> None:
-        """Whole lines that follow each other; a line without a stamp has the time of the one before it."""
+        """Add consecutive whole lines; a line without a timestamp has the time of the previous one."""
         self._time = None
         stamped = -BLOCK
         for at, line in _lines(block, offset):
@@ -166,7 +166,7 @@ class _ActivityCounter:
                 cells[column] = cells.get(column, 0) + len(line) + 1
 
     def heard(self) -> StreamActivity:
-        """Return all that was taken in."""
+        """Return the activity of all writers."""
         start, end = self._span
         width = (end - start) / COLUMNS
         voices = (
@@ -182,7 +182,7 @@ class _ActivityCounter:
 
 
 def _several(ref: StreamRef, summary: StreamSummary, span: Span, share: int) -> StreamActivity:
-    """Blocks of the part of a log that lies in the span, all of it where it is small; its end always."""
+    """Yield blocks of a log within the span: all of it if small, and always its end."""
     begin = _offset_of(span[0], (*known_stamps(summary), *_halved(ref, summary, span, 2 * MOST)))
     voices = _ActivityCounter(span, _year(summary))
     rest = summary.size - begin
@@ -200,12 +200,12 @@ def _several(ref: StreamRef, summary: StreamSummary, span: Span, share: int) -> 
 
 
 def _offset_of(start: float, stamps: Sequence[tuple[int, float]]) -> int:
-    """Return where the part of a log begins that is not older than a time, as far as its stamps tell."""
+    """Return the offset of the first line that is not older than a time, as far as timestamps show."""
     return max((offset for offset, time in stamps if time < start), default=0)
 
 
 def _packed(ref: StreamRef, summary: StreamSummary, span: Span) -> StreamActivity:
-    """A packed log is unpacked once more, for it cannot be looked into."""
+    """Decompress a packed log again, since it cannot be sampled."""
     voices = _ActivityCounter(span, _year(summary))
     rest, at = b"", 0
     for block in StreamReader(ref):
@@ -213,7 +213,7 @@ def _packed(ref: StreamRef, summary: StreamSummary, span: Span) -> StreamActivit
         cut = text.rfind(b"\n") + 1
         voices.take(text[:cut], at)
         at, rest = at + cut, text[cut:]
-        if at > 2 * PACKED:  # it is not what it was
+        if at > 2 * PACKED:  # the file has changed
             break
     voices.take(rest, at)
     heard = voices.heard()

@@ -1,4 +1,4 @@
-"""Text of others as Markdown: what a rule, a log or a folder's name holds never becomes markup, a row or a link."""
+"""Escapes untrusted text for Markdown: text of rules, logs and folder names never becomes markup, a row or a link."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _TICKS = re.compile(r"`+")
 
 
 def prose(text: str) -> str:
-    """Return a text as one line of Markdown that shows it as it is."""
+    """Return a text as one line of Markdown that renders literally."""
     line = " ".join(shown(text).split())
     line = _ENTITY.sub("&amp;", _MARKS.sub(lambda hit: f"\\{hit[0]}", line)).replace("<", "&lt;")
     line = _NUMBERED.sub(r"\1\\\2", line, count=1) if _NUMBERED.match(line) else line
-    return f"\\{line}" if line[:1] in tuple(">+-=") else line  # at the start of a line they make lists and the like
+    return f"\\{line}" if line[:1] in tuple(">+-=") else line  # at the start of a line they begin blocks
 
 
 def cell(text: str) -> str:
-    """A text in a cell of a table. The bar as an entity: renderers do not agree on what a backslash before it means."""
+    """Return a text for a table cell. `|` becomes an entity: renderers disagree on a backslash before it."""
     return prose(text).replace("|", "&#124;")
 
 
 def code(text: str) -> str:
-    """A text as a span of code; nothing for nothing. Not for tables: no renderer-proof way leads a bar into one."""
+    """Return a text as a code span; empty for an empty text. Not for tables: `|` has no portable form."""
     line = " ".join(shown(text).split())
     if not line:
         return ""
@@ -38,14 +38,14 @@ def code(text: str) -> str:
 
 
 def block(lines: Sequence[str]) -> list[str]:
-    """Lines as a block of code."""
+    """Return lines as a code block."""
     seen = [shown(line) for line in lines]
     fence = "`" * max(3, *(_longest(line) + 1 for line in seen)) if seen else "```"
     return [f"{fence}text", *seen, fence]
 
 
 def link(url: str) -> str:
-    """Return an address as a link to itself where it is one of the web, else as code."""
+    """Return a web address as a link to itself, any other as code."""
     return f"<{url}>" if url.isprintable() and _LINK.match(url) else code(url)
 
 

@@ -79,7 +79,7 @@ _RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # th
 
 
 def decided(report: Report) -> str:
-    """The decision in one to three sentences: what to do, without which nodes, from which checkpoint, at what cost."""
+    """Return the decision in one to three sentences: action, excluded nodes, checkpoint, cost."""
     decision = report.decision
     if report.verdict in NOT_FAILED:
         return f"{_unfailed_advice(report)}."
@@ -97,7 +97,7 @@ def _head(decision: Decision) -> str:
 
 
 def _unfailed_advice(report: Report) -> str:
-    """Return what to do where no failure was found."""
+    """Return what to do if no failure was found."""
     if report.hang.lone is not None:
         return "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
     if report.verdict == "no_fault":
@@ -130,7 +130,7 @@ def _restart(decision: Decision, excluded: str) -> str:
 
 
 def _lost(decision: Decision) -> str:
-    """Steps and GPU time lost; empty where neither is known."""
+    """Return the steps and GPU time lost; empty if neither is known."""
     hours = decision.gpu_hours_lost
     time = "" if hours is None else f"{hours:.1f} GPU-hours" if hours >= _LEAST_HOURS else "a few GPU-minutes"
     if decision.steps_lost is None:
@@ -139,18 +139,18 @@ def _lost(decision: Decision) -> str:
 
 
 def reason(decision: Decision) -> str:
-    """Return why this advice, as a sentence; empty where there is none."""
+    """Return the reason for the advice as a sentence; empty if there is none."""
     why = decision.why
     return f"{why[:1].upper()}{why[1:]}{'' if why.endswith(('.', '!', '?')) else '.'}" if why else ""
 
 
 def owned(decision: Decision) -> str:
-    """Who should act, as `Owner: hardware.`; empty where nobody needs to."""
+    """Return the owner, as `Owner: hardware.`; empty if nobody needs to act."""
     return "" if decision.owner in ("none", "") else f"Owner: {decision.owner}."
 
 
 def excluded(decision: Decision) -> list[str]:
-    """Return each node to leave out, with the scope and the reason."""
+    """Return each node to exclude, with the scope and the reason."""
     return [
         f"{item.node}, {'cluster-wide' if item.scope == 'cluster' else 'this job only'}{tail(item.why)}"
         for item in decision.exclude
@@ -158,7 +158,7 @@ def excluded(decision: Decision) -> list[str]:
 
 
 def remembered(report: Report) -> list[str]:
-    """Hints from past runs, a sentence each; empty where there are none."""
+    """Return hints from past runs, a sentence each; empty if there are none."""
     return list(sentences(report.memory))
 
 
@@ -189,7 +189,7 @@ def size_facts(job: JobView) -> Iterator[str]:
 
 
 def attempts_before(job: JobView) -> str:
-    """Return how many earlier attempts there were, and how they ended; empty where there were none."""
+    """Return the number of earlier attempts and how they ended; empty if there were none."""
     before = job.attempts[:-1]
     if not before:
         return ""
@@ -215,13 +215,13 @@ VOTES = {"yes": "yes", "no": "no", "not_observable": "not observable"}
 
 
 def hang(report: Report) -> str:
-    """Whether a hang is called, with the votes; empty where no hang is in question."""
+    """Return whether a hang is called, with the votes; empty if there is no question of one."""
     lone = report.hang.lone is not None
     return voted(report.hang) if report.hang.called or lone or report.phase == "hung" else ""
 
 
 def voted(hang: Hang) -> str:
-    """Return the outcome and each probe's vote; empty where no probe voted."""
+    """Return the outcome and each probe's vote; empty if no probe voted."""
     if not hang.votes:
         return ""
     head = "called" if hang.called else "suspected" if hang.lone is not None else "not called"
@@ -242,7 +242,7 @@ def place(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def source(item: EvidenceItem) -> str:
-    """Return where evidence was found: source, line, and who wrote it."""
+    """Return the location of evidence: source, line and writer."""
     line = f":{item.line}" if item.line is not None else ""
     byte = f" at byte {item.offset}" if item.line is None and item.offset is not None else ""
     who = joined([f"rank {item.rank}" if item.rank is not None else "", item.node or ""])
@@ -298,7 +298,7 @@ GRADES = {
 
 
 def grade(step: RemedyStep) -> str:
-    """Return how risky a step of the remedy is."""
+    """Return the risk of a step of the remedy."""
     return f"({GRADES.get(step.grade, step.grade)})"
 
 
@@ -306,7 +306,7 @@ def grade(step: RemedyStep) -> str:
 
 
 def suspected(suspects: Sequence[Suspect]) -> str:
-    """Suspects by kind: ranks as ranges with their nodes, the rest by name, each kind with the first reason."""
+    """Return the suspects by kind: ranks as ranges with nodes, others by name, each kind with its first reason."""
     kinds = dict.fromkeys(suspect.kind for suspect in suspects)
     groups = [[suspect for suspect in suspects if suspect.kind == kind] for kind in kinds]
     return "; ".join(f"{_group(group)}{_reason(group)}" for group in groups)
@@ -362,7 +362,7 @@ _HEADINGS = {
 
 
 def standing_out(report: Report) -> str:
-    """Return the heading of the list of what stands out."""
+    """Return the heading of the list of anomalies."""
     return _HEADINGS.get(report.verdict, "What stands out:")
 
 
@@ -372,7 +372,7 @@ def nothing_stands_out(found: Indicators) -> bool:
 
 
 def folded(gaps: Sequence[Gap], sources: int = 4) -> list[str]:
-    """The gaps in order. Gaps that differ only in their source share a line, which names the first few sources."""
+    """Return the gaps in order. Those that differ only in their source share a line with the first few sources."""
     alike: dict[Gap, list[str]] = {}
     for gap in gaps:
         alike.setdefault(replace(gap, source=""), []).append(gap.source)
@@ -380,7 +380,7 @@ def folded(gaps: Sequence[Gap], sources: int = 4) -> list[str]:
 
 
 def missing(gap: Gap) -> str:
-    """One gap: what is missing or incomplete, why, and what cannot be told without it."""
+    """Return one gap: what is missing or incomplete, why, and what stays unknown without it."""
     scope = f" ({gap.scope})" if gap.scope else ""
     amount = f", {gap.got} of {gap.asked}" if gap.got and gap.asked else ""
     effect = f"; cannot tell: {gap.rules_out}" if gap.rules_out else ""
@@ -388,7 +388,7 @@ def missing(gap: Gap) -> str:
 
 
 def not_judged(rules: Sequence[NotEvaluated], limit: int | None) -> str:
-    """Return how many rules were skipped, and what they need; empty where none was."""
+    """Return the number of rules skipped, and what they need; empty if none was."""
     if not rules:
         return ""
     needs = Counter(item.needs for item in rules).most_common()
@@ -443,7 +443,7 @@ def size(count: int) -> str:
 
 
 def at(time: float | None) -> str:
-    """` at <time>`; empty where the time is unknown."""
+    """Return ` at <time>`; empty if the time is unknown."""
     return f" at {clock(time)}" if time is not None else ""
 
 

@@ -1,7 +1,6 @@
-"""SVG to PNG, for places that show no SVG: Slack, and files that are named .png.
+"""Converts SVG to PNG, for Slack and for .png files.
 
-The font comes with this package and no other is looked for, so a picture is the same on every machine, also on one without any
-font. Letters that it lacks are drawn as boxes.
+Only the font in this package is used, so a picture is the same on every machine. Missing glyphs are drawn as boxes.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from pathlib import Path
 
 FONTS = Path(__file__).with_name("fonts")
 REGULAR, SEMIBOLD = FONTS / "Inter-Regular.ttf", FONTS / "Inter-SemiBold.ttf"
-# What our drawings consist of. The renderer opens files that other elements name, <image> above all.
+# The elements of our drawings. Others, above all <image>, could make the renderer open files.
 _ELEMENTS = frozenset({"svg", "title", "style", "rect", "path", "line", "circle", "text", "tspan"})
 _OPENED = re.compile(r"<(?!/)([^\s/>]*)")
 
 
 def png(svg: str) -> bytes:
-    """Return a drawing of ours as PNG, a pixel for each of its units; the same bytes each time.
+    """Return one of our drawings as PNG, one pixel per unit. The output is deterministic.
 
     Raises:
-        ValueError: it is no SVG, or has elements that no drawing of ours has.
+        ValueError: it is not SVG, or has elements that our drawings do not use.
     """
     from resvg_py import svg_to_bytes  # noqa: PLC0415 - for pictures alone
 

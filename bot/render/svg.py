@@ -1,6 +1,6 @@
-"""SVG, element by element. All text and every attribute is escaped here, so nothing that a log says can become markup.
+"""Builds SVG elements. All text and attributes are escaped here, so log text cannot become markup.
 
-What is written has no links, no scripts, no images and no references to anything outside.
+The output has no links, scripts, images or external references.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ Value = str | float | None
 
 FONTS = "Inter, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 MOST_TEXT = 600  # characters of one text
-MIDDLE = 0.36  # of the font size: from the middle of capital letters down to their baseline
+MIDDLE = 0.36  # share of the font size from the middle of capital letters to their baseline
 STAR = "M0-7.5 2.2-2.5 7.6-2 3.5 1.5 4.8 6.8 0 4-4.8 6.8-3.5 1.5-7.6-2-2.2-2.5z"
 CROSS = "M-3.5-3.5 3.5 3.5M3.5-3.5-3.5 3.5"
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production 2
 
 
 def element(name: str, *content: str, **attributes: Value) -> Markup:
-    """Return an element. `content`: markup as it is, text escaped.
+    """Return an element. `content`: markup is kept, text is escaped.
 
-    `attributes`: an underscore in a name is a hyphen, one at its end is dropped; None leaves the attribute out.
+    `attributes`: underscores in names become hyphens, a trailing one is dropped; None omits the attribute.
     """
     pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
@@ -39,21 +39,21 @@ def element(name: str, *content: str, **attributes: Value) -> Markup:
 
 
 def text(words: str, remark: str = "", **attributes: Value) -> Markup:
-    """Return a text element. Characters that nobody sees are made visible.
+    """Return a text element. Invisible characters are made visible.
 
-    `remark`: words that follow in small letters, wherever the font that draws them ends the others.
+    `remark`: text that follows in a smaller font, wherever the main text ends.
     """
     after = [element("tspan", shown(remark[:MOST_TEXT]), dx=8)] if remark else []
     return element("text", shown(words[:MOST_TEXT]), *after, **attributes)
 
 
 def joined(parts: Iterable[Markup]) -> Markup:
-    """Elements one after the other."""
+    """Join elements."""
     return Markup("\n").join(parts)
 
 
 def document(width: float, height: float, style: str, title: str, *content: Markup) -> str:
-    """Return a whole SVG file. `title`: what it shows, for people who do not see it; `style`: CSS of our own."""
+    """Return a whole SVG file. `title`: its alternative text; `style`: our CSS."""
     return element(
         "svg",
         element("title", shown(title)),
@@ -69,7 +69,7 @@ def document(width: float, height: float, style: str, title: str, *content: Mark
 
 
 class Canvas:
-    """A drawing in pixels from the upper left, in colours of its own: for pictures that no style sheet applies to."""
+    """A drawing in pixels from the upper left, with its own colors, for pictures without a style sheet."""
 
     def __init__(self, width: float, height: float, ground: str, ink: str) -> None:
         self._size, self._ink, self._ground = (width, height), ink, ground
@@ -83,7 +83,7 @@ class Canvas:
         self, x: float, y: float, words: str, size: float = 13.0, colour: str = "", *,
         anchor: Anchor = "start", bold: bool = False, halo: bool = False,
     ) -> None:  # fmt: skip
-        """One line, its capital letters centred on `y`. `halo`: what lies below does not touch the letters."""
+        """Add a line of text, its capital letters centered on `y`. `halo`: keep a margin to what lies below."""
         outline = {"paint_order": "stroke", "stroke": self._ground, "stroke_width": "4", "stroke_linejoin": "round"}
         self._parts.append(
             text(
@@ -94,7 +94,7 @@ class Canvas:
         )  # fmt: skip
 
     def line(self, points: Iterable[tuple[float, float]], colour: str, width: float = 1.0, dashes: str = "") -> None:
-        """A line through points; nothing where there are fewer than two."""
+        """Add a line through points; nothing for fewer than two."""
         path = "L".join(f"{_number(x)} {_number(y)}" for x, y in points)
         if "L" in path:
             self._parts.append(
@@ -105,11 +105,11 @@ class Canvas:
             )  # fmt: skip
 
     def dot(self, x: float, y: float, colour: str, radius: float) -> None:
-        """A point, set off from what lies below."""
+        """Add a point with a margin to what lies below."""
         self._parts.append(element("circle", cx=x, cy=y, r=radius, fill=colour, stroke=self._ground, stroke_width=1.2))
 
     def box(self, x: float, y: float, width: float, height: float, colour: str, *, radius: float = 0.0) -> None:
-        """A filled rectangle."""
+        """Add a filled rectangle."""
         self._parts.append(element("rect", x=x, y=y, width=width, height=height, rx=radius or None, fill=colour))
 
 
@@ -122,5 +122,5 @@ def _number(value: float) -> str:
 
 
 def _escaped(words: str) -> str:
-    """Text as XML may have it; markup as it is."""
+    """Return text escaped for XML; markup unchanged."""
     return words if isinstance(words, Markup) else str(escape(_NO_XML.sub("\ufffd", words)))

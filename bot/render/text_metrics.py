@@ -1,4 +1,4 @@
-"""How wide texts are in the font of our pictures, read from the font's own tables (OpenType 1.9: cmap, hhea, hmtx)."""
+"""Text widths in the font of our pictures, read from the font's tables (OpenType 1.9: cmap, hhea, hmtx)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ ELLIPSIS = "…"
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """Advance widths by code point, in parts of the font size; `missing`: of the box that is drawn for an unknown letter."""
+    """Advance widths by code point, relative to the font size; `missing`: of the box for an unknown character."""
 
     widths: Mapping[int, float]
     missing: float
 
     def width(self, text: str) -> float:
-        """Of a text, in parts of the font size."""
+        """Return the width of a text, relative to the font size."""
         return sum(self.widths.get(ord(letter), self.missing) for letter in text)
 
 
 def width(text: str, size: float, *, bold: bool = False) -> float:
-    """Pixels that a text takes at a font size in pixels."""
+    """Return the width of a text in pixels, at a font size in pixels."""
     return face(bold=bold).width(text) * size
 
 
 def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
-    """Return the text as it is drawn, cut at its end to so many pixels."""
+    """Return the text, truncated to so many pixels."""
     whole = shown(text)
     if width(whole, size, bold=bold) <= room:
         return whole
@@ -46,7 +46,7 @@ def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
 
 
 def wrapped(text: str, room: float, size: float, most: int, *, bold: bool = False) -> list[str]:
-    """Return the text on at most so many lines, the last one cut."""
+    """Return the text wrapped to at most so many lines, the last one truncated."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -64,7 +64,7 @@ def face(*, bold: bool = False) -> Face:
 
 
 def _read(file: Path) -> Face:
-    """Return the widths in a TrueType file of ours, whose cmap has a subtable of format 4."""
+    """Return the widths from our TrueType file, whose cmap has a subtable of format 4."""
     data = file.read_bytes()
     (count,) = struct.unpack_from(">H", data, 4)
     tables = {tag: start for tag, _, start, _ in struct.iter_unpack(">4sIII", data[12 : 12 + 16 * count])}
@@ -77,7 +77,7 @@ def _read(file: Path) -> Face:
 
 
 def _glyphs(data: bytes, cmap: int) -> dict[int, int]:
-    """Code point to glyph, of the subtable of format 4."""
+    """Return code point → glyph, from the subtable of format 4."""
     (count,) = struct.unpack_from(">H", data, cmap + 2)
     offsets = [cmap + struct.unpack_from(">HHI", data, cmap + 4 + 8 * at)[2] for at in range(count)]
     table = next(at for at in offsets if struct.unpack_from(">H", data, at)[0] == 4)

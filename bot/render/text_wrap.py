@@ -9,8 +9,8 @@ from collections.abc import Iterator
 def wrapped(text: str, width: int) -> Iterator[str]:
     """Wrap the text to `width` columns at spaces; a word longer than that is broken anywhere.
 
-    A character takes one column, or two by its East Asian width. Combining marks count as one, so that a pile of them
-    makes a long line, not an endless one.
+    A character takes one column, or two by its East Asian width. Combining marks count as one, so that many of them
+    do not make an endless line.
     """
     line, used = "", 0
     for word in text.split():

@@ -1,7 +1,7 @@
 """The colours of drawings, light and dark, and the style sheet that all timelines and curves share.
 
-A page keeps the colours as CSS variables, so that its reader's colour scheme decides. A picture that is a file of its own has
-them written out, because renderers of SVG know no variables.
+Pages use CSS variables, so that the reader's color scheme decides. Standalone pictures have literal colors, because SVG
+renderers do not support variables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"var\(--([a-z]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """Colours of one theme as #rrggbb. The blue and the vermilion are Okabe and Ito's, which all eyes tell apart."""
+    """Colours of one theme as #rrggbb. Blue and vermilion are from Okabe and Ito's color-blind-safe palette."""
 
     ground: str
     ink: str
@@ -44,7 +44,7 @@ DARK = Palette(
     ground="#14171a", ink="#e8e8e8", faint="#a9adb4", rule="#3a3f47", lane="#24282e", usual="#56b4e9", suspect="#ff8a3d",
     alarm="#ff9a5c", cause="#f0e442", green="#35b58f", pink="#d98bbb", thin="#5d7185",
 )  # fmt: skip
-# A picture of its own is shown on the grounds of others: Slack's dark one is lighter than our pages'.
+# A standalone picture is shown on other backgrounds: Slack's dark one is lighter than that of our pages.
 PICTURES: Mapping[Theme, Palette] = {
     "light": LIGHT,
     "dark": replace(DARK, ground="#1a1d21", lane="#2a2e34", rule="#4a4f57"),
@@ -65,19 +65,19 @@ PICTURE_TEXT = TextSizes(13, 12)
 
 @cache
 def style_sheet() -> str:
-    """Return the style of timelines and curves, with its colours and sizes as CSS variables."""
+    """Return the style of timelines and curves, with colors and sizes as CSS variables."""
     return Path(__file__).with_name("drawing.css").read_text(encoding="utf-8")
 
 
 def page_style() -> str:
-    """Return the style sheet for a page, which follows the colour scheme of its reader."""
+    """Return the style sheet for a page, which follows the reader's color scheme."""
     sizes = f"--text: {PAGE_TEXT.text}px; --small: {PAGE_TEXT.small}px;"
     dark = f"@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)}}} }}"
     return f":root {{ {_variables(LIGHT)}{sizes} }}\n{dark}\n{style_sheet()}"
 
 
 def picture_style(theme: Theme) -> str:
-    """Return the style sheet for a picture in a file of its own, without variables."""
+    """Return the style sheet for a standalone picture, without variables."""
     values = asdict(PICTURES[theme]) | {name: f"{size:g}px" for name, size in asdict(PICTURE_TEXT).items()}
     return _VARIABLE.sub(lambda found: values[found[1]], style_sheet())
 
@@ -87,19 +87,19 @@ def _variables(palette: Palette) -> str:
 
 
 def rgb(colour: str) -> tuple[float, float, float]:
-    """#rrggbb as three numbers from 0 to 1."""
+    """Return #rrggbb as three numbers from 0 to 1."""
     red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     return red, green, blue
 
 
 def mixed(colour: str, other: str, part: float = 0.5) -> str:
-    """Return a colour between two, `part` (0 to 1) of the way to the other."""
+    """Return a color between two, `part` (0 to 1) of the way to the other."""
     values = (round(255 * (a + (b - a) * part)) for a, b in zip(rgb(colour), rgb(other), strict=True))
     return "#" + "".join(f"{value:02x}" for value in values)
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance, 0 to 1 (WCAG 2)."""
+    """Return the relative luminance, 0 to 1 (WCAG 2)."""
     red, green, blue = (
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in rgb(colour)
     )

@@ -1,4 +1,4 @@
-"""The timeline of an answer, and as JSON: small enough to be kept with an incident and drawn when its logs are gone."""
+"""The timeline of a report, and its JSON: small enough to store with an incident and draw when the logs are gone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_BYTES = 64 * 1024
 
 
 def timeline_of(evidence: Evidence, report: Report, root: Path | None) -> Timeline:
-    """Return the timeline of a report, with a look into its logs below `root` where they are still there."""
+    """Return the timeline of a report, refined from its logs below `root` if they still exist."""
     rows = MOST_ROWS
     while True:
         made = timeline(evidence, report, lambda span: listen(evidence, root, span), most_rows=rows)
@@ -31,7 +31,7 @@ def timeline_of(evidence: Evidence, report: Report, root: Path | None) -> Timeli
 
 
 def dumps(made: Timeline) -> bytes:
-    """Return the timeline as one line of JSON; what has its usual value is left out."""
+    """Return the timeline as one line of JSON; default values are omitted."""
     body = {"schema": SCHEMA} | msgspec.to_builtins(made)
     body["rows"] = [_unusual(row) for row in body["rows"]]
     return msgspec.json.encode(body)
@@ -48,7 +48,7 @@ def loads(text: bytes) -> Timeline:
     """Return the timeline that `dumps` wrote.
 
     Raises:
-        UnreadableInput: it is none, or of another schema.
+        UnreadableInput: it is not a timeline, or has another schema.
     """
     try:
         body = msgspec.json.decode(text)

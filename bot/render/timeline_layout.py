@@ -1,6 +1,6 @@
-"""Where everything of a timeline is, for an SVG of any width: across in per cent or columns, down in pixels.
+"""The layout of a timeline, for an SVG of any width: horizontally in percent or columns, vertically in pixels.
 
-Pages and pictures share it; nothing is drawn here.
+Shared by pages and pictures; nothing is drawn here.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from kb.timeline.headline import lasting
 from kb.timeline.picture import Mark, Timeline, TimelineRow
 
 TALL = 34  # pixels of a row that stands out
-PITCHES = ((8, 26), (20, 22))  # pixels of the other rows, where there are at most so many of them
-USUAL, LEAST = 17, 4  # pixels of one among more, of one among very many
-FLEET = 560  # pixels for all rows that do not stand out, where they need so many
+PITCHES = ((8, 26), (20, 22))  # pixels of the other rows, up to this number of them
+USUAL, LEAST = 17, 4  # pixels of a row among more, and among very many
+FLEET = 560  # maximum pixels for all rows that do not stand out
 BETWEEN = 12  # pixels between the two
 LABELLED = 15  # pixels that a name needs
-APART = 6.0  # per cent; flags nearer than that stand one above the other
+APART = 6.0  # percent; flags closer than this are stacked
 FLAG = 17  # pixels of a flag
-SILENT = 0.15  # of the span; a silence so long is written on its row
-SPARSE = 3  # of the times below so many are one on a narrow screen
-EDGE = 6.0  # per cent from the edge, from where on words run inwards
+SILENT = 0.15  # share of the span; longer silences are labeled
+SPARSE = 3  # one of so many times is shown on a narrow screen
+EDGE = 6.0  # percent from the edge within which labels run inwards
 
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """One row: its upper edge and its height in pixels, its names and figures where there is room; `last`, `error`: per cent."""
+    """One row: upper edge and height in pixels, names and figures if there is room; `last`, `error`: percent."""
 
     row: TimelineRow
     y: int
@@ -42,13 +42,13 @@ class RowLayout:
 
     @property
     def middle(self) -> float:
-        """Where words and signs stand."""
+        """The vertical position of text and signs."""
         return self.y + self.height / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """An instant of the whole job: a letter above a line through all rows, at a per cent of the width."""
+    """An instant of the whole job: a letter above a line through all rows, at a percentage of the width."""
 
     letter: str
     x: float
@@ -59,7 +59,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A time below; `sparse`: shown on narrow screens too; `anchor`: to which side its words run."""
+    """A time on the axis; `sparse`: also shown on narrow screens; `anchor`: the side to which its label runs."""
 
     x: float
     text: str
@@ -69,7 +69,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class TimelineLayout:
-    """The picture of a timeline. `paths`: class of the style → outline of all cells of that class, `columns` wide."""
+    """The layout of a timeline. `paths`: style class → outline of all cells of that class, `columns` wide."""
 
     columns: int
     top: int
@@ -81,7 +81,7 @@ class TimelineLayout:
     span: str
 
     def has(self, sign: str) -> bool:
-        """Whether there is a sign of a first "cause", or of another first "error"."""
+        """Whether there is a mark of the first "cause", or of another first "error"."""
         return any(
             row.error is not None and row.row.error is not None and row.row.error.cause == (sign == "cause")
             for row in self.rows
@@ -89,9 +89,9 @@ class TimelineLayout:
 
 
 def layout(made: Timeline, top: int | None = None) -> TimelineLayout | None:
-    """Return the layout; None where the logs have no times, or there are none.
+    """Return the layout; None if there are no logs with times.
 
-    `top`: pixels above the rows; by default the room that flags with letters need.
+    `top`: pixels above the rows; by default the height of the flags.
     """
     if made.start is None or made.end is None or not made.rows or not made.end > made.start:
         return None
@@ -113,7 +113,7 @@ def layout(made: Timeline, top: int | None = None) -> TimelineLayout | None:
 
 
 def across(time: float, start: float, end: float) -> float:
-    """Return where a time is, in per cent of the width."""
+    """Return the position of a time, in percent of the width."""
     return round(100.0 * min(1.0, max(0.0, (time - start) / (end - start))), 2)
 
 
@@ -161,13 +161,13 @@ def _rows(placed: Sequence[tuple[TimelineRow, int, int]], start: float, end: flo
 
 
 def _figures(row: TimelineRow, *, tenth: bool) -> str:
-    """Return when a row was last heard, and its step."""
+    """Return the time of a row's last line, and its step."""
     last = "no times" if row.last is None else clock(row.last) + (f".{int(row.last * 10) % 10}" if tenth else "")
     return last if row.step is None else f"{last} · {row.step:,}"
 
 
 def happened(row: TimelineRow) -> str:
-    """Return a row's first error, or why it stands out; the first cause is told above all."""
+    """Return a row's first error, or why it stands out; the first cause takes precedence."""
     if row.error is None or row.error.cause:
         return "" if row.why == "suspect" else row.why
     when = "" if row.error.time is None else f"{clock(row.error.time)} "
@@ -176,7 +176,7 @@ def happened(row: TimelineRow) -> str:
 
 
 def _paths(placed: Sequence[tuple[TimelineRow, int, int]], columns: int) -> Iterator[tuple[str, str]]:
-    """All cells by their class: `u` and `s` for usual rows and suspects, with their level; equal neighbours are one."""
+    """Return the cells by class: `u` and `s` for usual rows and suspects, with a level; equal neighbors merge."""
     cells: dict[str, list[str]] = {}
     for row, y, height in placed:
         tall = height - (3 if height >= LABELLED else 1)
@@ -190,7 +190,7 @@ def _paths(placed: Sequence[tuple[TimelineRow, int, int]], columns: int) -> Iter
 
 
 def _flags(made: Timeline, start: float, end: float) -> list[Flag]:
-    """Return the instants with letters, in the order of time; `y` counts lines of flags from the lowest."""
+    """Return the instants with letters, ordered by time; `y` counts lines of flags from the lowest."""
     taken: list[float] = []
     found = []
     shown = [mark for mark in made.marks if start <= mark.time <= end]
@@ -209,5 +209,5 @@ def _ticks(start: float, end: float) -> Iterator[Tick]:
 
 
 def anchor(x: float) -> str:
-    """To which side words at a per cent of the width run."""
+    """Return the side to which a label at a position runs."""
     return "start" if x < EDGE else "end" if x > 100 - EDGE else "middle"

@@ -1,6 +1,6 @@
 """A timeline as SVG: panels that a page puts side by side at any width, and a picture 1,200 pixels wide made of the same panels.
 
-Positions across are per cent of a panel's width, so the markup is the same in both.
+Horizontal positions are percentages of a panel's width, so the markup is the same in both.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from kb.timeline.picture import Mark, Timeline, TimelineRow
 
 WIDTH = 1200
 MARGIN = 20
-LEFT, RIGHT = 200, 946  # pixels between which time runs in a picture
+LEFT, RIGHT = 200, 946  # horizontal pixels of the time axis in a picture
 TITLE, TITLE_PITCH = 20.0, 27
 MARK_PITCH = 16  # pixels of the name of an instant
 NOTE_PITCH = 18
 UNTIMED_PITCH = 24
 NAMES, FIGURES = 178, 168  # pixels of the panels at both sides of a page
-QUIET = 25.0  # per cent of a page's width that words on a row need
+QUIET = 25.0  # percent of a page's width that a label on a row needs
 _STRIPE = (3, 6, 9)  # levels of activity in the legend
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """An entry of the legend: its markup, `width` pixels wide and centred on 0 down, and its words."""
+    """A legend entry: its markup, `width` pixels wide and vertically centered on 0, and its label."""
 
     mark: Markup
     width: float
@@ -41,7 +41,7 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """Names, activity and figures, `height` pixels high; the clock below them; the legend; `span`: the time shown, in words."""
+    """Names, activity and figures, `height` pixels high; time axis; legend; `span`: the time shown, in words."""
 
     names: Markup
     cells: Markup
@@ -56,7 +56,7 @@ class Panels:
 
 
 def panels(made: Timeline) -> Panels | None:
-    """Return the panels of a page; None where the logs have no times."""
+    """Return the panels of a page; None if the logs have no times."""
     placed = layout(made)
     if placed is None:
         return None
@@ -100,7 +100,7 @@ def draw(made: Timeline, theme: Theme = "light") -> str:
 
 
 def _line(x: float, y: float, words: str, style: str | None = None) -> Markup:
-    """Return a line of text, its capital letters centred on `y`."""
+    """Return a line of text, its capital letters centered on `y`."""
     size = PICTURE_TEXT.small if style is not None and "small" in style else PICTURE_TEXT.text
     return text(words, x=x, y=y + MIDDLE * size, class_=style)
 
@@ -120,7 +120,7 @@ def _head(made: Timeline, title: list[str]) -> Iterator[Markup]:
 
 
 def _placed_panels(placed: TimelineLayout, stacked: dict[Mark, int], y: int) -> Iterator[Markup]:
-    """Yield the panels of a page beside each other, with the names of instants instead of letters."""
+    """Yield the panels of a page side by side, with the names of instants instead of letters."""
     figures = WIDTH - MARGIN - RIGHT - 10
     cells = (*_activity(placed), *_mark_lines(placed, stacked), *_row_signs(placed, 15.0))
     yield _panel(MARGIN, y, LEFT - MARGIN - 12, _names(placed, LEFT - MARGIN - 12, PICTURE_TEXT, beside=True))
@@ -136,7 +136,7 @@ def _panel(
 
 
 def _stacked_marks(made: Timeline) -> dict[Mark, int]:
-    """Return each instant with the line above the rows on which its name has room, 0 the lowest."""
+    """Return each instant with the label line above the rows that has room for its name, 0 the lowest."""
     if made.start is None or made.end is None or not made.end > made.start:
         return {}
     taken: list[list[tuple[float, float]]] = []
@@ -159,7 +159,7 @@ def _runs_left(mark: Mark, start: float, end: float) -> bool:
 
 
 def _mark_lines(placed: TimelineLayout, stacked: dict[Mark, int]) -> Iterator[Markup]:
-    """Yield a line for each instant; above the rows its name, which no other line crosses."""
+    """Yield a line for each instant, with its name above the rows, where no other line crosses it."""
     heights = [(flag, placed.top - 10 - MARK_PITCH * stacked[flag.mark]) for flag in placed.flags]
     for flag, y in heights:
         yield _flag_line(flag, y + 6, placed.height)
@@ -180,7 +180,7 @@ def _signs_in_a_row(signs: Iterator[Sign], y: float) -> Iterator[Markup]:
 
 
 def _untimed(made: Timeline, y: float) -> Iterator[Markup]:
-    """Yield what is known of rows without times, in words."""
+    """Yield a text description of rows without times."""
     for row in made.rows:
         parts = [row.why] if row.why else []
         parts += [f"step {row.step:,}"] if row.step is not None else []
@@ -195,7 +195,7 @@ def _untimed(made: Timeline, y: float) -> Iterator[Markup]:
 
 
 def _names(placed: TimelineLayout, room: float, sizes: TextSizes, *, beside: bool) -> Iterator[Markup]:
-    """Yield the names of rows. `beside`: each with its node; otherwise only those that stand out have it, below."""
+    """Yield the names of rows. `beside`: each with its node next to it; otherwise only those that stand out, below."""
     for row in placed.rows:
         if row.named:
             yield from _name(row.row, row.middle, room, sizes, beside=beside)
@@ -217,7 +217,7 @@ def _name(
 
 
 def _activity(placed: TimelineLayout) -> Iterator[Markup]:
-    """Yield all cells, a column wide each."""
+    """Yield all cells, one column wide each."""
     yield element(
         "svg",
         joined(element("path", class_=name, d=path) for name, path in placed.paths),
@@ -230,13 +230,13 @@ def _activity(placed: TimelineLayout) -> Iterator[Markup]:
 
 
 def _row_signs(placed: TimelineLayout, quiet: float) -> Iterator[Markup]:
-    """Yield the last line of each row, how long it was silent where there is room for the words, its first error."""
+    """Yield each row's last line, the duration of its silence if there is room, and its first error."""
     for row in placed.rows:
         if row.last is not None:
             yield element("line", class_="last", x1=f"{row.last}%", x2=f"{row.last}%", y1=row.y, y2=row.y + row.height)
             at = row.last
             if row.error is not None and row.last < row.error < row.last + quiet:
-                at = row.error  # beyond its sign
+                at = row.error  # after its sign
             if row.silent and at < 100 - quiet:
                 yield text(row.silent, x=f"{at}%", dx=14, y=row.middle + 4, class_="small silent")
         if row.error is not None:
@@ -277,7 +277,7 @@ def _badge(flag: Flag) -> Markup:
 
 
 def _figures(placed: TimelineLayout, room: float, sizes: TextSizes) -> Iterator[Markup]:
-    """Yield when a row was last heard, its step, and what happened."""
+    """Yield a row's last time, step and event."""
     for row in placed.rows:
         if row.figures:
             baseline = row.middle - 3 if row.happened else row.middle + MIDDLE * sizes.text
@@ -287,7 +287,7 @@ def _figures(placed: TimelineLayout, room: float, sizes: TextSizes) -> Iterator[
 
 
 def _clock(placed: TimelineLayout) -> Iterator[Markup]:
-    """Yield the axis of time; words that are too many for a narrow screen have a class of their own."""
+    """Yield the time axis; labels that a narrow screen hides have their own class."""
     yield element("line", x1=0, x2="100%", y1=1, y2=1)
     for tick in placed.ticks:
         style = "sparse" if tick.sparse else "dense"

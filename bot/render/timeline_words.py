@@ -1,4 +1,4 @@
-"""The words of a timeline: its times, the ticks of its axis, and all of it as text for people who do not see the picture."""
+"""The texts of a timeline: times, axis ticks, and the alternative text of the picture."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from datetime import UTC, datetime
 
 from kb.timeline.picture import Mark, Timeline, TimelineRow
 
-MOST_ALT = 2000  # characters; Slack takes no more
+MOST_ALT = 2000  # characters; Slack's limit
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
 def ticks(start: float, end: float) -> list[float]:
-    """About six round times in a span."""
+    """Return about six round times in a span."""
     step = next((step for step in _STEPS if (end - start) / step <= 7), math.ceil((end - start) / 7 / 86400) * 86400)
     first = math.ceil(start / step) * step
     return [first + at * step for at in range(int((end - first) // step) + 1)] if first <= end else []
 
 
 def clock(time: float, *, seconds: bool = True) -> str:
-    """Return a time of the day in UTC; a time out of the calendar is a question mark."""
+    """Return the time of day in UTC; a question mark for a time outside the calendar."""
     try:
         return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S" if seconds else "%d %b %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -41,7 +41,7 @@ def named(mark: Mark) -> str:
 
 
 def alt_text(made: Timeline) -> str:
-    """Return the picture in a few sentences, at most 2,000 characters."""
+    """Return a description of the picture in a few sentences, at most 2,000 characters."""
     parts = [f"{made.finding}."]
     if made.start is not None and made.end is not None:
         rows = sum(row.count for row in made.rows)

@@ -1,1 +1,1 @@
-"""What one host knows about its processes: process table, stacks, kernel log, eBPF probes, NCCL RAS, Flight Recorder."""
+"""Evidence from one host: process table, stacks, kernel log, eBPF probes, NCCL RAS, Flight Recorder."""

@@ -1,9 +1,10 @@
 """Finds the processes of this host that belong to the job that writes some logs.
 
 A process is tied to the logs, strongest first, by a log that it holds open for writing, itself or through the pipe of a
-program that does (`tee`); by a command line or an environment that names their folder; by a job id that is part of their
-path; by a working directory that contains them. What is tied brings its descendants, and the other ranks of the same job.
-Only the user's own processes can be read, which needs no privilege; readers of the logs (`tail -f`) are not tied to them.
+program that does (`tee`); by a command line or an environment that names their folder; by a job id that is part of
+their path; by a working directory that contains them. What is tied brings its descendants, and the other ranks of the
+same job. Only the user's own processes can be read, which needs no privilege; readers of the logs (`tail -f`) are not
+tied to them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MOST_ENVIRONMENT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """What ties a process to the logs. `job`: the values of the variables that name its job."""
+    """The links of a process to the logs. `job`: the values of the variables that name its job."""
 
     process: Process
     tie: int
@@ -46,7 +47,7 @@ class _Candidate:
 
 @dataclass(slots=True)
 class _OpenFiles:
-    """What processes hold open: logs that they write, by pid; pipes that they read, by pid; who writes to a pipe."""
+    """Open files of processes: logs that they write, by pid; pipes that they read, by pid; writers of each pipe."""
 
     writers: set[int] = field(default_factory=set)
     reads: dict[int, set[str]] = field(default_factory=dict)
@@ -90,7 +91,7 @@ def find_writers(
 
 
 def _ties(root: Path, pids: Iterable[int], known: Mapping[int, Process], job: str | None) -> dict[int, int]:
-    """What ties each process to the logs: 0 writes them, 1 names them, 2 has their job's id, 3 works above them."""
+    """Return how each process is tied to the logs: 0 writes them, 1 names them, 2 has their job id, 3 works above."""
     pids = sorted(pids)
     opened = _open_files(root, pids)
     ties: dict[int, int] = dict.fromkeys(opened.writers, 0)
@@ -173,7 +174,7 @@ def _working_folder(pid: int) -> Path | None:
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """Return the variables that name a rank, a job or a folder; no other is looked at."""
+    """Return the variables that name a rank, a job or a folder; no others are read."""
     try:
         raw = head(process_table.proc(pid) / "environ", _MOST_ENVIRONMENT)
     except OSError:
@@ -188,7 +189,7 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def _ranked(pids: Iterable[int], known: Mapping[int, Process]) -> list[_Candidate]:
-    """Those that name their rank, by the best variable that any of them uses, with the job that they are of."""
+    """Return the processes that name their rank by the best variable used by any, with their jobs."""
     found = [process_table.with_environment(known[pid]) for pid in sorted(pids)]
     named = [process for process in found if process.rank is not None]
     return [_Candidate(process, 0, _job_of(process.pid)) for process in named]
@@ -202,7 +203,7 @@ def _unranked(pids: Collection[int], known: Mapping[int, Process]) -> list[_Cand
 
 
 def is_launcher(process: Process) -> bool:
-    """Whether it starts ranks, and reports how they ended, but is none: by the program or module that it runs."""
+    """Whether it is a launcher that outlives its ranks and reports their end, by its program or module."""
     words = process_table.words(process)[:4]
     modules = [after for word, after in pairwise(words) if word == "-m"]
     return any(_LAUNCHERS.fullmatch(word.rpartition("/")[2]) for word in words if word[:1] != "-") or any(

@@ -24,7 +24,7 @@ class RasSource:
     _seen: set[tuple[str, int]] = field(default_factory=set)
 
     def poll(self, now: float) -> tuple[tuple[tuple[float, bytes], ...], tuple[Gap, ...]]:
-        """Return what is new since the last poll: (seconds since the epoch, bytes), oldest first."""
+        """Return the answers since the last poll as (seconds since the epoch, bytes), oldest first."""
         if Path(self.target).is_dir():
             return self._files(), ()
         try:

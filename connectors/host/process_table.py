@@ -1,11 +1,11 @@
-"""This host's process table, by psutil.
+"""This host's process table, read with psutil.
 
-Six things of /proc are read here: the exit status of a zombie, where a process waits in the kernel, what it has open (psutil
-looks at each file, and a file system that does not answer would hold it up) and the PID namespace, which psutil lacks; `environ`, of which
-psutil gives only what precedes the first entry that was cleared; and `maps`, in place of which psutil reads `smaps`, for
-which the kernel walks all page tables (170 ms instead of 6 ms for 4 GiB in 4000 mappings).
+Six things are read from /proc directly: the exit status of a zombie, the kernel function in which a process waits and
+its PID namespace, which psutil lacks; open files, since psutil calls stat on each and would block on a dead file
+system; `environ`, of which psutil returns only the part before the first cleared entry; and `maps`, since psutil reads
+`smaps`, for which the kernel walks all page tables (170 ms instead of 6 ms for 4 GiB in 4000 mappings).
 
-Of a process's environment only the few names below are looked at. A process that ends while it is read is no error.
+Only the environment variables named below are read. A process that ends while it is read is not an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RANK_NAMES = (
     "SLURM_PROCID",
     "PMI_RANK",
     "LOCAL_RANK",
-)  # the first one that is set counts
+)  # the first one set counts
 DUMP_NAMES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 PIPE_NAME = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
@@ -36,7 +36,7 @@ MOST_PROCESSES = 65_536
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _STATUS = 49  # position of the wait status in /proc/PID/stat, after the name
 _MOST_ENVIRONMENT = 1 << 20
-_MOST_COMMAND = 16_384  # characters of a command line that a pattern is matched against
+_MOST_COMMAND = 16_384  # characters of a command line that are matched
 _MOST_DESCRIPTORS = 4096  # of one process
 _ACCELERATORS = ("/dev/nvidia", "/dev/kfd", "/dev/davinci", "/dev/habanalabs", "/dev/accel", "/dev/neuron")
 _ODD = (psutil.Error, OSError, ValueError, IndexError)  # exited, not readable by this user, or truncated
@@ -45,7 +45,7 @@ _PYTHON = re.compile(r"python|pt_main_thread|pt_data_worker|ray::|torchrun")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a process and its children have done: see kb.model.ProcessWork."""
+    """The work of a process and its children; see kb.model.ProcessWork."""
 
     cpu: float
     io: int
@@ -55,10 +55,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process. `state`: one of psutil's `STATUS_` words. `handle`: tells it from a later process with the same pid.
+    """One process. `state`: one of psutil's `STATUS_` words. `handle`: its identity, even if the pid is reused.
 
-    `named_by`: the variable of its environment that told its rank. `dumps`, `pipe`: where its Flight Recorder dumps lie and
-    the pipes by which one is asked for, as prefixes to which the rank is added; "" where its environment does not tell.
+    `named_by`: the environment variable with its rank. `dumps`, `pipe`: path prefixes, completed by the rank, of its
+    Flight Recorder dumps and of the pipe that requests one; "" if its environment lacks them.
     """
 
     pid: int
@@ -87,7 +87,7 @@ class Process:
         return self.state in (psutil.STATUS_RUNNING, psutil.STATUS_SLEEPING)
 
     def same_as(self, other: Process | None) -> bool:
-        """Whether the other is this very process, and not a later one with its pid."""
+        """Whether the other is the same process, not a later one with its pid."""
         return other is not None and other.handle == self.handle
 
 
@@ -129,7 +129,7 @@ def is_python(process: Process) -> bool:
 
 
 def with_environment(process: Process) -> Process:
-    """Return the process with its rank and what else its environment says of it."""
+    """Return the process with its rank and the other values from its environment."""
     try:
         found = _variables(head(proc(process.pid) / "environ", _MOST_ENVIRONMENT))
     except OSError:
@@ -149,7 +149,7 @@ def with_environment(process: Process) -> Process:
 
 
 def started(process: Process) -> float:
-    """When it started, seconds since the epoch by today's clock: for comparing two processes only; 0 if unknown."""
+    """Return its start time in seconds since the epoch, only for comparing processes; 0 if unknown."""
     if process.handle is not None:
         with suppress(*_ODD):
             return process.handle.create_time()
@@ -157,7 +157,7 @@ def started(process: Process) -> float:
 
 
 def work_done(process: Process, children: Sequence[Process]) -> Work | None:
-    """Return what a process and its children have done so far; None if this user may not know."""
+    """Return the work of a process and its children so far; None without permission."""
     if process.handle is None:
         return None
     try:
@@ -179,7 +179,7 @@ def work_done(process: Process, children: Sequence[Process]) -> Work | None:
 
 
 def _bytes(process: Process) -> int:
-    """Bytes that a process read and wrote, sockets left out; 0 if this user may not know."""
+    """Return the bytes that a process read and wrote, except on sockets; 0 without permission."""
     with suppress(*_ODD, AttributeError):
         if process.handle is not None:
             told = process.handle.io_counters()
@@ -188,7 +188,7 @@ def _bytes(process: Process) -> int:
 
 
 def descriptors(pid: int) -> Iterator[tuple[str, str]]:
-    """What a process has open, as number and target; nothing where this user may not know. No file is looked at."""
+    """Return a process's open files as number and target; empty without permission. The files are not accessed."""
     with suppress(OSError):
         for entry in islice((proc(pid) / "fd").iterdir(), _MOST_DESCRIPTORS):
             with suppress(OSError):
@@ -196,12 +196,12 @@ def descriptors(pid: int) -> Iterator[tuple[str, str]]:
 
 
 def holds_accelerator(pid: int) -> bool:
-    """Whether a process has a GPU or another accelerator open: its driver may spin while it waits."""
+    """Whether a process has an accelerator open; its driver may spin while it waits."""
     return any(target.startswith(_ACCELERATORS) for _, target in descriptors(pid))
 
 
 def waiting_place(process: Process) -> str:
-    """Return the kernel function in which the main thread waits; its state where the kernel does not tell."""
+    """Return the kernel function in which the main thread waits; its state if the kernel hides it."""
     with suppress(OSError):
         name = head(proc(process.pid) / "wchan", 256).decode("ascii", "replace").strip()
         if name and name != "0":
@@ -210,7 +210,7 @@ def waiting_place(process: Process) -> str:
 
 
 def library(pid: int, name: str) -> Path | None:
-    """Return the file of a library that a process has loaded, by the start of its name, as this process may open it."""
+    """Return the file of a library that a process has loaded, by the start of its name, as this process can open it."""
     with suppress(OSError):
         for line in head(proc(pid) / "maps", 8 << 20).splitlines():
             path = line.split(None, 5)[-1].decode("utf-8", "replace")
@@ -220,7 +220,7 @@ def library(pid: int, name: str) -> Path | None:
 
 
 def wait_status(process: Process) -> int:
-    """The wait status of a process whose parent has not collected it; 0 if it is unknown, or hidden from this user."""
+    """Return the wait status of a zombie; 0 if it is unknown or hidden from this user."""
     now = read(process.pid)
     if now is None or not process.same_as(now) or now.state != psutil.STATUS_ZOMBIE:
         return 0
@@ -231,14 +231,14 @@ def wait_status(process: Process) -> int:
 
 
 def in_first_namespace() -> bool:
-    """Whether processes have the pids here that the kernel's log gives them: not so in most containers."""
+    """Whether pids here are those of the kernel log; not so in most containers."""
     with suppress(OSError):
         return str((proc("self") / "ns" / "pid").readlink()) == _FIRST_NAMESPACE
     return False
 
 
 def _place(pid: int, raw: bytes) -> str:
-    """A path of a process's environment as this process may open it: in another root, or from where that one works."""
+    """Return a path from a process's environment as this process can open it: with its root and working directory."""
     if not raw or len(raw) > 4096:
         return ""
     path = os.fsdecode(raw)
@@ -248,7 +248,7 @@ def _place(pid: int, raw: bytes) -> str:
 
 
 def _variables(environment: bytes) -> dict[str, bytes]:
-    """Return the few variables of an environment that are looked at; of a name that occurs twice the last value."""
+    """Return the relevant variables of an environment; of duplicates, the last value."""
     names = {*RANK_NAMES, *WORLD_NAMES, *DUMP_NAMES, PIPE_NAME}
     pairs = (item.partition(b"=") for item in environment.split(b"\0"))
     return {name: value for key, _, value in pairs if (name := key.decode("ascii", "replace")) in names}

@@ -1,7 +1,7 @@
 """Finds which ranks of a job run on this host, and samples their stacks with py-spy.
 
-A process that exits meanwhile is not an error. Sampling pauses a process for the milliseconds that py-spy takes. A process
-that is stopped or blocked in the kernel is read without attaching, because attaching would block or fail.
+A process that exits meanwhile is not an error. Sampling pauses a process for the milliseconds that py-spy takes. A
+process that is stopped or blocked in the kernel is read without attaching, because attaching would block or fail.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ProcessSelector:
     """Which processes to sample: their ids, a regular expression for their command lines, or those that write some logs.
 
     The expression is searched in the whole command line, words separated by spaces, and in each of its words. `logs`: a
-    folder or file; its writers are looked for where neither ids nor an expression are given. `job`: the job's id, if known.
+    folder or file; its writers are searched if neither ids nor an expression are given. `job`: the job's id, if known.
     """
 
     pids: tuple[int, ...] = ()
@@ -84,7 +84,7 @@ class ProcessSelector:
 
     @property
     def named(self) -> bool:
-        """Return whether the user named the processes, so that nothing needs to be looked for."""
+        """Whether the user named the processes, so that no search is needed."""
         return bool(self.pids or self.pattern)
 
 
@@ -92,7 +92,8 @@ class ProcessSelector:
 class Host:
     """This host. `py_spy`: the program, or None to search for it.
 
-    `others`, `ours`: pids, as the kernel log numbers them, of processes on this host that do not belong to the job, or did.
+    `others`, `ours`: pids, as the kernel log numbers them, of processes on this host that do not belong to the job, or
+    did.
     """
 
     py_spy: str | None = None
@@ -141,7 +142,7 @@ class Host:
         return tuple(ranks), tuple(gaps)
 
     def _writers_of(self, wanted: ProcessSelector, known: Mapping[int, Process], gaps: list[Gap]) -> list[Process]:
-        """The processes that write the logs: those known, while all of them run, and every so often those of a new search."""
+        """Return the processes that write the logs: the known ones while all run, refreshed periodically."""
         now = monotonic()
         complete = bool(self._writers) and all(process.same_as(known.get(process.pid)) for process in self._writers)
         if not complete or now - self._searched >= SEARCH_EVERY:
@@ -152,7 +153,7 @@ class Host:
         return [process for process in self._writers if not known[process.pid].ended]
 
     def alive(self, process: Process) -> bool:
-        """Return whether this very process is still running."""
+        """Whether this process is still running, and its pid not reused."""
         now = process_table.read(process.pid)
         return now is not None and process.same_as(now) and not now.ended
 
@@ -171,7 +172,7 @@ class Host:
         return f"signal {status & 0x7F}"
 
     def missing(self) -> str:
-        """Return what is missing for sampling stacks, "" if nothing is."""
+        """Return what prevents sampling stacks, "" if nothing does."""
         return "" if self._program() else _INSTALL
 
     def stacks(
@@ -179,7 +180,7 @@ class Host:
     ) -> tuple[tuple[StackDump, ...], tuple[Gap, ...]]:
         """Sample one round of stacks: every rank's main process, then as many children as time allows.
 
-        `native`: with C frames, where they can be had; they take py-spy many times as long.
+        `native`: with C frames if available; they take py-spy many times as long.
         """
         program = self._program()
         if program is None:
@@ -270,7 +271,7 @@ def _from_outside(ranks: Iterable[RankProcess]) -> tuple[StackDump, ...]:
 
 
 def _with_work(dump: StackDump, ranks: Sequence[RankProcess]) -> StackDump:
-    """Return a main process's dump with what it and its children have done so far, in the first of its threads."""
+    """Return a main process's dump with the work of it and its children added to its first thread."""
     rank = next((rank for rank in ranks if rank.rank == dump.rank), None)
     done = None if dump.child or rank is None else process_table.work_done(rank.main, rank.children)
     at = dump.data.find(b"{") + 1

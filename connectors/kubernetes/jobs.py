@@ -120,7 +120,7 @@ class WorkloadFinder:
         best = max(good, key=lambda entry: entry.end or 0.0, default=None)
         return None if best is None else f"{best.namespace}/{best.name}"
 
-    # -- what is asked ---------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def _spaces(self, namespace: str | None) -> tuple[str | None, ...] | None:
         """Return the namespaces to search, None if the namespace is not one of the configured ones."""
@@ -274,7 +274,7 @@ class WorkloadFinder:
 
 
 def _parts(text: str, namespace: str | None, word: str | None) -> tuple[str, str | None, str | None]:
-    """Return what a person typed, as the job's name, namespace and kind."""
+    """Parse a person's input into the job's name, namespace and kind."""
     head, _, name = text.rpartition("/")
     if head and word is None and head.lower() in {kind.word.lower() for kind in (*KINDS, PODS)}:
         return name, namespace, head.lower()

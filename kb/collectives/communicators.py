@@ -25,7 +25,7 @@ class GroupTraces:
 
     @property
     def title(self) -> str:
-        """The name that people know it by."""
+        """Its name for people."""
         return title(self.pg, self.name)
 
 
@@ -50,7 +50,7 @@ class JobTraces:
         return self._homes[rank, self.rings[rank].lanes[lane].pg]
 
     def gap(self, code: str, reason: str, *, got: str = "", rules_out: str = "") -> None:
-        """Record what the dumps together do not say."""
+        """Record the gaps of the dumps together."""
         self.gaps.append(Gap(code, "flight_recorder", reason, scope="job", got=got, rules_out=rules_out))
 
 
@@ -181,7 +181,7 @@ def _shared_shapes(job: JobTraces) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RankProgress:
-    """How far one rank got in a group: number last queued, number last finished."""
+    """A rank's progress in a group: last number queued, last number finished."""
 
     queued: int
     done: int

@@ -48,7 +48,7 @@ def culprits_of(
     parts = components(graph.edges, [*graph.wanted, *graph.odd, *graph.unseen])
     of = {node: index for index, part in enumerate(parts) for node in part}
     asked = set(graph.wanted) | set(graph.odd)
-    leads: list[bool] = []  # a component leads on to another one with somebody to blame; sinks come first
+    leads: list[bool] = []  # a component that leads to another one with culprits; sinks come first
     blames: list[bool] = []  # the same, ignoring ranks that gave no dump
     hot: list[bool] = []
     for index, part in enumerate(parts):
@@ -80,9 +80,10 @@ def culprits_of(
 def _blamed(job: JobTraces, graph: WaitGraph, ranks: Sequence[int], *, stuck: bool) -> list[Culprit]:
     """Of ranks that depend on each other: those that disagree; else those that wait for nobody; else those that left the order in a circle.
 
-    A rank that merely stopped gets everything finished that it queued before, because the others come that far. A rank in an operation
-    that nobody finished is therefore not a source, unless the operation it is in first is finished by the others. `stuck`: these
-    ranks hang in an operation that all of them joined, and no order of operations explains it.
+    A rank that merely stopped gets everything finished that it queued before, because the others come that far. A rank
+    in an operation that nobody finished is therefore not a source, unless the operation it is in first is finished by
+    the others. `stuck`: these ranks hang in an operation that all of them joined, and no order of operations explains
+    it.
     """
     odd = [rank for rank in ranks if rank in graph.odd]
     if odd:
@@ -93,7 +94,7 @@ def _blamed(job: JobTraces, graph: WaitGraph, ranks: Sequence[int], *, stuck: bo
     ranks = [rank for rank in ranks if rank in graph.blocked]
     firsts = [(rank, graph.first.get(rank)) for rank in ranks]
     if any(first is not None and first.where not in graph.blocked[rank] for rank, first in firsts):
-        return []  # a rank is first of all in something that all joined: order does not explain it
+        return []  # the rank's first wait is in an operation that all joined: order does not explain it
     return _circle(job, graph, ranks)
 
 

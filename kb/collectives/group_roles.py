@@ -1,8 +1,8 @@
 """Determines what a process group is to a rank: its tensor group, its data group, whatever the number of the particular group.
 
-Ranks of one job create their groups with the same code, so groups of one role have the same description except for numbers in it
-("data_parallel_0", "data_parallel_1"). Groups without a description are told apart by their size and by their position among the
-rank's own, since all ranks create them in the same order.
+Ranks of one job create their groups with the same code, so groups of one role have the same description except for
+numbers in it ("data_parallel_0", "data_parallel_1"). Groups without a description are distinguished by their size and
+by their position among the rank's own, since all ranks create them in the same order.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ CommState = Literal["missing", "stuck", "mismatch", "unseen"]
 
 
 def title(pg: str, name: str) -> str:
-    """Return the name that people know a process group by."""
+    """Return a process group's name for people."""
     return f"{name} ({pg})" if name and name not in {"undefined", pg} else f"group {pg}"
 
 
@@ -41,9 +41,10 @@ class Mismatch:
 class Communicator:
     """The verdict on one process group that has unfinished operations.
 
-    `state`: "mismatch", "missing" (some rank has not queued number `seq`, others wait in it), "unseen" (only ranks without a dump may be
-    missing) or "stuck" (all queued it, none finishes). `age` in seconds. `p2p`: sends and receives. `origin`: it is stuck, and nothing
-    that its ranks queued before holds them up: the fault is one of theirs, or of what links them.
+    `state`: "mismatch", "missing" (some rank has not queued number `seq`, others wait in it), "unseen" (only ranks
+    without a dump may be missing) or "stuck" (all queued it, none finishes). `age` in seconds. `p2p`: sends and
+    receives. `origin`: it is stuck, and nothing that its ranks queued before holds them up: the fault is in one of
+    them, or in the network between them.
     """
 
     pg: str
@@ -99,9 +100,9 @@ class Pending:
 class CollectiveVerdict:
     """What the recorders of a job say together.
 
-    `possible`: ranks without a dump (or with an inconclusive one) that others may wait for; they are not culprits. `waiting`: ranks with
-    unfinished operations that are not culprits either. `groups` counts the communicators with unfinished operations, of which
-    `communicators` keeps at most 256.
+    `possible`: ranks without a dump (or with an inconclusive one) that others may wait for; they are not culprits.
+    `waiting`: ranks with unfinished operations that are not culprits either. `groups` counts the communicators with
+    unfinished operations, of which `communicators` keeps at most 256.
     """
 
     culprits: tuple[Culprit, ...] = ()

@@ -1,7 +1,8 @@
 """Digests one rank's collective trace to what comparing ranks needs: a few kilobytes instead of megabytes.
 
-There is one lane per process group: which operation had which number (as an index into the shapes met), what became of it, the
-unfinished ones with their times, and the counts of sends and receives by pair. Pure, bounded, made where the dump is read.
+There is one lane per process group: which operation had which number (as an index into the shapes), its outcome, the
+unfinished ones with their times, and the counts of sends and receives by pair. Bounded, and created where the dump is
+read.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ class PeerTraffic:
 class GroupLane:
     """What one rank's recorder has of one process group.
 
-    `first` is the number of the first operation in `shapes` (indices, native 32 bit, one per number) and `states` (one byte per
-    number); -1 if the ring has none. `last` and `done` are the highest number in the ring, and the highest finished. `status` is the
-    recorder's own count: enqueued, started, completed. In a group with sends and receives it counts either. `ended`: when number `done`
-    was seen to be finished, by this rank's clock.
+    `first` is the number of the first operation in `shapes` (indices, native 32 bit, one per number) and `states` (one
+    byte per number); -1 if the ring has none. `last` and `done` are the highest number in the ring, and the highest
+    finished. `status` is the recorder's own count: enqueued, started, completed. In a group with sends and receives it
+    counts either. `ended`: when number `done` was seen to be finished, by this rank's clock.
     """
 
     pg: str
@@ -96,11 +97,12 @@ class GroupLane:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """One rank's recorder. `shapes[0]` stands for no operation. `oldest`: its first unfinished operation, with its stack.
+    """One rank's recorder. `shapes[0]` means no operation. `oldest`: its first unfinished operation, with its stack.
 
-    `counts_all`: the recorder counts every group, so a group of the rank without a count was never used. `states_told`: it records what
-    became of an operation; otherwise (gloo) "done" only means that it ended, successfully or not. `order`: see `steps`; `moments`: when
-    each of these was queued (64 bit floats, seconds since the epoch, NaN if unknown).
+    `counts_all`: the recorder counts every group, so a group of the rank without a count was never used. `states_told`:
+    it records the outcome of operations; otherwise (gloo) "done" only means that it ended, successfully or not.
+    `order`: see `steps`; `moments`: when each of these was queued (64 bit floats, seconds since the epoch, NaN if
+    unknown).
     """
 
     source: str
@@ -190,7 +192,7 @@ def queued_times(ring: Ring) -> Sequence[float]:
 
 
 def last_step(ring: Ring) -> QueuedOp | None:
-    """Return the last of them."""
+    """Return the last of these operations."""
     lane, seq = array("q", ring.order[-16:]) if ring.order else (-1, -1)
     return QueuedOp(lane >> 1, seq, bool(lane & 1)) if lane >= 0 else None
 
@@ -242,7 +244,7 @@ def position(members: Members, rank: int) -> int:
 
 
 def _state(one: Collective, *, has_states: bool) -> int:
-    """What became of it. A recorder without states (gloo) retires what is finished; others retire what failed, too."""
+    """Return the state of an operation. Recorders without states (gloo) retire finished ones; others also failed ones."""
     if one.retired and not has_states:
         return DONE
     return _STATE.get(one.state, SCHEDULED)

@@ -1,4 +1,4 @@
-"""The graph of who waits for whom over all process groups. Groups are nodes, so nothing is quadratic in ranks."""
+"""The wait-for graph over all process groups. Groups are nodes, so nothing is quadratic in ranks."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class WaitGraph:
     edges: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     blocked: dict[int, set[Where]] = field(
         default_factory=lambda: defaultdict(set)
-    )  # who waits for whom and in what, because they have not joined
+    )  # edges: waiting rank, operation, rank that has not joined
     wanted: dict[int, list[tuple[str, str, int, int]]] = field(default_factory=lambda: defaultdict(list))
     odd: dict[int, list[tuple[GroupTraces, Mismatch]]] = field(default_factory=lambda: defaultdict(list))
-    held: set[int] = field(default_factory=set)  # ranks in an operation that nobody finished
-    first: dict[int, FirstPending] = field(default_factory=dict)  # for each rank what it is in first
+    held: set[int] = field(default_factory=set)  # ranks in an operation that no rank finished
+    first: dict[int, FirstPending] = field(default_factory=dict)  # each rank's first unfinished operation
     left: dict[int, Divergence] = field(default_factory=dict)  # ranks that left the order of their peers
     pending: set[int] = field(default_factory=set)
     unseen: set[int] = field(default_factory=set)

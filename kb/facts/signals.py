@@ -31,7 +31,7 @@ class Signal:
 
     @property
     def compared(self) -> bool:
-        """Whether it comes from a comparison of all ranks (kb.hangs.observe), not from a device's or program's message."""
+        """Whether it comes from a comparison of all ranks (kb.hangs.observe), not from a message."""
         return self.key.endswith("#observed")
 
 

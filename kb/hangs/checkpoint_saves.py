@@ -1,6 +1,7 @@
 """Compares a checkpoint that is still being written with how long the job's earlier ones took.
 
-The duration of a save comes from the steps around it: a rank logs which step it saves, and some log has the times of steps.
+The duration of a save comes from the steps around it: a rank logs which step it saves, and some log has the times of
+steps.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
 
 
 def longest_save(facts: Facts) -> float | None:
-    """The longest of the job's finished saves, whichever logs mention the saves and the steps; None if there are too few."""
+    """Return the longest finished save of the job, whichever logs mention saves and steps; None if there are too few."""
     begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams) if begun and ended else {}
     durations = _durations(begun, ended, times) if len(times) >= EARLIER else []

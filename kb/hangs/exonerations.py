@@ -1,7 +1,8 @@
 """Explains why a run may rightly make no progress: a phase that its stacks show, a wait for data, a transport that retries.
 
-Stacks and collectives are newer than the last log line, so they are believed first. While an explanation holds, no hang is called,
-up to the ceiling of its phase (`kb.hangs.votes.Phase`), which counts from the newest progress that anything proves.
+Stacks and collectives are newer than the last log line, so they are believed first. While an explanation holds, no hang
+is called, up to the ceiling of its phase (`kb.hangs.votes.Phase`), which counts from the newest progress that anything
+proves.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ DATA = "waiting for data"
 class HangContext:
     """What is known at the time of a vote besides the logs. Times are in seconds since the epoch.
 
-    `missing`: whether a rank is known to be absent from the operation that the others wait in. `moved`: the newest progress that
-    collectives prove. `pauses`: the job's own longest pauses by phase (`kb.hangs.pace`). `span`: seconds from the first to the last
-    round of stacks. `step`: seconds that a slow step of the job takes, None if unknown. `late`: seconds by which its lines arrive late.
-    `traffic`: when the links were last as busy as usual. `overdue`: whether a checkpoint takes many times as long as the earlier ones
-    (`kb.hangs.checkpoint_saves`). `first_ranks`: the first rank of the job and of each node. `complete`: whether there are stacks of
-    every rank of the job.
+    `missing`: whether a rank is known to be absent from the operation that the others wait in. `moved`: the newest
+    progress that collectives prove. `pauses`: the job's own longest pauses by phase (`kb.hangs.pace`). `span`: seconds
+    from the first to the last round of stacks. `step`: seconds that a slow step of the job takes, None if unknown.
+    `late`: seconds by which its lines arrive late. `traffic`: when the links were last as busy as usual. `overdue`:
+    whether a checkpoint takes many times as long as the earlier ones (`kb.hangs.checkpoint_saves`). `first_ranks`: the
+    first rank of the job and of each node. `complete`: whether there are stacks of every rank of the job.
     """
 
     now: float | None
@@ -58,7 +59,8 @@ def explain_phase(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits
 def launching(probe: Probe, polls: RasVote | None, scene: HangContext, limits: HangLimits) -> Probe:
     """Extend the vote of the collective's probe to a case that RAS alone cannot decide: all ranks launched equally many operations, and none since.
 
-    If the stacks show every rank waiting, this is a vote for a hang: launches went on until then, so an operation does not end.
+    If the stacks show every rank waiting, this is a vote for a hang: launches went on until then, so an operation does
+    not end.
     """
     if probe.vote == "yes" or polls is None or scene.now is None or scene.moved is None or not _all_wait(scene):
         return probe
@@ -82,7 +84,7 @@ def _quiet(phase: Phase, yes: Sequence[Probe], scene: HangContext) -> float | No
 
 
 def _unsettled(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase | None:
-    """Whether collectives go on, or stacks moved while another probe saw no movement: then no vote for a hang stands yet."""
+    """Whether collectives continue, or stacks moved while another probe saw no movement: then no vote counts yet."""
     going_on = scene.moved is not None and scene.now is not None and scene.now - scene.moved <= limits.pending
     if going_on or _busy_links(scene, yes, limits) or _stacks_moved(scene, {probe.name for probe in yes}, limits):
         return replace(phase, name="moving", ceiling=float("inf"), quiet=0.0)
@@ -101,7 +103,8 @@ def _busy_links(scene: HangContext, yes: Sequence[Probe], limits: HangLimits) ->
 def _too_short(scene: HangContext, names: set[str], limits: HangLimits) -> bool:
     """Whether the identical rounds span no more than two of the job's own steps, and no collective shows a standstill.
 
-    Within so short a time all ranks of a healthy job may be seen at the same place of one step, usually where they wait.
+    Within so short a time all ranks of a healthy job may be seen at the same place of one step, usually where they
+    wait.
     """
     if scene.stacks is None or scene.stacks.vote != "yes" or "collective" in names:
         return False
@@ -123,7 +126,7 @@ def _stacks_moved(scene: HangContext, names: set[str], limits: HangLimits) -> bo
 
 
 def _still_for(stacks: StackVote) -> float | None:
-    """Return how long the ranks that stand still have done so, measured by the one that moved last."""
+    """Return how long the stuck ranks have been stuck, measured by the one that moved last."""
     spans = [rank.seconds for rank in stacks.ranks if rank.vote == "yes" and rank.seconds is not None]
     return min(spans, default=None)
 
@@ -148,7 +151,7 @@ def _by_stacks(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase | 
     if unmoved and _all_wait(scene) and {group.doing.activity for group in seen.groups} <= _IN_COLLECTIVE:
         phase = replace(phase, name="", ceiling=0.0)  # no rank is at what the log mentioned
     if working or (len(busy) == 1 and busy[0].activity == "user" and scene.stacks is not None and scene.stacks.moving):
-        return replace(phase, ceiling=max(phase.ceiling, _alone(scene, limits)))  # one works and the others wait for it
+        return replace(phase, ceiling=max(phase.ceiling, _alone(scene, limits)))  # one works
     elsewhere = scene.missing or (seen.outliers and not seen.shared and not _all_wait(scene))
     return phase if elsewhere else replace(phase, ceiling=max(phase.ceiling, _retry_allowance(scene, limits)))
 
@@ -166,7 +169,7 @@ def _in_phase(phase: Phase, shown: str, scene: HangContext, limits: HangLimits) 
         ceiling = ceiling_of(shown, None if moving else longest, limits, scene.timeout)
     else:
         ceiling = _capped(limits.data_wait if idle else limits.phase_least, scene, limits)
-    if phase.name == shown and not (idle and shown != "starting"):  # what the log announced, nobody does
+    if phase.name == shown and not (idle and shown != "starting"):  # no rank does what the log announced
         ceiling = max(ceiling, phase.ceiling)
     return replace(phase, name=shown, ceiling=ceiling, longest=longest)
 
@@ -185,7 +188,7 @@ def _moved(scene: HangContext) -> bool:
 
 
 def _busy(scene: HangContext) -> set[int]:
-    """Return the ranks that are not where the others wait; all, where none is."""
+    """Return the ranks that are not where the others wait; all if there are none."""
     if scene.seen is None or scene.stacks is None:
         return set()
     return {outlier.rank for outlier in scene.seen.outliers} or {rank.rank for rank in scene.stacks.ranks}
@@ -205,12 +208,12 @@ def _idle(scene: HangContext) -> bool:
 
 
 def _alone(scene: HangContext, limits: HangLimits) -> float:
-    """How long ranks may work while the others wait: the first of a job or node does what is done once, for another it is odd."""
+    """Return how long a rank may work while others wait: long for the first of a job or node, which does one-time work."""
     return limits.alone if _busy(scene) & scene.first_ranks else limits.data_wait
 
 
 def _lock_left_behind(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:
-    """The start, cut short where every rank of the job waits for a lock file and nobody works: who held it is gone."""
+    """The start, cut short where every rank of the job waits for a lock file and nobody works: its holder is gone."""
     seen = scene.seen
     held = seen is not None and not seen.outliers and {group.doing.activity for group in seen.groups} == {"filelock"}
     if held and scene.complete and _idle(scene):

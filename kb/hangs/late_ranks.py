@@ -1,8 +1,8 @@
 """Finds the rank that joins collectives last, by comparing when each rank queued the same operation.
 
-In a synchronous step all ranks take the same time because the others wait for the slow one; the slow one is the rank that comes last
-again and again. Times are those of the hosts' clocks. A rank whose lag never goes away has a skewed clock, or cannot be told from
-one that has, so it is not reported. Backends that queue ahead of the device (NCCL) show only the host's lag.
+In a synchronous step all ranks take the same time because the others wait for the slow one; the slow one is the rank
+that comes last again and again. Times are those of the hosts' clocks. A rank whose lag never goes away may have a
+skewed clock, so it is not reported. Backends that queue ahead of the device (NCCL) show only the host's lag.
 """
 
 from __future__ import annotations
@@ -137,8 +137,9 @@ def _spread(collective_round: CollectiveRound) -> float:
 def last_within(rings: Sequence[Ring], ranks: frozenset[int], excess: float) -> tuple[int, str] | None:
     """The rank that the other ranks of their common group wait for, and the group's name; None if that is unclear.
 
-    `excess`: the seconds by which all of them are slower than the rest. The late rank is last, by most of that time, in the operation
-    of the group with the longest wait: the others lose the time inside the operation, the late rank before it.
+    `excess`: the seconds by which all of them are slower than the rest. The late rank is last, by most of that time, in
+    the operation of the group with the longest wait: the others lose the time inside the operation, the late rank
+    before it.
     """
     rounds = [
         item

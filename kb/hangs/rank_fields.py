@@ -1,8 +1,9 @@
-"""Compares the times that ranks print with their steps under names of their own: `fetch=0.9s`, `io_wait: 850 ms`, `h2d 0.4 s`.
+"""Compares the times that ranks print with each step: `fetch=0.9s`, `io_wait: 850 ms`, `h2d 0.4 s`.
 
-kb.hangs.rank_timing compares what the forms of iteration lines know. Programs name further parts of a step as they like. What
-all ranks print with their steps, and one rank alone has far higher in step after step, names that rank, if it is a large part of
-the step: then the others wait for it. Only the start and the end of each log are read, which the summaries hold already.
+kb.hangs.rank_timing compares the fields of known iteration lines. Programs use their own names for further parts of a
+step. If all ranks print a field and one rank alone has far higher values in step after step, that rank is slow,
+provided the field is a large part of the step: then the others wait for it. Only the start and the end of each log are
+read, which the summaries contain.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ MOST_BYTES = 8 * 1024 * 1024  # of all logs together
 LEAST_BYTES = 2048  # of a log
 MOST_FIELDS = 64
 LINE = 512
-HEAVY = 0.2  # share of a step from which on the others feel it
-LONGEST = 1.5  # steps: what takes longer than the step is done beside it
-FEW_TIMES = 3.0  # factor over the other ranks, where there are too few of them for a spread
+HEAVY = 0.2  # share of a step from which on the others wait noticeably
+LONGEST = 1.5  # steps: anything longer than the step runs in parallel to it
+FEW_TIMES = 3.0  # factor over the other ranks, if there are too few of them for a spread
 LEAST_SECONDS = 0.005
 
 _STEP = lazy_compile(
@@ -141,7 +142,7 @@ def _odd_of_few(name: str, table: RankTable) -> list[SlowRank]:
 
 
 def _step_seconds(readings: Sequence[_Reading]) -> float:
-    """Seconds of a step: by the times of the lines, else as the ranks print it; 0 where neither says it."""
+    """Return the seconds of a step: from the times of the lines, else as printed by the ranks; 0 if unknown."""
     places: dict[int, list[tuple[int, float]]] = {}
     for reading in readings:
         if reading.time is not None:
@@ -162,7 +163,7 @@ def _step_seconds(readings: Sequence[_Reading]) -> float:
 
 
 def _readings(streams: Sequence[StreamSummary]) -> Iterator[_Reading]:
-    """What the lines at the start and the end of logs say; logs of many ranks are read only if some of them say something."""
+    """Yield readings from the start and the end of logs; logs of many ranks are read only if some have such fields."""
     share = max(LEAST_BYTES, MOST_BYTES // max(1, len(streams)))
     some = streams[:: max(1, len(streams) // 4)]
     if not any(True for stream in some for _ in _of_stream(stream, share)):

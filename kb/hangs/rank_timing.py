@@ -1,8 +1,8 @@
 """Compares what each rank's own lines report with the other ranks: whose work takes longer, who waits longer for data.
 
-In a synchronous job all ranks' steps take the same time, but a rank that measures its own part of the step (before it joins the
-others) shows which rank is slow. All ranks do the same work; if they do not by design (stages of a pipeline), a rank is compared
-only with its own past.
+In a synchronous job all ranks' steps take the same time, but a rank that measures its own part of the step (before it
+joins the others) shows which rank is slow. All ranks do the same work; if they do not by design (stages of a pipeline),
+a rank is compared only with its own past.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STANDING = 0.5  # the same factor for ranks that were slow from the first step o
 OFTEN = 0.8
 SPREADS = 5.0
 HEAVY = 0.1  # a wait for data counts from this share of a step on
-HEAVY_BY_DESIGN = 0.35  # the same for ranks that do more than the others by their place, from the first step on
+HEAVY_BY_DESIGN = 0.35  # the same for ranks whose place gives them more work from the first step on
 LOGS = 16  # number of logs that say how long a step takes
 MOST_RANKS = 20_000
 FIELDS = {"compute_time": "compute", "data_wait": "data"}
@@ -140,7 +140,7 @@ def by_design(slow: SlowRank, ranks: Iterable[int]) -> float:
 
 
 def step_seconds(streams: Iterable[StreamSummary]) -> float:
-    """Seconds of a step, by the times of step lines, else by the times that they print; 0.0 where neither says it."""
+    """Return the seconds of a step, from the times of step lines, else as printed; 0.0 if unknown."""
     clocked, printed = [], []
     for summary in islice((item for item in streams if item.ref.kind == "job" and item.series.points), LOGS):
         points = [p for p in summary.series.points if p.step is not None and (p.format == OWN or not p.validation)]

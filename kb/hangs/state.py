@@ -33,7 +33,7 @@ _ENDS = ("elastic_failure", "elastic_exit", "launcher_exit", "slurm_end")
 
 @dataclass(frozen=True, slots=True)
 class HangState:
-    """What the probes say together. `phase` explains the votes where it is held; `ended`: the processes are gone.
+    """The probes' joint verdict. `phase` explains withheld votes; `ended`: the processes are gone.
 
     `overdue`: a checkpoint takes many times as long as the earlier ones.
     """
@@ -54,7 +54,7 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
     world = facts.evidence.job.world_size
     now = _now(facts.evidence, parts)
     limits = replace(limits, pending=_pending(facts, limits))
-    dumped = parts.dumped if parts.dumped is not None else now  # what was pending then may have ended since
+    dumped = parts.dumped if parts.dumped is not None else now  # an operation pending then may have ended since
     collectives = settle_sizes(judge_rings(_own(parts.rings, facts), dumped), _received(facts)) if parts.rings else None
     polls = ras_vote(parts.ras, limits.pending, world_size=world) if parts.ras else None
     if not parts.alive and _ended(facts):
@@ -233,7 +233,7 @@ def _collective(
 
 
 def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: HangLimits) -> Probe | None:
-    """What the Flight Recorder says; if the time of the dump is unknown, only what is old by its own timestamps."""
+    """Return the Flight Recorder's verdict; if the time of the dump is unknown, only from old timestamps."""
     if verdict is None or not verdict.seen:
         return None
     oldest = max(verdict.pending, key=lambda item: -1.0 if item.age is None else item.age, default=None)

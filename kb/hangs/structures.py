@@ -1,7 +1,8 @@
 """Turns stacks, collectives, metrics, RAS answers and events into structures that rules match.
 
-A rule does not see stacks or recorders, only structures (kinds `hang`, `stack_outlier`, `collective_culprit`, `peer_outlier`,
-`platform_event` of docs/structures.md). Each source gets a stream of its own that names the file it came from.
+A rule does not see stacks or recorders, only structures (kinds `hang`, `stack_outlier`, `collective_culprit`,
+`peer_outlier`, `platform_event` of docs/structures.md). Each source gets a stream of its own that names the file it
+came from.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _has_failed(facts: Facts) -> bool:
 
 
 def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterator[SourcedStructure]:
-    """Ranks that stand elsewhere than the others; only if something says that the run makes no progress, or made none."""
+    """Yield ranks that are elsewhere than the others; only with evidence that the run makes or made no progress."""
     if not has_stalled(parts, state, facts):
         return
     seen = state.seen or compare(parts.stacks, expected_ranks(facts), stillness_limits(state.limits))
@@ -116,7 +117,7 @@ def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: 
 
 
 def _frame(doing: ProcessActivity) -> str:
-    """Return the telling frame, or, if that is a native one, the nearest frame of the run's own code."""
+    """Return the decisive frame, or, if that is a native one, the nearest frame of the run's own code."""
     frame = doing.frame if doing.frame is not None and doing.frame.line else doing.caller or doing.frame
     if frame is None:
         return ""
@@ -192,7 +193,7 @@ def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[SourcedStructure]:
 
 
 def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> Iterator[SourcedStructure]:
-    """Ranks that are slow, by their own lines and by the order in which they join; none while the run stands still."""
+    """Ranks that are slow, by their own lines and by the order in which they join; none while the run is stuck."""
     if state.hang.called or state.hang.suspected:
         return
     uneven = any(lane.pairs for ring in parts.rings for lane in ring.lanes)
@@ -252,8 +253,8 @@ def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
 def _of_compound(parts: NonLogEvidence, facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
     """A GPU that spins without progress, a queue pair that completes nothing and a process in D state, all on one node.
 
-    Nothing in a phase that explains it: a rank that waits for another rank's checkpoint also spins, and the one that writes it is in
-    D state.
+    Nothing in a phase that explains it: a rank that waits for another rank's checkpoint also spins, and the one that
+    writes it is in D state.
     """
     stalled = [event for event in parts.events if event.kind == "cq_stall"]
     blocked = [event for event in parts.events if event.kind == "d_state" and not event.fields.get("ended")]

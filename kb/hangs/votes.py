@@ -1,8 +1,9 @@
 """Decides by vote whether a job hangs: four probes vote, each with its numbers; two or more within five minutes make a hang.
 
-Modelled on Baidu Baige's stability system: all ranks' logs silent; stacks unchanged; RDMA idle while GPUs spin; a collective that
-does not end. A probe that could not look says so and counts for neither side. If only one can look, nothing is called, and the
-report says what to switch on. The limits are parameters of the rule `hang-called`, so a site can set its own in its overlay.
+Modelled on Baidu Baige's stability system: all ranks' logs silent; stacks unchanged; RDMA idle while GPUs spin; a
+collective that does not end. A probe without data says so and counts for neither side. If only one has data, no hang is
+called, and the report says what to enable. The limits are parameters of the rule `hang-called`, so a site can set its
+own in its overlay.
 """
 
 from __future__ import annotations
@@ -34,20 +35,22 @@ _SWITCH_ON: Mapping[str, str] = {
 class HangLimits:
     """The limits of the vote.
 
-    All are seconds, except the shares and `silence_gaps`, `stack_samples`, `stack_steps`, `pending_steps`, `phase_times`, `save_times`.
-    `silence_gaps` counts the job's own 99th-percentile gap between steps, `stack_samples` rounds; `stack_share` is a share of the
-    ranks; `stack_steps` is how many of the job's own steps identical rounds must span, since ranks look alike by chance within less.
-    Lines that come `late_least` late or more are buffered. Silence must be reported within `timeout_share` of the collective timeout.
+    All are seconds, except the shares and `silence_gaps`, `stack_samples`, `stack_steps`, `pending_steps`,
+    `phase_times`, `save_times`. `silence_gaps` counts the job's own 99th-percentile gap between steps, `stack_samples`
+    rounds; `stack_share` is a share of the ranks; `stack_steps` is how many of the job's own steps identical rounds
+    must span, since ranks look alike by chance within less. Lines that come `late_least` late or more are buffered.
+    Silence must be reported within `timeout_share` of the collective timeout.
 
-    `evaluating`, `saving`, `loading` and `starting` are how long these phases last if the job has not shown it; if it has, a phase may
-    last `phase_times` the longest that it took before (`save_times` for a checkpoint, since others use the storage too), and at least
-    `phase_least`, which also holds for a phase that only stacks show.
+    `evaluating`, `saving`, `loading` and `starting` are how long these phases last if the job has not shown it; if it
+    has, a phase may last `phase_times` the longest that it took before (`save_times` for a checkpoint, since others use
+    the storage too), and at least `phase_least`, which also holds for a phase that only stacks show.
 
-    A collective may be pending for `pending`, and for `pending_steps` of the job's own steps if these are long. If no rank is missing
-    in it, or that is unknown, it may be pending for `retry`, since the transport may retry that long. A rank that waits for its data
-    without a stuck worker may wait for `data_wait`: storage stalls and recovers. The first rank of a job or node may work for `alone`
-    while the others wait for it, any other rank for `data_wait`. If no stack shows what the ranks do, a pause of
-    `pause_least` or more that the job outlived may recur, `phase_times` as long, `silence_most` at most.
+    A collective may be pending for `pending`, and for `pending_steps` of the job's own steps if these are long. If no
+    rank is missing in it, or that is unknown, it may be pending for `retry`, since the transport may retry that long. A
+    rank that waits for its data without a stuck worker may wait for `data_wait`: storage stalls and recovers. The first
+    rank of a job or node may work for `alone` while the others wait for it, any other rank for `data_wait`. If no stack
+    shows what the ranks do, a pause of `pause_least` or more that the job outlived may recur, `phase_times` as long,
+    `silence_most` at most.
     """
 
     silence_least: float = 120.0
@@ -83,8 +86,9 @@ Params = Mapping[str, Mapping[str, float]]  # rule → parameter → number
 class Phase:
     """What a run was last known to be doing, and how long that is normal.
 
-    `name`: "evaluating", "saving", "loading", "starting", or "" for none of them. `longest`: the longest that the job was seen to take
-    for it before; for no phase, the longest pause that it outlived. `quiet`: seconds since the last progress, None if unknown.
+    `name`: "evaluating", "saving", "loading", "starting", or "" for none of them. `longest`: the longest that the job
+    was seen to take for it before; for no phase, the longest pause that it outlived. `quiet`: seconds since the last
+    progress, None if unknown.
     """
 
     name: str = ""
@@ -166,8 +170,9 @@ def silence(
 ) -> Probe:
     """Probe (a): all ranks' logs have been silent for longer than the job's steps and phase explain.
 
-    `timeout`: seconds of the collectives' timeout if known; silence must be reported before it strikes. `late`: seconds by which this
-    job's lines arrive late (`kb.hangs.pace.Lateness`): a block of them may be on its way, whatever the timeout.
+    `timeout`: seconds of the collectives' timeout if known; silence must be reported before it strikes. `late`: seconds
+    by which this job's lines arrive late (`kb.hangs.pace.Lateness`): a block of them may be on its way, whatever the
+    timeout.
     """
     streams = [stream.summary for stream in facts.streams if stream.summary.ref.kind == "job"]
     last = [stream.last_time for stream in streams if stream.last_time is not None]

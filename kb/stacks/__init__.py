@@ -1,1 +1,1 @@
-"""Compares the stacks of a job's ranks: whether they stand still, which rank is not where the others are, and what it does."""
+"""Compares the stacks of a job's ranks: whether they are stuck, which rank differs, and what it does."""

@@ -22,7 +22,7 @@ WATCHED_THREADS = re.compile(
 )
 _HOST_LOOPS = re.compile(r"/ray/_private/workers?|/ray/worker\.py|/ray/workers/")
 
-# Activity → the fault class that it indicates, the classes that it may be as well, and the words for it.
+# Activity → the fault class it indicates, other possible classes, and its wording.
 VERDICTS: Mapping[Activity, tuple[str, tuple[str, ...], str]] = {
     "collective": ("collective_timeout", ("collective_desync",), "waits inside a collective"),
     "p2p": ("collective_timeout", ("collective_desync",), "waits for a send or receive"),
@@ -50,7 +50,7 @@ VERDICTS: Mapping[Activity, tuple[str, tuple[str, ...], str]] = {
     "user": ("straggler", ("deadlock", "code_bug"), "is in the run's own code"),
     "unknown": ("", (), "has no main-thread stack"),
 }
-# Of several ranks outside the crowd, the one whose activity says most.
+# Of several ranks outside the crowd, the one with the most informative activity.
 TELLING: tuple[Activity, ...] = (
     *("gil", "lock", "fork", "imports", "saving", "storage", "loading", "loader", "network", "compile", "subprocess", "queue"),
     *("thread", "sleep", "teardown", "events", "user", "rendezvous", "collective", "p2p", "backward", "device", "filelock"),
@@ -60,10 +60,10 @@ TELLING: tuple[Activity, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessActivity:
-    """What a process does, by its stack. `frame`: the telling frame; `caller`: the nearest frame of the run's own code.
+    """What a process does, by its stack. `frame`: the decisive frame; `caller`: the nearest frame of the run's code.
 
-    `fault`: the fault class if this holds the job up; empty for none. `waiting`: it waits for others. `stuck_worker`: a worker of its
-    loader is stuck in the run's code.
+    `fault`: the fault class if this holds the job up; empty for none. `waiting`: it waits for others. `stuck_worker`: a
+    worker of its loader is stuck in the run's code.
     """
 
     activity: Activity
@@ -78,12 +78,12 @@ class ProcessActivity:
     stuck_worker: bool = False
 
 
-# --- one stack by itself ---
+# --- a single stack ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class StackReading:
-    """What a single stack says. `place`: the stack without native frames and without the waiting machinery further in."""
+    """The verdict on a single stack. `place`: the stack without native frames and inner waiting frames."""
 
     activity: Activity
     frame: Frame | None
@@ -108,7 +108,7 @@ def read_stack(frames: tuple[Frame, ...], child: bool) -> StackReading:
         activity, at = "gil", None
     elif strong and leaf in {"fork", "imports"}:
         activity, at = leaf, None
-    if at is not None and is_native(frames[at]):  # its Python caller says more to a reader than a mangled name
+    if at is not None and is_native(frames[at]):  # its Python caller is more readable than a mangled name
         at = next((index for index in range(at, len(frames)) if not is_native(frames[index])), at)
     frame = frames[at] if at is not None else leaf_frame or next((item for item in frames if not is_native(item)), None)
     outside = frames[0 if frame is None else frames.index(frame) :]
@@ -164,7 +164,7 @@ def _leaf(frames: tuple[Frame, ...]) -> tuple[Activity | None, Frame | None]:
 
 
 def place_of(frames: tuple[Frame, ...]) -> StackPlace:
-    """Where a thread stands, without native frames and frames of polling loops, whose lines differ at every look."""
+    """Return a thread's place, without native frames and frames of polling loops, whose lines differ each time."""
     own = [frame for frame in frames if not is_native(frame)]
     start = next((index for index, frame in enumerate(own) if traits_of(frame).weak is None), 0)
     return tuple((bare(frame.function), frame.file.rpartition("/")[2], frame.line) for frame in own[start:])
@@ -214,7 +214,7 @@ def _depth(thread: ThreadStack) -> tuple[bool, int, str]:
 
 
 def is_helper(thread: ThreadStack) -> bool:
-    """Whether the thread always waits beside the training, by its name."""
+    """Whether the thread's name is one of those that always wait during training."""
     return bool(_HELPER_THREADS.search(thread.thread))
 
 
@@ -352,7 +352,7 @@ def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None 
         others = ("code_bug", "deadlock")
     where = read.caller if activity in {"user", "sleep", "lock", "gil"} and read.caller else read.frame
     if where is not None and read.caller is not None and is_native(where):
-        where = read.caller  # the name of a native function says little to a reader
+        where = read.caller  # the name of a native function means little to readers
     if activity in {"loader", "saving", "loading"} and read.inner and not traits_of(read.inner).library:
         where = read.inner
     return ProcessActivity(

@@ -1,8 +1,8 @@
 """Classifies frames: tables of functions and files across frameworks and their versions, and the lookup of a frame in them.
 
-Names are compared without qualifiers: `Queue.get` is `get`, and `f.<locals>.g` is `g`. Files are compared by their end, so that a
-full path and a short one agree. Native frames help to tell what a thread does and are left out where ranks are compared, because
-addresses differ.
+Names are compared without qualifiers: `Queue.get` is `get`, and `f.<locals>.g` is `g`. Files are compared by their end,
+so that a full path and a short one agree. Native frames help to classify a thread, but are skipped when ranks are
+compared, because addresses differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Activity = Literal[
     "subprocess",  # waits for a program
     "events",  # an event loop with nothing to do
     "sleep",
-    "debugger",  # a person stands here
+    "debugger",  # a debugger waits for a person
     "teardown",  # the process is ending
     "user",  # the run's own code, or code that no table knows
     "unknown",  # no stack of a main thread
@@ -55,7 +55,7 @@ _COLLECTIVES = (
     "broadcast broadcast_object_list broadcast_multigpu gather gather_object scatter scatter_object_list all_to_all "
     "all_to_all_single barrier monitored_barrier wait _coalescing_manager all_reduce_multigpu all_gather_multigpu"
 )
-# Frames of a library's own functions: the innermost frame that one of these rows knows decides.
+# Frames of a library's own functions: the innermost frame in one of these rows decides.
 STRONG: tuple[_Row, ...] = (
     ("debugger", "/pdb.py /bdb.py /ipdb/ /IPython/core/debugger.py /IPython/terminal/debugger.py /debugpy/ /pudb/ /rpdb", ""),
     ("debugger", "/code.py", "interact raw_input"),
@@ -180,7 +180,7 @@ def is_native(frame: Frame) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FrameTraits:
-    """What the tables know of one frame."""
+    """The classification of one frame."""
 
     strong: Activity | None = None
     weak: Activity | None = None

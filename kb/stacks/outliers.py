@@ -16,12 +16,12 @@ from kb.stacks.stall_vote import Memo, RankStillness, Stillness, has_frames, ran
 MOST_GROUPS = 32  # maximum shown
 MOST_OUTLIERS = 64  # maximum shown
 GROUP_FRAMES = 48  # frames shown of a group's stack
-ALL_ALIKE = 0.8  # share of the ranks that stand outside the crowd alike: then it is the job's doing, not theirs
+ALL_ALIKE = 0.8  # share of the ranks that are outside the crowd for the same reason: then the job is at fault, not they
 
 
 @dataclass(frozen=True, slots=True)
 class StackGroup:
-    """Ranks whose main threads stand alike. `ranks` as ranges; `frames` innermost first, without native ones."""
+    """Ranks with main threads at the same place. `ranks` as ranges; `frames` innermost first, without native ones."""
 
     ranks: str
     count: int
@@ -47,8 +47,8 @@ class Outlier:
 class Comparison:
     """The ranks in comparison. `crowd` is the index in `groups` of the largest group that waits; None if no group does.
 
-    `outliers` are shown up to a bound, the likeliest first; `outlier_ranks` (ranges) and `outlier_count` cover all. `unseen`: expected
-    ranks without a stack. `shared`: most ranks stand outside alike, so no rank is at fault.
+    `outliers` are shown up to a bound, the likeliest first; `outlier_ranks` (ranges) and `outlier_count` cover all.
+    `unseen`: expected ranks without a stack. `shared`: most ranks stand outside alike, so no rank is at fault.
     """
 
     seen: int
@@ -67,7 +67,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _RankStack:
-    """Where one rank stands."""
+    """The position of one rank."""
 
     rank: int
     sample: StackSample
@@ -78,12 +78,12 @@ class _RankStack:
 def compare(
     samples: Iterable[StackSample], expected: Iterable[int] = (), limits: Stillness | None = None
 ) -> Comparison:
-    """Group ranks by where their main threads stand in their newest round, and find those that are not where the crowd is.
+    """Group ranks by the place of their main threads in the newest round, and find those outside the crowd.
 
-    Ranks that wait for others (collectives, device, backward) are the crowd; a rank that does something else is the suspect. If all
-    wait, those that wait at another place than most may be suspects: they ran another collective. If none waits, the job as a whole
-    does one thing, and that is the answer. `limits` say when a suspect's stacks count as unchanged: a rank that stands idle at one
-    place for that long is not a straggler, since a slow rank moves on.
+    Ranks that wait for others (collectives, device, backward) are the crowd; a rank that does something else is the
+    suspect. If all wait, those that wait at another place than most may be suspects: they ran another collective. If
+    none waits, the job as a whole does one thing, and that is the answer. `limits`: when a suspect's stacks count as
+    unchanged; a rank that is idle at one place for that long is not a straggler, since a slow rank moves on.
     """
     samples = list(samples)
     by_rank = rounds_of(samples)
@@ -147,9 +147,9 @@ def _group(members: list[_RankStack]) -> StackGroup:
 def _crowd(members: list[list[_RankStack]], seen: int) -> int | None:
     """Return the index of the largest group that waits.
 
-    If most ranks stand at one place of the run's code, they wait there: a call that ends on the device (`loss.item()`) does not show
-    it. If no rank is in an operation with others, most ranks that only wait (at a socket, on a queue, for a thread, asleep) are the
-    crowd if another rank's stack says more: that rank is what they wait for.
+    If most ranks stand at one place of the run's code, they wait there: a call that ends on the device (`loss.item()`)
+    does not show it. If no rank is in an operation with others, most ranks that only wait (at a socket, on a queue, for
+    a thread, asleep) are the crowd if another rank's stack says more: that rank is what they wait for.
     """
     best = next((index for index, each in enumerate(members) if each[0].doing.waiting), None)
     most = members[0][0].doing
@@ -235,7 +235,8 @@ def _outlier(told: _RankGroups, index: int, rank_stack: _RankStack, words: str, 
 def _stuck(process_activity: ProcessActivity, rounds: Sequence[StackSample], still: RankStillness) -> ProcessActivity:
     """The fault of a rank that would be slow, if it were not idle at the same place in every round: it is stuck there.
 
-    A slow rank moves on, or is at work in native code. Python frames do not show which of sleep, lock, file and a stopped process it is.
+    A slow rank moves on, or is at work in native code. Python frames do not show which of sleep, lock, file and a
+    stopped process it is.
     """
     if still.vote != "yes" or any(_at_work(each) for each in rounds[-still.rounds :]):
         return process_activity

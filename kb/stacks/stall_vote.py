@@ -1,4 +1,4 @@
-"""The probe's vote on whether the stacks stand still, for each rank and for the job."""
+"""The probe's vote on whether the stacks are unchanged, for each rank and for the job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Stillness:
 class RankStillness:
     """One rank's vote. `rounds`: consecutive rounds with the same stacks; `seconds`: their span, if times are known.
 
-    `works`: whether its processes compute, read or write meanwhile; None if nobody measured it, or an accelerator hides it.
+    `works`: whether its processes compute, read or write meanwhile; None if nobody measured it, or an accelerator hides
+    it.
     """
 
     rank: int
@@ -64,11 +65,12 @@ def probe_stillness(
 ) -> StackVote:
     """Vote on "stacks unchanged over n rounds", for each rank and for the job.
 
-    Only main threads and the threads of loaders and autograd are compared; ids, addresses, states and the lines of polling loops are
-    ignored. A rank that computes, reads or writes is not still, though its stack lands on the same line each time: unless it waits for
-    others, since that may spin. A rank is still if its last n rounds, each at least `apart` seconds after the previous one (0.8 of that suffices; unknown
-    times count as far enough), are alike. The job is still if the required share of ranks is, or if all but a few are and these few are
-    what the others wait for. The vote is undecided if a quarter or more of the ranks that answer could not be judged.
+    Only main threads and the threads of loaders and autograd are compared; ids, addresses, states and the lines of
+    polling loops are ignored. A rank that computes, reads or writes is not still, though its stack lands on the same
+    line each time: unless it waits for others, since that may spin. A rank is still if its last n rounds, each at least
+    `apart` seconds after the previous one (0.8 of that suffices; unknown times count as far enough), are alike. The job
+    is still if the required share of ranks is, or if all but a few are and these few are what the others wait for. The
+    vote is undecided if a quarter or more of the ranks that answer could not be judged.
     """
     limits = limits or Stillness()
     by_rank = rounds_of(samples)
@@ -144,7 +146,7 @@ def has_frames(sample: StackSample) -> bool:
 
 
 def _work_done(rounds: Sequence[StackSample]) -> tuple[bool | None, str]:
-    """Whether the rank's processes worked within these rounds, and what they did; None if that cannot be told."""
+    """Whether the rank's processes worked within these rounds, and what they did; None if unknown."""
     first, last = rounds[0], rounds[-1]
     if first.work is None or last.work is None or first.time is None or last.time is None or last.time <= first.time:
         return None, ""
@@ -183,7 +185,7 @@ Memo = dict[
 
 
 def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, StackPlace], int]]:
-    """Return where the relevant threads stand; empty if the main one is not among them."""
+    """Return the places of the relevant threads; empty if the main one is missing."""
     main = principal(sample)
     if main is None:
         return frozenset()
@@ -198,7 +200,7 @@ def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, Stack
 
 
 def _looked_at(frames: tuple[Frame, ...], memo: Memo) -> tuple[bool, StackPlace]:
-    """Whether the stack is one of a loader or of autograd, whatever its thread is called, and where it stands."""
+    """Whether the stack is one of a loader or of autograd, whatever its thread is called, and its place."""
     found = memo.get(id(frames))
     if found is None:
         loads = any(_WATCHED_FRAMES.search(path_of(each.file)) for each in frames)

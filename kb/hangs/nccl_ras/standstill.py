@@ -1,4 +1,4 @@
-"""Finds communicators that stand still although they should not, over several answers of NCCL RAS."""
+"""Finds communicators that are stuck, over several answers of NCCL RAS."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class RasPlace:
 
 @dataclass(frozen=True, slots=True)
 class PendingCommunicator:
-    """A communicator that stands still although it should not.
+    """A communicator that is stuck.
 
-    `kind`: "behind" if some ranks launched fewer operations, "disagree" if as many but different ones, "missing" if the others wait
-    for ranks that do not answer, "init" if it does not finish initializing. `age`: seconds without progress, at least. `odd`: the
-    smaller of the two sets of ranks, those behind or those ahead; `ahead` says which. `certain`: the missing ranks are known to lack an
-    operation that others launched.
+    `kind`: "behind" if some ranks launched fewer operations, "disagree" if as many but different ones, "missing" if the
+    others wait for ranks that do not answer, "init" if it does not finish initializing. `age`: seconds without
+    progress, at least. `odd`: the smaller of the two sets of ranks, those behind or those ahead; `ahead` says which.
+    `certain`: the missing ranks are known to lack an operation that others launched.
     """
 
     id: str
@@ -67,8 +67,8 @@ class PendingCommunicator:
 class RasSuspect:
     """A process that others wait for. `state`: "dead", "missing" or "behind".
 
-    `lacks`, `waits`: the number of pending communicators in which others wait for it, and in which it waits for others. A process
-    that never waits is a source.
+    `lacks`, `waits`: the number of pending communicators in which others wait for it, and in which it waits for others.
+    A process that never waits is a source.
     """
 
     place: RasPlace
@@ -99,9 +99,9 @@ def ras_vote(
 ) -> RasVote:
     """Decide whether a collective has been pending for `threshold` seconds, over two or more answers, and for which ranks.
 
-    A communicator counts if its ranks have launched different operations or it lacks ranks, and its counts have not changed for that
-    long. One that is initializing may take `init_threshold`; one that is being torn down never counts. `ranks` and `world_size` give
-    the global ranks (see `world_ranks`).
+    A communicator counts if its ranks have launched different operations or it lacks ranks, and its counts have not
+    changed for that long. One that is initializing may take `init_threshold`; one that is being torn down never counts.
+    `ranks` and `world_size` give the global ranks (see `world_ranks`).
     """
     timed = sorted((poll for poll in polls if poll.time is not None), key=lambda poll: (poll.time or 0.0, poll.source))[
         -MAX_POLLS:

@@ -39,7 +39,7 @@ _COLOURS = lazy_compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
 def line_around(match: re.Match[bytes]) -> tuple[bytes, bytes]:
-    """Return the match's line before and from the match, bounded, without color codes; a carriage return ends it, too."""
+    """Return the line before and from the match, bounded, without color codes; a carriage return ends a line, too."""
     start = match.start()
     before = bytes(match.string[max(0, start - BEFORE) : start])
     after = bytes(match.string[start : start + AFTER])
