@@ -45,6 +45,7 @@ class StreamFacts:
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
         )
         self.checkpoints = [structure for structure in summary.structures if structure.kind == "checkpoint"]
+        self._saved = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_end"]
         self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
         self._recovered = [recovery.offset for recovery in self._recoveries]
 
@@ -59,7 +60,12 @@ class StreamFacts:
             return "evaluating"
         if mark < 0 and point < 0:
             return None
-        return "iterating" if trained > marked else self.summary.marks[mark].stage
+        if trained > marked:
+            return "iterating"
+        stage = self.summary.marks[mark].stage
+        if stage == "saving" and point >= 0 and any(marked < end <= offset for end in self._saved):
+            return "iterating"  # the save between two steps is over
+        return stage
 
     def stage_of_steps(self) -> Stage:
         """Return the loop of the last step line: the training, or an evaluation whose bar runs after it."""

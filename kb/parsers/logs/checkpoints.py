@@ -54,6 +54,7 @@ _CHECKPOINTS = (
     ),
     _form("save_end", r"Saved checkpoint (?:to|at) ", rb"Saved checkpoint" + _TO),
     _form("save_end", r"[Cc]heckpoint saved (?:to|at|in) ", rb"[Cc]heckpoint saved" + _TO),
+    _form("save_end", r"[Ss]aved checkpoint \S*[/.]", rb"[Ss]aved checkpoint (?P<path>[^\s:]{0,150}[/.][^\s:]{1,150})"),
     _form("save_end", "Random states saved in ", rb"Random states saved in " + _PATH),
     _form(
         "save_end",

@@ -7,6 +7,7 @@ import pytest
 
 from kb.parsers.logs.checkpoints import READERS
 from kb.rulebase import patterns
+from tests.support.parsing import structures
 
 CHECKPOINT, RUN_END = READERS
 
@@ -217,3 +218,10 @@ def test_a_wrapper_that_says_finished_after_a_crash(above: bytes, how: str) -> N
     """The word of a script right below a failure is no proof that the run ended well."""
     (found,) = RUN_END.read(above + b"Finished training!\n", len(above))
     assert found.fields["how"] == how
+
+
+def test_a_saved_path_ends_the_save():
+    """Without `to`, the path itself gives the step; a word after it is no path."""
+    (found,) = structures(READERS, "12:00:01 INFO saved checkpoint checkpoints/step-000025.pt in 0.06 s\n")
+    assert (found.fields["event"], found.fields["iteration"]) == ("save_end", 25)
+    assert structures(READERS, "no saved checkpoint was found\n") == []
