@@ -39,7 +39,7 @@ from connectors.log_stores.query_plan import fetch_lines  # noqa: E402
 from kb.model import Job, JobRecord, Window  # noqa: E402
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern  # noqa: E402
 from kb.scanning.prefilter import prefilter  # noqa: E402
-from tests.doubles.loki import Entry, LineFilter, LokiDouble, Refused, Selected, serving  # noqa: E402
+from tests.doubles.loki import Entry, Limits, LineFilter, LokiDouble, Refused, Selected, serving  # noqa: E402
 
 NS = 1_000_000_000
 DATA = Path(__file__).parent / "data"
@@ -111,9 +111,7 @@ class IndexedDouble(LokiDouble):
         with self.guard:
             if text not in self.found:
                 words = _words_of(text)
-                matcher = HyperscanMatcher(
-                    [ScanPattern(re.escape(word).replace("\\ ", " "), ignore_case=True) for word in words]
-                )
+                matcher = HyperscanMatcher([ScanPattern(re.escape(word).replace("\\ ", " ")) for word in words])
                 base = np.cumsum([0, *(len(stream.times) for stream in self.streams)])
                 flags = np.zeros(base[-1], dtype=bool)
                 for place, item in enumerate(self.streams):
@@ -166,7 +164,7 @@ def _words_of(text: str) -> list[str]:
     found = _WORDS.search(text)
     if found is None:
         raise SystemExit(f"the double knows no filter as {text[:100]!r}")
-    regex = ast.literal_eval(f'"{found["regex"]}"').removeprefix("(?i)(").removesuffix(")")
+    regex = ast.literal_eval(f'"{found["regex"]}"')
     parts = re.split(r"(?<!\\)\|", regex)
     return [re.sub(r"\\(.)", r"\1", part) for part in parts]
 
@@ -211,7 +209,7 @@ def serve(folder: Path, ranks: int, latency: float, told: Any) -> None:
         FileStream(folder / f"rank-{rank}.log", {"job": "llm", "rank": str(rank), "node": scan_data.host_of(str(rank))})
         for rank in range(ranks)
     ]
-    double = IndexedDouble(streams, latency=latency)
+    double = IndexedDouble(streams, Limits(volume=False), latency=latency)  # its streams have no sizes by time
     double.index()
     with serving(double):
         size = sum(stream.size for stream in streams)
