@@ -114,7 +114,7 @@ def measured(
         "says": first_of(report),
         "answer_s": round(time.monotonic() - began, 1),
         "collected_s": round(collected, 1),
-        "loki_cpu_s": round(server.cpu_seconds() - before, 1),
+        "loki_cpu_s": round(max(0.0, server.cpu_seconds() - before), 1),  # 0 if it was killed
         "bytes": client.size,
         "queries": client.queries,
         "gaps": [f"{gap.code}: {gap.reason[:120]} [{gap.asked[:60]} -> {gap.got[:60]}]" for gap in gaps],

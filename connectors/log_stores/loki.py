@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from connectors.base.contract import (
@@ -36,6 +37,7 @@ __all__ = ["Loki", "LokiSettings"]
 
 MOST_JOBS = 2000
 DAY = 86400 * NS
+DAYS = 3  # of the last run that are looked at
 LIMITS_LAST = 600.0  # seconds for which the server's limits are known
 LIMITS_SECONDS = 5.0  # of the call for them
 WRITING, LONGEST_WRITING = 0.1, 4.0  # share of the time, and seconds, kept for writing what was fetched
@@ -102,7 +104,8 @@ class Loki:
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
         """Return the job with exactly this label value, the origins of its lines, and when it wrote its first and last one.
 
-        The window is searched day by day, backwards: only the last run of a name counts, up to a day without any line.
+        The window is searched backwards, the last day first, then twice as much each time. Only the last run of a name counts:
+        its last days, back to one without any line.
 
         Raises:
             SourceFailed: No response, or a refusal.
@@ -116,19 +119,18 @@ class Loki:
             labels[space_label] = (query.namespace,)
         limits = self._limits(deadline)
         calls = LokiCalls(self._client, deadline, QueryMeter())
-        series: list[Mapping[str, object]] = []
-        days: list[tuple[int, int]] = []
         for low, high in backwards(query.window, limits):
-            found = self._series(calls, labels, low, high)
-            if found:
-                days.append((low, high))
-                series += found
-            elif days:
+            series = self._series(calls, labels, low, high)
+            if series:
                 break
-        if not days:
+        else:
             return ()
         store = LokiStore(self._settings, self._client, labels, deadline, limits=limits)
-        first, last = store.border(days[-1], backward=False), store.border(days[0], backward=True)
+        last = store.border((low, high), backward=True)
+        first = None
+        if last is not None:
+            with suppress(SourceFailed):  # the time of the last line is enough
+                series, first = self._last_run(calls, store, labels, last, round((query.window.start or 0.0) * NS))
         speakers = sorted({speaker_of(self._settings, series_item) for series_item in series})
         members = tuple(
             Member(speaker.name(), speaker.node or None, speaker.resource().rank, container=speaker.pod or None)
@@ -136,7 +138,7 @@ class Loki:
         )
         spaces = {str(series_item.get(space_label, "")) for series_item in series} - {""}
         space = spaces.pop() if len(spaces) == 1 else None
-        seen = None if first is None or last is None else Window(first / NS, last / NS)
+        seen = None if last is None else Window(None if first is None else first / NS, last / NS)
         return (JobRecord(Job(id=query.text, name=query.text), "loki", namespace=space, members=members, seen=seen),)
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
@@ -158,6 +160,22 @@ class Loki:
             if len(names) >= MOST_JOBS:
                 break
         return tuple(JobSummary(id=name, name=name) for name in list(names)[:MOST_JOBS])
+
+    def _last_run(
+        self, calls: LokiCalls, store: LokiStore, labels: Labels, last: int, start: int
+    ) -> tuple[list[Mapping[str, object]], int | None]:
+        """The streams of the days before the last line, and the time of their first line."""
+        series: list[Mapping[str, object]] = []
+        day = (last, last + 1)
+        span = min(DAY, store.limits.length or DAY)
+        for _ in range(DAYS):
+            high = day[0] if series else last + 1
+            earlier = (max(start, high - span), high)
+            found = self._series(calls, labels, *earlier) if earlier[0] < high else []
+            if not found:
+                break
+            series, day = series + found, earlier
+        return series, store.border(day, backward=False)
 
     def _series(self, calls: LokiCalls, labels: Labels, low: int, high: int) -> list[Mapping[str, object]]:
         """The streams with lines in a window."""
@@ -200,9 +218,10 @@ class Loki:
 
 
 def backwards(window: Window, limits: LokiLimits) -> Iterator[tuple[int, int]]:
-    """Yield the days of a window in nanoseconds, the last one first; shorter parts if the server takes no day."""
+    """Yield a window in nanoseconds in parts, the last day first, then twice as much each time, as far as the server takes it."""
     low, high = round((window.start or 0.0) * NS), round((window.end or 0.0) * NS)
-    span = min(DAY, limits.length or DAY)
+    span = DAY
     while high > low:
-        yield max(low, high - span), high
-        high -= span
+        part = min(span, limits.length or span)
+        yield max(low, high - part), high
+        high, span = high - part, 2 * span

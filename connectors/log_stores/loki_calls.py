@@ -19,6 +19,7 @@ QUERY_SECONDS = 30.0  # of one call
 LARGEST = 64 << 20  # bytes of an answer
 PAUSE = 0.5  # seconds before the first retry, doubled for each further one
 LONGEST_PAUSE = 8.0
+TRIES = 8
 PATIENCE = 0.5  # of the time left is spent waiting for a server that is busy, starting or away
 TENANT_HINT = "set the tenant as X-Scope-OrgID under login: headers: of this connector"
 _STARTING = re.compile(
@@ -55,24 +56,26 @@ class LokiCalls:
         self._meter.spend(asked)
         pause = PAUSE
         ends = self._deadline.left() * (1 - PATIENCE)  # seconds left when it is no longer worth waiting
-        while True:
+        for number in range(TRIES):
             self._deadline.check(asked)
             with self._gate.passing(self._deadline, asked):
                 failed, wait = self._once(call, asked)
             if not isinstance(failed, SourceFailed):
                 return failed
             wait = pause if wait is None else wait
-            if wait < 0 or self._deadline.left() - wait < ends:
+            if wait < 0 or self._deadline.left() - wait < ends or number == TRIES - 1:
                 raise failed
             self._client.pause(wait)
             pause = min(LONGEST_PAUSE, pause * 2)
+        raise AssertionError("unreachable")
 
     def _once(self, call: HttpRequest, asked: str) -> tuple[Any, float | None]:
         """The JSON; or the failure, and the seconds to wait before a retry (None: as usual, negative: none helps)."""
         try:
             answer = self._client.once(call, self._deadline.sooner(QUERY_SECONDS), largest=LARGEST)
         except SourceFailed as failed:
-            return failed, None if failed.kind == "unreachable" else -1.0
+            away = failed.kind in ("unreachable", "bad_answer")  # the latter: it went away in the middle of an answer
+            return failed, None if away else -1.0
         text = shortened(printable(answer.body[:4096]))
         if not 200 <= answer.status < 300:
             return self._refused(answer.status, text, asked), self._wait(answer.status, text, answer.headers)
