@@ -533,3 +533,20 @@ def test_a_link_out_of_a_bundle_is_not_followed(tmp_path):
 
     assert [Path(ref.uri).name for ref in found.streams] == ["a.log"]
     assert {gap.code for gap in found.gaps} == {"refused_link"}
+
+
+def test_a_part_of_a_bundle_stays_within_the_bundle(tmp_path):
+    """The logs of a good run may be elsewhere in the bundle, and nowhere else; outside of bundles links are followed."""
+    bundle, other = tmp_path / "bundle", tmp_path / "other"
+    (bundle / "baseline").mkdir(parents=True)
+    other.mkdir()
+    (other / "out.log").write_text("out\n")
+    (bundle / "in.log").write_text("in\n")
+    (bundle / "baseline/out.log").symlink_to(other / "out.log")
+    (bundle / "baseline/in.log").symlink_to(bundle / "in.log")
+
+    kept, free = discover([bundle / "baseline"], within=bundle), discover([bundle / "baseline"])
+
+    assert [Path(ref.uri).name for ref in kept.streams] == ["in.log"]
+    assert [gap.code for gap in kept.gaps] == ["refused_link"]
+    assert [Path(ref.uri).name for ref in free.streams] == ["in.log", "out.log"]
