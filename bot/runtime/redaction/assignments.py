@@ -196,7 +196,8 @@ def _sentences(text: bytes) -> Iterator[Span]:
     for hit in _SENTENCE.finditer(text):
         value = hit["value"].strip(b"\"'`.,;)")
         quoted = hit["value"][:1] in b"\"'`"
-        secret = hit["name"].lower().startswith(b"pass")
+        whose = text[hit.end("name") : hit.start("value")].rstrip().endswith((b" for", b" of", b" user"))
+        secret = hit["name"].lower().startswith(b"pass") and not whose
         if is_hash(value) and not quoted:
             if len(value) >= 32 and hit["name"].lower().endswith(b"key"):
                 begin = hit.start("value") + hit["value"].index(value)

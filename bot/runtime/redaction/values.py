@@ -8,7 +8,7 @@ from functools import lru_cache
 from kb.regex.lazy import lazy_compile
 
 PLAIN = lazy_compile(
-    rb"(?:none|null|nil|true|false|yes|no|unset|empty|not|is|set|missing|required|invalid|undefined|redacted|hidden|\[?masked\]?"
+    rb"(?:none|null|nil|true|false|yes|no|unset|empty|not|is|set|missing|required|invalid|undefined|redacted|hidden|(?:keyboard-interactive|publickey|hostbased|gssapi-[a-z-]+)\)*|\[?masked\]?"
     rb"|[\d.,e+:-]+|\*+|[x.]{3,}|[<$%{\[(|].*)[.,;]?",
     re.DOTALL | re.IGNORECASE,
 )

@@ -72,6 +72,7 @@ WIDTHS = frozenset(
     (*range(60, 401, 10), 72, 76, 78, 79, 119, 121, 127, 128, 131, 132, 238, 239, 255, 256, 512, 1024, 2048, 4096)
 )
 _SPACE = (b"", b" ", b"\t", b"\r")
+_ENDS = (*_SPACE, *(bytes([sign]) for sign in b".,;:)]}>"))  # of a sentence or a value, more often than within a word
 _BEGINS = lazy_compile(
     rb"\[|[0-9]{4}-[0-9]{2}|[0-9]{2}:[0-9]{2}:|[A-Z][a-z]{2} [ 0-9][0-9] |(?:INFO|WARN|ERROR|DEBUG|Traceback|File)\b"
 )
@@ -125,7 +126,7 @@ def unfolded(text: bytes) -> Layer | None:
         n: None
         for n, line in enumerate(lines[:-1])
         if len(line) in WIDTHS
-        and line[-1:] not in _SPACE
+        and line[-1:] not in _ENDS
         and lines[n + 1][:1] not in _SPACE
         and not _BEGINS.match(lines[n + 1])
     }

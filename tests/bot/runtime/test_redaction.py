@@ -116,6 +116,8 @@ File "/opt/train/auth/token.py", line 88, in get_token
     token = self.tokens[index]
     if token == "<pad>": continue
 Bearer authentication is required; bearer token missing
+Permission denied (publickey,password,keyboard-interactive).
+the password of `user` has expired; password for 'ana' is wrong
 -----BEGIN CERTIFICATE-----
 MIIBszCCAVmgAwIBAgIUQm9ndXNDZXJ0aWZpY2F0ZUZvclRlc3RzMAoGCCqGSM49
 -----END CERTIFICATE-----
