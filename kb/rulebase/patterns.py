@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 # The parser of `re` has existed under one name or the other since Python 2. No public library returns its tree.
 from re import _constants as sre  # type: ignore[attr-defined]
@@ -49,6 +50,9 @@ _UNSAFE = {
     sre.ATOMIC_GROUP: "an atomic group",
     sre.POSSESSIVE_REPEAT: "a possessive repeat",
 }
+_KEPT = (
+    4096  # regexes whose analysis is kept: a rule base has a thousand, and most are the same when it is loaded again
+)
 _Items = Sequence[tuple[Any, Any]]
 
 
@@ -61,6 +65,7 @@ class ScanForm:
     anchored: bool
 
 
+@lru_cache(maxsize=_KEPT)
 def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
     """Return what is wrong with a regex as a pattern of a rule; empty if it is in the safe subset."""
     try:
@@ -93,6 +98,7 @@ def literal_regex(text: str) -> str:
     return re.escape(text)
 
 
+@lru_cache(maxsize=_KEPT)
 def scan_form(regex: str) -> ScanForm:
     """Rewrite a regex for the pass over the log.
 

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -100,8 +101,9 @@ def nearest(word: str, known: Collection[str]) -> str:
     return f"did you mean {found[0]!r}?" if found else ""
 
 
+@lru_cache(maxsize=1024)
 def parse(text: str, file: str) -> tuple[Node | None, tuple[Fault, ...]]:
-    """Read one file.
+    """Read one file. The same text is read once: of a rule base that is loaded again, few files have changed.
 
     Returns:
         The root node, None where there is none to be had, and all faults. With faults, a root is there for further

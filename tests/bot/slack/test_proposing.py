@@ -85,9 +85,9 @@ def past(tmp_path_factory, known):
     return known, [diagnose_bundle(known, made(folder, number), workers=1) for number in range(RUNS - 1)]
 
 
-@pytest.fixture(scope="module")
-def clean():
-    """What the service takes for logs without a failure: hundreds are evaluated, once for all tests."""
+@pytest.fixture(scope="module", autouse=True)
+def clean_logs_found_once():
+    """Hundreds of logs are evaluated, to find those without a failure: once for all tests."""
     found = {}
 
     def shared(known, rules, folders):
@@ -96,14 +96,15 @@ def clean():
             found[key] = clean_logs(known, rules, folders)
         return found[key]
 
-    return shared
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "clean_logs", shared)
+        yield
 
 
 @pytest.fixture
-def play(tmp_path, url, monkeypatch, clone, past, clean):
+def play(tmp_path, url, monkeypatch, clone, past):
     """A stage with these three closed and a fourth just diagnosed."""
     known, answers = past
-    monkeypatch.setattr(service, "clean_logs", clean)
     bundles = {"fabric": made(tmp_path / "made", RUNS - 1)}
     more = f"rules:\n  pull_requests: {{backend: local, repository: {clone}}}\n"
     tenant = f"    verbs: {{propose_rule: [{ADA}, {ONCALL}]}}\n"
