@@ -62,6 +62,7 @@ _PIECE = lazy_compile(
     rb"|\((?:raylet|autoscaler|gcs_server)(?:, ip=(?P<raylet_ip>[0-9A-Fa-f.:]{1,45}))?[^)\n]{0,60}\) ?"
     rb"|(?P<open>\[(?:[A-Z]{4,8}\|[\w./-]{1,60}:\d{1,6}\] |NeMo [A-Z] )?)?"
     rb"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(?P<stamp>" + STAMP + rb")"
+    rb"|slurm(?:step)?d-(?P<slurmd>[A-Za-z][\w.-]{0,62}): "
     rb"|(?P<host>(?!" + _NO_HOST + rb")[a-z][a-z0-9.-]{0,62}-(?:[a-z]{0,8}\d{1,6}|[a-z])(?:-[a-z0-9]{1,10})?"
     rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}"
     rb"|(?:\d{1,3}\.){3}\d{1,3})(?:: | {1,30}\| )"
@@ -132,7 +133,7 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
     elif task := match["mpi"] or match["srun"]:
         rank = int(task) if rank is None else rank
     else:
-        node = _text(match["host"] or match["pod"]) or node
+        node = _text(match["host"] or match["pod"] or match["slurmd"]) or node
     return Prefix(match.end(), rank, local, node, pid, found.time)
 
 

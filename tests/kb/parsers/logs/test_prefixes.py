@@ -99,7 +99,6 @@ def test_a_prefix_is_peeled_and_read(line: bytes, message: bytes, said: dict[str
         b"[1, 2, 3]",
         b"{'loss': 1.2}",
         b"resnet: x",
-        b"slurmstepd-node-a: error: x",
         b"step-100: loss 2.1",
         b"gpt-2: loading",
         b"[epoch:3] loss 2.1",
@@ -131,3 +130,10 @@ def test_nothing_is_peeled_behind_the_byte_limit() -> None:
     """A prefix that does not end within the limit is no prefix."""
     line = b"[E0209 17:40:08.0 " + b"x" * MAX_BYTES + b"] oops"
     assert peel(line).end == 0
+
+
+def test_slurms_daemons_name_their_node():
+    """`slurmstepd-node-a` is the daemon on node-a, not a host of that name."""
+    assert peel(b"slurmstepd-node-a: error: Detected 1 oom_kill event").node == "node-a"
+    assert peel(b"slurmd-cn12.site: error: x").node == "cn12.site"
+    assert peel(b"slurmstepd: error: *** STEP 12.0 ON node-a CANCELLED ***").node is None
