@@ -29,7 +29,8 @@ from bot.collection.bundle_writer import BundleWriter  # noqa: E402
 from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge, prefilter_of  # noqa: E402
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, SourceFailed  # noqa: E402
-from connectors.base.http import Endpoint, HttpClient, HttpRequest, HttpResponse  # noqa: E402
+from connectors.base.http import Endpoint, HttpClient, HttpRequest  # noqa: E402
+from connectors.base.http_response import HttpResponse  # noqa: E402
 from connectors.log_stores.loki import Loki, LokiSettings  # noqa: E402
 from kb.model import Prefilter, Window  # noqa: E402
 from tests.support.loki_server import VARIABLE, LokiServer, running  # noqa: E402
