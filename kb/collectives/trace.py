@@ -244,7 +244,7 @@ def position(members: Members, rank: int) -> int:
 
 
 def _state(one: Collective, *, has_states: bool) -> int:
-    """Return the state of an operation. Recorders without states (gloo) retire finished ones; others also failed ones."""
+    """Return the state of an operation. Recorders without states (gloo) retire only finished ones."""
     if one.retired and not has_states:
         return DONE
     return _STATE.get(one.state, SCHEDULED)

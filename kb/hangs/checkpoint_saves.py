@@ -62,7 +62,7 @@ def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
 
 
 def longest_save(facts: Facts) -> float | None:
-    """Return the longest finished save of the job, whichever logs mention saves and steps; None if there are too few."""
+    """Return the longest finished save of the job, from all logs with saves and steps; None if there are too few."""
     begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams) if begun and ended else {}
     durations = _durations(begun, ended, times) if len(times) >= EARLIER else []

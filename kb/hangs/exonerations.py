@@ -208,7 +208,7 @@ def _idle(scene: HangContext) -> bool:
 
 
 def _alone(scene: HangContext, limits: HangLimits) -> float:
-    """Return how long a rank may work while others wait: long for the first of a job or node, which does one-time work."""
+    """Return how long a rank may work while others wait: longer for the first of a job or node."""
     return limits.alone if _busy(scene) & scene.first_ranks else limits.data_wait
 
 
