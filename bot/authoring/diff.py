@@ -66,7 +66,7 @@ def _has_rule(report: Report) -> bool:
 def render(compared: Sequence[RuleComparison]) -> str:
     """Render the differences as a Markdown table, with counts."""
     counts = Counter(rule_comparison.kind for rule_comparison in compared)
-    told = ", ".join(f"{counts[kind]} {kind}" for kind in (*ORDER, "same"))
+    summary = ", ".join(f"{counts[kind]} {kind}" for kind in (*ORDER, "same"))
     rows = [
         [rule_comparison.kind, cell(rule_comparison.bundle), cell(rule_comparison.old), cell(rule_comparison.new)]
         for rule_comparison in sorted(
@@ -76,7 +76,7 @@ def render(compared: Sequence[RuleComparison]) -> str:
         if rule_comparison.kind != "same"
     ]
     lines = [
-        f"{len(compared)} bundles: {told}",
+        f"{len(compared)} bundles: {summary}",
         *(["", *table(["What", "Bundle", "Old", "New"], rows)] if rows else []),
     ]
     return "\n".join(lines)

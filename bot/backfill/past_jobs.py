@@ -69,7 +69,7 @@ def past_jobs(
 ) -> PastJobs:
     """Return the ends from `start` to `end`, newest first. `pattern`: a pattern of the job name or id, such as `llm-*`."""
     known: dict[tuple[str, str], JobSummary] = {}
-    told: dict[str, PastJob] = {}
+    jobs: dict[str, PastJob] = {}
     untold: dict[str, PastJob] = {}
     troubles: dict[str, None] = {}
     fine: set[tuple[str, str]] = set()
@@ -92,8 +92,8 @@ def past_jobs(
                 fine.add(place)
             for each in found:
                 if start <= each.ended <= end:
-                    (told if each.told else untold).setdefault(each.key, each)
-    newest = sorted([*told.values(), *untold.values()], key=lambda each: (-each.ended, each.key))
+                    (jobs if each.told else untold).setdefault(each.key, each)
+    newest = sorted([*jobs.values(), *untold.values()], key=lambda each: (-each.ended, each.key))
     if len(newest) > MOST:
         troubles[f"{len(newest) - MOST} older ended jobs are skipped: at most {MOST} are read"] = None
     return PastJobs(tuple(newest[:MOST]), len(known), len(fine), tuple(troubles))

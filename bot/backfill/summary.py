@@ -223,7 +223,7 @@ def dumps(found: BackfillSummary) -> bytes:
 
 def text(found: BackfillSummary) -> str:
     """Return the figures as text for a terminal."""
-    told = found.messages
+    shown_messages = found.messages
     head = [
         (
             f"Past jobs from {found.start:%Y-%m-%d %H:%M}Z to {found.end:%Y-%m-%d %H:%M}Z: {found.listed} listed, "
@@ -234,12 +234,14 @@ def text(found: BackfillSummary) -> str:
             f"no failure found: {found.well}; not diagnosed: {sum(found.unread.values()) + found.more_unread}"
         ),
         (
-            f"Would have posted: {many(told.posted, 'message')}, {told.a_day:g} a day, {told.most} on the busiest day; "
-            f"{told.counted} repeats counted in existing messages, {told.held} held back by the limit"
+            f"Would have posted: {many(shown_messages.posted, 'message')}, {shown_messages.a_day:g} a day, {shown_messages.most} on the busiest day; "
+            f"{shown_messages.counted} repeats counted in existing messages, {shown_messages.held} held back by the limit"
         ),
     ]
-    if len(told.channels) > 1:
-        head.append("Channels: " + ", ".join(f"{channel} {count}" for channel, count in told.channels.items()))
+    if len(shown_messages.channels) > 1:
+        head.append(
+            "Channels: " + ", ".join(f"{channel} {count}" for channel, count in shown_messages.channels.items())
+        )
     faults = [
         f"  {fault.count:>5}  {fault.fault:<28} {fault.title}{f' ({fault.weak} of them weak)' if fault.weak else ''}"
         for fault in found.faults

@@ -59,11 +59,11 @@ def run(
     def title(fault: str) -> str:
         return known[fault].title if fault in known else fault.replace("_", " ")
 
-    told = summarise(found, title, settings.tenants_of_chat.get(tenant))
+    summary = summarise(found, title, settings.tenants_of_chat.get(tenant))
     if as_json:
-        say_json(dumps(told))
+        say_json(dumps(summary))
     else:
-        say(text(told))
+        say(text(summary))
     return 130 if stopped.wanted else 0
 
 

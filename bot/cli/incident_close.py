@@ -45,7 +45,7 @@ def run(
             raise SignalboxError(f"there is no incident {incident}; see `signalbox incidents list`")
         report = from_json(record.report_json)
         meant = _meant(cause, report)
-        said = Closing(
+        closing = Closing(
             who=login(),
             source="cli",
             nodes=nodes or (report.diagnoses[0].nodes if meant["cause"] == "shown" else ()),
@@ -57,11 +57,11 @@ def run(
         )
         with ledger.database.errors(), ledger.database.session(write=True) as session:
             key = f"cli:{secrets.token_hex(16)}"
-            annotate_within(session, incident, tenant, key=key, said=said, now=now)
+            annotate_within(session, incident, tenant, key=key, said=closing, now=now)
             if _tenant(tenant).grafana is not None:
                 owe_within(session, incident, tenant, key, now)
         against = word(ledger.closings.annotations(incident))
-    words = f"Incident {incident} closed: {said.fault or said.cause}{f', nodes {chr(44).join(said.nodes)}' if said.nodes else ''}"
+    words = f"Incident {incident} closed: {closing.fault or closing.cause}{f', nodes {chr(44).join(closing.nodes)}' if closing.nodes else ''}"
     others = (
         [f"{item.said.who} says {item.said.fault or item.said.cause}" for item in against.against] if against else []
     )
@@ -70,34 +70,34 @@ def run(
 
 def annotation_line(annotation: Annotation) -> str:
     """A close-out in one line."""
-    said = annotation.said
-    parts = [said.fault or nameless(said.cause) or "no cause given"]
-    parts += [f"nodes {', '.join(said.nodes)}"] if said.nodes else []
-    parts += [said.action] if said.action else []
-    parts += [f"{said.lost_hours:g} h lost"] if said.lost_hours is not None else []
-    parts += [said.note] if said.note else []
-    verdict = said.verdict.replace("_", " ")
-    return f"{annotation.at:%Y-%m-%d %H:%M}Z {said.who}: {'; '.join(parts)} (bot: {verdict}){'; before it was reopened' if annotation.void else ''}"
+    closing = annotation.said
+    parts = [closing.fault or nameless(closing.cause) or "no cause given"]
+    parts += [f"nodes {', '.join(closing.nodes)}"] if closing.nodes else []
+    parts += [closing.action] if closing.action else []
+    parts += [f"{closing.lost_hours:g} h lost"] if closing.lost_hours is not None else []
+    parts += [closing.note] if closing.note else []
+    verdict = closing.verdict.replace("_", " ")
+    return f"{annotation.at:%Y-%m-%d %H:%M}Z {closing.who}: {'; '.join(parts)} (bot: {verdict}){'; before it was reopened' if annotation.void else ''}"
 
 
 def _meant(cause: str, report: Report) -> dict[str, Any]:
     """The cause as the fields of a close-out."""
     found = report.diagnoses if report.verdict == "fault" else ()
-    told = [item.fault for item in found]
+    diagnosed = [item.fault for item in found]
     if cause == "right":
         if not found:
             return {"verdict": "right", "cause": "unknown"}
         return {"verdict": "right", "cause": "shown", "fault": found[0].fault, "rule": found[0].rule}
     if cause in ("no-rule", "no_rule"):
-        return {"verdict": implied("no_rule", None, told), "cause": "no_rule"}
+        return {"verdict": implied("no_rule", None, diagnosed), "cause": "no_rule"}
     if cause == "unknown":
-        return {"verdict": implied("unknown", None, told), "cause": "unknown"}
+        return {"verdict": implied("unknown", None, diagnosed), "cause": "unknown"}
     faults = knowledge().rulebook.faults
     if cause not in faults:
         hint = nearest(cause, faults)
         raise SignalboxError(f"there is no fault class {cause[:80]!r}{f': {hint}' if hint else ''}")
     shown = next((item for item in found if item.fault == cause), None)
-    verdict = implied("fault", cause, told)
+    verdict = implied("fault", cause, diagnosed)
     if shown is None:
         return {"verdict": verdict, "cause": "fault", "fault": cause}
     return {"verdict": verdict, "cause": "shown", "fault": cause, "rule": shown.rule}

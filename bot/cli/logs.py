@@ -182,7 +182,7 @@ class _JobLogs:
 
         jobs: list[LocatedJob] = []
         last = self.request.last if from_start and self.request.last else OVERLAP
-        told = ""
+        last_error = ""
         for number in range(1 << 30):
             began = time.monotonic()
             folder = self.folder / str(number)
@@ -192,17 +192,17 @@ class _JobLogs:
                 gather(self.knowledge, self.config, self.request_to(folder, last), meet=meet, located=known)
                 new = self._new(of_bundle(folder), wanted)
                 yield iter(deque(new, maxlen=LATEST)) if number == 0 and not from_start else new
-                told, asked = "", began
+                last_error, asked = "", began
             except NothingCollected as error:
-                if not told:
+                if not last_error:
                     self.complain(f"no new lines; waiting for some ({error})")
-                told, asked = str(error), began
+                last_error, asked = str(error), began
             except SignalboxError as error:
                 if not jobs:
                     raise
-                if str(error) != told:
+                if str(error) != last_error:
                     self.complain(str(error))
-                told = str(error)
+                last_error = str(error)
                 asked = asked if number else began
             _emptied(folder)
             time.sleep(max(0.0, POLL - (time.monotonic() - began)))

@@ -175,7 +175,7 @@ class SourceSpool:
 def job_document(record: JobRecord, now: float) -> dict[str, Any]:
     """Return job.yaml for a job as its scheduler describes it. `now`: when the evidence was collected, unless the job itself says so."""
     job = record.job
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "id": job.id,
         "name": job.name,
         "cluster": job.cluster,
@@ -200,16 +200,16 @@ def job_document(record: JobRecord, now: float) -> dict[str, Any]:
         "last_good": record.last_good,
         "attempts": [_attempt(attempt) for attempt in record.attempts],
     }
-    return {key: value for key, value in told.items() if value not in (None, {}, [])}
+    return {key: value for key, value in document.items() if value not in (None, {}, [])}
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
-    told = asdict(attempt)
+    document = asdict(attempt)
     for key in ("queued", "scheduled", "initialised", "first_iterated", "last_iterated", "stopped"):
-        told[key] = iso(told[key])
+        document[key] = iso(document[key])
     return {
         key: list(value) if isinstance(value, tuple) else value
-        for key, value in told.items()
+        for key, value in document.items()
         if value not in (None, "", ())
     }
 

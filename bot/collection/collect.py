@@ -106,10 +106,10 @@ def collect(
     bundle.close()
     bundle.finish(located.record, window, now, run.words, gaps)
     if not bundle.written:
-        told = "; ".join(f"{name}: {words}" for name, words in run.words.items()) or "no connector holds evidence"
+        message = "; ".join(f"{name}: {words}" for name, words in run.words.items()) or "no connector holds evidence"
         shutil.rmtree(folder, ignore_errors=True)
         raise NothingCollected(
-            f"nothing could be collected for {located.record.job.id or located.record.job.name}: {told}"
+            f"nothing could be collected for {located.record.job.id or located.record.job.name}: {message}"
         )
     return CollectedBundle(folder, dict(run.words))
 
@@ -170,11 +170,11 @@ class _Collection:
             metrics.count("sources", name, failed.kind)
             lost = "; ".join(words for kind, words in _TELLS.items() if kind in kinds)
             gaps = [failed.gap(name, got=_amount(share), rules_out=lost)]
-        said = "; ".join(gap.reason for gap in gaps[:3])
+        reasons = "; ".join(gap.reason for gap in gaps[:3])
         more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
         words = f"{share.taken:,} bytes" if share.taken else "nothing"
         key = name if name not in self.words else f"{name} ({', '.join(sorted(kinds))})"
-        self.words[key] = f"{words}{f'; missing: {said}{more}' if said else ''}"
+        self.words[key] = f"{words}{f'; missing: {reasons}{more}' if reasons else ''}"
         self.tell(name, self.words[key])
         return gaps
 

@@ -350,7 +350,7 @@ def _close_outs(
     lost = round(chance.uniform(0.5, 4), 1) if chance.random() < 0.1 else None
     if silent:
         named = chance.random() < 0.5
-        said = Closing(
+        closing = Closing(
             who,
             "cli",
             "wrong" if named else "abstained_rightly",
@@ -363,10 +363,10 @@ def _close_outs(
         good = 0.55 if ill.fault == "collective_timeout" else 0.86
         drawn = chance.random()
         if drawn < good:
-            said = Closing(who, "cli", "right", "shown", ill.fault, rule, nodes, action, lost)
+            closing = Closing(who, "cli", "right", "shown", ill.fault, rule, nodes, action, lost)
         elif drawn < good + 0.06:
-            said = Closing(who, "cli", "right_not_first", "shown", "storage_io", None, (), action, lost)
+            closing = Closing(who, "cli", "right_not_first", "shown", "storage_io", None, (), action, lost)
         else:
             other = chance.choice([fault.fault for fault in FAULTS if fault.fault != ill.fault])
-            said = Closing(who, "cli", "wrong", "fault", other, None, (), action, lost)
-    yield when, said
+            closing = Closing(who, "cli", "wrong", "fault", other, None, (), action, lost)
+    yield when, closing

@@ -28,23 +28,23 @@ def from_bundle(
 ) -> Evidence:
     """Return the evidence of a bundle."""
     job, gaps = read_job(folder)
-    told, odd = read_description(folder)
+    description, odd = read_description(folder)
     found = discover([folder], bundle=True)
-    refs = tuple(_spoken(ref, told.speakers, folder) for ref in found.streams)
+    refs = tuple(_spoken(ref, description.speakers, folder) for ref in found.streams)
     summaries = scan_all(knowledge, refs, year=_year(job), workers=workers, tell=tell)
     shown = tuple(
         _heard(
             replace(
                 summary, ref=_relative(summary.ref, folder), gaps=tuple(_placed(gap, folder) for gap in summary.gaps)
             ),
-            told.written,
+            description.written,
         )
         for summary in summaries
     )
-    gaps = tuple(_placed(gap, folder) for gap in (*gaps, *odd, *found.gaps, *told.gaps))
+    gaps = tuple(_placed(gap, folder) for gap in (*gaps, *odd, *found.gaps, *description.gaps))
     name = Path(os.path.abspath(folder)).name  # noqa: PTH100 - of `.` too, and with no look at links
     evidence = Evidence(job=job, streams=shown, gaps=gaps, bundle=name)
-    return _with_parts(knowledge, evidence, folder, told.written)
+    return _with_parts(knowledge, evidence, folder, description.written)
 
 
 def _spoken(ref: StreamRef, speakers: Mapping[str, Resource], folder: Path) -> StreamRef:

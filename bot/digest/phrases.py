@@ -145,20 +145,20 @@ def unknown_of(digest: Digest) -> Share:
 
 def formula(digest: Digest) -> str:
     """Ineffective training time with its numbers filled in."""
-    one = digest.ineffective
-    if one.value is None or one.recovery is None:
+    ineffective = digest.ineffective
+    if ineffective.value is None or ineffective.recovery is None:
         return (
-            f"Not enough data: the recovery time is known for {one.known} of {one.interruptions} interruptions, "
+            f"Not enough data: the recovery time is known for {ineffective.known} of {ineffective.interruptions} interruptions, "
             f"and a mean needs at least {LEAST}."
         )
-    told = (
-        f"{one.interruptions} interruptions x {lasting(one.recovery * 3600)} + {hours(one.saving.value)} h of writing "
-        f"checkpoints (n = {one.saving.n} of {one.saving.of}) = {hours(one.value)} hours of job time; "
-        f"recovery time n = {one.known}."
+    mean_recovery = (
+        f"{ineffective.interruptions} interruptions x {lasting(ineffective.recovery * 3600)} + {hours(ineffective.saving.value)} h of writing "
+        f"checkpoints (n = {ineffective.saving.n} of {ineffective.saving.of}) = {hours(ineffective.value)} hours of job time; "
+        f"recovery time n = {ineffective.known}."
     )
-    if one.effective is None:
-        return told
+    if ineffective.effective is None:
+        return mean_recovery
     return (
-        f"{told} Effective ratio: 1 - {hours(one.value)} / {hours(one.wall)} h of wall time of {one.jobs} jobs "
-        f"= {fine(one.effective)}."
+        f"{mean_recovery} Effective ratio: 1 - {hours(ineffective.value)} / {hours(ineffective.wall)} h of wall time of {ineffective.jobs} jobs "
+        f"= {fine(ineffective.effective)}."
     )

@@ -120,15 +120,15 @@ class GitHub:
         try:
             return _pull(self._api, call, self._api.json(call))
         except ForgeError as failed:
-            said = str(failed).lower()
-            if failed.kind == "refused" and NO_DRAFTS in said:
+            error = str(failed).lower()
+            if failed.kind == "refused" and NO_DRAFTS in error:
                 call = HttpRequest(self._path("pulls"), body={**body, "draft": False})
                 return _pull(self._api, call, self._api.json(call))
-            if failed.kind == "refused" and "already exists" in said:
+            if failed.kind == "refused" and "already exists" in error:
                 found = self.find(plan)
                 if found is not None:
                     return found
-            if failed.kind == "refused" and "field: head, code: invalid" in said:
+            if failed.kind == "refused" and "field: head, code: invalid" in error:
                 raise ForgeError("moved", f"GitHub does not see the branch {plan.branch} yet") from None
             raise
 
@@ -189,11 +189,11 @@ class GitHub:
         if not errors:
             return
         first = errors[0] if isinstance(errors, list) and errors and isinstance(errors[0], dict) else {}
-        said = f"GitHub did not mark #{pull.number} ready: {str(first.get('message'))[:200]}"
+        reason = f"GitHub did not mark #{pull.number} ready: {str(first.get('message'))[:200]}"
         if first.get("type") in ("FORBIDDEN", "INSUFFICIENT_SCOPES"):
-            raise ForgeError("forbidden", said, "the app or token needs pull requests: write")
+            raise ForgeError("forbidden", reason, "the app or token needs pull requests: write")
         kind: Literal["busy", "refused"] = "busy" if first.get("type") == "RATE_LIMITED" else "refused"
-        raise ForgeError(kind, said)
+        raise ForgeError(kind, reason)
 
     def comment(self, pull: PullRequest, mark: str, text: str) -> None:
         """See Forge."""
@@ -288,13 +288,13 @@ class GitHub:
         number = app.installation
         if number is None:
             call = HttpRequest(self._path("installation"), headers=headers)
-            told = self._signed.json(call)
-            number = told.get("id") if isinstance(told, dict) else None
+            reply = self._signed.json(call)
+            number = reply.get("id") if isinstance(reply, dict) else None
         path = url_path("app", "installations", str(number), "access_tokens")
         call = HttpRequest(path, body={"repositories": [self._repo]}, headers=headers)
-        told = self._signed.json(call)
+        reply = self._signed.json(call)
         try:
-            token, ends = str(told["token"]), datetime.fromisoformat(told["expires_at"])
+            token, ends = str(reply["token"]), datetime.fromisoformat(reply["expires_at"])
         except (KeyError, TypeError, ValueError):
             raise self._signed.strange(call, "it holds no token") from None
         return token, ends.timestamp()

@@ -111,12 +111,12 @@ class ForgeApi:
 
     def refusal(self, answer: HttpResponse, call: HttpRequest) -> ForgeError:
         """The error for a status, with what to do and when to retry."""
-        said = error_message(answer.body)
-        where = f"{self.name} answered {answer.status} to {call.summary()}{f': {said}' if said else ''}"
-        pause = self._asked_to_wait(answer, said)
+        message = error_message(answer.body)
+        where = f"{self.name} answered {answer.status} to {call.summary()}{f': {message}' if message else ''}"
+        pause = self._asked_to_wait(answer, message)
         if pause is not None:
             return ForgeError("busy", where, "rate limited; no more requests until then", pause=pause)
-        kind, hint = _meaning(answer.status, said)
+        kind, hint = _meaning(answer.status, message)
         return ForgeError(kind, where, hint)
 
     def _asked_to_wait(self, answer: HttpResponse, said: str) -> float | None:

@@ -153,22 +153,22 @@ class LocalGit:
 
     def _refusal(self, verb: str, said: bytes) -> ForgeError:
         words = " ".join(shown(said[-2000:].decode("utf-8", errors="replace")).split())
-        told = f"git {verb} in {self._home}: {words[:300]}"
+        message = f"git {verb} in {self._home}: {words[:300]}"
         if verb == "update-ref" and any(text in words for text in _MOVED):
-            return ForgeError("moved", told, "the branch moved; it is checked again")
+            return ForgeError("moved", message, "the branch moved; it is checked again")
         if "dubious ownership" in words:
             return ForgeError(
-                "not_configured", told, f"own it, or allow it: git config --global --add safe.directory {self._home}"
+                "not_configured", message, f"own it, or allow it: git config --global --add safe.directory {self._home}"
             )
         if "not a git repository" in words or "cannot change to" in words:
             return ForgeError(
                 "missing", f"{self._home} is not a git repository", "name a clone under rules.pull_requests.repository"
             )
         if any(text in words for text in ("Permission denied", "insufficient permission", "Read-only file system")):
-            return ForgeError("forbidden", told, "let the service's user write there")
+            return ForgeError("forbidden", message, "let the service's user write there")
         if "No space left" in words:
-            return ForgeError("busy", told)
-        return ForgeError("refused", told)
+            return ForgeError("busy", message)
+        return ForgeError("refused", message)
 
     def _commit(self, name: str) -> str | None:
         try:

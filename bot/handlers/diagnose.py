@@ -194,10 +194,10 @@ class DiagnoseHandler:
                 session.add(request)
         if nobody and wanted is not None:
             made += announce(session, wanted, row, report=report, job=spooled.facts, why=order.why, now=now)
-        told = wanted or Tenant()
+        tenant = wanted or Tenant()
         for posting in made:
-            if told.remind and report.verdict not in NOT_FAILED:
-                add_reminder(session, posting, next_working_day(now, told.zone), now)
+            if tenant.remind and report.verdict not in NOT_FAILED:
+                add_reminder(session, posting, next_working_day(now, tenant.zone), now)
             enqueue_files(session, posting, incident, now)
         return str(incident)
 
@@ -287,11 +287,11 @@ def _offer_candidates(
             for diagnose_payload in orders
         ]
         handles = add_choices(session, order.tenant, payloads, now)
-        told = [
+        offered = [
             {"handle": handle, "name": item.name or item.id, "facts": _job_facts(item)}
             for handle, (_, item) in zip(handles, candidates, strict=True)
         ]
-        add_reply(session, request, {"form": "unknown", "job": order.job, "candidates": told, "gaps": gaps}, now)
+        add_reply(session, request, {"form": "unknown", "job": order.job, "candidates": offered, "gaps": gaps}, now)
 
 
 def _job_facts(job_summary: JobSummary) -> str:

@@ -50,11 +50,11 @@ def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
 
 def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any] | None:
     """The request body of the annotation: times in milliseconds, tags, text; None if there is no confirmed cause, or it is private."""
-    record, said = ledger.incidents.answer(incident), word(ledger.closings.annotations(incident))
-    if record is None or said is None or record.incident.private_to is not None:
+    record, close_out = ledger.incidents.answer(incident), word(ledger.closings.annotations(incident))
+    if record is None or close_out is None or record.incident.private_to is not None:
         return None
     report = from_json(record.report_json)
-    closing = said.last.said
+    closing = close_out.last.said
     cause = closing.fault or nameless(closing.cause) or "closed"
     end = record.incident.ended_at or record.incident.created_at
     first = report.diagnoses[0].first_seen if report.diagnoses else None

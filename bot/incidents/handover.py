@@ -238,7 +238,7 @@ def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> P
         select(ProposalRow).where(*open_proposals).order_by(col(ProposalRow.id).desc()).limit(MOST)
     )
     count = session.exec(select(func.count(col(ProposalRow.id))).where(*open_proposals)).one()
-    told = tuple(
+    proposed = tuple(
         HandoverProposal(
             proposal.rule,
             proposal.state,
@@ -264,8 +264,8 @@ def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> P
         ).all()
     )
     return PendingWork(
-        told,
-        max(0, count - len(told)),
+        proposed,
+        max(0, count - len(proposed)),
         nodes,
         more,
         _questions(session, tenant, now),
@@ -388,8 +388,8 @@ def waiting_words(found: PendingWork) -> Sequence[str]:
     )
     queue = [f"{found.queued} queued" if found.queued else "", f"{found.running} running" if found.running else "",
              f"{found.failed} failed" if found.failed else ""]  # fmt: skip
-    told = ", ".join(item for item in queue if item)
-    return [*lines, *([f"diagnoses: {told}"] if told else [])] or ["nothing"]
+    diagnoses = ", ".join(item for item in queue if item)
+    return [*lines, *([f"diagnoses: {diagnoses}"] if diagnoses else [])] or ["nothing"]
 
 
 def _clock(at: datetime) -> str:

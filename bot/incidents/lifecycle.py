@@ -187,12 +187,12 @@ def _merged(
         raise IncidentNotFound(f"there is no incident {step.other} to merge into")
     whole = other.merged_into or other.id
     if whole == row.id:
-        told = (
+        message = (
             "an incident cannot be merged into itself"
             if other is row
             else f"incident {other.id} is already merged into it"
         )
-        raise StepNotAllowed(told)
+        raise StepNotAllowed(message)
     if row.merged_into == whole:
         raise StepNotAllowed(f"incident {row.id} is already merged into incident {whole}")
     left, row.merged_into = row.merged_into, whole

@@ -73,11 +73,11 @@ def traced(answer: DiagnosisResult) -> dict[str, bytes]:
 
 def moment(evidence: Evidence, now: datetime) -> datetime | None:
     """When a job ended: from its scheduler, or its last log line; None if unknown, and never in the future."""
-    told = evidence.job.end
-    if told is None:
-        told = max((stream.last_time for stream in evidence.streams if stream.last_time is not None), default=None)
+    end = evidence.job.end
+    if end is None:
+        end = max((stream.last_time for stream in evidence.streams if stream.last_time is not None), default=None)
     with suppress(ValueError, OverflowError, OSError):
-        return None if told is None else min(datetime.fromtimestamp(told, UTC), now)
+        return None if end is None else min(datetime.fromtimestamp(end, UTC), now)
     return None
 
 

@@ -144,11 +144,11 @@ def _lesson(holds: Resolution | None) -> Lesson | None:
     """What the fault library learns from the resolution; None while the cause is unknown."""
     if holds is None:
         return None
-    said = holds.last.said
-    if said.cause in ("shown", "fault") and said.fault is not None:
-        return Lesson(said.fault, said.rule, said.fault, said.action or said.note)
-    if said.cause == "no_rule":
-        return Lesson(None, None, f"{NAMELESS['no_rule']}{f': {said.note}' if said.note else ''}", said.action)
+    closing = holds.last.said
+    if closing.cause in ("shown", "fault") and closing.fault is not None:
+        return Lesson(closing.fault, closing.rule, closing.fault, closing.action or closing.note)
+    if closing.cause == "no_rule":
+        return Lesson(None, None, f"{NAMELESS['no_rule']}{f': {closing.note}' if closing.note else ''}", closing.action)
     return None
 
 
@@ -158,7 +158,7 @@ def _meant(annotation: Annotation) -> tuple[str | None, ...]:
     return (said.fault,) if said.cause in ("shown", "fault") else (said.cause, said.fault)
 
 
-def _row(incident: int, version: int, key: str, said: Closing, now: datetime) -> AnnotationRow:
+def _row(incident: int, version: int, key: str, closing: Closing, now: datetime) -> AnnotationRow:
     def text(name: str, value: str) -> str:
         return value.encode("utf-8", "replace").decode().replace("\0", "?")[: LONGEST[name]]
 
@@ -167,22 +167,22 @@ def _row(incident: int, version: int, key: str, said: Closing, now: datetime) ->
         version=version,
         key=key,
         at=now,
-        who=text("who", said.who),
-        source=said.source,
-        verdict=said.verdict,
-        cause=said.cause,
-        fault=None if said.fault is None else text("fault", said.fault),
-        rule=None if said.rule is None else text("rule", said.rule),
-        nodes=msgspec.json.encode([text("node", node) for node in said.nodes[:MOST_NODES]]).decode(),
-        action=text("action", said.action),
-        lost_hours=said.lost_hours,
-        note=text("note", said.note),
-        propose_rule=said.propose_rule,
+        who=text("who", closing.who),
+        source=closing.source,
+        verdict=closing.verdict,
+        cause=closing.cause,
+        fault=None if closing.fault is None else text("fault", closing.fault),
+        rule=None if closing.rule is None else text("rule", closing.rule),
+        nodes=msgspec.json.encode([text("node", node) for node in closing.nodes[:MOST_NODES]]).decode(),
+        action=text("action", closing.action),
+        lost_hours=closing.lost_hours,
+        note=text("note", closing.note),
+        propose_rule=closing.propose_rule,
     )
 
 
 def _annotation(row: AnnotationRow, *, void: bool) -> Annotation:
-    said = Closing(
+    closing = Closing(
         who=row.who,
         source=row.source,
         verdict=row.verdict,  # type: ignore[arg-type]
@@ -195,4 +195,4 @@ def _annotation(row: AnnotationRow, *, void: bool) -> Annotation:
         note=row.note,
         propose_rule=row.propose_rule,
     )
-    return Annotation(row.incident_id, row.version, row.at, said, void)
+    return Annotation(row.incident_id, row.version, row.at, closing, void)

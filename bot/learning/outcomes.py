@@ -71,18 +71,18 @@ def _annotations(session: Session, incidents: Sequence[int]) -> Mapping[int, tup
 
 def _reviewed(row: Sequence[Any], said: Iterable[Annotation]) -> ReviewedIncident:
     number, tenant, at, verdict, fault, rule, lost, gpus = row
-    told = ReviewedIncident(number, tenant, at, verdict, fault, rule, lost=lost)
+    reviewed = ReviewedIncident(number, tenant, at, verdict, fault, rule, lost=lost)
     valid = [annotation for annotation in said if not annotation.void]
     judged = next((annotation for annotation in reversed(valid) if annotation.said.verdict in JUDGED), None)
     if judged is not None:
-        told = replace(told, right=judged.said.verdict == "right", judged=judged.at)
+        reviewed = replace(reviewed, right=judged.said.verdict == "right", judged=judged.at)
     holds = word(valid)
     if holds is None:
-        return told
+        return reviewed
     last = holds.last.said
     hours = last.lost_hours * gpus if last.lost_hours is not None and gpus else lost
     truth = last.fault if last.cause in ("shown", "fault") else None
-    return replace(told, said=True, truth=truth, disputed=bool(holds.against), lost=hours)
+    return replace(reviewed, said=True, truth=truth, disputed=bool(holds.against), lost=hours)
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------

@@ -112,11 +112,11 @@ class LiveBundle:
         """Copy Flight Recorder dumps that are new or were rewritten."""
         for dump_file in found:
             name = f"flight_recorder/{dump_file.path.name}"
-            told: dict[str, object] = {"bytes": dump_file.size, "written": iso(dump_file.written)}
+            description: dict[str, object] = {"bytes": dump_file.size, "written": iso(dump_file.written)}
             have = sum(
                 int(str(known["bytes"])) for at, known in self._files.items() if at.startswith("flight_recorder/")
             )
-            if self._files.get(name) == told:
+            if self._files.get(name) == description:
                 continue
             if have + dump_file.size > MOST_DUMPS:
                 self.gaps.append(Gap("too_large", name, f"more than {MOST_DUMPS >> 20} MB of dumps; not copied"))
@@ -126,7 +126,7 @@ class LiveBundle:
             except OSError as error:
                 self._failed(Path(name), error)
                 continue
-            self._files[name] = told
+            self._files[name] = description
 
     def logs(self, files: Sequence[tuple[StreamRef, float | None]], kernel: tuple[str, bytes] | None) -> None:
         """Copy the current logs."""
@@ -138,7 +138,7 @@ class LiveBundle:
 
     def describe(self, job: Job, hang: Hang, gaps: Iterable[Gap]) -> None:
         """Write job.yaml and bundle.yaml."""
-        told: dict[str, object] = {
+        document: dict[str, object] = {
             "id": job.id,
             "world_size": job.world_size,
             "state": job.state,
@@ -147,7 +147,7 @@ class LiveBundle:
             "nodes": {node: list(ranks) for node, ranks in job.nodes.items()},
             "params": {rule: dict(numbers) for rule, numbers in job.params.items()},
         }
-        self._yaml("job.yaml", {key: value for key, value in told.items() if value})
+        self._yaml("job.yaml", {key: value for key, value in document.items() if value})
         votes: dict[str, object] = {
             "time": iso(job.collected_at),
             **{vote.probe: f"{vote.vote}: {vote.detail}" for vote in hang.votes},

@@ -109,28 +109,30 @@ class LogFollower:
         self._files = {key: item for key, item in self._files.items() if key in kept}
 
     def _grow(self, key: tuple[int, int], now: float) -> bool:
-        one = self._files[key]
+        followed = self._files[key]
         try:
-            status = Path(one.ref.uri).stat()
+            status = Path(followed.ref.uri).stat()
         except OSError:
             return False  # gone; its summary stays until the files are listed again
         if (status.st_dev, status.st_ino) != key:
             return False  # replaced by another file; listed next time
-        if status.st_size < one.end:
-            reason = f"the file became shorter: it had {one.end} bytes, now {status.st_size}; read again"
-            self._lost[one.ref.uri] = Gap("shrunk", one.ref.uri, reason)
-            self._files[key] = one = _FollowedFile(one.ref, is_plain(one.ref))
-        if status.st_size == one.end:
+        if status.st_size < followed.end:
+            reason = f"the file became shorter: it had {followed.end} bytes, now {status.st_size}; read again"
+            self._lost[followed.ref.uri] = Gap("shrunk", followed.ref.uri, reason)
+            self._files[key] = followed = _FollowedFile(followed.ref, is_plain(followed.ref))
+        if status.st_size == followed.end:
             return False
-        fresh = self._looked < status.st_mtime <= now or (one.view is None and status.st_mtime <= now)
-        one.arrived = status.st_mtime if fresh else now
-        known, one.end = one.end, status.st_size
+        fresh = self._looked < status.st_mtime <= now or (followed.view is None and status.st_mtime <= now)
+        followed.arrived = status.st_mtime if fresh else now
+        known, followed.end = followed.end, status.st_size
         if known:  # the arrival time of its first part is unknown
-            one.marks.append((one.end, one.arrived))
-            one.marks = one.marks[:1] + one.marks[1::2] if len(one.marks) > MARKS else one.marks
+            followed.marks.append((followed.end, followed.arrived))
+            followed.marks = (
+                followed.marks[:1] + followed.marks[1::2] if len(followed.marks) > MARKS else followed.marks
+            )
         else:
-            one.marks.append((one.end, 0.0))
-        self._read(one, now)
+            followed.marks.append((followed.end, 0.0))
+        self._read(followed, now)
         return True
 
     def _read(self, followed_file: _FollowedFile, now: float) -> None:

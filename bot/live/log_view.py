@@ -115,11 +115,11 @@ def of_paths(paths: Sequence[Path]) -> Logs:
 
 def of_bundle(folder: Path) -> Logs:
     """The logs of a bundle, with the sources and times in its description."""
-    told, odd = read_description(folder)
+    description, odd = read_description(folder)
     found = discover([folder], bundle=True)
-    streams = tuple(_spoken(ref, told.speakers.get(log_name(ref, folder))) for ref in found.streams)
-    written = max(told.written.values(), default=None) or _written(streams)
-    return Logs(streams, folder, written, (*found.gaps, *odd, *told.gaps))
+    streams = tuple(_spoken(ref, description.speakers.get(log_name(ref, folder))) for ref in found.streams)
+    written = max(description.written.values(), default=None) or _written(streams)
+    return Logs(streams, folder, written, (*found.gaps, *odd, *description.gaps))
 
 
 def _spoken(ref: StreamRef, who: Resource | None) -> StreamRef:
@@ -131,11 +131,11 @@ def end_of(logs: Logs) -> float | None:
     """The last time stamp at the ends of the logs; if there is none, the time of the last write."""
     times = []
     for ref in logs.streams:
-        told = LogClock(ref, "")
+        clock = LogClock(ref, "")
         with suppress(OSError), opened(ref.uri) as handle:
             handle.seek(max(0, handle.seek(0, 2) - LEAST_BLOCK // 4))
             lines = handle.read(LEAST_BLOCK // 4).split(b"\n")
-            times += [time for line in reversed(lines) if (time := told.stamp(line)) is not None][:1]
+            times += [time for line in reversed(lines) if (time := clock.stamp(line)) is not None][:1]
     return max(times, default=logs.written)
 
 
@@ -201,7 +201,7 @@ def stream_lines(ref: StreamRef, name: str, wanted: LineFilter, block: int, gaps
     """The matching lines of one log, in its own order; not masked."""
     reading = StreamReader(ref, block=block)
     number, rest = 1, b""
-    told = LogClock(ref, name)
+    clock = LogClock(ref, name)
     for piece in reading:
         text = rest + piece
         cut = text.rfind(b"\n") + 1
@@ -209,12 +209,12 @@ def stream_lines(ref: StreamRef, name: str, wanted: LineFilter, block: int, gaps
             rest = text
             continue
         whole, rest = (text[:cut], text[cut:]) if cut else (text, b"")
-        yield from told.block(whole, number, wanted)
+        yield from clock.block(whole, number, wanted)
         number += whole.count(b"\n")
-        if wanted.end is not None and told.first is not None and told.first >= wanted.end:
+        if wanted.end is not None and clock.first is not None and clock.first >= wanted.end:
             rest = b""
             break
-    yield from told.block(rest, number, wanted)
+    yield from clock.block(rest, number, wanted)
     gaps += [gap for gap in reading.gaps if gap.code != "growing"]
 
 

@@ -73,7 +73,7 @@ class Requests(Repository):
                 return 0
 
         def tell(session: Session) -> int:
-            told = 0
+            count = 0
             for work_id, error in session.exec(lost.where(col(WorkRow.id).in_(waiting))).all():
                 session.execute(
                     update(PostingRow)
@@ -85,7 +85,7 @@ class Requests(Repository):
                         ready_at=now,
                     )
                 )
-                told += 1
+                count += 1
             for work_id, error in session.exec(lost.where(col(WorkRow.id).in_(asked))).all():
                 for request in pending_requests(session, work_id or 0):
                     if request.who == NOBODY:
@@ -93,8 +93,8 @@ class Requests(Repository):
                         session.add(request)
                         continue
                     add_reply(session, request, {"form": "failed", "error": error or "", "work": work_id}, now)
-                    told += 1
-            return told
+                    count += 1
+            return count
 
         return self.database.write(tell)
 
@@ -201,9 +201,9 @@ def answer_requests(
 
 def add_reply(session: Session, request: RequestRow, payload: Mapping[str, Any], now: datetime) -> None:
     """Reply to one person instead of posting an answer."""
-    told = {**payload, "channel": request.channel, "who": request.who, "thread_ts": request.thread_ts}
+    content = {**payload, "channel": request.channel, "who": request.who, "thread_ts": request.thread_ts}
     if request.reply_to and now < request.created_at + REPLY:
-        told["reply_to"] = request.reply_to
-    enqueue_item(session, f"reply:{request.id}", request.tenant, "reply", told, now=now)
+        content["reply_to"] = request.reply_to
+    enqueue_item(session, f"reply:{request.id}", request.tenant, "reply", content, now=now)
     request.settled = True
     session.add(request)

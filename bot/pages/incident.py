@@ -237,10 +237,14 @@ class _AnnotationRow:
     said: Annotation
 
 
-def _annotation_row(one: Annotation, words: RuleTexts) -> _AnnotationRow:
-    said = one.said
-    cause = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(said.cause or "")
-    fault = words.title(said.fault) if said.fault else ""
+def _annotation_row(annotation: Annotation, words: RuleTexts) -> _AnnotationRow:
+    closing = annotation.said
+    cause = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(closing.cause or "")
+    fault = words.title(closing.fault) if closing.fault else ""
     return _AnnotationRow(
-        f"{one.at:%Y-%m-%d %H:%M}Z", said.who, _SAID.get(said.verdict, said.verdict), cause or fault, one
+        f"{annotation.at:%Y-%m-%d %H:%M}Z",
+        closing.who,
+        _SAID.get(closing.verdict, closing.verdict),
+        cause or fault,
+        annotation,
     )

@@ -104,10 +104,10 @@ def _row(listed_incident: ListedIncident, words: RuleTexts, to: Callable[[int | 
         if listed_incident.fault
         else VERDICTS.get(listed_incident.verdict, listed_incident.verdict)
     )
-    said, against = "", False
+    closed_as, against = "", False
     if listed_incident.word is not None:
         last = listed_incident.word.last.said
-        said = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(last.cause or "") or (
+        closed_as = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(last.cause or "") or (
             "as diagnosed" if last.fault == listed_incident.fault else _short(words.title(last.fault or ""))
         )
         against = bool(listed_incident.word.against)
@@ -119,7 +119,7 @@ def _row(listed_incident: ListedIncident, words: RuleTexts, to: Callable[[int | 
         fault,
         nodes,
         len(listed_incident.nodes) - len(nodes),
-        said,
+        closed_as,
         against,
         whole,
     )
@@ -144,11 +144,11 @@ def _weeks(weeks: int) -> str:
 
 def _page(home: str, wanted: IncidentQuery, page: int) -> str:
     """Return the URL of another page of the same list."""
-    one = replace(wanted, page=page)
-    asked = {"fault": one.fault, "node": one.node, "job": one.job}
+    shown_page = replace(wanted, page=page)
+    asked = {"fault": shown_page.fault, "node": shown_page.node, "job": shown_page.job}
     asked |= {
-        "state": one.state if one.state != "any" else "",
-        "weeks": "" if one.weeks == USUAL_WEEKS else str(one.weeks),
+        "state": shown_page.state if shown_page.state != "any" else "",
+        "weeks": "" if shown_page.weeks == USUAL_WEEKS else str(shown_page.weeks),
     }
     asked |= {"page": str(page) if page > 1 else ""}
     query = urlencode({name: value for name, value in asked.items() if value})

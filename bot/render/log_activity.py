@@ -75,10 +75,12 @@ def _line(line: bytes, year: int | None) -> _StampedLine:
     if head.startswith(b"{") and (time := stamp_of(line[: 8 * LOOKED])) is not None:
         rank = rank_of(line[: 8 * LOOKED])
         return _StampedLine(time, None if rank is None else Resource(rank=rank))
-    told = peel(head, year)
-    time = told.time if told.time is not None else find_time(head[told.end : told.end + HEAD], year)
-    speaks = told.rank is not None or told.local_rank is not None
-    return _StampedLine(time, Resource(node=told.node, rank=told.rank, local_rank=told.local_rank) if speaks else None)
+    prefix = peel(head, year)
+    time = prefix.time if prefix.time is not None else find_time(head[prefix.end : prefix.end + HEAD], year)
+    speaks = prefix.rank is not None or prefix.local_rank is not None
+    return _StampedLine(
+        time, Resource(node=prefix.node, rank=prefix.rank, local_rank=prefix.local_rank) if speaks else None
+    )
 
 
 # -- logs of one rank ----------------------------------------------------------------------------------------------------
@@ -147,15 +149,15 @@ class _ActivityCounter:
         self._time = None
         stamped = -BLOCK
         for at, line in _lines(block, offset):
-            told = _line(line, self._year)
-            if told.time is not None:
-                self._time = told.time
+            parsed = _line(line, self._year)
+            if parsed.time is not None:
+                self._time = parsed.time
                 if at - stamped >= BLOCK:
-                    self.stamps.append((at, told.time))
+                    self.stamps.append((at, parsed.time))
                     stamped = at
             if self._time is None:
                 continue
-            who = told.who or Resource()
+            who = parsed.who or Resource()
             if who not in self._said and len(self._said) >= SPEAKERS:
                 continue
             self._last[who] = max(self._last.get(who, self._time), self._time)

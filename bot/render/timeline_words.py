@@ -56,9 +56,9 @@ def alt_text(made: Timeline) -> str:
 
 
 def _row_words(row: TimelineRow) -> str:
-    told = [row.why]
-    told += [f"last line {clock(row.last)}"] if row.last is not None else []
-    told += [f"step {row.step:,}"] if row.step is not None else []
+    parts = [row.why]
+    parts += [f"last line {clock(row.last)}"] if row.last is not None else []
+    parts += [f"step {row.step:,}"] if row.step is not None else []
     if row.error is not None:
-        told.append(f"first error {'' if row.error.time is None else clock(row.error.time) + ' '}{row.error.what}")
-    return f"{row.label}{f' ({row.node})' if row.node and row.node != row.label else ''}: {', '.join(told)}."
+        parts.append(f"first error {'' if row.error.time is None else clock(row.error.time) + ' '}{row.error.what}")
+    return f"{row.label}{f' ({row.node})' if row.node and row.node != row.label else ''}: {', '.join(parts)}."

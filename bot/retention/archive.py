@@ -120,12 +120,12 @@ def _write(folder: Path, part: Path) -> Contents:
             for path in _files(folder):
                 name = path.relative_to(folder).as_posix()
                 with path.open("rb") as source:
-                    told = os.fstat(source.fileno())
+                    status = os.fstat(source.fileno())
                     entry = tarfile.TarInfo(name)
-                    entry.size, entry.mtime, entry.mode = told.st_size, int(told.st_mtime), 0o600
+                    entry.size, entry.mtime, entry.mode = status.st_size, int(status.st_mtime), 0o600
                     hashed = _HashingReader(source)
                     tar.addfile(entry, hashed)  # type: ignore[arg-type]  # it is read, and nothing else
-                seen[name] = (told.st_size, hashed.digest)
+                seen[name] = (status.st_size, hashed.digest)
         handle.flush()
         os.fsync(handle.fileno())
     return seen
@@ -203,12 +203,12 @@ def _plain(name: str) -> bool:
 
 def _copied(source: IO[bytes], to: IO[Any] | None) -> str:
     """Read it to its end, and write it where that is wanted; its SHA-256."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     while data := source.read(_PIECE):
-        told.update(data)
+        digest.update(data)
         if to is not None:
             to.write(data)
-    return told.hexdigest()
+    return digest.hexdigest()
 
 
 def _sync(folder: Path) -> None:

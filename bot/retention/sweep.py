@@ -75,10 +75,10 @@ def daily(store: Database, spool: Path, now: datetime, settings: Retention) -> S
     with store.errors(), store.session(write=True) as session:
         if not claim_period(session, kind, period, now=now, holder=holder):
             return None
-    told = tidy(store, spool, now, settings)
+    swept = tidy(store, spool, now, settings)
     with store.errors(), store.session(write=True) as session:
         complete_period(session, kind, period, holder=holder)
-    return told
+    return swept
 
 
 def tidy(store: Database, spool: Path, now: datetime, settings: Retention) -> SweepResult:
@@ -87,15 +87,15 @@ def tidy(store: Database, spool: Path, now: datetime, settings: Retention) -> Sw
     Raises:
         SignalboxError: the store cannot be used. Failures of single bundles are reported in the result.
     """
-    one = _Sweep(store, spool, packs_of(settings), now, settings, SweepResult())
-    one.adopt()
-    one.note_evicted()
-    one.pack_bundles()
-    one.expire_packs()
-    one.sweep()
-    one.expire_reports()
-    one.told.rows = prune_rows(store, now)
-    return one.told
+    sweep = _Sweep(store, spool, packs_of(settings), now, settings, SweepResult())
+    sweep.adopt()
+    sweep.note_evicted()
+    sweep.pack_bundles()
+    sweep.expire_packs()
+    sweep.sweep()
+    sweep.expire_reports()
+    sweep.told.rows = prune_rows(store, now)
+    return sweep.told
 
 
 @dataclass(frozen=True, slots=True)

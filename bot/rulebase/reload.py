@@ -305,7 +305,7 @@ class _SourceVersion:
             yield from self._read.items()
             return
         place = "" if self._source.folder == ROOT else f":{self._source.folder}"
-        told = self._git(
+        listing = self._git(
             "ls-tree",
             "-r",
             "-l",
@@ -314,7 +314,7 @@ class _SourceVersion:
             missing=f"there is no folder {self._source.folder!r} in it",
         )
         entries = []
-        for line in filter(None, told.decode("utf-8", "backslashreplace").split("\0")):
+        for line in filter(None, listing.decode("utf-8", "backslashreplace").split("\0")):
             about, _, path = line.partition("\t")
             mode, _, blob, size = about.split()
             if mode in _REGULAR and _wanted(path):
@@ -323,12 +323,12 @@ class _SourceVersion:
         yield from zip((path for path, *_ in entries), self._blobs([blob for _, blob, _ in entries]), strict=True)
 
     def _blobs(self, names: list[str]) -> Iterator[bytes]:
-        told = self._git("cat-file", "--batch", given="".join(f"{name}\n" for name in names).encode())
+        output = self._git("cat-file", "--batch", given="".join(f"{name}\n" for name in names).encode())
         at = 0
         for _ in names:
-            line = told.index(b"\n", at)
-            end = line + 1 + int(told[at:line].split()[2])
-            yield told[line + 1 : end]
+            line = output.index(b"\n", at)
+            end = line + 1 + int(output[at:line].split()[2])
+            yield output[line + 1 : end]
             at = end + 1
 
     def _commit(self, url: str) -> str:
@@ -349,10 +349,10 @@ class _SourceVersion:
         except subprocess.TimeoutExpired:
             raise SourceUnavailable(f"git {words[0]} took more than {patience:g} s") from None
         if ran.returncode != 0:
-            said = " ".join(shown(ran.stderr[-2000:].decode("utf-8", errors="replace")).split())[:300]
+            error_text = " ".join(shown(ran.stderr[-2000:].decode("utf-8", errors="replace")).split())[:300]
             if missing:
                 raise UpdateRefused(missing)
-            raise SourceUnavailable(f"git {words[0]}: {said or ran.returncode}")
+            raise SourceUnavailable(f"git {words[0]}: {error_text or ran.returncode}")
         return ran.stdout
 
 

@@ -78,10 +78,10 @@ def run_group(
         OSError: It cannot be started.
         ValueError: Likewise, because of a null byte in a word.
     """
-    with tempfile.TemporaryFile() as to, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as to, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         to.write(given)
         to.seek(0)
-        child = start(words, out, said, given=to, env=env)
+        child = start(words, out, errors, given=to, env=env)
         try:
             late, long = _watch(child, out, seconds, most)
         except BaseException:
@@ -92,7 +92,7 @@ def run_group(
         status = _end_group(child)
         long = long or os.fstat(out.fileno()).st_size > most
         return Finished(
-            status, _head(out, most), _head(said, most_said), _tail(said, _MOST_SAID), late, long and not late
+            status, _head(out, most), _head(errors, most_said), _tail(errors, _MOST_SAID), late, long and not late
         )
 
 

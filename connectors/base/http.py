@@ -279,11 +279,11 @@ class HttpClient:
     ) -> tuple[SourceFailed, float | None]:
         """Return the failure that a status means, and the seconds to wait before a retry; None if it is final."""
         status = response.status_code
-        told = error_text(response, deadline)
+        body = error_text(response, deadline)
         response.close()
         kind, hint = MEANING_OF_STATUS.get(status, ("server_error" if status >= 500 else "refused", ""))
         failed = SourceFailed(
-            kind, f"the server returned {status}{f': {told}' if told else ''}", asked=asked, hint=hint
+            kind, f"the server returned {status}{f': {body}' if body else ''}", asked=asked, hint=hint
         )
         if status not in AGAIN:
             return failed, None

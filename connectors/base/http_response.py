@@ -96,15 +96,15 @@ MEANING_OF_STATUS: Mapping[int, tuple[Failure, str]] = {
 
 def failure(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceFailed:
     """Return the failure that an error of the HTTP library means. `cut`: the body had begun."""
-    said = shortened(" ".join(str(error).split())) or type(error).__name__
+    reason = shortened(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, httpx.TimeoutException):
         return SourceFailed("timeout", "the server did not respond in time", asked=asked)
     if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.DecodingError) and cut:
-        return SourceFailed("bad_answer", f"the response ended early: {said}", asked=asked)
+        return SourceFailed("bad_answer", f"the response ended early: {reason}", asked=asked)
     if isinstance(error, httpx.RemoteProtocolError | httpx.DecodingError):
-        return SourceFailed("bad_answer", f"the server does not speak valid HTTP: {said}", asked=asked)
+        return SourceFailed("bad_answer", f"the server does not speak valid HTTP: {reason}", asked=asked)
     return SourceFailed(
-        "unreachable", f"the server cannot be reached: {said}", asked=asked, hint="check the address, port and TLS"
+        "unreachable", f"the server cannot be reached: {reason}", asked=asked, hint="check the address, port and TLS"
     )
 
 
@@ -134,11 +134,11 @@ def shortened(text: str) -> str:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait according to the Retry-After header. A date is compared with the server's own clock, which may be wrong."""
-    told = headers.get("retry-after", "").strip()
-    if told.isascii() and told.isdigit():
-        return float(told[:9])
+    value = headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
     try:
-        when = parsedate_to_datetime(told)
+        when = parsedate_to_datetime(value)
     except ValueError:
         return None
     try:

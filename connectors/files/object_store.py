@@ -265,12 +265,12 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _answer(error: BaseException) -> tuple[str, int, dict[str, Any]]:
     """Return the store's error code, the status and the headers of its response, if there was one."""
-    told = getattr(error, "response", None)
-    if not isinstance(told, dict):
+    response = getattr(error, "response", None)
+    if not isinstance(response, dict):
         return "", 0, {}
-    about = told.get("ResponseMetadata", {})
+    about = response.get("ResponseMetadata", {})
     return (
-        str(told.get("Error", {}).get("Code", "")),
+        str(response.get("Error", {}).get("Code", "")),
         int(about.get("HTTPStatusCode") or 0),
         about.get("HTTPHeaders", {}),
     )
@@ -287,7 +287,7 @@ def _kind_of_answer(error: BaseException) -> Failure | None:
 
 def _wait_of(error: BaseException) -> float:
     """Seconds to wait before the next try according to the store, or a short pause."""
-    told = next(
+    value = next(
         (headers["retry-after"] for cause in _chain(error) if "retry-after" in (headers := _answer(cause)[2])), ""
     )
-    return max(PAUSE, float(told)) if told.strip().isdecimal() else PAUSE
+    return max(PAUSE, float(value)) if value.strip().isdecimal() else PAUSE

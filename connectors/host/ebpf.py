@@ -62,10 +62,10 @@ class Probes:
         return tuple(gaps)
 
     def _start(self, name: str, words: Sequence[str]) -> list[Gap]:
-        output, said = self.spool / f"{name}.json", self.spool / f".{name}.said"
+        output, errors = self.spool / f"{name}.json", self.spool / f".{name}.said"
         try:
-            with output.open("wb") as out, said.open("wb") as err:
-                self._running[name] = _Running(start(words, out, err), output, said)
+            with output.open("wb") as out, errors.open("wb") as err:
+                self._running[name] = _Running(start(words, out, err), output, errors)
         except OSError as error:
             return [Gap("ebpf_not_run", f"ebpf/{name}", f"cannot be run: {error.strerror or error}")]
         return []

@@ -131,11 +131,11 @@ class KubernetesApi:
         more: str | None = None
         while True:
             call = HttpRequest(where.path(), {**selected, "limit": PAGE, "continue": more})
-            told = _object(self.client.json(call, deadline, largest=LARGEST), call.summary())
-            if not isinstance(told.get("items"), list) and not isinstance(told.get("metadata"), dict):
+            page = _object(self.client.json(call, deadline, largest=LARGEST), call.summary())
+            if not isinstance(page.get("items"), list) and not isinstance(page.get("metadata"), dict):
                 raise SourceFailed("bad_answer", "the response is not a list of objects", asked=call.summary())
-            more = string(mapping(told.get("metadata")).get("continue"), 20_000)
-            yield objects(told.get("items"), 100 * PAGE), bool(more)
+            more = string(mapping(page.get("metadata")).get("continue"), 20_000)
+            yield objects(page.get("items"), 100 * PAGE), bool(more)
             if not more:
                 return
 

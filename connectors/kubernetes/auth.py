@@ -122,14 +122,14 @@ def from_kubeconfig(path: str, context: str | None, load: Load, allowed: Sequenc
         SourceFailed: The file is unreadable or incomplete, or requires something that is not allowed.
     """
     file = Path(path).expanduser()
-    told = _read(file)
-    chosen = context or told.get("current-context")
+    config = _read(file)
+    chosen = context or config.get("current-context")
     if not isinstance(chosen, str) or not chosen:
         raise SourceFailed("not_configured", f"{file} has no current context", hint=_KUBECONFIG)
-    pair = _named(told, "contexts", "context", chosen)
-    cluster = _named(told, "clusters", "cluster", str(pair.get("cluster", "")))
+    pair = _named(config, "contexts", "context", chosen)
+    cluster = _named(config, "clusters", "cluster", str(pair.get("cluster", "")))
     name = str(pair.get("user", ""))
-    user = _named(told, "users", "user", name) if name else {}
+    user = _named(config, "users", "user", name) if name else {}
     if cluster.get("insecure-skip-tls-verify"):
         raise SourceFailed(
             "not_configured",
@@ -155,16 +155,16 @@ def _read(file: Path) -> Mapping[str, Any]:
     try:
         with file.open("rb") as handle:
             data = handle.read(LARGEST + 1)
-        told = yaml.safe_load(data) if len(data) <= LARGEST else None
+        parsed = yaml.safe_load(data) if len(data) <= LARGEST else None
     except OSError as error:
         raise SourceFailed(
             "not_configured", f"{file} cannot be read: {error.strerror or error}", hint=_KUBECONFIG
         ) from None
     except (yaml.YAMLError, RecursionError, ValueError):
-        told = None  # the parser's message may quote a secret
-    if not isinstance(told, dict):
+        parsed = None  # the parser's message may quote a secret
+    if not isinstance(parsed, dict):
         raise SourceFailed("not_configured", f"{file} is not a kubeconfig", hint=_KUBECONFIG)
-    return told
+    return parsed
 
 
 def _named(told: Mapping[str, Any], plural: str, singular: str, name: str) -> Mapping[str, Any]:
@@ -188,9 +188,9 @@ def _token(file: Path, user: Mapping[str, Any], name: str, allowed: Sequence[str
     return None
 
 
-def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> ExecPlugin:
-    command, args = told.get("command"), told.get("args") or []
-    env = told.get("env") or []
+def _plugin(section: Mapping[str, Any], allowed: Sequence[str]) -> ExecPlugin:
+    command, args = section.get("command"), section.get("args") or []
+    env = section.get("env") or []
     if not isinstance(command, str) or not isinstance(args, list) or not isinstance(env, list):
         raise SourceFailed("not_configured", "the kubeconfig's exec plugin is malformed", hint=_KUBECONFIG)
     if command not in allowed:
@@ -205,7 +205,7 @@ def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> ExecPlugin:
         raise SourceFailed(
             "not_configured", f"the kubeconfig sets {odd[0][:60]!r} for its exec plugin, which is not allowed"
         )
-    return ExecPlugin((command, *map(str, args)), pairs, str(told.get("apiVersion", "")))
+    return ExecPlugin((command, *map(str, args)), pairs, str(section.get("apiVersion", "")))
 
 
 def _run(plugin: ExecPlugin) -> tuple[str, float]:

@@ -183,7 +183,7 @@ class Kubernetes:
         spool.write("nodes.json", _encoded([*items, *leases]))
 
     def _events(self, found: FoundWorkload, request: CollectionRequest, spool: Spool) -> Iterator[Gap]:
-        told, gaps = events_about(
+        events, gaps = events_about(
             self._api(),
             found,
             request.deadline,
@@ -192,8 +192,8 @@ class Kubernetes:
             of_nodes=self.settings.nodes,
         )
         yield from gaps
-        if told is not None:
-            spool.write("events.json", _object_list("Event", "v1", told))
+        if events is not None:
+            spool.write("events.json", _object_list("Event", "v1", events))
         start, oldest = request.window.start, time.time() - self.settings.events_kept
         if start is not None and start < oldest:
             yield Gap(
@@ -223,16 +223,16 @@ class Kubernetes:
             return KubernetesApi(self._client)
 
     def _endpoint(self) -> Endpoint:
-        told = self.settings
-        if told.endpoint is not None:
-            return told.endpoint
-        if told.kubeconfig is None:
-            return in_cluster(told.load)
+        settings = self.settings
+        if settings.endpoint is not None:
+            return settings.endpoint
+        if settings.kubeconfig is None:
+            return in_cluster(settings.load)
         keep = tempfile.TemporaryDirectory(
             prefix="signalbox-"
         )  # lives as long as the connector, for the certificates in it
         weakref.finalize(self, keep.cleanup)
-        return from_kubeconfig(told.kubeconfig, told.context, told.load, told.plugins, Path(keep.name))
+        return from_kubeconfig(settings.kubeconfig, settings.context, settings.load, settings.plugins, Path(keep.name))
 
     def check(self, deadline: Deadline) -> CheckResult:
         """Ask the server which of the required permissions it grants."""

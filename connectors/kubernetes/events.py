@@ -27,17 +27,17 @@ def events_about(
     gaps: list[Gap] = []
     ours = ResourcePath("", "v1", "events", found.meaning.record.namespace)
     budget = deadline, pages
-    told: list[Mapping[str, Any]] | None = None
+    events: list[Mapping[str, Any]] | None = None
     listed = _listed(api, ours, None, budget, gaps=gaps, source=source)
     if listed is not None:
-        told = _ours(listed, found)
+        events = _ours(listed, found)
     nodes = {pod.node for pod in found.meaning.pods if pod.node}
     if nodes and of_nodes:
         where = ResourcePath("", "v1", "events", NODES_IN)
         others = _listed(api, where, "involvedObject.kind=Node", budget, gaps=gaps, source=source)
         if others is not None:
-            told = [*(told or []), *(other for other in others if _involved_object(other)[1] in nodes)]
-    return None if told is None else [_slim(entry) for entry in told], gaps
+            events = [*(events or []), *(other for other in others if _involved_object(other)[1] in nodes)]
+    return None if events is None else [_slim(entry) for entry in events], gaps
 
 
 def _listed(

@@ -78,11 +78,11 @@ class WorkloadFinder:
         """
         refused: list[SourceFailed] = []
         found = [
-            told
+            found_outline
             for kind in self._served(deadline)
             for listed in _answers([self._all(kind, space, deadline) for space in self._spaces(None) or ()], refused)
-            for told in (outline(item, self.site.owners) for item in listed.items)
-            if not _controlled(told) and _within(told, window)
+            for found_outline in (outline(item, self.site.owners) for item in listed.items)
+            if not _controlled(found_outline) and _within(found_outline, window)
         ]
         if not found and refused:
             raise refused[0]
@@ -107,10 +107,10 @@ class WorkloadFinder:
         if found.kind is PODS or job.name is None or space is None:
             return None
         kind = next((entry for entry in self._served(deadline) if entry.word == found.kind.word), found.kind)
-        told = (outline(item, self.site.owners) for item in self._all(kind, space, deadline)().items)
+        outlines = (outline(item, self.site.owners) for item in self._all(kind, space, deadline)().items)
         good = [
             entry
-            for entry in told
+            for entry in outlines
             if entry.state == "COMPLETED"
             and entry.name != job.name
             and stem(entry.name) == stem(job.name)
@@ -184,14 +184,16 @@ class WorkloadFinder:
         return list(roots.values())
 
     def _above(self, item: Mapping[str, Any], deadline: Deadline) -> tuple[Kind, Mapping[str, Any]] | None:
-        told = outline(item)
-        if not _controlled(told) or told.parent is None:
+        outlined = outline(item)
+        if not _controlled(outlined) or outlined.parent is None:
             return None
-        group, word, name = told.parent
+        group, word, name = outlined.parent
         kind = next((entry for entry in self._served(deadline) if (entry.group, entry.kind) == (group, word)), None)
-        if kind is None or not is_name(name) or not is_namespace(told.namespace):
+        if kind is None or not is_name(name) or not is_namespace(outlined.namespace):
             return None
-        above = self.api.get(ResourcePath(kind.group, kind.versions[0], kind.plural, told.namespace), name, deadline)
+        above = self.api.get(
+            ResourcePath(kind.group, kind.versions[0], kind.plural, outlined.namespace), name, deadline
+        )
         return None if above is None else (kind, above)
 
     def _with_pods(
@@ -199,12 +201,12 @@ class WorkloadFinder:
     ) -> list[tuple[Kind, Mapping[str, Any], ObjectList]]:
         found = []
         for kind, item in roots:
-            told = outline(item)
+            outlined = outline(item)
             pods: dict[str, Mapping[str, Any]] = {}
             why = ""
             for text in _selectors(kind, item):
                 listed = self.api.list(
-                    ResourcePath("", "v1", "pods", told.namespace or None), deadline, labels=text, pages=POD_PAGES
+                    ResourcePath("", "v1", "pods", outlined.namespace or None), deadline, labels=text, pages=POD_PAGES
                 )
                 pods.update({_uid(pod): pod for pod in listed.items})
                 why = why or listed.why
@@ -263,10 +265,13 @@ class WorkloadFinder:
             got = _answers([_getting(self.api, where, name, deadline) for name in wanted], refused)
             found = tuple(item for item in got if item is not None)
         else:
-            told = _answers([lambda: self.api.list(where, deadline, pages=NODE_PAGES)], refused)
+            answers = _answers([lambda: self.api.list(where, deadline, pages=NODE_PAGES)], refused)
             names = set(wanted)
             found = tuple(
-                item for listed in told for item in listed.items if mapping(item.get("metadata")).get("name") in names
+                item
+                for listed in answers
+                for item in listed.items
+                if mapping(item.get("metadata")).get("name") in names
             )
         if refused:
             lacking.append(("nodes", refused[0]))

@@ -76,10 +76,10 @@ class Journals:
             elif not self._node(node, request, spool, gaps):
                 without.append(node)
         if without or not nodes:
-            told = f"no files of {', '.join(without[:8])}" + (
+            explanation = f"no files of {', '.join(without[:8])}" + (
                 f" and {len(without) - 8} more" if len(without) > 8 else ""
             )
-            reason = told if without else "the job has no nodes, so there were no files to look for"
+            reason = explanation if without else "the job has no nodes, so there were no files to look for"
             ruled = "what the kernel and the hardware checks of these nodes report"
             gaps.append(
                 Gap(

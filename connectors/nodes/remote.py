@@ -154,10 +154,10 @@ def _tasks(settings: RemoteSettings, request: CollectionRequest, gaps: list[Gap]
             if filled is not None:
                 yield _Task(kind, Resource(node=member.node, rank=member.rank, container=member.container), filled)
         if left or not whom:
-            told = (
+            reason = (
                 f"a placeholder of the command is unknown or contains unexpected characters for {left} of {len(whom)}"
             )
-            gaps.append(Gap("not_reached", f"remote {kind}", told, asked=shlex.join(words)[:300]))
+            gaps.append(Gap("not_reached", f"remote {kind}", reason, asked=shlex.join(words)[:300]))
 
 
 def _values(member: Member, request: CollectionRequest) -> Mapping[str, str]:
@@ -213,17 +213,17 @@ def _write_output(task: _Task, ran: CommandResult, sample: str, spool: Spool, ta
     several = [(int(rank), data) for rank, data in zip(pieces[1::2], pieces[2::2], strict=True)]
     if not several and task.who.rank is None:
         return "the output names no rank"
-    said = ""
+    error_text = ""
     for rank, data in several or [(task.who.rank or 0, ran.output)]:
         path = _path(task, rank, data, sample)
         own = object()
         if taken.setdefault(path, own) is not own:
-            said = f"rank {rank} was already written"
+            error_text = f"rank {rank} was already written"
         elif path.endswith(".json") and not _whole(data):
-            said = "the output is truncated JSON"
+            error_text = "the output is truncated JSON"
         else:
             spool.write(path, data)
-    return said
+    return error_text
 
 
 def _path(task: _Task, rank: int, data: bytes, sample: str) -> str:

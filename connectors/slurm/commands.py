@@ -91,17 +91,17 @@ class SlurmCommands:
             return {}
         # a name may contain line breaks and text that looks like keys; Slurm's own keys follow it
         found = _SHOWN.findall(data.decode("utf-8", "replace"))
-        told = {key or other: value or word for key, value, other, word in found}
-        code, _, signal = told.get("ExitCode", "").partition(":")
+        fields = {key or other: value or word for key, value, other, word in found}
+        code, _, signal = fields.get("ExitCode", "").partition(":")
         return {
             "job_id": job_id,
-            "job_state": told.get("JobState", ""),
-            "restart_cnt": _whole(told.get("Restarts", "")),
+            "job_state": fields.get("JobState", ""),
+            "restart_cnt": _whole(fields.get("Restarts", "")),
             "exit_code": {"return_code": _whole(code), "signal": {"id": _whole(signal)}},
-            "end_time": _whole(told.get("EndTime", "")),
-            "standard_output": told.get("StdOut", ""),
-            "standard_error": told.get("StdErr", ""),
-            "current_working_directory": told.get("WorkDir", ""),
+            "end_time": _whole(fields.get("EndTime", "")),
+            "standard_output": fields.get("StdOut", ""),
+            "standard_error": fields.get("StdErr", ""),
+            "current_working_directory": fields.get("WorkDir", ""),
         }
 
     def topology(self, deadline: Deadline) -> str:
@@ -164,11 +164,11 @@ _REASON = re.compile(r"(?m)^ {3}Reason=(.*?)(?: \[(\S{1,40})@(\d{1,12})\])?$")
 
 
 def _node(block: str) -> dict[str, Any]:
-    told = dict(reversed(_NODE_KEYS.findall(block)))  # the first of each, because comments follow
+    fields = dict(reversed(_NODE_KEYS.findall(block)))  # the first of each, because comments follow
     reason = _REASON.search(block)
     return {
-        "name": told.get("NodeName", ""),
-        "state": told.get("State", "").split("+"),
+        "name": fields.get("NodeName", ""),
+        "state": fields.get("State", "").split("+"),
         "reason": reason[1][:500] if reason else "",
         "reason_changed_at": _whole(reason[3] or "") if reason else None,
         "reason_set_by_user": reason[2] or "" if reason else "",

@@ -220,12 +220,20 @@ class Slurm:
             with suppress(SourceFailed):
                 shown = self._client.shown(last.shown_id, deadline)
         answer, _ = read_slurm(_document([shown]), "slurm") if shown else (None, ())
-        told = answer.runs[0] if answer and answer.runs else last
-        paths = outputs(last, told, self.settings.outputs)
+        controller_run = answer.runs[0] if answer and answer.runs else last
+        paths = outputs(last, controller_run, self.settings.outputs)
         attempts = record.attempts
-        if attempts and attempts[-1].exit_code is None and told.exit_code is not None and told.job.end is not None:
-            attempts = (*attempts[:-1], replace(attempts[-1], exit_code=told.exit_code, signal=told.signal))
-        restarts = told.job.attempt if record.job.attempt is None else record.job.attempt
+        if (
+            attempts
+            and attempts[-1].exit_code is None
+            and controller_run.exit_code is not None
+            and controller_run.job.end is not None
+        ):
+            attempts = (
+                *attempts[:-1],
+                replace(attempts[-1], exit_code=controller_run.exit_code, signal=controller_run.signal),
+            )
+        restarts = controller_run.job.attempt if record.job.attempt is None else record.job.attempt
         job = replace(record.job, attempt=restarts)
         return replace(record, job=job, attempts=attempts, paths=paths, last_good=self._last_good(last, deadline))
 

@@ -115,19 +115,19 @@ def switches(text: str) -> Mapping[str, Mapping[str, str]]:
     leaves: dict[str, dict[str, str]] = {}
     above: dict[str, str] = {}
     for name, level, rest in _SWITCH.findall(text[: 16 << 20]):
-        told = dict(re.findall(r"(Nodes|Switches)=(\S+)", rest))
+        fields = dict(re.findall(r"(Nodes|Switches)=(\S+)", rest))
         if level == "0":
-            leaves |= {node: {"leaf": name} for node in hostlist(told.get("Nodes", ""))}
+            leaves |= {node: {"leaf": name} for node in hostlist(fields.get("Nodes", ""))}
         elif level == "1":
-            above |= dict.fromkeys(hostlist(told.get("Switches", "")), name)
+            above |= dict.fromkeys(hostlist(fields.get("Switches", "")), name)
         if len(leaves) > MOST_SWITCHES:
             break
     for name, nodes in re.findall(r"(?m)^BlockName=(\S{1,200}).*?\bNodes=(\S+)", text[: 16 << 20]):
         for node in hostlist(nodes):
             leaves.setdefault(node, {})["nvlink_domain"] = name
     return {
-        node: {**told, **({"spine": above[told["leaf"]]} if told.get("leaf") in above else {})}
-        for node, told in leaves.items()
+        node: {**fields, **({"spine": above[fields["leaf"]]} if fields.get("leaf") in above else {})}
+        for node, fields in leaves.items()
     }
 
 
@@ -136,11 +136,11 @@ def outputs(run: SlurmRun, shown: SlurmRun, folders: Sequence[str]) -> tuple[str
 
     If Slurm does not name them, the default in the submission folder is used.
     """
-    told = shown.outputs or run.outputs or ("slurm-%A_%a.out" if run.array else "slurm-%j.out",)
+    patterns = shown.outputs or run.outputs or ("slurm-%A_%a.out" if run.array else "slurm-%j.out",)
     home = shown.folder or run.folder
     roots = [posixpath.normpath(folder) + "/" for folder in folders if folder.startswith("/")]
     found: dict[str, None] = {}
-    for pattern in dict.fromkeys(told):
+    for pattern in dict.fromkeys(patterns):
         for text in expanded(pattern, run):
             path = posixpath.normpath(posixpath.join(home or "/", text))
             if path.isprintable() and any(path.startswith(root) for root in roots):

@@ -131,8 +131,8 @@ def _failures(told: Any, call: HttpRequest) -> None:
     errors = told.get("errors") if isinstance(told, dict) else None
     for error in errors if isinstance(errors, list) else []:
         if isinstance(error, dict) and error.get("error_number") != _NOTHING_FOUND:
-            said = " ".join(f"{error.get('description') or ''} {error.get('error') or ''}".split())[:200]
-            denied = "auth" in said.lower() or "denied" in said.lower()
+            message = " ".join(f"{error.get('description') or ''} {error.get('error') or ''}".split())[:200]
+            denied = "auth" in message.lower() or "denied" in message.lower()
             raise SourceFailed(
-                "forbidden" if denied else "server_error", f"the server reports: {said}", asked=call.summary()
+                "forbidden" if denied else "server_error", f"the server reports: {message}", asked=call.summary()
             )

@@ -93,24 +93,24 @@ def _set_right(job: JobTraces) -> None:
 
 
 def _sorted_by_group(job: JobTraces) -> None:
-    told: dict[tuple[str, Members], GroupTraces] = {}
+    groups: dict[tuple[str, Members], GroupTraces] = {}
     open_: dict[str, list[tuple[int, GroupLane]]] = defaultdict(list)
     for rank, ring in job.rings.items():
         for lane in ring.lanes:
             if not lane.members:
                 open_[lane.pg].append((rank, lane))
                 continue
-            comm = told.get((lane.pg, lane.members))
+            comm = groups.get((lane.pg, lane.members))
             if comm is None:
-                comm = told[lane.pg, lane.members] = GroupTraces(lane.pg, lane.name, lane.members, inferred=False)
+                comm = groups[lane.pg, lane.members] = GroupTraces(lane.pg, lane.name, lane.members, inferred=False)
             comm.lanes[rank] = lane
     by_name: dict[str, list[GroupTraces]] = defaultdict(list)
-    for comm in told.values():
+    for comm in groups.values():
         by_name[comm.pg].append(comm)
     for pg, lanes in open_.items():
-        _placed(job, pg, lanes, by_name.get(pg, []), told)
+        _placed(job, pg, lanes, by_name.get(pg, []), groups)
     job.comms = sorted(
-        told.values(),
+        groups.values(),
         key=lambda group_traces: (group_traces.pg, group_traces.members and group_traces.members[0].start),
     )
     if any(group_traces.inferred for group_traces in job.comms):

@@ -111,17 +111,17 @@ def _circle(job: JobTraces, graph: WaitGraph, ranks: Sequence[int]) -> list[Culp
 
 
 def _left_order(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
-    one = graph.left.get(rank)
-    told = [] if one is None else [_divergence_text(job, rank, one)]
+    divergence = graph.left.get(rank)
+    reasons = [] if divergence is None else [_divergence_text(job, rank, divergence)]
     score = _SCORE["out_of_order"] * _TIED
-    if one is None or one.by == "none":
-        told.append(
+    if divergence is None or divergence.by == "none":
+        reasons.append(
             "two ranks wait for each other because one of them ran its operations in a different order; the dumps do not show which"
         )
     else:
-        score = _SCORE["out_of_order"] if one.by == "peers" and one.peers > 2 else _FEW_PEERS
-    missed = [] if one is None or one.instead is None else [_about(job, rank, one.instead)]
-    return _culprit(job, rank, "out_of_order", (*told, *_where(graph, rank)), graph, score=score, about=missed)
+        score = _SCORE["out_of_order"] if divergence.by == "peers" and divergence.peers > 2 else _FEW_PEERS
+    missed = [] if divergence is None or divergence.instead is None else [_about(job, rank, divergence.instead)]
+    return _culprit(job, rank, "out_of_order", (*reasons, *_where(graph, rank)), graph, score=score, about=missed)
 
 
 def _divergence_text(job: JobTraces, rank: int, divergence: Divergence) -> str:
@@ -195,14 +195,14 @@ def _culprit(
 ) -> Culprit:
     """A culprit. `about`: the groups, operations and numbers it concerns, if these are not the ones in which others miss it."""
     ring = job.rings[rank]
-    told = [*about, *((title, op, seq) for title, op, seq, _ in _most_waited(graph, rank))]
-    _, op, seq = told[0] if told else ("", "", None)
+    waits = [*about, *((title, op, seq) for title, op, seq, _ in _most_waited(graph, rank))]
+    _, op, seq = waits[0] if waits else ("", "", None)
     return Culprit(
         rank=rank,
         kind=kind,
         score=round((_SCORE[kind] if score is None else score) * (_INFERRED if ring.inferred else 1.0), 3),
         reasons=reasons,
-        groups=tuple(dict.fromkeys(title for title, *_ in told))[:16],
+        groups=tuple(dict.fromkeys(title for title, *_ in waits))[:16],
         op=op,
         seq=seq,
         source=ring.source,

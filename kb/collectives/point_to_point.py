@@ -57,28 +57,28 @@ def _half(
     comm: GroupTraces, job: JobTraces, graph: WaitGraph, own: tuple[int, int, PeerTraffic], theirs: PeerTraffic | None
 ) -> tuple[tuple[int, ...], tuple[int, ...], Mismatch | None] | None:
     """Who is missing, unseen, or in disagreement in one pending send or receive; None if the other side reports it already."""
-    rank, other, one = own
+    rank, other, ours = own
     if other not in job.rings:
         graph.edges[rank].append(other)
         graph.unseen.add(other)
         return (), (other,), None
     have = theirs.pending if theirs else 0
-    told = theirs is not None and one.whole and theirs.whole and one.total <= theirs.total
-    lacks = not have and not told  # if they have one pending, it is the other half of our first
+    known = theirs is not None and ours.whole and theirs.whole and ours.total <= theirs.total
+    lacks = not have and not known  # if they have one pending, it is the other half of our first
     if lacks:
         graph.edges[rank].append(other)
-        graph.blocked[rank].add((comm.pg, comm.members, one.source, one.destination))
-        word = "send" if one.receives else "recv"
-        seq = one.first.seq if one.first else -1
-        graph.wanted[other].append((comm.title, f"{word} {one.source}->{one.destination}", seq, 1))
+        graph.blocked[rank].add((comm.pg, comm.members, ours.source, ours.destination))
+        word = "send" if ours.receives else "recv"
+        seq = ours.first.seq if ours.first else -1
+        graph.wanted[other].append((comm.title, f"{word} {ours.source}->{ours.destination}", seq, 1))
         return (other,), (), None
     graph.edges[rank].append(other)
     graph.edges[other].append(rank)
-    if theirs is None or one.receives:
+    if theirs is None or ours.receives:
         return None
-    a, b = job.rings[rank].shapes[one.shape], job.rings[other].shapes[theirs.shape]
-    if one.pending == theirs.pending and a != b and theirs.pending:
+    a, b = job.rings[rank].shapes[ours.shape], job.rings[other].shapes[theirs.shape]
+    if ours.pending == theirs.pending and a != b and theirs.pending:
         what: Literal["size", "dtype"] = "dtype" if a.inputs == b.inputs else "size"
         odd = ((op_text(a), (rank,)), (op_text(b), (other,)))
-        return (), (), Mismatch(one.first.seq if one.first else -1, what, op_text(a), odd, tied=True)
+        return (), (), Mismatch(ours.first.seq if ours.first else -1, what, op_text(a), odd, tied=True)
     return (), (), None

@@ -267,15 +267,15 @@ def _add(lane: _LaneBuilder, one: Collective, state: int, shapes: dict[OpShape, 
         lane.waits.append(_wait(one, state))
 
 
-def _common(one: Collective) -> OpShape:
+def _common(entry: Collective) -> OpShape:
     """Return what the ranks of a group must have in common under one number."""
-    if one.op in _WHOLE:
-        return OpShape(one.op, one.input_sizes, one.output_sizes, tuple(sorted(set(one.dtypes))))
-    if one.op in _ONLY_IN:
-        return OpShape(one.op, one.input_sizes, (), tuple(sorted(set(one.dtypes))))
-    if one.op in _ONLY_OUT:
-        return OpShape(one.op, (), one.output_sizes, tuple(sorted(set(one.dtypes))))
-    return OpShape(one.op)
+    if entry.op in _WHOLE:
+        return OpShape(entry.op, entry.input_sizes, entry.output_sizes, tuple(sorted(set(entry.dtypes))))
+    if entry.op in _ONLY_IN:
+        return OpShape(entry.op, entry.input_sizes, (), tuple(sorted(set(entry.dtypes))))
+    if entry.op in _ONLY_OUT:
+        return OpShape(entry.op, (), entry.output_sizes, tuple(sorted(set(entry.dtypes))))
+    return OpShape(entry.op)
 
 
 def _merged(a: OpShape, b: OpShape) -> OpShape:
@@ -326,12 +326,12 @@ def _close(
     numbers = lane.collectives
     last = max(numbers, default=-1)
     first = max(min(numbers), last - SPARSE * len(numbers) - 63) if numbers else -1
-    told = trace.groups.get(name, ())
+    members = trace.groups.get(name, ())
     whole = lane.first_p2p is not None and lane.first_p2p <= 1
     return GroupLane(
         pg=name,
         name=trace.group_names.get(name, ""),
-        members=as_ranges(told) if told else (),
+        members=as_ranges(members) if members else (),
         status=trace.status.get(name),
         first=first,
         last=last,

@@ -160,15 +160,15 @@ def _weeks(rows: Sequence[DigestRow], week: Week, zone: tzinfo, until: float) ->
     return weeks
 
 
-def _failure(one: _Failure, whole: JobRuns) -> _Failure:
+def _failure(failure: _Failure, whole: JobRuns) -> _Failure:
     """With its times, and the GPU-hours of all its parts."""
-    found = recovery(one.row, whole)
-    hours = _gpu_hours(one.row, found)
-    if not one.parts:
-        return _Failure(one.row, found, hours)
-    each = [hours, *(_gpu_hours(part, recovery(part, whole)) for part in one.parts)]
+    found = recovery(failure.row, whole)
+    hours = _gpu_hours(failure.row, found)
+    if not failure.parts:
+        return _Failure(failure.row, found, hours)
+    each = [hours, *(_gpu_hours(part, recovery(part, whole)) for part in failure.parts)]
     known = [value for value in each if value is not None]
-    return _Failure(one.row, found, math.fsum(known) if known else None, one.parts)
+    return _Failure(failure.row, found, math.fsum(known) if known else None, failure.parts)
 
 
 def _gpu_hours(row: DigestRow, found: Recovery) -> float | None:

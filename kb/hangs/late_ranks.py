@@ -61,14 +61,14 @@ class LateRank:
 def rounds_of(rings: Sequence[Ring]) -> tuple[CollectiveRound, ...]:
     """Return the operations that at least two ranks of a group have recorded, in the order of their numbers."""
     met: dict[tuple[Members, str, int], tuple[str, dict[int, float]]] = {}
-    told = any(lane.members for ring in rings for lane in ring.lanes)
+    has_members = any(lane.members for ring in rings for lane in ring.lanes)
     for ring in rings:
         if ring.rank is None:
             continue
         kinds = [dict(enumerate(indices(lane), lane.first)) for lane in ring.lanes]
         for step, time in zip(steps(ring), queued_times(ring), strict=False):
             lane = ring.lanes[step.lane]
-            if step.p2p or not math.isfinite(time) or (told and not lane.members):
+            if step.p2p or not math.isfinite(time) or (has_members and not lane.members):
                 continue
             shape = ring.shapes[kinds[step.lane].get(step.seq, 0)]
             kind = f"{shape.op} {shape.inputs or shape.outputs}"

@@ -62,18 +62,18 @@ _SEEN_IN = {"stacks": "stacks", "rings": "Flight Recorder dumps"}
 
 def _ranks_apart(facts: Facts, parts: NonLogEvidence) -> Iterator[Gap]:
     """Ranks that are in one source but not in another, and ranks that the job should not have."""
-    told = {
+    ranks_by_source = {
         "stacks": {stack.resource.rank for stack in parts.stacks if stack.resource.rank is not None},
         "rings": {ring.rank for ring in parts.rings if ring.rank is not None},
     }
     world = expected_ranks(facts)
-    for source, ranks in told.items():
+    for source, ranks in ranks_by_source.items():
         name = _SEEN_IN[source]
         wrong = {rank for rank in ranks if rank < 0 or (world and rank not in world)}
         if wrong:
             reason = f"ranks {short_ranges(wrong)} are not among the job's {len(world)}: they belong to another job, or are misnumbered"
             yield Gap("ranks_unknown", name, reason, scope="job")
-        expected = set(world) or set().union(*told.values())
+        expected = set(world) or set().union(*ranks_by_source.values())
         missing = expected - ranks
         if ranks and missing and source == "stacks":  # missing dumps are reported by the gap of the collectives
             reason = f"nothing from {len(missing)} ranks: {short_ranges(missing)}"

@@ -239,22 +239,22 @@ def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: Hang
     oldest = max(verdict.pending, key=lambda item: -1.0 if item.age is None else item.age, default=None)
     if oldest is None or oldest.age is None:
         if verdict.groups:
-            told = f"{verdict.groups} groups have unfinished operations of unknown age"
-            return Probe("collective", "not_observable", f"Flight Recorder: {told}")
-        told = f"Flight Recorder: nothing is pending on {verdict.seen} ranks"
-        return Probe("collective", "no", told, None, now)
+            detail = f"{verdict.groups} groups have unfinished operations of unknown age"
+            return Probe("collective", "not_observable", f"Flight Recorder: {detail}")
+        detail = f"Flight Recorder: nothing is pending on {verdict.seen} ranks"
+        return Probe("collective", "no", detail, None, now)
     if oldest.age > limits.pending:
         since = None if now is None else now - oldest.age
         group = oldest.name or f"group {oldest.pg}"
-        told = (
+        detail = (
             f"{oldest.op} {oldest.seq} of {group} has been pending for {oldest.age:.0f} s on {size(oldest.ranks)} ranks"
         )
-        return Probe("collective", "yes", told, since, now)
+        return Probe("collective", "yes", detail, since, now)
     if now is None:
-        told = "Flight Recorder: operations are pending; their age is unknown because the dump has no time"
-        return Probe("collective", "not_observable", told)
-    told = f"Flight Recorder: the oldest operation on {verdict.seen} ranks has been pending for {oldest.age:.0f} s"
-    return Probe("collective", "no", told, None, now)
+        detail = "Flight Recorder: operations are pending; their age is unknown because the dump has no time"
+        return Probe("collective", "not_observable", detail)
+    detail = f"Flight Recorder: the oldest operation on {verdict.seen} ranks has been pending for {oldest.age:.0f} s"
+    return Probe("collective", "no", detail, None, now)
 
 
 def _stopped(facts: Facts, stream: int, structure: Structure) -> bool:

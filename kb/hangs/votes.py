@@ -189,20 +189,20 @@ def silence(
         return Probe("silence", "not_observable", why)
     newest = max(sound)
     age = now - newest
-    told = f"{len(sound)} of {len(streams)} logs have timestamps; the last line is {max(0.0, age):.0f} s old"
+    detail = f"{len(sound)} of {len(streams)} logs have timestamps; the last line is {max(0.0, age):.0f} s old"
     if age <= min(limits.silence_least, limits.timeout_share * (timeout or math.inf)):
-        return Probe("silence", "no", told, newest, now)  # this needs no history of the job
+        return Probe("silence", "no", detail, newest, now)  # this needs no history of the job
     gap = usual_gap(facts.streams)
     phase = phase or phase_of(facts, now, limits, timeout)
     slow = late if late >= limits.late_least else 0.0
     ceiling = _ceiling(gap, phase, limits, timeout) + slow
-    told += f"; up to {ceiling:.0f} s is usual"
+    detail += f"; up to {ceiling:.0f} s is usual"
     known = [f"99 % of its steps follow within {gap:.1f} s"] if gap is not None else []
     known += [f"its lines arrive up to {slow:.0f} s late"] if slow else []
     known += [f"it is {phase.name}"] if phase.name else []
     known += [f"which previously took up to {phase.longest:.0f} s"] if phase.name and phase.longest is not None else []
     return Probe(
-        "silence", "yes" if age > ceiling else "no", told + (f" ({', '.join(known)})" if known else ""), newest, now
+        "silence", "yes" if age > ceiling else "no", detail + (f" ({', '.join(known)})" if known else ""), newest, now
     )
 
 

@@ -39,10 +39,10 @@ class Row:
     @property
     def name(self) -> str:
         """Rank, node, GPU and part, as far as they are known."""
-        one = self.resource
-        words = [one.node or one.container or "" if one.rank is None else f"rank {one.rank}"]
-        if one.rank is None and one.gpu is not None:
-            words.append(f"GPU {one.gpu}")
+        resource = self.resource
+        words = [resource.node or resource.container or "" if resource.rank is None else f"rank {resource.rank}"]
+        if resource.rank is None and resource.gpu is not None:
+            words.append(f"GPU {resource.gpu}")
         return " ".join([word for word in [*words, self.part] if word]) or "unnamed"
 
 
@@ -177,10 +177,19 @@ def _row(metric_series: MetricSeries) -> Row:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    one = row.resource
-    gpu = one.gpu or ""
-    rank = -1 if one.rank is None else one.rank
-    return (rank, one.cluster or "", one.node or "", len(gpu), gpu, one.container or "", row.part, str(one.local_rank))
+    resource = row.resource
+    gpu = resource.gpu or ""
+    rank = -1 if resource.rank is None else resource.rank
+    return (
+        rank,
+        resource.cluster or "",
+        resource.node or "",
+        len(gpu),
+        gpu,
+        resource.container or "",
+        row.part,
+        str(resource.local_rank),
+    )
 
 
 def _sorted(times: Sequence[float] | Floats, values: Sequence[float] | Floats) -> tuple[Floats, Floats]:

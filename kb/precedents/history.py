@@ -41,11 +41,11 @@ class EarlierIncident:
             return self.trace.found or _of_row(row)
         if row.cause not in ("shown", "fault") or not row.said_fault:
             return ()
-        said = [FaultPlace(row.rule or "", row.said_fault, node) for node in row.blamed] or [
+        found = [FaultPlace(row.rule or "", row.said_fault, node) for node in row.blamed] or [
             FaultPlace("", row.said_fault)
         ]
         known = [item for item in self.trace.found if item.fault == row.said_fault]
-        return tuple(known) if known and not row.said_nodes else tuple(said)
+        return tuple(known) if known and not row.said_nodes else tuple(found)
 
 
 def history_of(earlier: Sequence[EarlierIncident], at: float, barred: Sequence[ExcludedNode] = ()) -> History:
@@ -63,10 +63,10 @@ def history_of(earlier: Sequence[EarlierIncident], at: float, barred: Sequence[E
         for earlier_incident in failed
         for place in earlier_incident.places
     }
-    told = tuple(sorted(past, key=lambda past_incident: (past_incident.days_ago, repr(past_incident)))[:MOST_PAST])
+    newest = tuple(sorted(past, key=lambda past_incident: (past_incident.days_ago, repr(past_incident)))[:MOST_PAST])
     tries = tuple(_try(earlier_incident) for earlier_incident in failed if earlier_incident.own)[-MOST_TRIES:]
     nodes = tuple(sorted(set(barred), key=repr))
-    return History(told, history_digest(told, tries, nodes), tries, nodes)
+    return History(newest, history_digest(newest, tries, nodes), tries, nodes)
 
 
 def with_attempts(history: History, attempts: History) -> History:

@@ -71,13 +71,13 @@ def installed_on(evidence: Evidence) -> dict[str, dict[str, str]]:
 def places(report: Report) -> tuple[FaultPlace, ...]:
     """The faults of a report that are more than a guess, each with the places that were suspected of it."""
     found = report.diagnoses if report.verdict == "fault" else ()
-    told = (
+    fields = (
         FaultPlace(item.rule, item.fault, who.node if who else None, who.gpu.pci if who and who.gpu else None)
         for item in found
         if item.band != "weak"
         for who in (item.suspects or (None,))
     )
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(fields))
 
 
 def nodes_of(evidence: Evidence) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
     if report.verdict in NOT_FAILED:
         return report
     alike = tuple(_alike(similar_incident, past) for similar_incident in past.library.alike(signature_of(report)))
-    told = (
+    sections = (
         *_barred(past.history),
         *_same_data(report, evidence, past.history.tries),
         *_same_step(report, evidence, past.history.tries),
@@ -65,7 +65,7 @@ def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
         *_fleet(report, evidence, past),
     )
     first = report.diagnoses[0].fault if report.diagnoses else ""
-    memory = Memory(alike, told, outcomes(past.steps, first) if first else (), past.history.digest)
+    memory = Memory(alike, sections, outcomes(past.steps, first) if first else (), past.history.digest)
     if memory == Memory():
         return report
     number = sha256(repr((report.id, memory)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -182,8 +182,8 @@ def _same_data(report: Report, evidence: Evidence, tries: Sequence[EarlierAttemp
     What the deciding lines name counts by itself; what was only being read counts if it is one or two parts: with as many readers as
     ranks some part is always the same.
     """
-    told = decisive(report)
-    for names, most in ((told, MOST_NUMBERS), (shards_of(report, evidence), FEW_PARTS)):
+    decisive_shards = decisive(report)
+    for names, most in ((decisive_shards, MOST_NUMBERS), (shards_of(report, evidence), FEW_PARTS)):
         same, count = names, 0
         for earlier_attempt in reversed(tries):
             both = in_common((same, earlier_attempt.shards))
@@ -191,7 +191,7 @@ def _same_data(report: Report, evidence: Evidence, tries: Sequence[EarlierAttemp
                 break
             same, count = both, count + 1
         if count and len(same) <= most:
-            verb = "is named" if names is told else "was being read"
+            verb = "is named" if names is decisive_shards else "was being read"
             text = f"the same part of the data {verb} at the last {count + 1} failures: {', '.join(same[:3])}; check it first"
             yield Recalled("data", text, _numbers(tries[-count:]))
             return

@@ -123,12 +123,12 @@ def _event(text: str) -> SignatureEvent | None:
         return None
     data = text.encode("utf-8", "replace")[:LOOKED_AT]
     shape = shape_of(fold(data))
-    told = data[shape.start :].decode("utf-8", "replace")
-    words = words_of(told)
+    message = data[shape.start :].decode("utf-8", "replace")
+    words = words_of(message)
     if not words:
         return None
-    weight = 0.5 + 0.5 * harm(told, shape.template.level if shape.template is not None else None)
-    if is_consequence(told):
+    weight = 0.5 + 0.5 * harm(message, shape.template.level if shape.template is not None else None)
+    if is_consequence(message):
         weight *= 0.25
     if len(words) < SPARSE:
         weight *= 0.4
@@ -170,14 +170,14 @@ class FaultLibrary:
             return []
         mine = self._telling(pattern)
         found = [
-            one
+            match
             for entry in self.entries
-            if entry.incident not in but and (one := self._like(pattern, mine, entry)) is not None
+            if entry.incident not in but and (match := self._like(pattern, mine, entry)) is not None
         ]
         found.sort(key=lambda item: (-item.similarity, -item.known.at, -item.known.incident))
         best: dict[tuple[str | None, str], SimilarIncident] = {}
-        for one in found:
-            best.setdefault((one.known.fault, one.known.closed_as), one)
+        for match in found:
+            best.setdefault((match.known.fault, match.known.closed_as), match)
         return list(best.values())[:most]
 
     def _telling(self, pattern: Signature) -> frozenset[str]:

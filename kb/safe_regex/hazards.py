@@ -337,15 +337,15 @@ class _Judge:
         while pending:
             pair = pending.pop()
             left, right = pair
-            for one in inside[left]:
+            for state in inside[left]:
                 for two in inside[right]:
-                    if one == two and left == right:
+                    if state == two and left == right:
                         continue
-                    if not chars[one] & chars[two]:
+                    if not chars[state] & chars[two]:
                         continue
                     self._spend()
-                    to = (one, two) if one <= two else (two, one)
-                    if one == two:
+                    to = (state, two) if state <= two else (two, state)
+                    if state == two:
                         meeting.append(pair)
                         continue
                     before.setdefault(to, []).append(pair)

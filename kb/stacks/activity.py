@@ -248,22 +248,24 @@ def _behind(
     best = min(found, key=lambda pair: (TELLING.index(pair[0].activity), pair[1].thread), default=None)
     if best is None:
         return None
-    told = _verdict(best[0], best[1])
+    verdict = _verdict(best[0], best[1])
     words = VERDICTS[read.activity][2]
     return replace(
-        told, reason=f"{words}; its thread {best[1].thread or '?'} {told.reason}", caller=read.caller or told.caller
+        verdict,
+        reason=f"{words}; its thread {best[1].thread or '?'} {verdict.reason}",
+        caller=read.caller or verdict.caller,
     )
 
 
 def _of_worker(own: StackReading, worker: ThreadStack, sample: StackSample, main: StackReading) -> ProcessActivity:
     beneath = own.leaf if own.activity == "loader" else own.activity
-    told = _verdict(replace(own, activity="loader"), worker, stuck_in=beneath)
+    verdict = _verdict(replace(own, activity="loader"), worker, stuck_in=beneath)
     pid = f" (pid {sample.resource.pid})" if sample.resource.pid is not None else ""
     where = at_frame(own.inner or own.frame)
     reason = f"waits for its data loader, whose worker{pid} is stuck{where}"
-    stuck = told.fault == "dataloader_fault"
-    told = replace(told, reason=reason, frame=own.inner or own.frame, caller=main.caller, context=main.context)
-    return replace(told, stuck_worker=stuck)
+    stuck = verdict.fault == "dataloader_fault"
+    verdict = replace(verdict, reason=reason, frame=own.inner or own.frame, caller=main.caller, context=main.context)
+    return replace(verdict, stuck_worker=stuck)
 
 
 def _locked_out(sample: StackSample, main: ThreadStack, read: StackReading) -> ProcessActivity | None:
@@ -333,11 +335,15 @@ def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None 
         "loading",
     }:
         above: Activity = "saving" if read.context == "saving" else "loading"
-        first, rest, said = VERDICTS[above]
+        first, rest, wording = VERDICTS[above]
         order: tuple[str, ...] = (
             (fault, first) if activity == "storage" else (first, *(item for item in (fault,) if item != "straggler"))
         )
-        fault, others, words = order[0], (*order[1:], *(item for item in rest if item not in order)), f"{said}: {words}"
+        fault, others, words = (
+            order[0],
+            (*order[1:], *(item for item in rest if item not in order)),
+            f"{wording}: {words}",
+        )
     elif activity == "queue" and read.loading_data:
         fault, others, words = "dataloader_fault", ("deadlock",), "waits for the next batch"
     elif activity == "user" and thread.state == "gil_idle":

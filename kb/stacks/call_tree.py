@@ -56,10 +56,10 @@ def branches(lines: Sequence[MergedFrame], most: int = MOST_BRANCHES) -> tuple[S
 
 
 def _branch(run: Sequence[MergedFrame], depth: int) -> StackBranch:
-    said = [_frame_text(merged_frame.frame) for merged_frame in run]
-    if len(said) > BRANCH_FRAMES:
-        said = [*said[: BRANCH_FRAMES // 2 - 1], "...", *said[-BRANCH_FRAMES // 2 :]]
-    return StackBranch(depth, tuple(said), run[0].count, run[0].inside, run[0].outside, run[-1].folded)
+    texts = [_frame_text(merged_frame.frame) for merged_frame in run]
+    if len(texts) > BRANCH_FRAMES:
+        texts = [*texts[: BRANCH_FRAMES // 2 - 1], "...", *texts[-BRANCH_FRAMES // 2 :]]
+    return StackBranch(depth, tuple(texts), run[0].count, run[0].inside, run[0].outside, run[-1].folded)
 
 
 def _frame_text(frame: Frame) -> str:

@@ -98,12 +98,12 @@ def compare(
     base = replace(base, groups=groups, crowd=crowd if crowd is not None and crowd < len(groups) else None)
     waiting = [index for index, each in enumerate(members) if each[0].doing.waiting or index == crowd]
     outside = [index for index in range(len(members)) if index not in set(waiting)]
-    told = _RankGroups(members, by_rank, len(stands), limits or Stillness())
-    if len(stands) == 1 or not waiting or _alike(outside, told):
-        return _shared(base, told, outside or waiting)
+    rank_groups = _RankGroups(members, by_rank, len(stands), limits or Stillness())
+    if len(stands) == 1 or not waiting or _alike(outside, rank_groups):
+        return _shared(base, rank_groups, outside or waiting)
     if outside:
-        return _with_outsiders(base, told, outside, waiting)
-    return _all_waiting(base, told, crowd)
+        return _with_outsiders(base, rank_groups, outside, waiting)
+    return _all_waiting(base, rank_groups, crowd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,36 +183,42 @@ def _alike(outside: Sequence[int], told: _RankGroups) -> bool:
     return bool(kinds) and max(kinds.values()) >= ALL_ALIKE * told.seen
 
 
-def _shared(base: Comparison, told: _RankGroups, indices: Sequence[int]) -> Comparison:
+def _shared(base: Comparison, groups: _RankGroups, indices: Sequence[int]) -> Comparison:
     """Return the finding that most ranks do the same: it concerns the job."""
     kinds = Counter[tuple[Activity, str]]()
     for index in indices:
-        one = told.members[index][0].doing
-        kinds[one.activity, one.fault] += len(told.members[index])
+        one = groups.members[index][0].doing
+        kinds[one.activity, one.fault] += len(groups.members[index])
     best = max(kinds, key=lambda kind: (kinds[kind], -TELLING.index(kind[0]), kind[1]))
     first = next(
-        told.members[i][0]
+        groups.members[i][0]
         for i in indices
-        if (told.members[i][0].doing.activity, told.members[i][0].doing.fault) == best
+        if (groups.members[i][0].doing.activity, groups.members[i][0].doing.fault) == best
     )
     who = (
-        f"rank {first.rank}" if told.seen == 1 else f"{kinds[best]} of {told.seen} ranks do the same: rank {first.rank}"
+        f"rank {first.rank}"
+        if groups.seen == 1
+        else f"{kinds[best]} of {groups.seen} ranks do the same: rank {first.rank}"
     )
     return replace(
         base,
         fault=first.doing.fault,
         alternatives=first.doing.alternatives,
         reason=f"{who} {first.doing.reason}",
-        shared=told.seen > 1,
+        shared=groups.seen > 1,
     )
 
 
-def _with_outsiders(base: Comparison, told: _RankGroups, outside: Sequence[int], waiting: Sequence[int]) -> Comparison:
-    order = sorted(outside, key=lambda i: (TELLING.index(told.members[i][0].doing.activity), -len(told.members[i]), i))
-    crowd = told.members[base.crowd if base.crowd is not None else waiting[0]][0]
-    count = sum(len(told.members[index]) for index in waiting)
-    words = f"{count} of {told.seen} ranks wait (rank {crowd.rank} {crowd.doing.reason})"
-    found = [_outlier(told, index, item, words) for index in order for item in told.members[index]]
+def _with_outsiders(
+    base: Comparison, groups: _RankGroups, outside: Sequence[int], waiting: Sequence[int]
+) -> Comparison:
+    order = sorted(
+        outside, key=lambda i: (TELLING.index(groups.members[i][0].doing.activity), -len(groups.members[i]), i)
+    )
+    crowd = groups.members[base.crowd if base.crowd is not None else waiting[0]][0]
+    count = sum(len(groups.members[index]) for index in waiting)
+    words = f"{count} of {groups.seen} ranks wait (rank {crowd.rank} {crowd.doing.reason})"
+    found = [_outlier(groups, index, item, words) for index in order for item in groups.members[index]]
     first = found[0]
     fault, others = first.doing.fault, first.doing.alternatives
     if first.moving and first.doing.activity in {"user", "loader", "sleep"} and "straggler" not in (fault, *others):
@@ -220,13 +226,13 @@ def _with_outsiders(base: Comparison, told: _RankGroups, outside: Sequence[int],
     return _outlying(base, found, fault, others, f"rank {first.rank} {first.why}")
 
 
-def _outlier(told: _RankGroups, index: int, rank_stack: _RankStack, words: str, *, sure: bool = True) -> Outlier:
-    rounds, memo = told.rounds[rank_stack.rank], Memo()
+def _outlier(groups: _RankGroups, index: int, rank_stack: _RankStack, words: str, *, sure: bool = True) -> Outlier:
+    rounds, memo = groups.rounds[rank_stack.rank], Memo()
     moving = None if len(rounds) < 2 else len({watched(each, memo) for each in rounds}) > 1
     group = index if index < MOST_GROUPS else None
     found = rank_stack.doing
     if moving is not None and found.fault == "straggler":
-        found = _stuck(found, rounds, rank_stillness(rank_stack.rank, rounds, told.limits, memo))
+        found = _stuck(found, rounds, rank_stillness(rank_stack.rank, rounds, groups.limits, memo))
     return Outlier(
         rank_stack.rank, rank_stack.sample.resource, found, f"{found.reason}, while {words}", group, sure, moving
     )
@@ -269,53 +275,53 @@ def _outlying(
     )
 
 
-def _all_waiting(base: Comparison, told: _RankGroups, crowd: int | None) -> Comparison:
+def _all_waiting(base: Comparison, groups: _RankGroups, crowd: int | None) -> Comparison:
     """Return the findings if all wait, but perhaps not for the same."""
     crowd = crowd or 0
-    main = told.members[crowd][0]
-    words = f"{len(told.members[crowd])} of {told.seen} ranks are elsewhere (rank {main.rank} {main.doing.reason})"
+    main = groups.members[crowd][0]
+    words = f"{len(groups.members[crowd])} of {groups.seen} ranks are elsewhere (rank {main.rank} {main.doing.reason})"
     odd = [
         (index, sure)
-        for index, each in enumerate(told.members)
-        if index != crowd and (sure := _odd(each, told, crowd)) is not None
+        for index, each in enumerate(groups.members)
+        if index != crowd and (sure := _odd(each, groups, crowd)) is not None
     ]
-    half = 2 * len(told.members[crowd]) <= told.seen
-    if odd and (not half or any(told.members[i][0].doing.context != main.doing.context for i, _ in odd)):
-        odd.sort(key=lambda pair: (not pair[1], -len(told.members[pair[0]]), pair[0]))
+    half = 2 * len(groups.members[crowd]) <= groups.seen
+    if odd and (not half or any(groups.members[i][0].doing.context != main.doing.context for i, _ in odd)):
+        odd.sort(key=lambda pair: (not pair[1], -len(groups.members[pair[0]]), pair[0]))
         sure = any(pair[1] for pair in odd) and not half
-        found = [_outlier(told, i, item, words, sure=ok and not half) for i, ok in odd for item in told.members[i]]
-        first = told.members[odd[0][0]][0]
+        found = [_outlier(groups, i, item, words, sure=ok and not half) for i, ok in odd for item in groups.members[i]]
+        first = groups.members[odd[0][0]][0]
         rest: tuple[str, ...] = ("collective_timeout",) if sure else ("collective_timeout", "gpu_fault")
         context = f" ({first.doing.context})" if first.doing.context else ""
         reason = f"rank {first.rank}{context} {first.doing.reason}, while {words}"
         return _outlying(base, found, "collective_desync", rest, reason)
-    fault, others, said = main.doing.fault, main.doing.alternatives, main.doing.reason
+    fault, others, wording = main.doing.fault, main.doing.alternatives, main.doing.reason
     if main.doing.context in {"saving", "loading"} and main.doing.activity == "collective":
         above: Activity = "saving" if main.doing.context == "saving" else "loading"
         fault, others = VERDICTS[above][0], (fault, *VERDICTS[above][1])
     if odd:
         fault, others = "collective_desync", ("collective_timeout",)
-        said += f"; rank {told.members[odd[0][0]][0].rank} {told.members[odd[0][0]][0].doing.reason}"
-    elif base.unseen_count and 2 * base.unseen_count <= told.seen:
+        wording += f"; rank {groups.members[odd[0][0]][0].rank} {groups.members[odd[0][0]][0].doing.reason}"
+    elif base.unseen_count and 2 * base.unseen_count <= groups.seen:
         others = ("node_lost", "killed", *others)
-        said += f"; there is no stack of ranks {base.unseen}"
+        wording += f"; there is no stack of ranks {base.unseen}"
     return replace(
-        base, fault=fault, alternatives=others, reason=f"all {told.seen} ranks wait: rank {main.rank} {said}"
+        base, fault=fault, alternatives=others, reason=f"all {groups.seen} ranks wait: rank {main.rank} {wording}"
     )
 
 
-def _odd(group: list[_RankStack], told: _RankGroups, crowd: int) -> bool | None:
+def _odd(group: list[_RankStack], groups: _RankGroups, crowd: int) -> bool | None:
     """Whether a waiting group is out of step with the crowd: certainly, perhaps, or (None) not.
 
     Stages of a pipeline wait at different places by design; a wait inside backward or for the device says little.
     """
-    one, main = group[0].doing, told.members[crowd][0].doing
-    if one.context != main.context and (one.context or main.context):
+    own, main = group[0].doing, groups.members[crowd][0].doing
+    if own.context != main.context and (own.context or main.context):
         return True
-    if "p2p" in {one.activity, main.activity}:
+    if "p2p" in {own.activity, main.activity}:
         return None
-    if one.activity == "rendezvous" or main.activity == "rendezvous":
-        return one.activity != main.activity or None
-    if one.activity == "collective":
-        return len(group) * 3 <= told.seen
-    return False if main.activity == "collective" and len(group) * 3 <= told.seen else None
+    if own.activity == "rendezvous" or main.activity == "rendezvous":
+        return own.activity != main.activity or None
+    if own.activity == "collective":
+        return len(group) * 3 <= groups.seen
+    return False if main.activity == "collective" and len(group) * 3 <= groups.seen else None

@@ -102,8 +102,8 @@ def merge(left: TemplateTable, right: TemplateTable) -> TemplateTable:
     if left.version != right.version:
         raise ValueError(f"templates of version {left.version} and {right.version} cannot be compared; mine both again")
     spans, before = _chained((*left.spans, *right.spans))
-    one, two = (_settled(table, before) for table in (left, right))
-    templates = dict(one.templates)
+    first, two = (_settled(table, before) for table in (left, right))
+    templates = dict(first.templates)
     for key, occurrence in two.templates.items():
         templates[key] = add_occurrences(templates[key], occurrence) if key in templates else occurrence
     limits = [table.limit for table in (left, right) if table.limit is not None]
@@ -111,8 +111,8 @@ def merge(left: TemplateTable, right: TemplateTable) -> TemplateTable:
         ref=left.ref if left.ref.uri <= right.ref.uri else right.ref,
         events=left.events + right.events,
         templates=templates,
-        steps=add_windows(one.steps, two.steps),
-        minutes=add_windows(one.minutes, two.minutes),
+        steps=add_windows(first.steps, two.steps),
+        minutes=add_windows(first.minutes, two.minutes),
         spans=spans,
         keep=min(left.keep, right.keep),
         limit=min(limits) if limits else None,

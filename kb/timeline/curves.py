@@ -119,11 +119,11 @@ def _logged(
     evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int
 ) -> Iterator[Chart | None]:
     """Yield a chart over steps for each quantity in iteration lines."""
-    told = _points(evidence)
+    progress = _points(evidence)
     failing = _failing(report)
     for metric, (title, unit) in _MEASURED.items():
         steps: dict[Resource, list[tuple[int, float]]] = {}
-        for who, points in told.items():
+        for who, points in progress.items():
             found = [(p.step, float(v)) for p in points if p.step is not None and (v := getattr(p, metric)) is not None]
             if found:
                 steps[who] = found
@@ -186,7 +186,9 @@ def _order(item: tuple[Resource, object]) -> tuple[int, str]:
 def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int) -> list[Chart]:
     """Return the charts of the most relevant metrics: those in the report, those with outliers, the usual ones."""
     at = report.diagnoses[0].first_seen if report.diagnoses else None
-    said = " ".join(item.text for diagnosis in report.diagnoses for item in diagnosis.evidence if item.kind == "series")
+    report_text = " ".join(
+        item.text for diagnosis in report.diagnoses for item in diagnosis.evidence if item.kind == "series"
+    )
     found: list[tuple[tuple[int, float], Chart]] = []
     for name, panel in sorted(evidence.panels.items()):
         rows = list(_rows(panel, columns, evidence.job.nodes, suspects))
@@ -205,7 +207,7 @@ def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], l
             (entry for row, entry in zip(rows, _far(rows), strict=True) if _is_suspect(row.who, suspects)), default=0.0
         )
         odd = any(line.why for line in chart.lines)
-        weight = 4 if name in said else 3 if odd and far >= APART else 2 if odd else 1 if name in _USUAL else 0
+        weight = 4 if name in report_text else 3 if odd and far >= APART else 2 if odd else 1 if name in _USUAL else 0
         if weight:
             found.append(((-weight, -far), chart))
     found.sort(key=lambda entry: (entry[0], entry[1].metric))
@@ -227,15 +229,17 @@ def _rows(
     groups: dict[Resource, list[int]] = {}
     many, apart = len(panel.rows) > 4 * LINES, 0
     for at, row in enumerate(panel.rows):
-        one = row.resource
-        node = one.node or (of_rank.get(one.rank) if one.rank is not None else None)
-        who = Resource(node=node, container=one.container, rank=one.rank, gpu=one.gpu)
+        resource = row.resource
+        node = resource.node or (of_rank.get(resource.rank) if resource.rank is not None else None)
+        who = Resource(node=node, container=resource.container, rank=resource.rank, gpu=resource.gpu)
         if many and node is not None:
             own = (
-                (one.rank is not None or one.gpu is not None) and apart < NAMED and _is_suspect(who, suspects, own=True)
+                (resource.rank is not None or resource.gpu is not None)
+                and apart < NAMED
+                and _is_suspect(who, suspects, own=True)
             )
             apart += own
-            who = who if own else Resource(node=node, container=one.container)
+            who = who if own else Resource(node=node, container=resource.container)
         groups.setdefault(who, []).append(at)
     for who, members in sorted(
         groups.items(), key=lambda group: (*_order(group), group[0].gpu or "", group[0].container or "")

@@ -50,7 +50,7 @@ def _groups(rows: Sequence[RowActivity], most: int) -> Iterator[list[RowActivity
 
 def _row(rows: Sequence[RowActivity], why: str = "") -> TimelineRow:
     """Fold rows into one."""
-    one = rows[0]
+    first = rows[0]
     nodes = {row.place.node for row in rows}
     cells: dict[int, float] = {}
     for row in rows:
@@ -75,7 +75,7 @@ def _row(rows: Sequence[RowActivity], why: str = "") -> TimelineRow:
         erred=len(erred),
         suspect=why == "suspect",
         why=why,
-        clock=round(one.clock, 3) if len(rows) == 1 else 0.0,
+        clock=round(first.clock, 3) if len(rows) == 1 else 0.0,
     )
 
 

@@ -116,11 +116,11 @@ class Rows:
     def look(self, heard: Mapping[int, StreamActivity], span: Span | None, columns: int) -> list[RowActivity]:
         """Return all rows: ranks, then nodes, then logs."""
         for index in self.streams:
-            told = heard.get(index, StreamActivity())
+            activity = heard.get(index, StreamActivity())
             summary = self.facts.streams[index].summary
-            if told.stamps:
-                self._stamps[index] = _Stamps(summary, told.stamps, self.clocks.get(index, 0.0))
-            self._stream(index, told, span, columns)
+            if activity.stamps:
+                self._stamps[index] = _Stamps(summary, activity.stamps, self.clocks.get(index, 0.0))
+            self._stream(index, activity, span, columns)
         for index, place, item in self._mishaps():
             self._row(place, index).erred(item)
         for index, place, item in self._ended():
@@ -183,11 +183,11 @@ class Rows:
         for index in self.streams:
             stream = self.facts.streams[index]
             for key, hits in stream.summary.hits.items():
-                told = rules.get(key.partition("#")[0])
-                for place in hits.places() if told else ():
-                    if told and not self.facts.survived(index, place.offset, place.time, place.resource.rank):
+                rule_text = rules.get(key.partition("#")[0])
+                for place in hits.places() if rule_text else ():
+                    if rule_text and not self.facts.survived(index, place.offset, place.time, place.resource.rank):
                         time = self._stamps[index].time(place.offset, place.time)
-                        one = RowError(time, told.title, told.rank == 1)
+                        one = RowError(time, rule_text.title, rule_text.rank == 1)
                         yield index, self.places.place(index, place.resource), one
             for shown in stream.summary.structures:
                 what = _what(shown)
@@ -305,13 +305,13 @@ def _kept_voices(summary: StreamSummary) -> Iterator[Voice]:
     """Yield the writers of a shared log that could not be read again, from the lines in its summary."""
     if not shared(summary):
         return
-    said: dict[int, dict[int, float]] = {}
+    volumes: dict[int, dict[int, float]] = {}
     lines: list[ProgressPoint | Structure] = [*summary.series.points, *summary.structures]
     for line in lines:
         rank = line.rank if isinstance(line, ProgressPoint) else line.resource.rank
         if rank is not None and line.time is not None:
-            said.setdefault(rank, {})[line.offset] = line.time
-    for rank, times in sorted(said.items()):
+            volumes.setdefault(rank, {})[line.offset] = line.time
+    for rank, times in sorted(volumes.items()):
         yield Voice(Resource(rank=rank), tuple((time, 1) for time in times.values()))
 
 
@@ -349,11 +349,11 @@ def _clocks(facts: Facts, places: Places, streams: Sequence[int]) -> dict[int, f
 
     Logs without steps use the clock of their node.
     """
-    told = {index: _last_steps(facts.streams[index].points) for index in streams}
+    last_steps = {index: _last_steps(facts.streams[index].points) for index in streams}
     job = facts.evidence.job
     now = next((item for item in (job.collected_at, job.end) if item is not None), math.inf) + CLOCK
     seen: dict[int, list[float]] = {}
-    for times in told.values():
+    for times in last_steps.values():
         for step, time in times.items():
             seen.setdefault(step, []).append(time)
     enough = ((step, times) for step, times in seen.items() if len(times) >= LEAST_CLOCKS)
@@ -361,7 +361,7 @@ def _clocks(facts: Facts, places: Places, streams: Sequence[int]) -> dict[int, f
     middle = {step: median_low([time for time in times if time <= now] or times) for step, times in enough}
     found: dict[int, float] = {}
     nodes: dict[str, list[float]] = {}
-    for index, times in told.items():
+    for index, times in last_steps.items():
         lags = [time - middle[step] for step, time in times.items() if step in middle]
         if not lags:
             continue

@@ -52,10 +52,10 @@ def keep(
     if not bundle.is_dir():
         raise SignalboxError(f"{bundle}: there is no such folder")
     with Database(database_url()) as store:
-        told = keep_bundle(store, knowledge(), bundle, tenant=tenant, label=str(bundle.resolve()))
-    if told.startswith("not "):
-        raise SignalboxError(f"{bundle}: {told}")
-    _say(f"{told[:1].upper()}{told[1:]}.")
+        kept = keep_bundle(store, knowledge(), bundle, tenant=tenant, label=str(bundle.resolve()))
+    if kept.startswith("not "):
+        raise SignalboxError(f"{bundle}: {kept}")
+    _say(f"{kept[:1].upper()}{kept[1:]}.")
 
 
 @app.command()

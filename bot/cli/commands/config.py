@@ -36,8 +36,8 @@ def check(
         )
         return
     found = [
-        (cluster, item.name, item.type, told)
-        for cluster, item, told in try_all(known.clusters, Deadline.within(seconds))
+        (cluster, item.name, item.type, result)
+        for cluster, item, result in try_all(known.clusters, Deadline.within(seconds))
     ]
     if known.serve.slack is not None:
         from bot.slack.service import check as try_slack
@@ -49,19 +49,19 @@ def check(
     found += _rules(known)
     if not as_json:
         say(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
-    for cluster, name, kind, told in found:
+    for cluster, name, kind, result in found:
         if as_json:
             import msgspec
 
-            body = {"cluster": cluster, "connector": name, "type": kind, "works": told.works}
-            say_json(msgspec.json.encode({**body, "words": told.words, "sent": told.sent, "change": told.change}))
+            body = {"cluster": cluster, "connector": name, "type": kind, "works": result.works}
+            say_json(msgspec.json.encode({**body, "words": result.words, "sent": result.sent, "change": result.change}))
             continue
-        say(f"{'works ' if told.works else 'FAILS '} {cluster}/{name} ({kind}): {shown(told.words)}")
-        if told.sent:
-            say(f"         sent: {shown(told.sent)}")
-        if told.change and told.change not in told.words:
-            say(f"         change: {shown(told.change)}")
-    raise typer.Exit(0 if all(told.works for *_, told in found) else 1)
+        say(f"{'works ' if result.works else 'FAILS '} {cluster}/{name} ({kind}): {shown(result.words)}")
+        if result.sent:
+            say(f"         sent: {shown(result.sent)}")
+        if result.change and result.change not in result.words:
+            say(f"         change: {shown(result.change)}")
+    raise typer.Exit(0 if all(result.works for *_, result in found) else 1)
 
 
 def _rules(known: Config) -> list[tuple[str, str, str, CheckResult]]:

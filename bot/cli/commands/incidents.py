@@ -243,18 +243,18 @@ def _lived(incident: Incident) -> str:
     from bot.store.incident_state import state_of
 
     state = state_of(incident, datetime.now(UTC))
-    told: list[str] = [] if state == "open" else [state]
+    parts: list[str] = [] if state == "open" else [state]
     if state == "merged":
-        told = [f"merged into {incident.merged_into}"]
+        parts = [f"merged into {incident.merged_into}"]
     elif state == "snoozed" and incident.snoozed_until is not None:
-        told = [f"snoozed until {incident.snoozed_until:%Y-%m-%d %H:%M}Z"]
-    told += (
+        parts = [f"snoozed until {incident.snoozed_until:%Y-%m-%d %H:%M}Z"]
+    parts += (
         [f"assigned to {incident.assignee}"]
         if incident.assignee and state in ("open", "acknowledged", "snoozed")
         else []
     )
-    told += ["backfilled"] * incident.backfilled
-    return ", ".join([*told, *([f"private to {incident.private_to}"] if incident.private_to else [])])
+    parts += ["backfilled"] * incident.backfilled
+    return ", ".join([*parts, *([f"private to {incident.private_to}"] if incident.private_to else [])])
 
 
 def _when(incident: Incident) -> str:

@@ -74,16 +74,16 @@ def tidy(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
     known = read(config)
     with _store() as store:
-        told = tidy_up(store.database, spool_of(known.collect)[0], datetime.now(UTC), known.retention)
+        swept = tidy_up(store.database, spool_of(known.collect)[0], datetime.now(UTC), known.retention)
     if as_json:
         from dataclasses import asdict
 
-        _json(asdict(told))
+        _json(asdict(swept))
     else:
-        _say("\n".join(sentences(told)) or "Nothing to do.")
-    for words in told.trouble:
+        _say("\n".join(sentences(swept)) or "Nothing to do.")
+    for words in swept.trouble:
         complain(words)
-    raise typer.Exit(1 if told.trouble else 0)
+    raise typer.Exit(1 if swept.trouble else 0)
 
 
 def sentences(told: SweepResult) -> list[str]:

@@ -94,25 +94,25 @@ def propose_advice(
         found = advise.advise(session, base, datetime.now(UTC), tenant=tenant, bar=_bar()).advice
     if not 1 <= number <= len(found):
         raise SignalboxError(f"there is no advice {number}: `signalbox rules advise` lists {len(found)}")
-    one = found[number - 1]
-    for line in advise.told_of(number, one):
+    chosen = found[number - 1]
+    for line in advise.told_of(number, chosen):
         say(shown(line))
-    if not one.files:
+    if not chosen.files:
         return _not_proposed(["it has no file changes: write the change by hand"])
     settings = settings_of(_pull_requests(), branch)
     if settings is None:
         return _not_proposed(["`rules: pull_requests:` is not configured; configure it, or give a clone with --branch"])
     try:
-        tried = trial(base, one.files)
-        told = backtest(
+        tried = trial(base, chosen.files)
+        result = backtest(
             tried, url, clean_logs(base.known, folder, [*_configured(), *clean]), tenant=tenant, most=_learning().judged
         )
-        reasons = list(against(one, base, folder, told))
+        reasons = list(against(chosen, base, folder, result))
     except RuleError as error:
         return _not_proposed([str(fault) for fault in error.faults])
-    for line in _backtest_lines(told):
+    for line in _backtest_lines(result):
         say(shown(line))
-    proposed = proposed_of(one, tried, told, tenant=tenant or DEFAULT_TENANT, who=shell_user())
+    proposed = proposed_of(chosen, tried, result, tenant=tenant or DEFAULT_TENANT, who=shell_user())
     reasons += [why] if (why := refusal(settings, proposed)) is not None else _in_the_way(url, proposed)
     if reasons:
         return _not_proposed(reasons)
@@ -145,12 +145,12 @@ def try_rules(
     extra = {path: theirs.get(path) for path in {*theirs, *base.files} if theirs.get(path) != base.files.get(path)}
     logs = clean_logs(base.known, folder, [*_configured(), *clean])
     most = None if every else _learning().judged
-    told = backtest(trial(base, extra), database_url(), logs, tenant=tenant, most=most)
+    result = backtest(trial(base, extra), database_url(), logs, tenant=tenant, most=most)
     if as_json:
-        say_json(msgspec.json.encode(told))
+        say_json(msgspec.json.encode(result))
     else:
-        say("\n".join(_backtest_lines(told)))
-    return not told.hurts
+        say("\n".join(_backtest_lines(result)))
+    return not result.hurts
 
 
 def _tried(
@@ -158,39 +158,39 @@ def _tried(
 ) -> RuleAdvice:
     """The advice with its backtest's result; without files if the backtest finds a regression."""
     try:
-        told = backtest(trial(base, rule_advice.files), database_url(), logs, tenant=tenant, most=_learning().judged)
+        result = backtest(trial(base, rule_advice.files), database_url(), logs, tenant=tenant, most=_learning().judged)
     except RuleError as error:
         return replace(rule_advice, files={}, reasons=(*rule_advice.reasons, f"not proposed: {error}"))
-    if told.hurts:
+    if result.hurts:
         return replace(
-            rule_advice, files={}, reasons=(*rule_advice.reasons, *(f"not proposed: {why}" for why in told.hurts))
+            rule_advice, files={}, reasons=(*rule_advice.reasons, *(f"not proposed: {why}" for why in result.hurts))
         )
-    return replace(rule_advice, reasons=(*rule_advice.reasons, _in_short(told), *told.dear))
+    return replace(rule_advice, reasons=(*rule_advice.reasons, _in_short(result), *result.dear))
 
 
-def _in_short(told: Backtest) -> str:
-    better, worse = (sum(getattr(change, what) for change in told.changes) for what in ("better", "worse"))
+def _in_short(result: Backtest) -> str:
+    better, worse = (sum(getattr(change, what) for change in result.changes) for what in ("better", "worse"))
     return (
-        f"tried on {told.incidents} incidents and {told.clean} clean logs: {len(told.of('new'))} new, {len(told.of('lost'))} lost, "
-        f"{len(told.of('changed'))} changed first answers; {better} better, {worse} worse"
+        f"tried on {result.incidents} incidents and {result.clean} clean logs: {len(result.of('new'))} new, {len(result.of('lost'))} lost, "
+        f"{len(result.of('changed'))} changed first answers; {better} better, {worse} worse"
     )
 
 
-def _backtest_lines(told: Backtest) -> Iterator[str]:
+def _backtest_lines(result: Backtest) -> Iterator[str]:
     """A backtest as text."""
-    yield f"changed rules: {', '.join(told.rules) or 'none'}"
-    yield _in_short(told)
-    gone = f"; {told.without_text} more have no logs left" if told.without_text else ""
-    left = f"; {told.unjudged} could change and were not evaluated" if told.unjudged else ""
-    yield f"matches {len(told.hits)} incidents, precision {told.precision.words}, recall {told.recall.words}{gone}{left}"
-    if told.shadowed:
-        yield "ranks before: " + ", ".join(f"{rule} ({count})" for rule, count in told.shadowed.items())
-    yield f"cost: {told.cost.words}; {told.seconds:.1f} s"
-    for change in told.changes:
+    yield f"changed rules: {', '.join(result.rules) or 'none'}"
+    yield _in_short(result)
+    gone = f"; {result.without_text} more have no logs left" if result.without_text else ""
+    left = f"; {result.unjudged} could change and were not evaluated" if result.unjudged else ""
+    yield f"matches {len(result.hits)} incidents, precision {result.precision.words}, recall {result.recall.words}{gone}{left}"
+    if result.shadowed:
+        yield "ranks before: " + ", ".join(f"{rule} ({count})" for rule, count in result.shadowed.items())
+    yield f"cost: {result.cost.words}; {result.seconds:.1f} s"
+    for change in result.changes:
         truth = f", closed as {change.truth}" if change.truth else ""
         yield f"  incident {change.incident}: {change.old.words} → {change.new.words}{truth}{' WORSE' if change.worse else ''}"
-    yield from (f"expensive: {why}" for why in told.dear)
-    yield from (f"worse: {why}" for why in told.hurts)
+    yield from (f"expensive: {why}" for why in result.dear)
+    yield from (f"worse: {why}" for why in result.hurts)
 
 
 def _learning() -> Learning:

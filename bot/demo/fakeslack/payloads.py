@@ -57,10 +57,10 @@ def _on_message(state: State, message: Message) -> Json:
     }
     if message.thread_ts:
         container["thread_ts"] = message.thread_ts
-    told: Json = {"container": container, "channel": _channel(state, message.channel)}
+    payload: Json = {"container": container, "channel": _channel(state, message.channel)}
     if message.only_for is None:
-        told["message"] = state.json_of(message)
-    return told
+        payload["message"] = state.json_of(message)
+    return payload
 
 
 def _channel(state: State, channel: str) -> Json:
@@ -108,10 +108,10 @@ def closing(state: State, view: View, *, cleared: bool) -> Json:
 
 def suggestion(state: State, user: str, at: Message | View, names: tuple[str, str], query: str) -> Json:
     """block_suggestion. `names`: block_id and action_id of the menu."""
-    told = {**_common(state, "block_suggestion", user), "block_id": names[0], "action_id": names[1], "value": query}
+    payload = {**_common(state, "block_suggestion", user), "block_id": names[0], "action_id": names[1], "value": query}
     if isinstance(at, View):
-        return {**told, "container": {"type": "view", "view_id": at.id}, "view": as_json(state, at)}
-    return {**told, **_on_message(state, at)}
+        return {**payload, "container": {"type": "view", "view_id": at.id}, "view": as_json(state, at)}
+    return {**payload, **_on_message(state, at)}
 
 
 def shortcut(state: State, user: str, message: Message, callback_id: str) -> Json:

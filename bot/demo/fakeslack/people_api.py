@@ -55,7 +55,7 @@ def groups(state: State, arguments: Arguments) -> Json:
 
 
 def _group(state: State, group: UserGroup, *, users: bool) -> Json:
-    told: Json = {
+    fields: Json = {
         "id": group.id,
         "team_id": state.team,
         "is_usergroup": True,
@@ -65,8 +65,8 @@ def _group(state: State, group: UserGroup, *, users: bool) -> Json:
         "user_count": len(group.members),
     }
     if users:
-        told["users"] = list(group.members)
-    return told
+        fields["users"] = list(group.members)
+    return fields
 
 
 def group_members(state: State, arguments: Arguments) -> Json:

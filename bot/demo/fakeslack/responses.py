@@ -135,16 +135,16 @@ def _apply_response_action(state: State, view: View, answer: AppResponse) -> Non
     if not answer.body.strip():
         state.shut(view.id)
         return
-    told = answer.json()
-    action = told.get("response_action")
+    reply = answer.json()
+    action = reply.get("response_action")
     if action == "clear":
         state.shut(view.root)
     elif action == "errors":
-        state.show(replace(view, errors=_errors(view, told.get("errors")), trouble=None))
+        state.show(replace(view, errors=_errors(view, reply.get("errors")), trouble=None))
     elif action == "update":
-        state.show(remade(state, view, views_api.checked(state, told.get("view"), "modal", but=view.id)))
+        state.show(remade(state, view, views_api.checked(state, reply.get("view"), "modal", but=view.id)))
     elif action == "push":
-        views_api.lay(state, views_api.checked(state, told.get("view"), "modal"), view.user)
+        views_api.lay(state, views_api.checked(state, reply.get("view"), "modal"), view.user)
     else:
         raise ApiError(
             "invalid_response", "response_action must be one of: clear, errors, update, push; or the body empty"
@@ -168,13 +168,13 @@ def to_suggestion(delivery: Delivery) -> tuple[tuple[Json, ...], str | None]:
     answer = delivery.counted
     if answer.error is not None:
         return (), answer.error
-    told = answer.json()
-    node = JsonNode(told, "")
-    if not isinstance(told, dict) or set(told) - {"options", "option_groups"}:
+    reply = answer.json()
+    node = JsonNode(reply, "")
+    if not isinstance(reply, dict) or set(reply) - {"options", "option_groups"}:
         node.complain("must define either `options` or `option_groups`")
     else:
         choices(node)
     if node.said:
         return (), "; ".join(node.said)
-    groups = told.get("option_groups", ())
-    return (*told.get("options", ()), *(option for group in groups for option in group["options"])), None
+    groups = reply.get("option_groups", ())
+    return (*reply.get("options", ()), *(option for group in groups for option in group["options"])), None

@@ -213,7 +213,7 @@ class State:
 
     def json_of(self, message: Message) -> Json:
         """Return a message as the Slack API does."""
-        told: Json = {
+        document: Json = {
             "type": "message",
             "user": message.user,
             "text": message.text,
@@ -221,9 +221,9 @@ class State:
             "team": self.team,
         }
         if message.by_app:
-            told["bot_id"] = self.app.bot
-            told["app_id"] = self.app.id
-            told["bot_profile"] = {
+            document["bot_id"] = self.app.bot
+            document["app_id"] = self.app.id
+            document["bot_profile"] = {
                 "id": self.app.bot,
                 "app_id": self.app.id,
                 "user_id": self.app.user,
@@ -233,23 +233,23 @@ class State:
                 "team_id": self.team,
             }
         else:
-            told["client_msg_id"] = f"{message.channel}-{message.ts}"
+            document["client_msg_id"] = f"{message.channel}-{message.ts}"
         if message.blocks:
-            told["blocks"] = list(message.blocks)
+            document["blocks"] = list(message.blocks)
         if message.thread_ts:
-            told["thread_ts"] = message.thread_ts
+            document["thread_ts"] = message.thread_ts
             parent = self.find(message.channel, message.thread_ts)
             if parent is not None:
-                told["parent_user_id"] = parent.user
+                document["parent_user_id"] = parent.user
         if message.edited:
-            told["edited"] = {"user": message.user, "ts": message.edited}
+            document["edited"] = {"user": message.user, "ts": message.edited}
         if message.metadata:
-            told["metadata"] = message.metadata
+            document["metadata"] = message.metadata
         if message.files:
-            told["files"] = [
+            document["files"] = [
                 {"id": file, "name": self.files[file].name} for file in message.files if file in self.files
             ]
-        return told
+        return document
 
 
 def _forget(kept: dict[str, Any], most: int) -> None:

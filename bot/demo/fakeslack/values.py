@@ -23,11 +23,11 @@ class ApiError(Exception):
 
     def body(self) -> Json:
         """The JSON response."""
-        told: Json = {"ok": False, "error": self.error, **self.more}
+        content: Json = {"ok": False, "error": self.error, **self.more}
         if self.messages:
-            told["errors"] = list(self.messages)
-            told["response_metadata"] = {"messages": [f"[ERROR] {message}" for message in self.messages]}
-        return told
+            content["errors"] = list(self.messages)
+            content["response_metadata"] = {"messages": [f"[ERROR] {message}" for message in self.messages]}
+        return content
 
 
 class NotPossible(Exception):  # noqa: N818 - shown to users
@@ -195,10 +195,10 @@ class AppResponse:
     def json(self) -> Json:
         """The body as a JSON object; empty if it is none."""
         try:
-            told = json.loads(self.body)
+            content = json.loads(self.body)
         except ValueError:
             return {}
-        return told if isinstance(told, dict) else {}
+        return content if isinstance(content, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)

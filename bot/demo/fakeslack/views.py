@@ -45,12 +45,12 @@ def elements(blocks: list[Json]) -> Iterator[tuple[Json, Json]]:
 
 def values(blocks: list[Json], typed: Typed) -> Json:
     """Return `state.values`: the current value of each element that takes one."""
-    told: Json = {}
+    state: Json = {}
     for block, element in elements(blocks):
         value = current_value(block, element, typed)
         if value is not None:
-            told.setdefault(block["block_id"], {})[element["action_id"]] = value
-    return told
+            state.setdefault(block["block_id"], {})[element["action_id"]] = value
+    return state
 
 
 def current_value(block: Json, element: Json, typed: Typed) -> Json | None:
@@ -170,7 +170,7 @@ def _hash(state: State) -> str:
 def as_json(state: State, view: View) -> Json:
     """Return a view as in payloads and responses."""
     source = view.source
-    told: Json = {
+    document: Json = {
         "id": view.id,
         "team_id": state.team,
         "type": source["type"],
@@ -192,5 +192,5 @@ def as_json(state: State, view: View) -> Json:
         "bot_id": state.app.bot,
     }
     if source["type"] == "home":
-        told["title"] = {"type": "plain_text", "text": "View Title", "emoji": True}
-    return told
+        document["title"] = {"type": "plain_text", "text": "View Title", "emoji": True}
+    return document

@@ -125,15 +125,15 @@ def _call_with_fault(workspace: Workspace, name: str, given: Json, do: Any) -> R
     """Run the call unless a fault was injected; record everything."""
     trouble = workspace.troubles.next(name)
     if trouble is None or trouble.after:
-        status, told = do()
+        status, reply = do()
     else:
-        status, told = 0, {"ok": False, "error": f"trouble: {trouble.kind}"}
+        status, reply = 0, {"ok": False, "error": f"trouble: {trouble.kind}"}
     state = workspace.state
     shown = {key: value for key, value in given.items() if key != "token"}
     with state.lock:
-        state.traffic.append(ApiCall(state.clock(), name, shown, status, told))
+        state.traffic.append(ApiCall(state.clock(), name, shown, status, reply))
         state.touch()
-    return _fault_response(trouble) if trouble else _json(status, told)
+    return _fault_response(trouble) if trouble else _json(status, reply)
 
 
 def _fault_response(trouble: Fault) -> Response:

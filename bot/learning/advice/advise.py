@@ -74,10 +74,10 @@ def advise(
     bar: PromotionThreshold | None = None,
 ) -> AdviceReport:
     """Return the advice that a store supports."""
-    told = told_within(session, tenant)
-    seen = AdviceHistory(session, base, told, reports_of(session, list(told)), now)
+    reviewed = told_within(session, tenant)
+    seen = AdviceHistory(session, base, reviewed, reports_of(session, list(reviewed)), now)
     looked = looked_within(session)
-    found = outcomes(base.known.rulebook, told.values(), looked)
+    found = outcomes(base.known.rulebook, reviewed.values(), looked)
     shadows = shadows_within(session, base.known.rulebook, tenant, bar)
     advice = (
         *_narrowed(seen, found, looked),
@@ -100,10 +100,12 @@ def _narrowed(
         if rule is None:
             continue
         own = [
-            told for told in seen.told.values() if told.rule == rule.id and not told.disputed and _fresh(told, looked)
+            reviewed
+            for reviewed in seen.told.values()
+            if reviewed.rule == rule.id and not reviewed.disputed and _fresh(reviewed, looked)
         ]
-        wrong = [told.incident for told in own if told.right is False]
-        right = [told.incident for told in own if told.right]
+        wrong = [reviewed.incident for reviewed in own if reviewed.right is False]
+        right = [reviewed.incident for reviewed in own if reviewed.right]
         if (
             len(wrong) >= LEAST_WRONG
             and (advice := _narrower(seen, rule, rule_outcome.precision, wrong, right)) is not None
@@ -268,12 +270,12 @@ def _linked(seen: AdviceHistory) -> Iterator[RuleAdvice]:
         if rule is None or effect.id in rule.explains or truths[effect.id] >= max(1, truths[cause.id]):
             continue
         order = f"{cause.id} came before {effect.id} in {HitRate(pair.in_order, pair.together).words} incidents that have both"
-        said = f"people named {cause.id} in {truths[cause.id]} of them, {effect.id} in {truths[effect.id]}"
+        reason = f"people named {cause.id} in {truths[cause.id]} of them, {effect.id} in {truths[effect.id]}"
         text = seen.text(rule)
         explains = [*(value_of(text, "explains") or []), effect.id] if text is not None else []
         files = {rule.file: with_value(text, "explains", explains)} if text is not None else {}
         title = f"{rule.id}: {cause.id} causes {effect.id}"
-        yield RuleAdvice("link", rule.id, title, (order, said), pair.incidents, files)
+        yield RuleAdvice("link", rule.id, title, (order, reason), pair.incidents, files)
 
 
 def _order(report: StoredReport, faults: Mapping[str, Any]) -> list[str]:

@@ -110,7 +110,7 @@ def match_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, case
 
 def _lines(case: Case, found: MinedPattern, spoke: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the decisive lines of an incident by source: those of the pattern, and those on which the rule fired."""
-    told = {}
+    quoted = {}
     for source, text in case.texts.items():
         hits = [
             line_at(text, hit.start()) for hit, _ in zip(compiled(found.search).finditer(text), range(2), strict=False)
@@ -118,8 +118,8 @@ def _lines(case: Case, found: MinedPattern, spoke: Sequence[str]) -> dict[str, t
         own = [line for line in text.split("\n") if any(word.strip() and word.strip() in line for word in spoke)]
         lines = tuple(dict.fromkeys((*own[: MOST_LINES - len(hits)], *hits)))
         if lines:
-            told[source] = lines
-    return told
+            quoted[source] = lines
+    return quoted
 
 
 def _files(rule: Rule, made: Mapping[str, Mapping[str, bytes]]) -> dict[str, str]:

@@ -83,8 +83,10 @@ def draft(
     """
     book = knowledge.rulebook
     cleaner = Anonymiser(words_of(book), frozenset(name.lower() for name in names))
-    said = "; ".join(dict.fromkeys(told for item in candidate.said if (told := cleaner.words(item))))[:SAID].strip()
-    values = _values(candidate, book, said, link or (lambda number: f"incident:{number}"))
+    statement = "; ".join(dict.fromkeys(told for item in candidate.said if (told := cleaner.words(item))))[
+        :SAID
+    ].strip()
+    values = _values(candidate, book, statement, link or (lambda number: f"incident:{number}"))
     text, leak = _hidden(dumped(values))
     judge = _RuleTester(candidate, text, base)
     keep = kept_words(candidate.match)
@@ -93,7 +95,7 @@ def draft(
     root = f"{candidate.family}/{candidate.id}"
     files = {"rule.yaml": text.encode(), **match, **silent}
     missing = [*leak, *(str(fault) for fault in _lint(candidate, judge.loaded, [*match, *silent]))]
-    return DraftFolder(candidate, {f"{root}/{name}": data for name, data in files.items()}, tuple(missing), said)
+    return DraftFolder(candidate, {f"{root}/{name}": data for name, data in files.items()}, tuple(missing), statement)
 
 
 def dumped(values: Mapping[str, Any]) -> str:
@@ -112,7 +114,7 @@ def _hidden(text: str) -> tuple[str, list[str]]:
 # -- rule.yaml -----------------------------------------------------------------------------------------------------------
 
 
-def _values(candidate: Candidate, book: Rulebook, said: str, link: Callable[[int], str]) -> dict[str, Any]:
+def _values(candidate: Candidate, book: Rulebook, statement: str, link: Callable[[int], str]) -> dict[str, Any]:
     fault = book.faults[candidate.fault]
     many = len(candidate.support)
     lines = (
@@ -130,7 +132,7 @@ def _values(candidate: Candidate, book: Rulebook, said: str, link: Callable[[int
         "status": "draft",
         "severity": _SEVERITY[fault.domain],
         "summary": _summary(candidate),
-        "cause": f"{cause}. People said: {said}." if said else f"{cause}; no further cause is known.",
+        "cause": f"{cause}. People said: {statement}." if statement else f"{cause}; no further cause is known.",
         "impact": "The run continues, but degraded."
         if fault.outlives
         else "The run ends, or its other ranks wait until they time out.",
@@ -138,7 +140,7 @@ def _values(candidate: Candidate, book: Rulebook, said: str, link: Callable[[int
     }
     if candidate.when is not None:
         values["when"] = candidate.when
-    values["remediation"] = _remediation(candidate, book, said)
+    values["remediation"] = _remediation(candidate, book, statement)
     values["references"] = [{"url": link(number), "shows": "what it was closed as"} for number in candidate.support[:5]]
     if candidate.remarks:
         values["known_problems"] = [remark[:400] for remark in candidate.remarks]
@@ -164,7 +166,7 @@ def _summary(candidate: Candidate) -> str:
     return f"{candidate.title} (rank {{rank|unknown}}, node {{node|unknown}}{holes})."
 
 
-def _remediation(candidate: Candidate, book: Rulebook, said: str) -> list[dict[str, str]]:
+def _remediation(candidate: Candidate, book: Rulebook, statement: str) -> list[dict[str, str]]:
     """The first step that most rules of the fault advise, and what people did."""
     alike = [rule for rule in book.rules if rule.fault == candidate.fault and rule.remediation]
     counts: dict[str, int] = {}
@@ -173,11 +175,11 @@ def _remediation(candidate: Candidate, book: Rulebook, said: str) -> list[dict[s
     action = min(counts, key=lambda count: (-counts[count], count)) if counts else "look_at_logs"
     first = f"{book.actions[action].title}; start with the quoted lines on {{node|the node}}."
     steps = [{"action": action, "text": first}]
-    if said:
+    if statement:
         steps.append(
             {
                 "action": "look_at_logs",
-                "text": f"Check whether it matches the incidents that the rule was learned from: {said}.",
+                "text": f"Check whether it matches the incidents that the rule was learned from: {statement}.",
             }
         )
     return steps

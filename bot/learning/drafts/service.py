@@ -118,14 +118,14 @@ class DraftService:
         rule = _rule(files)
         own: dict[str, str | bytes | None] = dict(files)
         try:
-            told = backtest(
+            result = backtest(
                 trial(self.base, own), self.url, self._clean, tenant=tenant, most=self.config.learning.judged
             )
         except RuleError as error:
             hurts = tuple(f"the rule is not valid: {fault.message}" for fault in error.faults[:5])
             figures: tuple[tuple[str, str], ...] = ()
         else:
-            figures, hurts, _ = replayed(told)
+            figures, hurts, _ = replayed(result)
         # not proposed automatically, because the replay speaks against it; a proposal names the person who requests it anyway
         return msgspec.structs.replace(
             content,

@@ -162,10 +162,10 @@ def _draft(row: DraftRow) -> Draft:
     if packed is not None:
         plain = zstandard.decompress(packed, max_output_size=_LARGEST)
         content = msgspec.json.decode(plain, type=DraftContent)
-    told: Mapping[str, Any] = {
+    document: Mapping[str, Any] = {
         name: getattr(row, name) for name in Draft.__dataclass_fields__ if name not in ("wish", "content")
     }
-    return Draft(**told, wish=msgspec.json.decode(row.wish, type=DraftRequest), content=content)
+    return Draft(**document, wish=msgspec.json.decode(row.wish, type=DraftRequest), content=content)
 
 
 def _json(value: object) -> str:

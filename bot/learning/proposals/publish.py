@@ -219,8 +219,8 @@ class _ProposalCheck:
 
     def _note(self, **values: Any) -> None:
         """Store the state, and update the message about it if its text changes."""
-        told = any(getattr(self.found, name) != value for name, value in values.items() if name in TOLD)
+        differs = any(getattr(self.found, name) != value for name, value in values.items() if name in TOLD)
         later = self.now + timedelta(seconds=self.settings.every)
         values = {"looked_at": self.now, "ready_at": later, "tries": 0, **values}
-        changed(self.database, self.found, self.now, values, tell=told)
+        changed(self.database, self.found, self.now, values, tell=differs)
         self.found = replace(self.found, **values)

@@ -316,7 +316,7 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
     """The pull request for a proposal."""
     content, home = proposal.content, settings.folder
     mark = f"signalbox:{sha256(f'{proposal.key} {proposal.branch}'.encode()).hexdigest()[:20]}"
-    told = BodyContent(
+    body_content = BodyContent(
         mark=mark,
         rule=proposal.rule,
         title=content.title,
@@ -334,7 +334,7 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
     note = (
         "Opened as a draft by Signalbox. It is marked ready when the backtest and the checks of this repository pass."
     )
-    body = body_of(told, "" if settings.backend == "local" else note)
+    body = body_of(body_content, "" if settings.backend == "local" else note)
     title = title_of(proposal.rule, content.title)
     numbers = ", ".join(str(number) for number in content.incidents[:20])
     message = f"{title}\n\nProposed by Signalbox{f' from incidents {numbers}' if numbers else ''}."

@@ -143,16 +143,16 @@ def backtest(
     begun = time.perf_counter()
     judge = TrialJudge(trial_)
     with Database(url) as store, store.errors(), store.session() as session:
-        told = told_within(session, tenant)
-    ids = sorted(told, reverse=True)
+        reviewed = told_within(session, tenant)
+    ids = sorted(reviewed, reverse=True)
     workers = min(workers or len(os.sched_getaffinity(0)), max(1, len(ids) // _CHUNK))
     try:
         with ProcessPoolExecutor(workers, process_context(), _start, (url, judge)) as pool:
             sifted = list(pool.map(_sift, _chunks(ids, _CHUNK)))
             found = sorted(
-                (item for part in sifted for item in part.found), key=lambda item: (not told[item].said, -item)
+                (item for part in sifted for item in part.found), key=lambda item: (not reviewed[item].said, -item)
             )
-            heard, judged = _heard(pool, found, told, most)
+            heard, judged = _heard(pool, found, reviewed, most)
     except BrokenProcessPool as error:
         raise SignalboxError("a backtest process died; there is no result") from error
     left = found[judged:]
@@ -163,13 +163,13 @@ def backtest(
         without_text=len(ids) - texts,
         judged=judged,
         unjudged=len(left),
-        unjudged_said=sum(told[item].said for item in left),
+        unjudged_said=sum(reviewed[item].said for item in left),
         hits=tuple(number for number in sorted(heard) if heard[number].spoke),
         changes=tuple(
-            _change(number, item, told[number]) for number, item in sorted(heard.items()) if item.old != item.new
+            _change(number, item, reviewed[number]) for number, item in sorted(heard.items()) if item.old != item.new
         ),
-        precision=_precision(trial_.new, told, heard),
-        recall=_recall(trial_, told, heard, frozenset(left)),
+        precision=_precision(trial_.new, reviewed, heard),
+        recall=_recall(trial_, reviewed, heard, frozenset(left)),
         shadowed=_shadowed(trial_.rules, heard),
         clean=len(clean),
         clean_hits=tuple(_on_clean(judge, clean)),

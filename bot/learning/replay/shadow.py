@@ -187,11 +187,11 @@ def render(found: Sequence[ShadowStats]) -> str:
     """Render the shadow rules as text."""
     if not found:
         return "no rules in status shadow"
-    told = [
+    texts = [
         f"{shadow_stats.hits:6d} {shadow_stats.leads:6d}  {shadow_stats.rule}: {shadow_stats.right.words}; {shadow_stats.lacks or 'it can be promoted'}"
         for shadow_stats in found
     ]
-    lines = [f"{'hits':>6} {'first':>6}  correct, by resolution; missing for promotion", *told]
+    lines = [f"{'hits':>6} {'first':>6}  correct, by resolution; missing for promotion", *texts]
     return "\n".join(lines)
 
 

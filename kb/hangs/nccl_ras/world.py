@@ -46,9 +46,9 @@ def _with_known(processes: Mapping[Process, int | None], known: Mapping[Process,
     found: dict[Process, int] = {}
     for (host, pid), seen in processes.items():
         alone = by_pid.get(pid, [])
-        told = known.get((host, pid), seen)
-        if told is None and pids[pid] == 1 and len(alone) == 1:
-            told = alone[0]
-        if told is not None and told >= 0:
-            found[host, pid] = told
+        known_rank = known.get((host, pid), seen)
+        if known_rank is None and pids[pid] == 1 and len(alone) == 1:
+            known_rank = alone[0]
+        if known_rank is not None and known_rank >= 0:
+            found[host, pid] = known_rank
     return found

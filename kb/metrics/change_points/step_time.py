@@ -167,16 +167,16 @@ def throughput_drop(series: Track, share: float = 0.7, logged: int = 3, past: in
     usable = usable_places(series, 5)
     values = series.values[usable]
     found: list[SeriesChange] = []
-    run, told, good = 0, False, [float(value) for value in values[:10]]
+    run, reported, good = 0, False, [float(value) for value in values[:10]]
     for at in range(10, values.size):
         mean = sum(good) / len(good)
         run = run + 1 if values[at] < share * mean else 0
         if not run:
             good = [*good[-past + 1 :], float(values[at])]
-            told = False
-        elif run == logged and not told:
+            reported = False
+        elif run == logged and not reported:
             begun = at - logged + 1
             after = float(np.mean(values[begun : at + 1]))
             found.append(make_change(series, "drop", int(usable[begun]), int(usable[at]), mean, after))
-            told = True
+            reported = True
     return tuple(found)

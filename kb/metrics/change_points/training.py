@@ -22,16 +22,16 @@ def loss_broken(series: Track, above: float = 1e3, warm_up: int = 30) -> SeriesC
     if broken is not None:
         kept = kept[kept < broken[0]]
     known = kept[np.isfinite(values[kept])]
-    told = values[known].tolist()  # plain Python: ten times as fast as numpy for windows of fifty
-    for at in range(1, len(told)):
+    known_values = values[known].tolist()  # plain Python: ten times as fast as numpy for windows of fifty
+    for at in range(1, len(known_values)):
         here = int(known[at])
-        if abs(told[at]) > above:
-            usual = plain_median(told[max(0, at - 50) : at])
+        if abs(known_values[at]) > above:
+            usual = plain_median(known_values[max(0, at - 50) : at])
             if abs(usual) < 0.1 * above:
-                return make_change(series, "above", here, here, usual, told[at])
+                return make_change(series, "above", here, here, usual, known_values[at])
         if at >= 24 and series.steps[here] - series.steps[0] >= warm_up:
-            last = told[at - 4 : at + 1]
-            jump = _jumps(told[max(0, at - 54) : at - 4], last)
+            last = known_values[at - 4 : at + 1]
+            jump = _jumps(known_values[max(0, at - 54) : at - 4], last)
             if jump is not None:
                 return make_change(series, "variance", int(known[at - 4]), here, jump, plain_median(last))
     if broken is not None:

@@ -55,10 +55,10 @@ _Failure = tuple[str, str, str, str]  # check, class, GPU, words
 def _found(data: bytes) -> Iterator[_Failure] | None:
     if data.lstrip()[:1] in (b"{", b"["):
         try:
-            told = msgspec.json.decode(data)
+            document = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return None
-        return _of_json(told)
+        return _of_json(document)
     text = data.decode("utf-8", "replace")
     for mark, read in _TEXTS:
         if re.search(mark, text):
@@ -74,13 +74,13 @@ def _class(*words: str) -> str:
 # -- JSON ----------------------------------------------------------------------------------------------------------------
 
 
-def _of_json(told: Any) -> Iterator[_Failure] | None:
-    top = mapping(told)
+def _of_json(document: Any) -> Iterator[_Failure] | None:
+    top = mapping(document)
     diagnostic = mapping(top.get("DCGM Diagnostic") or top.get("DCGM GPU Diagnostic"))
     if diagnostic:
         return _dcgm_json(diagnostic)
-    if isinstance(told, list) and any("component" in entry and "states" in entry for entry in objects(told, 4)):
-        return _gpud(told)
+    if isinstance(document, list) and any("component" in entry and "states" in entry for entry in objects(document, 4)):
+        return _gpud(document)
     return None
 
 
@@ -144,12 +144,12 @@ _TOLD = re.compile(r"(?m)^[ \t]{1,16}(State|Physical state|Rate|SM lid): {0,4}(\
 def _ibstat(text: str) -> Iterator[_Failure]:
     for name, part in _sections(_CA, text):
         for number, port in _sections(_PORT, part):
-            told = dict(_TOLD.findall(port))
-            state, physical = told.get("State", "Active"), told.get("Physical state", "Disabled")
+            fields = dict(_TOLD.findall(port))
+            state, physical = fields.get("State", "Active"), fields.get("Physical state", "Disabled")
             # a port that is disabled, or never met a subnet manager, is part of the node's design
-            if state != "Active" and physical != "Disabled" and told.get("SM lid") != "0":
+            if state != "Active" and physical != "Disabled" and fields.get("SM lid") != "0":
                 words = (
-                    f"{name} port {number}: State: {state}, Physical state: {physical}, Rate: {told.get('Rate', '?')}"
+                    f"{name} port {number}: State: {state}, Physical state: {physical}, Rate: {fields.get('Rate', '?')}"
                 )
                 yield "ibstat", "port", "", words
 

@@ -85,11 +85,11 @@ def _text(value: Any) -> str:
 def _json(data: bytes) -> Iterator[Mapping[str, Any]]:
     for line in data.splitlines():
         try:
-            told = msgspec.json.decode(line)
+            entry = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             continue
-        if isinstance(told, dict):
-            yield told
+        if isinstance(entry, dict):
+            yield entry
 
 
 def _export(data: bytes) -> Iterator[Mapping[str, Any]]:

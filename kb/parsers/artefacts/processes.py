@@ -51,12 +51,12 @@ def read_processes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, 
     found, odd = [], max(0, len(file.ended) - MOST)
     for raw in file.ended[:MOST]:
         try:
-            one = msgspec.json.decode(raw, type=Ended)
+            ended = msgspec.json.decode(raw, type=Ended)
         except _BROKEN:
             odd += 1
             continue
-        if 0 <= one.rank < 1 << 31 and math.isfinite(one.time):
-            found.append(event_of(one, source))
+        if 0 <= ended.rank < 1 << 31 and math.isfinite(ended.time):
+            found.append(event_of(ended, source))
         else:
             odd += 1
     gaps = (
@@ -70,10 +70,10 @@ def read_processes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, 
 def event_of(item: Ended, source: str) -> Event:
     """Return the process's end as an event."""
     how = item.how[:40]
-    told = {GONE: "is gone for an unknown reason"}.get(
+    ending = {GONE: "is gone for an unknown reason"}.get(
         how, f"ended by {how}" if how.startswith("SIG") else f"ended: {how}"
     )
-    message = f"rank {item.rank}: process {item.pid} {told}, while {item.others} other ranks kept running"
+    message = f"rank {item.rank}: process {item.pid} {ending}, while {item.others} other ranks kept running"
     fields: dict[str, Scalar] = {"signal": how if how.startswith("SIG") else "", "pid": item.pid, "others": item.others}
     who = Resource(node=item.node[:200] or None, rank=item.rank, pid=item.pid)
     return Event(source, item.time, KIND, how, message, who, fields)

@@ -70,18 +70,18 @@ def _read_received(window: bytes, at: int) -> tuple[Structure, ...]:
     if found is None:
         return ()
     own = b"[" + found[1] + b":" + found[2] + b"]" if found[1] else b""
-    signal, said, end = "", [], at
+    signal, messages, end = "", [], at
     for _, after, line in lines_from(window, at, 24):
         if own not in line:
             continue
         number_line, detail = _SIGNAL.search(line), _DETAIL.search(line)
         if number_line:
             signal = signal_name(value=number(number_line[2])) or text(number_line[1])
-        said += [text(part[0]) for part in (number_line, detail) if part]
+        messages += [text(part[0]) for part in (number_line, detail) if part]
         end = after
         if b"Failing at address" in line:
             break
-    return _crash(window, at, signal, ", ".join(said), node=found[1], pid=number(found[2]), end=max(end, at + 1))
+    return _crash(window, at, signal, ", ".join(messages), node=found[1], pid=number(found[2]), end=max(end, at + 1))
 
 
 def _read_terminate(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -93,10 +93,10 @@ def _read_terminate(window: bytes, at: int) -> tuple[Structure, ...]:
     prefix = peel(line)
     message = ""
     for _, behind, later in lines_from(window, after, 4):
-        said = _WHAT.search(later)
+        what_line = _WHAT.search(later)
         other = peel(later)
-        if said and (other.rank, other.local_rank, other.pid) == (prefix.rank, prefix.local_rank, prefix.pid):
-            message, end = text(said[1]), behind
+        if what_line and (other.rank, other.local_rank, other.pid) == (prefix.rank, prefix.local_rank, prefix.pid):
+            message, end = text(what_line[1]), behind
             break
     return _crash(window, at, "SIGABRT", f"{name}: {message}" if message else name, end=end)
 

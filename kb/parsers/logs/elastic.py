@@ -46,22 +46,22 @@ def _read_block(window: bytes, at: int) -> tuple[Structure, ...]:
             if foreign > _MAX_FOREIGN:
                 break
             continue
-        said = plain(line[peel(line).end :])
-        item = _ITEM.match(said)
-        pair = _FIELD.match(said) if start >= 0 else None
-        if item or b"Root Cause" in said or said.startswith((b"=====", b"-----")):
+        message = plain(line[peel(line).end :])
+        item = _ITEM.match(message)
+        pair = _FIELD.match(message) if start >= 0 else None
+        if item or b"Root Cause" in message or message.startswith((b"=====", b"-----")):
             items += _item(window, start, end, raw, name=name, root=root)
-            root = root or b"Root Cause" in said
+            root = root or b"Root Cause" in message
             start, raw = (position if item else -1), {}
             idle = foreign = 0
         elif pair and pair[1] not in raw:
             raw[pair[1]] = pair[2].strip()
             end = after
         elif start >= 0 and b"traceback" in raw and len(raw[b"traceback"]) < MAX_LINE:
-            raw[b"traceback"] += b"\n" + said.rstrip()
+            raw[b"traceback"] += b"\n" + message.rstrip()
             end = after
         idle += 1
-        if said.startswith(b"=====") or len(items) >= _MAX_ITEMS or (idle > _MAX_IDLE and start < 0):
+        if message.startswith(b"=====") or len(items) >= _MAX_ITEMS or (idle > _MAX_IDLE and start < 0):
             break
     return (*items, *_item(window, start, end, raw, name=name, root=root))
 
@@ -112,11 +112,11 @@ def _item(
 
 
 def _signal(raw: dict[bytes, bytes], code: re.Match[bytes] | None) -> str:
-    said = _SIGNAL.search(raw.get(b"traceback", b""))
+    found = _SIGNAL.search(raw.get(b"traceback", b""))
     if code and code[3]:
         return text(code[3])
-    if said:
-        return text(said[1])
+    if found:
+        return text(found[1])
     return _SIGNAL_NAMES.get(number(code[1]) or 0, "") if code else ""
 
 

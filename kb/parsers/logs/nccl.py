@@ -114,19 +114,19 @@ def _read_warn(window: bytes, at: int) -> tuple[Structure, ...]:
 
 def _read_init(window: bytes, at: int) -> tuple[Structure, ...]:
     line = plain(line_at(window, at)[0])
-    head, said = _spoken(line, b"INFO"), _INIT.search(line)
-    if said is None or b"Init COMPLETE" not in line:
+    head, init = _spoken(line, b"INFO"), _INIT.search(line)
+    if init is None or b"Init COMPLETE" not in line:
         return ()
     host, pid = (text(head[1], 64), number(head[2])) if head else ("", None)
     fields: dict[str, Scalar] = {
         "host": host,
         "pid": pid,
-        "comm_rank": number(said[2]),
-        "nranks": number(said[3]),
-        "device": number(said[4]),
-        "bus": text(said[5], 16),
+        "comm_rank": number(init[2]),
+        "nranks": number(init[3]),
+        "device": number(init[4]),
+        "bus": text(init[5], 16),
         # the id links the ranks of one communicator; older lines have only an address, valid within one process
-        "comm": text(said[6] or said[1], 20),
+        "comm": text(init[6] or init[1], 20),
     }
     who = resource(peel(line), node=host or None, pid=pid)
     return (on_line("nccl_init", window, at, fields, who=who),)

@@ -56,12 +56,14 @@ def _frames(window: bytes, at: int, form: _Form) -> tuple[list[str], int]:
         prefix = peel(below)
         if _speaker(prefix) != speaker:
             continue
-        said = plain(below[prefix.end :])
-        frame = form(said)
+        message = plain(below[prefix.end :])
+        frame = form(message)
         if frame:
             found.append(frame)
             end = behind
-        elif len(found) >= MAX_FRAMES or not (said[:1].isspace() or (not found and _same_thread_name(line, said))):
+        elif len(found) >= MAX_FRAMES or not (
+            message[:1].isspace() or (not found and _same_thread_name(line, message))
+        ):
             break
     return found[:MAX_FRAMES], end
 

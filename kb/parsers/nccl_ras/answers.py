@@ -162,17 +162,17 @@ def _communicators(pieces: list[msgspec.Raw], source: str, gaps: list[Gap]) -> t
     ranks = odd = 0
     left = max(0, len(pieces) - MAX_COMMUNICATORS)
     for piece in pieces[:MAX_COMMUNICATORS]:
-        one = _communicator(piece)
-        if one is None or not _sound(one):
+        communicator = _communicator(piece)
+        if communicator is None or not _sound(communicator):
             odd += 1
             continue
-        ranks += len(one.ranks) + len(one.missing_ranks)
+        ranks += len(communicator.ranks) + len(communicator.missing_ranks)
         if ranks > MAX_RANKS:
             left += 1
             continue
-        key = _HEX.sub("", one.hash[:40].lower(), count=1) or "0"
-        key = key if key not in kept else f"{key}/{one.secondary_hash[:80]}"
-        kept[key] = _value(key, one, shared)
+        key = _HEX.sub("", communicator.hash[:40].lower(), count=1) or "0"
+        key = key if key not in kept else f"{key}/{communicator.secondary_hash[:80]}"
+        kept[key] = _value(key, communicator, shared)
     if odd:
         gaps.append(gap("ras-odd-communicator", source, "a communicator has an unknown form", got=str(odd)))
     if left:

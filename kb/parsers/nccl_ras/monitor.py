@@ -58,14 +58,16 @@ def read_ras_monitor(data: bytes, source: str) -> tuple[tuple[Event, ...] | None
 
 def _add_life(text: str, source: str, events: list[Event]) -> None:
     try:
-        one = _LIFE_JSON.decode(text.encode("utf-8", "replace"))
+        event = _LIFE_JSON.decode(text.encode("utf-8", "replace"))
     except (msgspec.MsgspecError, RecursionError):
         return
-    gpus = ",".join(str(device) for device in one.peer.nvml_devs[:64])
+    gpus = ",".join(str(device) for device in event.peer.nvml_devs[:64])
     who = Resource(
-        node=one.peer.host or one.peer.addr or None, pid=one.peer.pid if one.peer.pid > 0 else None, gpu=gpus or None
+        node=event.peer.host or event.peer.addr or None,
+        pid=event.peer.pid if event.peer.pid > 0 else None,
+        gpu=gpus or None,
     )
-    events.append(_life(source, one.timestamp, one.event, one.details, who))
+    events.append(_life(source, event.timestamp, event.event, event.details, who))
 
 
 def _life(source: str, stamp: str, event: str, details: str, who: Resource) -> Event:

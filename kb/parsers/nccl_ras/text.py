@@ -100,10 +100,10 @@ class _RasTextReader:
             self.op, self.level, self.state = op[1] or "collective", None, "running"
         elif many := _MANY.match(line):
             self._level(current, many[2], many[3], many[4], int(many[1]))
-        elif one := _ONE.match(line):
-            if one[2] or one[3] or one[4]:
-                self._level(current, one[2], one[3], one[4], 1)
-            self._rank(current, int(one[1]), one)
+        elif single := _ONE.match(line):
+            if single[2] or single[3] or single[4]:
+                self._level(current, single[2], single[3], single[4], 1)
+            self._rank(current, int(single[1]), single)
         elif missing := _MISSING.match(line):
             ranks = _numbers(missing[1], min(current.size or 1024, self.left))
             self.left -= len(ranks)

@@ -78,7 +78,7 @@ def _by_hand(text: str, key: str, limit: int) -> ListedObject:
     at, cut, found = 0, False, False
     while len(kept) < limit and (at := _behind_space(text, at)) < len(text):
         try:
-            one, at = _DECODER.raw_decode(text, at)
+            value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             start = -1 if cut else _list_start(text, key, at)
             if start < 0:
@@ -86,9 +86,9 @@ def _by_hand(text: str, key: str, limit: int) -> ListedObject:
                 break
             at, cut, found = start, True, True
             continue
-        inside = one.get(key) if isinstance(one, dict) else None
-        found = found or isinstance(one, dict)
-        kept.extend(part for part in (inside if isinstance(inside, list) else [one]) if isinstance(part, dict))
+        inside = value.get(key) if isinstance(value, dict) else None
+        found = found or isinstance(value, dict)
+        kept.extend(part for part in (inside if isinstance(inside, list) else [value]) if isinstance(part, dict))
     return ListedObject(tuple(kept[:limit]), found=found, cut=cut, left=max(0, len(kept) - limit))
 
 

@@ -308,16 +308,16 @@ def _pod_ends(
         if disrupted or waits:
             kind = _class(reason, message, warning=False) if reason in _KINDS else None
             kind = kind or ("eviction" if disrupted else "not_scheduled")
-            told = {**fields, **_short_of(message)}
+            details = {**fields, **_short_of(message)}
             yield Event(
-                source, moment(condition.get("lastTransitionTime")), kind, reason, message, Resource(node=node), told
+                source, moment(condition.get("lastTransitionTime")), kind, reason, message, Resource(node=node), details
             )
     reason = string(status.get("reason"), 80)
     if reason:
         message = string(status.get("message"), MESSAGE)
         kind = _KINDS.get(reason, "eviction" if reason == "Terminated" and "node shutdown" in message else "exit")
-        told = {**fields, **_short_of(message)}
-        yield Event(source, _last_end(status), kind, reason, message, Resource(node=node), told)
+        details = {**fields, **_short_of(message)}
+        yield Event(source, _last_end(status), kind, reason, message, Resource(node=node), details)
 
 
 def _last_end(status: Mapping[str, Any]) -> float | None:
@@ -339,11 +339,11 @@ def _container_ends(
     name = string(entry.get("name"), 253)
     who = Resource(node=node, container=name or None)
     restarts = integer(entry.get("restartCount")) or 0
-    told = {**fields, "container": name, "restarts": restarts}
+    details = {**fields, "container": name, "restarts": restarts}
     state, last = mapping(entry.get("state")), mapping(entry.get("lastState"))
     for end, previous in ((mapping(last.get("terminated")), True), (mapping(state.get("terminated")), False)):
         if end:
-            yield _terminated(end, source, who, {**told, "previous": previous})
+            yield _terminated(end, source, who, {**details, "previous": previous})
     if restarts and not last.get("terminated"):
         begun = moment(mapping(state.get("running")).get("startedAt"))
         yield Event(
@@ -353,12 +353,12 @@ def _container_ends(
             "Restarted",
             f"{name} was restarted {restarts} time{'' if restarts == 1 else 's'}",
             who,
-            told,
+            details,
         )
     waiting = mapping(state.get("waiting"))
     reason, message = string(waiting.get("reason"), 80), string(waiting.get("message"), MESSAGE)
     if reason and reason not in {"ContainerCreating", "PodInitializing"}:
-        yield Event(source, None, _class(reason, message, warning=True), reason, message, who, told)
+        yield Event(source, None, _class(reason, message, warning=True), reason, message, who, details)
 
 
 def ending(end: Mapping[str, Any]) -> tuple[int | None, int | None]:

@@ -96,10 +96,10 @@ class Pod:
     @property
     def suspicious(self) -> bool:
         """Whether the pod had a problem: a restart, an error, an eviction, or that it never ran."""
-        told = self.phase in {"Pending", "Unknown", "Failed"} or bool(
+        bad_phase = self.phase in {"Pending", "Unknown", "Failed"} or bool(
             self.restarts or self.reason or self.waits or self.odd
         )
-        return told or any(live.failed for live in self.lives)
+        return bad_phase or any(live.failed for live in self.lives)
 
 
 def read_pod(item: Mapping[str, Any], containers: Sequence[str] = ()) -> Pod:
@@ -249,14 +249,14 @@ def ranks_of(pods: Iterable[Pod], roles: Roles, processes: int | None = None, *,
     places = _places(working, roles or _seen(working), by_index)
     if not places or len(set(places.values())) != len(places):
         return Ranks({})
-    told = {pod.uid: processes or pod.processes for pod in working if pod.uid in places}
+    known = {pod.uid: processes or pod.processes for pod in working if pod.uid in places}
     width = {
-        places[pod.uid]: min(MOST_PROCESSES, told[pod.uid] or max(1, pod.gpus)) for pod in working if pod.uid in places
+        places[pod.uid]: min(MOST_PROCESSES, known[pod.uid] or max(1, pod.gpus)) for pod in working if pod.uid in places
     }
     first = _firsts(width)
     ranks = {uid: tuple(range(first[at], first[at] + width[at])) for uid, at in places.items() if at in first}
     reasons = []
-    if None in told.values():
+    if None in known.values():
         reasons.append("as many processes in each pod as it has GPUs")
     explicit = all(pod.node_rank is not None for pod in working)
     if not explicit and len({(pod.role, pod.group) for pod in working}) > 1:

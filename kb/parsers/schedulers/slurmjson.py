@@ -350,12 +350,12 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
 
 
 def _run_text(run: SlurmRun, word: str) -> str:
-    said = f"job {run.job.id} {word}"
+    text = f"job {run.job.id} {word}"
     if run.exit_code is not None:
-        said += f", exit code {run.exit_code}"
+        text += f", exit code {run.exit_code}"
     if run.signal:
-        said += f", signal {run.signal}"
-    return (said + (f": {run.reason}" if run.reason else ""))[:MESSAGE]
+        text += f", signal {run.signal}"
+    return (text + (f": {run.reason}" if run.reason else ""))[:MESSAGE]
 
 
 def _step(step: Mapping[str, Any], run: SlurmRun, source: str) -> Iterator[Event]:

@@ -124,7 +124,7 @@ def outline(item: Mapping[str, Any], owners: Sequence[str] = ()) -> Outline:
     state, reason, turned = _state(status)
     if mapping(item.get("spec")).get("suspend") is True and state not in ENDED:
         state = "SUSPENDED"
-    told = moment(status.get("completionTime"), status.get("endTime"))
+    finished = moment(status.get("completionTime"), status.get("endTime"))
     return Outline(
         name=string(meta.get("name"), 253),
         namespace=string(meta.get("namespace"), 253),
@@ -133,7 +133,7 @@ def outline(item: Mapping[str, Any], owners: Sequence[str] = ()) -> Outline:
         reason=reason,
         created=moment(meta.get("creationTimestamp")),
         start=moment(status.get("startTime")),
-        end=told or (turned if state in ENDED else None),
+        end=finished or (turned if state in ENDED else None),
         owner=next((found for owner in (*owners, *_OWNERS) if (found := string(marks.get(owner), 253))), None),
         parent=_parent(meta),
         restarts=_restarts(string(item.get("kind"), 80), string(item.get("apiVersion"), 300), status),
@@ -196,7 +196,7 @@ def workload(
 ) -> Workload:
     """Build the record of one job. For bare pods, `item` is an object with only their common name."""
     site = site or Site()
-    told = outline(item, site.owners)
+    outlined = outline(item, site.owners)
     current = _current(pods)
     gpus = max((pod.gpus for pod in current), default=0)
     ranks = ranks_of(
@@ -205,20 +205,20 @@ def workload(
         site.processes or _processes(kind, item, gpus),
         by_index=kind.group != "ray.io",
     )
-    attempts = _attempts(pods, told)
+    attempts = _attempts(pods, outlined)
     last = attempts[-1]
-    ended = told.end if told.state in ENDED else last.stopped if last.state in ENDED else None
+    ended = outlined.end if outlined.state in ENDED else last.stopped if last.state in ENDED else None
     job = Job(
-        id=f"{told.namespace}/{told.name}",
-        name=told.name,
+        id=f"{outlined.namespace}/{outlined.name}",
+        name=outlined.name,
         framework=kind.word,
         world_size=sum(map(len, ranks.of.values())) or None,
         attempt=last.number,
-        state=told.state or last.state,
-        start=told.start or attempts[0].initialised or told.created,
+        state=outlined.state or last.state,
+        start=outlined.start or attempts[0].initialised or outlined.created,
         end=ended,
         nodes=_nodes(current, ranks),
-        owner=told.owner
+        owner=outlined.owner
         or next((pod.labels[key] for pod in pods for key in (*site.owners, *_OWNERS) if key in pod.labels), None),
         gpus=sum(pod.gpus for pod in current) or None,
         image=next((pod.image for pod in current if pod.image), None),
@@ -226,11 +226,11 @@ def workload(
     record = JobRecord(
         job,
         "kubernetes",
-        namespace=told.namespace,
+        namespace=outlined.namespace,
         attempts=attempts,
         members=tuple(_members(pods, ranks)),
         topology=_topology(nodes, site.topology or {}),
-        labels={"kind": kind.word, **({kind.label: told.name} if kind.label else {})},
+        labels={"kind": kind.word, **({kind.label: outlined.name} if kind.label else {})},
     )
     return Workload(record, tuple(pods), ranks)
 
@@ -271,12 +271,12 @@ def _size(told: Any) -> int:
 def _processes(kind: Kind, item: Mapping[str, Any], gpus: int) -> int | None:
     """Return the number of processes per pod in a specification; None for "auto"."""
     spec = mapping(item.get("spec"))
-    told = {
+    counts = {
         "PyTorchJob": (spec.get("nprocPerNode"), mapping(spec.get("elasticPolicy")).get("nProcPerNode")),
         "MPIJob": (spec.get("slotsPerWorker"),),
         "TrainJob": (mapping(spec.get("trainer")).get("numProcPerNode"),),
     }.get(kind.kind, ())
-    return next((number for entry in told if entry != "auto" and (number := count(entry, gpus))), None)
+    return next((number for entry in counts if entry != "auto" and (number := count(entry, gpus))), None)
 
 
 def _place(pod: Pod) -> tuple[str, int, int | str]:
@@ -318,15 +318,15 @@ def _topology(nodes: Iterable[Mapping[str, Any]], own: Mapping[str, str]) -> Map
     for item in nodes:
         meta = mapping(item.get("metadata"))
         labels = mapping(meta.get("labels"))
-        told = {
+        node_labels = {
             place: next((string(labels[name], 253) for name in names if labels.get(name)), "")
             for place, names in places.items()
         }
-        found[string(meta.get("name"), 253)] = {place: entry for place, entry in told.items() if entry}
+        found[string(meta.get("name"), 253)] = {place: entry for place, entry in node_labels.items() if entry}
     return {node: places for node, places in found.items() if node and places}
 
 
-def _attempts(pods: Iterable[Pod], told: Outline) -> tuple[Attempt, ...]:
+def _attempts(pods: Iterable[Pod], outlined: Outline) -> tuple[Attempt, ...]:
     """Return the runs of a job that its pods still show, oldest first; at least one."""
     lives: dict[int, list[tuple[Pod, Life]]] = {}
     for row in _history(pods).values():
@@ -337,17 +337,19 @@ def _attempts(pods: Iterable[Pod], told: Outline) -> tuple[Attempt, ...]:
                 lives.setdefault(base + life.number, []).append((pod, life))
             base += pod.restarts + 1
     if not lives:
-        return (Attempt(0, told.state, told.reason, queued=told.created, stopped=told.end),)
+        return (Attempt(0, outlined.state, outlined.reason, queued=outlined.created, stopped=outlined.end),)
     newest = max(lives)
     found = [_attempt(number, lives[number], last=number == newest) for number in sorted(lives)]
     if found[0].number == 0:
-        found[0] = replace(found[0], queued=told.created or found[0].queued)
-    if told.state in ENDED:
+        found[0] = replace(found[0], queued=outlined.created or found[0].queued)
+    if outlined.state in ENDED:
         found[-1] = replace(
             found[-1],
-            state=found[-1].state if found[-1].state in _REASONS.values() and told.state == "FAILED" else told.state,
-            reason=found[-1].reason or told.reason,
-            stopped=found[-1].stopped or told.end,
+            state=found[-1].state
+            if found[-1].state in _REASONS.values() and outlined.state == "FAILED"
+            else outlined.state,
+            reason=found[-1].reason or outlined.reason,
+            stopped=found[-1].stopped or outlined.end,
         )
     return tuple(found)
 

@@ -255,11 +255,11 @@ def named(blocks: list[Json], name: Callable[[], str]) -> list[Json]:
     """Return the blocks with generated ids where they are missing, as Slack does."""
     done = []
     for block in blocks:
-        one = {**block, "block_id": block.get("block_id") or name()}
+        with_id = {**block, "block_id": block.get("block_id") or name()}
         for key in ("accessory", "element"):
-            if isinstance(one.get(key), dict) and one[key]["type"] != "image":
-                one[key] = {**one[key], "action_id": one[key].get("action_id") or name()}
-        if one["type"] == "actions":
-            one["elements"] = [{**el, "action_id": el.get("action_id") or name()} for el in one["elements"]]
-        done.append(one)
+            if isinstance(with_id.get(key), dict) and with_id[key]["type"] != "image":
+                with_id[key] = {**with_id[key], "action_id": with_id[key].get("action_id") or name()}
+        if with_id["type"] == "actions":
+            with_id["elements"] = [{**el, "action_id": el.get("action_id") or name()} for el in with_id["elements"]]
+        done.append(with_id)
     return done

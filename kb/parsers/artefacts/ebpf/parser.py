@@ -314,7 +314,7 @@ class EbpfParser:
 
     def _open_events(self) -> None:
         """Return the calls that had not ended when last seen, once each."""
-        told = {
+        reported = {
             (event.resource.pid, event.fields["tid"]): event.fields["seconds"]
             for event in self.events
             if event.kind == "d_state"
@@ -327,7 +327,7 @@ class EbpfParser:
                 continue
             who, self.now = self._at(process), at
             kind, call = UNENDED_MAPS[name]
-            ended = told.get((who.pid, thread))
+            ended = reported.get((who.pid, thread))
             if kind == "d_state" and isinstance(ended, float) and ended >= seconds:
                 continue  # already reported by the line at its end
             if kind == "d_state" and seconds >= self.limits.d_state:

@@ -140,19 +140,19 @@ def _groups(dump: Dump, work: DumpReading) -> tuple[dict[str, tuple[int, ...]], 
 @lru_cache(maxsize=512)  # all ranks of a job name the same groups
 def _members(text: str) -> tuple[int, ...] | None:
     try:
-        told = json.loads(text) if text else []
+        parsed = json.loads(text) if text else []
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, list) or not all(isinstance(item, int) and 0 <= item < 1 << 24 for item in told):
+    if not isinstance(parsed, list) or not all(isinstance(item, int) and 0 <= item < 1 << 24 for item in parsed):
         return None
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(parsed))
 
 
 def _checked_rank(dump: Dump, groups: Mapping[str, tuple[int, ...]], work: DumpReading) -> int | None:
     """Return the rank from the dump and its file name, checked against the groups, all of which include it."""
-    told = {"the dump": dump.rank, "its file's name": rank_of(work.source)}
-    told = {who: rank for who, rank in told.items() if rank is not None}
-    named = next(iter(told.values()), None)
+    sources = {"the dump": dump.rank, "its file's name": rank_of(work.source)}
+    sources = {who: rank for who, rank in sources.items() if rank is not None}
+    named = next(iter(sources.values()), None)
     own: tuple[int, ...] = ()
     if groups:
         smallest = min(groups.values(), key=len)
@@ -161,14 +161,14 @@ def _checked_rank(dump: Dump, groups: Mapping[str, tuple[int, ...]], work: DumpR
         return own[0]
     if named is None:
         work.gap("dump_rank_unknown", "neither the dump nor its file's name gives the rank")
-    elif len(set(told.values())) > 1 or (own and named not in own):
-        said = [f"{who} says rank {rank}" for who, rank in told.items()]
+    elif len(set(sources.values())) > 1 or (own and named not in own):
+        claims = [f"{who} says rank {rank}" for who, rank in sources.items()]
         if own:
-            said.append(f"its process groups say {f'rank {own[0]}' if len(own) == 1 else f'one of {len(own)}'}")
-        fits = [rank for rank in told.values() if not own or rank in own]
+            claims.append(f"its process groups say {f'rank {own[0]}' if len(own) == 1 else f'one of {len(own)}'}")
+        fits = [rank for rank in sources.values() if not own or rank in own]
         taken = own[0] if len(own) == 1 else fits[0] if fits else None
         got = "skipped" if taken is None else f"read as rank {taken}"
-        work.gap("dump_rank_contradicted", ", ".join(said), got=got)
+        work.gap("dump_rank_contradicted", ", ".join(claims), got=got)
         return taken
     return named
 

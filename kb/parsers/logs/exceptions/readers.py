@@ -86,16 +86,16 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     level = _LEVEL.match(rest)
     rest = rest[level.end() :] if level else rest
     rest = rest[1:] if rest[:1] == b" " else rest
-    said = match_exception(rest, after_frame=False)
-    if said is None or not _is_exception_name(*said[:2]):
+    exception = match_exception(rest, after_frame=False)
+    if exception is None or not _is_exception_name(*exception[:2]):
         return ()
     voice = Voice(line[: prefix.end], prefix_key(peel(line)))
     frames, start = _frames_before(window, at, voice)
     shared: dict[str, Scalar] = {"thread": "", "start": start}
-    excused = survived_by_program(window, start, at) if start != at else bool(TRAILING.search(said[2]))
+    excused = survived_by_program(window, start, at) if start != at else bool(TRAILING.search(exception[2]))
     if excused or in_finalizer(frames.kept()):
         shared["lived_with"] = "yes"
-    found = with_nested(window, read_exception(window, (at, after), said, voice, frames), voice)
+    found = with_nested(window, read_exception(window, (at, after), exception, voice, frames), voice)
     links = links_before(window, start, voice)
     return to_structures(window, found, prefix, links, shared)
 
