@@ -2,7 +2,7 @@
 
     python bench/accuracy.py [CASES] [--json] [--verbose] [--labels FILE]
 
-Also runs over the healthy logs beside the cases (`clean/`), where any failure that is found is a false alarm.
+Also runs over the healthy logs next to the cases (`clean/`), where any failure found is a false alarm.
 """
 
 from __future__ import annotations

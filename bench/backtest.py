@@ -1,11 +1,11 @@
-"""The backtest of one candidate on 10,000 stored incidents: seconds, and whether what it tells is true.
+"""Measures the backtest of one candidate on 10,000 stored incidents: seconds, and whether its results are correct.
 
     .venv/bin/python bench/backtest.py [--incidents 10000] [--workers N] [--clean DIR ...]
 
-The incidents are made up (bench/incidents.py): every kind in several shapes, each text with its own names and numbers, one in
-twenty filled up to the 256 KB that are kept at most; two of three are closed, with the fault that they were made with. The store
-is made once in bench/data/ and kept. Candidates: rules of the base made drafts and put back, seldom and often met, of lines
-and of exceptions; and two that must be called harmful. The budget is 30 s.
+The incidents are synthetic (bench/incidents.py): every kind in several variants, each text with its own names and
+numbers, one in twenty padded to the stored maximum of 256 KB; two of three are closed with their true fault. The store
+is created once in bench/data/ and kept. Candidates: rules of the base turned into drafts and re-added, rare and
+frequent, on lines and on exceptions; and two that must be rejected as harmful. The budget is 30 s.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from kb.scanning.plan import plan as scan_plan
 NOW = datetime(2026, 11, 23, 8, tzinfo=UTC)
 DATA = Path(__file__).parent / "data"
 SHAPES = 3  # seeds of each kind
-LARGE = 20  # one in so many is filled up
+LARGE = 20  # one in so many is padded
 MOST = 256 * 1024
 BUDGET = 30.0
 _NUMBER = re.compile(rb"(?<=[ =])\d{5,9}(?=[ ,)\n])")
@@ -72,7 +72,7 @@ _GONE = "deprecated:\n  date: '2026-11-23'\n  reason: for the benchmark\n"
 
 
 def texts(shapes: int) -> Iterator[tuple[Report, bytes, str]]:
-    """Made incidents: the report, the text that is kept, the fault."""
+    """Yield synthetic incidents: the report, the stored text, the fault."""
     known = knowledge()
     for seed in range(shapes):
         for number, name in enumerate(plan()):
@@ -85,7 +85,7 @@ def texts(shapes: int) -> Iterator[tuple[Report, bytes, str]]:
 
 
 def fill(path: Path, count: int) -> None:
-    """Make the store."""
+    """Create the store."""
     chance = random.Random(5)
     made = list(texts(SHAPES))
     incidents: list[dict[str, object]] = []
@@ -122,7 +122,7 @@ def fill(path: Path, count: int) -> None:
 
 
 def _another(text: bytes, number: int, chance: random.Random) -> bytes:
-    """Return the same incident with numbers of its own; one in twenty filled up with lines of its own."""
+    """Return a copy of the incident with its own numbers; one in twenty is padded with its own lines."""
     text = _NUMBER.sub(lambda item: str(chance.randrange(10 ** (len(item[0]) - 1), 10 ** len(item[0]))).encode(), text)
     if number % LARGE == 0:
         lines = [b"worker %s: shard %x of %x read, cache %x" % (bytes([97 + n % 26]) * (n % 40), n, n * 7, n * number)
@@ -141,7 +141,7 @@ def _said(number: int, at: datetime, report: Report, fault: str) -> Mapping[str,
 
 
 def drafted(base: RuleFiles, path: str) -> RuleFiles:
-    """Return the base with one rule as a draft, which says nothing."""
+    """Return the base with one rule turned into a draft, which never fires."""
     changed = trial(base, {path: with_value(base.files[path], "status", "deprecated") + _GONE})
     scanned = scan_plan(changed.new)
     known = Knowledge(changed.new, scanned, engine()(scanned.patterns).dump())
@@ -149,12 +149,12 @@ def drafted(base: RuleFiles, path: str) -> RuleFiles:
 
 
 def _cpu() -> float:
-    """Seconds of processor time of this process and of those that ended."""
+    """Return the CPU seconds of this process and its finished children."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def tell(name: str, result: Backtest, spent: float) -> bool:
-    """One candidate on the screen; whether it kept the budget."""
+    """Print one candidate, and return whether it met the budget."""
     kinds = Counter(change.kind for change in result.changes)
     print(
         f"\n{name}: {result.seconds:.1f} s ({spent:.1f} s of processors); {result.incidents} texts, {result.cost.size / 1e6:.0f} MB; judged {result.judged}, "
@@ -169,7 +169,7 @@ def tell(name: str, result: Backtest, spent: float) -> bool:
 
 
 def main() -> int:
-    """Make the store where it is missing, and try the candidates."""
+    """Create the store if missing, and test the candidates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--incidents", type=int, default=10_000)
     parser.add_argument("--workers", type=int)

@@ -1,12 +1,12 @@
-"""The benchmark's cases buried in jobs of 64 ranks and a gigabyte, a cascade behind them: what is lost in points?
+"""Buries the benchmark's cases in jobs of 64 ranks and a gigabyte, with a failure cascade; measures the lost points.
 
     python bench/buried.py [CASES] [--size 1G] [--ranks 64] [--seed N] [--only ID] [--without PART]
                            [--keep DIR] [--json] [--verbose]
 
-Each case becomes a folder of logs as a person would find it: hours of healthy text of one framework, the case's own text at
-the end of the log of the rank that it belongs to, and behind it what the others say when that rank is gone. Where a case
-has iteration lines, no other text has any; where it fails before training, no rank trains. Runs that only slow down, spike
-or are healthy have no cascade. The same seed gives the same bytes.
+Each case becomes a folder of logs as a person would find it: hours of healthy text of one framework, the case's own
+text at the end of its rank's log, followed by the other ranks' messages after that rank is gone. If a case has
+iteration lines, no other text has any; if it fails before training, no rank trains. Runs that only slow down, spike or
+are healthy have no cascade. The same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from buried_text import (
     kernel_noise,
     voice_for,
 )
-from scan_data import byte_count  # both lie beside this script
+from scan_data import byte_count  # both are next to this script
 
 from bot.authoring.accuracy import ScoredCase, evaluate_cases, figures, judge
 from bot.authoring.cases import LabelledCase, read_case
@@ -54,7 +54,7 @@ from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.timestamps import find_time
 
 BENCHMARK = Path(__file__).resolve().parent.parent.parent / "shared" / "benchmark"
-MOST_LOST = 3.0  # points of top-1, as asked
+MOST_LOST = 3.0  # points of top-1 required
 VARIANTS = 3  # of quiet ranks' text
 LONGEST = 3 * 86400  # a case whose stamps are farther apart has some that are no clock
 
@@ -65,7 +65,7 @@ GOES_ON = frozenset({
 })  # fmt: skip
 MAY_GO_ON = frozenset({"loss_not_finite"})
 STOPPED = frozenset({"time_limit", "cancelled", "preempted"})
-# Where the others' timeouts would tell more, or other things, than the case does.
+# Faults for which the other ranks' timeouts would reveal more, or something else, than the case.
 OF_COLLECTIVES = frozenset({
     "collective_timeout", "collective_desync", "deadlock", "dataloader_fault", "straggler", "peer_failure", "unknown",
 })  # fmt: skip
@@ -85,7 +85,7 @@ _JOINING = re.compile(
 _STEPS = re.compile(rb"(?i)it/s\b|s/it\b|'loss'|\b(?:iter(?:ation)?|step|epoch)s?\W{1,3}\d")
 _RAISED = re.compile(rb"Traceback|Error\b|Exception\b")
 
-# Files: which stay as they are, which are a node's or the job's, and which rank a name or a text tells.
+# Files: those that stay unchanged, those of a node or the job, and the rank in a name or text.
 _DUMP = re.compile(
     r"py-?spy|stack|health|nhc|dcgm|nvidia-smi|lsmod|ibstat|sacct|scontrol|squeue|rocm-smi", re.IGNORECASE
 )
@@ -101,7 +101,7 @@ Stage = Literal["meeting", "joining", "first_step", "own", "running"]
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A file of a case: what it is, its text, and the ranks that it speaks for (none known: empty)."""
+    """A file of a case: its kind, its text, and its ranks (empty if unknown)."""
 
     name: str
     part: Part
@@ -111,10 +111,11 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Burial:
-    """What a case's job is like: decided by the case and the seed, before a byte is written.
+    """The properties of a case's job, determined by the case and the seed.
 
-    `begin` and `end` are the times of the case's own text; `rank`: the one that it is the end of. `stage`: how far the job
-    got: its ranks met, they joined, a first step; `own`: the case tells itself, with iterations; `running`: others do.
+    `begin` and `end` are the times of the case's own text; `rank`: the one that it is the end of. `stage`: how far the
+    job got: its ranks met, they joined, a first step; `own`: the case tells itself, with iterations; `running`: others
+    do.
     """
 
     case: LabelledCase
@@ -136,7 +137,7 @@ def own_files(folder: Path) -> tuple[Own, ...]:
 
 
 def classify(name: str, text: bytes) -> Own:
-    """Return what kind of file this is, by its name, and whose, by its name or its lines."""
+    """Return the kind of a file, from its name, and its ranks, from its name or lines."""
     ranks = tuple(int(word) for word in re.split(r"[-_]", match[1])) if (match := _RANKS.search(name)) else ()
     if _DUMP.search(name):
         return Own(name, "dump", text, ranks)
@@ -156,7 +157,7 @@ def plan(
     seed: int,
     without: frozenset[str] = frozenset(),
 ) -> Burial:
-    """Decide what the case's job is like."""
+    """Determine the properties of the case's job."""
     rng = random.Random(f"{seed}/{case.id}")
     text = b"\n".join(file.text for file in files if file.part != "dump")
     begin, end = span(text, random.Random(f"{seed}/{case.id}/clock"))
@@ -176,7 +177,7 @@ def plan(
 
 
 def rank_of(case: LabelledCase, files: tuple[Own, ...], text: bytes, ranks: int, rng: random.Random) -> int:
-    """The rank whose log the case is the end of: as a file's name, the case, or its lines tell; else by chance."""
+    """Return the rank whose log ends with the case: from a file name, the case, or its lines; else a random one."""
     told = [rank for file in files if file.part == "rank" for rank in file.ranks]
     told += [rank for rank in case.ranks if isinstance(rank, int)]
     told += [int(match) for match in _SAID.findall(text)]
@@ -190,7 +191,7 @@ def rank_of(case: LabelledCase, files: tuple[Own, ...], text: bytes, ranks: int,
 
 
 def stage_of(label: str, text: bytes) -> Stage:
-    """Whether the case brings its own iterations, fails before there are any, or fails amid those of others."""
+    """Whether the case has its own iterations, fails before there are any, or fails during those of others."""
     if any(_STEPS.search(line) or read_line(line[:4096]) for line in re.split(rb"[\r\n]+", text)):
         return "own"
     if label in BEFORE_MEETING:
@@ -201,7 +202,7 @@ def stage_of(label: str, text: bytes) -> Stage:
 
 
 def ending_of(label: str, text: bytes, files: tuple[Own, ...]) -> Literal["none", "crash", "stopped"]:
-    """Whether the run ended, and how. One whose stacks were taken stands still: nobody has ended it yet."""
+    """Whether the run ended, and how. A run with stack samples hangs and has not been ended yet."""
     if label in GOES_ON or (label in MAY_GO_ON and not _RAISED.search(text)):
         return "none"
     if any(re.search(r"py-?spy|stack", file.name) for file in files):
@@ -210,7 +211,7 @@ def ending_of(label: str, text: bytes, files: tuple[Own, ...]) -> Literal["none"
 
 
 def span(text: bytes, rng: random.Random) -> tuple[float, float]:
-    """First and last time of a text; a made-up one where it has none."""
+    """Return the first and last time of a text; a made-up one if it has none."""
     some_day = datetime(
         2025, rng.randint(1, 12), rng.randint(1, 28), rng.randint(0, 23), rng.randint(0, 59), tzinfo=UTC
     )
@@ -227,7 +228,7 @@ def span(text: bytes, rng: random.Random) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """Healthy text of one phase, filled once for many ranks; each takes its last so many bytes."""
+    """Healthy text of one phase, filled once for many ranks; each uses its last bytes."""
 
     text: bytes
 
@@ -249,17 +250,17 @@ class Bulk:
         return cls(b"".join(template.fill(end - (count - n) * SECONDS, 1 + n * STEPS) for n in range(count)))
 
     def last(self, size: int) -> memoryview:
-        """Return the last so many bytes, from the start of a line."""
+        """Return the last bytes, from the start of a line."""
         start = self.text.find(b"\n", max(0, len(self.text) - size)) + 1
         return memoryview(self.text)[start:]
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a job's logs are put together from.
+    """The parts of a job's logs.
 
-    `each`: bytes a rank; `begun`: when the job began; `logs_steps`: the rank that logs iterations, with `training` as its
-    text; `quiet`: the others' texts; `before`: what stands before the case's own text.
+    `each`: bytes per rank; `begun`: the start of the job; `logs_steps`: the rank that logs iterations, with `training`
+    as its text; `quiet`: the others' texts; `before`: the text before the case's own.
     """
 
     ranks: int
@@ -273,7 +274,7 @@ class Scene:
 
 
 def scene_of(burial: Burial, size: int, ranks: int) -> Scene:
-    """Fill the texts that a job's ranks share."""
+    """Create the texts shared by a job's ranks."""
     each = size // ranks
     others = quiet(burial, each)
     logs_steps = logger(burial, ranks)
@@ -309,7 +310,7 @@ def write(burial: Burial, folder: Path, size: int, ranks: int) -> int:
 
 
 def rank_log(burial: Burial, scene: Scene, rank: int) -> list[bytes | memoryview]:
-    """The parts of a rank's log: its start, healthy text, and the case's text or what a rank says when another is gone."""
+    """Return the parts of a rank's log: its start, healthy text, and the case's text or that of a victim."""
     rng = random.Random(f"{burial.seed}/{rank}")
     size = scene.each - rng.randint(0, scene.each // 8)
     own = rank == burial.rank
@@ -333,18 +334,18 @@ def own_tail(burial: Burial) -> Own | None:
 
 
 def spoken_for(burial: Burial) -> set[int]:
-    """Return the ranks whose text stands in a file of the case that several share."""
+    """Return the ranks with text in a shared file of the case."""
     return {rank for file in burial.files if file.part == "ranks" for rank in file.ranks}
 
 
 def quiet(burial: Burial, each: int) -> list[Bulk]:
-    """What ranks say that log no iterations."""
+    """Return the text of ranks that log no iterations."""
     phase: Phase = "run" if burial.stage in {"own", "running"} else "prepare"
     return [Bulk.of(burial.voice, phase, each, burial.end, variant=variant) for variant in range(VARIANTS)]
 
 
 def case_carrier(burial: Burial, each: int, others: list[Bulk]) -> Bulk:
-    """What stands before the case's own text: where that brings its own beginning or series, only what comes before one."""
+    """Return the text before the case's own; if that has its own start or series, only what precedes it."""
     if burial.stage == "running" and burial.begin == burial.end:
         return others[burial.rank % VARIANTS]
     phase: Phase = "run" if burial.stage == "running" else "prepare"
@@ -352,7 +353,7 @@ def case_carrier(burial: Burial, each: int, others: list[Bulk]) -> Bulk:
 
 
 def logger(burial: Burial, ranks: int) -> int | None:
-    """Return the rank that logs iterations: none where the case does it, or nobody trains; and not the case's own."""
+    """Return the rank that logs iterations, not the case's own; None if the case logs them, or no rank trains."""
     if burial.stage != "running":
         return None
     rank = burial.voice.logger % ranks
@@ -361,7 +362,7 @@ def logger(burial: Burial, ranks: int) -> int | None:
 
 
 def teardown(burial: Burial, ranks: int) -> Teardown | None:
-    """Return how the others end, or nothing where they go on."""
+    """Return how the others end; None if they continue."""
     if burial.ending == "none":
         return None
     rng = random.Random(f"{burial.seed}/teardown")
@@ -390,7 +391,7 @@ def around(burial: Burial, item: Own, scene: Scene) -> list[bytes | memoryview]:
 
 
 def put_job_end(burial: Burial, logs: Path, end: Teardown, ranks: int) -> int:
-    """The launcher's last words: behind those of the case's own job, if it has such a file, else in one of their own."""
+    """Write the launcher's last messages: to the case's own job log if it has one, else to a new file."""
     rng = random.Random(f"{burial.seed}/job")
     wrong = [rank for rank in range(ranks) if rank != burial.rank]
     named = [burial.rank] if "named" in burial.without else rng.sample(wrong, min(len(wrong), rng.choice((1, 3))))
@@ -406,7 +407,7 @@ def put_job_end(burial: Burial, logs: Path, end: Teardown, ranks: int) -> int:
 
 
 def placed_name(item: Own, rank: int) -> str:
-    """A further file of a rank carries the rank in its name; all others keep theirs."""
+    """Return the file's name; further files of a rank get the rank in their name."""
     return f"rank-{rank}.{item.name}" if item.part == "rank" and not item.ranks else item.name
 
 
@@ -442,7 +443,7 @@ def bury(folder: Path, target: Path, options: argparse.Namespace) -> Burial:
 
 
 def measure(known: Knowledge, found: list[Path], scratch: Path, options: argparse.Namespace) -> Iterator[ScoredCase]:
-    """Bury, diagnose and judge the cases, one after the other."""
+    """Bury, diagnose and judge the cases in sequence."""
     for number, folder in enumerate(found):
         target = scratch / folder.name
         shutil.rmtree(target, ignore_errors=True)
@@ -464,7 +465,7 @@ def measure(known: Knowledge, found: list[Path], scratch: Path, options: argpars
 
 
 def scratch_folder(size: int) -> Path:
-    """Return a folder in memory where it holds two and a half times a case, else beside this script."""
+    """Return a folder in memory if it has room for two and a half cases, else one next to this script."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2.5 * size
     data = Path(__file__).resolve().parent / "data"
@@ -474,7 +475,7 @@ def scratch_folder(size: int) -> Path:
 
 
 def lost(bare: list[ScoredCase], buried: list[ScoredCase]) -> float:
-    """Points of top-1 over failures that burying costs."""
+    """Return the points of top-1 over failures lost by burying."""
     return round(100 * float(figures(bare)["top1_failures"] - figures(buried)["top1_failures"]), 2)
 
 
@@ -506,7 +507,7 @@ def render(bare: list[ScoredCase], buried: list[ScoredCase], *, verbose: bool) -
 
 
 def differs(bare: ScoredCase, buried: ScoredCase) -> bool:
-    """Whether burying changed what counts of an answer."""
+    """Whether burying changed the relevant parts of an answer."""
     kept = ("top1", "top3", "needle", "false_alarm")
     return bare.answers[0] != buried.answers[0] or any(getattr(bare, text) != getattr(buried, text) for text in kept)
 

@@ -1,8 +1,8 @@
-"""What a 64-rank job says around a failure: healthy text of several frameworks before it, the others' teardown behind it.
+"""The logs of a 64-rank job around a failure: healthy text of several frameworks, then the teardown of the others.
 
-All texts are templates: time, step, rank and host are slots, filled for one run of one case. A block is some 4 MB and ten
-minutes long and is built by lines once for each framework; a log is that block a few times over, later in time each time.
-Formats and wordings are those of the real programs, the numbers are made up.
+All texts are templates: time, step, rank and host are slots, filled for one run of one case. A block is about 4 MB and
+ten minutes long and is built once per framework; a log repeats that block with later times. Formats and wording are
+those of the real programs, the numbers are made up.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def host(rank: int) -> str:
     return f"gpu-a{rank // NODE:03d}"
 
 
-# What goes on in every rank, said in each framework's own form.
+# Events of every rank, in each framework's format.
 
 
 def _shard(rng: random.Random) -> str:
@@ -165,7 +165,7 @@ _RUN: tuple[tuple[Say, int], ...] = (
 )
 _PREPARE: tuple[tuple[Say, int], ...] = ((_index, 50), (_tokenize, 25), (_option, 15), (_tune, 10))
 
-# At error level, and yet nothing is wrong: each of these heals, or never mattered.
+# At error level, but harmless: each of these recovers, or never mattered.
 Noise = Callable[[random.Random, str], list[str]]
 
 
@@ -236,7 +236,7 @@ _NOISE_SHARE = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """A framework as it talks. `line`: a message in its form; `step`: its iteration line; `logger`: the rank that says it."""
+    """A framework's formats. `line`: a message; `step`: its iteration line; `logger`: the rank that logs it."""
 
     name: str
     known_by: str
@@ -397,13 +397,13 @@ VOICES: tuple[Voice, ...] = (
 
 
 def voice_for(framework: str, rng: random.Random) -> Voice:
-    """Return the framework's own voice, any other where we have none of it."""
+    """Return the framework's formats, or another one's if unknown."""
     return next((voice for voice in VOICES if re.search(voice.known_by, framework)), None) or rng.choice(VOICES)
 
 
 @cache
 def block(voice: Voice, phase: Phase, *, iterations: bool, variant: int, tracker: bool = True) -> Template:
-    """Ten minutes of healthy text; with iteration lines, and with a tracker to lose for a moment, only where asked."""
+    """Return ten minutes of healthy text, optionally with iteration lines and a short loss of the tracker."""
     rng = random.Random(f"{voice.name}/{phase}/{iterations}/{variant}")
     says, weights = zip(*(_RUN if phase == "run" else _PREPARE), strict=True)
     out: list[str] = []
@@ -427,7 +427,7 @@ def block(voice: Voice, phase: Phase, *, iterations: bool, variant: int, tracker
 
 @cache
 def head(voice: Voice, *, ranks: int, nccl: bool, tracker: bool = False) -> Template:
-    """Return the start of a rank's log: launch, settings, and NCCL's own start-up where the run got so far.
+    """Return the start of a rank's log: launch, settings, and NCCL's initialization if the run got that far.
 
     `tracker`: it also reports to a tracker, which does not answer at once.
     """
@@ -489,7 +489,7 @@ def kernel_noise(rng: random.Random, *, boot_clock: float | None) -> Template:
 
 
 def job_head(rng: random.Random, ranks: int) -> Template:
-    """Return what a job's own output begins with."""
+    """Return the start of a job's own output."""
     nodes = f"gpu-a[000-{-(-ranks // NODE) - 1:03d}]"
     lines = [
         f"job {rng.randint(700000, 900000)} on {nodes}",
@@ -502,7 +502,7 @@ def job_head(rng: random.Random, ranks: int) -> Template:
     return Template.of("".join(f"{line}\n" for line in lines))
 
 
-# The cascade: what the others say when one rank is gone. Facts of the wording by version of torch.
+# The cascade: the other ranks' messages when one rank is gone. Wording by version of torch.
 
 State = Literal["meeting", "joining", "training", "stopped"]
 PARTS = (
@@ -511,7 +511,7 @@ PARTS = (
     "waits",
     "watchdog",
     "named",
-)  # of the burial, which can be left out to see what each costs
+)  # parts of the burial that can be omitted to measure the cost of each
 Torch = Literal["1.13", "2.1", "2.3", "2.6"]
 TORCHES: tuple[Torch, ...] = ("1.13", "2.1", "2.3", "2.6")
 Way = Callable[[random.Random, "Teardown", int], list[str]]
@@ -520,10 +520,11 @@ _NCCL = {"1.13": "2.14.3", "2.1": "2.18.5", "2.3": "2.20.5", "2.6": "2.21.5"}
 
 @dataclass(frozen=True, slots=True)
 class Teardown:
-    """How a job of so many ranks ends behind its first failure.
+    """How a job of so many ranks ends after its first failure.
 
     `state`: how far it had got, or that it was stopped from outside. `watchdog`: some wait until their collectives time
-    out; not where the failure is itself one of collectives. `srun`: it ends the step, loader processes too; else torchrun.
+    out; not where the failure is itself one of collectives. `srun`: it ends the step, loader processes too; else
+    torchrun.
     """
 
     ranks: int
@@ -535,7 +536,7 @@ class Teardown:
 
     @property
     def aborts(self) -> bool:
-        """Whether torchrun sees its processes abort, as a watchdog lets them, or leave with an error."""
+        """Whether torchrun sees its processes abort, as after a watchdog, or exit with an error."""
         return self.watchdog and self.state == "training" and "watchdog" not in self.without
 
     @property
@@ -545,11 +546,11 @@ class Teardown:
 
     @property
     def ended(self) -> int:
-        """When the launcher ends what is left, in seconds after the failure: where some time out, not before them."""
+        """When the launcher ends the remaining ranks, in seconds after the failure; not before any timeouts."""
         return self.limit + 2 if self.aborts else 4
 
     def of_rank(self, rng: random.Random, rank: int) -> Template:
-        """Return what one of the others says; now and then nothing, as a killed process does."""
+        """Return the messages of one of the other ranks; sometimes none, like a killed process."""
         if rng.random() < 0.15:
             return Template.of("")
         lines = rng.choice(self._ways())(rng, self, rank)
@@ -685,7 +686,7 @@ def _loader_terminated(rng: random.Random, end: Teardown, rank: int) -> list[str
 
 
 def job_end(rng: random.Random, end: Teardown, culprit: int, named: Sequence[int]) -> Template:
-    """What the job's output says of it: torchrun's block, or srun's lines, where the culprit stands among others.
+    """Return the job's output about it: torchrun's block, or srun's lines, with the culprit among others.
 
     The block names `named` as failed, the first of them as root cause.
     """

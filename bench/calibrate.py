@@ -1,11 +1,11 @@
-"""Fits the weights of kb.diagnosis.confidence, and says by cross-validation how well such a fit tells right from wrong.
+"""Fits the weights of kb.diagnosis.confidence, and cross-validates how well the fit separates right from wrong.
 
-    python bench/calibrate.py                               fit and judge on bench/calibration.json
-    python bench/calibrate.py --add NAME CASES [--rules R]  first score cases that the rules have not seen; keep the rows
+    python bench/calibrate.py                               fit and judge on bench/calibration.json python
+    bench/calibrate.py --add NAME CASES [--rules R]  first score cases that the rules have not seen; keep the rows
 
-A row is one first diagnosis: the traits of its evidence, whether it was right, and the public thread that the case is from.
-Rows are taken once, when a set of cases is first scored, and never again: rules fixed on a case say nothing about the
-next. Folds keep all cases of one source together.
+A row is one first diagnosis: the traits of its evidence, whether it was right, and the public thread that the case is
+from. Rows are recorded once, when a set of cases is first scored, and never again: rules fixed on a case prove nothing
+about the next. Folds keep all cases of one source together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kb.diagnosis.confidence import BASE, WEIGHTS, confidence
 ROWS = Path(__file__).with_name("calibration.json")
 FREE = ("last_resort", "rival", "contributing", "measured", "repeated", "agreed")  # the other two are set by hand
 FOLDS = 5
-PRIOR = 1.0  # how firmly weights are held near zero: one pseudo-observation each
+PRIOR = 1.0  # strength of the prior at zero: one pseudo-observation per weight
 
 
 def main() -> int:
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def report(rows: Sequence[Mapping[str, object]]) -> None:
-    """The fit on all rows, and the reliability of fits that had not seen what they are judged on."""
+    """Return the fit on all rows, and the reliability on held-out rows."""
     sets = sorted({str(row["set"]) for row in rows})
     print(f"{len(rows)} first diagnoses of {len(sets)} unseen sets ({', '.join(sets)}), {right(rows)} right")
     base, weights = fit(rows)
@@ -72,18 +72,18 @@ def right(rows: Sequence[Mapping[str, object]]) -> int:
 
 
 def place(row: Mapping[str, object]) -> int:
-    """Return the fold of a row: the same for all rows of a source, whatever the order of the rows."""
+    """Return the fold of a row: the same for all rows of a source, in any order."""
     return sum(str(row["source"]).encode()) % FOLDS
 
 
 def chance(row: Mapping[str, object], base: float, weights: Mapping[str, float]) -> float:
-    """Return the probability that a row is right, by some weights."""
+    """Return the probability that a row is right, under given weights."""
     odds = base + sum(weights[name] for name in FREE if name in row["traits"])
     return 1.0 / (1.0 + math.exp(-odds))
 
 
 def fit(rows: Sequence[Mapping[str, object]]) -> tuple[float, dict[str, float]]:
-    """Logistic regression with a ridge prior, by plain gradient ascent: a few numbers on a few hundred rows."""
+    """Fit a logistic regression with a ridge prior by gradient ascent: a few weights, a few hundred rows."""
     base, weights = 2.0, dict.fromkeys(FREE, 0.0)
     for _ in range(4000):
         errors = [float(bool(row["right"])) - chance(row, base, weights) for row in rows]

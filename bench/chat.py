@@ -1,7 +1,7 @@
 """Fifty commands at once while diagnoses run: how long Slack waits for the acknowledgement.
 
-The real `signalbox serve` against the double of Slack, and beside it in the same run a bare Bolt app that only acknowledges:
-what no design can be faster than here. With --kills, the worker and the sender are killed at every point of a diagnosis.
+The real `signalbox serve` against the double of Slack, and in the same run a bare Bolt app that only acknowledges, as
+the lower bound. With --kills, the worker and the sender are killed at every point of a diagnosis.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bot.store.tables import WorkRow
 
 ROOT = Path(__file__).parents[1]
 CHANNEL, USER = "C0BENCH", "U0BENCH"
-RUNNING = 8  # workers, each with a diagnosis while commands come
+RUNNING = 8  # workers, each running a diagnosis while commands arrive
 AT_ONCE = 50
 PEER = "bare Bolt app"
 CONFIG = """\
@@ -59,13 +59,13 @@ tenants:
 
 
 class Jobs:
-    """Recorded failures under names that were not asked for before."""
+    """Recorded failures under unused names."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._bundles = sorted(path for path in (ROOT / "tests" / "bundles").iterdir() if (path / "job.yaml").exists())
         self._lock = threading.Lock()
-        self._own = secrets.token_hex(3)  # a store that is used again knows none of them
+        self._own = secrets.token_hex(3)  # unknown even to a reused store
         self._count = 0
 
     def next(self) -> str:
@@ -82,7 +82,7 @@ class Jobs:
 
 @contextmanager
 def process(words: Sequence[str], env: dict[str, str], until: str) -> Iterator[str]:
-    """A process until the block ends; gives the line in which `until` stands."""
+    """Run a process until the block ends; yield the line that contains `until`."""
     one = subprocess.Popen(
         words, cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -126,7 +126,7 @@ def workspace_of() -> Workspace:
 
 
 def burst(workspace: Workspace, jobs: Sequence[str], pool: ThreadPoolExecutor) -> list[float]:
-    """Return all at once; seconds until each was acknowledged, as Slack sees it."""
+    """Send all at once; return the seconds until each was acknowledged, as seen by Slack."""
     gate = threading.Barrier(len(jobs))
 
     def one(job: str) -> float:
@@ -145,7 +145,7 @@ def running(url: str) -> tuple[int, int]:
 
 
 def hold(url: str, workspace: Workspace, jobs: Jobs) -> None:
-    """Ask until so many diagnoses run, and as many wait behind them."""
+    """Send commands until so many diagnoses run, and as many wait."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         busy, waiting = running(url)
@@ -182,7 +182,7 @@ def served(url: str, mode: str, rounds: int, folder: Path) -> list[float]:
 
 
 def measured(workspace: Workspace, url: str, jobs: Jobs, rounds: int) -> list[float]:
-    """Rounds of commands, all at once."""
+    """Send rounds of commands, each all at once."""
     found: list[float] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         hold(url, workspace, jobs)
@@ -202,7 +202,7 @@ def measured(workspace: Workspace, url: str, jobs: Jobs, rounds: int) -> list[fl
 
 
 def bare(mode: str, rounds: int) -> list[float]:
-    """Return the peer: the same commands, answered by an app that does nothing else."""
+    """Measure the peer: the same commands, answered by an app that does nothing else."""
     workspace = workspace_of()
     with ExitStack() as ends:
         api = ends.enter_context(serving(workspace, pages=False))
@@ -254,7 +254,7 @@ def only_acknowledge(mode: str) -> None:
 
 
 def at(found: Sequence[float], share: float) -> float:
-    """Return the value that so large a share is not above, in milliseconds."""
+    """Return a quantile in milliseconds."""
     return sorted(found)[min(len(found) - 1, int(share * len(found)))] * 1000
 
 

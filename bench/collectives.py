@@ -1,12 +1,12 @@
-"""Who is named from Flight Recorder dumps, how long that takes, and beside it torch's own analyser on the same dumps.
+"""Measures culprits found in Flight Recorder dumps and the time it takes, compared with torch's own analyzer.
 
     python bench/collectives.py [--cases DIR] [--ranks N] [--entries N] [--full N] [--torchfrtrace PATH] [--json]
 
-Three figures: (a) the culprit ranks of real dumps with known truth (../shared/benchmark/flight_recorder, where it is there),
-all of them and none besides; (b) seconds and peak memory for the verdict over 10,240 JSON rings of 100 entries, and for
-4,096 full rings of 2,000 entries as JSON and as pickle with stacks; (c) with `--torchfrtrace`, its answers and its time on
-dumps that both can read. The made dumps have three process groups a rank and one rank that stopped; times are wall clock
-from paths to verdict, generation not counted. Memory is that of the parent and of both children at their peaks.
+Three figures: (a) the culprit ranks of real dumps with known truth (../shared/benchmark/flight_recorder, if present),
+all of them and no others; (b) seconds and peak memory for the verdict over 10,240 JSON rings of 100 entries, and for
+4,096 full rings of 2,000 entries as JSON and as pickle with stacks; (c) with `--torchfrtrace`, its answers and its time
+on dumps that both can read. The made dumps have three process groups a rank and one rank that stopped; times are wall
+clock from paths to verdict, generation not counted. Memory is that of the parent and of both children at their peaks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Row:
 
     @property
     def right(self) -> bool:
-        """All culprits and none besides."""
+        """Whether exactly the culprits are named."""
         return sorted(self.culprits) == sorted(self.truth)
 
 
@@ -70,7 +70,7 @@ class Row:
 
 
 def _dump(entries: int, world: int, role: str, *, frames: bool, text: bool) -> dict[str, Any]:
-    """Return a rank's dump with marks where its groups stand.
+    """Return a rank's dump with marks for the progress of its groups.
 
     Roles: "culprit" stopped two operations ago, "peer" waits for it in the tensor group, "other" in the world.
     """
@@ -152,7 +152,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def write(folder: Path, world: int, entries: int, *, as_pickle: bool) -> int:
-    """Dumps of a world into a folder; the rank that stopped."""
+    """Write the dumps of a world to a folder; return the rank that stopped."""
     culprit = world // 2 + 3
     group = culprit // TENSOR
     made: dict[str, bytes] = {}
@@ -186,7 +186,7 @@ def verdict_of(folder: Path) -> tuple[CollectiveVerdict, float]:
 
 
 def in_a_process(folder: Path) -> dict[str, Any]:
-    """Return the same in a process of its own, whose peak memory is then its own."""
+    """Return the same, measured in a separate process for its peak memory."""
     told = subprocess.run([sys.executable, __file__, "--one", str(folder)], capture_output=True, text=True, check=True)
     return dict(json.loads(told.stdout))
 
@@ -201,7 +201,7 @@ def one(folder: Path) -> None:
 
 
 def measured(what: str, ranks: int, entries: int, *, as_pickle: bool = False) -> Row:
-    """Make a world of dumps, take the time of the verdict over them."""
+    """Create the dumps of a world, and time the verdict over them."""
     with tempfile.TemporaryDirectory(prefix="collectives-bench-") as name:
         folder = Path(name)
         culprit = write(folder, ranks, entries, as_pickle=as_pickle)
@@ -228,7 +228,7 @@ _CULPRIT = re.compile(r"Culprit rank (\d+)")
 
 
 def beside(tool: Path, folder: Path, what: str) -> dict[str, Any]:
-    """Both on one folder of pickles: seconds, the ranks that each calls missing or at fault, what ours lacks of theirs."""
+    """Run both on one folder of pickles: seconds, the ranks each reports, and those that only the peer reports."""
     began = time.perf_counter()
     told = subprocess.run([tool, str(folder), "-p", "_dump_"], capture_output=True, text=True, check=False)
     theirs = time.perf_counter() - began
@@ -262,7 +262,7 @@ def beside(tool: Path, folder: Path, what: str) -> dict[str, Any]:
 
 
 def compared(tool: Path, cases: Path) -> list[dict[str, Any]]:
-    """Beside torch's analyser: the real dumps and a made world of 128 ranks with 1,000 entries each."""
+    """Compare with torch's analyzer: the real dumps and a synthetic world of 128 ranks with 1,000 entries each."""
     rows = [
         beside(tool, case.parent / "flight_recorder", case.parent.name) for case in sorted(cases.glob("*/case.yaml"))
     ]

@@ -1,9 +1,10 @@
-"""The digest over 100,000 incidents: seconds and memory from the store to the figures, the message, the page.
+"""Measures the digest over 100,000 incidents: seconds and memory from the store to the figures, the message, the page.
 
     .venv/bin/python bench/digest.py [--incidents 100000] [--weeks 52]
 
-The incidents are made up (bot.demo.sample_incidents) and the same each time. With `--weeks 8` all of them lie in the weeks that the digest
-reads. The store is made once in bench/data/ and kept; the figures are taken in a process of their own, so its memory is theirs alone.
+The incidents are made up (bot.demo.sample_incidents) and the same each time. With `--weeks 8` all of them lie in the
+weeks that the digest reads. The store is made once in bench/data/ and kept; the figures are measured in a separate
+process, whose memory is only theirs.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def measure(path: Path, week: str) -> None:
 
 
 def main() -> None:
-    """Make the store where it is missing, and measure."""
+    """Create the store if missing, and measure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--incidents", type=int, default=100_000)
     parser.add_argument("--weeks", type=int, default=52)

@@ -1,13 +1,13 @@
-"""What the vote of the four hang probes buys over any one of them, on made jobs (bench/hang_sim.py).
+"""Measures the vote of the four hang probes against each single probe, on simulated jobs (bench/hang_sim.py).
 
     python bench/hang.py [--hours 500] [--hangs 140] [--seed N] [--world first|second|third] [--processes N] [--json]
 
-Three worlds of jobs: two that the probes were fixed with (hang_sim.FIRST, SECOND), and one that was never looked at before
-(THIRD). Each made job is looked at as `signalbox watch` would, every 20 s, through kb.hangs.observe.hang_votes. Where nothing but short
-steps filled the last three minutes one look in six is taken: silence and spinning need more than that to begin. A
-healthy trace may give false calls, each counted once until ten minutes without one have passed. A hang is found where it is
-called before the collective timeout (or 45 minutes in a phase with a ceiling of its own) is over; its delay counts from the
-last progress. Precision is over all traces together, so it hangs on how many hangs there are to how many healthy hours.
+Three worlds of jobs: two used to fix the probes (hang_sim.FIRST, SECOND), and a held-out one (THIRD). Each simulated
+job is sampled as by `signalbox watch`, every 20 s, through kb.hangs.observe.hang_votes. If the last three minutes
+contain only short steps, one sample in six is taken: silence and spinning take longer to begin. False calls on a
+healthy trace count once until ten minutes without one have passed. A hang is found if it is called before the
+collective timeout (or 45 minutes in a phase with its own ceiling); its delay counts from the last progress. Precision
+is over all traces, so it depends on the ratio of hangs to healthy hours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-import hang_sim  # it lies beside this script
+import hang_sim  # next to this script
 from hang_sim import BASE, FIRST, KINDS, LOOK, SECOND, THIRD, Made, World, made_job
 
 from bot.live.probe_cycle import HELD
@@ -41,7 +41,7 @@ from kb.parsers.nccl_ras.values import RasReport
 from kb.report import Hang
 from kb.rulebase.rule import Rulebook
 
-ASKED_FALSE = 0.05  # calls a job-day
+ASKED_FALSE = 0.05  # calls per job-day
 ASKED_DELAY = {"logs and stacks": 300.0, "logs, stacks and a recorder": 60.0}
 HEALTHY_HOURS = 2.0
 PROBES = ("silence", "stacks", "spin", "collective", "vote")
@@ -54,7 +54,7 @@ _BOOKS: list[Rulebook] = []
 
 @dataclass(slots=True)
 class Watched:
-    """What came of one job: when each probe, and the vote, cried before the hang (episodes) and first after it."""
+    """The result of one job: when each probe and the vote fired before the hang (episodes) and first after it."""
 
     seed: int
     hang: str | None
@@ -66,7 +66,7 @@ class Watched:
 
 
 def watch(job: Made, begin: float = 0.0) -> Watched:
-    """Look at a job from its start (or from a time on) to its end."""
+    """Sample a job from its start (or from a time on) to its end."""
     book = _book()
     known = [name for name, there in (("stacks", job.stacks), ("a recorder", job.recorder != "none")) if there]
     sources = " and ".join((", ".join(["logs", *known[:-1]]), *known[-1:])) if known else "logs alone"
@@ -126,14 +126,14 @@ def _healthy(asked: tuple[int, World]) -> Watched:
 
 
 def _hanging(asked: tuple[int, str, World]) -> Watched | None:
-    """None of a job that ends before the phase comes in which it should hang."""
+    """None for a job that ends before the phase in which it should hang."""
     seed, hang, world = asked
     job = made_job(seed, hang, world=world)
     return None if math.isinf(job.since) else watch(job, max(0.0, job.since - 900.0) // LOOK * LOOK)
 
 
 def ablation(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | None]]:
-    """Precision, recall, delay and false calls a job-day of each probe by itself, and of the vote."""
+    """Return precision, recall, delay and false calls per job-day of each single probe and of the vote."""
     hangs = [item for item in watched if item.hang]
     days = sum(item.hours for item in watched) / 24
     table: dict[str, dict[str, float | int | None]] = {}
@@ -153,13 +153,13 @@ def ablation(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | No
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
-    """Return the value that so large a share is at most; None of nothing."""
+    """Return a quantile; None for no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
 
 def delays(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | None]]:
-    """Of the hangs by what was collected: how many the vote called, and how soon."""
+    """Return for the hangs by collected evidence how many the vote called, and how soon."""
     table = {}
     for group in sorted({item.group for item in watched if item.hang}):
         members = [item for item in watched if item.hang and item.group == group]
@@ -211,7 +211,7 @@ def interval(count: int) -> tuple[float, float]:
 
 
 def _mean_at(count: int, share: float) -> float:
-    """Return the mean at which so large a share of samples is at most `count`."""
+    """Return the Poisson mean at which this share of samples is at most `count`."""
     low, high = 0.0, 10.0 * (count + 5)
     for _ in range(60):
         mean = (low + high) / 2
@@ -254,7 +254,7 @@ def _seconds(value: float | None) -> str:
 
 
 def main() -> int:
-    """Run everything; exit status 1 where what is asked was not reached."""
+    """Run everything; exit with status 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--hours", type=float, default=500.0, help="healthy job-hours of each world")
     parser.add_argument("--hangs", type=int, default=140, help="of each world")
@@ -274,12 +274,12 @@ def main() -> int:
 
 
 def reached(answer: dict[str, Any]) -> bool:
-    """Whether false calls, and the delays of nine in ten hangs, are as asked."""
+    """Whether the targets for false calls and for the delay of nine in ten hangs are met."""
     return bool(answer["healthy"]["false_a_day"] <= ASKED_FALSE and all(ok for *_, ok in asked_delays(answer)))
 
 
 def asked_delays(answer: dict[str, Any]) -> list[tuple[str, float | None, float | None, float, bool]]:
-    """Of each group that a delay is asked of: its median, its 90th percentile over all hangs, what is asked, whether it holds."""
+    """Return for each group with a target delay: median, 90th percentile over all hangs, target, whether it is met."""
     found = []
     for group, limit in ASKED_DELAY.items():
         one = answer["delays"].get(group)

@@ -1,16 +1,16 @@
-"""Made jobs for bench/hang.py: what logs, stacks, metrics and recorders of a training job show at any moment of its life.
+"""Simulated jobs for bench/hang.py: logs, stacks, metrics and recorders of a training job at any time.
 
-Three worlds of them. FIRST was written before the probes were measured with it; since then four flaws were fixed: a job does
-not live through a wait that is longer than its own collectives' timeout; an evaluation may stand in one line at every
-look, as steps do; who writes a checkpoint has the function that saves above it; and dumps carry their newest stamp, as
-the reader gives it. SECOND was drawn after the probes were fixed, with other ranges; its false calls
-were then looked at and fixed too. THIRD is wider than both, was drawn after that, and nothing was looked at in it before the
-figures were taken. A wait for data of more than four minutes, or a retry of more than one, is a hang in all of them. What
-makes it hard is here on purpose: a main thread
-that stands in the same device wait at nearly every look, evaluation and checkpoints that one rank does while the others
-stand in a barrier, phases that no line tells of, one rank that logs, log lines without times, storage that stalls a loader
-for minutes and heals, transport retries, compilation, metrics that are late, lost or not collected, recorders that are
-off. Times are seconds since the job's start, moved to the epoch by BASE where values carry them.
+Three worlds of them. FIRST was written before the probes were measured with it; since then four flaws were fixed: a job
+does not live through a wait that is longer than its own collectives' timeout; an evaluation may be at one line in every
+sample, as steps are; the stack of a rank that writes a checkpoint includes the saving function; and dumps have their
+newest timestamp, as the reader returns it. SECOND was drawn after the probes were fixed, with other ranges; its false
+calls were then analyzed and fixed, too. THIRD is wider than both, was drawn after that, and was not inspected before
+the figures were taken. A wait for data of more than four minutes, or a retry of more than one, is a hang in all of
+them. The difficulties are intentional: a main thread in the same device wait in nearly every sample, evaluation and
+checkpoints by one rank while the others wait in a barrier, phases without a log line, one rank that logs, log lines
+without times, storage that stalls a loader for minutes and heals, transport retries, compilation, metrics that are
+late, lost or not collected, recorders that are off. Times are seconds since the job's start, moved to the epoch by BASE
+where values carry them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kb.parsers.nccl_ras.values import RasCommunicator, RasRank, RasReport
 from kb.scanning.summary import Series, StageMark, StreamSummary
 
 BASE = 1_800_000_000.0
-LOOK = 20.0  # seconds between two looks of `watch`
+LOOK = 20.0  # seconds between two samples of `watch`
 KINDS = (
     *("asleep", "lock", "loader", "skip", "sizes", "stopped", "network", "gpu", "node_lost", "busy", "chatter"),
     *("saving", "evaluating", "start"),
@@ -72,7 +72,7 @@ _MEET = (Frame("init_process_group", f"{_SITE}/torch/distributed/distributed_c10
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the job's life. `alone`: one rank (`who`) does it, the others stand in a barrier or collective."""
+    """A phase of the job. `alone`: one rank (`who`) does it, the others wait in a barrier or collective."""
 
     begin: float
     end: float
@@ -85,9 +85,9 @@ class Span:
 class World:
     """The ranges that jobs are drawn from: seconds, but for `log_every` (steps), `jitter` and the shares of jobs.
 
-    `evaluate_steps`: evaluation comes each so many steps, else by time. `ships`: how late lines arrive; `buffered`: jobs whose
-    lines come a block at a time; `slow_ranks`: jobs with a straggler that comes and goes; `saves_aside`: jobs whose
-    checkpoints are written in the background, so that they block for a moment only.
+    `evaluate_steps`: evaluation comes each so many steps, else by time. `ships`: how late lines arrive; `buffered`:
+    jobs whose lines come a block at a time; `slow_ranks`: jobs with a straggler that comes and goes; `saves_aside`:
+    jobs whose checkpoints are written in the background, so that they block for a moment only.
     """
 
     name: str = "first"
@@ -141,7 +141,7 @@ THIRD = World(
 
 @dataclass(slots=True)
 class Made:
-    """One made job. `hang`: what hangs, of whom, since when (also its last progress)."""
+    """One simulated job. `hang`: its kind, rank and start (also the last progress)."""
 
     seed: int
     ranks: int
@@ -174,11 +174,11 @@ class Made:
     panels: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def at(self, when: float) -> Span:
-        """Return the stretch that a moment lies in."""
+        """Return the phase at a time."""
         return self.spans[max(0, bisect_right(self.begins, when) - 1)]
 
     def straggler(self, when: float) -> tuple[float, int] | None:
-        """Return the rank that is slow at a moment, and by what factor."""
+        """Return the slow rank at a time, and its factor."""
         return next(((factor, rank) for begin, end, factor, rank in self.slow if begin <= when < end), None)
 
     def ordinary(self, when: float) -> bool:
@@ -189,7 +189,7 @@ class Made:
 
 
 def made_job(seed: int, hang: str | None = None, hours: float = 2.0, world: World = FIRST) -> Made:
-    """One job; the same seed gives the same job. With `hang` it stops getting on, at a third of its time or later."""
+    """One job; the same seed gives the same job. With `hang`, progress stops at a third of its time or later."""
     chance = random.Random(f"job {seed}" if world == FIRST else f"{world.name} {seed}")
     step = _spread(chance, world.step)
     job = Made(
@@ -230,12 +230,12 @@ def made_job(seed: int, hang: str | None = None, hours: float = 2.0, world: Worl
 
 
 def _spread(chance: random.Random, ends: tuple[float, float]) -> float:
-    """Return a number between two, alike on all scales."""
+    """Return a log-uniform random number between two."""
     return math.exp(chance.uniform(math.log(ends[0]), math.log(ends[1])))
 
 
 def _stragglers(job: Made, chance: random.Random) -> list[tuple[float, float, float, int]]:
-    """Stretches of some minutes in which one rank is slow."""
+    """Return periods of some minutes in which one rank is slow."""
     found, now = [], chance.expovariate(1 / 1800)
     while now < job.end:
         lasts = chance.uniform(60, 900)
@@ -295,13 +295,13 @@ def _live(job: Made, chance: random.Random, world: World) -> None:
 
 
 def _allow(job: Made, longest: float) -> None:
-    """Raise the timeout above the longest wait for one rank: who sets a shorter one does not get through."""
+    """Raise the timeout above the longest wait for one rank; a shorter one would end a healthy job."""
     while job.timeout < 1.5 * longest:
         job.timeout = {600.0: 1800.0}.get(job.timeout, 2 * job.timeout)
 
 
 def _start(job: Made, chance: random.Random) -> float:
-    """Start-up: meeting, reading data and perhaps a checkpoint, perhaps compiling."""
+    """Add the start: rendezvous, reading data, perhaps a checkpoint, perhaps compilation."""
     now = 0.0
     parts = [("meeting", chance.uniform(20, 240)), ("building", chance.uniform(10, 90))]
     if job.hang == "start":
@@ -319,7 +319,7 @@ def _start(job: Made, chance: random.Random) -> float:
 
 
 def _steps(job: Made, now: float, upto: float, chance: random.Random) -> float:
-    """Fill up with steps; give the end of the last one."""
+    """Fill with steps; return the end of the last one."""
     begin = now
     while now < upto:
         odd = chance.uniform(1.5, 3.0) if chance.random() < 0.003 else 1.0
@@ -332,7 +332,7 @@ def _steps(job: Made, now: float, upto: float, chance: random.Random) -> float:
 
 
 def _stop(job: Made, when: float) -> None:
-    """From here on nothing gets on; watched for the timeout's length, three quarters of an hour at most."""
+    """Stop all progress; watched for the length of the timeout, at most 45 minutes."""
     job.since = when
     job.end = when + min(2700.0, job.timeout if job.hang not in ("start", "saving", "evaluating") else 2700.0)
     job.spans.append(Span(when, job.end, "hang"))
@@ -348,7 +348,7 @@ _STAGE: dict[str, tuple[str, Stage]] = {
 
 
 def _log(job: Made, chance: random.Random) -> None:
-    """The lines of rank 0: one each so many steps, one at the begin of each phase that is told of, perhaps a heartbeat."""
+    """Return the lines of rank 0: one every few steps, one at the start of each logged phase, perhaps a heartbeat."""
     job.begins = [span.begin for span in job.spans]
     said: list[tuple[float, str, int]] = [
         (when, "step", number) for number, when in enumerate(job.steps, 1) if number % job.log_every == 0
@@ -369,11 +369,11 @@ def _log(job: Made, chance: random.Random) -> None:
             job.marks.append((when, StageMark(offset, _STAGE[kind][1])))
 
 
-# -- what is seen at a moment ----------------------------------------------------------------------------------------------
+# -- the evidence at a time --------------------------------------------------------------------------------------------
 
 
 def evidence(job: Made, now: float) -> Evidence:
-    """Logs and description as they stand at a moment."""
+    """Return logs and description at a time."""
     lines = bisect_right(job.lines, now - job.ships) // job.block * job.block  # those that have arrived
     upto = job.lines[lines - 1] if lines else -1.0
     marks = tuple(mark for when, mark in job.marks if when <= upto)
@@ -405,7 +405,7 @@ def evidence(job: Made, now: float) -> Evidence:
 def _place(  # noqa: PLR0911 - a place for each kind of stretch
     job: Made, span: Span, rank: int, when: float, chance: random.Random
 ) -> tuple[Frame, ...] | None:
-    """Return where the main thread of a rank stands; None where its process cannot be asked."""
+    """Return the place of a rank's main thread; None if its process cannot be sampled."""
     if span.kind == "hang":
         return _hung(job, rank, chance)
     if span.alone and rank != span.who:
@@ -443,7 +443,7 @@ def _place(  # noqa: PLR0911 - a place for each kind of stretch
 
 
 def _stepping(job: Made, rank: int, when: float, chance: random.Random) -> tuple[Frame, ...]:
-    """Return where a rank stands that takes steps; beside a straggler the others often wait for it."""
+    """Return the place of a rank that takes steps; the others often wait for a straggler."""
     late = job.straggler(when)
     if late is not None and rank != late[1] and chance.random() < 1 - 1 / late[0]:
         return _REDUCE
@@ -469,7 +469,7 @@ def _hung(job: Made, rank: int, chance: random.Random) -> tuple[Frame, ...] | No
 
 
 def _away(job: Made, rank: int) -> bool:
-    """Whether a rank is on the node that is gone."""
+    """Whether a rank is on the lost node."""
     half = job.ranks // 2
     return rank // half == job.culprit // half
 
@@ -491,7 +491,7 @@ def stacks(job: Made, now: float) -> list[StackSample]:
 
 
 def _queued(job: Made, now: float, rank: int) -> tuple[int, int, float]:
-    """Of the job's one group: number of the last operation that a rank queued, of the last that ended, when it was queued."""
+    """Return, for the job's one group, the last number queued by a rank, the last that ended, and its queue time."""
     done = 4 * bisect_right(job.steps, now)
     span = job.at(now)
     if span.kind == "hang" and job.hang not in ("start", "evaluating"):
@@ -514,7 +514,7 @@ def _queued(job: Made, now: float, rank: int) -> tuple[int, int, float]:
 
 
 def rings(job: Made, now: float) -> tuple[Ring, ...]:
-    """Return what each rank's Flight Recorder has, as digests."""
+    """Return the digests of each rank's Flight Recorder."""
     if job.recorder != "fr" or not job.steps or now < job.steps[0]:
         return ()
     found = []
@@ -583,7 +583,7 @@ _LEVELS = {  # utilisation, SM activity, RDMA bytes/s: of the ranks that work, o
 
 
 def _measure(job: Made) -> None:
-    """The whole job's metrics, a scrape each half minute, ranks x scrapes; what was lost is NaN."""
+    """Return the job's metrics, one scrape per 30 s, as ranks x scrapes; lost values are NaN."""
     noise = np.random.default_rng([job.seed, 77])
     columns = int(job.end // SCRAPE) + 1
     pace = noise.uniform(0.5, 1.0), noise.uniform(0.6, 1.4), noise.uniform(0.05, 3.0)

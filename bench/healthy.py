@@ -1,10 +1,10 @@
-"""False alarms on healthy logs: makes many that are varied and noisy, diagnoses each, counts the verdicts `fault` and `no_match`.
+"""Measures false alarms: generates varied, noisy healthy logs, diagnoses each, counts `fault` and `no_match`.
 
     python bench/healthy.py [FOLDER…] [--count 300] [--seed N] [--keep DIR] [--verbose] [--json]
 
-A log is a training program's frame (healthy_text.FRAMES) with a course of loss, pace and loss scale that real runs take,
-an ending, a few ranks with their prefixes, and noise (healthy_text.NOISES) that the run goes on after. The same seed and
-number give the same log. With FOLDER every *.log below it is judged as well, each by itself: real healthy logs.
+A log is a training program's frame (healthy_text.FRAMES) with a realistic course of loss, pace and loss scale, an
+ending, a few ranks with their prefixes, and noise (healthy_text.NOISES) after which the run continues. The same seed
+and number give the same log. With FOLDER, each *.log below it, a real healthy log, is judged separately as well.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from bot.rulebase.loader import Knowledge, knowledge
 from kb.errors import SignalboxError
 
 ASKED = 1  # alarms, at most
-SHORTEST = 8  # records of progress, so that what goes on is seen to go on
+SHORTEST = 8  # minimum records of progress, so that the run visibly continues
 ENDINGS = {"completed": 8, "running": 6, "cut": 4, "early_stop": 3, "max_time": 3}
 PREFIXES = {"none": 10, "torchrun": 3, "srun": 3, "default": 2, "pod": 2, "cri": 2, "kaggle": 1, "journal": 1}
 RANKED = frozenset({"torchrun", "srun", "default", "pod"})
@@ -68,7 +68,7 @@ Line = tuple[int, datetime, str]  # rank, when, text
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is chosen for one log before it is written: `records` lines of progress, `interval` steps apart, from `start`."""
+    """The choices for one log: `records` lines of progress, `interval` steps apart, from `start`."""
 
     frame: Frame
     ending: str
@@ -95,7 +95,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was said of one log."""
+    """The verdict on one log."""
 
     name: str
     kinds: tuple[str, ...]
@@ -253,7 +253,7 @@ def _course(shape: Shape, chance: random.Random) -> Iterator[Values]:
 
 
 def _slower(shape: Shape, place: int) -> float:
-    """Return how many times the usual time a step takes here, for reasons that are none to worry."""
+    """Return the factor on the usual step time here, for harmless reasons."""
     factor = 1.0
     if "slow_start" in shape.traits and place < 2:
         factor *= 12 - 8 * place
@@ -270,7 +270,7 @@ def _longer(shape: Shape, place: int) -> bool:
 
 
 def _places(shape: Shape, chance: random.Random) -> dict[int, list[str]]:
-    """Noise texts by the record before which they stand; several records follow each."""
+    """Return noise texts by the record that they precede; several records follow each."""
     places: dict[int, list[str]] = {}
     for noise in shape.noises:
         if noise.where in ("middle", "any"):
@@ -284,7 +284,7 @@ def _said(text: str, values: Values, chance: random.Random, rank: int) -> Iterat
 
 
 def _opening(shape: Shape, values: Values, chance: random.Random) -> Iterator[Line]:
-    """Yield what stands before the first step: noise before the program speaks and while it sets up."""
+    """Yield the lines before the first step: noise before the program's output and during its setup."""
     if any(noise.name == "other-users" for noise in shape.noises) or "slurmctld.log" in shape.beside:
         yield from _said("SLURM_JOB_ID=@{job} SLURM_JOB_NAME=@{run} SLURM_NNODES=@{nodes}", values, chance, 0)
     if shape.ending == "max_time":
@@ -318,12 +318,12 @@ def _events(shape: Shape, place: int, values: Values, chance: random.Random) -> 
 
 
 def _speaking(shape: Shape) -> int:
-    """Return how many ranks are heard: all of a merged log, those of one node where each rank has its file."""
+    """Return the number of ranks in the logs: all for a merged log, those of one node if each rank has its file."""
     return min(shape.world, 8) if shape.split else shape.world
 
 
 def _beats(shape: Shape, place: int, values: Values, chance: random.Random) -> Iterator[Line]:
-    """What a rank without progress lines prints now and then, so that it is seen to go on in a run that has no end yet.
+    """Yield occasional lines of a rank without progress lines, which show that it continues in an unfinished run.
 
     In a run that ended well the other ranks may be silent: its end tells.
     """
@@ -392,7 +392,7 @@ def _coloured(text: str, colours: bool) -> str:
 
 
 def _prefixed(style: str, rank: int, when: datetime, number: int, text: str) -> str:
-    """Put in front of a line what a launcher, a container or a notebook puts there."""
+    """Add the prefix of a launcher, a container or a notebook to a line."""
     before = {
         "none": "",
         "torchrun": f"[rank{rank}]:",
@@ -407,7 +407,7 @@ def _prefixed(style: str, rank: int, when: datetime, number: int, text: str) -> 
 
 
 def write(made: Made, folder: Path) -> Path:
-    """Put a log on disk; the path of its file, or of its folder where it has several files.
+    """Write a log to disk; return the path of its file, or of its folder if there are several.
 
     Raises:
         OSError: it cannot be written.

@@ -1,10 +1,10 @@
-"""Makes bot/store/pool/healthy.json.zst: what healthy runs of common frameworks print, for jobs of which no good run is known.
+"""Makes bot/store/pool/healthy.json.zst: templates of healthy runs, for jobs without a known good run.
 
     python bench/healthy_pool.py [--count 240] [--check]
 
-The runs are those of bench/healthy.py (own texts: Megatron-LM, DeepSpeed, transformers, Lightning and others, from start to end, with
-the noise that means nothing). What is kept of them is words and counts. No log of a benchmark goes in. --check: whether the file
-is what the texts give now.
+The runs are those of bench/healthy.py (own texts: Megatron-LM, DeepSpeed, transformers, Lightning and others, from
+start to end, with the noise that means nothing). What is kept of them is words and counts. No log of a benchmark goes
+in. --check: whether the file is what the texts give now.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COUNT = 240
 
 
 def pool(count: int = COUNT) -> Baseline:
-    """Return what so many healthy runs print, together."""
+    """Return the merged templates of so many healthy runs."""
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):

@@ -1,10 +1,10 @@
-"""Who is at fault first: 60 made incidents of 8 to 64 ranks with known truth, the cascade around each cause included.
+"""Measures attribution: 60 synthetic incidents of 8 to 64 ranks with known truth, each with its cascade.
 
     python bench/incidents.py [--seed N] [--keep DIR] [--verbose] [--json] [--lab PYTHON]
 
-The figures: the first diagnosis names a rank or node at fault as its first suspect (asked: 85 %), and the fault itself.
-All incidents are made up by chance from the seed, in the words of the real software (bench/made.py). With `--lab`, an
-interpreter that has torch and numpy, 15 of them are instead played live: two torchrun agents of four gloo processes each,
+The figures: the first diagnosis names a rank or node at fault as its first suspect (target: 85 %), and the fault
+itself. All incidents are generated from the seed, with the wording of the real software (bench/made.py). With `--lab`,
+an interpreter that has torch and numpy, 15 of them run live instead: two torchrun agents of four gloo processes each,
 in which the fault is an act (a short file, a signal, a tensor of another size), so that every line is torch's own.
 """
 
@@ -63,7 +63,7 @@ ASKED = 0.85
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What is at fault. `accept`: other classes that a fair expert takes as right; no rank and no node: the whole job."""
+    """The truth. `accept`: other classes that an expert would accept; without ranks and nodes: the whole job."""
 
     fault: str
     accept: tuple[str, ...] = ()
@@ -73,13 +73,13 @@ class Truth:
 
     @property
     def job(self) -> bool:
-        """Whether all are alike."""
+        """Whether all ranks fail alike."""
         return not self.ranks and not self.nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An incident, its truth, and what was said of it."""
+    """An incident, its truth, and its diagnosis."""
 
     incident: str
     kind: str
@@ -92,7 +92,7 @@ class Named:
 
 @dataclass(slots=True)
 class Play:
-    """An incident in the making: `at` is when the fault strikes, `end` when the last line is written."""
+    """An incident under construction: `at` is when the fault strikes, `end` when the last line is written."""
 
     site: Site
     rng: Random
@@ -132,7 +132,7 @@ class Play:
         self.script.say(when, f"kernel {node}", kernel(self.site, node, when, texts, form))
 
     def never_trained(self) -> None:
-        """Take back the healthy start: the fault strikes before it."""
+        """Remove the healthy start: the fault occurs before it."""
         site = self.site
         self.script.said, self.at = [], site.start + 38
         for rank in range(site.world):
@@ -143,7 +143,7 @@ class Play:
     def fall(
         self, dead: Mapping[int, int], how: str = "closed", *, gone: Collection[str] = (), wait: float = 0.0
     ) -> None:
-        """The cascade: `dead` has the exit codes of the ranks at fault; `gone`: nodes that say nothing any more.
+        """The cascade: `dead` has the exit codes of the ranks at fault; `gone`: nodes without further output.
 
         `how`: "closed", peers lose a connection; "timeout", their watchdog ends them; "silent", only the launcher acts.
         """
@@ -158,7 +158,7 @@ class Play:
             when, chance = begun + rng.uniform(0.05, 1.8), rng.random()
             peer = (
                 source if rng.random() < 0.3 else (rank - 1) % site.world
-            )  # most see only their neighbour in the ring go
+            )  # most see only their ring neighbor disappear
             codes[rank] = -TERM if how == "silent" or chance > 0.85 else -ABORT
             if codes[rank] == -TERM:
                 continue
@@ -173,7 +173,7 @@ class Play:
         self.launchers(codes, dead, gone)
 
     def launchers(self, codes: Mapping[int, int], dead: Mapping[int, int], gone: Collection[str]) -> None:
-        """The end as launchers tell it; half of them saw a victim first."""
+        """Write the end as launchers report it; half of them report a victim first."""
         site, rng = self.site, self.rng
         failed = {rank: code for rank, code in codes.items() if code != -TERM}
         first = rng.random() < 0.5
@@ -247,7 +247,7 @@ def in_worker(site: Site, frames: Sequence[Frame], error: str) -> str:
 
 
 def cuda_error(site: Site, what: str) -> str:
-    """Return a CUDA error as the release words it."""
+    """Return a CUDA error in the wording of the release."""
     name = "torch.AcceleratorError" if site.torch >= (2, 8) else "RuntimeError"
     hint = "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."
     tail = "" if site.torch < (2, 0) else "\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
@@ -255,7 +255,7 @@ def cuda_error(site: Site, what: str) -> str:
 
 
 def out_of_memory(site: Site, rank: int) -> str:
-    """CUDA out of memory as the release words it."""
+    """Return CUDA out of memory in the wording of the release."""
     gpu = site.local(rank)
     if site.torch < (2, 0):
         return (
@@ -386,7 +386,7 @@ NEEDS["never_reaches"] = ((2, 6), (2, 9))
 
 @kind
 def other_size(play: Play) -> Truth:
-    """One rank calls the collective with a tensor of another size, and torch's debug level tells."""
+    """One rank calls the collective with a tensor of another size, which torch's debug level reports."""
     rank, site = play.rank(), play.site
     seq, size, wrong = play.rng.randrange(300, 9000), 16_777_216, 12_582_912
     device = (
@@ -498,7 +498,7 @@ def token_out_of_range(play: Play) -> Truth:
 
 @kind
 def bug_one_rank(play: Play) -> Truth:
-    """The program's own code fails on what one rank alone does."""
+    """The program's own code fails in work that only one rank does."""
     rank = play.rank()
     frames, last = play.rng.choice(
         (
@@ -558,7 +558,7 @@ def _xid(play: Play, rank: int, number: int, text: str) -> str:
 
 @kind
 def ecc(play: Play) -> Truth:
-    """A GPU has an uncorrectable memory error; only the kernel log says so, or its rank too."""
+    """A GPU has an uncorrectable memory error, reported by the kernel log alone or also by its rank."""
     rank = play.rank()
     play.kernel(
         play.site.node(rank),
@@ -627,7 +627,7 @@ def nvlink(play: Play) -> Truth:
 
 
 def _port_down(play: Play, node: str) -> int:
-    """The port of one node goes down: its kernel, its ranks' NCCL and its peers say so; returns a rank of it."""
+    """The port of one node goes down: its kernel, its ranks' NCCL and its peers report it; returns one of its ranks."""
     site, rng = play.site, play.rng
     nic = rng.randrange(8)
     play.kernel(
@@ -661,7 +661,7 @@ def _port_down(play: Play, node: str) -> int:
 
 
 def _completion(play: Play, rank: int, node: str, nic: int) -> str:
-    """Return a work completion with an error against a node, as the release of NCCL words it."""
+    """Return a work completion error against a node, in the wording of the NCCL release."""
     site = play.site
     peer = f"{site.address(node)}<{40_000 + 7 * rank}>"
     if site.torch < (2, 1):
@@ -745,7 +745,7 @@ def _store_lost(play: Play, dead: Mapping[int, int]) -> None:
 
 @kind
 def permission(play: Play) -> Truth:
-    """One node has mounted the data so that the job may not read it."""
+    """One node mounts the data without read permission for the job."""
     play.never_trained()
     node = play.rng.choice(play.site.nodes)
     frames = [("/workspace/lm/data.py", 31, "__init__", "self.index = open(path, 'rb')")]
@@ -777,7 +777,7 @@ def old_driver(play: Play) -> Truth:
 
 @kind
 def gpu_missing(play: Play) -> Truth:
-    """One node shows a GPU less than it should: its last rank finds no device."""
+    """One node lacks a GPU: its last rank finds no device."""
     play.never_trained()
     node = play.rng.choice(play.site.nodes)
     rank = play.site.ranks(node)[-1]
@@ -832,7 +832,7 @@ def stale_handle(play: Play) -> Truth:
 
 @kind
 def loader_stalls(play: Play) -> Truth:
-    """The loaders of one node stand still: its storage does not answer."""
+    """The loaders of one node hang: its storage does not respond."""
     node = play.rng.choice(play.site.nodes)
     dead = {}
     if play.rng.random() < 0.5:
@@ -854,7 +854,7 @@ def loader_stalls(play: Play) -> Truth:
 
 @kind
 def wrong_gid(play: Play) -> Truth:
-    """One node's adapter has no address at the GID index that NCCL is told to use."""
+    """One node's adapter has no address at the GID index configured for NCCL."""
     play.never_trained()
     site, node = play.site, play.rng.choice(play.site.nodes)
     old = site.torch < (2, 6)
@@ -893,7 +893,7 @@ NEEDS["wrong_gid"] = ((2, 1), (2, 9))
 
 @kind
 def no_interface(play: Play) -> Truth:
-    """One node lacks the interface that NCCL is told to use."""
+    """One node lacks the interface configured for NCCL."""
     play.never_trained()
     site, node = play.site, play.rng.choice(play.site.nodes)
     for rank in site.ranks(node):
@@ -1054,7 +1054,7 @@ def ray_worker_oom(play: Play) -> Truth:
 
 @kind
 def port_taken(play: Play) -> Truth:
-    """The port of the store is taken on the first node; all others time out."""
+    """The port of the store is in use on the first node; all others time out."""
     play.never_trained()
     site = play.site
     port = 29_500
@@ -1198,7 +1198,7 @@ def make(name: str, number: int, seed: int, folder: Path) -> Truth:
     )
     nodes, per_node = rng.choice(((2, 4), (2, 8), (4, 4), (4, 8), (8, 2), (8, 8), (1, 8)))
     if name not in {"oom_one_rank", "bad_sample", "segfault_one_rank", "nan_one_rank"}:
-        nodes = max(2, nodes)  # who of several nodes is the question
+        nodes = max(2, nodes)  # the question is which of several nodes
     if name == "two_ports_down":
         nodes, per_node = 8, rng.choice((2, 4))
     launcher, layout = _way(name, framework, rng)
@@ -1230,9 +1230,9 @@ def _way(name: str, framework: str, rng: Random) -> tuple[str, str]:
 # --- played live ------------------------------------------------------------------------------------------------------
 
 NODES, PER_NODE = ("node-a", "node-b"), 4
-ODD = 5  # the rank at fault, where it is one: the second of node-b
+ODD = 5  # the rank at fault, if it is one: the second of node-b
 STEPS, STRIKES = 14, 9
-WAIT = 6  # seconds until a collective gives up
+WAIT = 6  # timeout of a collective, in seconds
 PATIENCE = 45.0  # seconds until an incident is stopped
 AT_ONCE = 2  # on two cores
 
@@ -1258,13 +1258,13 @@ LIVE: dict[str, Truth] = {
     "all_shapes": Truth("shape_or_dtype", ("config_error", "code_bug")),
     "all_no_checkpoint": Truth("checkpoint_load", ("config_error",)),
 }
-# each of these gives up one of its two made incidents for a live one
+# each of these has one live incident instead of one of its two synthetic ones
 GIVES = ("bad_sample", "killed_by_kernel", "segfault_one_rank", "checkpoint_one_rank", "permission", "broken_package", "other_size",
          "never_reaches", "oom_one_rank", "loader_stalls", "ecc", "nan_one_rank", "gpu_missing", "all_out_of_memory", "wrong_gid")  # fmt: skip
 
 
 def strike(act: str, rank: int, folder: Path) -> None:
-    """Do what goes wrong before the step; what follows is what Python, torch and the kernel do about it."""
+    """Cause the fault before the step; everything after it comes from Python, torch and the kernel."""
     import ctypes  # noqa: PLC0415 - only in a played rank
     import faulthandler  # noqa: PLC0415
     import os  # noqa: PLC0415
@@ -1314,7 +1314,7 @@ class _Fatal:
 
 
 def prepare(act: str, rank: int, folder: Path) -> None:
-    """What goes wrong before the training starts."""
+    """Cause a fault before the training starts."""
     import importlib  # noqa: PLC0415 - only in a played rank
     import os  # noqa: PLC0415
 
@@ -1374,7 +1374,7 @@ def played_rank(act: str, folder: str) -> None:
 
 
 def agent(act: str, folder: Path, number: int, port: int) -> None:
-    """The torchrun agent of one node: this process becomes it, under the node's name where it may."""
+    """The torchrun agent of one node: this process becomes it, under the node's name if permitted."""
     import ctypes  # noqa: PLC0415 - only in a played agent
     import os  # noqa: PLC0415
     import socket  # noqa: PLC0415
@@ -1454,7 +1454,7 @@ def stage(folder: Path) -> None:
 
 
 def played(lab: Path, folder: Path) -> list[tuple[str, str, Truth]]:
-    """Have the lab's interpreter play the live incidents; name, kind and truth of each."""
+    """Run the live incidents with the lab's interpreter; return name, kind and truth of each."""
     command = [str(lab), str(Path(__file__).resolve()), "--stage", str(folder)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     for number, act in enumerate(LIVE):
@@ -1484,7 +1484,7 @@ def judge(incident: str, name: str, truth: Truth, report: Report) -> Named:
 
 
 def placed(truth: Truth, report: Report) -> bool:
-    """Whether the first suspect of the first diagnosis is at fault; for all alike, whether no single one is named."""
+    """Whether the first suspect of the first diagnosis is at fault; if all failed alike, whether none is named."""
     if not report.diagnoses:
         return False
     suspects = report.diagnoses[0].suspects
@@ -1500,7 +1500,7 @@ def placed(truth: Truth, report: Report) -> bool:
 
 
 def figures(named: Sequence[Named]) -> dict[str, object]:
-    """Shares over all, and by kind how many of how many."""
+    """Return the shares over all, and the counts by kind."""
     kinds = dict.fromkeys(item.kind for item in named)
     by = {
         name: [
@@ -1538,7 +1538,7 @@ def render(named: Sequence[Named], *, verbose: bool) -> str:
 
 
 def incidents(seed: int, folder: Path, lab: Path | None) -> list[tuple[str, str, Truth]]:
-    """Write all incidents below `folder`: name, kind, truth of each."""
+    """Write all incidents below `folder`; return name, kind and truth of each."""
     names = list(enumerate(plan()))
     if lab is not None:
         firsts = {name: number for number, name in reversed(names)}

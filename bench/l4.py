@@ -1,10 +1,10 @@
-"""How well failure-indicating lines, nodes, stage and step are told, on bench/l4set; ours beside L4's steps and a severity filter.
+"""Measures failure-indicating lines, nodes, stage and step on bench/l4set, against L4's steps and a severity filter.
 
     python bench/l4.py --set DIR [--jobs 2] [--half even|odd]
 
-DIR is what `bench/l4set/build.py --out DIR` made. All readers see the same bytes and the same templates. Ours: patterns alone; with
-the rules' words (`--deep`); without the good run; without it, but with the pool of healthy runs that ships. One line an event is told.
-logreduce stands in bench/l4_logreduce.py.
+DIR is what `bench/l4set/build.py --out DIR` made. All readers see the same bytes and the same templates. Ours: patterns
+alone; with the rules' words (`--deep`); without the good run; without it, but with the pool of healthy runs that ships.
+One line per event is reported. logreduce is in bench/l4_logreduce.py.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _root = Path()
 
 
 def begin(root: Path) -> None:
-    """Let a worker know the rules and the set."""
+    """Initialize a worker with the rules and the set."""
     global _known, _root
     _known, _root = knowledge(), root
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A case, read: its run and its twin's, what the rules say of it, and how long it took to mine."""
+    """A loaded case: its run and its twin's, the rules' results, and the mining time."""
 
     run: RunProfile
     good: RunProfile
@@ -121,7 +121,7 @@ class Numbers:
             return source, file.read(offset).count(b"\n") + 1
 
     def line(self, spot: LineRef) -> tuple[str, int]:
-        """Return the line of a spot."""
+        """Return the line at a position."""
         return (spot.source, spot.line) if spot.line is not None else self.of(spot.source, spot.offset)
 
 

@@ -1,9 +1,10 @@
-"""L4's steps as its paper tells them (arXiv 2503.20263), for comparison only: nothing of the product uses this.
+"""L4's steps as described in its paper (arXiv 2503.20263), for comparison only; not used by the product.
 
-1. Drain's templates of both runs (here: the product's miner, so that only what comes after differs). 2. Cross-job filter: ordered by
-time, events of the failed run that match the good run's pool are removed. 3. Spatial: node vectors of event counts, isolation
-forest; the events used in the splits are the node's indicators. 4. Temporal: windows of 10 steps, DTW of neighbours, beyond three
-sigma. What the paper leaves open (how many events are told) is set to what served it best on half of the set with seed 7, of 1, 2, 3, 5, 10 and 20.
+1. Drain's templates of both runs (here: the product's miner, so that only what comes after differs). 2. Cross-job
+filter: ordered by time, events of the failed run that match the good run's pool are removed. 3. Spatial: node vectors
+of event counts, isolation forest; the events used in the splits are the node's indicators. 4. Temporal: windows of 10
+steps, DTW of neighbours, beyond three sigma. The number of reported events, which the paper leaves open, is the best of
+1, 2, 3, 5, 10 and 20 on half of the set with seed 7.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kb.templates.table import TemplateTable
 
 @dataclass(frozen=True)
 class Told:
-    """What L4's steps say of a run."""
+    """The result of L4's steps on a run."""
 
     lines: tuple[LineRef, ...]
     nodes: tuple[str, ...]
@@ -30,7 +31,7 @@ class Told:
 
 
 def l4(run: RunProfile, good: RunProfile | None, tables: Sequence[TemplateTable], *, top: int = 5) -> Told:
-    """The steps, one after the other. Lines: of the events that set the first nodes apart, the first place of each."""
+    """Run the steps in sequence. Lines: the first occurrence of each event that separates the first nodes."""
     pool = {event.text for event in good.events.values()} if good else set()
     left = {name: event for name, event in run.events.items() if event.text not in pool}
     ranked = isolated(run, dict.fromkeys(left, 1.0))

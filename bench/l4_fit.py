@@ -2,9 +2,9 @@
 
     python bench/l4_fit.py --set DIR [--set DIR ...] [--jobs 2] [--check DIR] [--write]
 
-Two logistic regressions, one after the other, with a penalty on large weights; the second is fitted on what the first says of jobs
-that it was not fitted on. Never fit on the seed whose figures are published. With --check, how it does on a set that it has not seen;
-with --kinds, on kinds of faults that it has not seen (a fifth of them left out at a time).
+Two logistic regressions, one after the other, with a penalty on large weights; the second is fitted on the first one's
+output for held-out jobs. Never fit on the seed whose figures are published. With --check, also evaluates on a held-out
+set; with --kinds, on held-out kinds of faults (a fifth at a time).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ BESIDE = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The events of one job: their features, and whether each tells the failure; None where it counts neither way."""
+    """The events of one job: their features, and whether each indicates the failure; None if it does not count."""
 
     fault: str
     measured: tuple[MeasuredEvent, ...]
@@ -78,7 +78,7 @@ class Sample:
 
 
 def main() -> None:
-    """Fit, say how well, write."""
+    """Fit, evaluate, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=Path, action="append", required=True)
     parser.add_argument("--check", type=Path)
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def samples(root: Path, jobs: int, *, filtered: bool) -> list[Sample]:
-    """Return the jobs of a set that failed, measured."""
+    """Return the features of the failed jobs of a set."""
     truth = json.loads((root / "truth.json").read_text("utf-8"))["cases"]
     names = [name for name, item in sorted(truth.items()) if item["events"]]
     with ProcessPoolExecutor(jobs, initializer=begin, initargs=(root,)) as pool:
@@ -117,7 +117,7 @@ def samples(root: Path, jobs: int, *, filtered: bool) -> list[Sample]:
 def _sample(work: tuple[Path, str, Mapping[str, Any], bool]) -> Sample | None:
     root, name, truth, filtered = work
     read = carried(root, name)
-    # half of the jobs without the rules' word, for the product often has none
+    # half of the jobs without rule results, which the product often lacks
     known = read.known if sum(name.encode()) % 2 else {}
     seen = measure_run(read.run, baseline_of(read.good) if filtered else None, known)
     if seen.ending.well and not seen.turned:
@@ -145,7 +145,7 @@ def _sample(work: tuple[Path, str, Mapping[str, Any], bool]) -> Sample | None:
 
 
 def fit(train: Sequence[Sample]) -> Weights:
-    """Both looks."""
+    """Fit both regressions."""
     first = _first(train)
     crossed: dict[int, tuple[float, ...]] = {}
     for fold in range(FOLDS):
@@ -169,7 +169,7 @@ def _first(train: Sequence[Sample]) -> Mapping[str, float]:
 def _regress(
     rows: Sequence[Sequence[Mapping[str, float]]], train: Sequence[Sample], together: Iterable[str], penalty: float
 ) -> Mapping[str, float]:
-    """Weights by name, of a logistic regression by Newton's steps over features brought to one scale."""
+    """Return weights by name, of a logistic regression by Newton's method on scaled features."""
     names = sorted(next(iter(rows[0])))
     many = [name.split("*") for name in together]
     kept = [
@@ -206,7 +206,7 @@ def _regress(
 
 
 def told(jobs: Sequence[Sample], weights: Weights) -> str:
-    """Precision, recall and F1 of the events that would be told."""
+    """Return precision, recall and F1 of the events that would be reported."""
     hits = said = found = events = 0
     for job in jobs:
         second = [probability(row, weights.second) for row in among(job.measured, alone(job.measured, weights))]
@@ -233,7 +233,7 @@ def _by_kinds(train: Sequence[Sample]) -> str:
 
 
 def _rounded(weights: Weights) -> Weights:
-    """Three digits of each weight; a feature that is worth next to nothing is left out."""
+    """Return the weights with three digits, without negligible ones."""
     return Weights(_kept(weights.first), _kept(weights.second))
 
 

@@ -1,10 +1,11 @@
-"""How logreduce does on bench/l4set, to stand beside bench/l4.py: the same cases, the same scorer.
+"""Measures logreduce on bench/l4set, for comparison with bench/l4.py: the same cases, the same scorer.
 
-    python -m venv V && V/bin/pip install logreduce
-    python bench/l4_logreduce.py --set DIR --program V/bin/logreduce [--jobs 2] [--half even|odd] [--cases N] [--out FILE]
+    python -m venv V && V/bin/pip install logreduce python bench/l4_logreduce.py --set DIR --program V/bin/logreduce
+    [--jobs 2] [--half even|odd] [--cases N] [--out FILE]
 
-logreduce 0.6 learns the good run as it is (a bag of words, nearest neighbour) and gives each line of the other a distance. Told are the
-lines beyond its own threshold, the farthest first; it names no node, stage or step. Every case, healthy pairs too, is put to it.
+logreduce 0.6 learns the good run unchanged (a bag of words, nearest neighbor) and assigns each line of the other a
+distance. The lines beyond its own threshold are reported, the farthest first; it names no node, stage or step. It gets
+every case, including healthy pairs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def told(program: Path, folder: Path) -> Prediction:
     """Return the lines of a case that it calls anomalies.
 
     Raises:
-        SystemExit: it failed or gave what is no answer.
+        SystemExit: it failed or returned an invalid answer.
     """
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "told.json"

@@ -1,10 +1,11 @@
-"""Fits the weights of kb.anomalies.nodes.suspects: what each ground says of who is at fault, on sets of bench/l4set that are not the measured one.
+"""Fits the weights of the grounds in kb.anomalies.nodes.suspects, on sets of bench/l4set other than the measured one.
 
     python bench/l4set/build.py --out DIR --seed 4242          (and others; never the default seed, which is measured)
     python bench/l4_nodes.py --set DIR [--set DIR …] [--jobs 2]
 
-A conditional logit: of the nodes of a job one is at fault, each with the odds that its grounds, weighed, give. Weights are not
-negative. Each set is told by weights that the others gave; the weights of all are printed last, to be set by hand.
+A conditional logit: one node of a job is at fault, with odds from the weighted sum of its grounds. Weights are not
+negative. Each set is evaluated with weights fitted on the others; the weights of all are printed last, to be set by
+hand.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from kb.anomalies.nodes.evidence import TurningPoint, node_evidence  # noqa: E40
 from kb.anomalies.nodes.suspects import WEIGHTS  # noqa: E402
 from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
 
-SHRINK = 0.02  # of each weight, so that what seldom comes is not trusted
+SHRINK = 0.02  # penalty per weight, so that rare grounds are not trusted
 ROUNDS = 1500
 
-Choice = tuple[NDArray[np.float64], NDArray[np.bool_]]  # by node its grounds; whether it is at fault
+Choice = tuple[NDArray[np.float64], NDArray[np.bool_]]  # the grounds by node; whether it is at fault
 
 
 @lru_cache(1)
@@ -74,7 +75,7 @@ def _choices(folder: Path, faulty: Sequence[str]) -> list[Choice]:
 
 
 def fit(choices: Sequence[Choice]) -> NDArray[np.float64]:
-    """Return the weights under which those at fault are likeliest chosen (Adam, projected on what is not negative)."""
+    """Return the non-negative weights that maximize the likelihood of the nodes at fault (projected Adam)."""
     weights = np.ones(len(WEIGHTS))
     first, second = np.zeros_like(weights), np.zeros_like(weights)
     for turn in range(1, ROUNDS + 1):

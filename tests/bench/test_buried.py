@@ -55,7 +55,7 @@ def written(burial: buried.Burial, folder: Path) -> dict[str, bytes]:
     ],
 )
 def test_a_file_is_told_by_its_name(name: str, part: str, ranks: tuple[int, ...]) -> None:
-    """A file's name tells whether it is a rank's, several ranks', the job's, the kernel's, or a dump that stays as it is."""
+    """A file's name shows whether it is of a rank, several ranks, the job or the kernel, or an unchanged dump."""
     assert buried.classify(name, b"") == buried.Own(name, part, b"", ranks)
 
 

@@ -124,7 +124,7 @@ def test_a_layout_keeps_every_line_once(layout):
 
 
 def test_ranks_have_files_of_their_own_or_a_prefix():
-    """Who speaks can be told in every layout but pdsh's, which tells the node."""
+    """Every layout identifies the writing rank, except pdsh's, which identifies the node."""
     here, script = replace(site(), job=11), Script()
     script.say(5.0, 5, "words")
     place = {layout: next(iter(laid_out(here, script, layout, Random(2)).items())) for layout in LAYOUTS}
@@ -178,7 +178,7 @@ def test_a_suspect_is_right_by_rank_or_else_by_node():
 
 
 def test_where_all_are_alike_no_one_is_to_be_singled_out():
-    """The job, nobody, or several of the same score are right; one that stands out is not."""
+    """Naming the job, no suspect, or several with the same score is right; naming a single one is not."""
     truth = incidents.Truth("config_error")
     none: Any = SimpleNamespace(diagnoses=())
     assert incidents.placed(truth, report(suspect(kind="job")))

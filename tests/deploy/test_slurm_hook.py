@@ -161,7 +161,7 @@ def test_by_job_completion(cluster) -> None:
 
 
 def test_the_look_at_the_accounting_finds_the_rest(cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the hook told is not asked for twice; a node's failure, of which no exit code tells, is found though requeued."""
+    """A job reported by the hook is not queried again; a node failure without exit code is found despite a requeue."""
     slurm, own, ids = cluster
     monkeypatch.setenv("PATH", slurm.environment["PATH"])
     place, shelf = WatchedScheduler("epilog", "west", "slurm", Slurm(SlurmSettings(conf=slurm.conf))), Shelf()

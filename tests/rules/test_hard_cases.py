@@ -122,13 +122,13 @@ def test_an_error_page_stands_before_the_decoder_that_choked_on_it(engine: Match
     ],
 )
 def test_sigterm_with_a_reason_is_that_reason(engine: Matcher, reason: str, fault: str) -> None:
-    """The signal itself says nothing; who sent it may."""
+    """The signal itself proves nothing; its sender may."""
     agent = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4410 got signal: 15\n"
     assert first(said(engine, train=STEPS + reason + agent)) == ("fault", fault)
 
 
 def test_sigterm_without_a_reason_is_not_called_likely(engine: Matcher) -> None:
-    """Somebody stopped it; nobody says who."""
+    """The run was stopped by an unknown sender."""
     agent = (
         "W0402 11:20:30.118000 4410 torch/distributed/elastic/agent/server/api.py:704] Received Signals.SIGTERM death "
         "signal, shutting down workers\n"

@@ -50,7 +50,7 @@ def done(pg, last, first=1):
 
 
 def stuck(groups, programs, *, gloo=False, names=None, tail=2000):
-    """What the recorders of ranks hold that each ran their program, one operation after the other, until nobody got on.
+    """Return the recorders of ranks that each ran their program in order until none made progress.
 
     `programs`: of each rank (group, sizes), or (group, sizes, name). gloo tells no members, no states and no counters.
     `tail`: how many entries a ring keeps.

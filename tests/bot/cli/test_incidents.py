@@ -130,7 +130,7 @@ def test_a_hostile_summary_does_not_move_the_cursor():
 
 @pytest.mark.usefixtures("_three")
 def test_a_life_from_the_shell():
-    """Each step says how the incident stands then; the list and the incident tell it, the history has all steps."""
+    """Each step prints the incident's new state; the list and the incident show it, the history has all steps."""
     with IncidentStore(database_url()) as store:
         store.add(dumps(replace(UNKNOWN, id="more")), UNKNOWN, b"", None, NOW)
     assert run("ack", "3").stdout.startswith("Incident 3: acknowledged; it is acknowledged")

@@ -179,7 +179,7 @@ def test_no_arguments_give_help(signalbox, words):
 
 
 def test_a_path_without_the_option_is_read(signalbox, logs):
-    """Whoever leaves `--logs` out gets the same report; who says that it is a job is told what may be meant."""
+    """Without `--logs` the report is the same; with `--job`, an error suggests what may be meant."""
     assert faults(diagnose(signalbox, logs))[0] == "disk_full"
     assert f"did you mean `signalbox diagnose --logs {logs}`?" in signalbox("diagnose", "--job", logs).err
 

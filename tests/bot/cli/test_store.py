@@ -80,7 +80,7 @@ def test_what_is_pinned_is_not_tidied(state: Path) -> None:
 
 @pytest.mark.parametrize("words", [("pin", "7"), ("unpin", "7"), ("unpack", "7", "/nowhere")])
 def test_an_incident_that_is_not_there(state: Path, words: tuple[str, ...]) -> None:
-    """Is told, with where the numbers stand."""
+    """The error says where to read the numbers."""
     assert state.exists()
     done = run(*words)
     assert done.exit_code == 2

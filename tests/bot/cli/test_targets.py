@@ -21,7 +21,7 @@ FULL = b"OSError: [Errno 28] No space left on device: '/scratch/moe/ckpt-880'\n"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty working folder of somebody who has configured nothing."""
+    """An empty working folder without any configuration."""
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -239,7 +239,7 @@ def test_side_by_side_leaves_what_hangs() -> None:
 
 
 def test_all_sources_give_one_bundle(tmp_path: Path, known: Knowledge) -> None:
-    """Logs, metrics and events side by side; who spoke and what was asked stands in bundle.yaml; it can be diagnosed."""
+    """Logs, metrics and events together; bundle.yaml records writers and queries; the bundle can be diagnosed."""
 
     def logs(request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         assert request.kinds == {"logs"}

@@ -80,7 +80,7 @@ def test_numbers_that_nothing_takes_are_told(signalbox, tmp_path: Path) -> None:
 
 
 def test_one_probe_alone_is_suspicion_and_says_what_to_switch_on(signalbox, tmp_path: Path) -> None:
-    """Logs alone that are silent: nothing is called, nobody is told that all is well, and what would tell more is named."""
+    """With silent logs alone, no hang is called, the run is not called healthy, and the missing evidence is named."""
     ran = signalbox("diagnose", "--no-store", "--bundle", run(tmp_path / "run", silent=700.0, stacks=False))
     words = " ".join(ran.out.decode().split())
     assert words.startswith("Look closer, and don't stop anything yet: a hang is suspected but not confirmed.")

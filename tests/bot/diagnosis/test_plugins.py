@@ -104,7 +104,7 @@ def test_a_detector_sees_job_streams_and_numbers_and_yields_signals(install: Ins
     ],
 )
 def test_a_detector_that_goes_wrong_gives_words_and_nothing_else(source: str, told: str, install: Install) -> None:
-    """It may raise, exit, die, flood, eat memory or yield rubbish; the one who asked goes on."""
+    """It may raise, exit, die, flood, use up memory or yield garbage; the caller continues."""
     came = gave(source, install)
     assert came.observed == ()
     assert re.search(told, came.failure), came.failure

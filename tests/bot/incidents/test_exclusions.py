@@ -223,7 +223,7 @@ def test_an_end_in_the_past_is_refused(ledger: Ledger) -> None:
 
 
 def test_hundreds_of_nodes_are_no_nodes_fault(ledger: Ledger) -> None:
-    """Only so many are proposed; for a job without a name none, as nobody could tell whose."""
+    """The number of proposals is limited; a job without a name gets none, since the scope would be unclear."""
     assert proposed(ledger, excluding(*(f"gpu-{n}" for n in range(500)))) == MOST_PROPOSED
     nameless = replace(excluding("gpu-900", scope="job"), job=replace(FALLEN_GPU.job, id=None, name=None))
     assert proposed(ledger, nameless) == 0
@@ -248,7 +248,7 @@ def test_thousands_of_bars_are_listed_in_parts_and_asked_quickly(ledger: Ledger)
 
 
 def test_several_are_decided_in_one_go(ledger: Ledger) -> None:
-    """Those that somebody decided otherwise meanwhile are told."""
+    """Proposals decided differently by others in the meantime are reported."""
     proposed(ledger, excluding("a1", "a2", "a3"))
     found = ledger.exclusions.of_incident(1)
     ledger.exclusions.decide(2, "default", "refused", "bob", NOW)

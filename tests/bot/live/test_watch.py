@@ -184,7 +184,7 @@ def test_an_xid_of_the_kernel_is_told_within_thirty_seconds(known, tmp_path):
 
 
 def test_a_fault_that_the_kernel_tells_is_not_called_while_steps_come_on(known, tmp_path):
-    """It is told, for it may be the job's; the job goes on, so it has not failed."""
+    """It is reported, since it may be the job's; the job continues, so it has not failed."""
     ring = tmp_path / "ring"
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START + 40))
     ring.write_text(

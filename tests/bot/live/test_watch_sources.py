@@ -202,7 +202,7 @@ def test_the_end_of_a_job_is_no_process_that_ended_alone(known):
 
 
 def test_a_real_process_that_dies_is_named_and_how(known, tmp_path):
-    """SIGSEGV in one of four real processes: told in seconds, called, kept, and said again from the bundle."""
+    """SIGSEGV in one of four real processes: reported within seconds, called, stored, and found again in the bundle."""
     logs = tmp_path / "logs"
     logs.mkdir()
     script = tmp_path / "train_four.py"

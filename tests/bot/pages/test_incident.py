@@ -46,7 +46,7 @@ def test_a_report_alone_is_a_page_too(report):
 
 
 def test_what_people_said_is_shown_the_last_word_first(known):
-    """All of it, with who said it."""
+    """All annotations, with their authors."""
     first = Closing("ana", "slack", "right", "shown", "gpu_fell_off_bus", "xid-catalogue", nodes=("gpu-017",))
     last = Closing("bo", "cli", "wrong", "no_rule", action="swapped the riser", lost_hours=1.5, note="twice this week")
     said = (Annotation(12, 1, WHEN, first), Annotation(12, 2, WHEN, last))

@@ -468,7 +468,7 @@ def test_what_a_blocked_task_beside_a_spinning_gpu_waits_for(
 
 
 def test_the_merged_stacks_of_a_run_that_stands_still() -> None:
-    """Where a probe says that the run stands still the report gets who is in which frames; else nothing."""
+    """If a probe reports no progress, the report lists the ranks by frames; otherwise it does not."""
     still = NonLogEvidence(stacks=stacks(WAITS, LOCKED, WAITS, WAITS))
     assert observe(evidence(log(400.0)), still, BOOK).hang.stacks == (
         StackBranch(0, ("main (fit.py:300)",), 4, "0-3"),

@@ -55,7 +55,7 @@ def test_lines_that_come_seldom_show_their_pace_though_they_are_few() -> None:
 
 
 def test_what_lies_between_lines_in_a_phase_is_no_gap_between_steps() -> None:
-    """An evaluation of 400 s that a line tells of leaves the usual gap as it is; one that none tells of counts."""
+    """A logged evaluation of 400 s does not change the usual gap; an unlogged one does."""
     times = [*steady(20), *steady(20, begin=440.0)]
     assert usual_gap(log(points(times), (2050, "evaluating"))) == pytest.approx(2.0)
     assert usual_gap(log(points(times))) == pytest.approx(402.0)

@@ -1,4 +1,4 @@
-"""Ranks beside each other by their own lines: who works or waits longer, and what healthy runs show."""
+"""Ranks compared by their own lines: which works or waits longer, and no findings in healthy runs."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_what_was_done_is_told_by_the_nodes(advice: str, nodes: tuple[str, str],
 
 
 def test_advice_is_counted_for_this_fault_alone() -> None:
-    """What was never tried says nothing; what is not known is told beside."""
+    """Untried advice proves nothing; unknown outcomes are counted separately."""
     steps = [
         *(step(reached=10, next_reached=20) for _ in range(7)),
         *(step(reached=10, next_reached=10) for _ in range(2)),

@@ -49,7 +49,7 @@ def remembered_sentences(item: Report, evidence: Evidence | None = None, known_:
 
 
 def test_a_node_that_failed_other_jobs_is_told_with_their_incidents() -> None:
-    """Out of memory on a node whose GPU had failed another job: its memory is told beside."""
+    """Out of memory on a node whose GPU failed another job: the earlier failure is reported, too."""
     earlier = [
         EarlierIncident(row(32, 12, nodes=("gpu-017",), fault="gpu_fell_off_bus")),
         EarlierIncident(row(31, 4, nodes=("gpu-017",))),
@@ -164,7 +164,7 @@ def tries(*reached: int | None, shards: Sequence[tuple[str, ...]] = ()) -> Prece
     ],
 )
 def test_the_same_step_or_never_the_same(before: tuple[int | None, ...], kind: str) -> None:
-    """Steps are told every ten: 120 and 128 are one. Of two ends at unlike steps nothing is said."""
+    """Steps are logged every ten, so 120 and 128 are equal. Two ends at different steps yield nothing."""
     found = remembered_sentences(*ended(120, 100, 110, 120), tries(*before))
     assert (found[0][:1].lower() + found[0][1:]).startswith(kind) if kind else found == []
 
@@ -226,7 +226,7 @@ def test_a_run_in_which_nothing_failed_is_told_nothing() -> None:
 
 
 def test_the_same_past_gives_the_same_report_and_another_one_another_id() -> None:
-    """Also where nothing of it is told: the digest stands in the report."""
+    """Even without a sentence about it, the digest is in the report."""
     one = replace(BARE, diagnoses=(OOM,))
     steps = (AdviceStep("cuda_oom", "requeue", 1, tried=True, next_reached=2),)
     ids = [

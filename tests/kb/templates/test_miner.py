@@ -86,7 +86,7 @@ def test_without_steps_windows_are_minutes():
 
 
 def test_ranks_and_nodes_are_counted():
-    """Who said it is told where lines name it."""
+    """The writers are reported if lines name them."""
     found = mined(
         b"[rank3]: ready\n[rank10]: ready\n[rank3]: ready\nnode-7: ready to serve\ncn-2:17:18 [0] NCCL INFO Using IB\n"
     )

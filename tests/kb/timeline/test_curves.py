@@ -1,4 +1,4 @@
-"""Curves: what all ranks and nodes measured on one grid, who stands out in them, and that they stay small."""
+"""Curves: measurements of all ranks and nodes on one grid, the outliers, and the bounded size."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_who_leaves_the_others_is_told():
 
 
 def test_most_of_the_ranks_are_no_suspects():
-    """Who is named with most others stands out from nobody."""
+    """A suspect among most of the rows does not stand out."""
     evidence = Evidence(streams=tuple(log(rank, [1.0, 2.0, 3.0]) for rank in range(4)))
     (chart,) = curves(evidence, report(*(Suspect("rank", rank=rank) for rank in range(3)))).charts
     assert {line.why for line in chart.lines} == {""}
 
 
 def test_many_ranks_are_a_median_with_a_band():
-    """Only who stands out has a line; the values are no more than there are columns."""
+    """Only outliers have a line; there are at most as many values as columns."""
     rows = [log(rank, [float(rank)] * 1000, every=7) for rank in range(LINES + 1)]
     (chart,) = curves(Evidence(streams=tuple(rows)), report(Suspect("rank", rank=3))).charts
     assert [line.label for line in chart.lines] == ["rank 3"]

@@ -1,4 +1,4 @@
-"""The timeline as a value: who is on top, what is folded, which span is shown, what is said where nothing can be seen."""
+"""The timeline as a value: the order of rows, folding, the span shown, and the notes when nothing can be seen."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_first_error_is_found_before_its_cascade():
 
 
 def test_errors_of_others_that_went_on_are_no_lead():
-    """Where nobody else failed, nobody failed before the others."""
+    """If no other row failed, none failed before the others."""
     found = {"oom#line": [place(100 * WIDE, "out of memory", time=NOON + 200.0, rank=1)]}
     streams = (log(0), log(1, found=found), log(2), log(3))
     made = timeline(Evidence(streams=streams), replace(accused(Suspect("rank", rank=1)), phase="degraded"))

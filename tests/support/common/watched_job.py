@@ -109,7 +109,7 @@ class Job:
         return self.time < (self.ends_at if process.pid != 99 else self.launcher_ends_at)
 
     def ended(self, _process):
-        """Likewise: nobody can tell."""
+        """Likewise unknown."""
         return ""
 
     def stacks(self, ranks, _stopping, **_how):

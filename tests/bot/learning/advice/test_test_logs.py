@@ -86,7 +86,7 @@ def lines_of(base, files, name):
 
 
 def test_a_narrowed_rule_gets_logs_on_which_it_is_silent_now(url, base):
-    """The rule as it is speaks on each; nothing of what was planted stands in any text."""
+    """The unchanged rule fires on each; no text contains any of the planted secrets."""
     refuted(url, base)
     advice = advised(url, base, "narrow")
     logs = [f"storage/disk-full/silent/advised-{number}.log" for number in (2, 1)]
@@ -96,7 +96,7 @@ def test_a_narrowed_rule_gets_logs_on_which_it_is_silent_now(url, base):
 
 
 def test_a_widened_rule_gets_a_log_on_which_it_speaks_now(url, base):
-    """The rule as it is does not; like logs are one; nothing of what was planted stands in any text."""
+    """The unchanged rule does not fire; similar logs are merged; no text contains any of the planted secrets."""
     missed(url, base)
     advice = advised(url, base, "widen")
     logs = [name for name in advice.files if "/match/" in name]

@@ -227,7 +227,7 @@ def test_clean_logs_are_those_in_which_nothing_failed(base, tmp_path):
 
 
 def test_what_has_hurt_enough_is_not_tried_further(base, database):
-    """The rest is not judged, and said so; who wants to know all of it may ask."""
+    """The rest is not judged, and the report says so; judging all can be requested."""
     for at in range(12):
         add(database, base.known, OOM, job=f"{at}", said=right("cuda_oom"))
     greedy = rule("greedy", "data_error", regex="CUDA out of memory") + "explains: [cuda_oom]\n"

@@ -1,4 +1,4 @@
-"""Rules in status shadow: counted on live incidents, shown to nobody, promoted by what people said."""
+"""Rules in status shadow: counted on live incidents, never shown, promoted by people's close-outs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def standing(database, base, **given):
 
 
 def test_a_shadow_is_counted_and_not_shown(base):
-    """The answer is as if it were not there; what it would have said is told beside it."""
+    """The answer is as if the rule did not exist; its would-be result is recorded separately."""
     report = diagnose(of(base, LEASE), base.known.rulebook)
     assert (report.verdict, [item.rule for item in report.diagnoses]) == ("no_match", [""])
     assert shadowed(base.known, of(base, LEASE)) == (hit(base),)
@@ -103,7 +103,7 @@ def test_hits_are_kept_once_with_the_incident(base, database):
 
 
 def test_promotion_is_earned_by_evidence(base, database):
-    """Enough right ones whose lower bound is high enough; who says nothing counts neither way."""
+    """Promotion needs enough right answers with a high lower bound; incidents without a close-out do not count."""
     for at in range(9):
         live(database, base, LEASE, f"{at}", wrong("storage_io"))
     live(database, base, LEASE, "9")

@@ -1,4 +1,4 @@
-"""Changes: each is told where it begins, and what healthy runs show is none."""
+"""Each change is reported where it begins, and healthy runs have none."""
 
 from __future__ import annotations
 

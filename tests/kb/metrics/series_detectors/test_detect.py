@@ -468,7 +468,7 @@ def test_the_rank_that_never_joined_the_collective() -> None:
     ],
 )
 def test_ranks_that_are_level_or_not_known_are_not_behind(statuses: list[tuple[int, Structure]]) -> None:
-    """Nobody is blamed where all stand alike or too little is told."""
+    """No rank is blamed if all are in the same state, or too little is known."""
     assert collective_behind(statuses) == ()
 
 
@@ -649,7 +649,7 @@ def test_a_gradient_that_is_nan_where_a_late_log_ends() -> None:
 
 
 def test_infinite_then_nan_shows_both() -> None:
-    """The first odd point is the finding; the first nan and the last point stand beside it."""
+    """The first bad point is the finding, shown with the first nan and the last point."""
     found = one("loss_not_finite", series("loss", [2.0, 2.1, math.inf, NAN, NAN, NAN]))
     assert found is not None
     assert (found.point.step, [p.step for p in found.more]) == (3, [4, 6])

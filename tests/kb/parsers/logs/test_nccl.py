@@ -109,7 +109,7 @@ def test_watchdog_status(line, fields):
     ],
 )
 def test_warn(line, source, function):
-    """A WARN line gives who said it, where in the source, and the message."""
+    """A WARN line contains the writer, the source location, and the message."""
     found = one(READERS, line + "\n", "nccl_warn")
     assert (found.fields["host"], found.fields["pid"], found.fields["device"]) == ("cn-b7", 812, 3)
     assert (found.fields.get("source"), found.fields.get("function")) == (source, function)

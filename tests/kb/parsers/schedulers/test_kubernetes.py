@@ -109,7 +109,7 @@ def test_an_event_of_the_new_form():
 
 
 def test_a_nodes_event_names_the_node():
-    """An event about a node stands at that node, not at who told it."""
+    """An event about a node is assigned to that node, not to its reporter."""
     (one,) = events_of(event("NodeNotReady", "Node node-4 status is now: NodeNotReady", "Node", "node-4"))
     assert one.resource.node == "node-4"
 
@@ -211,7 +211,7 @@ def test_a_pod_that_is_not_scheduled():
 
 
 def test_nodes():
-    """A node that is not ready, is under pressure, has a problem or takes no pods is told; a good one says nothing."""
+    """A node that is not ready, under pressure, has a problem or takes no pods yields an event; a healthy one none."""
     conditions = [
         {
             "type": "Ready",

@@ -185,7 +185,7 @@ def test_two_pods_that_claim_one_rank():
     ],
 )
 def test_states(kind, status, state, reason):
-    """Each kind's own word becomes one of Slurm's, and stands beside it."""
+    """Each kind's state is mapped to one of Slurm's, and its own word is kept."""
     found = read(KIND[kind], thing("x/v1", KIND[kind].kind, "llm", status=status), [])
     last = found.record.attempts[-1]
     assert (found.record.job.state or last.state or "PENDING", last.reason) == (state, reason)
@@ -221,7 +221,7 @@ def test_a_restarted_container():
 
 
 def test_pods_that_failed_and_their_successors():
-    """A failed pod that is kept beside its successor is the earlier attempt; who failed first is named."""
+    """A failed pod kept next to its successor is the earlier attempt; the first one to fail is named."""
     labels = {"batch.kubernetes.io/job-completion-index": "0"}
     other = {"batch.kubernetes.io/job-completion-index": "1"}
     pods = [
@@ -262,7 +262,7 @@ def test_attempts_of_a_jobset_are_counted_by_its_label():
 
 
 def test_members_and_topology():
-    """Each rank is a member with pod, node and local rank; labels of nodes tell where they stand."""
+    """Each rank is a member with pod, node and local rank; node labels give the topology."""
     item = thing("kubeflow.org/v1", "PyTorchJob", "llm", pytorch(1, 0), labels={"owner": "ada"})
     one = pod("llm-worker-0", kubeflow("llm", "worker", 0), args=["--nproc_per_node=2"], gpus=2)
     labels = {"topology.kubernetes.io/zone": "z1", "nvidia.com/gpu.clique": "u.1", "site/rack": "r7"}

@@ -80,7 +80,7 @@ def test_markers_and_repeats_are_skipped():
     ],
 )
 def test_prefixed_traceback(prefix, resource):
-    """A prefix on each line does not hide the traceback and tells who raised."""
+    """A prefix on each line does not hide the traceback, and identifies the rank."""
     found = one(READERS, trace("ValueError: bad shape", "main", "collate", prefix=prefix), "traceback")
     assert found.fields["type"] == "ValueError"
     assert found.fields["last_frame"].endswith("in collate")
@@ -387,7 +387,7 @@ def test_line_alone(line, module, name, message):
 
 
 def test_line_alone_with_prefix():
-    """Prefixes, and a host's name, stand before such a line."""
+    """These lines may follow prefixes and a host name."""
     assert one(READERS, "[rank3]: ValueError: x\n").resource.rank == 3
     assert one(READERS, "cn0412c3: AssertionError: x\n").resource.node == "cn0412c3"
 
