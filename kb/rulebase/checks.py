@@ -121,12 +121,15 @@ def check_patterns(node: Node) -> Iterator[Fault]:
         yield from _pattern(name, pattern, node)
 
 
-def check_regex(place: Node | None) -> Iterator[Fault]:
-    """Yield a fault where a full-syntax regex cannot be used, or can take forever on some line."""
+def check_regex(place: Node | None, *, on_lines: bool = False) -> Iterator[Fault]:
+    """Yield a fault where a full-syntax regex cannot be used, or can take forever on some line.
+
+    `on_lines`: it is applied to lines of logs, which are bytes.
+    """
     text = place.text() if place is not None else None
     if place is None or text is None:
         return
-    if (message := wrong_regex(text)) or (message := slow_regex(text)):
+    if message := wrong_regex(text) or (wrong_on_bytes(text) if on_lines else "") or slow_regex(text):
         yield place.fault(message)
 
 
@@ -171,6 +174,15 @@ def wrong_regex(regex: str) -> str:
     return ""
 
 
+def wrong_on_bytes(regex: str) -> str:
+    """Return what is wrong with a regex for lines in UTF-8; empty where it can be used."""
+    try:
+        re.compile(regex.encode())
+    except (re.error, UnicodeEncodeError) as error:
+        return f"not a regular expression for lines in UTF-8: {error}; write characters themselves, not as \\u…, and no ranges of them"
+    return ""
+
+
 def slow_regex(regex: str) -> str:
     """Return what makes a regex exponential or too large, with what to write instead; empty where nothing does."""
     try:
@@ -197,7 +209,10 @@ def _pattern(name: str, pattern: Node, node: Node) -> Iterator[Fault]:
         folded = pattern.get("ignore_case")
         for message in unsafe_regex(str(regex.value), folded is not None and folded.value is True):
             yield regex.fault(f"pattern {name!r}: {message}")
-    places = [pattern.get("confirm"), pattern.get("not_line")]
+    for key in ("confirm", "not_line"):
+        for fault in check_regex(pattern.get(key), on_lines=True):
+            yield replace(fault, message=f"pattern {name!r}: {fault.message}")
+    places = []
     for key in ("exception", "where"):
         places += [child for _, child in _items(pattern, key)]
     for key in ("fields", "not_fields"):

@@ -27,7 +27,7 @@ from kb.safe_regex.syntax import (
     nullable,
 )
 
-STEPS = 60_000  # of one search: some 50 ms
+STEPS = 200_000  # of one search: some 50 ms
 LARGEST = 20_000  # instructions of a program
 Spans = tuple[tuple[int, int], ...]
 Search = Callable[[str | bytes, int, bool, "Budget"], "Spans | None"]

@@ -37,6 +37,8 @@ MOST_PLACES = 3_000  # characters of a regex, repeats written out
 MOST_PAIRS = 200_000  # pairs of places that are looked at
 ENDLESS = 1 << 20  # times of a repeat without end
 HARMLESS = (10**5, 10**8, 10**11, 10**14)  # ways of bounded repeats above which they count as one loop, two, …
+MANY = 12  # repeats and optional parts from which their ways are counted
+MOST_KINDS = 128  # characters for which they are
 QUADRATIC = 2  # what any search for something with a repeat may take
 _SEARCH = Repeat(Chars(ALL, ".", 0), 0, None, "lazy")
 _Ways = dict[int, int]
@@ -96,8 +98,24 @@ def hazards(pattern: str | bytes, ignore_case: bool = False, *, whole: bool = Fa
     return exponential(tree) or tuple(
         found
         for root in _roots(tree)
-        if (found := _Judge(_Automaton(root, _once(tree, whole))).polynomial()) is not None
+        for found in (_Judge(_Automaton(root, _once(tree, whole))).polynomial(), _looking(root))
+        if found is not None
     )
+
+
+def _looking(root: Node) -> Hazard | None:
+    """A look-around over the rest of the line that is tried again in each round of a repeat."""
+    for repeat in nodes(root):
+        if isinstance(repeat, Repeat) and (repeat.high is None or repeat.high > FEW):
+            for look in nodes(repeat.body):
+                if isinstance(look, Look) and any(map(_endless, nodes(look.body))):
+                    why = "looks over the rest of the line in each round, so time grows with length^3"
+                    return Hazard(QUADRATIC + 1, shown(repeat), why, "look once, behind ^: ^(?!.*word)")
+    return None
+
+
+def _endless(node: Node) -> bool:
+    return isinstance(node, Repeat) and node.high is None
 
 
 def growth(pattern: str | bytes, ignore_case: bool = False, *, whole: bool = False) -> int | None:
@@ -112,7 +130,7 @@ def exponential(tree: Tree) -> tuple[Hazard, ...]:
     """Return what is exponential in a parsed regex."""
     found: list[Hazard] = []
     for root in _roots(tree):
-        if not any(isinstance(node, Repeat) and not isinstance(node.body, Chars) for node in nodes(root)):
+        if not _worth_judging(root):
             continue
         try:
             found += _Judge(_Automaton(root, once=True)).doubled()
@@ -125,8 +143,25 @@ def exponential(tree: Tree) -> tuple[Hazard, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def _worth_judging(root: Node) -> bool:
+    """Whether something more than single characters repeats, or many parts are optional."""
+    repeats = [node for node in nodes(root) if isinstance(node, Repeat)]
+    return len(repeats) >= MANY or any(not isinstance(node.body, Chars) for node in repeats)
+
+
 def _roots(tree: Tree) -> tuple[Node, ...]:
-    return (tree.root, *(node.body for node in nodes(tree.root) if isinstance(node, Look)))
+    """The regex, and what an engine runs by itself within it."""
+    found: list[Node] = [tree.root]
+    for node in nodes(tree.root):
+        if isinstance(node, Look | Atomic):
+            found.append(node.body)
+        elif isinstance(node, Repeat) and node.kind == "possessive":
+            found.append(Repeat(node.body, node.low, node.high, "greedy"))
+    return tuple(found)
+
+
+def _commits(node: Node) -> bool:
+    return isinstance(node, Atomic) or (isinstance(node, Repeat) and node.kind == "possessive")
 
 
 def _once(tree: Tree, whole: bool) -> bool:
@@ -143,6 +178,7 @@ class _Automaton:
         self.loops: list[_Loop] = []
         self._groups = {node.number: node.body for node in nodes(root) if isinstance(node, Group)}
         self._open: set[int] = set()
+        self.root = root
         search = _Part(1)
         if not once:  # the search for the first place is a loop over all characters
             search = self._char(ALL)
@@ -157,9 +193,11 @@ class _Automaton:
             return self._sequence(node.parts)
         if isinstance(node, Choice):
             return self._choice(node.branches)
+        if _commits(node):
+            return self._committed(node)
         if isinstance(node, Repeat):
             return self._repeat(node)
-        if isinstance(node, Group | Atomic):
+        if isinstance(node, Group):
             return self._part(node.body)
         if isinstance(node, Conditional):
             return self._choice((node.yes, node.no))
@@ -174,6 +212,14 @@ class _Automaton:
         self.chars.append(members)
         self.follow.append({})
         return _Part(0, {place: 1}, {place: 1})
+
+    def _committed(self, node: Node) -> _Part:
+        """What an engine reads in one way only counts as one character that may be any of its own."""
+        members = 0
+        for inner in nodes(node):
+            members |= inner.members if isinstance(inner, Chars) else 0
+        part = self._char(members)
+        return _Part(1, part.first, part.last) if nullable(node) else part
 
     def _sequence(self, parts: tuple[Node, ...]) -> _Part:
         whole = _Part(1)
@@ -289,8 +335,25 @@ class _Judge:
         self._cycles = _cycles(automaton.follow)
 
     def doubled(self) -> list[Hazard]:
-        """The loops that can read a text in two ways."""
-        return [found for cycle in self._cycles if (found := self._doubled(cycle)) is not None]
+        """The loops that can read a text in two ways, or options in a row that can."""
+        return [found for cycle in self._cycles if (found := self._doubled(cycle)) is not None] or self._options()
+
+    def _options(self) -> list[Hazard]:
+        """Options written one after another, as in `a?a?a?`: how many ways lead through places with the same character?"""
+        follow, chars = self._a.follow, self._a.chars
+        symbols = {(members & -members).bit_length() - 1 for members in set(chars) if members}
+        for symbol in sorted(symbols | set(b"a0 x."))[:MOST_KINDS]:
+            ways = [0] * len(chars)
+            for place in range(len(chars) - 1, -1, -1):
+                if chars[place] >> symbol & 1:
+                    later = ((after, times) for after, times in follow[place].items() if after > place)
+                    ways[place] = 1 + sum(times * ways[after] for after, times in later)
+            if max(ways, default=0) > HARMLESS[0] * len(chars):
+                why = (
+                    "has so many optional parts in a row that a backtracking engine can take forever on a hostile line"
+                )
+                return [Hazard(None, shown(self._a.root), why, "write one bounded repeat, as in a{20,40}")]
+        return []
 
     def polynomial(self) -> Hazard | None:
         """The chain of loops that can share a text, if it is longer than any search's."""

@@ -17,7 +17,7 @@ from kb.safe_regex.linear import linear_form, without_boundaries
 from kb.safe_regex.syntax import encoded, parse
 
 MEMORY = 16 << 20  # bytes of RE2's automaton, beyond which it goes on more slowly
-LARGEST = 6_000  # instructions of RE2: its slowest engine visits each of them once a byte
+LARGEST = 20_000  # instructions of RE2: its slowest engine visits each of them once a byte
 MOST_WAYS = 4096  # of a pattern without loops
 _LOOPING = re.compile(r"[*+{]|\(\?(?!:|P<)|\\[1-9]")  # and what is neither a plain group nor one with a name
 

@@ -27,7 +27,7 @@ from kb.scanning.summary import (
 SHOWN = 512
 RANKS_TOLD = 64  # so many lines of a pattern in a block agree with the log's own rank, and the rest need not be asked
 NEAR = 4096  # bytes of a line around a match that `confirm` and `not_line` see
-LINES_OF_STEPS = 20  # searches of full length in one stream that look-around and back references may cost a pattern
+LINES_OF_STEPS = 10  # searches of full length in one stream that look-around and back references may cost a pattern
 
 
 @dataclass(slots=True)

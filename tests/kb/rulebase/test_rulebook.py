@@ -210,6 +210,11 @@ def test_a_table_rule() -> None:
             "not a regular",
         ),
         ("literal: port is back", "exception: {message: '(a'}", "pattern 'back': not a regular expression"),
+        (
+            "literal: port is back",
+            "literal: port is back\n    not_line: '[\\u4e00-\\u9fa5]'",
+            "not a regular expression for lines in UTF-8",
+        ),
         ("literal: port is back", "structure: {kind: xidd}", "no kind of structure 'xidd' (did you mean 'xid'?)"),
         ("literal: port is back", "structure: {kind: xid, fields: {xids: 7}}", "no field 'xids' (did you mean 'xid'?)"),
         (

@@ -40,6 +40,9 @@ def test_exponential(regex: str) -> None:
     [
         (r"CUDA out of memory", 1),
         (r"rank \d+ failed", 1),
+        (r"^(?>a+)+b", 1),  # an atomic part is never split in another way
+        (r'"(?>\\.|[^\\"]+)+"', 2),
+        (r"^(?:a++,?)*b", 1),
         (r"^\s+$", 1),
         (r"\d{1,3}(?:\.\d{1,3}){3}", 1),
         (r"([0-9a-f]{2}:){5}[0-9a-f]{2}", 1),
@@ -63,6 +66,24 @@ def test_polynomial(regex: str, exponent: int) -> None:
     """Chains of repeats that can share a text, the search counted; a message only above the square."""
     assert growth(regex) == exponent
     assert [found.degree for found in hazards(regex)] == [exponent] * (exponent > 2)
+
+
+def test_chains_of_options() -> None:
+    """Written one after another they have as many ways as a repeat in a repeat."""
+    [found] = hazards("a?" * 30 + "a" * 30)
+    assert found.degree is None
+    assert "optional parts in a row" in str(found)
+    assert not hazards(
+        r"(?:\[\d{1,3}\])? ?(?:\w{3} )?(?:\d\d? )?(?:\d\d:)?(?:\d\d:)?\d\d ?(?:AM|PM)? ?(?:UTC)?:? ?(?:x)?(?:y)?"
+    )
+
+
+def test_a_look_ahead_over_the_line_in_each_round() -> None:
+    """Behind ^ it is tried once."""
+    [found] = hazards(r"(?:(?=.*x)a)*y")
+    assert "look once" in str(found)
+    assert not hazards(r"^(?!.*retry)(?:ab)*y")
+    assert not hazards(r"(?:(?!end).)*y")
 
 
 def test_a_match_of_the_whole_text_has_no_search() -> None:
