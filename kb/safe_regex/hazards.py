@@ -37,6 +37,7 @@ MOST_PLACES = 3_000  # characters of a regex, repeats written out
 MOST_PAIRS = 200_000  # pairs of places that are looked at
 ENDLESS = 1 << 20  # times of a repeat without end
 HARMLESS = (10**5, 10**8, 10**11, 10**14)  # ways of bounded repeats above which they count as one loop, two, …
+MANY_COUNTED, MOST_COUNTED = 500, 2500  # characters on one way through a regex: what lint reports, what is refused
 MANY = 12  # repeats and optional parts from which their ways are counted
 MOST_KINDS = 128  # characters for which they are
 QUADRATIC = 2  # what any search for something with a repeat may take
@@ -98,9 +99,36 @@ def hazards(pattern: str | bytes, ignore_case: bool = False, *, whole: bool = Fa
     return exponential(tree) or tuple(
         found
         for root in _roots(tree)
-        for found in (_Judge(_Automaton(root, _once(tree, whole))).polynomial(), _looking(root))
+        for found in (
+            _Judge(_Automaton(root, _once(tree, whole))).polynomial(),
+            _looking(root),
+            *_counting(root, MANY_COUNTED),
+        )
         if found is not None
     )
+
+
+def _counting(root: Node, limit: int) -> list[Hazard]:
+    """Bounded repeats that count far: even RE2 then follows as many states at once, byte by byte."""
+    if (counted := _counted(root)) <= limit:
+        return []
+    degree = None if limit == MOST_COUNTED else QUADRATIC + 1
+    why = f"counts up to {counted} characters, more than {limit}, which is slow in every engine"
+    return [Hazard(degree, shown(root), why, "write smaller bounds, or * with a class that ends it ([^,]*)")]
+
+
+def _counted(node: Node, inside: bool = False) -> int:
+    """The characters that bounded repeats write out, on the way through a regex that has most of them."""
+    if isinstance(node, Chars):
+        return int(inside)
+    if isinstance(node, Sequential):
+        return sum(_counted(part, inside) for part in node.parts)
+    if isinstance(node, Choice):
+        return max((_counted(branch, inside) for branch in node.branches), default=0)
+    if isinstance(node, Repeat):
+        times = max(1, node.low) if node.high is None else node.high
+        return times * _counted(node.body, inside or times > FEW)
+    return _counted(node.body, inside) if isinstance(node, Group | Atomic) else 0
 
 
 def _looking(root: Node) -> Hazard | None:
@@ -128,7 +156,7 @@ def growth(pattern: str | bytes, ignore_case: bool = False, *, whole: bool = Fal
 
 def exponential(tree: Tree) -> tuple[Hazard, ...]:
     """Return what is exponential in a parsed regex."""
-    found: list[Hazard] = []
+    found = _counting(tree.root, MOST_COUNTED)
     for root in _roots(tree):
         if not _worth_judging(root):
             continue

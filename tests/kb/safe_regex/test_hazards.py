@@ -58,7 +58,7 @@ def test_exponential(regex: str) -> None:
         (r"^.*,.*,.*,.*$", 4),
         (r"\s*,?\s*,?\s*x", 4),
         (r"a.{0,160}b.{0,160}c.{0,160}d", 2),
-        (r"a.{0,400}b.{0,400}c.{0,400}d.{0,400}e", 3),
+        (r"a.{0,99}b.{0,99}c.{0,99}d.{0,99}e.{0,99}f", 3),
         (r"a.{0,40}b.{0,40}c", 1),
     ],
 )
@@ -76,6 +76,14 @@ def test_chains_of_options() -> None:
     assert not hazards(
         r"(?:\[\d{1,3}\])? ?(?:\w{3} )?(?:\d\d? )?(?:\d\d:)?(?:\d\d:)?\d\d ?(?:AM|PM)? ?(?:UTC)?:? ?(?:x)?(?:y)?"
     )
+
+
+def test_far_counts() -> None:
+    """Even a linear engine follows each count by itself; alternatives are not followed one after another."""
+    [reported] = hazards(r"(?:a|b)*a(?:a|b){600}c")
+    assert (reported.degree, "counts up to 600 characters, more than 500" in str(reported)) == (3, True)
+    assert hazards(r"(.{1,300}a.{1,400}b){4}c")[0].degree is None
+    assert not hazards(r"x.{0,400}y|z.{0,400}w")
 
 
 def test_a_look_ahead_over_the_line_in_each_round() -> None:
