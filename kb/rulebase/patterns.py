@@ -9,6 +9,7 @@ same lines it says so (`exact`), and only the others are confirmed by Python's `
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -69,8 +70,10 @@ class ScanForm:
 def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
     """Return what is wrong with a regex as a pattern of a rule; empty if it is in the safe subset."""
     try:
-        tree = sre_parse.parse(regex.encode("utf-8"), re.IGNORECASE if ignore_case else 0)
-    except (re.error, RecursionError, OverflowError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # for example, a group's name that is not ASCII
+            tree = sre_parse.parse(regex.encode("utf-8"), re.IGNORECASE if ignore_case else 0)
+    except (re.error, RecursionError, OverflowError, ValueError, Warning) as error:
         return (f"not a regular expression: {error}",)
     faults = [f"{what} is outside the safe subset (use `confirm` or `not_line`)" for what in sorted(_unsafe(tree))]
     if tree.getwidth()[0] == 0:
