@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from connectors.base.contract import safe_name
+from connectors.log_stores.shipped_lines import timed, unwrapped
 from kb.model import Resource
 
 NS = 1_000_000_000
@@ -117,7 +118,9 @@ class LineBuffer:
             with self._lock:
                 times = dict(self._of[who])
             ordered = sorted(times)
-            out = [clock.line(at, text) for at in ordered for _, text in times[at]]
+            out = [
+                clock.line(at, text) for at, text in unwrapped((at, text) for at in ordered for _, text in times[at])
+            ]
             yield who, "".join(out).encode("utf-8", "replace"), ordered[-1]
 
     def counts(self) -> dict[LogOrigin, int]:
@@ -169,6 +172,6 @@ class _Clock:
         if second != self._second:
             self._second = second
             self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        stamp = f"{self._text}.{rest:09d}Z "
-        text = text[:LONGEST_LINE].rstrip("\n")
-        return f"{stamp}{text}\n" if "\n" not in text else "".join(f"{stamp}{word}\n" for word in text.split("\n"))
+        stamp = f"{self._text}.{rest:09d}Z"
+        words = text[:LONGEST_LINE].rstrip("\n").split("\n")
+        return "".join(f"{timed(stamp, word)}\n" for word in words)
