@@ -1,12 +1,12 @@
-"""Which forms of secrets come through the masks and into the places where text leaves, and which harmless strings are masked.
+"""Measures which secrets pass the masks at the places where text leaves, and which harmless strings are masked.
 
     python bench/leaks.py --set DIR [--forms forms.jsonl] [--show 20]
 
-DIR has `forms.jsonl` (objects with `id`, `kind`, `text`, `secrets`), `wrap.py` (`WRAPPINGS[name](text, secrets)` returns the wrapped
-text and what to look for, `leaked(text, looked_for)`), and `harmless.jsonl` (objects with `line` and the `string` in it that is
-none). Real material stays outside of the repository, and no token, real or made up, is kept in it. Each wrapped form goes through
-five places: the mask itself, a saved bundle, the JSON of a report, the database with everything in it unpacked, and the message and
-the file for Slack.
+DIR has `forms.jsonl` (objects with `id`, `kind`, `text`, `secrets`), `wrap.py` (`WRAPPINGS[name](text, secrets)`
+returns the wrapped text and what to look for, `leaked(text, looked_for)`), and `harmless.jsonl` (objects with `line`
+and the harmless `string` in it). Real material stays outside the repository, and no token, real or made up, is kept in
+it. Each wrapped form goes through five places: the mask itself, a saved bundle, the JSON of a report, the database with
+everything in it unpacked, and the message and the file for Slack.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class WrappedForm:
-    """A form in one of its wrappings, and the texts that must not come through."""
+    """A secret in one of its wrappings, and the texts that must not leak."""
 
     id: str
     kind: str
@@ -122,7 +122,7 @@ def _leaks(wrap: ModuleType, forms: Sequence[WrappedForm]) -> Mapping[tuple[str,
 
 
 def _bundle(folder: Path, forms: Sequence[WrappedForm]) -> list[str]:
-    """Return the forms as they are in the logs of a bundle: each in a log of its own, and again within one large log."""
+    """Return the secrets as logs of a bundle: each in its own log, and all together in one large log."""
     writer = BundleWriter(folder, 1 << 30)
     spool = writer.share("logs", 1 << 30)
     between = b"".join(b"2026-05-11 04:17:22,318 INFO step %d | loss 2.114\n" % step for step in range(4))
@@ -141,7 +141,7 @@ def _bundle(folder: Path, forms: Sequence[WrappedForm]) -> list[str]:
 
 
 def _report(number: int, text: str) -> Report:
-    """Return a report with a text wherever one from outside can be."""
+    """Return a report with a text in every place for external text."""
     item = EvidenceItem("e1", "line", "logs/rank-0.log", text)
     diagnosis = Diagnosis(
         rank=1, fault="cuda_oom", rule="cuda-out-of-memory", rule_version=1, title="Out of memory", summary=text, confidence=0.9,
@@ -154,7 +154,7 @@ def _report(number: int, text: str) -> Report:
 
 
 def _texts(body: Any) -> str:
-    """Return all texts of a JSON value, each on lines of its own."""
+    """Return all strings of a JSON value, on separate lines."""
     if isinstance(body, str):
         return body
     inner = body.values() if isinstance(body, dict) else body if isinstance(body, list) else ()
@@ -167,7 +167,7 @@ def _slack(report: Report) -> str:
 
 
 def _rows(path: str) -> Iterator[tuple[int, str]]:
-    """Return all columns of each incident as one text, with what is packed unpacked."""
+    """Return all columns of each incident as one text, decompressed."""
     with sqlite3.connect(path) as base:
         for number, *columns in base.execute(
             "SELECT CAST(SUBSTR(report_id, 2) AS INTEGER), incident.*, report.json_zstd, replay.text_zstd FROM incident"

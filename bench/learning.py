@@ -1,12 +1,13 @@
-"""Learning from resolved incidents: signatures are taken out of the rule base, mined again from three incidents, and tried on others.
+"""Measures learning from resolved incidents: removes signatures from the rules, mines and tests them again.
 
     python bench/learning.py [--l4-seeds 4] [--made-seeds 6] [--benchmark DIR] [--keep DIR] [--verbose] [--json]
 
-A signature is a kind of failure for which the base has rules. These rules are taken away; three incidents are diagnosed without
-them and filed as the store would file them (unlike lines, redacted); the miner is given these with their close-outs, and as its
-background the filed incidents of all other kinds and good runs. The rule that it proposes is put into the base and tried on whole
-incidents that it never saw, by the engine: of the same kind with other seeds, of the same signature from other sources (the same
-pattern of the base finds them), of all other kinds, and on healthy runs. Everything comes from seeds but the recordings.
+A signature is a kind of failure for which the base has rules. These rules are removed; three incidents are diagnosed
+without them and stored as by the product (distinct lines, redacted); the miner gets these with their close-outs, and as
+background the stored incidents of all other kinds and good runs. The proposed rule is added to the base and tested by
+the engine on held-out whole incidents: of the same kind with other seeds, of the same signature from other sources
+(found by the same pattern of the base), of all other kinds, and on healthy runs. Everything except the recordings is
+generated from seeds.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ JOBS = 2
 LEARNED = ("made", "l4set", "lab")  # sources with several incidents of a kind
 
 # Kinds of bench/l4set → the classes that a person may close them as. Kinds that only a missing line or a slower step tells are
-# left out, and so are recordings: each is one run, played again with every seed.
+# excluded, and so are recordings: each is one run, the same for every seed.
 _L4 = """
 aicore:gpu_fault bad-sample:data_error checkpoint-shape:checkpoint_load
 checkpoint-shard-lost:checkpoint_load,data_error,storage_io commit-reset:checkpoint_save,storage_io
@@ -86,7 +87,7 @@ L4: Mapping[str, str] = dict(row.split(":") for row in _L4.split())
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """A whole incident on disk. `faults`: the classes that its truth allows, the first as it was closed; none: a healthy run."""
+    """A whole incident on disk. `faults`: the accepted classes, the closed one first; none for a healthy run."""
 
     number: int
     source: str
@@ -98,7 +99,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Filed:
-    """An incident as the base as it is answers it: rules that name a true fault, their patterns that hit, the first answer, its text."""
+    """The unchanged base's answer to an incident: rules for a true fault, patterns hit, first answer, text."""
 
     rules: tuple[str, ...]
     patterns: tuple[str, ...]
@@ -110,7 +111,7 @@ class Filed:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A kind of failure with the rules that are taken away, the incidents given to the miner, and those kept back."""
+    """A kind of failure: its removed rules, the incidents for the miner, and the held-out ones."""
 
     source: str
     kind: str
@@ -182,7 +183,7 @@ def evidence_of(known: Knowledge, path: Path) -> Evidence:
 
 
 def without(evidence: Evidence, gone: frozenset[str]) -> Evidence:
-    """Return the evidence as it is where the base never had these rules."""
+    """Return the evidence as if the base never had these rules."""
     streams = tuple(
         replace(stream, hits={key: hits for key, hits in stream.hits.items() if key.partition("#")[0] not in gone})
         for stream in evidence.streams
@@ -190,7 +191,7 @@ def without(evidence: Evidence, gone: frozenset[str]) -> Evidence:
     return replace(evidence, streams=streams)
 
 
-# --- the base as it is -------------------------------------------------------------------------------------------------
+# --- the unchanged base -----------------------------------------------------------------------------------------------
 
 _known: Knowledge | None = None
 _background: Background | None = None
@@ -214,7 +215,7 @@ def _file(incident: Incident) -> Filed:
 
 
 def _case(incident: Incident, gone: frozenset[str], known: Knowledge) -> Case:
-    """Return an incident as it is filed where the base has none of the rules that are taken away."""
+    """Return an incident as stored by a base without the removed rules."""
     evidence = without(evidence_of(known, incident.path), gone)
     book = replace(known.rulebook, rules=tuple(rule for rule in known.rulebook.rules if rule.id not in gone))
     report = diagnose(evidence, book)
@@ -236,7 +237,7 @@ def _case(incident: Incident, gone: frozenset[str], known: Knowledge) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """What the miner made of a signature, with so many incidents given."""
+    """The miner's result for a signature, from so many incidents."""
 
     signature: Signature
     given: int
@@ -285,7 +286,7 @@ def _mine(task: tuple[Signature, tuple[int, ...], bool]) -> list[Mined]:
 
 
 def good_runs(folder: Path) -> dict[int, dict[str, str]]:
-    """Good runs of jobs whose incidents are given to the miner: their ends, as much of them as is kept of an incident."""
+    """Return the ends of good runs of the miner's jobs, as much as is stored of an incident."""
     found = {}
     for number, path in enumerate(sorted(folder.glob("l4set/*/cases/*/baseline"))[::7]):
         found[GOOD + number] = {
@@ -293,7 +294,7 @@ def good_runs(folder: Path) -> dict[int, dict[str, str]]:
             for item in sorted(path.rglob("*"))
             if item.is_file()
         }
-    for number in range(80):  # of another seed than those that rules are tried on
+    for number in range(80):  # with another seed than those used for testing
         found[2 * GOOD + number] = {name: text[-60_000:] for name, text in healthy.make(2, number).files.items()}
     return found
 
@@ -302,12 +303,12 @@ def good_runs(folder: Path) -> dict[int, dict[str, str]]:
 
 
 def learned_id(index: int) -> str:
-    """Return the id under which a learned rule is tried: several signatures may give rules of one name."""
+    """Return the id under which a learned rule is tested; several signatures may yield the same name."""
     return f"learned-{index}"
 
 
 def with_learned(mined: Sequence[Mined]) -> Knowledge:
-    """Return the base with the learned rules, as if they were merged and shown."""
+    """Return the base with the learned rules, as if merged and active."""
     files = dict(read_files(default_folder())[0])
     for index, item in enumerate(mined):
         if item.folder is None:
@@ -328,7 +329,7 @@ def _begin_trying(known: Knowledge) -> None:
 
 
 def _try(path: Path) -> tuple[tuple[str, ...], str | None]:
-    """The learned rules that speak on an incident, and the first answer of the base with all of those that were given three."""
+    """Return the learned rules that fire on an incident, and the first answer with all rules from three incidents."""
     assert _known is not None
     evidence = evidence_of(_known, path)
     heard = find(_known.rulebook, Facts(evidence), History()).findings
@@ -342,7 +343,7 @@ def _try(path: Path) -> tuple[tuple[str, ...], str | None]:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one source and one number of incidents given."""
+    """Counts for one source and one number of incidents."""
 
     signatures: int = 0
     refused: int = 0
@@ -375,7 +376,7 @@ class Tally:
 def tallied(
     mined: Sequence[Mined], spoke: Mapping[int, tuple[str, ...]], all_: Mapping[int, tuple[Incident, Filed]]
 ) -> dict[tuple[str, int], Tally]:
-    """Figures by source and incidents given. Incidents that a rule was learned from are not counted for it."""
+    """Return figures by source and number of incidents. Incidents from which a rule was learned do not count for it."""
     found: dict[tuple[str, int], Tally] = defaultdict(Tally)
     speaking: dict[str, set[int]] = defaultdict(set)
     for number, rules in spoke.items():
@@ -409,7 +410,7 @@ def tallied(
 
 
 def signatures(filed: Mapping[int, tuple[Incident, Filed]]) -> list[Signature]:
-    """Kinds that the base knows and of which there are incidents to learn from and to try."""
+    """Return the kinds known to the base with incidents to learn from and to test."""
     kinds: dict[tuple[str, str], list[tuple[Incident, Filed]]] = defaultdict(list)
     for pair, what in filed.values():
         if pair.faults and pair.source in LEARNED:
@@ -441,7 +442,7 @@ def _pool(begin: Callable[..., None], *given: object) -> ProcessPoolExecutor:
 
 
 def plain_bugs(filed: Mapping[int, tuple[Incident, Filed]]) -> list[Signature]:
-    """Incidents whose truth is a bug of the run's own code, each by itself; the miner must propose nothing."""
+    """Return incidents caused by bugs of the run's own code; the miner must propose nothing."""
     return [
         Signature(
             pair.source,
@@ -457,7 +458,7 @@ def plain_bugs(filed: Mapping[int, tuple[Incident, Filed]]) -> list[Signature]:
     ]
 
 
-# --- what must not leave -----------------------------------------------------------------------------------------------
+# --- planted secrets --------------------------------------------------------------------------------------------------
 
 PLANTED = 200
 
@@ -488,7 +489,7 @@ _FORMS: tuple[tuple[str, Callable[[Random], str]], ...] = (
 
 
 def _sown(case: Case, lines: Sequence[str], secrets: Sequence[tuple[str, str]]) -> Case:
-    """The case with things planted on its deciding lines, before and behind what they say, and right below them."""
+    """Return the case with secrets planted on its decisive lines, before and after their text, and right below them."""
     texts = dict(case.texts)
     told = list(lines)
     for index, (form, secret) in enumerate(secrets):
@@ -507,7 +508,7 @@ def _sown(case: Case, lines: Sequence[str], secrets: Sequence[tuple[str, str]]) 
 
 
 def _planted(cases: Sequence[Case], plain: Candidate, known: Knowledge, seed: str) -> tuple[int, list[str]]:
-    """Return how many planted things were in the incidents given, and those that the folder made of them holds."""
+    """Return the number of planted secrets in the incidents, and those found in the proposed rule folder."""
     assert _background is not None
     chance = Random(f"planted {seed}")
     secrets = [(form, make(chance)) for form, make in _FORMS]
@@ -546,7 +547,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
     bugs = plain_bugs(filed)
     with _pool(_begin_mining, known, good_runs(folder)) as pool:
-        sowing = PLANTED // len(_FORMS) * 5 // 4  # some give no candidate
+        sowing = PLANTED // len(_FORMS) * 5 // 4  # some yield no candidate
         tasks = [
             (item, (GIVEN, 1), index * sowing // len(wanted) != (index - 1) * sowing // len(wanted))
             for index, item in enumerate(wanted)
@@ -615,7 +616,7 @@ def _summed(tallies: Mapping[tuple[str, int], Tally], given: int) -> dict[str, A
 
 
 def _costs(book: Knowledge, folder: Path) -> dict[str, Any]:
-    """Lines that the engine points learned rules to on healthy logs, beside the rules of the base."""
+    """Return lines of healthy logs that the engine checks for learned rules, in addition to those of the base."""
     found, size = costs(book, [folder / "healthy"])
     base = sorted(item.asked for item in found if not item.rule.startswith("learned-"))
     own = [item.asked for item in found if item.rule.startswith("learned-")]

@@ -1,12 +1,13 @@
-"""How well the fault library recognises a failure: every example of the rules, and every case of a folder, left out once.
+"""Measures how well the fault library recognizes failures: leave-one-out over the rules' examples and a folder's cases.
 
-Each example is an incident that people closed as its rule's class; each is then asked for among all others. Told: the share for
-which the library names anything; right: of those, the share whose nearest likeness was closed as the same class (or as one that
-the case accepts). Without the rule's own other examples it must be silent or name the same class: `strangers` counts that.
+Each example is an incident that people closed as its rule's class; each is then looked up among all others. Coverage:
+the share for which the library names anything; right: of those, the share whose nearest match was closed as the same
+class (or an accepted one). Without the rule's own other examples it must be silent or name the same class: `strangers`
+counts that.
 
     .venv/bin/python bench/likeness.py [--cases ../shared/benchmark/cases] [--blind]
 
-`--blind`: patterns of the bare lines, as where no rule knows the failure.
+`--blind`: patterns of the bare lines, as if no rule matched the failure.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kb.report import Indicator, Indicators
 
 @dataclass(frozen=True)
 class Example:
-    """A failure with its class; `kin`: what examples of one rule have in common."""
+    """A failure with its class; `kin`: the key shared by examples of one rule."""
 
     name: str
     kin: str
@@ -37,7 +38,7 @@ class Example:
 
 
 def pattern(known: Knowledge, path: Path, *, blind: bool) -> Signature:
-    """Return the pattern of a log; `blind`: of its quoted lines, with nothing that a rule says."""
+    """Return the pattern of a log; `blind`: of its quoted lines, without rule results."""
     report = diagnose_paths(known, [path], workers=1).report
     if blind and report.verdict == "fault":
         lines = tuple(Indicator(item.text, "", item) for item in report.diagnoses[0].evidence)
@@ -70,7 +71,7 @@ def of_cases(known: Knowledge, folder: Path, *, blind: bool) -> Iterator[Example
 
 
 def measure(examples: list[Example], *, kin: bool) -> tuple[int, int, int, float]:
-    """Asked, told, right, and the mean similarity of the wrong ones. `kin`: with the other examples of the same rule."""
+    """Return numbers asked, answered, right, and the mean similarity of wrong ones. `kin`: with the rule's other examples."""
     entries = {n: KnownIncident(n, item.pattern, item.fault, item.fault) for n, item in enumerate(examples)}
     library = FaultLibrary(entries.values())
     told = right = 0

@@ -1,13 +1,14 @@
-"""What `signalbox watch` says of jobs that run: twelve faults and twelve healthy oddities, real torch processes, all at once.
+"""Measures `signalbox watch` on running jobs: twelve faults and twelve healthy oddities, in real torch processes.
 
-    python bench/live.py --python /tmp/lab/bin/python [--options readme|full] [--only lock,compile] [--keep DIR] [--json]
+    python bench/live.py --python /tmp/lab/bin/python [--options readme|full] [--only lock,compile] [--keep DIR]
+    [--json]
 
-Each scene is torchrun with two or three ranks (bench/lab/live_job.py) and a watch of its own, started with the job, which
-gets the README's command alone, or every option that helps (`full`: the processes named, no time limit, Flight Recorder
-dumps asked for). A fault is called right if it is called for what it is: a hang within five minutes with its rank, an end
-with the exit status 1, trouble that does not stop the job without stopping the watch. On a healthy scene anything that is
-called, or called a fault or degraded, is a false call, and so is an exit status other than 0. Takes 12 minutes of mostly
-sleeping processes, and some 6 GB of memory.
+Each scene is torchrun with two or three ranks (bench/lab/live_job.py) and its own watch, started with the job, with the
+README's command alone, or every helpful option (`full`: the processes named, no time limit, Flight Recorder dumps asked
+for). A fault is called correctly as follows: a hang within five minutes with its rank, an end with the exit status 1,
+trouble that does not stop the job without stopping the watch. On a healthy scene anything that is called, or called a
+fault or degraded, is a false call, and so is an exit status other than 0. Takes 12 minutes of mostly sleeping
+processes, and some 6 GB of memory.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 JOB = HERE.parent / "lab" / "live_job.py"
-APART = 7.0  # seconds between the starts of two jobs: importing torch is what costs
+APART = 7.0  # seconds between the starts of two jobs: importing torch is expensive
 SOON = 300.0  # seconds within which a hang must be called
 LONGEST = 960.0  # seconds of one scene
 RIGHT, MISSED, FALSE = "right", "missed", "FALSE"
@@ -38,7 +39,7 @@ RIGHT, MISSED, FALSE = "right", "missed", "FALSE"
 
 @dataclass(frozen=True)
 class Scene:
-    """One job. `rank`: where the act happens, -1 for all ranks. `ends`: how the watch should end; `faults`: what it may be called."""
+    """One job. `rank`: where the act happens, -1 for all ranks. `ends`: the expected end; `faults`: accepted classes."""
 
     name: str
     ends: str  # "hang", "fatal", "degraded", or "" for a healthy job
@@ -85,7 +86,7 @@ HEALTHY = (
 
 @dataclass
 class Result:
-    """What came of a scene."""
+    """The result of a scene."""
 
     scene: Scene
     outcome: str
@@ -100,7 +101,7 @@ class Result:
 
 
 def run(scene: Scene, place: int, asked: argparse.Namespace, folder: Path) -> Result:
-    """Run one scene: the job, and the watch beside it."""
+    """Run one scene: the job and its watch."""
     time.sleep(place * APART)
     folder.mkdir(parents=True)
     logs, work = folder / "logs", folder / "work"
@@ -141,7 +142,7 @@ def run(scene: Scene, place: int, asked: argparse.Namespace, folder: Path) -> Re
 
 
 def kill_ranks(work: Path) -> None:
-    """End what is left of a job: ranks are in sessions of their own."""
+    """End the remaining processes of a job: ranks have their own sessions."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
@@ -172,7 +173,7 @@ def watched(
         except subprocess.TimeoutExpired:
             watch.terminate()
             watch.wait(60)
-            status = None if asked.options != "full" else 0  # without a limit, a healthy job is watched for ever
+            status = None if asked.options != "full" else 0  # without a limit, a healthy job is watched forever
     return [json.loads(line) for line in out.read_bytes().splitlines()], status
 
 

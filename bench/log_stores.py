@@ -1,8 +1,8 @@
-"""What a diagnosis takes from a log store that holds much: bytes, queries, time to the first answer, memory.
+"""Measures a diagnosis from a large log store: bytes, queries, time to the first answer, memory.
 
-And whether it says the same as from all lines. The logs are those of scan_data.py (one rank runs out of memory, all others lose their peer), behind the double of Loki that
-the tests have, in a process of its own that answers each call 100 ms late. The double keeps an
-index, so that its own work is small beside that.
+Also checks that the result is the same as from all lines. The logs are those of scan_data.py (one rank runs out of
+memory, all others lose their peer), behind the double of Loki that the tests have, in a process of its own that answers
+each call 100 ms late. The double keeps an index, so that its own work is small in comparison.
 
     python bench/log_stores.py                 # 1,024 ranks, 2 GB, five runs
     python bench/log_stores.py --size 200M --ranks 128 --runs 2
@@ -59,12 +59,12 @@ class FileStream:
         self.handle = path.open("rb")
 
     def count(self, start: int, end: int, _words: LineFilter) -> int:
-        """Return how many lines; only the answers on labels ask."""
+        """Return the number of lines; used only by label queries."""
         first, last = np.searchsorted(self.times, (start, end))
         return int(last - first)
 
     def entries(self, *_: Any, **__: Any) -> Iterator[Entry]:
-        """Not asked for here."""
+        """Not used here."""
         raise NotImplementedError
 
     def line(self, at: int) -> str:
@@ -73,16 +73,16 @@ class FileStream:
         return self.handle.read(self.starts[at + 1] - self.starts[at] - 1).decode("utf-8", "replace")
 
     def matching(self, matcher: HyperscanMatcher) -> np.ndarray:
-        """Return the numbers of the lines that a filter lets through."""
+        """Return the numbers of the lines that pass a filter."""
         hits = sorted({offset for _, offset in matcher.hits(self.path.read_bytes())})
         return np.unique(np.searchsorted(self.starts, hits, side="right") - 1) if hits else np.empty(0, dtype=np.int64)
 
 
 class IndexedDouble(LokiDouble):
-    """The double over one index of all lines by time, so that its own work does not hide what is measured."""
+    """The double over one index of all lines by time, so that its own work does not distort the measurement."""
 
     def index(self) -> None:
-        """Put the lines of all streams in order of time."""
+        """Sort the lines of all streams by time."""
         self.guard = threading.Lock()
         self.times = np.concatenate([stream.times for stream in self.streams])
         self.who = np.repeat(
@@ -94,7 +94,7 @@ class IndexedDouble(LokiDouble):
         self.found: dict[str, np.ndarray] = {}
 
     def _rows(self, parsed: Selected, start: int, end: int) -> np.ndarray:
-        """Return the places in the index that a query means, in order of time."""
+        """Return the positions in the index that match a query, by time."""
         first, last = np.searchsorted(self.times, (start, end))
         rows = np.arange(first, last)
         if parsed.words.text:
@@ -107,7 +107,7 @@ class IndexedDouble(LokiDouble):
         return rows
 
     def _passing(self, text: str) -> np.ndarray:
-        """The places of the lines that a filter lets through, by the engine of the product: Python's is too slow."""
+        """Return the positions of the lines that pass a filter, using the product's engine: Python's is too slow."""
         with self.guard:
             if text not in self.found:
                 words = _words_of(text)
@@ -184,7 +184,7 @@ def _starts(data: bytes) -> np.ndarray:
 
 
 def _times(data: bytes, starts: np.ndarray) -> np.ndarray:
-    """Nanoseconds of each line: its stamp (`2026-11-03 04:10:00,123`), or a microsecond after the line before."""
+    """Return each line's time in nanoseconds: its timestamp (`2026-11-03 04:10:00,123`), or 1 µs after the last."""
     raw = np.frombuffer(data + b" " * 40, dtype=np.uint8)
     begins = starts[:-1]
     shift = np.where((raw[begins] == 32) & (raw[begins + 1] == 91), 2, np.where(raw[begins] == 91, 1, 0))
@@ -204,7 +204,7 @@ def _times(data: bytes, starts: np.ndarray) -> np.ndarray:
 
 
 def serve(folder: Path, ranks: int, latency: float, told: Any) -> None:
-    """The double, in a process of its own, until it is ended."""
+    """Run the double in a separate process until it is ended."""
     streams = [
         FileStream(folder / f"rank-{rank}.log", {"job": "llm", "rank": str(rank), "node": scan_data.host_of(str(rank))})
         for rank in range(ranks)
@@ -219,7 +219,7 @@ def serve(folder: Path, ranks: int, latency: float, told: Any) -> None:
 
 
 def first_of(report: Any) -> tuple[object, ...]:
-    """Verdict, first fault, and the ranks that it names."""
+    """Return the verdict, the first fault and its ranks."""
     top = report.diagnoses[:1]
     return (
         report.verdict,
@@ -231,7 +231,7 @@ def first_of(report: Any) -> tuple[object, ...]:
 def once(
     known: Knowledge, words: Any, url: str, window: Window, ranks: int
 ) -> tuple[float, float, tuple[object, ...], list[str]]:
-    """One collection and diagnosis: seconds of both, what is said first, and the gaps."""
+    """Run one collection and diagnosis; return the seconds of both, the first answer, and the gaps."""
     with tempfile.TemporaryDirectory() as folder:
         bundle = BundleWriter(Path(folder), 1 << 30)
         endpoint = Endpoint(url)

@@ -1,4 +1,4 @@
-"""Made-up jobs for the measurements: machines, a healthy start, and what the surviving parts of a job print when it ends.
+"""Synthetic jobs for the measurements: machines, a healthy start, and the messages of the survivors when a job ends.
 
 A `Site` is where a job runs and with what software; a `Script` collects who says what and when; `write_logs` lays that
 out as a person would find it: a file a rank, a torchrun tree, a log a node, or one merged log. Times are seconds since
@@ -30,7 +30,7 @@ RELEASES: tuple[tuple[Release, str], ...] = (
     ((2, 9), "2.28.3"),
 )
 NAMES = ("node-{a}", "gpu-b{i:02d}", "worker-{n}", "dgx-h100-{i:03d}", "ip-10-4-{i}-203", "llm-13b-worker-{n}")
-PER_RANK_PREFIX = (2, 3)  # from here on torch puts [rankN]: in front of what a rank's excepthook and C++ log print
+PER_RANK_PREFIX = (2, 3)  # from this version on, torch prefixes a rank's excepthook and C++ log lines with [rankN]:
 TERM, ABORT, KILL, SEGV, BUS = 15, 6, 9, 11, 7
 SIGNALS = {TERM: "SIGTERM", ABORT: "SIGABRT", KILL: "SIGKILL", SEGV: "SIGSEGV", BUS: "SIGBUS"}
 
@@ -82,7 +82,7 @@ class Site:
         return ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")[self.local(rank) % 8]
 
     def clock(self, node: str, at: float) -> datetime:
-        """Return what the node's clock shows."""
+        """Return the time on the node's clock."""
         return datetime.fromtimestamp(at + self.skew[node], UTC)
 
 
@@ -98,21 +98,21 @@ class Said:
 
 @dataclass(slots=True)
 class Script:
-    """Everything that is said in one job."""
+    """All output of one job."""
 
     said: list[Said] = field(default_factory=list)
 
     def say(self, at: float, by: int | str, text: str, *, out: bool = False) -> None:
-        """Add a block; `out` where it goes to stdout."""
+        """Add a block; `out`: to stdout."""
         self.said.append(Said(at, by, text, out))
 
     def cut(self, at: float, by: int | str) -> None:
-        """Take back what `by` says from `at` on."""
+        """Remove the output of `by` from `at` on."""
         self.said = [item for item in self.said if item.by != by or item.at < at]
 
 
 def make_site(rng: Random, nodes: int, per_node: int, framework: str, release: Release | None = None) -> Site:
-    """Return a site with names, processes and clocks by chance; `release` of torch where it must be that one."""
+    """Return a site with random names, processes and clocks; `release`: a required version of torch."""
     torch, nccl = rng.choice([pair for pair in RELEASES if release in (None, pair[0])])
     pattern, first = rng.choice(NAMES), rng.randrange(1, 40)
     names = tuple(pattern.format(a="abcdefgh"[n], n=n, i=first + n) for n in range(nodes))
@@ -248,7 +248,7 @@ FRAMEWORKS: Mapping[str, Callable[[Site, int, float, float, float], str]] = {
 
 
 def greeting(site: Site, rank: int) -> str:
-    """Return what a rank's program says before the first step."""
+    """Return a rank's output before the first step."""
     when = site.clock(site.node(rank), site.start + 31)
     stamp = f"{when:%Y-%m-%d %H:%M:%S}"
     told = {
@@ -275,7 +275,7 @@ def reporter(site: Site) -> int:
 
 
 def begin(site: Site, rng: Random, steps: int, *, first: int | None = None, nccl: bool = True) -> tuple[Script, float]:
-    """Return a healthy start with `steps` steps; returns it and the time right after the last one."""
+    """Return a healthy start with `steps` steps, and the time right after the last one."""
     script = Script()
     for rank in range(site.world):
         script.say(site.start + rng.uniform(20, 24), rank, greeting(site, rank))
@@ -357,7 +357,7 @@ def cpp(site: Site, rank: int, at: float, line: int, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A collective in flight, and how far the rank stands."""
+    """A collective in flight, and the rank's progress."""
 
     seq: int
     op: str = "ALLREDUCE"
@@ -368,7 +368,7 @@ class Work:
 
 
 def watchdog(site: Site, rank: int, at: float, work: Work) -> str:
-    """Return what c10d's watchdog prints when a collective timed out on this rank, until the process aborts."""
+    """Return the output of c10d's watchdog when a collective timed out on this rank, until the process aborts."""
     limit, ran = work.timeout * 1000, work.timeout * 1000 + 7 + 13 * (rank % 7)
     sizes = f"SeqNum={work.seq}, " if site.torch >= (2, 0) else ""
     shape = f", NumelIn={work.numel}, NumelOut={work.out}" if site.torch >= (2, 1) else ""
@@ -396,7 +396,7 @@ def _group(site: Site, rank: int) -> str:
 
 
 def _standing(site: Site, rank: int, at: float, work: Work) -> list[str]:
-    """Return the lines that tell which work timed out, and the last enqueued and completed."""
+    """Return the lines with the timed-out work, and the last enqueued and completed."""
     group, last = _group(site, rank), work.seq + work.enqueued
     if site.torch < PER_RANK_PREFIX:
         return []
@@ -438,7 +438,7 @@ def _watchdog_end(site: Site, rank: int, at: float, why: str, raised: str) -> li
 
 
 def dump_signal(site: Site, rank: int, at: float, source: int, seq: int) -> str:
-    """Return what a rank that has nothing in flight prints when another one timed out (torch 2.6 and later)."""
+    """Return the output of a rank without work in flight when another one timed out (torch 2.6 and later)."""
     text = (
         f"{_group(site, rank)} Received a dump signal due to a collective timeout from  rank {source} and we will try our"
         f" best to dump the debug info. Last enqueued NCCL work: {seq}, last completed NCCL work: {seq}.This is most"
@@ -452,7 +452,7 @@ def dump_signal(site: Site, rank: int, at: float, source: int, seq: int) -> str:
 
 
 def nccl_warn(site: Site, rank: int, source: str, text: str, at: float) -> str:
-    """Return a WARN line of NCCL, with the empty line and from 2.26 on the stamp that stand before it."""
+    """Return a WARN line of NCCL, with the preceding empty line and, from 2.26 on, timestamp."""
     stamp = f"[{site.clock(site.node(rank), at):%Y-%m-%d %H:%M:%S}] " if site.torch >= (2, 7) else ""
     return f"\n{stamp}{site.node(rank)}:{site.pids[rank]}:{site.pids[rank] + 901} [{site.local(rank)}] {source} NCCL WARN {text}"
 
@@ -488,7 +488,7 @@ def remote_error(site: Site, rank: int, at: float, last: str) -> list[str]:
 
 
 def remote_raised(site: Site, rank: int, peer: int) -> str:
-    """Return a victim that learns of it in Python."""
+    """Return the output of a victim that gets the error in Python."""
     frames = [
         (f"{site.packages}/torch/distributed/c10d_logger.py", 83, "wrapper", "return func(*args, **kwargs)"),
         (
@@ -554,7 +554,7 @@ def _failure(site: Site, number: int, at: float, rank: int, code: int) -> list[s
 
 
 def elastic_end(site: Site, node: str, at: float, failed: Sequence[tuple[int, int]], script: str = "train.py") -> str:
-    """The agent's end: who gets SIGTERM, who failed, the block. `failed`: rank and exit code, the first observed first."""
+    """Write the agent's end: ranks that get SIGTERM, failed ranks, the block. `failed`: rank and exit code, the first observed first."""
     (root, code), rest = failed[0], failed[1:]
     gone = {rank for rank, _ in failed}
     lines = [
@@ -655,7 +655,7 @@ SHARED = {"merged", "srun", "nodes", "pdsh"}  # files that several ranks write t
 
 
 def _head(site: Site, layout: str, by: int | str) -> str:
-    """Return what stands in front of each line of a speaker in a shared file."""
+    """Return the prefix of each line of a writer in a shared file."""
     if isinstance(by, str):
         kind, _, node = by.partition(" ")
         return f"{node}: " if layout == "pdsh" and kind == "agent" else ""

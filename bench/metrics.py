@@ -1,16 +1,15 @@
-"""Figures on made metrics (bench/metrics_sim.py): the faulty machine, and how soon a slower step is told.
+"""Measures detectors on synthetic metrics (bench/metrics_sim.py): the faulty machine, and the delay of a slower step.
 
     python bench/metrics.py [--jobs 300] [--runs 300] [--days 30] [--json]
 
 sha256 of bench/metrics_sim.py, taken before any detector was written, and checked at every start:
 f0712f588de24e41cd2875e1d479614a2359ee28cbe5446da23982d329844b95
 
-Faulty machine: half of the jobs have one. Each machine called in a job is a call; a call of the faulty machine after its
-fault began is right, every other one is false, a fault without a right call is missed. Beside it a Mahalanobis distance
-of each machine's features from the middle machine, for four minutes on end, with and without its own past taken off; its
-threshold and that choice are the best ones on other jobs.
-Fail-slow: steps become 5 % slower for good; found when called within so many steps after that. False calls are counted on
-runs of a day without a slowing.
+Faulty machine: half of the jobs have one. Each machine called in a job is a call; a call of the faulty machine after
+its fault began is right, every other one is false, a fault without a right call is missed. Beside it a Mahalanobis
+distance of each machine's features from the middle machine, for four minutes on end, with and without its own past
+taken off; its threshold and that choice are the best ones on other jobs. Fail-slow: steps become 5 % slower for good;
+found when called within so many steps after that. False calls are counted on runs of a day without a slowing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-import metrics_sim  # it lies beside this script
+import metrics_sim  # next to this script
 from metrics_sim import Made, made_job
 
 from kb.metrics.change_points.step_time import slower
@@ -44,7 +43,7 @@ Calls = list[tuple[int, int]]  # machine, scrape at which it was called
 
 
 def unchanged() -> bool:
-    """Whether the generator is the one whose hash stands above."""
+    """Whether the generator has the hash above."""
     digest = hashlib.sha256((Path(__file__).parent / "metrics_sim.py").read_bytes()).hexdigest()
     return digest in (__doc__ or "")
 
@@ -69,8 +68,8 @@ def our_calls(job: Made) -> Calls:
 def distances(job: Made, own: bool) -> np.ndarray:
     """Mahalanobis distance of each machine from the middle one, minute by minute: machines x minutes.
 
-    Features are the metrics' means of a minute, missing ones held from before; their covariance is that of all machines in
-    the hour before, without the last five minutes. With `own` each machine's mean of that hour is taken off first.
+    Features are the metrics' means of a minute, missing ones held from before; their covariance is that of all machines
+    in the hour before, without the last five minutes. With `own` each machine's mean of that hour is taken off first.
     """
     machines, count = job.metrics["power"].shape
     minutes = count // 4
@@ -120,7 +119,7 @@ def f1(right: int, false: int, missed: int) -> tuple[float, float, float]:
 
 
 def score(jobs: Iterable[Made], call: Callable[[Made], Calls]) -> dict[str, object]:
-    """The figures of one method over jobs, with what it missed by fault and the delay of right calls in minutes."""
+    """Return the figures of one method over jobs, with misses by fault and the delay of right calls in minutes."""
     total = np.zeros(3, dtype=int)
     missed: Counter[str] = Counter()
     false: Counter[str] = Counter()
@@ -188,7 +187,7 @@ def fail_slow(sigma: float, runs: int, days: int) -> dict[str, float]:
 
 
 def main() -> int:
-    """Run everything; exit status 1 where what is asked was not reached."""
+    """Run everything; exit with status 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--runs", type=int, default=300, help="slowing runs for each noise")

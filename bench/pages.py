@@ -1,10 +1,10 @@
-"""Pages at size: a made hang of 1,024 ranks as an incident page, and the overview of a store of 100,000 incidents.
+"""Measures large pages: a synthetic hang of 1,024 ranks as an incident page, and the overview of 100,000 incidents.
 
     python bench/pages.py [--ranks 1024] [--incidents 100000] [--keep DIR]
 
-0 leaves a part out. Prints the page's bytes, the seconds to make it and to open it in Chromium (where there is one), and the milliseconds that the
-overview takes, with and without filters. The hang is made up: all ranks log, one stands in its data loader, the others wait in
-an all-reduce; three rounds of stacks, six metrics of 128 nodes for half an hour.
+0 leaves a part out. Prints the page's bytes, the seconds to make it and to open it in Chromium (where there is one),
+and the milliseconds that the overview takes, with and without filters. The hang is made up: all ranks log, one stands
+in its data loader, the others wait in an all-reduce; three rounds of stacks, six metrics of 128 nodes for half an hour.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def make(folder: Path, ranks: int) -> Path:
 
 
 def opened(page: Path) -> list[float] | None:
-    """Seconds to open a page in Chromium; None where there is none."""
+    """Return the seconds to open a page in Chromium; None without Chromium."""
     try:
         from selenium import webdriver  # noqa: PLC0415
     except ImportError:
@@ -198,7 +198,7 @@ ASKED: tuple[dict[str, str], ...] = (
 
 
 def overview_of(folder: Path, count: int) -> None:
-    """The figures of the overview: a year of incidents, each question asked seven times."""
+    """Return the figures of the overview: a year of incidents, each query seven times."""
     chance = random.Random(20261122)
     known = knowledge()
     faults = [str(fault) for fault in known.rulebook.faults]

@@ -1,7 +1,7 @@
-"""How fast secrets are masked beside an earlier version, in one run, and whether masking changes diagnoses.
+"""Measures the speed of masking against an earlier version, in one run, and whether masking changes diagnoses.
 
-    python bench/redaction.py [--old REVISION] [--logs DIR ...]       # MB/s of both, and their ratio
-    python bench/redaction.py --diagnoses                             # first diagnoses of ../shared/benchmark with masked logs
+    python bench/redaction.py [--old REVISION] [--logs DIR ...]       # MB/s of both, and their ratio python
+    bench/redaction.py --diagnoses                             # first diagnoses of ../shared/benchmark with masked logs
 
 Both versions mask the same blocks in turns, in processor time, best of five. The earlier version is taken from git.
 """

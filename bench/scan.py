@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-import scan_data  # it lies beside this script
+import scan_data  # next to this script
 
 from kb.parsers.logs.progress.formats import FORMATS
 from kb.parsers.logs.registry import ALL_READERS
@@ -46,7 +46,7 @@ ROOT = Path(__file__).parent.parent
 BLOCK = 4 * 1024 * 1024
 PROCESSES = 2
 SAMPLE = 20_000_000
-SLOW_LIMIT = 30.0  # seconds after which the slow searchers stop, and say how far they came
+SLOW_LIMIT = 30.0  # seconds after which slow searchers stop and report their progress
 SYNTHETIC_RULES = 500
 STARTS = 7
 WRITTEN, SHORT = "rules as written", "our scan forms"
@@ -76,7 +76,7 @@ class Row:
 
 
 def scan_patterns(rules: Path) -> tuple[ScanPattern, ...]:
-    """Return what the product's own pass over a log looks for, from a folder of rules; says which rules it refused."""
+    """Return the patterns of the product's scan, from a folder of rules; print the rules refused."""
     from bot.rulebase.loader import knowledge  # noqa: PLC0415
 
     known = knowledge(rules)
@@ -86,7 +86,7 @@ def scan_patterns(rules: Path) -> tuple[ScanPattern, ...]:
 
 
 def add_rules(folder: Path, count: int) -> None:
-    """Put so many made-up rules into a copy of the rulebook; none of them hits the data."""
+    """Add so many synthetic rules to a copy of the rulebook; none hits the data."""
     parts = ("lane", "bank", "queue", "mailbox", "ring", "arbiter", "doorbell", "scheduler")
     states = ("parity lost", "credit exhausted", "handshake refused", "epoch mismatch", "fence expired")
     from bot.rulebase.loader import knowledge  # noqa: PLC0415
@@ -128,7 +128,7 @@ def size_of(folder: Path) -> int:
 
 
 def prepare(data: Path, size: int, storm: float) -> Path | None:
-    """Return the folder with the logs of that recipe, made if need be; None, said aloud, where the disk has no room."""
+    """Return the folder with the logs of that recipe, created if missing; None, with a message, if the disk is full."""
     folder = data / f"{'storm' if storm else 'plain'}-{size // 10**6}M"
     recipe = scan_data.Recipe(size, storm=storm)
     if scan_data.is_made(recipe, folder):
@@ -294,7 +294,7 @@ def re_counter(patterns: Sequence[ScanPattern]) -> Callable[[bytes], int]:
 
 
 def best(run: Callable[[], Row]) -> Row:
-    """Return the quickest of three runs where there is less than SMALL to read, else the only one."""
+    """Return the fastest of three runs for less than SMALL bytes, else the single one."""
     first = run()
     again = 2 if first.rate and first.size < SMALL else 0
     return min([first, *(run() for _ in range(again))], key=lambda row: row.seconds or float("inf"))
@@ -390,7 +390,7 @@ def starts(empty: Path, cache: Path, rules: Path | None = None) -> tuple[Row, Ro
 
 
 def measure(args: argparse.Namespace, work: Path) -> list[Row]:
-    """Return all measurements, in order; what cannot be measured is a row that says why."""
+    """Return all measurements, in order; a failed one is a row with the reason."""
     plain, storm = prepare(args.data, args.size, 0.0), prepare(args.data, args.size, 0.10)
     if plain is None:
         return [Row("everything", note="no room on the disk for the data")]
@@ -446,7 +446,7 @@ def others(patterns: Sequence[ScanPattern], plain: Path, empty: Path) -> list[Ro
 
 
 def ratios(rows: list[Row]) -> dict[str, float]:
-    """Return the figures that are asked for, out of the rates; what was not measured is left out."""
+    """Return the target figures from the rates, without unmeasured ones."""
     rate = {row.what: row.rate for row in rows if row.rate}
     more = f", {SYNTHETIC_RULES} more"
     pairs = {

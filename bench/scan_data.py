@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-RECIPE_VERSION = 1  # raise it when the bytes made for the same options change
+RECIPE_VERSION = 1  # raise it when the output for the same options changes
 BLOCK_BYTES = 4_000_000
 TEMPLATES = 6
 STEPS = 1000  # a block
@@ -36,7 +36,7 @@ Maker = Callable[[random.Random, str, str], str]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides the bytes. `storm`: the share of lines that rules hit; 0 gives healthy lines up to the end."""
+    """The options that determine the output. `storm`: the share of lines that rules hit; 0 gives healthy lines up to the end."""
 
     total_bytes: int
     ranks: int = 64
@@ -54,7 +54,7 @@ class Block:
     steps: tuple[int, ...]
 
 
-# Lines. Each maker gives one message for a rank and a step (both may be marks), with its clock in front.
+# Lines. Each function returns one message for a rank and a step (both may be marks), after its time.
 
 
 def _forward(rng: random.Random, rank: str, step: str) -> str:
@@ -120,7 +120,7 @@ def iteration_line(rng: random.Random, clock: str, step: str) -> str:
     )
 
 
-# Storm lines: what ten thousand ranks say when one of them goes.
+# Storm lines: the messages of ten thousand ranks when one of them is lost.
 
 
 def watchdog_line(rng: random.Random, rank: str, glog: str) -> str:
@@ -215,7 +215,7 @@ def own(recipe: Recipe, rank: str, texts: list[str]) -> list[str]:
 
 
 def marks(block: int) -> tuple[bytes, bytes, bytes]:
-    """Return what stands for CLOCK, GLOG and THOUSAND in the block of that number."""
+    """Return the values of CLOCK, GLOG and THOUSAND in a block."""
     tens = MINUTE_TENS + block
     hours, minute = HOUR + tens // 6, tens % 6
     day, hour = DAY + hours // 24, hours % 24
@@ -286,7 +286,7 @@ def tail(recipe: Recipe, rank: int, blocks: float) -> list[str]:
 
 
 def lost_peer(rng: random.Random, rank: int) -> list[str]:
-    """Return what torch says on a rank whose peer is gone."""
+    """Return torch's output on a rank that lost its peer."""
     return [
         f"[rank{rank}]: Traceback (most recent call last):",
         f'[rank{rank}]:   File "/workspace/pretrain.py", line {rng.randint(300, 320)}, in train_step',
@@ -328,7 +328,7 @@ def write_log(path: Path, recipe: Recipe, templates: list[Block], ranks: list[in
 
 
 def make(recipe: Recipe, target: Path) -> int:
-    """Write the logs to the folder `target` (to the file, for a merged log), the recipe beside it; the bytes written."""
+    """Write the logs to the folder `target` (to the file, for a merged log) with its recipe; return the bytes written."""
     (target.parent if recipe.single else target).mkdir(parents=True, exist_ok=True)
     recipe_file(target).unlink(missing_ok=True)
     plain = [build(recipe, number, iterations=recipe.single) for number in range(TEMPLATES)]
@@ -341,17 +341,17 @@ def make(recipe: Recipe, target: Path) -> int:
         for rank in range(recipe.ranks):
             templates = last if rank == recipe.ranks - 1 else plain
             written += write_log(target / f"rank-{rank}.log", recipe, templates, [rank], blocks / recipe.ranks)
-    recipe_file(target).write_text(json.dumps(asdict(recipe)) + "\n", "utf-8")  # last: it says that all is there
+    recipe_file(target).write_text(json.dumps(asdict(recipe)) + "\n", "utf-8")  # last: it marks the data as complete
     return written
 
 
 def recipe_file(target: Path) -> Path:
-    """Return where it is noted what `target` was made by: beside it and hidden, so that no one reads it as a log."""
+    """Return the path of the recipe of `target`: a hidden file next to it, so that it is not read as a log."""
     return target.with_name(f".{target.name}.recipe.json")
 
 
 def is_made(recipe: Recipe, target: Path) -> bool:
-    """Whether the same recipe was made there, to its end."""
+    """Whether the same recipe was completed there."""
     try:
         return bool(json.loads(recipe_file(target).read_text("utf-8")) == asdict(recipe))
     except (OSError, ValueError):

@@ -1,11 +1,12 @@
-"""How fast lines become templates and are compared with a good run's, beside Drain3 and logreduce, in one run.
+"""Measures template mining and comparison with a good run, against Drain3 and logreduce, in one run.
 
-The logs are made by scan_data.py (64 ranks, kept in `--data`) and read once before anything is timed. The slow ones get a
-sample and stop after SLOW_LIMIT seconds. They live in an environment of their own, so that the project does not need them:
+The logs are made by scan_data.py (64 ranks, kept in `--data`) and read once before anything is timed. The slow ones get
+a sample and stop after SLOW_LIMIT seconds. They live in an environment of their own, so that the project does not need
+them:
 
-    python -m venv /tmp/peers && /tmp/peers/bin/pip install drain3 logreduce
-    python bench/templates.py --size 1G --peers /tmp/peers/bin/python
-    python bench/templates.py --size 16.92G --repeat 8 --whole    # L4's mean failure; with the diagnosis; deleted afterwards
+    python -m venv /tmp/peers && /tmp/peers/bin/pip install drain3 logreduce python bench/templates.py --size 1G --peers
+    /tmp/peers/bin/python python bench/templates.py --size 16.92G --repeat 8 --whole    # L4's mean failure; with the
+    diagnosis; deleted afterwards
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def bytes_of(text: str) -> int:
 
 
 def ours(paths: list[Path], baseline: Path) -> Row:
-    """Templates of all logs in both processes, and what of them a good run has not."""
+    """Mine the templates of all logs in both processes, and those that a good run lacks."""
     from bot.diagnosis.template_pool import tables  # noqa: PLC0415 - the peers' environment has none of it
     from connectors.bundles.streams import discover  # noqa: PLC0415
     from kb.templates.table import fold_alike  # noqa: PLC0415
@@ -169,7 +170,7 @@ PEERS: dict[str, Callable[[Iterable[str]], tuple[int, str]]] = {"drain3": drain3
 
 
 def run_peer(name: str, sample: Path) -> None:
-    """Run one of the others here and print what it did, as JSON."""
+    """Run a peer here and print its result as JSON."""
     began = time.perf_counter()
 
     def lines() -> Iterator[str]:
@@ -185,7 +186,7 @@ def run_peer(name: str, sample: Path) -> None:
 
 
 def peer(python: str, name: str, sample: Path) -> Row:
-    """Another one's row, or one that says why there is none."""
+    """Return a peer's row, or one with the reason for its absence."""
     done = subprocess.run(
         [python, __file__, "--peer", name, "--sample", str(sample)], capture_output=True, text=True, check=False
     )

@@ -1,11 +1,12 @@
-"""Whether the product holds its tongue: 40 planted cases of which nobody could tell the cause.
+"""Measures restraint: 40 planted cases whose cause cannot be determined.
 
     python bench/undiagnosable.py [--seed N] [--keep DIR] [--verbose] [--json]
 
 Each has a healthy start and some training of some framework, is cut before the cause, and then holds only the teardown:
-peers' errors, a launcher's exit codes, a lost connection, a file cut short. The right answer is to abstain, or a symptom
-class ("it only reports that something else came first"), or a guess marked weak. A cause named with more confidence is
-wrong. Calling it healthy counts where the text shows nothing wrong (told apart), and is wrong elsewhere. Asked: 80 %.
+peers' errors, a launcher's exit codes, a lost connection, a file cut short. The right answer is to abstain, or a
+symptom class ("it only reports that something else came first"), or a guess marked weak. A cause named with more
+confidence is wrong. Calling it healthy counts where the text shows nothing wrong (told apart), and is wrong elsewhere.
+Asked: 80 %.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Case:
     cut: int = 0
 
     def agents(self, failed: dict[int, int]) -> None:
-        """Each node's torchrun tells of its failed ranks."""
+        """Each node's torchrun reports its failed ranks."""
         for node in self.site.nodes:
             here = [(rank, code) for rank, code in failed.items() if self.site.node(rank) == node]
             if here:
@@ -97,11 +98,11 @@ class Case:
                 self.script.say(when, f"agent {node}", elastic_end(self.site, node, when, here))
 
     def missing(self) -> int:
-        """Return a rank whose log nobody collected from now on: it says nothing."""
+        """Return a rank whose log is no longer collected."""
         return self.rng.randrange(1, self.site.world)
 
     def launcher(self, text: str, by: str = "scheduler") -> None:
-        """What the job's own output file says, or who else keeps the book."""
+        """Add lines to the job's own output file, or to another log of the job."""
         self.script.say(self.at + 4, by, text)
 
     def victims(self, but: int, share: float = 1.0) -> list[int]:
@@ -130,7 +131,7 @@ def ending(
 
 @ending()
 def peers_closed(case: Case) -> None:
-    """NCCL errors of all ranks but one, which says nothing."""
+    """NCCL errors of all ranks but one, which is silent."""
     gone = case.missing()
     for rank in case.victims(gone):
         when = case.at + case.rng.uniform(0, 1.5)
@@ -167,7 +168,7 @@ def peers_timeout(case: Case) -> None:
 
 @ending()
 def store_lost(case: Case) -> None:
-    """The store's server is gone; everyone tells of that only."""
+    """The store's server is gone; all ranks report only that."""
     site = case.site
     end = f"addr=[{site.nodes[-1]}]:51284, remote=[{site.nodes[0]}]:29500"
     for rank in range(1, site.world):
@@ -280,7 +281,7 @@ def restarts(case: Case) -> None:
 
 @ending(layout="srun")
 def srun_exit(case: Case) -> None:
-    """Srun tells of an exit code."""
+    """srun reports an exit code."""
     case.launcher(f"srun: error: {case.site.nodes[-1]}: task {case.site.world - 1}: Exited with exit code 1")
 
 
@@ -303,7 +304,7 @@ def shell_killed(case: Case) -> None:
 
 @ending("deepspeed", "ranks")
 def deepspeed_code(case: Case) -> None:
-    """DeepSpeed's launcher tells of an exit code."""
+    """DeepSpeed's launcher reports an exit code."""
     gone = case.missing()
     node = case.site.node(gone)
     code = case.rng.choice((1, -TERM, -KILL))
@@ -373,7 +374,7 @@ def spawn_code(case: Case) -> None:
 
 @ending("ray", "merged")
 def ray_died(case: Case) -> None:
-    """Ray's word for a worker that went away: it lists what it may have been."""
+    """Ray's message for a lost worker: it lists the possible causes."""
     gone = case.missing()
     address = case.site.address(case.site.node(gone))
     case.launcher(
@@ -522,7 +523,7 @@ def figures(cases: Sequence[Answered]) -> dict[str, object]:
 
 
 def render(cases: Sequence[Answered], *, verbose: bool) -> str:
-    """Return the figures for people; what was answered wrongly is always told."""
+    """Return the figures for people; wrong answers are always listed."""
     numbers = figures(cases)
     lines = [
         f"{len(cases)} cases that nobody could diagnose",

@@ -1,9 +1,9 @@
-"""What is put into `grid.py`'s training: one class an act, each a few lines of code that real runs have had.
+"""The faults put into `grid.py`'s training: one class per act, each a few lines of code as found in real runs.
 
-Function names are those that such code goes by, not what it does wrong, since they show up in the stacks. Every act
-leaves the time at which it happened in a marker file for the recorder.
+Function names are those of real code, not of the fault, since they appear in the stacks. Every act writes its time to a
+marker file for the recorder.
 """
-# ruff: noqa: D102 - the hooks are told of in Hooks
+# ruff: noqa: D102 - the hooks are documented in Hooks
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ log = logging.getLogger("train")
 
 
 class Hooks:
-    """Nothing out of the ordinary; the others override one hook each."""
+    """No fault; the others override one hook each."""
 
     def __init__(self, args: argparse.Namespace, grid: Any) -> None:
         self.args, self.grid = args, grid
         self.mine = args.act_rank in {-1, grid.rank}
 
     def due(self, step: int) -> bool:
-        """Whether the act falls on this rank and step; marks the time when it does."""
+        """Whether the act happens on this rank and step; if so, record the time."""
         if not (self.mine and step == self.args.act_step):
             return False
         (self.args.work / f"acted-{self.grid.rank}").write_text(str(time.time()), "ascii")
@@ -64,7 +64,7 @@ class Hooks:
         reduce()
 
     def advance(self, schedule: Any, step: int) -> None:
-        """Move the learning rate on."""
+        """Advance the learning rate."""
         del step
         schedule.step()
 
@@ -80,7 +80,7 @@ class Hooks:
 
 
 class ShardList(Hooks):
-    """A rank waits for a file that nobody will write."""
+    """A rank waits for a file that is never written."""
 
     def before(self, step: int) -> None:
         if self.due(step):
@@ -134,7 +134,7 @@ class Tokenizer(Hooks):
 
 
 class Decoded(Hooks):
-    """A loader worker reads from a decoder process that has stopped giving."""
+    """A loader worker reads from a decoder process that has stopped responding."""
 
     decoder: subprocess.Popen[bytes] | None = None
 
@@ -158,7 +158,7 @@ class Decoded(Hooks):
 
 
 class LongEnough(Hooks):
-    """A loader worker's filter never finds a fitting sequence."""
+    """A loader worker's filter never accepts a sequence."""
 
     def transform(self, row: torch.Tensor, step: int) -> torch.Tensor:
         return self.draw_until_long_enough(row, len(row) + 1 if self.due(step) else 0)
@@ -174,7 +174,7 @@ class LongEnough(Hooks):
 
 
 class Accumulated(Hooks):
-    """One rank leaves the gradient reduction out."""
+    """One rank skips the gradient reduction."""
 
     def synchronise(self, step: int, reduce: Callable[[], None]) -> None:
         if self.due(step):
@@ -193,7 +193,7 @@ class TokenHistogram(Hooks):
 
 
 class TokenCounts(Hooks):
-    """Each of two groups waits for the other: one rank goes about two collectives in the other order."""
+    """Two groups wait for each other: one rank runs two collectives in the opposite order."""
 
     def synchronise(self, step: int, reduce: Callable[[], None]) -> None:
         if self.due(step):
@@ -211,7 +211,7 @@ class TokenCounts(Hooks):
 
 
 class SyncedBuffers(Hooks):
-    """One rank broadcasts where the others reduce."""
+    """One rank broadcasts while the others reduce."""
 
     def synchronise(self, step: int, reduce: Callable[[], None]) -> None:
         if self.due(step):
@@ -230,7 +230,7 @@ class Watched(Hooks):
 
 
 class NativeLookup(Hooks):
-    """Native code reads where nothing is."""
+    """Native code reads an invalid address."""
 
     def before(self, step: int) -> None:
         if self.due(step):
@@ -250,7 +250,7 @@ class Mixture(Hooks):
 
 
 class Masked(Hooks):
-    """From a step on a mask leaves no target: the mean of nothing."""
+    """From a step on, a mask leaves no target: the mean of an empty set."""
 
     def before(self, step: int) -> None:
         if self.due(step):
@@ -267,7 +267,7 @@ class Augmented(Hooks):
 
     @staticmethod
     def augment(seconds: float) -> None:
-        """Busy for so long."""
+        """Compute for some seconds."""
         values, until = np.random.default_rng(0).random((128, 128)), time.perf_counter() + seconds
         while time.perf_counter() < until:
             values = np.tanh(values @ values.T)
@@ -283,7 +283,7 @@ class LateAugmented(Augmented):
 
 
 class LossHistory(Hooks):
-    """One rank keeps what it should let go, 64 MiB a step, from a step on."""
+    """One rank leaks 64 MiB per step, from a step on."""
 
     def __init__(self, args: argparse.Namespace, grid: Any) -> None:
         super().__init__(args, grid)
@@ -296,7 +296,7 @@ class LossHistory(Hooks):
 
 
 class Scheduled(Hooks):
-    """The schedule is no longer moved on from a step in its warm-up."""
+    """The schedule stops advancing at a step of its warm-up."""
 
     def advance(self, schedule: Any, step: int) -> None:
         self.due(step)
@@ -328,7 +328,7 @@ class RemoteStorage(Hooks):
 
 
 class OpenedStorage(Hooks):
-    """Checkpoints are written through a file that Python opened, not one of torch's own."""
+    """Checkpoints are written through a file opened by Python, not by torch."""
 
     def write_checkpoint(self, state: dict[str, Any], path: Path, step: int) -> None:
         del step
@@ -345,7 +345,7 @@ while block := sys.stdin.buffer.read(8192):
 
 
 class PacedRemoteStorage(RemoteStorage):
-    """From the act's step on each write to storage takes its time: a checkpoint that took a moment takes minutes."""
+    """From the act's step on, writes to storage are slow: a checkpoint takes minutes."""
 
     def write_checkpoint(self, state: dict[str, Any], path: Path, step: int) -> None:
         torch.save(state, path.with_suffix(".tmp"))
@@ -361,7 +361,7 @@ class PacedRemoteStorage(RemoteStorage):
 
 
 class CompressedStorage(Hooks):
-    """Every checkpoint is compressed hard, which takes its time."""
+    """Every checkpoint is compressed at a slow level."""
 
     def write_checkpoint(self, state: dict[str, Any], path: Path, step: int) -> None:
         self.due(step)
@@ -380,7 +380,7 @@ class CompressedStorage(Hooks):
 
 
 class Indexed(Hooks):
-    """A loader worker builds its index before the first batch, and says how far it is."""
+    """A loader worker builds its index before the first batch, and logs its progress."""
 
     def open_corpus(self) -> None:
         order = np.arange(2_000_000)
@@ -404,7 +404,7 @@ class VariableLength(Hooks):
 
 
 class EarlyStopping(Hooks):
-    """Training ends before its last step because nothing gets better."""
+    """Training stops early because the loss no longer improves."""
 
     def enough(self, step: int) -> bool:
         if step < self.args.act_step:
@@ -445,5 +445,5 @@ ACTS: dict[str, type[Hooks]] = {
 
 
 def choose(args: argparse.Namespace, grid: Any) -> Hooks:
-    """Return the act that the recorder asked for."""
+    """Return the act selected by the recorder."""
     return ACTS[args.act.split(":")[0]](args, grid)

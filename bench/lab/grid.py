@@ -1,9 +1,9 @@
 """A small real training in three dimensions: tensor, data and pipeline parallel groups, on CPU over gloo.
 
-`bench/lab/lab.py` runs it with torchrun, puts one fault in, and keeps what the processes really wrote, their stacks and
-their Flight Recorder rings. No message and no stack is made up: a fault is an act (a lock taken in the wrong order, a
-signal sent, a collective left out), and what follows is what Python, torch and gloo do about it. The acts stand in
-`acts.py` under the names that such code has in a real run, since names show up in the stacks.
+`bench/lab/lab.py` runs it with torchrun, adds one fault, and keeps the processes' real output, their stacks and their
+Flight Recorder rings. No message or stack is made up: a fault is an act (a lock taken in the wrong order, a signal
+sent, a collective skipped), and everything after it comes from Python, torch and gloo. The acts are in `acts.py`, under
+realistic names, since names appear in the stacks.
 
 Ranks are laid out as Megatron-LM does: tensor fastest, then data, then pipeline.
 """
@@ -39,7 +39,7 @@ log = logging.getLogger("train")
 
 @dataclass(frozen=True)
 class Grid:
-    """Where this rank stands, and the groups that it speaks in."""
+    """This rank's position and groups."""
 
     rank: int
     world: int
@@ -60,12 +60,12 @@ class Grid:
         return self.stage == self.stages - 1
 
     def neighbour(self, by: int) -> int:
-        """Return the global rank `by` stages on."""
+        """Return the global rank `by` stages later."""
         return self.rank + by * (self.world // self.stages)
 
 
 def build_grid(tensor: int, data: int, pipeline: int) -> Grid:
-    """Make all groups on every rank, in the same order, and return this rank's."""
+    """Create all groups on every rank, in the same order, and return this rank's."""
     rank, world = dist.get_rank(), dist.get_world_size()
     ranks = np.arange(world).reshape(pipeline, data, tensor)
     rows = {
@@ -83,7 +83,7 @@ def build_grid(tensor: int, data: int, pipeline: int) -> Grid:
 
 
 class SumForward(torch.autograd.Function):
-    """Sums partial activations over the tensor group on the way forward."""
+    """Sums partial activations over the tensor group in the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, group: Any) -> torch.Tensor:
@@ -95,17 +95,17 @@ class SumForward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """Return the gradient as it is."""
+        """Return the gradient unchanged."""
         del ctx
         return grad, None
 
 
 class SumBackward(torch.autograd.Function):
-    """Sums gradients over the tensor group on the way back."""
+    """Sums gradients over the tensor group in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, group: Any) -> torch.Tensor:
-        """Return the values as they are."""
+        """Return the values unchanged."""
         ctx.group = group
         return values.view_as(values)
 
@@ -170,7 +170,7 @@ class Tokens(IterableDataset[torch.Tensor]):
 
 
 def forward_backward(args: argparse.Namespace, grid: Grid, model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
-    """One pass over the pipeline; the mean loss on the last stage, zero elsewhere."""
+    """Run one pass over the pipeline; return the mean loss on the last stage, zero elsewhere."""
     shape = (tokens.shape[0], tokens.shape[1] - 1, WIDTH)
     values = tokens[:, :-1]
     if not grid.first:
@@ -207,7 +207,7 @@ def reduce_gradients(grid: Grid, model: nn.Module) -> None:
 
 
 def clip(model: nn.Module) -> float:
-    """Clip by the norm over all ranks; the norm."""
+    """Clip by the norm over all ranks; return the norm."""
     square = torch.stack([p.grad.square().sum() for p in model.parameters() if p.grad is not None]).sum()
     dist.all_reduce(square)
     norm = float(square.sqrt())
@@ -229,7 +229,7 @@ def iteration_line(args: argparse.Namespace, step: int, **said: float) -> str:
 
 
 def save(args: argparse.Namespace, act: acts.Hooks, step: int, grid: Grid, state: dict[str, Any]) -> None:
-    """Save from rank 0 while the others wait, telling of begin and end."""
+    """Save from rank 0 while the others wait; log begin and end."""
     if grid.rank == 0:
         began = time.perf_counter()
         print(f"saving checkpoint at iteration {step:7d} to {args.checkpoints} in torch format", flush=True)
@@ -242,7 +242,7 @@ def save(args: argparse.Namespace, act: acts.Hooks, step: int, grid: Grid, state
 
 
 def evaluate(args: argparse.Namespace, grid: Grid, model: nn.Module, step: int) -> None:
-    """A validation pass with no word until its end; the pipeline passes activations on as in training."""
+    """Run a validation pass that logs only its end; the pipeline passes activations as in training."""
     speaks = grid.rank == grid.world - 1
     if speaks:
         print(f"evaluating on the validation set at iteration {step} ({args.eval_batches} batches)", flush=True)
@@ -291,7 +291,7 @@ def serve_dumps(folder: Path, rank: int) -> None:
 
 
 def train(args: argparse.Namespace, grid: Grid, act: acts.Hooks) -> None:
-    """Train for `args.steps` steps; every failure goes through."""
+    """Train for `args.steps` steps; failures propagate."""
     torch.manual_seed(1 + grid.stage)
     model: Any = Stage(grid)
     if args.compile:
@@ -369,7 +369,7 @@ def arguments() -> argparse.Namespace:
 
 @record
 def main() -> None:
-    """Train one rank as torchrun's environment says."""
+    """Train one rank, configured by torchrun's environment."""
     args = arguments()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     dist.init_process_group("gloo", timeout=timedelta(minutes=30))

@@ -1,18 +1,18 @@
-"""Diagnoses the lab's bundles and prints what was said beside what is true.
+"""Diagnoses the lab's bundles and compares the results with the truth.
 
     python bench/lab/judge.py [BUNDLES] [--only lab-asleep,…] [--json] [--without flight_recorder] [--after 60]
 
 BUNDLES is the folder whose `lab-*` subfolders are bundles with the truth in `case.yaml`:
 
-    fault           the class of rules/faults.yaml; `healthy` where nothing is wrong
-    also            classes that are not wrong either; counted apart
-    ranks           the ranks at fault; empty where it has none
-    hang            true, false, or `either` for what is so slow that both answers are right
-    last_progress   when the last iteration line was printed; job.yaml's `samples` say when stacks were taken
+    fault           the class of rules/faults.yaml; `healthy` if nothing is wrong
+    also            classes that are also acceptable; counted separately
+    ranks           the ranks at fault; empty if there are none
+    hang            true, false, or `either` if it is so slow that both answers are right
+    last_progress   when the last iteration line was printed; job.yaml's `samples` are the times of the stacks
 
-How soon a hang is called: bundles are recorded some 130 s after the last progress. `--without` leaves a part of the
-evidence out. `--after S` looks at the true hangs alone and as if S seconds after the last progress: nothing moves in them, so the
-same stacks and rings would have been taken then, and only their times in job.yaml are set back.
+The delay until a hang is called: bundles are recorded about 130 s after the last progress. `--without` omits a part of
+the evidence. `--after S` evaluates only true hangs, as if recorded S seconds after the last progress: nothing moves in
+them, so the stacks and rings would have been the same then, and only their times in job.yaml are changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BUNDLES = Path(__file__).resolve().parent.parent.parent / "tests" / "bundles"
 
 @dataclass(frozen=True)
 class Judged:
-    """One bundle: the truth, what was said first, and which of it is right (None: not asked of this case)."""
+    """One bundle: the truth, the first diagnosis, and which parts are right (None: not applicable)."""
 
     name: str
     truth: str
@@ -58,7 +58,7 @@ class Judged:
 
 
 def judge(report: Report, truth: dict[str, Any], name: str, seconds: float) -> Judged:
-    """Set a report beside the truth."""
+    """Compare a report with the truth."""
     first = report.diagnoses[0] if report.verdict == "fault" and report.diagnoses else None
     said = first.fault if first else report.verdict
     rank = next((who.rank for who in first.suspects), None) if first else None
@@ -82,7 +82,7 @@ def judge(report: Report, truth: dict[str, Any], name: str, seconds: float) -> J
 
 
 def judge_all(known: Knowledge, folders: Sequence[Path], without: Sequence[str], after: float | None) -> list[Judged]:
-    """Diagnose every bundle, one after the other. Raises OSError where a case has no truth."""
+    """Diagnose every bundle, one after the other. Raises OSError if a case has no truth."""
     found = []
     for folder in folders:
         truth = yaml.safe_load((folder / "case.yaml").read_text("utf-8"))
@@ -103,7 +103,7 @@ def judge_all(known: Knowledge, folders: Sequence[Path], without: Sequence[str],
 
 
 def set_back(path: Path, progress: float, after: float) -> None:
-    """Let job.yaml say that all was collected `after` seconds past the last progress, the samples at even times before."""
+    """Change job.yaml as if collected `after` seconds after the last progress, with evenly spaced samples before."""
     job = yaml.safe_load(path.read_text("utf-8"))
     names = sorted(job.get("samples") or {})
     times = {name: progress + after * (place + 1) / len(names) for place, name in enumerate(names)}
@@ -113,7 +113,7 @@ def set_back(path: Path, progress: float, after: float) -> None:
 
 
 def share(label: str, answers: Sequence[bool | None]) -> str:
-    """Return how many of those that were asked are true."""
+    """Return how many of the applicable ones are true."""
     asked = [answer for answer in answers if answer is not None]
     part = f" ({100 * sum(asked) / len(asked):.0f} %)" if asked else ""
     return f"{label:<42}{sum(asked)} of {len(asked)}{part}"
@@ -131,7 +131,7 @@ def summary(judged: Sequence[Judged]) -> list[str]:
 
 
 def line(item: Judged) -> str:
-    """One case as a line; `!` before what is wrong."""
+    """Return one case as a line, with `!` before wrong parts."""
     wrong = item.alarm if item.class_near is None else not item.class_near
     ranks = ",".join(map(str, item.true_ranks)) or "-"
     said = "-" if item.said_rank is None else str(item.said_rank)
@@ -143,7 +143,7 @@ def line(item: Judged) -> str:
 
 
 def main() -> None:
-    """Print a line a case and the figures."""
+    """Print one line per case, and the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", nargs="?", type=Path, default=BUNDLES)
     parser.add_argument("--only", default="", help="names, comma between")

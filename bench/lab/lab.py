@@ -1,15 +1,15 @@
-"""Records the lab: `grid.py` under torchrun with one act a case, kept as evidence bundles with the truth beside them.
+"""Records the lab: `grid.py` under torchrun with one act per case, stored as evidence bundles with the truth.
 
     python bench/lab/lab.py --python /tmp/lab/bin/python --out tests/bundles [--only lab-asleep,lab-lock]
 
 Of each case: every rank's log, the agents' logs, three samples of every rank's stacks by `py-spy dump --json` (loader
 workers and other Python children as rank-N.<pid>.json), and every rank's Flight Recorder ring, of even ranks as JSON
 and of odd ranks as pickle. A job that fails or ends has logs only, and the rings that its ranks wrote on the way out.
-Nothing is written by us but job.yaml, bundle.yaml and case.yaml (told in judge.py); this machine's paths and names are
-replaced, and stacks lose white space and nulls.
+We write only job.yaml, bundle.yaml and case.yaml (see judge.py); this machine's paths and names are replaced, and white
+space and nulls are removed from stacks.
 
-Jobs whose times matter run one at a time. Hung ones need no processor while we wait for their silence to grow long
-enough, so the next starts meanwhile. All of it takes some 20 minutes on two cores; a full disk takes the right to mount.
+Jobs whose times matter run one at a time. Hung jobs need no CPU while their silence grows, so the next one starts
+meanwhile. The whole takes about 20 minutes on two cores; the full-disk case needs permission to mount.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROGRAM = ("grid.py", "acts.py")
 WHO = re.compile(rb"rank (\d+) \| local rank (\d+) \| pid (\d+)")
 STAMPED = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+)\] iteration")
 RING = 8  # collectives that a ring holds
-HUNG = (100.0, 116.0, 132.0)  # seconds after the act at which stacks are taken
+HUNG = (100.0, 116.0, 132.0)  # seconds after the act at which stacks are sampled
 LIVE = (0.0, 8.0, 16.0)
 START = 18.0  # seconds between the starts of jobs that will hang
 LIMIT = 330.0
@@ -49,16 +49,16 @@ LIMIT = 330.0
 
 @dataclass(frozen=True)
 class Case:
-    """One run: what is put in, where, and what is true of it."""
+    """One run: the fault, its place, and the truth."""
 
     name: str
     fault: str  # a class of rules/faults.yaml
     what: str  # the act, for people
     act: str = ""
-    rank: int = -1  # where the act happens; -1: on all
+    rank: int = -1  # the rank of the act; -1: all
     step: int = 0
     culprits: tuple[int, ...] | None = None  # None: the act's rank
-    also: tuple[str, ...] = ()  # classes that are not wrong either
+    also: tuple[str, ...] = ()  # classes that are also acceptable
     hang: bool | str = False
     grid: tuple[int, int, int] = (2, 2, 1)  # tensor, data, pipeline
     nodes: int = 2
@@ -82,7 +82,7 @@ class Case:
 
 
 def hung(name: str, fault: str, what: str, act: str, rank: int, **rest: Any) -> Case:
-    """Return a case that hangs, and is looked at when it has been silent for two minutes."""
+    """Return a case that hangs, and is sampled after two minutes of silence."""
     return Case(name, fault, what, act, rank, rest.pop("step", 30), hang=True, until="acted", samples=HUNG, **rest)
 
 
@@ -269,7 +269,7 @@ HEALTHY = (
 
 @dataclass
 class Running:
-    """A job at work."""
+    """A running job."""
 
     case: Case
     work: Path
@@ -284,7 +284,7 @@ class Running:
                 yield node, path
 
     def ranks(self) -> dict[int, tuple[int, str, Path]]:
-        """Rank -> (pid, node, folder of its output), of the ranks that have said who they are."""
+        """Rank -> (pid, node, folder of its output), of the ranks that have announced themselves."""
         found = {}
         for node, path in self.outputs("stderr.log"):
             if who := WHO.search(path.read_bytes()):
@@ -330,7 +330,7 @@ def start(case: Case, python: Path, work: Path) -> Running:
 
 
 def wait_for(job: Running, true: Callable[[], bool], limit: float = LIMIT) -> bool:
-    """Wait until something is true; False when the job ended first. Raises TimeoutError."""
+    """Wait for a condition; return False if the job ended first. Raises TimeoutError."""
     until = time.monotonic() + limit
     while not true():
         if job.over():
@@ -342,7 +342,7 @@ def wait_for(job: Running, true: Callable[[], bool], limit: float = LIMIT) -> bo
 
 
 def seen(job: Running) -> bool:
-    """Whether what the samples wait for has happened."""
+    """Whether the condition for sampling holds."""
     until = job.case.until
     if until == "acted":
         return any(job.work.glob("acted-*"))
@@ -370,7 +370,7 @@ def is_python(pid: int) -> bool:
 
 
 def spy(python: Path, pid: int) -> bytes:
-    """Return what py-spy says of one process; empty when it cannot. A stopped process cannot be paused, only read."""
+    """Return py-spy's dump of a process, empty on failure. A stopped process is read without pausing it."""
     for how in ([], ["--nonblocking"]):
         with suppress(subprocess.TimeoutExpired):
             command = [str(python.with_name("py-spy")), "dump", "--json", *how, "--pid", str(pid)]
@@ -381,7 +381,7 @@ def spy(python: Path, pid: int) -> bytes:
 
 
 def packed(dump: bytes) -> bytes:
-    """A dump without white space, nulls, marks of entry frames and the short form of each file name: half of it."""
+    """Return a dump without white space, nulls, entry-frame marks and short file names: half the size."""
     dropped = {"short_filename", "is_entry", "is_shim_entry"}
 
     def lean(value: dict[str, Any]) -> dict[str, Any]:
@@ -391,7 +391,7 @@ def packed(dump: bytes) -> bytes:
 
 
 def sample(job: Running, python: Path, number: int) -> None:
-    """Take every rank's stacks once, and its Python children's."""
+    """Sample the stacks of every rank and its Python children once."""
     folder = job.work / "stacks" / str(number)
     folder.mkdir(parents=True)
     job.samples[str(number)] = time.time()
@@ -403,7 +403,7 @@ def sample(job: Running, python: Path, number: int) -> None:
 
 
 def pairs(job: Running, python: Path, node: str) -> list[tuple[re.Pattern[bytes], bytes]]:
-    """Return what is replaced in the evidence of `node`."""
+    """Return the replacements for the evidence of `node`."""
     found = replacements(argparse.Namespace(python=python), job.work, node)
     return [(old, new.replace(b"lm-tiny", b"lm-grid")) for old, new in found]
 
@@ -418,7 +418,7 @@ def pause(job: Running, seconds: float) -> None:
 
 
 def observe(job: Running, python: Path) -> bool:
-    """Wait for the moment, take the samples and the rings; False when the job ended before."""
+    """Wait for the sampling condition, take samples and rings; return False if the job ended before."""
     if not wait_for(job, (lambda: False) if job.case.until == "end" else (lambda: seen(job))):
         return False
     trigger = time.monotonic()
@@ -435,7 +435,7 @@ def observe(job: Running, python: Path) -> bool:
 
 
 def stop(job: Running) -> None:
-    """End everything of this job: the agents first, so that they add no words."""
+    """End all processes of this job: the agents first, so that they log nothing more."""
     for agent in job.agents:
         if agent.poll() is not None:
             continue
@@ -447,7 +447,7 @@ def stop(job: Running) -> None:
 
 
 class NoCode(pickle.Unpickler):
-    """Reads numbers, text and containers; a ring holds nothing else."""
+    """Loads only numbers, text and containers, the content of a ring."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Refuse."""
@@ -455,7 +455,7 @@ class NoCode(pickle.Unpickler):
 
 
 def scrub_ring(data: bytes, pairs: list[tuple[re.Pattern[bytes], bytes]]) -> bytes:
-    """A pickled ring with every pair replaced in its texts; those have their lengths beside them, so it is packed again."""
+    """Return a pickled ring with replacements in its strings; pickled again, since strings store lengths."""
 
     def scrubbed(value: Any) -> Any:
         if isinstance(value, str):
@@ -468,7 +468,7 @@ def scrub_ring(data: bytes, pairs: list[tuple[re.Pattern[bytes], bytes]]) -> byt
 
 
 def collect(job: Running, python: Path, out: Path) -> dict[str, dict[str, Any]]:
-    """Copy logs, stacks and rings, scrubbed; returns what bundle.yaml says of each file. Empty files are left out."""
+    """Copy logs, stacks and rings with replacements; return bundle.yaml's entries. Empty files are skipped."""
     texts: dict[str, tuple[str, int | None, bytes]] = {}
     for node in NODES[: job.case.nodes]:
         texts[f"logs/{node}.log"] = (node, None, (job.work / f"{node}.log").read_bytes())
@@ -503,7 +503,7 @@ def last_progress(job: Running) -> float | None:
 
 
 def describe(job: Running, *, alive: bool, now: float) -> dict[str, Any]:
-    """Return what job.yaml says."""
+    """Return the content of job.yaml."""
     case, nodes = job.case, {}
     for rank, (_, node, _) in sorted(job.ranks().items()):
         nodes.setdefault(node, []).append(rank)
@@ -529,7 +529,7 @@ def describe(job: Running, *, alive: bool, now: float) -> dict[str, Any]:
 
 
 def truth(job: Running, *, alive: bool) -> dict[str, Any]:
-    """Return what case.yaml says."""
+    """Return the content of case.yaml."""
     case, acted = job.case, [float(path.read_text("ascii")) for path in job.work.glob("acted-*")]
     progress = last_progress(job)
     told: dict[str, Any] = {
@@ -547,7 +547,7 @@ def truth(job: Running, *, alive: bool) -> dict[str, Any]:
 
 
 def write(job: Running, python: Path, out: Path, *, alive: bool, now: float) -> int:
-    """Write the bundle; its size in bytes."""
+    """Write the bundle; return its size in bytes."""
     files = collect(job, python, out)
     said = {
         "format": 1,
@@ -573,12 +573,12 @@ def write(job: Running, python: Path, out: Path, *, alive: bool, now: float) -> 
 
 
 def mount_tiny(path: Path) -> None:
-    """Put a file system of 3 MiB at `path`; takes the right to mount."""
+    """Mount a file system of 3 MiB at `path`; needs permission to mount."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(path)], check=True)
 
 
 def record(case: Case, python: Path, out: Path) -> str:
-    """Run one case from start to bundle; a line on how it went."""
+    """Run one case from start to bundle; return a line on the result."""
     with tempfile.TemporaryDirectory(prefix="lab-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         prepare(work)
@@ -600,7 +600,7 @@ def record(case: Case, python: Path, out: Path) -> str:
 
 
 def attempt(case: Case, python: Path, out: Path) -> None:
-    """Record one case and say how it went."""
+    """Record one case and print the result."""
     try:
         print(record(case, python, out), flush=True)
     except (OSError, TimeoutError, subprocess.SubprocessError, ValueError, KeyError) as error:
@@ -608,7 +608,7 @@ def attempt(case: Case, python: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Record what was asked for, the hangs last and beside each other."""
+    """Record the selected cases, the hangs last and in parallel."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--python", type=Path, default=Path("/tmp/lab/bin/python"), help="has torch and numpy; py-spy beside it"

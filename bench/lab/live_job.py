@@ -1,9 +1,9 @@
-"""One rank of a small real training (torch over gloo), with one act: a fault, or something slow that healthy jobs do.
+"""One rank of a small real training (torch over gloo), with one act: a fault, or a slow but healthy activity.
 
     torchrun --nproc-per-node 3 bench/lab/live_job.py --act lock --rank 1 --step 60 --for 660
 
-It mostly sleeps, so that two dozen such jobs share two cores. An act that works does a tenth of what a core can do;
-one that is stuck does nothing at all. Nothing that it prints is made up: errors are those of Python, torch and gloo.
+It mostly sleeps, so that two dozen such jobs share two cores. A working act uses a tenth of a core; a stuck one
+uses none. No output is made up: errors are those of Python, torch and gloo.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 WIDTH = 32
 STEP = 0.9  # seconds, of sleep
-SHARE = 0.08  # of a core, while something works
+SHARE = 0.08  # share of a core used by work
 log = logging.getLogger("train")
 
 
@@ -44,7 +44,7 @@ def busy(seconds: float) -> int:
 
 
 def write_slowly(path: Path, seconds: float) -> None:
-    """Write a checkpoint to storage that takes 256 KiB a second."""
+    """Write a checkpoint to storage with 256 KiB per second."""
     end = time.monotonic() + seconds
     with path.open("wb", buffering=0) as file:
         while time.monotonic() < end:
@@ -54,7 +54,7 @@ def write_slowly(path: Path, seconds: float) -> None:
 
 
 def read_slowly(path: Path, seconds: float) -> None:
-    """Read a file from storage that gives 256 KiB a second."""
+    """Read a file from storage with 256 KiB per second."""
     path.write_bytes(os.urandom(1 << 20))
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -64,7 +64,7 @@ def read_slowly(path: Path, seconds: float) -> None:
 
 
 def never_answers(path: Path, mode: str) -> None:
-    """Read from, or write to, a pipe whose other end does nothing: storage that is gone."""
+    """Read from, or write to, a pipe whose other end is idle, like dead storage."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     other = os.open(path, os.O_RDWR)
@@ -75,7 +75,7 @@ def never_answers(path: Path, mode: str) -> None:
 
 
 class Batches(IterableDataset[torch.Tensor]):
-    """Batches, with a worker that stands still or is slow from some batch on."""
+    """Batches, with a worker that hangs or is slow from some batch on."""
 
     def __init__(self, act: str, at: int, seconds: float, work: Path) -> None:
         self.act, self.at, self.seconds, self.work = act, at, seconds, work
@@ -92,7 +92,7 @@ class Batches(IterableDataset[torch.Tensor]):
             yield torch.randn(WIDTH)
 
     def decode(self) -> None:
-        """Wait for a lock that this process has held since it began."""
+        """Wait for a lock that this process itself holds."""
         lock = threading.Lock()
         lock.acquire()
         lock.acquire()
@@ -118,7 +118,7 @@ class Trainer:
         return ((self.weights - batch) ** 2).mean()
 
     def backward(self, loss: torch.Tensor) -> None:
-        """The other half."""
+        """Compute the other half of a step's time."""
         loss.backward()
         time.sleep(STEP / 2)
 
@@ -179,7 +179,7 @@ class Trainer:
         dist.barrier()
 
     def perform(self) -> None:
-        """The act, if it is one of all ranks or this rank's."""
+        """Run the act, if it concerns this rank."""
         act = ACTS.get(self.act)
         if act is not None and (self.mine or self.args.rank < 0):
             act(self)
@@ -187,7 +187,7 @@ class Trainer:
     # --- acts ---
 
     def wait_for_lock(self) -> None:
-        """A lock that nobody gives back."""
+        """A lock that is never released."""
         lock = threading.Lock()
         lock.acquire()
         lock.acquire()
@@ -210,7 +210,7 @@ class Trainer:
                 pass
 
     def skip(self) -> None:
-        """This rank leaves its reduction out and goes to the epoch's end."""
+        """This rank skips its reduction and continues to the end of the epoch."""
         self.end_of_epoch()
 
     def end_of_epoch(self) -> None:
@@ -218,7 +218,7 @@ class Trainer:
         dist.barrier()
 
     def evaluate(self) -> None:
-        """Score batches without a word for minutes."""
+        """Score batches for minutes without logging."""
         log.info("rank %d | Running evaluation", self.rank)
         end = time.monotonic() + self.args.act_for
         while time.monotonic() < end:
@@ -300,7 +300,7 @@ def compile_extension(args: argparse.Namespace) -> None:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """What a job may do before its first step."""
+    """Run an activity before the first step."""
     rank = dist.get_rank()
     if args.act == "compile":
         compile_extension(args)
@@ -318,7 +318,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Train one rank as torchrun's environment says."""
+    """Train one rank, configured by torchrun's environment."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--act", default="", help="what happens")
     parser.add_argument("--rank", type=int, default=-1, help="where; -1: on all ranks")

@@ -1,8 +1,8 @@
-"""Runs `train.py` on eight processes under two torchrun agents, and keeps what they wrote as an evidence bundle.
+"""Runs `train.py` on eight processes under two torchrun agents, and stores their output as an evidence bundle.
 
 Each agent plays a node of four ranks on the loopback device, so each prints its own "Root Cause" block, as two real
-nodes do. Nothing in the logs is written by us; only the paths of this machine and its host name are replaced, and
-bundle.yaml says so.
+nodes do. The logs are real; only this machine's paths and host name are replaced, as bundle.yaml
+says.
 
     python bench/lab/record.py --fault shard-corrupt --python /tmp/lab/bin/python --out bot/demo/incidents/shard-corrupt
 
@@ -41,20 +41,20 @@ def stamp(seconds: float) -> str:
 
 
 def free_port() -> int:
-    """Return a port on loopback that nobody holds now."""
+    """Return a free port on loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def environment() -> dict[str, str]:
-    """Return a bare environment, so that nothing of this machine's leaks into the logs."""
+    """Return a minimal environment, so that nothing of this machine leaks into the logs."""
     keep = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "TZ": "UTC", "LANG": "C.UTF-8"}
     return keep | {"GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1"}
 
 
 def agent_command(args: argparse.Namespace, work: Path, node: str, port: int) -> list[str]:
-    """Return the torchrun command of one node; where the kernel lets us, under a host name of its own."""
+    """Return the torchrun command of one node; with its own host name if the kernel permits."""
     rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "lm-tiny"]
     files = ["--log-dir", str(work / "torchrun" / node), "--redirects", "3"]
     size = ["--nnodes", str(len(NODES)), "--nproc-per-node", str(RANKS_PER_NODE), "--local-addr", "127.0.0.1"]
@@ -63,7 +63,7 @@ def agent_command(args: argparse.Namespace, work: Path, node: str, port: int) ->
 
 
 def host_name(node: str) -> list[str]:
-    """Return a command prefix that gives what follows the host name `node`; empty without the right to do so."""
+    """Return a command prefix that sets the host name `node`; empty without permission."""
     prefix = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', node]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         if subprocess.run([*prefix, "true"], capture_output=True, check=False, timeout=10).returncode == 0:
@@ -72,7 +72,7 @@ def host_name(node: str) -> list[str]:
 
 
 def script_arguments(args: argparse.Namespace, work: Path) -> list[str]:
-    """Return the arguments of train.py itself, but for the fault."""
+    """Return the arguments of train.py except the fault."""
     folders = ["--data", str(work / "corpus"), "--checkpoints", str(work / "checkpoints")]
     fault = ["--fault", args.fault] if args.fault == "rank-killed" else []  # the other is in the data already
     return [*folders, "--steps", str(args.steps), "--save-interval", str(args.save_interval), *fault]
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace, work: Path) -> list[int]:
 
 
 def replacements(args: argparse.Namespace, work: Path, node: str) -> list[tuple[re.Pattern[bytes], bytes]]:
-    """Return what is replaced in the logs of `node`, longest first."""
+    """Return the replacements for the logs of `node`, longest first."""
     paths = {str(work): HOME / "lm-tiny", str(args.python.parent.parent): HOME / "venv"}
     paths[str(Path(os.environ.get("HOME", "/root")))] = HOME
     pairs = [(re.compile(re.escape(old.encode())), str(new).encode()) for old, new in paths.items()]
@@ -120,14 +120,14 @@ def replacements(args: argparse.Namespace, work: Path, node: str) -> list[tuple[
 
 
 def scrub(text: bytes, pairs: list[tuple[re.Pattern[bytes], bytes]]) -> bytes:
-    """`text` with every pair replaced."""
+    """Return `text` with every pair replaced."""
     for old, new in pairs:
         text = old.sub(new, text)
     return text
 
 
 def collect(args: argparse.Namespace, work: Path, logs: Path) -> dict[str, dict[str, Any]]:
-    """Copy the logs, scrubbed, to `logs`; returns what bundle.yaml says of each file. Empty files are left out."""
+    """Copy the logs with replacements to `logs`; return bundle.yaml's entries. Empty files are skipped."""
     files: dict[str, dict[str, Any]] = {}
     logs.mkdir(parents=True)
     for node in NODES:
@@ -149,7 +149,7 @@ def collect(args: argparse.Namespace, work: Path, logs: Path) -> dict[str, dict[
 
 
 def job(args: argparse.Namespace, files: dict[str, dict[str, Any]], span: tuple[float, float], codes: list[int]) -> Any:
-    """Return what job.yaml says."""
+    """Return the content of job.yaml."""
     nodes = {node: sorted({f["rank"] for f in files.values() if f["node"] == node and "rank" in f}) for node in NODES}
     return {
         "id": f"lm-tiny-{args.fault}" if args.fault != "none" else "lm-tiny",
@@ -169,7 +169,7 @@ def job(args: argparse.Namespace, files: dict[str, dict[str, Any]], span: tuple[
 
 
 def bundle(files: dict[str, dict[str, Any]], args: argparse.Namespace) -> Any:
-    """Return what bundle.yaml says."""
+    """Return the content of bundle.yaml."""
     return {
         "format": 1,
         "note": f"Real processes, recorded by bench/lab/record.py --fault {args.fault}",
@@ -192,7 +192,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run, collect, and say how it went."""
+    """Run, collect, and print the result."""
     args = arguments()
     if args.out.exists():
         sys.exit(f"{args.out} is there already")

@@ -1,8 +1,8 @@
 """A small real training: a transformer language model under DistributedDataParallel, on CPU over gloo.
 
-It exists to fail. `bench/lab/record.py` runs it with torchrun, puts one fault in, and keeps what the processes
-really wrote. Nothing in here prints a made-up error: a fault is an act (a file cut short, a signal sent), and what
-follows is what Python, numpy, torch and gloo do about it.
+It exists to fail. `bench/lab/record.py` runs it with torchrun, adds one fault, and keeps the processes' real output. No
+error is made up: a fault is an act (a truncated file, a signal sent), and everything after it comes from Python, numpy,
+torch and gloo.
 
 Run it in an environment of its own that has torch and numpy; Signalbox needs neither.
 """
@@ -41,7 +41,7 @@ log = logging.getLogger("train")
 
 
 def shard_path(folder: Path, index: int) -> Path:
-    """Return where shard `index` of the corpus lies."""
+    """Return the path of shard `index` of the corpus."""
     return folder / f"shard-{index:05d}.npy"
 
 
@@ -51,7 +51,7 @@ def write_shards(folder: Path, world: int, per_rank: int, fault: str) -> None:
     rng = np.random.default_rng(7)
     shape = (SEQUENCES_PER_SHARD, SEQUENCE + 1)
     for index in range(world * per_rank):
-        # Tokens that follow from one another, so that there is something to learn and the loss falls.
+        # Predictable tokens, so that the model learns and the loss falls.
         start = rng.integers(VOCABULARY, size=(shape[0], 1))
         np.save(shard_path(folder, index), ((start + 3 * np.arange(shape[1])) % VOCABULARY).astype(np.int32))
     if fault == "shard-corrupt":
@@ -67,7 +67,7 @@ class Shards(IterableDataset[torch.Tensor]):
         self.rank = rank
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        """Yield sequences, int64 [SEQUENCE + 1]; raises what numpy raises on a file that is not whole."""
+        """Yield sequences, int64 [SEQUENCE + 1]; raises numpy's error for a truncated file."""
         worker = get_worker_info()
         number, count = (worker.id, worker.num_workers) if worker else (0, 1)
         while True:
@@ -109,7 +109,7 @@ def iteration_line(
 
 
 def save(args: argparse.Namespace, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Save from rank 0 while the others wait, telling of begin and end."""
+    """Save from rank 0 while the others wait; log begin and end."""
     if dist.get_rank() == 0:
         print(f"saving checkpoint at iteration {step:7d} to {args.checkpoints} in torch format", flush=True)
         folder = args.checkpoints / f"iter_{step:07d}"
@@ -144,7 +144,7 @@ def report(
 
 
 def train(args: argparse.Namespace, rank: int) -> None:
-    """Train for `args.steps` steps; every failure goes through."""
+    """Train for `args.steps` steps; failures propagate."""
     model = DistributedDataParallel(LanguageModel())
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 10))
@@ -189,7 +189,7 @@ def arguments() -> argparse.Namespace:
 
 @record
 def main() -> None:
-    """Write the shards, or train one rank as torchrun's environment says."""
+    """Write the shards, or train one rank, configured by torchrun's environment."""
     args = arguments()
     if args.write_data:
         write_shards(args.data, args.write_data, args.shards_per_rank, args.fault)

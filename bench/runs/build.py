@@ -1,6 +1,7 @@
-"""Builds a set of cases: real training runs on CPU, with faults put in, and the truth of each beside its logs.
+"""Builds a set of cases: real training runs on CPU, with faults, and the truth next to each one's logs.
 
-    python bench/runs/build.py --plan bench/runs/plans/dev.yaml --python VENV/bin/python --out DIR [--only ID…] [--jobs 3]
+    python bench/runs/build.py --plan bench/runs/plans/dev.yaml --python VENV/bin/python --out DIR [--only ID…] [--jobs
+    3]
 
 VENV has the frameworks (README.md beside bench/ says which); a framework that is missing makes its cases fail, and the
 build says so. A case is written only if nothing is wrong with it (`folders.complaints`); cases that are there are kept.
@@ -29,7 +30,7 @@ HOME = "/home/user"
 
 
 def main() -> int:
-    """Build what is missing, and say how it went."""
+    """Build missing cases, and print the result."""
     options = arguments()
     cases = [case for case in plan.read(options.plan) if not options.only or case.id in options.only]
     todo = [case for case in cases if options.again or not (options.out / case.id / "case.yaml").exists()]

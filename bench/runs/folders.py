@@ -1,4 +1,4 @@
-"""The folder of a case: logs without this machine's names, case.yaml, job.yaml; and what is wrong with one."""
+"""The folder of a case: logs without this machine's names, case.yaml, job.yaml; and its checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stamp(seconds: float) -> str:
 
 
 def replacements(paths: dict[str, str], hosts: Iterable[str], machine: str = MACHINE) -> list[Pair]:
-    """Return what is replaced in logs: paths of this machine, the longest first, then its host names as whole words."""
+    """Return the replacements for logs: paths of this machine, the longest first, then its host names as whole words."""
     ordered = sorted(paths.items(), key=lambda pair: -len(pair[0]))
     pairs = [(re.compile(re.escape(old.encode())), new.encode()) for old, new in ordered if old]
     names = sorted(set(hosts) - {"localhost", ""}, key=len, reverse=True)
@@ -44,7 +44,7 @@ def scrub(text: bytes, pairs: list[Pair]) -> bytes:
 
 
 def notes(folder: Path) -> list[dict[str, Any]]:
-    """Return what the run's processes wrote of what was plugged in, in order of time."""
+    """Return the plugs' records by the run's processes, by time."""
     found = [
         json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines()
     ]
@@ -52,9 +52,9 @@ def notes(folder: Path) -> list[dict[str, Any]]:
 
 
 def truth(case: Case, seen: list[dict[str, Any]], versions: str) -> dict[str, Any]:
-    """Return what case.yaml says; rank, time and step come from what the run noted."""
+    """Return the content of case.yaml; rank, time and step come from the run's records."""
     first = seen[0] if seen else {}
-    some = {plug["call"] for plug in case.plugs if "ranks" in plug}  # what happens on all ranks is no rank's fault
+    some = {plug["call"] for plug in case.plugs if "ranks" in plug}  # a fault on all ranks is no single rank's
     ranks = (
         case.at_fault if case.at_fault is not None else sorted({note["rank"] for note in seen if note["call"] in some})
     )
@@ -81,7 +81,7 @@ def truth(case: Case, seen: list[dict[str, Any]], versions: str) -> dict[str, An
 
 
 def job(case: Case, span: tuple[float, float], status: int) -> dict[str, Any] | None:
-    """Return what job.yaml says, None without one; `auto` values come from the run."""
+    """Return the content of job.yaml, None without one; `auto` values come from the run."""
     if case.job is None:
         return None
     state = "COMPLETED" if status == 0 else "FAILED"
@@ -112,7 +112,7 @@ def shown(needles: Iterable[str], texts: Iterable[bytes]) -> tuple[str, ...]:
 
 
 def complaints(folder: Path, *, forbidden: Iterable[str] = ()) -> list[str]:
-    """Return what is wrong with a case: no logs, no needle in them, names that must not be there."""
+    """Return the problems of a case: no logs, no needle in them, forbidden names."""
     told = yaml.safe_load((folder / "case.yaml").read_text("utf-8"))
     logs = sorted(path for path in folder.glob("logs/**/*") if path.is_file())
     text = b"\n".join(path.read_bytes() for path in logs)

@@ -1,4 +1,4 @@
-"""Starts a run the way its users do, acts on it from outside, and returns what it printed."""
+"""Starts a run as its users do, acts on it from outside, and returns its output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Ran:
 
 
 def free_port() -> int:
-    """Return a port on loopback that nobody holds now."""
+    """Return a free port on loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -84,7 +84,7 @@ def environment(case: Case, machine: Machine, work: Path, truth: Path) -> dict[s
 
 
 def furnish(case: Case, machine: Machine, work: Path, truth: Path) -> dict[str, str]:
-    """Fill the run's folder: scripts, data, what the case adds, and a `python`. Returns the environment."""
+    """Fill the run's folder: scripts, data, the case's additions, and a `python`. Return the environment."""
     work.mkdir(parents=True)
     truth.mkdir(parents=True)
     for path in SCRIPTS.glob("*.py"):
@@ -123,11 +123,11 @@ def script(case: Case) -> list[str]:
     return words
 
 
-Start = tuple[str, list[str], dict[str, str]]  # name of the log, command, environment beside the common one
+Start = tuple[str, list[str], dict[str, str]]  # name of the log, command, additional environment
 
 
 def commands(case: Case, work: Path) -> list[Start]:
-    """Return what to start."""
+    """Return the commands to start."""
     python, port = str(work / "venv/bin/python"), str(free_port())
     words = [*case.options, *script(case)]
     if case.launch in ("torchrun", "agents"):
@@ -233,7 +233,7 @@ def label(source: IO[bytes], target: IO[bytes], prefix: bytes) -> None:
 
 
 def wait(case: Case, truth: Path, running: list[subprocess.Popen[bytes]], began: float) -> bool:
-    """Wait for the end, act from outside, and stop what has not ended when patience ends; whether that was so."""
+    """Wait for the end and act from outside; return whether the run had to be stopped at the time limit."""
     acts, stopped = list(case.acts), False
     while any(process.poll() is None for process in running):
         now = time.time() - began
@@ -272,7 +272,7 @@ def texts(case: Case, work: Path, out: Path) -> dict[str, bytes]:
 
 
 def sweep(base: Path) -> None:
-    """Kill what still runs below `base`: ranks outlive a launcher that is killed."""
+    """Kill processes still running below `base`: ranks outlive a killed launcher."""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if str((entry / "cwd").readlink()).startswith(f"{base}/"):
@@ -280,7 +280,7 @@ def sweep(base: Path) -> None:
 
 
 def unmount(base: Path) -> None:
-    """Unmount what a case mounted below `base`."""
+    """Unmount the case's mounts below `base`."""
     for line in reversed(Path("/proc/mounts").read_text("utf-8").splitlines()):
         if (place := line.split()[1]).startswith(f"{base}/"):
             subprocess.run(["umount", "-l", place], check=False, capture_output=True)

@@ -1,6 +1,6 @@
-"""The plan of a set of runs: which script, how it is launched, what is plugged in, and what is true of it.
+"""The plan of a set of runs: each one's script, launcher, plugs and truth.
 
-A plan is YAML: a list of cases. `Case` lists the keys; what it leaves out follows from the label (`ADVICE`).
+A plan is YAML: a list of cases. `Case` lists the keys; omitted ones follow from the label (`ADVICE`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import yaml
 ADVICE_VALUES = ("requeue", "requeue_without", "restart_in_place", "resubmit", "fix_first", "wait", "none")
 LAUNCHES = ("torchrun", "agents", "bare", "python", "accelerate", "deepspeed", "slurm", "ray")
 LOGS = ("merged", "tree", "tee", "ranks", "prefixed", "nodes")
-# What an expert would accept where a case does not say otherwise: fixing first is right for whatever a repeat repeats.
+# The advice accepted by default: fixing first is right for every deterministic failure.
 ADVICE: dict[str, tuple[str, ...]] = {
     "healthy": ("none",),
     "preempted": ("requeue", "resubmit"),
@@ -35,7 +35,7 @@ LISTS = ("accept", "needle", "ranks", "advice", "verdict")
 
 
 class BadPlanError(ValueError):
-    """A plan that cannot be read; says where."""
+    """A plan cannot be read; the message says where."""
 
 
 @dataclass(frozen=True, kw_only=True)
