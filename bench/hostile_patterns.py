@@ -27,11 +27,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kb.regex.hazards import growth, hazards
+from kb.regex.pattern import compiled
 from kb.rulebase.checks import slow_regex, unsafe_regex, wrong_on_bytes, wrong_regex
 from kb.rulebase.lint import _full_syntax
 from kb.rulebase.patterns import scan_form
-from kb.safe_regex.hazards import growth, hazards
-from kb.safe_regex.pattern import compiled
 from kb.scanning.hit_collector import NEAR
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern
 

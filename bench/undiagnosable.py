@@ -281,7 +281,7 @@ def restarts(case: Case) -> None:
 
 @ending(layout="srun")
 def srun_exit(case: Case) -> None:
-    """srun reports an exit code."""
+    """Srun reports an exit code."""
     case.launcher(f"srun: error: {case.site.nodes[-1]}: task {case.site.world - 1}: Exited with exit code 1")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bot.authoring.selftest import RuleTest, tests_of
 from bot.render.markdown import block, cell, code, link, prose, table
+from kb.regex.pattern import SafePattern, compiled
 from kb.rulebase.rule import Pattern, RemediationStep, Rule, Rulebook, TableRow
-from kb.safe_regex.pattern import SafePattern, compiled
 
 INDEX = "README.md"
 ADVICE = "advice.md"

@@ -11,10 +11,10 @@ from bot.runtime.redaction import redact_bytes
 from connectors.base.untrusted import read
 from kb.errors import Fault, UnreadableInput
 from kb.parsers.logs.prefixes import peel
+from kb.regex.pattern import compiled
 from kb.rulebase.lint import MATCH_TESTS, SILENT_TESTS, TITLE
 from kb.rulebase.rule import Rule
 from kb.rulebase.rulebook import load
-from kb.safe_regex.pattern import compiled
 
 LARGEST = 1 << 20  # bytes of a log: a test is a few lines, not a run
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")

@@ -24,7 +24,7 @@ from connectors.host import process_table
 from connectors.host.log_writers import find_writers, is_launcher
 from connectors.host.process_table import RANK_NAMES, Process
 from kb.model import Gap
-from kb.safe_regex.pattern import compiled
+from kb.regex.pattern import compiled
 
 MOST_RANKS = 64  # of one host
 MOST_CHILDREN = 16  # of one rank

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kb.model import Structure
+from kb.regex.backtracking import BudgetSpent
+from kb.regex.pattern import compiled
 from kb.rulebase.rule import ExceptionTest, Pattern, StructureTest
-from kb.safe_regex.backtracking import BudgetSpent
-from kb.safe_regex.pattern import compiled
 
 
 def searches(pattern: str | None, text: str, *, unknown: bool = False) -> bool:

@@ -14,8 +14,8 @@ from kb.learning.negative_corpus import Background, NegativeText, line_at, lower
 from kb.learning.regex_generalisation import Regex, aligned, regexes
 from kb.learning.tokenizer import WordWeights
 from kb.parsers.logs.prefixes import peel
+from kb.regex.pattern import compiled
 from kb.rulebase.patterns import check
-from kb.safe_regex.pattern import compiled
 
 TRIED = 32  # number of events examined
 TOLD_WORDS = 3  # of an exception that says what is wrong

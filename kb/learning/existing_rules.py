@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kb.learning.events import raised
+from kb.regex.pattern import compiled
 from kb.rulebase.rule import Pattern, Rule, Rulebook
-from kb.safe_regex.pattern import compiled
 from kb.scanning.plan import active
 
 

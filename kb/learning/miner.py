@@ -18,8 +18,8 @@ from kb.learning.near_misses import near_misses
 from kb.learning.negative_corpus import Background, line_at
 from kb.learning.rule_ids import RulePlace, place_rule
 from kb.learning.structural_conditions import SharedObservation, shared_observations
+from kb.regex.pattern import compiled
 from kb.rulebase.rule import Rule, Rulebook
-from kb.safe_regex.pattern import compiled
 
 MOST_PATTERNS = 4
 ENOUGH_HARM = 0.35  # of a line that is more than a beginning; a single incident needs one

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from kb.anomalies.core.severity_words import skeleton
 from kb.learning.negative_corpus import Background, line_at, lowered
-from kb.safe_regex.pattern import compiled
+from kb.regex.pattern import compiled
 
 MOST = 3
 LOOKED_AT = 400  # texts

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from kb.learning.cases import Case, Observation
 from kb.learning.tokenizer import WordWeights
-from kb.safe_regex.pattern import compiled
+from kb.regex.pattern import compiled
 
 _WORD = re.compile(r"[A-Za-z_]{2,}(?:\d+_?[A-Za-z_]+)*")
 

@@ -1,1 +1,1 @@
-"""Regular expressions: compiled when they are first used."""
+"""Regexes that people write, in bounded time: parsed, judged, and run by an engine whose cost cannot explode."""

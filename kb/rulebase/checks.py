@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from kb.errors import Fault
 from kb.metrics.series_detectors.detect import DETECTORS, JOB_DETECTORS
+from kb.regex.hazards import exponential
+from kb.regex.pattern import compiled
+from kb.regex.syntax import parse
 from kb.rulebase import patterns
 from kb.rulebase.rule import Condition, Past
 from kb.rulebase.texts import HOLE
 from kb.rulebase.yaml_nodes import Node, nearest
-from kb.safe_regex.hazards import exponential
-from kb.safe_regex.pattern import compiled
-from kb.safe_regex.syntax import parse
 
 MAX_REGEX = 2000
 MAX_TEXT = 4000  # the schema refuses longer ones; here they would only cost time

@@ -9,13 +9,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kb.errors import Fault
+from kb.regex.hazards import hazards
 from kb.rulebase.checks import FILLED, slow_regex, unsafe_regex, wrong_regex
 from kb.rulebase.conditions import names
 from kb.rulebase.patterns import literal_regex
 from kb.rulebase.rule import Pattern, Rule, Rulebook, TableRow
 from kb.rulebase.rulebook import Positions
 from kb.rulebase.texts import gaps
-from kb.safe_regex.hazards import hazards
 
 MATCH_TESTS = 2
 SILENT_TESTS = 1

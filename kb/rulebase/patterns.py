@@ -19,8 +19,8 @@ from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parse  # type: ignore[attr-defined]
 from typing import Any
 
-from kb.safe_regex.hazards import exponential
-from kb.safe_regex.syntax import parse
+from kb.regex.hazards import exponential
+from kb.regex.syntax import parse
 
 MAX_REPEAT = 1000
 WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones, since they would blow up the automaton

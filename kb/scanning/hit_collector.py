@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from kb.model import StreamRef
 from kb.parsers.logs.prefixes import peel
-from kb.safe_regex.backtracking import STEPS, Budget, BudgetSpent
-from kb.safe_regex.pattern import Found, SafePattern, compiled
+from kb.regex.backtracking import STEPS, Budget, BudgetSpent
+from kb.regex.pattern import Found, SafePattern, compiled
 from kb.scanning.line_access import decode, line_at, line_resource, rank_of_line, time_at_or_before
 from kb.scanning.plan import LinePattern, ScanPlan
 from kb.scanning.summary import (

@@ -22,9 +22,9 @@ from kb.learning.cases import Case
 from kb.learning.discriminating_patterns import MinedPattern
 from kb.learning.negative_corpus import line_at
 from kb.learning.yaml_edits import value_of
+from kb.regex.pattern import compiled
 from kb.rulebase.rule import Rule
 from kb.rulebase.rulebook import load
-from kb.safe_regex.pattern import compiled
 from kb.scanning.plan import plan
 
 MOST_LOGS = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.safe_regex.hazards import growth, hazards
+from kb.regex.hazards import growth, hazards
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Compiles a regex that a person wrote for an engine whose cost is bounded, with the answers of Python's `re`.
 
 RE2, linear in the text, runs whatever has no look-around and no back reference, where it means the same as `re`.
-All else is run in a counted number of steps (kb.safe_regex.backtracking).
+All else is run in a counted number of steps (kb.regex.backtracking).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from kb.safe_regex.backtracking import Budget, BudgetSpent, Search, Spans, TooLarge, backtracker
-from kb.safe_regex.linear import linear_form, without_boundaries
-from kb.safe_regex.syntax import encoded, parse
+from kb.regex.backtracking import Budget, BudgetSpent, Search, Spans, TooLarge, backtracker
+from kb.regex.linear import linear_form, without_boundaries
+from kb.regex.syntax import encoded, parse
 
 MEMORY = 16 << 20  # bytes of RE2's automaton, beyond which it goes on more slowly
 LARGEST = 20_000  # instructions of RE2: its slowest engine visits each of them once a byte

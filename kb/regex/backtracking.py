@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kb.safe_regex.syntax import (
+from kb.regex.syntax import (
     Atomic,
     Chars,
     Choice,

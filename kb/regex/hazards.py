@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from kb.safe_regex.syntax import (
+from kb.regex.syntax import (
     ALL,
     At,
     Atomic,

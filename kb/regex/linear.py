@@ -1,4 +1,4 @@
-"""Writes a regex for RE2, over symbols of one byte (kb.safe_regex.syntax), where RE2 means the same as `re`."""
+"""Writes a regex for RE2, over symbols of one byte (kb.regex.syntax), where RE2 means the same as `re`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kb.safe_regex.syntax import ALL, At, Chars, Choice, Group, Node, Repeat, Sequential, Tree, nodes, nullable
+from kb.regex.syntax import ALL, At, Chars, Choice, Group, Node, Repeat, Sequential, Tree, nodes, nullable
 
 OTHER_LETTERS = re.compile(rb"[\x80\x82\x84-\xff]")  # symbols of letters and digits, and of what the pattern names
 MOST_TIMES = 1000  # RE2's own limit

@@ -8,9 +8,9 @@ import unicodedata
 
 import pytest
 
-from kb.safe_regex.backtracking import STEPS, Budget, BudgetSpent, backtracker
-from kb.safe_regex.pattern import SafePattern, compiled
-from kb.safe_regex.syntax import encoded, parse
+from kb.regex.backtracking import STEPS, Budget, BudgetSpent, backtracker
+from kb.regex.pattern import SafePattern, compiled
+from kb.regex.syntax import encoded, parse
 
 PARTS = [
     *"abcksi 0",

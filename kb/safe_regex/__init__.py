@@ -1,1 +1,0 @@
-"""Regexes that people write, in bounded time: parsed, judged, and run by an engine whose cost cannot explode."""

@@ -1,1 +1,0 @@
-"""Tests of kb.safe_regex."""
