@@ -71,7 +71,7 @@ def of_cases(known: Knowledge, folder: Path, *, blind: bool) -> Iterator[Example
 
 
 def measure(examples: list[Example], *, kin: bool) -> tuple[int, int, int, float]:
-    """Return numbers asked, answered, right, and the mean similarity of wrong ones. `kin`: with the rule's other examples."""
+    """Return numbers asked, answered, right, and the mean similarity of wrong ones. `kin`: with the rule's own."""
     entries = {n: KnownIncident(n, item.pattern, item.fault, item.fault) for n, item in enumerate(examples)}
     library = FaultLibrary(entries.values())
     told = right = 0

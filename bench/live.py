@@ -39,7 +39,7 @@ RIGHT, MISSED, FALSE = "right", "missed", "FALSE"
 
 @dataclass(frozen=True)
 class Scene:
-    """One job. `rank`: where the act happens, -1 for all ranks. `ends`: the expected end; `faults`: accepted classes."""
+    """One job. `rank`: where the act happens, -1 for all ranks. `ends`: expected end; `faults`: accepted classes."""
 
     name: str
     ends: str  # "hang", "fatal", "degraded", or "" for a healthy job

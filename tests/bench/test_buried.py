@@ -84,7 +84,7 @@ def test_how_far_a_job_got(label: str, text: bytes, stage: str) -> None:
 
 
 def test_only_a_run_that_ended_is_torn_down() -> None:
-    """A spike, a hang of which stacks were taken and a NaN that nobody raised go on; a time limit stops, all else crashes."""
+    """A spike, a hang with stack samples and an unraised NaN continue; a time limit stops the run, others crash it."""
     stack = buried.classify("pyspy-1.log", b"")
     assert buried.ending_of("loss_spike", b"", ()) == "none"
     assert buried.ending_of("deadlock", b"", (stack,)) == "none"
@@ -130,7 +130,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_the_case_is_the_end_of_its_ranks_log_and_nothing_before_it_is_later(tmp_path: Path) -> None:
-    """The case's text stands whole at the end of one log; all healthy text is earlier, all teardown later than its stamp."""
+    """The case's text is complete at the end of one log; healthy text is earlier, teardown later than its timestamp."""
     text = b"[2025-04-09 12:00:00] ERROR worker: " + OOM
     logs = written(job(CASE, buried.classify("rank-3.log", text)), tmp_path)
     assert logs["rank-3.log"].endswith(text)

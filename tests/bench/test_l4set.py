@@ -246,7 +246,7 @@ def test_predictions_of_another_form_are_refused(text, says):
 
 
 def test_predictions_are_read():
-    """Lines and nodes keep their order and are told once."""
+    """Lines and nodes keep their order and are reported once."""
     text = '{"a": {"lines": [["f", 2], ["f", 1], ["f", 2]], "nodes": ["n", "n"], "stage": "init", "iteration": null}}'
 
     assert read_predictions(text, {"a": TRUTH}) == {"a": Prediction((("f", 2), ("f", 1)), ("n",), "init", None)}

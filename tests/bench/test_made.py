@@ -63,7 +63,7 @@ def test_clocks_differ_by_at_most_two_seconds():
 
 @pytest.mark.parametrize("release", [item for item, _ in RELEASES])
 def test_a_watchdog_names_its_rank_and_ends_the_process(release):
-    """Every release tells the rank and the timeout, and aborts."""
+    """Every release reports the rank and the timeout, and aborts."""
     text = watchdog(site(release), 3, 1.7e9, Work(41))
     assert "[Rank 3] Watchdog caught collective operation timeout" in text
     assert "terminate called after throwing" in text
@@ -93,7 +93,7 @@ def test_a_lost_peer_is_a_system_error_before_torch_2():
 
 
 def test_the_launchers_block_names_the_first_failure_as_root_cause():
-    """What is handed in first stands under Root Cause, the rest under Failures; the living get SIGTERM."""
+    """The first failure is under Root Cause, the rest under Failures; surviving ranks get SIGTERM."""
     here = site()
     text = elastic_end(here, here.nodes[1], 1.7e9, [(6, -ABORT), (5, -KILL)])
     failures, root = text.split("Root Cause (first observed failure):")
@@ -166,7 +166,7 @@ def test_there_are_sixty_incidents_and_forty_cases():
 
 
 def test_a_suspect_is_right_by_rank_or_else_by_node():
-    """A wrong rank is wrong even on the right node; with no rank told the node counts."""
+    """A wrong rank is wrong even on the right node; without a rank the node counts."""
     truth = incidents.Truth("cuda_oom", (), (5,), ("b",), ("10.0.0.2",))
     assert incidents.placed(truth, report(suspect(rank=5)))
     assert not incidents.placed(truth, report(suspect(rank=4, node="b")))

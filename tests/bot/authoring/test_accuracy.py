@@ -37,7 +37,7 @@ def test_a_right_answer_is_top_1_and_shows_its_needle():
 
 
 def test_the_second_answer_is_top_3():
-    """What stands behind the first diagnosis counts as top-3, and an accepted other label as right."""
+    """Later diagnoses count as top-3, and another accepted label counts as right."""
     waited = LabelledCase("c3", "collective_timeout", (), ("not there",), ())
 
     one, accepted = judge(waited, FALLEN_GPU), judge(replace(waited, accept=("gpu_fell_off_bus",)), FALLEN_GPU)
@@ -128,7 +128,7 @@ def test_an_abstention_is_right_where_the_end_is_not_proven():
 
 
 def test_an_abstention_is_right_where_the_case_accepts_it():
-    """A log that stops without a word: nothing can be told."""
+    """A log that stops silently: the cause cannot be determined."""
     stopped = replace(FALLEN, label="unknown", needle=(), verdict=("insufficient_evidence", "no_match"))
 
     assert judge(stopped, TOO_LITTLE).top1

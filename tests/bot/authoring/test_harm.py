@@ -136,7 +136,7 @@ def test_the_first_rank_among_the_suspects_counts():
 
 
 def test_a_proven_end_asks_for_no_fault():
-    """Only where somebody judged that the logs prove it."""
+    """Only if a person judged that the logs prove it."""
     assert judged(WELL, HEALTHY).end_recognized is True
     assert judged(WELL, TOO_LITTLE).end_recognized is False
     assert judged(replace(WELL, proven_end=None), TOO_LITTLE).end_recognized is None

@@ -52,7 +52,7 @@ def test_a_folder_is_the_streams_of_one_job(tmp_path):
 
 
 def test_an_empty_log_is_no_test(tmp_path):
-    """Blank files are told apart; folders are not looked into."""
+    """Blank files are reported as such; subfolders are not searched."""
     (tmp_path / "a.log").write_bytes(b" \n")
     (tmp_path / "b.log").write_bytes(b"x\n")
 

@@ -93,7 +93,7 @@ def test_an_incident_says_where_its_evidence_is(tmp_path):
 
 @pytest.mark.usefixtures("_three")
 def test_a_report_whose_time_is_over_is_told():
-    """It is not said that there was no such incident."""
+    """The error does not claim that the incident does not exist."""
     with IncidentStore(database_url()) as store:
         tidy(store.database, Path("/nowhere"), NOW + timedelta(days=800), Retention(packs="/nowhere"))
     result = run("show", "3")

@@ -159,7 +159,7 @@ def test_each_subfolder_is_a_bundle(signalbox, tmp_path):
     ],
 )
 def test_bad_usage_is_told_in_a_line(signalbox, words, told):
-    """What cannot be done is said on stderr, with status 2 and nothing on stdout."""
+    """Errors go to stderr, with status 2 and nothing on stdout."""
     ran = signalbox(*words)
 
     assert (ran.status, ran.out) == (2, b"")
@@ -276,7 +276,7 @@ def test_odd_bytes_in_text_do_no_harm(signalbox, tmp_path, odd):
 
 
 def test_a_line_of_200_mb_is_cut(signalbox, tmp_path):
-    """A line without end is read in bounded time and memory, and what stands behind it is found."""
+    """An endless line is read in bounded time and memory, and the lines after it are read."""
     path = tmp_path / "rank-0.log"
     with path.open("wb") as handle:
         handle.write(STEPS + b"x" * 10_000)
@@ -388,7 +388,7 @@ def stranger(known, cache, monkeypatch):
 
 
 def test_what_may_not_be_read_is_a_gap(stranger):
-    """Without the right to read a file or folder the rest is diagnosed; where all is closed, that is said."""
+    """Unreadable files and folders are skipped; if nothing is readable, the error says so."""
     logs = stranger.cwd / "logs"
     (logs / "closed").mkdir(parents=True)
     (logs / "rank-0.log").write_bytes(STEPS + FULL)
@@ -646,7 +646,7 @@ def test_a_rule_test_that_fails_is_told(signalbox, few_rules):
 
 
 def test_the_exit_status_may_be_the_decision(signalbox, tmp_path):
-    """For wrappers that requeue: fix first, proven to be well, and undecided are told apart."""
+    """For wrappers that requeue: distinct statuses for fix first, proven healthy, and undecided."""
     bundles = BUNDLES
     words = ("diagnose", "--no-store", "--exit-decision", "--bundle")
     assert signalbox(*words, bundles / "healthy").status == 0

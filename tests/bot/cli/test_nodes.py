@@ -33,7 +33,7 @@ def run(*words: str | Path, which: object = nodes) -> str:
 
 
 def test_a_node_is_excluded_listed_and_lifted() -> None:
-    """With the command that would drain it, which nobody runs."""
+    """With the drain command, which Signalbox does not run."""
     told = run("exclude", "gpu-017", "--why", "ECC twice", "--for", "7d")
     assert told.startswith("gpu-017: excluded for the cluster on ")
     assert "$ scontrol update NodeName=gpu-017 State=DRAIN Reason='signalbox: ECC twice'" in told

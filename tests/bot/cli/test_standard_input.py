@@ -93,7 +93,7 @@ def test_what_is_no_text_is_nothing_collected(signalbox, spooling, data, told):
 
 
 def test_broken_compression_is_a_gap_of_stdin(signalbox, spooling):
-    """What stands before the break is read, and the gap names no temporary file."""
+    """The text before the damage is read, and the gap names no temporary file."""
     noise = b"".join(b"%d\n" % (i * 7919 % 104_729) for i in range(60_000))
     packed = gzip.compress(FULL + noise)
 
@@ -121,7 +121,7 @@ def test_closed_input_is_bad_usage(signalbox, spooling):
 
 
 def test_a_terminal_is_not_waited_for(signalbox, spooling):
-    """Who forgets the pipe is told so at once."""
+    """A missing pipe is reported at once."""
     ours, theirs = pty.openpty()
     try:
         ran = subprocess.run(

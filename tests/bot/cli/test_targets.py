@@ -1,4 +1,4 @@
-"""`signalbox diagnose PATH`: what a word names, what is said where it could name two things, and how to get the other."""
+"""`signalbox diagnose PATH`: what a word refers to, the message if it is ambiguous, and how to select the other."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_an_empty_folder_of_a_jobs_name_is_no_obstacle(configured, capsys):
 
 
 def test_the_command_takes_paths(signalbox, tmp_path):
-    """A bundle and a log by their paths give the reports that the options give, and nothing is said of it."""
+    """A bundle and a log given by path yield the same reports as the options, without a message."""
     (tmp_path / "rank-3.log").write_bytes(FULL)
     for words, same in (
         ([KILLED], ["--bundle", KILLED]),

@@ -148,7 +148,7 @@ QUERY = JobQuery("llm-7b", Window(START, NOW))
 
 
 def test_a_job_is_found_by_name_and_the_newest_counts() -> None:
-    """Of several runs of a name the last one is meant; the cluster's topology is laid under what the scheduler tells."""
+    """Of several runs with one name the last one counts; the cluster's topology completes the scheduler's data."""
     older = replace(JOB, job=replace(JOB.job, id="4000", start=START - 9e4))
     cluster = ConnectedCluster(
         Cluster("east", topology={"n1": {"rack": "r1"}}), (("slurm", Toy(jobs=(older, JOB), provides=JOBS)),)
@@ -162,7 +162,7 @@ JOBS: frozenset[EvidenceKind] = frozenset({"jobs"})
 
 
 def test_the_first_system_counts_and_others_fill_in() -> None:
-    """Two systems that know the same job: the first one's word stands, what it leaves open comes from the other."""
+    """If two systems know the job, the first one's values win, and the other fills in missing ones."""
     other = replace(
         JOB, job=replace(JOB.job, state="Failed", owner="ann"), system="loki", namespace="ml", labels={"job": "llm"}
     )
@@ -177,7 +177,7 @@ def test_the_first_system_counts_and_others_fill_in() -> None:
 
 
 def test_a_finder_that_fails_is_a_gap() -> None:
-    """Who could not be asked is told, and the others' word is taken."""
+    """Unreachable systems are reported, and the others' answers are used."""
     failed = SourceFailed("unauthorised", "it answered 401")
     found = find(
         [wired(a=Toy(fails=failed, provides=JOBS), b=Toy(jobs=(JOB,), provides=JOBS))], QUERY, Deadline.within(5)
@@ -220,7 +220,7 @@ def test_candidates_are_alike() -> None:
 
 
 def test_side_by_side_leaves_what_hangs() -> None:
-    """Tasks run together; one that hangs or fails by mistake is told, and its answer is thrown away."""
+    """Tasks run concurrently; one that hangs or raises is reported, and its answer is dropped."""
 
     def late() -> int:
         time.sleep(9)
@@ -331,7 +331,7 @@ def test_a_mistake_in_a_connector_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_to_be_nothing(tmp_path: Path) -> None:
-    """Where no source gave anything there is no bundle, and the words of each are told."""
+    """If no source has evidence there is no bundle, and each source's message is reported."""
     with pytest.raises(NothingCollected, match="4711: a: nothing"):
         run(wired(a=Toy()), tmp_path / "b")
     assert not (tmp_path / "b").exists()
@@ -585,7 +585,7 @@ def test_names_of_folders_are_safe() -> None:
 
 
 def test_bounds_are_the_configured_ones(tmp_path: Path) -> None:
-    """A source is told how much it may give."""
+    """Each source gets its size limit."""
     seen: list[Bounds] = []
 
     def act(request: CollectionRequest, spool: Spool) -> Iterable[Gap]:

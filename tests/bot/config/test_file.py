@@ -99,7 +99,7 @@ clusters:
 
 
 def faults(text: str) -> list[str]:
-    """What is said of a file, without its name."""
+    """The errors of a file, without its name."""
     with pytest.raises(ConfigError) as caught:
         load(text, Path("signalbox.yaml"))
     return [str(fault).removeprefix("signalbox.yaml:") for fault in caught.value.faults]
@@ -125,7 +125,7 @@ def test_a_whole_file() -> None:
 
 
 def test_all_faults_at_once() -> None:
-    """Everything wrong is told, each with line and column, in the order of the file."""
+    """All errors are reported, with line and column, in file order."""
     text = """\
 version: 2
 collect: {deadline: soon, byts: 1}
@@ -207,7 +207,7 @@ def test_spans_of_time(given: str | int, expected: float) -> None:
 
 
 def test_how_long_things_are_kept_is_read() -> None:
-    """Retention and the spool's folder, with the same units as elsewhere; what is not said is left to the defaults."""
+    """Retention and the spool folder, with the same units as elsewhere and defaults for missing values."""
     text = (
         "version: 1\ncollect: {spool: /shared/spool}\nretention: {hot: 14d, archive: 180d, reports: 730d, pinned: kept}"
     )

@@ -19,7 +19,7 @@ def as_json(rank, /, **other):
 
 
 def stamped(rank, ahead):
-    """A dump whose clock is so many seconds ahead; its operations ended at one moment for all."""
+    """A dump with a clock so many seconds ahead; its operations ended at the same time for all ranks."""
     made = dump(rank)
     for entry in made["entries"]:
         entry["time_created_ns"] += int(ahead * 1e9)
@@ -104,7 +104,7 @@ def test_a_dump_of_two_gib_is_not_read(known, tmp_path):
 
 
 def test_ranks_that_one_source_has_and_another_has_not(known, tmp_path):
-    """A rank without a dump, of which there is a log: said, and not taken for the one that stopped."""
+    """A rank with a log but no dump is reported, and not named as the one that stopped."""
     ranks, told = diagnosed(known, tmp_path, {name: data for name, data in GOOD.items() if not name.endswith("1")})
 
     assert (ranks, told["ranks_without_dump"].got) == ([2], "3 of 4")

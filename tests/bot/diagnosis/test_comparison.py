@@ -39,7 +39,7 @@ def written(folder: Path, nodes: int, *, broken: bool) -> Path:
 
 
 def a_bundle(folder: Path, *, baseline: bool = True) -> Path:
-    """A failed run of which no rule knows anything, with a good run beside it."""
+    """A failed run that matches no rule, with a good run for comparison."""
     written(folder / "logs", 4, broken=True)
     if baseline:
         written(folder / "baseline", 2, broken=False)
@@ -58,7 +58,7 @@ def test_the_line_that_no_rule_knows_is_told_with_its_place(tmp_path: Path) -> N
 
 
 def test_without_a_good_run_a_gap_says_so(tmp_path: Path) -> None:
-    """What healthy runs of common frameworks print is left out instead, and that is told."""
+    """Lines of common healthy runs are excluded instead, and the report says so."""
     bundle = a_bundle(tmp_path / "b", baseline=False)
     report = diagnose_bundle(KNOWN, bundle, workers=1, compare=ComparisonOptions(always=True)).report
     reason = "there was no good run of this job to compare with; lines that healthy runs of common frameworks also print were left out instead"
@@ -77,7 +77,7 @@ def test_a_good_run_without_logs_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_a_good_run_that_failed_or_is_of_another_job_is_told(tmp_path: Path) -> None:
-    """What makes the comparison less sure stands in the report's gaps, in words."""
+    """Limits of the comparison are gaps of the report."""
     bundle = a_bundle(tmp_path / "b", baseline=False)
     wrong = tmp_path / "wrong"
     wrong.mkdir()
@@ -122,7 +122,7 @@ def test_the_pool_of_healthy_runs_ships_and_knows_common_lines() -> None:
 
 
 def test_the_same_bundle_gives_the_same_report(tmp_path: Path) -> None:
-    """Ids are digests of what is said, comparison included."""
+    """Ids are digests of the report's content, including the comparison."""
     bundle = a_bundle(tmp_path / "b")
     first, second = (
         diagnose_bundle(KNOWN, bundle, workers=workers, compare=ComparisonOptions(always=True)).report
@@ -147,7 +147,7 @@ def test_what_is_kept_comes_back_as_it_was() -> None:
 
 
 def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
-    """Bytes that are no good run are told as such."""
+    """Bytes that are not a good run are reported as such."""
     from bot.store.tables import BaselineRow
     from kb.templates.template import VERSION
 

@@ -51,7 +51,7 @@ def test_digests_come_back_as_they_were_made(folder):
 
 
 def test_the_verdict_is_that_over_the_traces(folder):
-    """Reading in children changes nothing of what is said."""
+    """Reading in child processes does not change the report."""
     rings, _ = read_dumps(folder.iterdir())
     traces = [trace_of(path) for path in folder.iterdir()]
 
@@ -99,7 +99,7 @@ def endless():
 
 
 def test_a_dump_that_stalls_its_reader_is_a_gap(folder):
-    """The child is replaced within the time limit; what it had been told of besides is read by the next."""
+    """The child is replaced within the time limit; its remaining dumps are read by the next one."""
     (folder / "_dump_00").write_bytes(endless())
     began = time.monotonic()
     rings, gaps = read_dumps(folder.iterdir(), PoolLimits(seconds=1.0))
@@ -128,7 +128,7 @@ def test_children_that_die_leave_gaps(folder, monkeypatch):
 
 
 def test_the_number_of_lost_children_is_bounded(folder, monkeypatch):
-    """After so many lost children the rest is left unread, and that is said once."""
+    """After too many lost children the rest stays unread, which is reported once."""
     monkeypatch.setattr(flight_recorder_pool, "DEATHS", 1)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     rings, gaps = read_dumps(folder.iterdir())
@@ -146,7 +146,7 @@ def test_time_for_all_is_bounded(folder):
 
 
 def test_like_gaps_are_counted(tmp_path):
-    """Of many gaps of a kind a few stand alone, the last of them says how many more there are."""
+    """Of many gaps of one kind a few are listed; the last one gives the number of the others."""
     for rank in range(30):
         (tmp_path / f"_dump_{rank}").write_bytes(b"no dump")
     _, gaps = read_dumps(tmp_path.iterdir())

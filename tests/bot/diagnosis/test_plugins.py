@@ -178,7 +178,7 @@ def test_the_example_of_the_documentation_works(example: Path) -> None:
 
 
 def test_lint_runs_the_detectors_on_the_rules_own_tests(example: Path, install: Install) -> None:
-    """One that raises is told with the rule's file and line."""
+    """An exception is reported with the rule's file and line."""
     install("def slow_rank(*_):\n    raise KeyError('tide')\n", slow_rank="slow_rank")
     known = knowledge(site=example)
     site, _ = site_files(example)

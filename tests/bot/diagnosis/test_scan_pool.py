@@ -101,7 +101,7 @@ def test_a_worker_that_dies_is_a_gap(known, monkeypatch, large):
 
 
 def test_an_error_in_a_worker_ends_the_pool(known, monkeypatch, large):
-    """An error that is nobody's bad input is raised, and the pool does not go on."""
+    """An internal error is raised, and the pool stops."""
     monkeypatch.setattr(scan_pool, "ALONE", 0)
     other = large.with_name("rank-7.log")
     other.write_bytes(b"x\n")

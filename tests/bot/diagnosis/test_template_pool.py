@@ -1,4 +1,4 @@
-"""Templates of many streams: one process, several, shards, or Ray give the same tables, and a dead worker is told."""
+"""Templates of many streams: one process, several, shards or Ray give the same tables; a dead worker is reported."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _dying(task: template_pool.TemplateTask):
 
 
 def test_a_worker_that_dies_is_a_gap_that_names_its_part(streams, monkeypatch):
-    """What it was to read is missing, and said to be."""
+    """Its share is missing, and reported as missing."""
     monkeypatch.setattr(template_pool, "ALONE", 0)
     monkeypatch.setattr(template_pool, "_work", _dying)
 

@@ -78,7 +78,7 @@ def test_an_apps_token_is_renewed_before_it_ends(app):
     ],
 )
 def test_an_app_that_is_none(app, settings, words):
-    """It is said, and nothing of the key is."""
+    """The error is reported without any part of the key."""
     wrong = replace(app.settings, app=replace(app.settings.app, **settings))
     told = GitHub(wrong, pace=0.0).check()
     assert (told.works, words in told.words, "t0ken" in told.words) == (False, True, False), told.words

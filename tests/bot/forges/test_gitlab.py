@@ -1,4 +1,4 @@
-"""What is GitLab's own: commits whose id is known only afterwards, drafts by title, rights by level."""
+"""GitLab specifics: commit ids known only afterwards, drafts by title, access levels."""
 
 from __future__ import annotations
 

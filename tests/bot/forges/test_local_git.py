@@ -1,4 +1,4 @@
-"""A branch made with git's plumbing in somebody's clone, with real git."""
+"""A branch created with git's plumbing in a user's clone, with real git."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_squashed_merge_is_a_merge(stage):
 
 
 def test_nobodys_checkout_changes_under_their_feet(stage, tmp_path):
-    """Where somebody has the branch in a work tree it waits."""
+    """It waits while the branch is checked out in a work tree."""
     number = stage.propose(proposed()).proposal
     stage.advance(number)
     stage.git("worktree", "add", "-q", str(tmp_path / "tree"), BRANCH)

@@ -65,7 +65,7 @@ def close(ledger: Ledger, number: int, at: datetime = NOW) -> None:
 
 
 def test_who_acknowledges_has_it(ledger: Ledger) -> None:
-    """Unless somebody has it already: then it stays theirs."""
+    """Unless it is already assigned: then it stays so."""
     step(ledger, 1, "ack")
     step(ledger, 2, "assign", assignee="U0GRACE")
     assert state(ledger, 2) == "open"
@@ -127,7 +127,7 @@ def test_a_reminder_waits_for_the_snooze(ledger: Ledger) -> None:
 
 
 def test_merged_it_is_a_part_of_another_one(ledger: Ledger) -> None:
-    """Both sides tell; its own parts go with it; a merge into a part goes to the whole."""
+    """Both incidents record it; its own parts move along; a merge into a part goes to the whole."""
     step(ledger, 2, "merge", other=1)
     step(ledger, 3, "merge", other=2)
     step(ledger, 1, "merge", other=4)
@@ -143,7 +143,7 @@ def test_merged_it_is_a_part_of_another_one(ledger: Ledger) -> None:
 
 
 def test_two_that_are_merged_into_each_other_at_once(ledger: Ledger) -> None:
-    """One of both is the whole, and nobody waits for ever."""
+    """One of the two becomes the whole, and no thread waits forever."""
     errors: list[Exception] = []
 
     def merge(item: int, other: int) -> None:
@@ -179,7 +179,7 @@ def test_reopened_what_was_said_holds_no_more(ledger: Ledger) -> None:
 
 
 def test_reopened_a_part_is_on_its_own(ledger: Ledger) -> None:
-    """It is open if nobody had closed it; a snoozed one wakes up and stays acknowledged."""
+    """It is open if it was not closed; a snoozed one is unsnoozed and stays acknowledged."""
     step(ledger, 2, "merge", other=1)
     step(ledger, 2, "reopen")
     assert (state(ledger, 2), ledger.lifecycle.family(1)) == ("open", MergedIncidents())

@@ -1,4 +1,4 @@
-"""What the store tells of the past of a job, on SQLite and on a real PostgreSQL."""
+"""The store's history of a job, on SQLite and on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ def add(
 def recall(
     ledger: Ledger, job: str = "200", who: PrecedentScope | None = None, at: datetime = NOW, **parts: object
 ) -> Precedents:
-    """What is told of the past of a job that ends now."""
+    """Return the history of a job that ends now."""
     evidence = Evidence(Job(**{"id": job, "name": "llm-70b", "owner": "ana", "end": at.timestamp(), **parts}))  # type: ignore[arg-type]
     with ledger.database.session() as session:
         return recall_within(session, evidence, who or whose(facts(job)), FAULTS, NOW + HOUR)
 
 
 def numbers(past: Precedents, *, own: bool | None = None) -> list[int]:
-    """The incidents that are told, oldest first."""
+    """Return the incidents in the history, oldest first."""
     return [item.row.id for item in past.earlier if own is None or item.own is own]
 
 
@@ -178,7 +178,7 @@ def test_what_an_incident_left_is_told_and_what_cannot_be_read_is_not(ledger: Le
 
 
 def test_how_advice_fared_is_told_by_what_came_next(ledger: Ledger) -> None:
-    """The next try came further, or no further, or ended well; what nobody tried again is not counted."""
+    """The next attempt got further, no further, or completed; failures without one are not counted."""
     for job, reached, later in (("1", 10, 20), ("2", 10, 10), ("3", 10, None), ("4", 10, None)):
         add(ledger, 40, job, name=f"n{job}", reached=reached)
         if later is not None:
@@ -276,7 +276,7 @@ def test_a_store_that_cannot_be_asked_is_a_gap(known: Knowledge) -> None:
 
 
 def test_a_good_run_leaves_no_past(ledger: Ledger) -> None:
-    """It is told of nothing but that it ended well."""
+    """Only its success is recorded."""
     add(ledger, 3, "1", report=HEALTHY)
     assert recall(ledger).history.past == ()
 

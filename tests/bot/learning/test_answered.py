@@ -1,4 +1,4 @@
-"""What a worker does beside answering: it counts shadows with the incident, and is as sure as its rules were right here."""
+"""A worker's other tasks: it counts shadow rules with the incident, and adapts its confidence to the rules' record."""
 
 from __future__ import annotations
 

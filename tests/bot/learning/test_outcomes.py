@@ -74,7 +74,7 @@ def test_what_was_said_before_somebody_looked_counts_no_more(base, database):
 
 
 def test_reopened_and_merged_incidents_count_as_they_should(base, database):
-    """What was said before the reopening is void; what was merged into another incident is a part of that."""
+    """Close-outs before a reopening are void; a merged incident is a part of the other one."""
     first = add(database, base.known, OOM, job="1", said=right("cuda_oom"))
     second = add(database, base.known, OOM, job="2", said=right("cuda_oom"))
     with Ledger(database) as ledger, ledger.database.session(write=True) as session:
@@ -195,7 +195,7 @@ def _row(at):
 
 
 def test_unknown_failures_are_grouped_and_ordered_by_what_they_cost(base, database):
-    """Like ones are one piece of work; hours that nobody knows are not made up."""
+    """Similar ones count as one piece of work; unknown hours are not estimated."""
     lease = [add(database, base.known, LEASE.replace("volume 7", f"volume {at}"), job=f"{at}") for at in (1, 2)]
     other = add(database, base.known, STEPS + "codec: frame table is corrupt, cannot go on\n", job="3")
     with Ledger(database) as ledger:

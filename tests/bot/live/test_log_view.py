@@ -120,7 +120,7 @@ def test_odd_bytes_and_long_lines(tmp_path: Path) -> None:
 
 
 def test_packed_and_damaged_logs(tmp_path: Path) -> None:
-    """What can be unpacked is shown, and what cannot is told."""
+    """Readable parts of compressed logs are shown, damaged ones reported."""
     packed = gzip.compress(b"one\ntwo\n" * 5000)
     folder = _write(tmp_path / "l", rank__0_dot_log_dot_gz=packed[:-20])
     gaps = []

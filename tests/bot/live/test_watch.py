@@ -1,4 +1,4 @@
-"""Watching a job: the hang called, the fault told in time, the evidence kept; on a clock that does not wait, and once really."""
+"""Watching a job: the hang called, the fault reported in time, the evidence stored; on a simulated clock."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_with_ras_answers_it_is_called_within_a_minute(known, tmp_path):
 
 
 def test_where_only_one_probe_can_see_nothing_is_called(known, tmp_path):
-    """Without py-spy silence alone is suspicion: the evidence is kept, what to install is said, the status is 0."""
+    """Without py-spy, silence alone is a suspicion: the evidence is stored, the missing tool named, the status 0."""
     job = Job(tmp_path / "logs", hangs_at=START + 60, spy=False)
     ran = watched(known, job, tmp_path / "kept", limit=600.0)
     assert (ran.outcome.called, status(ran.outcome)) == ("", 0)
@@ -131,7 +131,7 @@ def test_where_only_one_probe_can_see_nothing_is_called(known, tmp_path):
 
 
 def test_a_healthy_job_is_left_alone(known, tmp_path):
-    """Nothing is called and nothing is written of a job that goes on."""
+    """For a job that continues, nothing is called and nothing is written."""
     ran = watched(known, Job(tmp_path / "logs"), tmp_path / "kept", limit=400.0)
     assert (ran.outcome.called, ran.events()) == ("", [])
     assert not (tmp_path / "kept").exists()
@@ -141,7 +141,7 @@ def test_a_healthy_job_is_left_alone(known, tmp_path):
 
 
 def test_a_fatal_line_is_told_within_thirty_seconds(known, tmp_path):
-    """A rank's out-of-memory error is told when it is seen, called when the stacks agree, and the answer names the rank."""
+    """A rank's out-of-memory error is reported at once, called when the stacks agree, and the answer names the rank."""
     job = Job(tmp_path / "logs", hangs_at=START + 70, lines={START + 71: (1, TRACE)})
     ran = watched(known, job, tmp_path / "kept")
     told = ran.first("fault")
@@ -154,7 +154,7 @@ def test_a_fatal_line_is_told_within_thirty_seconds(known, tmp_path):
 
 
 def test_an_error_that_the_run_lives_with_is_not_called(known, tmp_path):
-    """A traceback after which steps go on is told and taken back."""
+    """A traceback followed by further steps is reported and withdrawn."""
     job = Job(tmp_path / "logs", lines={START + 60: (1, TRACE)})
     ran = watched(known, job, tmp_path / "kept", limit=300.0)
     assert ran.outcome.called == ""
@@ -232,7 +232,7 @@ def test_processes_that_vanish_with_a_fault_are_a_fault(known, tmp_path):
 
 
 def test_processes_that_vanish_quietly_end_the_watch(known, tmp_path):
-    """Of a job whose last line is a step nobody can say that it completed: the watch ends, with a status of its own."""
+    """A job whose last line is a step is not known to have completed: the watch ends with a separate status."""
     job = Job(tmp_path / "logs", ends_at=START + 100)
     ran = watched(known, job, tmp_path / "kept")
     assert (ran.outcome.called, status(ran.outcome)) == ("ended", 16)
@@ -292,7 +292,7 @@ def test_a_long_checkpoint_is_not_called_while_its_writer_works(known, tmp_path)
 
 
 def test_a_folder_that_vanishes_ends_nothing(known, tmp_path):
-    """The watch goes on, says that the logs are gone, and keeps what it has seen."""
+    """The watch continues, reports that the logs are gone, and keeps the lines it has read."""
     job = Job(tmp_path / "logs", hangs_at=START + 60)
 
     def remove(now):
@@ -384,7 +384,7 @@ def test_rotation_keeps_what_was_seen(known, tmp_path):
 
 
 def test_a_log_that_shrinks_is_read_anew(known, tmp_path):
-    """What is emptied and written again is another text, and that is told."""
+    """A truncated and rewritten log counts as a new text, which is reported."""
     path = tmp_path / "rank-0.log"
     path.write_bytes(TRACE * 3)
     following = LogFollower(known, tmp_path)
@@ -451,7 +451,7 @@ def test_what_is_no_span_of_time_is_refused(text):
 
 
 def test_bad_usage_is_one_line(signalbox, tmp_path):
-    """What cannot be watched is told, with status 2."""
+    """A target that cannot be watched is an error, with status 2."""
     used = tmp_path / "used"
     used.mkdir()
     (used / "x").touch()

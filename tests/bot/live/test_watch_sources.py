@@ -102,7 +102,7 @@ def test_old_and_half_written_dumps_wait(tmp_path):
 
 
 def test_a_dump_is_asked_for_by_pipe(tmp_path):
-    """A word goes into each rank's pipe; where nobody reads, or something else lies there, nothing waits or is written."""
+    """A request goes into each rank's pipe; without a reader, or if it is not a pipe, nothing blocks or is written."""
     os.mkfifo(tmp_path / "fr_0.pipe")
     os.mkfifo(tmp_path / "fr_1.pipe")
     (tmp_path / "fr_2.pipe").write_text("mine")
@@ -119,7 +119,7 @@ def test_a_dump_is_asked_for_by_pipe(tmp_path):
 
 
 def test_only_silent_ranks_are_asked_and_only_where_it_is_wanted(known, tmp_path, monkeypatch):
-    """While logs grow nobody is asked; in silence each is, once a minute."""
+    """No dumps are requested while logs grow; during silence each rank gets one request per minute."""
     os.mkfifo(tmp_path / "fr_0.pipe")
     reader = os.open(tmp_path / "fr_0.pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -178,7 +178,7 @@ class Ends:
 
 
 def ends(known, host, until):
-    """What is told of processes that ended, after looks 5 s apart."""
+    """Return the reports about ended processes, from polls 5 s apart."""
     looking = ProbeCycle(known, ProbeSources(host, wanted=ProcessSelector(pattern="x")), lambda: False)
     while host.time <= START + until:
         looking.look(host.time)
@@ -187,7 +187,7 @@ def ends(known, host, until):
 
 
 def test_a_process_that_ends_alone_is_told(known):
-    """At once where it is known how; after a while where others run on and nobody knows."""
+    """At once if the cause is known; after a delay if it is unknown and other ranks continue."""
     assert ends(known, Ends({2: START + 10}, "SIGKILL"), 10) == [(2, "SIGKILL", 3)]
     assert ends(known, Ends({2: START + 10}), 20) == []
     assert ends(known, Ends({2: START + 10}), 25) == [(2, "gone", 3)]
@@ -281,7 +281,7 @@ def spinning(hangs):
 
 
 def test_gpus_that_spin_while_nothing_moves_are_a_vote(known, tmp_path):
-    """From a real Prometheus, with silence beside it: called, kept in the bundle, and voted alike from there."""
+    """With a real Prometheus and silent logs: called, stored in the bundle, and the same vote from there."""
     needed()
     job = Job(tmp_path / "logs", hangs_at=START + 120, spy=False)
     with serving(tmp_path / "prometheus", list(spinning(START + 120))) as address:
@@ -295,7 +295,7 @@ def test_gpus_that_spin_while_nothing_moves_are_a_vote(known, tmp_path):
 
 
 class MetricsOnly:
-    """A source of metrics that nobody checks."""
+    """A metrics source without checks."""
 
     provides: frozenset[EvidenceKind] = frozenset({"metrics"})
 

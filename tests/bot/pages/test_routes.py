@@ -95,7 +95,7 @@ def test_every_answer_is_guarded(served, path):
 
 
 def test_links_end_and_cannot_be_made_up(served):
-    """Gone is told from forged; neither says what is behind it."""
+    """Expired and forged links get different answers; neither reveals the target."""
     number = served.add(FALLEN_GPU)
     address = SETTINGS.incident("default", number, served.now)
     forged = address[:-3] + ("abc" if not address.endswith("abc") else "xyz")

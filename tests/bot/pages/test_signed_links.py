@@ -1,4 +1,4 @@
-"""Signed addresses: they say what they allow, end in time, and nobody can make or change one."""
+"""Signed links: they state what they allow, expire, and cannot be forged or changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer on a terminal: said first what to do, wrapped, and safe whatever the logs hold."""
+"""The report on a terminal: the advice first, wrapped, and safe for any log content."""
 
 from __future__ import annotations
 

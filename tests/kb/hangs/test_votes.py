@@ -72,7 +72,7 @@ def test_two_votes_in_one_window_are_a_hang() -> None:
 
 
 def test_one_vote_suspects_and_says_what_to_switch_on() -> None:
-    """One probe alone calls nothing, and each that could not look is told how to be made to."""
+    """One probe alone calls no hang, and the report says how to enable each probe without data."""
     hang = count_votes(
         [probe("silence"), probe("stacks", "no"), *(probe(n, "not_observable") for n in ("spin", "collective"))], LIMITS
     )
@@ -109,7 +109,7 @@ def test_a_phase_within_its_ceiling_holds_the_votes() -> None:
 
 
 def test_a_phase_of_unknown_age_only_suspects() -> None:
-    """Who cannot tell for how long it has been saving calls nothing, and asks for times in the logs."""
+    """If the duration of a save is unknown, no hang is called, and the report asks for timestamps in the logs."""
     hang = count_votes([probe("stacks"), probe("spin")], LIMITS, Phase("saving", 300.0))
     assert (hang.called, hang.suspected) == (False, True)
     assert "timestamp" in hang.advice[0]
@@ -204,7 +204,7 @@ def test_one_phase_teaches_nothing_of_another() -> None:
 
 
 def test_a_pause_that_no_phase_explains_is_known_but_excuses_nothing() -> None:
-    """The longest pause is told, and by itself it raises no ceiling."""
+    """The longest pause is reported, and does not raise a ceiling by itself."""
     phase = phase_of(facts(paused(90.0, None)), START, LIMITS)
     assert (phase.name, phase.ceiling) == ("", 0.0)
     assert phase.longest == pytest.approx(90.0, abs=7.0)
@@ -241,7 +241,7 @@ def test_silence_needs_times_and_a_now() -> None:
 
 
 def test_a_clock_that_runs_ahead_is_left_out() -> None:
-    """A node whose clock is an hour ahead neither hides a silence nor ends the look; alone it cannot be judged."""
+    """A node with a clock an hour ahead does not hide a silence or shift the vote; alone it cannot be judged."""
     ahead = log([3600.0 + 240.0], rank=1)
     vote = silence(facts(log(steady()), ahead), START + 400, LIMITS)
     assert vote.vote == "yes"
@@ -252,7 +252,7 @@ def test_a_clock_that_runs_ahead_is_left_out() -> None:
 
 
 def test_other_sources_do_not_break_the_silence() -> None:
-    """The kernel's log goes on when the job hangs, and is not the job's."""
+    """The kernel log continues while the job hangs, and does not belong to the job."""
     kernel = StreamSummary(StreamRef("logs/dmesg.log", kind="kernel"), last_time=START + 399)
     assert silence(facts(log(steady()), kernel), START + 400, LIMITS).vote == "yes"
 

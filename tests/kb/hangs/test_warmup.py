@@ -1,4 +1,4 @@
-"""A learning rate beside the warm-up that the command line asks for."""
+"""A learning rate that differs from the warm-up on the command line."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_the_window_bounds_the_points() -> None:
 
 
 def test_a_broken_time_does_not_make_a_huge_panel() -> None:
-    """A point of another age is left out and told."""
+    """A point from another time is skipped and reported."""
     panel, gaps = panel_of([series([1.0, 2.0, 3.0, 4.0], times=[T0, T0 + 10, T0 + 20, 1e15])])
 
     assert panel is not None
@@ -142,7 +142,7 @@ def test_nothing_known_gives_no_panel() -> None:
 
 
 def test_each_metric_has_its_own_panel() -> None:
-    """Series of several metrics are told apart; one panel of two is refused."""
+    """Series of several metrics are separated; a single panel of two metrics is refused."""
     other = MetricSeries("gpu_temp", Resource(node="n1", gpu="0"), [T0], [60.0], "C")
     panels, _ = panels_of([series([1.0]), other])
 

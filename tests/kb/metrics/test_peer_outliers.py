@@ -40,7 +40,7 @@ def nodes(outliers: object) -> list[str]:
 
 
 def test_a_node_that_drops_for_good_is_named_with_size_and_start() -> None:
-    """A lost tenth of the bandwidth is told with when it began."""
+    """A loss of 10 % of the bandwidth is reported with its start."""
     values = group(4e10, 0.02)
     values[5, 160:] *= 0.75
     (found,) = compare(panel("rdma_tx", values))
@@ -87,7 +87,7 @@ def test_the_good_direction_is_not_called() -> None:
 
 
 def test_odd_since_the_first_point_is_told_as_standing() -> None:
-    """Without a past of its own a row is judged beside the others alone."""
+    """A row without a past is only compared with the others."""
     values = group(9e10, 0.02)
     values[11] *= 0.5
     (found,) = compare(panel("nvlink_tx", values))
@@ -269,7 +269,7 @@ def test_scrapes_that_stopped_cannot_be_observed() -> None:
 
 
 def test_the_one_idle_gpu_among_spinning_ones_is_named() -> None:
-    """Where nearly all spin at 100 % and one or two stand at 0 %, those are the source."""
+    """If nearly all spin at 100 % and one or two are at 0 %, those are the source."""
     util = np.full((8, 101), 100.0)
     util[6, 70:] = 0.0
     one = idle_among_spinning(panel("gpu_util", util), NOW)

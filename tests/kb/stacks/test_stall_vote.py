@@ -1,4 +1,4 @@
-"""The probe's vote on stacks that stand still."""
+"""The probe's vote on unchanged stacks."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def test_what_does_not_count_as_a_change():
 
 
 def test_loader_thread_counts():
-    """A loader's thread that continues is a change, though the main thread stands still."""
+    """A loader's thread that continues is a change, although the main thread is stuck."""
     pins = [
         "get (queue.py:1)\npin (torch/utils/data/_utils/pin_memory.py:30)",
         "copy (torch/utils/data/_utils/pin_memory.py:50)",

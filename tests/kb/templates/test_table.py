@@ -65,7 +65,7 @@ def test_cuts_do_not_change_a_table_that_is_full(seed):
 
 @pytest.mark.usefixtures("tight")
 def test_a_full_table_stays_small_and_counts_what_it_left_out():
-    """No more templates than it may have; the lines of the others are told as a number."""
+    """The number of templates is limited; the other lines are only counted."""
     found = mined(log(4000, 5))
     assert len(found.templates) <= 60
     assert sum(occurrence.count for occurrence in found.templates.values()) + found.other == found.events
@@ -112,7 +112,7 @@ def test_few_variants_are_kept_apart():
 
 
 def test_trouble_is_left_out_last(monkeypatch):
-    """When even folded families are too many, those that tell of an error stay."""
+    """If there are too many folded families, those with errors stay."""
     monkeypatch.setattr(template, "MOST", 40)
     calm = [" ".join(["word"] * width) for width in range(1, 200)]
     found = made(*calm, "disk failed at last")

@@ -45,7 +45,7 @@ def hung(ranks, silent, **more):
 
 
 def test_who_fell_silent_first_is_on_top_and_in_the_title():
-    """A rank that stops while the others go on stands first, with the seconds between."""
+    """A rank that stops while the others continue comes first, with its lead in seconds."""
     made = timeline(hung(16, 5), HUNG)
     assert made.finding == "Rank 5 fell silent first, 00:01:36 before the others"
     assert [(row.label, row.why, row.last, row.step) for row in made.standing_out] == [
@@ -56,7 +56,7 @@ def test_who_fell_silent_first_is_on_top_and_in_the_title():
 
 
 def test_the_first_suspect_of_the_report_is_the_first_row():
-    """Suspects stand on top in the report's own order, whoever fell silent."""
+    """Suspects come first, in the report's order, regardless of silence."""
     suspects = (Suspect("rank", rank=9), Suspect("rank", rank=2))
     made = timeline(hung(16, 5), accused(*suspects, phase="hung"))
     assert [(row.label, row.suspect) for row in made.standing_out] == [
@@ -135,7 +135,7 @@ def test_with_too_many_odd_ones_none_is_odd():
 
 
 def test_one_rank_is_a_picture_too():
-    """Alone nobody is first."""
+    """A single rank is not "first"."""
     made = timeline(Evidence(streams=(log(0),)), HUNG)
     assert (
         [row.label for row in made.rows],
@@ -181,7 +181,7 @@ def test_clocks_that_are_off_are_put_right_by_the_steps():
 
 
 def test_a_log_of_all_ranks_is_parted_by_who_spoke():
-    """Each speaker of a shared log has a row; the log itself only where somebody unnamed speaks in it."""
+    """Each writer of a shared log has a row; the log itself has one only if it has unattributed lines."""
     said = {rank: [(NOON + at * 5.0, WIDE) for at in range(20 if rank == 1 else 60)] for rank in range(8)}
     voices = tuple(Voice(Resource(rank=rank), tuple(lines), lines[-1][0]) for rank, lines in said.items())
     merged = replace(stream("logs/job.log"), first_time=NOON, last_time=NOON + 295.0)
@@ -195,7 +195,7 @@ def test_a_log_of_all_ranks_is_parted_by_who_spoke():
 
 
 def test_the_last_act_of_a_long_run_fills_the_picture():
-    """Thirty hours before a failure are told in words, not drawn."""
+    """Thirty hours before a failure are mentioned, not drawn."""
     evidence = Evidence(Job(end=NOON + 108_060.0), streams=tuple(log(r, 36_000) for r in range(4)))
     boom = {"type": "a.Boom"}
     failure = Structure("exception", 35_999 * WIDE, 36_000 * WIDE, "boom", boom, Resource(rank=0), NOON + 108_000.0)

@@ -1,4 +1,4 @@
-"""What a person made of a drafted rule goes into its files; what is wrong with it is told by field."""
+"""A person's edits of a drafted rule go into its files; errors are reported by field."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_texts_stay_texts():
     ],
 )
 def test_what_is_wrong_is_told_at_its_field(edits, field):
-    """By what the loader of rules says, so that nobody learns of it after the form is closed."""
+    """With the rule loader's errors, so that they appear while the form is open."""
     assert list(wrong(edited(FILES, edits), default_folder())) == [field]
 
 

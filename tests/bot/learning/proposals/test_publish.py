@@ -1,4 +1,4 @@
-"""Proposals on their way: one pull request whatever fails, a person's word is the last, and everything is said."""
+"""Publishing proposals: one pull request whatever fails, people's decisions win, and every outcome is reported."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_new_version_goes_upon_our_own_commit(stage, kind):
 
 
 def test_a_branch_of_somebody_else_is_left_alone(stage, kind):
-    """Once a person has a commit on it, a new version is only told, once; their files stay as they are."""
+    """After a person's commit, a new version is only announced, once; their files stay unchanged."""
     number = stage.propose(proposed()).proposal
     stage.advance(number)
     branch = "signalbox/rule/nic-flaps"
@@ -268,7 +268,7 @@ def test_two_workers_take_one_place(tmp_path, monkeypatch, database):
 
 
 def test_two_workers_at_one_proposal_make_one_request(stage):
-    """A worker that was thought dead goes on while another takes it up."""
+    """A worker that was considered dead continues while another one takes over."""
     number = stage.propose(proposed()).proposal
 
     def work(_: int) -> str:

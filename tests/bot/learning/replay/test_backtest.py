@@ -82,7 +82,7 @@ def test_what_speaks_on_a_good_run_hurts(base, database):
 
 
 def test_a_replaced_rule_is_tried_against_what_it_was(base, database):
-    """A rule that is narrowed loses what it said; where people had called that wrong nothing is hurt."""
+    """A narrowed rule loses answers; losing those that people marked wrong is no harm."""
     lost = add(database, base.known, FULL, job="1", said=wrong("storage_io"))
     path = "storage/disk-full/rule.yaml"
     text = base.files[path].replace("match:\n", "match:\n  steps:\n    regex: 'step \\d+ .{1,9} loss'\n", 1)
@@ -136,7 +136,7 @@ def test_a_tenants_incidents_alone(base, database):
 
 
 def test_a_candidate_with_faults_is_refused(base):
-    """The faults of what was changed are told, and no others."""
+    """Only the faults of changed rules are reported."""
     with pytest.raises(RuleError, match="no_such"):
         trial(base, {PATH: rule(fault="no_such")})
     with pytest.raises(RuleError):

@@ -27,7 +27,7 @@ def paces(count: int, sigma: float = 0.02, seed: int = 1, level: float = 6.0) ->
 
 
 def test_steps_that_become_a_twentieth_slower_are_told_within_ten_steps() -> None:
-    """A lasting 5 % at 2 % noise is told soon, with where it began."""
+    """A lasting rise of 5 % at 2 % noise is reported soon, with its start."""
     waits = []
     for seed in range(20):
         values = paces(800, seed=seed)
@@ -120,7 +120,7 @@ def test_a_level_that_wanders_is_no_decline(amount: float) -> None:
 
 @pytest.mark.parametrize("length", [60, 200])
 def test_a_short_series_has_no_decline(length: int) -> None:
-    """Few steps do not tell a trend, whatever they rise by."""
+    """A few steps are not a trend, however steep."""
     assert decline(track("seconds", paces(length) * np.linspace(1, 1.5, length))) is None
 
 
@@ -138,7 +138,7 @@ def test_what_does_not_go_up_bit_by_bit_is_no_decline(course: np.ndarray) -> Non
 
 
 def test_a_throughput_under_seven_tenths_for_three_lines_is_told_once() -> None:
-    """Two lines are not enough, three are, and it is told once."""
+    """Two lines are not enough, three are, and it is reported once."""
     values = np.full(100, 400.0)
     values[40:42] = 200.0
     values[60:80] = 240.0

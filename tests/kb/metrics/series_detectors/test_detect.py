@@ -127,7 +127,7 @@ def test_a_loss_that_is_infinite_at_the_very_end() -> None:
     "values", [[3.0, NAN, 2.9, 2.8], [NAN, 3.0, 2.8], [3.0, NAN, 2.9, NAN, 2.8, 2.7], [3.0, 2.0], []]
 )
 def test_a_passing_nan_is_a_skipped_step(values: list[float]) -> None:
-    """One step at a time that is not finite is skipped and the run goes on."""
+    """Single non-finite steps are skipped and the run continues."""
     assert one("loss_not_finite", series("loss", values)) is None
 
 
@@ -142,7 +142,7 @@ def test_a_gradient_norm_that_stays_infinite() -> None:
 
 
 def test_a_loss_that_jumps_and_stays_up() -> None:
-    """The step, the level before and the peak are told."""
+    """The finding has the step, the earlier level and the peak."""
     values = [*noisy(2.0, 0.02, 60), 5.1, 6.4, 5.9, 5.5]
     found = one("loss_spike", series("loss", values, first=1000))
     assert found is not None
@@ -176,7 +176,7 @@ def test_the_first_steps_may_jump() -> None:
 
 
 def test_steps_that_become_slower_for_good() -> None:
-    """The first slow step and both levels are told."""
+    """The finding has the first slow step and both levels."""
     found = one("throughput_drop", series("seconds", [*noisy(1.0, 0.02, 40), *noisy(2.5, 0.05, 10)]))
     assert found is not None
     assert found.point.step == 41
@@ -200,7 +200,7 @@ def test_passing_slowness_is_no_drop(values: list[float]) -> None:
 
 
 def test_a_progress_bar_whose_rate_settles() -> None:
-    """A bar's rate is an average since it began: only bars' ends are compared, and one bar tells nothing."""
+    """A bar's rate is an average since it began: only the ends of bars are compared, and one bar proves nothing."""
     rising = [0.2 + 1.8 * (1 - math.exp(-n / 30)) for n in range(200)]
     assert one("throughput_drop", series("seconds", rising, format="tqdm", total=200)) is None
     bars = [
@@ -214,7 +214,7 @@ def test_a_progress_bar_whose_rate_settles() -> None:
 
 
 def test_progress_bars_of_other_lengths() -> None:
-    """Bars of different lengths are different work: that later ones are slower tells nothing."""
+    """Bars of different lengths are different work, so slower later ones prove nothing."""
     bars = [
         replace(p, offset=p.offset + 10**6 * bar)
         for bar in range(12)
@@ -224,7 +224,7 @@ def test_progress_bars_of_other_lengths() -> None:
 
 
 def test_bars_that_begin_anew_count_once() -> None:
-    """Two trainers of one length in a file, their bars drawn again behind log lines: that the second is slower tells nothing."""
+    """Two trainers with bars of equal length in one file: a slower second one proves nothing."""
     drawn = [step for step in range(1, 61) for _ in range(2 if step % 10 == 0 else 1)]
     bars = [
         ProgressPoint(10**6 * bar + 200 * at, step, seconds=0.1 * (1 + bar), format="tqdm", total=60)
@@ -260,7 +260,7 @@ def test_a_loss_that_is_finite_again_for_long() -> None:
 
 
 def test_evaluation_bars_between_iteration_lines() -> None:
-    """Bars between iteration lines time something else: that the lines take longer than the bars tells nothing."""
+    """Bars between iteration lines measure something else, so slower lines prove nothing."""
     fast = [replace(p, offset=p.offset + 10**7) for p in series("seconds", [0.03] * 40, format="tqdm", total=40)]
     lines = series("seconds", [0.07] * 30, format="json")
     last = [replace(p, offset=p.offset + 2 * 10**7) for p in series("seconds", [0.07] * 4, format="json")]
@@ -269,7 +269,7 @@ def test_evaluation_bars_between_iteration_lines() -> None:
 
 
 def test_one_slow_node_makes_even_steps_a_little_slower() -> None:
-    """A few percent on steps of clockwork evenness is told, with how much."""
+    """A few percent on very even steps is reported, with the amount."""
     found = one("straggler_step", series("seconds", [*[10.0, 10.02] * 10, *[10.9, 10.95] * 5]))
     assert found is not None
     assert found.point.step == 21
@@ -295,7 +295,7 @@ def test_uneven_steps_tell_of_no_straggler(values: list[float]) -> None:
 
 
 def test_memory_that_grows_without_end() -> None:
-    """The rate a step is told."""
+    """The finding has the rate per step."""
     found = one("memory_growth", series("memory", [2e10 + 2e8 * n for n in range(100)]))
     assert found is not None
     assert dict(found.captures) == {"rate": "200"}
@@ -404,7 +404,7 @@ def test_a_rate_that_swings_far_below_its_level() -> None:
 
 
 def test_the_onset_of_a_divergence_is_shown() -> None:
-    """Beside the leap stands the first record above the level."""
+    """The leap is shown with the first record above the level."""
     values = [*noisy(2.0, 0.01, 60), 2.3, 2.7, 3.6, *[7.0] * 20]
     found = one("loss_spike", series("loss", values, first=1000, format="megatron"))
     assert found is not None
@@ -495,7 +495,7 @@ def mixed(*lists: list[ProgressPoint]) -> list[ProgressPoint]:
 
 
 def test_a_rate_that_falls_for_good() -> None:
-    """Where a program logs rates alone, a lasting fall is told with both levels."""
+    """If a program logs only rates, a lasting fall is reported with both levels."""
     values = [900.0, 1510.0, 1495.0, 1502.0, 1520.0, 1490.0, 1505.0, 610.0, 600.0, 605.0]
     found = one("throughput_drop", series("throughput", values, first=10))
     assert found is not None
@@ -528,7 +528,7 @@ def test_a_rate_that_dips_is_left_in_peace(values: list[float]) -> None:
 
 
 def test_rates_on_lines_of_their_own() -> None:
-    """Rates printed beside the losses are looked at where the losses' lines have none."""
+    """Rates on separate lines are used if the loss lines have none."""
     losses = series("loss", [2.0] * 12)
     rates = beside("rate", "throughput", [3.0, 5.2, 5.1, 5.2, 5.2, 5.1, 5.2, 2.0, 2.1, 2.0, 2.0])
     assert one("throughput_drop", mixed(losses, rates)) is not None
@@ -549,7 +549,7 @@ def test_longer_steps_that_do_more_work_are_no_slow_down() -> None:
 
 
 def test_steps_are_not_compared_over_a_change_of_their_size() -> None:
-    """A line that says that sequences or batches have another size parts the series; a slow-down behind it is still told."""
+    """A line about another sequence or batch size splits the series; a later slowdown is still reported."""
     seconds = [*noisy(2.0, 0.02, 40), *noisy(4.0, 0.02, 40)]
     line = ProgressPoint(200 * 40 - 50, format=RESIZED, validation=True)
     points = sorted([*series("seconds", seconds), line], key=lambda p: p.offset)
@@ -607,7 +607,7 @@ def test_a_loss_that_turns_in_a_log_of_few_lines() -> None:
 
 
 def test_a_single_leap_of_the_loss() -> None:
-    """A hundred times all that was before is told even though the next step is back."""
+    """A hundred times all earlier values is reported even if the next step is normal."""
     values = [-4.0, -4.4, -4.3, 4191.0, -2.4, -2.9]
     found = one("loss_spike", series("loss", values, first=5000))
     assert found is not None
@@ -680,7 +680,7 @@ def test_a_loss_scale_that_finds_its_place(scales: list[float], later: int) -> N
 
 
 def test_memory_beside_the_iterations_that_grows_evenly() -> None:
-    """A straight rise over training steps is told, on the line that is the highest."""
+    """A linear rise over training steps is reported at the highest line."""
     losses = series("loss", [2.0] * 9)
     found = one("memory_growth", mixed(losses, beside("used RSS", "memory", [10.0 + n for n in range(9)])))
     assert found is not None
@@ -688,7 +688,7 @@ def test_memory_beside_the_iterations_that_grows_evenly() -> None:
 
 
 def test_samples_of_a_watcher_that_climb() -> None:
-    """In a log of memory alone a few samples that climb to the end are told."""
+    """In a log with memory only, a few samples that climb to the end are reported."""
     assert one("memory_growth", beside("used Mem", "memory", [1.0, 6.0, 8.0, 10.0])) is not None
     assert one("memory_growth", beside("used Mem", "memory", [1.0, 6.0, 8.0, 8.0])) is None
 
@@ -735,7 +735,7 @@ def climbing(count: int, since: int, rate: float, noise: float, seed: int = 3) -
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("count", "since", "rate"), [(12, 6, 1.0), (25, 10, 0.3), (60, 20, 0.15), (600, 300, 0.02)])
 def test_a_loss_that_climbs_to_the_end_of_a_short_run(count: int, since: int, rate: float, seed: int) -> None:
-    """It is told among the first steps too, through the noise of small batches."""
+    """It is also reported within the first steps, despite the noise of small batches."""
     found = one("loss_spike", series("loss", climbing(count, since, rate, 0.1, seed)))
     assert found is not None
     assert since - 0.1 * count <= (found.point.step or 0) <= since + 0.3 * count

@@ -61,7 +61,7 @@ GPU 00000000:2A:00.0
 
 
 def told(text, node="n1"):
-    """What is read: class, GPU and message of each failure; None where nobody knows the file."""
+    """Return class, GPU and message of each failure; None for an unknown file."""
     found, gaps = read_health(text.encode() if isinstance(text, str) else text, "hardware/n1/x", node, 5.0)
     assert gaps == ()
     return None if found is None else [(item.reason, item.resource.gpu, item.message) for item in found]

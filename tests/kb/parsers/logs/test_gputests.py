@@ -17,7 +17,7 @@ def table(off, on, prefix=""):
 
 @pytest.mark.parametrize("prefix", ["", "2025-02-03 10:00:00 "])
 def test_bandwidth_that_peer_access_takes_away(prefix):
-    """The pair that loses most is told, with its row as the line."""
+    """The pair with the largest loss is reported, with its row as the line."""
     found = one(READERS, table(16.0, 1.2, prefix))
     assert found.fields == {"source": 0, "target": 1, "with_peer": 1.2, "without_peer": 16.0, "collapsed": "yes"}
     assert "1.20" in found.line
@@ -32,5 +32,5 @@ def test_bandwidth_that_peer_access_raises():
     "text", ["P2P=Enabled Bandwidth\n", table(16.0, 1.2).split("\n", 4)[4], "P2P=Disabled Bandwidth\n"]
 )
 def test_half_a_table(text):
-    """One matrix alone tells nothing."""
+    """A single matrix proves nothing."""
     assert structures(READERS, text) == []

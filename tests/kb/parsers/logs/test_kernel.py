@@ -141,7 +141,7 @@ def test_oom_kill(line, fields):
 
 
 def test_cuda_out_of_memory_is_no_oom_kill():
-    """A GPU that ran out of memory kills nobody."""
+    """A GPU that runs out of memory kills no process."""
     assert structures(READERS, "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB\n") == []
 
 
@@ -162,6 +162,6 @@ def test_hung_task(line, process):
 
 @pytest.mark.parametrize("address", ["...", "XXXX:XX:XX", "<redacted>"])
 def test_xid_with_hidden_address(address):
-    """An Xid counts where somebody took the address of the GPU out; then no GPU is named."""
+    """An Xid with a redacted GPU address counts, without naming a GPU."""
     found = one(READERS, f"kernel: NVRM: Xid (PCI:{address}): 137, RXPIPE interrupt hit on link 3\n")
     assert (found.fields["xid"], found.fields["pci"], found.resource.gpu) == (137, address, None)

@@ -166,7 +166,7 @@ def test_how_a_container_ended(end, kind, signal):
 
 
 def test_waiting_containers_and_restarts_of_which_nothing_is_left():
-    """A container that waits says why; one that was restarted with no last state is told as a restart."""
+    """A waiting container has a reason; one restarted without a last state is reported as a restart."""
     waiting = {
         "name": "main",
         "restartCount": 5,
@@ -281,7 +281,7 @@ def test_single_objects_and_watch_output():
 
 
 def test_a_cut_list_keeps_what_is_whole():
-    """Of a list that breaks off the whole objects are kept, and a gap tells it."""
+    """The complete objects of a truncated list are kept, and a gap reports it."""
     text = json.dumps(
         {"kind": "List", "items": [event("Killing", "Stopping", name=f"w-{at}") for at in range(10)]}, indent=4
     )

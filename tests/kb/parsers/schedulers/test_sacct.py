@@ -58,7 +58,7 @@ def test_ids(job_id, raw, shown):
 
 @pytest.mark.parametrize("name", ["two\nlines", "9|8|x\n10|10|other", "\n\n", "a|b", "'; --", "\x1f"])
 def test_a_name_makes_no_row(name):
-    """Whatever stands in a job's name, it stays a name."""
+    """Whatever a job's name contains, it stays a name."""
     assert [run.job.name for run in runs(row(JobName=name), row(JobName="next"))] == [name, "next"]
 
 

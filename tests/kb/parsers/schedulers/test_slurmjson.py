@@ -153,7 +153,7 @@ def test_the_node_that_failed():
 
 
 def test_restarts_and_earlier_runs():
-    """Runs of a requeued job come oldest first, and a restart is told."""
+    """Runs of a requeued job come oldest first, and a restart is reported."""
     first = new(("NODE_FAIL",), time={"submission": START, "start": START, "end": START + 50})
     second = new(("COMPLETED",), restart_cnt=1, time={"submission": START + 60, "start": START + 70, "end": END})
     found = answer(second, first)
@@ -271,7 +271,7 @@ def test_ids_of_arrays_and_parts():
     ],
 )
 def test_exit_codes_of_22_05(told, ended):
-    """The controller gives a wait status; the accounting says success of what failed, which tells nothing."""
+    """The controller reports a wait status; accounting's success for a failed job is ignored."""
     (run,) = answer(old(exit_code=told)).runs
     assert (run.exit_code, run.signal) == ended
 
@@ -325,7 +325,7 @@ def test_nodes_beside_the_jobs(state, kind, shown):
 
 
 def test_a_cut_answer():
-    """Of an answer that breaks off the whole jobs are kept, and a gap tells it."""
+    """The complete jobs of a truncated answer are kept, and a gap reports it."""
     text = json.dumps({"jobs": [new(job_id=at) for at in range(8)]}, indent=1)
     found, gaps = read_slurm(text[: len(text) // 2].encode(), "x")
     assert [run.job.id for run in found.runs] == ["0", "1", "2"]

@@ -1,4 +1,4 @@
-"""Flight Recorder dumps: what is read of each version and form, and what hurts nobody."""
+"""Flight Recorder dumps: the values read from each version and format, and robustness against hostile ones."""
 
 import json
 import os
@@ -344,7 +344,7 @@ def test_deep_nesting_is_bounded():
 
 
 def test_malformed_parts_are_dropped_and_counted():
-    """One bad entry, group or counter costs itself alone."""
+    """A malformed entry, group or counter is skipped alone."""
     made = dump([entry(), entry(input_sizes="no"), 7, entry(collective_seq_id="x")])
     made["pg_status"]["4"] = [1]
     made["pg_config"]["40"] = {"name": "40", "desc": "D", "ranks": "[2, 'x']"}

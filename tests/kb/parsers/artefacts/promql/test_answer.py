@@ -248,7 +248,7 @@ JSON = st.recursive(
 def test_any_json_is_read_without_an_exception_and_gives_finite_points(
     result: list[object], warned: object, query: object
 ) -> None:
-    """Whatever stands in an answer, what is read of it are numbers."""
+    """Whatever an answer contains, only numbers are read."""
     data = {"status": "success", "data": {"result": result}, "warnings": warned, "query": query}
     series, _ = read_prometheus(json.dumps(data).encode(), "m.json")
 
