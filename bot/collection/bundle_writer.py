@@ -74,10 +74,10 @@ class BundleWriter:
         """Return the descriptions of the files; a query shared by many files is written once and referenced by number."""
         queries: dict[str, int] = {}
         files = {}
-        for name, told in sorted(self._files.items()):
-            query = told.get("query")
+        for name, description in sorted(self._files.items()):
+            query = description.get("query")
             number = {"query": queries.setdefault(query, len(queries) + 1)} if query else {}
-            files[name] = {**told, **number}
+            files[name] = {**description, **number}
         return {"queries": {number: query for query, number in queries.items()}, "files": files}
 
     # -- for the shares --------------------------------------------------------------------------------------------

@@ -149,12 +149,12 @@ class SlurmCommands:
         return ran.output
 
 
-def failure_of(said: str, asked: str) -> SourceFailed:
+def failure_of(message: str, asked: str) -> SourceFailed:
     """Return the failure that a command's message means."""
-    if re.search(r"No such file or directory|command not found", said):
-        said = f"{said} (it cannot be run)"
-    kind, hint = next(((kind, hint) for means, kind, hint in _KINDS if re.search(means, said)), ("server_error", ""))
-    return SourceFailed(kind, "".join(char if char.isprintable() else " " for char in said), asked=asked, hint=hint)
+    if re.search(r"No such file or directory|command not found", message):
+        message = f"{message} (it cannot be run)"
+    kind, hint = next(((kind, hint) for means, kind, hint in _KINDS if re.search(means, message)), ("server_error", ""))
+    return SourceFailed(kind, "".join(char if char.isprintable() else " " for char in message), asked=asked, hint=hint)
 
 
 _SHOWN = re.compile(r"(?m)(?:^ {3}|(?<= ))(?:(StdOut|StdErr|WorkDir)=(.*)$|(JobState|Restarts|ExitCode|EndTime)=(\S*))")

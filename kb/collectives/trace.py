@@ -250,9 +250,11 @@ def _state(one: Collective, *, has_states: bool) -> int:
     return _STATE.get(one.state, SCHEDULED)
 
 
-def _add(lane: _LaneBuilder, one: Collective, state: int, shapes: dict[OpShape, int], by_index: list[OpShape]) -> None:
-    shape = _common(one)
-    before = lane.collectives.get(one.seq)
+def _add(
+    lane: _LaneBuilder, entry: Collective, state: int, shapes: dict[OpShape, int], by_index: list[OpShape]
+) -> None:
+    shape = _common(entry)
+    before = lane.collectives.get(entry.seq)
     if before is not None:  # several under one number: a coalesced operation and its parts
         shape = _merged(by_index[before[0]], shape)
         state = min(state, before[1])
@@ -260,11 +262,11 @@ def _add(lane: _LaneBuilder, one: Collective, state: int, shapes: dict[OpShape, 
     if index is None:
         index = shapes[shape] = len(by_index)
         by_index.append(shape)
-    lane.collectives[one.seq] = (index, state)
-    if state == DONE and one.seq >= lane.ended[0]:
-        lane.ended = (one.seq, one.completed)
+    lane.collectives[entry.seq] = (index, state)
+    if state == DONE and entry.seq >= lane.ended[0]:
+        lane.ended = (entry.seq, entry.completed)
     if state != DONE and before is None and len(lane.waits) < _WAITS:
-        lane.waits.append(_wait(one, state))
+        lane.waits.append(_wait(entry, state))
 
 
 def _common(entry: Collective) -> OpShape:
@@ -309,11 +311,11 @@ def _wait(one: Collective, state: int) -> PendingOp:
     return PendingOp(one.seq, one.op, state, one.created, one.timeout_ms)
 
 
-def _add_p2p(lane: _LaneBuilder, one: Collective) -> None:
-    if lane.first_p2p is None or one.seq < lane.first_p2p:
-        lane.first_p2p = one.seq
-    if one.peer is not None:
-        lane.sent.setdefault((*one.peer, "recv" in one.op), []).append(one)
+def _add_p2p(lane: _LaneBuilder, entry: Collective) -> None:
+    if lane.first_p2p is None or entry.seq < lane.first_p2p:
+        lane.first_p2p = entry.seq
+    if entry.peer is not None:
+        lane.sent.setdefault((*entry.peer, "recv" in entry.op), []).append(entry)
 
 
 def _close(

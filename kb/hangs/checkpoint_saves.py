@@ -54,10 +54,10 @@ def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
     seconds = now - times[last]
     if not here or len(durations) < EARLIER or seconds < max(LEAST, TIMES * max(LEAST_USUAL, *durations)):
         return None
-    stream, one = here[0]
+    stream, line = here[0]
     ref = facts.streams[stream].summary.ref
-    rank = one.resource.rank if one.resource.rank is not None else ref.resource.rank
-    who = Resource(node=one.resource.node or ref.resource.node, rank=rank)
+    rank = line.resource.rank if line.resource.rank is not None else ref.resource.rank
+    who = Resource(node=line.resource.node or ref.resource.node, rank=rank)
     return SlowSave(last, seconds, max(durations), len(durations), ref.uri, who)
 
 

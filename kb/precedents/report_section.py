@@ -122,15 +122,15 @@ def _fleet(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Rec
     here = installed_on(evidence)
     if not suspected & here.keys():
         return
-    witnesses = [Witness(node, node in suspected, told, past.at) for node, told in here.items()]
+    witnesses = [Witness(node, node in suspected, versions, past.at) for node, versions in here.items()]
     by_value: dict[tuple[str, str], list[int]] = {}
     for item in past.earlier:
         blamed = (
             {place.node for place in item.places if past.domains.get(place.fault) in DOMAINS} if item.failed else set()
         )
-        for node, told in item.trace.installed.items():
-            witnesses.append(Witness(node, node in blamed, told, item.row.at))
-            for pair in told.items() if node in blamed else ():
+        for node, versions in item.trace.installed.items():
+            witnesses.append(Witness(node, node in blamed, versions, item.row.at))
+            for pair in versions.items() if node in blamed else ():
                 by_value.setdefault(pair, []).append(item.row.id)
     mine = {pair for node in suspected & here.keys() for pair in here[node].items()}
     for found in shared_settings(witnesses)[:MOST_FLEET]:

@@ -86,26 +86,26 @@ def tidy(config: ConfigFile = None, as_json: AsJson = False) -> None:
     raise typer.Exit(1 if swept.trouble else 0)
 
 
-def sentences(told: SweepResult) -> list[str]:
+def sentences(result: SweepResult) -> list[str]:
     """What a clean-up did, in sentences."""
     lines = []
-    if told.bundles:
+    if result.bundles:
         lines.append(
-            f"{_many(told.bundles, 'bundle')} packed, from {_size(told.packed_from)} to {_size(told.packed_to)}."
+            f"{_many(result.bundles, 'bundle')} packed, from {_size(result.packed_from)} to {_size(result.packed_to)}."
         )
-    if told.unwanted:
-        lines.append(f"{_many(told.unwanted, 'folder')} removed that no incident refers to.")
-    if told.packs:
-        lines.append(f"{_many(told.packs, 'expired pack')} removed.")
-    if told.evicted:
+    if result.unwanted:
+        lines.append(f"{_many(result.unwanted, 'folder')} removed that no incident refers to.")
+    if result.packs:
+        lines.append(f"{_many(result.packs, 'expired pack')} removed.")
+    if result.evicted:
         lines.append(
-            f"{_many(told.evicted, 'bundle')} had been removed to make room for newer ones; their incidents now say so."
+            f"{_many(result.evicted, 'bundle')} had been removed to make room for newer ones; their incidents now say so."
         )
-    if told.freed:
-        lines.append(f"{_size(told.freed)} freed.")
-    if told.reports:
-        lines.append(f"{_many(told.reports, 'expired report')} removed.")
-    lines += [f"{_many(count, 'row')} of {name} removed." for name, count in told.rows.items() if name != "reply_to"]
+    if result.freed:
+        lines.append(f"{_size(result.freed)} freed.")
+    if result.reports:
+        lines.append(f"{_many(result.reports, 'expired report')} removed.")
+    lines += [f"{_many(count, 'row')} of {name} removed." for name, count in result.rows.items() if name != "reply_to"]
     return lines
 
 

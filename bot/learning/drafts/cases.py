@@ -84,11 +84,11 @@ def gathered(
 
 
 def _case(store: IncidentStore, closings: Closings, record: IncidentRecord) -> Case:
-    said = tuple(annotation for annotation in closings.annotations(record.incident.id) if not annotation.void)
+    valid = tuple(annotation for annotation in closings.annotations(record.incident.id) if not annotation.void)
     kept: tuple[Observation, ...] = ()
     with suppress(UnreadableInput):
         kept = loads(store.kept(record.incident.id, OBSERVED))
-    return case_of(record, said, kept)
+    return case_of(record, valid, kept)
 
 
 def case_of(record: IncidentRecord, said: Sequence[Annotation], observed: tuple[Observation, ...] = ()) -> Case:

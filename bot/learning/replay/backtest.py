@@ -257,13 +257,13 @@ def _sum(costs: Iterable[BacktestCost]) -> BacktestCost:
     return total
 
 
-def _change(number: int, heard: TrialResult, told: ReviewedIncident) -> ChangedAnswer:
+def _change(number: int, heard: TrialResult, reviewed: ReviewedIncident) -> ChangedAnswer:
     old, new = heard.old, heard.new
     kind: Kind = "changed" if bool(old.fault) == bool(new.fault) else "new" if new.fault else "lost"
-    was, now = (item.fault == told.truth and told.truth is not None for item in (old, new))
+    was, now = (item.fault == reviewed.truth and reviewed.truth is not None for item in (old, new))
     # a report that was right thanks to more than its text must not become wrong either
-    was = was or (told.confirmed and old.fault is None and new.fault is not None)
-    return ChangedAnswer(number, kind, old, new, told.truth, better=now and not was, worse=was and not now)
+    was = was or (reviewed.confirmed and old.fault is None and new.fault is not None)
+    return ChangedAnswer(number, kind, old, new, reviewed.truth, better=now and not was, worse=was and not now)
 
 
 def _precision(book: Rulebook, told: Mapping[int, ReviewedIncident], heard: Mapping[int, TrialResult]) -> HitRate:
