@@ -1,7 +1,8 @@
 """A report as text for a terminal, readable in ten seconds: the decision comes first.
 
 `plain` returns the text and needs no library; `render` prints the same lines, styled, to a rich console. All text of a
-report goes through `shown`, so nothing in a log line can move the cursor, or hide or reorder text. Own wording is ASCII.
+report goes through `shown`, so nothing in a log line can move the cursor, or hide or reorder text. Own wording is
+ASCII.
 """
 
 from __future__ import annotations
@@ -310,7 +311,7 @@ def _path(frames: Sequence[str], verbose: bool) -> str:
 
 
 def _memory(page: _Page, report: Report) -> None:
-    """What past runs suggest: the first lead where no rule matches, a hint where one does."""
+    """Add the suggestions of past runs: as the first lead if no rule matches, else as a hint."""
     found = phrases.remembered(report)
     if found:
         page.gap()

@@ -1,11 +1,12 @@
 """Finds where a job hangs from its ranks' recorders: which ranks never joined, are behind, disagree, or only wait.
 
-Ranks wait for each other across process groups, so each group is judged first, and then all of them together as a graph of who waits
-for whom. An unfinished operation that a rank has not queued is an edge to that rank; the source is the rank that is waited for and
-waits for nobody. If ranks wait in a circle, the order in which each queued its operations shows which one left the program that its
-peers run (kb.collectives.program_order).
+Ranks wait for each other across process groups, so each group is judged first, and then all of them together as a graph
+of who waits for whom. An unfinished operation that a rank has not queued is an edge to that rank; the source is the
+rank that is waited for and waits for nobody. If ranks wait in a circle, the order in which each queued its operations
+shows which one left the program that its peers run (kb.collectives.program_order).
 
-What the recorder calls "enqueued" is counted after the library call returned: a rank inside the call looks as if it had not made it.
+What the recorder calls "enqueued" is counted after the library call returned: a rank inside the call looks as if it had
+not made it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PENDING = 256
 
 
 def judge(traces: Iterable[CollectiveTrace], now: float | None = None) -> CollectiveVerdict:
-    """The verdict over traces. `now`: when they were taken (seconds since the epoch); without it, the latest timestamp in them."""
+    """Return the verdict over traces. `now`: when they were taken (seconds since the epoch); default: their latest timestamp."""
     return judge_rings((digest(trace) for trace in traces), now)
 
 
@@ -62,7 +63,7 @@ def judge_rings(rings: Iterable[Ring], now: float | None = None) -> CollectiveVe
 
 
 def _pending(job: JobTraces, now: float | None) -> tuple[Pending, ...]:
-    """The first unfinished operation of each lane and pair, with the ranks in the same one together; the oldest first."""
+    """Return the first unfinished operation of each lane and pair, with all ranks in it; the oldest first."""
     found: dict[tuple[int, int, str], list[tuple[int, float | None, float | None, int]]] = defaultdict(list)
     for index, comm in enumerate(job.comms):
         for rank, lane in comm.lanes.items():

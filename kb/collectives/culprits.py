@@ -44,7 +44,7 @@ def _ends(op: str) -> tuple[int, int]:
 def culprits_of(
     job: JobTraces, graph: WaitGraph, found: Sequence[Communicator]
 ) -> tuple[tuple[Culprit, ...], tuple[int, ...]]:
-    """The ranks that are waited for (or disagree) and depend on no other such rank; and the ranks without a dump that may be such."""
+    """Return the culprits, which are waited for (or disagree) and wait for no other culprit; and possible ones without a dump."""
     parts = components(graph.edges, [*graph.wanted, *graph.odd, *graph.unseen])
     of = {node: index for index, part in enumerate(parts) for node in part}
     asked = set(graph.wanted) | set(graph.odd)
@@ -78,7 +78,7 @@ def culprits_of(
 
 
 def _blamed(job: JobTraces, graph: WaitGraph, ranks: Sequence[int], *, stuck: bool) -> list[Culprit]:
-    """Of ranks that depend on each other: those that disagree; else those that wait for nobody; else those that left the order in a circle.
+    """Return the culprits among interdependent ranks: those that disagree, wait for no rank, or left the order in a circle.
 
     A rank that merely stopped gets everything finished that it queued before, because the others come that far. A rank
     in an operation that nobody finished is therefore not a source, unless the operation it is in first is finished by
@@ -215,7 +215,7 @@ def _most_waited(graph: WaitGraph, rank: int) -> list[tuple[str, str, int, int]]
 
 
 def _by_state(job: JobTraces, found: Sequence[Communicator]) -> list[Culprit]:
-    """For a group that everybody joined and nobody leaves: the few ranks whose device did not start or finish what the others did."""
+    """Return the few ranks of a stuck group whose device did not start or finish what the others' did."""
     out: dict[int, Culprit] = {}
     comms = {(comm.pg, comm.members): comm for comm in job.comms}
     for communicator in found:

@@ -1,12 +1,13 @@
 """Ranks that do the same work queue the same operations in the same order; finds who left that order, and where.
 
-A job's program is written once. Ranks in the same position (members of groups of the same roles) therefore record one sequence of
-(role, number), of which some have a longer part than others. Where sequences diverge, the few have left what the many do: they
-skipped an operation, made one too many, or swapped two. If both sides are equally large, earlier iterations may decide (training
-steps repeat): the side that does what always came next is right. Otherwise the verdict only says that it is one of them.
+A job's program is written once. Ranks in the same position (members of groups of the same roles) therefore record one
+sequence of (role, number), of which some have a longer part than others. Where sequences diverge, the few have left
+what the many do: they skipped an operation, made one too many, or swapped two. If both sides are equally large, earlier
+iterations may decide (training steps repeat): the side that does what always came next is right. Otherwise the verdict
+only says that it is one of them.
 
-Sequences that diverge and later reach the same operations belong to different programs (two pipeline stages), and nobody is at
-fault. The work is linear in the operations: ranks with the same sequence are compared as one.
+Sequences that diverge and later reach the same operations belong to different programs (two pipeline stages), and
+nobody is at fault. The work is linear in the operations: ranks with the same sequence are compared as one.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class RoleOp(NamedTuple):
 class Divergence:
     """Where a rank's order diverges from that of its peers.
 
-    `did`: what it queued, `instead` what they did, as steps of this rank's own lanes (`instead`: None if it has no such lane). `peers`,
-    `alike`: how many queued the one and the other. `by`: the evidence that this rank is the odd one.
+    `did`: what it queued, `instead` what they did, as steps of this rank's own lanes (`instead`: None if it has no such
+    lane). `peers`, `alike`: how many queued the one and the other. `by`: the evidence that this rank is the odd one.
     """
 
     did: QueuedOp
@@ -168,7 +169,7 @@ def _divergences_at(sides: Mapping[RoleOp, Sequence[_OpSequence]], at: int) -> I
 def _settled(
     sides: Mapping[RoleOp, Sequence[_OpSequence]], order: Sequence[RoleOp], size: Mapping[RoleOp, int], at: int
 ) -> Settled | None:
-    """The evidence of which side left: its ranks are few of many, or earlier iterations; for two ranks there may be none; else None."""
+    """Return the evidence of which side left: it is a small minority, or earlier iterations; None if undecided."""
     many = size[order[0]]
     few = sum(size.values()) - many
     if many > few and few <= max(1, many // _FEW):

@@ -66,7 +66,7 @@ class Communicator:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A rank that others wait for while it waits for nobody, or that differs. `score` from 0 to 1, `groups` by name.
+    """A rank that others wait for while it waits for none, or that differs. `score` from 0 to 1, `groups` by name.
 
     `op` and `seq`: the operation of the first group that it has not queued, or queued differently.
     """
@@ -98,7 +98,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveVerdict:
-    """What the recorders of a job say together.
+    """The verdict from all recorders of a job.
 
     `possible`: ranks without a dump (or with an inconclusive one) that others may wait for; they are not culprits.
     `waiting`: ranks with unfinished operations that are not culprits either. `groups` counts the communicators with

@@ -1,7 +1,7 @@
 """Decides which side of a disagreement in sizes is wrong, from the messages of ranks that received more than they had room for.
 
-gloo and NCCL abort a rank that gets a longer message than its own operation takes, and print both lengths. Such a rank is on the side
-of the smaller size, and often has no dump; counting it may make one of two equal sides the larger.
+gloo and NCCL abort a rank that gets a longer message than its own operation takes, and print both lengths. Such a rank
+is on the side of the smaller size, and often has no dump; counting it may make one of two equal sides the larger.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Overrun:
 
 
 def overrun_in(rank: int, text: str) -> Overrun | None:
-    """The lengths in a rank's message; None if it contains none, or does not say that the rank received too much."""
+    """Return the lengths in a rank's message; None if it does not report that the rank received too much."""
     found = _SAID.search(text)
     if found is None:
         return None
@@ -39,7 +39,7 @@ def overrun_in(rank: int, text: str) -> Overrun | None:
 
 
 def settle_sizes(verdict: CollectiveVerdict, told: Iterable[Overrun]) -> CollectiveVerdict:
-    """Return the verdict, in which two equal sides are told apart if the received lengths decide."""
+    """Return the verdict, with two equal sides decided by the received lengths, if possible."""
     told = tuple({overrun.rank: overrun for overrun in told}.values())
     for place, comm in enumerate(verdict.communicators if told else ()):
         found = comm.mismatch and _settled(comm.mismatch, told)

@@ -48,7 +48,7 @@ class WaitGraph:
             self.first[rank] = first
 
     def node(self) -> int:
-        """Add a node that stands for a group."""
+        """Add a node for a group."""
         self.made += 1
         return -self.made
 

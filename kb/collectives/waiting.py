@@ -66,8 +66,8 @@ def judge_group(
 def wait_for_left(job: JobTraces, graph: WaitGraph) -> None:
     """The ranks that wait for a rank that left its peers' order, if its recorder does not say that it waits.
 
-    gloo's recorder retires an operation that another rank never queued, although it cannot have finished. So a rank that queued nothing
-    after it is still in it.
+    gloo's recorder retires an operation that another rank never queued, although it cannot have finished. So a rank
+    that queued nothing after it is still in it.
     """
     left: dict[tuple[str, Members, int], list[int]] = defaultdict(list)
     homes: dict[tuple[str, Members], GroupTraces] = {}
@@ -105,7 +105,7 @@ def _last(ring: Ring) -> tuple[str, int] | None:
 def _note_pending(
     comm: GroupTraces, counts: Mapping[int, RankProgress], inside: Collection[int], graph: WaitGraph
 ) -> None:
-    """Record what the ranks are in, and for which of them nobody finished it."""
+    """Record the ranks' operations, and which of them no rank finished."""
     top = max(count.done for count in counts.values())
     where = (comm.pg, comm.members, -1, -1)
     for rank, item in counts.items():
@@ -120,14 +120,14 @@ def _note_pending(
 
 
 def _ranks_without_data(comm: GroupTraces, job: JobTraces, counts: Mapping[int, RankProgress]) -> Sequence[int]:
-    """Members whose dump is missing or says nothing of the group; if members were inferred, any rank without a dump."""
+    """Return the members without a dump or without an entry of the group; for inferred members, any rank without a dump."""
     if comm.inferred:
         return job.absent
     return [rank for part in comm.members for rank in part if rank not in counts]
 
 
 def _inside(comm: GroupTraces, counts: Mapping[int, RankProgress]) -> set[int]:
-    """Ranks in an operation that nobody finished: that they queued no later one means nothing."""
+    """Return the ranks in an operation that no rank finished: that they queued no later one means nothing."""
     finished = sorted(count.done for count in counts.values())
     top = finished[-1]
     middle = finished[len(finished) // 2]
@@ -177,7 +177,7 @@ def _levels(
 def _note_missing(
     comm: GroupTraces, counts: Mapping[int, RankProgress], late: tuple[int, list[int]], graph: WaitGraph
 ) -> list[int]:
-    """Record which of the late ranks somebody waits for."""
+    """Record which of the late ranks are waited for."""
     seq, ranks = late
     ahead = [rank for rank, item in counts.items() if item.queued >= seq and item.done < item.queued]
     top = max(counts[rank].queued for rank in ahead)
@@ -189,7 +189,7 @@ def _note_missing(
 
 
 def _clustered(counts: Mapping[int, RankProgress], absent: Sequence[int], graph: WaitGraph) -> None:
-    """All ranks in one operation that nobody finishes depend on each other, and on those that gave no dump."""
+    """Add edges between all ranks in an operation that no rank finishes, and to those without a dump."""
     stuck = [rank for rank, item in counts.items() if item.done < item.queued]
     first = min(counts[rank].done for rank in stuck) + 1
     node = graph.node()

@@ -213,7 +213,7 @@ def _alone(scene: HangContext, limits: HangLimits) -> float:
 
 
 def _lock_left_behind(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:
-    """The start, cut short where every rank of the job waits for a lock file and nobody works: its holder is gone."""
+    """Return the start phase, shortened if every rank waits for a lock file and none works: its holder is gone."""
     seen = scene.seen
     held = seen is not None and not seen.outliers and {group.doing.activity for group in seen.groups} == {"filelock"}
     if held and scene.complete and _idle(scene):

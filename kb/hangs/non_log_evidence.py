@@ -21,8 +21,8 @@ MOST_RANKS = 200_000  # a job that claims a larger size is not believed
 class NonLogEvidence:
     """What a bundle holds besides logs. `dumped`: when the recorders were dumped, if known.
 
-    `late`: seconds by which the job's lines arrive late, if a watcher measured it (`kb.hangs.pace.Lateness`). `alive`: whether a
-    watcher sees the job's processes run, whatever their logs say of an earlier attempt.
+    `late`: seconds by which the job's lines arrive late, if a watcher measured it (`kb.hangs.pace.Lateness`). `alive`:
+    whether a watcher sees the job's processes run, whatever their logs say of an earlier attempt.
     """
 
     stacks: tuple[StackSample, ...] = ()
@@ -41,6 +41,6 @@ class NonLogEvidence:
 
 
 def expected_ranks(facts: Facts) -> range:
-    """Return the ranks that should exist; none if the job does not say, or says nonsense."""
+    """Return the ranks that should exist; none if the job's size is unknown or implausible."""
     count = facts.evidence.job.world_size or 0
     return range(count) if 0 < count <= MOST_RANKS else range(0)

@@ -102,7 +102,7 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
 
 
 def _pending(facts: Facts, limits: HangLimits) -> float:
-    """How long a collective may be pending, given the job's own steps; the first steps may take arbitrarily long."""
+    """Return how long a collective may be pending, given the job's steps; the first steps may take arbitrarily long."""
     pace = max((pace_of(facts.streams) or 0.0), (long_step(facts.streams) or 0.0))
     known = pace > 0.0 or has_begun(facts.streams) or not any(stream.points for stream in facts.streams)
     return max(limits.pending if known else limits.data_wait, limits.pending_steps * pace)
@@ -151,7 +151,7 @@ def _moved(parts: NonLogEvidence, now: float | None) -> float | None:
 
 
 def _traffic(parts: NonLogEvidence) -> float | None:
-    """When the links of most ranks last carried at least half of their usual traffic; None if nobody measured it."""
+    """When the links of most ranks last carried at least half of their usual traffic; None if not measured."""
     panel = parts.panels.get("rdma_tx")
     if panel is None or not panel.times.size:
         return None

@@ -222,7 +222,7 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
 
 
 def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
-    """A checkpoint that takes many times as long as the job's earlier ones; if a hang is called, its stacks say more."""
+    """Yield a checkpoint that takes many times as long as earlier ones; if a hang is called, its stacks say more."""
     found = None if state.ended or state.hang.called else slow_save(facts, state.now)
     if found is not None:
         fields: dict[str, Scalar] = {

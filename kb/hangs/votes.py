@@ -212,7 +212,7 @@ def _sound(times: Sequence[float], now: float, limits: HangLimits) -> list[float
 
 
 def phase_of(facts: Facts, now: float | None, limits: HangLimits, timeout: float | None = None) -> Phase:
-    """The phase that the run is in by its logs, with the ceiling that the job's own history, or else the limits, give it."""
+    """Return the run's phase according to its logs, with a ceiling from the job's own history or else the limits."""
     streams = [stream for stream in facts.streams if stream.summary.ref.kind == "job"]
     name = _phase(facts, streams)
     longest = pauses(streams).get(name)

@@ -35,7 +35,7 @@ class StuckWarmup:
 
 
 def warm_up_of(args: str | None) -> int | None:
-    """The warm-up steps that a command line asks for; None if it does not say, or gives two different numbers."""
+    """Return the warm-up steps on a command line; None if they are missing or contradictory."""
     found = {int(item) for item in _WARM_UP.findall((args or "")[:LONGEST])}
     return found.pop() if len(found) == 1 else None
 

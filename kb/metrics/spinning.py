@@ -141,7 +141,7 @@ def _idle(
 
 
 def idle_among_spinning(util: Panel, now: float, limits: SpinLimits = SPIN, most: int = 2) -> tuple[Row, ...]:
-    """Return the one or two rows whose GPUs stand at 0 % while nearly all others are at 100 %: the source of a hang.
+    """Return the one or two rows whose GPUs are at 0 % while nearly all others are at 100 %: the source of a hang.
 
     Empty if more rows are idle, the rest does not spin, or too little was measured.
     """

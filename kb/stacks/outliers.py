@@ -48,7 +48,7 @@ class Comparison:
     """The ranks in comparison. `crowd` is the index in `groups` of the largest group that waits; None if no group does.
 
     `outliers` are shown up to a bound, the likeliest first; `outlier_ranks` (ranges) and `outlier_count` cover all.
-    `unseen`: expected ranks without a stack. `shared`: most ranks stand outside alike, so no rank is at fault.
+    `unseen`: expected ranks without a stack. `shared`: most ranks are outside alike, so no rank is at fault.
     """
 
     seen: int
@@ -147,7 +147,7 @@ def _group(members: list[_RankStack]) -> StackGroup:
 def _crowd(members: list[list[_RankStack]], seen: int) -> int | None:
     """Return the index of the largest group that waits.
 
-    If most ranks stand at one place of the run's code, they wait there: a call that ends on the device (`loss.item()`)
+    If most ranks are at one place of the run's code, they wait there: a call that ends on the device (`loss.item()`)
     does not show it. If no rank is in an operation with others, most ranks that only wait (at a socket, on a queue, for
     a thread, asleep) are the crowd if another rank's stack says more: that rank is what they wait for.
     """
@@ -176,7 +176,7 @@ def _is_informative(group: Sequence[_RankStack]) -> bool:
 
 
 def _alike(outside: Sequence[int], told: _RankGroups) -> bool:
-    """Whether nearly all ranks stand outside the crowd and do the same."""
+    """Whether nearly all ranks are outside the crowd and do the same."""
     kinds = Counter[Activity]()
     for index in outside:
         kinds[told.members[index][0].doing.activity] += len(told.members[index])

@@ -34,7 +34,7 @@ class Stillness:
 class RankStillness:
     """One rank's vote. `rounds`: consecutive rounds with the same stacks; `seconds`: their span, if times are known.
 
-    `works`: whether its processes compute, read or write meanwhile; None if nobody measured it, or an accelerator hides
+    `works`: whether its processes compute, read or write meanwhile; None if not measured, or an accelerator hides
     it.
     """
 

@@ -134,7 +134,7 @@ def ras_vote(
 
 
 def last_launch(polls: Sequence[RasReport]) -> float | None:
-    """The time of the newest answer in which a rank had launched more than in the one before; None if that is none of the newest 16."""
+    """Return the time of the newest answer with more launches than the previous one; None if not among the newest 16."""
     timed = sorted((poll for poll in polls if poll.time is not None), key=lambda poll: (poll.time or 0.0, poll.source))
     newest = [(poll.time, _launched(poll)) for poll in timed[-_STEADY:]]
     for (_, before), (time, after) in reversed(list(pairwise(newest))):
@@ -335,7 +335,7 @@ def _apart(comm: RasCommunicator, present: Sequence[RasRank]) -> tuple[PendingKi
     most = max(totals)
     behind = [rank for rank in present if _total(rank) < most]
     front = [rank for rank in present if _total(rank) == most]
-    # a rank that launched what nobody else did is the odd one, not the thousands that did not
+    # a rank that launched something alone is the odd one, not the thousands that did not
     return ("behind", op, behind, False) if len(behind) <= len(front) else _fewer(op, behind, front)
 
 

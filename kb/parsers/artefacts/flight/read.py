@@ -9,7 +9,7 @@ from kb.parsers.artefacts.flight.trace import to_trace
 
 
 def read_dump(data: bytes, source: str, limits: DumpLimits = LIMITS) -> tuple[CollectiveTrace | None, tuple[Gap, ...]]:
-    """One rank's recorder out of the bytes of its dump; `source` is the file's name, whose end tells the rank.
+    """Return one rank's recorder from the bytes of its dump; `source`: the file name, which ends with the rank.
 
     `time` of the trace is its latest timestamp: the dump was not written before. Never raises: what cannot be read, or
     only in part, is a gap; if nothing can be read, the trace is None.
