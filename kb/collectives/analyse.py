@@ -30,7 +30,7 @@ PENDING = 256
 
 
 def judge(traces: Iterable[CollectiveTrace], now: float | None = None) -> CollectiveVerdict:
-    """Return the verdict over traces. `now`: when they were taken (seconds since the epoch); default: their latest timestamp."""
+    """Return the verdict over traces. `now`: when they were taken, in epoch seconds; default: their latest time."""
     return judge_rings((digest(trace) for trace in traces), now)
 
 

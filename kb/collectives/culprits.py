@@ -44,7 +44,7 @@ def _ends(op: str) -> tuple[int, int]:
 def culprits_of(
     job: JobTraces, graph: WaitGraph, found: Sequence[Communicator]
 ) -> tuple[tuple[Culprit, ...], tuple[int, ...]]:
-    """Return the culprits, which are waited for (or disagree) and wait for no other culprit; and possible ones without a dump."""
+    """Return the ranks that are waited for (or disagree) and wait for no culprit; and possible ones without a dump."""
     parts = components(graph.edges, [*graph.wanted, *graph.odd, *graph.unseen])
     of = {node: index for index, part in enumerate(parts) for node in part}
     asked = set(graph.wanted) | set(graph.odd)
@@ -78,7 +78,7 @@ def culprits_of(
 
 
 def _blamed(job: JobTraces, graph: WaitGraph, ranks: Sequence[int], *, stuck: bool) -> list[Culprit]:
-    """Return the culprits among interdependent ranks: those that disagree, wait for no rank, or left the order in a circle.
+    """Return the culprits of a cycle of waits: ranks that disagree, wait for no rank, or left the order.
 
     A rank that merely stopped gets everything finished that it queued before, because the others come that far. A rank
     in an operation that nobody finished is therefore not a source, unless the operation it is in first is finished by

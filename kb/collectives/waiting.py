@@ -120,7 +120,7 @@ def _note_pending(
 
 
 def _ranks_without_data(comm: GroupTraces, job: JobTraces, counts: Mapping[int, RankProgress]) -> Sequence[int]:
-    """Return the members without a dump or without an entry of the group; for inferred members, any rank without a dump."""
+    """Return members without a dump or entry of the group; for inferred members, any rank without a dump."""
     if comm.inferred:
         return job.absent
     return [rank for part in comm.members for rank in part if rank not in counts]

@@ -134,7 +134,7 @@ def ras_vote(
 
 
 def last_launch(polls: Sequence[RasReport]) -> float | None:
-    """Return the time of the newest answer with more launches than the previous one; None if not among the newest 16."""
+    """Return the time of the newest answer with more launches than the previous one; None if older than 16 answers."""
     timed = sorted((poll for poll in polls if poll.time is not None), key=lambda poll: (poll.time or 0.0, poll.source))
     newest = [(poll.time, _launched(poll)) for poll in timed[-_STEADY:]]
     for (_, before), (time, after) in reversed(list(pairwise(newest))):
