@@ -40,6 +40,7 @@ _NAMED = lazy_compile(
     rf"|\bpeer \[?({_NUMBERED})\]?[:<]|from peer ([0-9.]{{7,15}})|from ([0-9.]{{7,15}})<"
 )
 _PID = lazy_compile(r"\bpid[=: ]{1,2}(\d{1,9})\b")
+_NAMES_RANKS = ("mpirun", "pals")  # launchers whose messages name the rank that ended
 _NAMING = ("failed", "peer", "host", "ip")  # captures that name a machine
 _MACHINE = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}|[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,62}){0,6}")
 _LIST = lazy_compile(r"([A-Za-z][\w.-]{0,62})\[(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,15})\]")
@@ -145,7 +146,10 @@ def _machines_named(finding: Finding, signal: Signal, places: Places) -> list[Pl
     if not found and (match := _NAMED.search(signal.line)):
         name = next((part for part in match.groups() if part), "")
         found = [node for host in _expand_hosts(name) if (node := places.node(host))]
-    rank = places.rank_of_task(captures.get("task", "")) if captures.get("launcher") == "srun" else None
+    launcher = captures.get("launcher")
+    rank = places.rank_of_task(captures.get("task", "")) if launcher == "srun" else None
+    if launcher in _NAMES_RANKS:
+        rank = signal.resource.rank
     if rank is not None:
         return [Place(rank, places.node_of(rank) or next(iter(found), None))]
     pid = _PID.search(signal.line)

@@ -49,7 +49,7 @@ _NO_HOST = (
 # Every form starts with its own class of bytes, so most forms reject a line without a prefix at once.
 _PIECE = lazy_compile(
     rb"(?P<ansi>(?:\x1b\[[0-9;?]{0,12}[A-Za-z]|\[[0-9;]{1,9}m|\r)+) ?"
-    rb"|\[rank(?:: )?(?P<rank>\d{1,6})\]:? ?"
+    rb"|\[(?:(?P<of_rank>(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63})[ /|:])?rank(?:: )?(?P<rank>\d{1,6})\]:? ?"
     rb"|\[[A-Za-z_]\w{0,30}?(?P<local>\d{1,4})\]: ?"
     rb"|\[(?P<tee>(?![A-Z]+:|[\w.-]{1,60}\.(?:py|cc|cpp|cu|h|go|rs):)(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}):(?P<tee_local>1[0-5]|\d)\] ?"
     rb"|\[\d{1,4},(?P<mpi>\d{1,6})\]<std(?:out|err|diag)>: ?"
@@ -120,7 +120,7 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
         return _take_stamp(found, match, line, year, limit)
     rank, local, node, pid = found.rank, found.local_rank, found.node, found.pid
     if match["rank"]:
-        rank = int(match["rank"])
+        rank, node = int(match["rank"]), _text(match["of_rank"]) or node
     elif match["local"]:
         local = int(match["local"])
     elif match["tee"]:  # a custom tee around torchrun: [host:local rank]

@@ -62,6 +62,7 @@ BOOK = Rulebook(
         rule("slow", "straggler", Pattern("s", regex=r"stragglers: \[(?P<ranks>[\d, ]+)\]")),
         rule("key", "code_bug", Pattern("k", exception=ExceptionTest(type="KeyError"))),
         rule("ended", "killed", Pattern("e", structure=StructureTest("elastic_failure", {"signal": "SIGKILL"}))),
+        rule("noticed", "killed", Pattern("n", structure=StructureTest("launcher_exit", {"signal": "SIGKILL"}))),
         rule("native", "segfault", Pattern("f", structure=StructureTest("launcher_exit", {"signal": "SIGSEGV"}))),
     ),
     FAULTS,
@@ -252,6 +253,14 @@ def test_a_kill_is_of_the_process_that_ended_by_it() -> None:
     found = told(kernel + block([(2, -6, "cn-a1")]) + block([(6, -9, "cn-a2")]), job=Job(world_size=8))
 
     assert names(found) == [("rank", "cn-a2", 6)]
+
+
+def test_the_rank_that_mpirun_noticed_is_named() -> None:
+    """Its message names rank and node, in one line or two."""
+    line = "prterun noticed that process rank 5 with PID 411 on node cn-a1 exited on\nsignal 9 (Killed).\n"
+
+    for log in (line, line.replace("\n", " ", 1)):
+        assert names(told(log, job=Job(world_size=8))) == [("rank", "cn-a1", 5)]
 
 
 def test_a_lost_node_that_nobody_names_is_the_silent_one() -> None:
