@@ -134,8 +134,11 @@ def paths(case: plan.Case, machine: launch.Machine, base: Path) -> dict[str, str
         str(work): case.project,
         str(libraries): f"{HOME}/venv",
         str(base): parent,
+        os.environ.get("RUN_MPI", ""): "/opt/openmpi",
+        f"prterun-{socket.gethostname()}": "prterun-node-a",
         str(Path(__file__).parent): case.project,
     }
+    named.pop("", None)
     return named | {f"/private{key}": value for key, value in named.items()}
 
 

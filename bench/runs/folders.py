@@ -18,6 +18,7 @@ MACHINE = "node-a"
 FRAMEWORKS = {
     "ddp": "pytorch ddp", "fsdp": "pytorch fsdp", "hf": "transformers trainer", "accel": "accelerate", "lit": "lightning",
     "ds": "deepspeed", "sft": "trl", "rayt": "ray train", "jaxw": "jax", "factory": "llama-factory",
+    "pre": "pytorch", "fab": "lightning fabric", "actors": "ray", "cls": "transformers trainer",
 }  # fmt: skip
 
 
@@ -75,6 +76,7 @@ def truth(case: Case, seen: list[dict[str, Any]], versions: str) -> dict[str, An
         "time": stamp(first["time"]) if first else None,
         "place": first.get("place"),
         "verdict": list(case.verdict),
+        "proven_end": case.proven,
         "project": case.project,
     }
     return {key: value for key, value in told.items() if value not in (None, "", []) or key == "accept"}

@@ -134,6 +134,8 @@ def commands(case: Case, work: Path) -> list[Start]:
         return agents(case, work, [python, "-m", "torch.distributed.run"], port)
     if case.launch == "slurm":
         return [slurm(case, python, port)]
+    if case.launch == "mpi":
+        return [mpi(case, python, port)]
     if case.launch == "bare":
         common = {"WORLD_SIZE": str(case.world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         places = [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | case.env for rank in range(case.world)]
@@ -182,6 +184,16 @@ def slurm(case: Case, python: str, port: str) -> Start:
     return ("slurm-4711.out", ["srun", *size, *case.options, "bash", "-c", start, python, *script(case)], found)
 
 
+def mpi(case: Case, python: str, port: str) -> Start:
+    """The run under Open MPI's mpirun, whose installation RUN_MPI names."""
+    ranks = "export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=${WORLD_SIZE:-$OMPI_COMM_WORLD_SIZE}"
+    start = f'{ranks} MASTER_ADDR=127.0.0.1 MASTER_PORT={port}; exec "$0" -u "$@"'
+    home = os.environ.get("RUN_MPI", "/usr")
+    size = ["--allow-run-as-root", "--oversubscribe", "-np", str(case.world)]
+    words = [f"{home}/bin/mpirun", *size, *case.options, "bash", "-c", start, python, *script(case)]
+    return ("mpirun.log", words, {"OPAL_PREFIX": home} if home != "/usr" else {})
+
+
 def perform(case: Case, machine: Machine, base: Path) -> Ran:
     """Run a case in a new folder `base`; stop it when its patience ends."""
     work, truth, out = base / case.project.rpartition("/")[2], base / "truth", base / "out"
@@ -208,7 +220,7 @@ def perform(case: Case, machine: Machine, base: Path) -> Ran:
             pumps.append(
                 threading.Thread(
                     target=label,
-                    args=(process.stdout, merged, f"{number:{len(str(case.world - 1))}d}: ".encode()),
+                    args=(process.stdout, merged, number, case),
                     daemon=True,
                 )
             )
@@ -225,10 +237,12 @@ def perform(case: Case, machine: Machine, base: Path) -> Ran:
     return Ran(status, (began, time.time()), stopped, texts(case, work, out))
 
 
-def label(source: IO[bytes], target: IO[bytes], prefix: bytes) -> None:
-    """Copy lines with a prefix, as `srun --label` does."""
+def label(source: IO[bytes], target: IO[bytes], number: int, case: Case) -> None:
+    """Copy lines with a prefix, as `srun --label` and many own launchers do."""
+    rank, node = f"{number:{len(str(case.world - 1))}d}", NODES[number * len(NODES) // case.world]
     for line in source:
-        target.write(prefix + line)
+        prefix = case.prefix.format(rank=rank, node=node, time=time.strftime("%H:%M:%S"))
+        target.write(prefix.encode() + line)
         target.flush()
 
 

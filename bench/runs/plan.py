@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 ADVICE_VALUES = ("requeue", "requeue_without", "restart_in_place", "resubmit", "fix_first", "wait", "none")
-LAUNCHES = ("torchrun", "agents", "bare", "python", "accelerate", "deepspeed", "slurm", "ray")
+LAUNCHES = ("torchrun", "agents", "bare", "python", "accelerate", "deepspeed", "slurm", "mpi", "ray")
 LOGS = ("merged", "tree", "tee", "ranks", "prefixed", "nodes")
 # The advice accepted by default: fixing first is right for every deterministic failure.
 ADVICE: dict[str, tuple[str, ...]] = {
@@ -48,6 +48,7 @@ class Case:
         launch: how it is started (`LAUNCHES`); `bare` starts each rank by itself, as srun does.
         world: number of ranks.
         logs: what the logs look like (`LOGS`).
+        prefix: what `prefixed` logs have before each line, with {rank}, {node} and {time}.
         args: options of the script, by name.
         options: options of the launcher, in order.
         env: environment of the ranks.
@@ -61,6 +62,7 @@ class Case:
         project: folder of the run, as it shows in paths.
         patience: seconds until the run is stopped, which is the plan only of a case that `hangs`.
         hangs: nobody but patience ends the run.
+        proven: whether the logs prove that a healthy run completed.
         label, accept, why, needle, at_fault, fix, advice, stage, kind, verdict: the truth, written to case.yaml.
     """
 
@@ -72,6 +74,7 @@ class Case:
     world: int = 2
     framework: str = ""
     logs: str = "merged"
+    prefix: str = "{rank}: "
     args: dict[str, Any] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
@@ -92,6 +95,7 @@ class Case:
     stage: str = ""
     kind: str = ""
     verdict: tuple[str, ...] = ()
+    proven: bool | None = None
 
 
 def read(path: Path) -> list[Case]:
