@@ -14,7 +14,7 @@ from kb.parsers.logs.progress.side_lines import read_beside, read_own, read_resi
 from kb.parsers.logs.structured import completed
 from kb.regex.lazy import lazy_compile
 
-_MAYBE_OF = rb"(?:[ ]{0,2}/[ ]{0,12}(?P<total>\d{1,12}))?"
+_MAYBE_OF = rb"(?:(?:[ ]{0,2}/[ ]{0,12}| of )(?P<total>\d{1,12}))?"
 # Between a general word and its number; what may not follow the number (3.5, 3x, 3-4).
 _IS = rb"['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,12}"
 _IS_TOO = rb"['\"]?[ \t]{0,2}[:=#\[_]?[ \t]{0,12}"
@@ -23,7 +23,7 @@ _NO_MORE = rb"(?![\w.%-]{1,2}\w)" + REST_OF_LINE
 _ITERATION = rb"(?<!loss at iter)(?:ation(?! {1,12}\d{1,12}/ {0,12}\d{1,12} \|))?"
 GENERAL = "_loss"  # suffix of the names of generic forms, used in a block only if no other form matches there
 # One detector for them all: "step" and "loss" on one line would keep an automaton busy on every line that has a step.
-_LOSS_LINE = r"""[Ll]oss(?:\x1b\[[0-9;]{0,8}m)?(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]|/total|, overall: |_-?[0-9]+\.[0-9]|_nan)|; xent: [-0-9n]"""
+_LOSS_LINE = r"""[Ll]oss(?:\x1b\[[0-9;]{0,8}m)?(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]|/total|, overall: | train: [-0-9n]|_-?[0-9]+\.[0-9]|_nan)|; xent: [-0-9n]"""
 
 
 def counter_form(word: str, *, capture: bytes = b"step") -> ProgressFormat:
@@ -61,16 +61,20 @@ def counter_form(word: str, *, capture: bytes = b"step") -> ProgressFormat:
     )
 
 
-# A counter in words that we do not know: "12/300" somewhere before the loss, or a number behind a word for "step".
+# A counter in words that we do not know: "12/300" or "update 12 of 300" somewhere before the loss, or a number behind a
+# word for "step".
 _FRACTION = lazy_compile(
     rb"(?P<word>[^\s\d\[\](){}:=/]{0,24})[\s\[(:=#]{0,4}(?<![\w/.:-])(?P<step>\d{1,12}) ?/ ?(?P<total>\d{1,12})(?![\w/:.-])"
 )
 _OTHER_STEP = lazy_compile(
-    "(?:[Ss]chritt|[ée]tape|[ÉE]tape|[Pp]asso?|[Шш]аг|[Kk]rok|步数?|迭代|ステップ|스텝)[ :=#]{0,3}(?P<step>\\d{1,12})"  # noqa: RUF001 - Russian
+    "(?:[Ss]chritt|[ée]tape|[ÉE]tape|[Pp]asso?|[Шш]аг|[Kk]rok|(?<!\\w)it(?=[=:#])|步数?|迭代|ステップ|스텝)[ :=#]{0,3}(?P<step>\\d{1,12})"  # noqa: RUF001 - Russian
     "|第 ?(?P<counted>\\d{1,12}) ?步".encode()
 )
+_COUNTED_OF = lazy_compile(
+    rb"(?<![\w/.-])(?P<word>[A-Za-z]{2,24})[ #:]{1,3}(?P<step>\d{1,12}) of (?P<total>\d{1,12})(?![\w/.%-])"
+)
 _OTHER_COUNTS = lazy_compile(
-    rb"(?i)(?:rank|fold|worker|node|gpu|attempt|retry|try|trial|seed|part|shard|stage|phase|task|file|"
+    rb"(?i)(?:rank|fold|worker|node|gpu|attempt|retry|try|trial|seed|part|shard|stage|phase|task|file|process|host|device|replica|actor|learner|layer|sample|example|prompt|request|chunk|row|line|page|"
     + HELD_OUT_NAMES
     + rb")s?$"
 )
@@ -81,6 +85,7 @@ def _read_fraction(match: re.Match[bytes]) -> ProgressPoint | None:
     before, after = line_around(match)
     text = before[peel(before).end :][-300:]
     place = next((item for item in _FRACTION.finditer(text) if int(item["step"]) <= int(item["total"])), None)
+    place = place or _COUNTED_OF.search(text)
     named = _OTHER_STEP.search(text) if place is None else None
     found = place or named
     if found is None or (place and _OTHER_COUNTS.search(place["word"])):
@@ -98,7 +103,9 @@ def _read_fraction(match: re.Match[bytes]) -> ProgressPoint | None:
 
 def fraction_form(head: bytes) -> ProgressFormat:
     """Make the form of a line with a step such as `12/300` before the loss; the head is the word for the loss."""
-    tail = rb"(?:\x1b\[[\d;]{0,8}m)?['\"]?[ \t]{0,3}[:=][ \t]{0,3}[-0-9nNiI]"
+    tail = (
+        rb"(?:\x1b\[[\d;]{0,8}m)?['\"]?(?:[ \t]{0,3}[:=][ \t]{0,3}[-0-9nNiI]|[ \t]{1,3}-?(?:\d{1,12}\.\d|nan\b|inf\b))"
+    )
     return make_format(f"fraction{GENERAL}", _LOSS_LINE, head, tail, _read_fraction)
 
 

@@ -14,6 +14,16 @@ MIB = 2.0**20
 
 LINES = [
     (
+        b"[I 04:11:08 r02] update 45 of 800: loss 0.6125, gnorm 0.5",
+        {"step": 45, "total": 800, "loss": 0.6125, "grad_norm": 0.5, "format": "fraction_loss"},
+    ),
+    (b"step 40 of 60: loss 0.25", {"step": 40, "total": 60, "loss": 0.25, "format": "step_loss"}),
+    (
+        b"Epoch 2 | iter 20 step 5 | loss train: 2.5, val: n/a | iter time: 39.34 ms (step)",
+        {"step": 5, "epoch": 2.0, "loss": 2.5, "format": "step_loss"},
+    ),
+    (b"(Actor pid=71) [actor 3] it=40 loss=2.125", {"step": 40, "loss": 2.125, "format": "fraction_loss"}),
+    (
         b"[Epoch 31 Batch 480/2210] avg loss 0.5125, throughput 3.5K wps",
         {"step": 480, "total": 2210, "epoch": 31.0, "loss": 0.5125, "format": "batch_brackets"},
     ),
@@ -688,6 +698,8 @@ def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: di
         b'  "loss_scale": 0, "step": 4',
         b"max_steps: 1000, loss: CrossEntropy",
         b"[rank 3/8] loss: 2.5",
+        b"rank 3 of 8: loss 2.5",
+        b"sample 3 of 8: loss 2.5",
         b"2027/03/01 loss: 2.5",
         b"ranks 8/4 answered, loss: 2.5",
         b"batch_size: 4",
