@@ -14,7 +14,7 @@ from statistics import median
 from typing import Literal
 
 from kb.facts.job_facts import CLOCK_SKEW, Facts
-from kb.facts.run_ends import closes, end_lines, is_fatal, save_lost
+from kb.facts.run_ends import closes, end_lines, is_fatal, is_forwarded, save_lost, stops_as_asked
 from kb.facts.scheduler_state import SchedulerState, scheduler_state
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Structure
@@ -79,6 +79,8 @@ def completion(facts: Facts) -> Completion:
     if state is not None and state.ended_badly:
         return Completion("stopped" if state.outcome == "stopped" else "failed", (), against, state, ends)
     succeeded = state is not None and state.outcome == "succeeded"
+    if succeeded and not ends:
+        ends = planned = tuple(_asked_to_stop(facts))[:_ENDS]
     if not against and (ends or (succeeded and not _cut_short(facts))):
         by_state = (EndSign(f"its scheduler reports {state.shown}"),) if succeeded and state is not None else ()
         return Completion("completed" if reported or not planned else "stopped", (*by_state, *ends), (), state, ends)
@@ -118,10 +120,30 @@ def _stream_ends(facts: Facts, index: int) -> Mapping[str, EndSign]:
         return found
     after = stream.reached_last_step()  # a bar and the next line may be joined
     lines = [(at, line) for at, line in tail_lines(stream.summary) if line.strip() and at >= after]
+    if all(is_forwarded(line) for _, line in lines):
+        lines = _before_forwarded(stream)
     for end in end_lines(lines):
         if end.how not in found and _is_last(facts, index, end.offset, end.line):
             found[end.how] = EndSign("the run reports its end", index, end.offset, end.line[:_SHOWN])
     return found
+
+
+def _before_forwarded(stream: StreamFacts) -> list[tuple[int, str]]:
+    """Return the last lines of a driver's log before those of its workers, which can arrive after the driver's own end."""
+    lines = [(at, line) for at, line in tail_lines(stream.summary) if line.strip()]
+    while lines and is_forwarded(lines[-1][1]):
+        lines.pop()
+    return lines[-1:]
+
+
+def _asked_to_stop(facts: Facts) -> Iterator[EndSign]:
+    """Yield the last line of each log that says that the program was asked to stop and leaves."""
+    for index in _by_rank(facts):
+        last = next(
+            ((at, line) for at, line in reversed([*tail_lines(facts.streams[index].summary)]) if line.strip()), None
+        )
+        if last is not None and stops_as_asked(last[1]):
+            yield EndSign("the run stops as asked", index, last[0], last[1][:_SHOWN])
 
 
 def _is_last(facts: Facts, index: int, offset: int, line: str) -> bool:

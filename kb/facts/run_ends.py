@@ -29,7 +29,10 @@ _COMPLETED = lazy_compile(
     r"|\bexit(?:ed|s)?(?: with)?(?:[ _](?:code|status))[\"']?(?: of)?[ =:]{1,3}0(?:\b(?!\.)|:0\b)|\breturn(?:ed)?[ _]code[ =:]{1,3}0\b"
     r"|[\"'](?:status|state|result|outcome)[\"'] ?: ?[\"'](?:success|succeeded|completed?|finished|ok)[\"']"
     r"|\bstat(?:us|e)[ =:]{1,3}(?:succeeded|completed|success|finished)\b|worker group successfully finished|WorkerState\.SUCCEEDED"
-    r"|Reporting training SUCCESS|finished with no errors|all (?:\w+ ){0,2}(?:epochs|steps|iterations|workers|ranks|trials) (?:are )?(?:finished|completed?|done)"
+    r"|Reporting training SUCCESS|finished with no errors|all (?:\w+ ){0,2}(?:epochs|steps|iterations|updates|batches|rounds|workers|ranks|processes|actors|learners|trials)"
+    r" (?:are |have |were )?(?:finished|completed?|done|returned)\b|\b(?:ended|exited|finished|completed) with (?:exit )?(?:code|status) 0\b"
+    r"|\bdone[.!] (?:the )?(?:final )?(?:model|weights|checkpoints?|results?|output) (?:is|are|was|were|saved|written)\b"
+    r"|\btraining time: [\d.]{1,12} ?s(?:ec(?:onds)?)?\s*$"
     r"|Number of trials: \d+/\d+ \(\d+ TERMINATED\)|W&B process to finish\.{3} ?\(success\)|^wandb: (?:Run summary:|Synced \d|.{0,4}View run .{1,200} at:)"
     r"|\bLoss for final step: |\b[Oo]verall training speed: |\bSaved final model\b|\bFinished (?:training|experiment|fitting)\b"
     r"|# Avg bus bandwidth +: [\d.]+|# Collective test concluded"
@@ -50,6 +53,11 @@ _PLANNED = lazy_compile(
     r"(?i)\b(?:reached|hit) (?:the )?(?:configured |specified |given )?max(?:imum)?[ _]?(?:training |train |run |wall )?[ _]?(?:run|time|duration|hours)"
     r"|stopping (?:as (?:configured|planned)|training due to)|cumulative_training_time|exiting program at iteration|\[exiting program after [\d.]+ minutes"
 )
+_ASKED_TO_STOP = lazy_compile(
+    r"(?i)\b(?:asked|told|requested) to (?:stop|leave|exit|terminate)\b|\b(?:stop|shutdown|termination) (?:was |is )?requested\b"
+)
+_LEAVES = lazy_compile(r"(?i)\b(?:safe|saved|written|leaving|exiting|stopping)\b")
+_FORWARDED = lazy_compile(r"(?:\x1b\[[\d;]{0,8}m)?\((?:[^()\n]{1,80} )?pid=\d{1,9}\b")
 # A sentence about the future, a condition, a part, another job or a failure is not an end.
 _NO_END = lazy_compile(
     r"(?i)\b(?:if|when|until|once|unless|before|after it|will|would|can|should|not|never|n't|cannot|wait(?:ing)? for (?!W&B)|failed|failure|error|exception|abort(?:ed)?"
@@ -94,6 +102,7 @@ _END_WORDS = (
         "wandb: ",
         "loss for final step",
         "training speed",
+        "training time",
     ),
     *(
         "saved final model",
@@ -159,6 +168,17 @@ def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
             yield EndLine("completed", offset, line)
         elif settled and _PLANNED.search(text):
             yield EndLine("planned", offset, line)
+
+
+def stops_as_asked(line: str) -> bool:
+    """Whether a line reports that the program was asked to stop, and saved its state or leaves."""
+    text = line[:_CUT]
+    return _ASKED_TO_STOP.search(text) is not None and _LEAVES.search(text) is not None and not is_fatal(text)
+
+
+def is_forwarded(line: str) -> bool:
+    """Whether a driver forwards a line of one of its workers, as Ray does: it may come late."""
+    return _FORWARDED.match(line) is not None
 
 
 def is_fatal(line: str) -> bool:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import replace
 from itertools import pairwise
 
+from kb.facts.run_ends import end_lines
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.model import ProgressPoint, Stage, Structure
 from kb.regex.lazy import lazy_compile
@@ -16,6 +17,7 @@ RECOVERY = 2048  # bytes after trouble in which a line may report that it is ove
 _TROUBLE = lazy_compile(
     r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
 )
+_THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
 
 
 def structure_start(structure: Structure) -> int:
@@ -38,9 +40,10 @@ class StreamFacts:
         self.exceptions = [structure for structure in summary.structures if structure.kind == "exception"]
         self._spans = sorted((structure_start(exception), exception.end) for exception in self.exceptions)
         excused = [exception for exception in self.exceptions if exception.fields.get("lived_with")]
-        self._excused = [(structure_start(item), item.end) for item in excused]
         self.ends = [structure for structure in summary.structures if structure.kind == "run_end"]
         self.completed = max((end.offset for end in self.ends if end.fields.get("how") == "completed"), default=None)
+        excused += self._threads_after_end()
+        self._excused = [(structure_start(item), item.end) for item in excused]
         self.stopped_itself = any(
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
         )
@@ -48,6 +51,17 @@ class StreamFacts:
         self._saved = [item.offset for item in self.checkpoints if item.fields.get("event") == "save_end"]
         self._recoveries = [structure for structure in summary.structures if structure.kind == "recovery"]
         self._recovered = [recovery.offset for recovery in self._recoveries]
+
+    def _threads_after_end(self) -> list[Structure]:
+        """Return the exceptions of side threads after the reported end: they leave the exit status of the process alone."""
+        threads = [item for item in self.exceptions if _THREAD_START.match(str(item.fields.get("frames") or ""))]
+        if not threads:
+            return []
+        first = structure_start(threads[-1])
+        lines = [(at, line) for at, line in tail_lines(self.summary) if line.strip() and at < first]
+        ends = [end.offset for end in end_lines(lines) if end.how == "completed"]
+        over = max([*ends, -1 if self.completed is None else self.completed])
+        return [item for item in threads if 0 <= over < structure_start(item)]
 
     def stage(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""

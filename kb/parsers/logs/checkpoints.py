@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 
 from kb.model import Scalar, Structure
-from kb.parsers.logs.lines import line_at, on_line, plain, text
+from kb.parsers.logs.lines import line_at, line_start, on_line, plain, text
+from kb.parsers.logs.recoveries import quoted
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
@@ -261,7 +262,8 @@ def _read_end(window: bytes, at: int) -> tuple[Structure, ...]:
         return ()
     how, match = found
     above = b"\n".join(window[:at].split(b"\n")[-_LINES_ABOVE:])
-    if how == "completed" and _GAVE_UP.search(above):
+    failures = _GAVE_UP.finditer(above) if how == "completed" else ()
+    if any(not quoted(line_at(above, line_start(above, failure.start()))[0]) for failure in failures):
         how = "given_up"
     return (on_line("run_end", window, at, {"how": how, "iteration": _captured(match)["iteration"]}),)
 

@@ -20,6 +20,7 @@ _OVER = lazy_compile(
     rb"|\b(?:re-?connected|re-?opened|re-?mounted|recovered)\b(?: to\b| from\b| after\b|,| .{0,60}(?:going on|continu|resum)|$)"
     rb"|resum(?:ed|ing) normal|resumed (?:the )?(?:upload|download|sync|stream)"
     rb"|(?:going|carrying) on(?: without|$)|(?:continuing|proceeding) (?:without|anyway)"
+    rb"|\bstart(?:ing|ed) over (?:at|from) (?:\w+[ =]){0,2}\d"
     rb"|handled by warn_and_continue|found a (?:batch size|micro.?batch) that fits|left in place\b|setting TMPDIR to /"
 )
 _LOST = lazy_compile(
@@ -52,7 +53,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         name="recovery",
         trigger=r"succeeded (?:on|after|at) |retry (?:was |has )?succe|(?:attempt|retry|try) #?\d+ .{0,12}succe|re-?connected|re-?opened"
-        r"|re-?mounted|re-?established|recovered|(?:is|was|are|been|error|outage|issue) resolved|restored|going on|carrying on"
+        r"|re-?mounted|re-?established|recovered|(?:is|was|are|been|error|outage|issue) resolved|restored|going on|carrying on|start(?:ing|ed) over (?:at|from) "
         r"|continuing (?:without|anyway)|proceeding without|after \d+ (?:retr|attempts|tries)|came back|back up|resum(?:ed|ing) normal"
         r"|warn_and_continue|size that fits|left in place|TMPDIR to /",
         read=_read_over,

@@ -61,6 +61,23 @@ def test_an_end_in_the_last_lines() -> None:
     assert of(tailed(log, "experiment finished\n", offset=100)).how == "unknown"
 
 
+def test_lines_of_workers_after_the_end_of_their_driver() -> None:
+    """A driver forwards what its workers print, and may do so after its own last line."""
+    late = "(Actor pid=71) [actor 3] it=60 loss=0.5\n"
+    log = stream(points=[*steps(1, 20), ProgressPoint(8030, step=60)])
+    assert of(tailed(log, "all actors returned, best 0.5\n" + late)).how == "completed"
+    assert of(tailed(log, "all actors returned, best 0.5\n" + "it=60 loss=0.5\n")).how == "unknown"
+
+
+def test_a_stop_that_was_asked_for() -> None:
+    """Steps that end early are no failure where the run stops as asked and its scheduler reports success."""
+    points = [replace(point, total=4000) for point in steps(1, 20)]
+    asked = tailed(stream(points=points), "asked to stop: checkpoint of step 20 is saved, leaving\n")
+    assert of(asked, job=Job(state="COMPLETED")).how == "stopped"
+    assert not of(asked).proven
+    assert not of(tailed(stream(points=points), "all quiet\n"), job=Job(state="COMPLETED")).proven
+
+
 def test_the_last_of_two_attempts_in_a_file_decides() -> None:
     """An end that a new start or further steps follow is not the end of what runs now."""
     assert not of(stream(points=steps(1, 20), structures=[ended(offset=500)])).proven

@@ -22,3 +22,23 @@ def test_a_run_is_saving_until_the_save_ends() -> None:
     assert stage_at_end(STEPS + BEGIN) == "saving"
     assert stage_at_end(STEPS + BEGIN + END) == "iterating"
     assert stage_at_end(STEPS + BEGIN + END + BEGIN) == "saving"
+
+
+def thread_error(header: str) -> str:
+    """What a side thread prints of an error that it does not handle."""
+    return (
+        f"{header}Traceback (most recent call last):\n"
+        '  File "/usr/lib/python3.11/threading.py", line 1045, in _bootstrap_inner\n    self.run()\n'
+        '  File "/srv/flush.py", line 9, in flush\n    send()\nOSError: [Errno 5] Input/output error\n'
+    )
+
+
+def test_a_thread_that_fails_after_the_end_fails_no_run() -> None:
+    """It leaves the exit status alone; before the end, it can be what ended the run."""
+    error = thread_error("Exception in thread flush:\n")
+    over = "job finished, exit status 0\n"
+    after = STEPS + over + error
+    assert StreamFacts(scanned(after, BOOK)).went_on(after.index("OSError"))
+    assert not StreamFacts(scanned(STEPS + error, BOOK)).went_on((STEPS + error).index("OSError"))
+    main = error.replace("/usr/lib/python3.11/threading.py", "/srv/main.py")
+    assert not StreamFacts(scanned(STEPS + over + main, BOOK)).went_on((STEPS + over + main).index("OSError"))

@@ -25,6 +25,7 @@ _TROUBLE_WORDS = lazy_compile(
 )
 _CALM_LINES = 3
 _FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
+_DESTRUCTOR = lazy_compile(r":\d+ in (?:\w+\.)?__del__$")
 
 
 def survived_by_program(window: bytes, start: int, last: int) -> bool:
@@ -48,5 +49,5 @@ def _calm_after(window: bytes, position: int) -> bool:
 
 
 def in_finalizer(frames: tuple[str, ...]) -> bool:
-    """Whether it is multiprocessing's cleanup at exit, which prints errors and continues."""
-    return any(_FINALIZERS.search(frame) for frame in frames[:2])
+    """Whether it is multiprocessing's cleanup at exit or a destructor; of both, the error is printed and ignored."""
+    return any(_FINALIZERS.search(frame) for frame in frames[:2]) or any(_DESTRUCTOR.search(frame) for frame in frames)

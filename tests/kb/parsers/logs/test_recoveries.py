@@ -20,6 +20,7 @@ def reads(line: bytes) -> int:
         b"WARN shard 0017 unreadable, continuing without it",
         b"INFO tracker: Network error resolved after 0:00:42, resuming normal operation.",
         b"connection error to the store recovered after 3 retries",
+        b"round 2 lost an actor, starting over at it=30",
     ],
 )
 def test_trouble_that_is_over(line: bytes) -> None:

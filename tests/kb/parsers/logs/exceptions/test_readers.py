@@ -453,6 +453,14 @@ def test_clean_up_at_exit():
     assert {found.fields.get("lived_with") for found in structures(READERS, text)} == {"yes"}
 
 
+def test_an_error_in_a_destructor():
+    """The interpreter prints and ignores what a destructor raises, also where another thread's lines split the report."""
+    text = trace("AttributeError: 'NoneType' object has no attribute 'flush'", "__del__")
+    assert {found.fields.get("lived_with") for found in structures(READERS, text)} == {"yes"}
+    other = trace("AttributeError: 'NoneType' object has no attribute 'flush'", "delete")
+    assert {found.fields.get("lived_with") for found in structures(READERS, other)} == {None}
+
+
 def test_line_alone_that_tells_a_way_out():
     """An exception's text in a line that goes on to say what is done instead is lived with."""
     excused = "ModuleNotFoundError: No module named 'fast_norm' -- falling back to plain layers\n"
