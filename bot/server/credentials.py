@@ -54,16 +54,16 @@ def wanted_by(secret: Secret | None) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class HttpRefusal:
     """Why a request is refused before its body is read."""
 
     status: HTTPStatus
     why: str
 
 
-Admission: TypeAlias = Callable[[str, str, Mapping[str, str]], int | Refusal]
+Admission: TypeAlias = Callable[[str, str, Mapping[str, str]], int | HttpRefusal]
 """Decides by method, path and headers (WSGI names without HTTP_) how many bytes of body a request may have."""
-UNKNOWN = Refusal(HTTPStatus.UNAUTHORIZED, "unknown webhook or wrong secret")
+UNKNOWN = HttpRefusal(HTTPStatus.UNAUTHORIZED, "unknown webhook or wrong secret")
 
 
 def admission(webhooks: Mapping[str, Webhook], largest: int, *, slack: bool) -> Admission:
@@ -72,11 +72,11 @@ def admission(webhooks: Mapping[str, Webhook], largest: int, *, slack: bool) -> 
     Only a caller that presents the secret, or a signature, which needs the body to be verified, may send one.
     """
 
-    def decide(method: str, path: str, headers: Mapping[str, str]) -> int | Refusal:
+    def decide(method: str, path: str, headers: Mapping[str, str]) -> int | HttpRefusal:
         if method != "POST":
             return 0
         if slack and path == "/slack/events":
-            return largest if _from_slack(headers) else Refusal(HTTPStatus.UNAUTHORIZED, "no signature of Slack")
+            return largest if _from_slack(headers) else HttpRefusal(HTTPStatus.UNAUTHORIZED, "no signature of Slack")
         for prefix in ("/webhooks/", "/hooks/ended/"):
             if path.startswith(prefix):
                 hook = webhooks.get(path.removeprefix(prefix))

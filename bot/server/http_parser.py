@@ -13,7 +13,7 @@ import msgspec
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.utilities import Error
 
-from bot.server.credentials import Admission, Refusal
+from bot.server.credentials import Admission, HttpRefusal
 
 MOST_HEADERS = 100
 DRAINED = 64 << 10  # bytes of a refused body that are read and dropped, so that its sender gets to read the answer
@@ -82,7 +82,7 @@ class StrictParser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no 
         if not self.chunked and self.content_length == 0:
             return
         decided = self._admission(self.command, self.path, self.headers)
-        if isinstance(decided, Refusal):
+        if isinstance(decided, HttpRefusal):
             self._refuse(RefusedError(decided.status, decided.why))
         elif decided == 0:
             self._refuse(RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "this address takes no body"))

@@ -10,7 +10,7 @@ import pytest
 
 from bot.config.chat import Linked
 from bot.config.file import Metrics, Serve, Webhook
-from bot.server.credentials import Refusal, admission, check_secrets, knows, presented
+from bot.server.credentials import HttpRefusal, admission, check_secrets, knows, presented
 from connectors.base.secret import Secret
 from tests.support.common.served_bot import SECRET
 
@@ -53,10 +53,10 @@ def test_slack_may_send_a_body_with_a_signature_of_now(monkeypatch: pytest.Monke
     signed = {"X_SLACK_SIGNATURE": "v0=" + "0" * 64, "X_SLACK_REQUEST_TIMESTAMP": str(int(time.time()))}
     assert decide("POST", "/slack/events", signed) == 7
     old = decide("POST", "/slack/events", signed | {"X_SLACK_REQUEST_TIMESTAMP": "1000000000"})
-    assert isinstance(old, Refusal)
+    assert isinstance(old, HttpRefusal)
     assert old.status is HTTPStatus.UNAUTHORIZED
     assert decide("POST", "/webhooks/a", {"X_GRAFANA_ALERTING_SIGNATURE": "0"}) == 7
-    assert isinstance(decide("POST", "/webhooks/b", {"X_GRAFANA_ALERTING_SIGNATURE": "0"}), Refusal)
+    assert isinstance(decide("POST", "/webhooks/b", {"X_GRAFANA_ALERTING_SIGNATURE": "0"}), HttpRefusal)
     assert admission({}, 7, slack=False)("POST", "/slack/events", signed) == 0
 
 
