@@ -30,6 +30,8 @@ LEAST_SECONDS = 0.005
 _STEP = lazy_compile(
     r"(?i)(?<![A-Za-z0-9_])(?:global[_ ])?(?:step|iter(?:ation)?|it|batch)['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.%])"
 )
+# Programs that name no step count it as a part of the epoch or of the run: `[1][ 12/300]`, `update 12 of 300`.
+_PART = lazy_compile(r"(?<![\w/.:-])(?P<step>\d{1,12}) ?(?:/| of ) ?\d{1,12}(?![\w/.%-]| \d\d:\d\d)")
 _RANK = lazy_compile(r"(?i)(?<![A-Za-z0-9_])rank['\"]?[ \t]{0,2}[:=#]?[ \t]{0,2}(?P<rank>\d{1,6})(?![\w.])")
 _FIELD = lazy_compile(
     r"(?<![A-Za-z])(?P<name>[A-Za-z][\w./-]{0,40}(?: time)?)['\"]?(?:[ \t]{0,2}[:=][ \t]{0,4}|[ \t]{1,4})(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?)"
@@ -189,7 +191,7 @@ def _of_stream(stream: StreamSummary, most: int) -> Iterator[_Reading]:
 
 
 def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
-    place = _STEP.search(line)
+    place = _STEP.search(line) or _PART.search(line)
     if place is None:
         return None
     raw = line.encode("utf-8", "replace")

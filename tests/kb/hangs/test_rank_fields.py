@@ -21,6 +21,8 @@ FORMS = {
     "fetch": "iter {step} loss=2.31 fetch={seconds:.3f}s fwd=0.05s",
     "h2d": "step {step} h2d {ms:.1f}ms compute 50.0 ms",
     "io_wait": '{{"step": {step}, "loss": 2.31, "io_wait": {seconds:.4f}}}',
+    "read_s": "11/22 23:59 - INFO - Epoch(train)  [1][ {step}/300]  lr: 6.0e-04  loss: 2.31  read_s: {seconds:.3f}",
+    "tokenize": "update {step} of 300: loss 2.31, tokenize {ms:.0f} ms",
     "augment_ms": "step={step} augment_ms={ms:.0f} loss=2.31",
 }
 
@@ -70,7 +72,7 @@ def test_a_rank_that_alone_has_a_far_higher_time_is_named(name: str, merged: boo
     found = slow_fields(logs(FORMS[name], lambda rank, _step: 0.9 if rank == 5 else 0.02, merged=merged))
     assert told(found) == [(name, 5)]
     assert found[0].value == pytest.approx(0.9, rel=0.1)
-    assert (found[0].metric == "data_wait") == (name in {"data", "data_time", "fetch", "io_wait"})
+    assert (found[0].metric == "data_wait") == (name in {"data", "data_time", "fetch", "io_wait", "read_s", "tokenize"})
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 32])
