@@ -27,6 +27,8 @@ _CRI = re.compile(
 _TIMED = re.compile(r'"(?:@?timestamp|ts|time|asctime|datetime|eventTime|@t)" ?:')
 # What a shipper adds to the line that it read; without one of these an object is the program's own.
 _SHIPPERS = frozenset({"kubernetes", "kubernetes_namespace_name", "kubernetes_pod_name", "docker", "container_id", "container_name", "container", "source_type", "stream", "_p", "agent", "ecs", "input", "logtag", "resource", "resources", "attributes", "observed_timestamp", "observedTimeUnixNano"})  # fmt: skip
+# What a program's own JSON logger writes: a shipper that merged it into its object is no reason to lose the level.
+_OF_PROGRAM = frozenset({"level", "levelname", "lvl", "log_level", "loglevel", "severity", "logger", "exc_info"})
 _TEXTS = ("log", "message", "MESSAGE", "body", "Body", "msg")
 
 
@@ -96,7 +98,7 @@ def _inner(text: str) -> tuple[str, str, str] | None:
 def _line_of(found: Mapping[str, Any]) -> str | None:
     journal = "MESSAGE" in found and any(name.startswith(("_", "PRIORITY", "SYSLOG_")) for name in found)
     docker = "log" in found and found.keys() <= {"log", "stream", "time", "attrs"}
-    if not (journal or docker or _SHIPPERS & found.keys()):
+    if not (journal or docker or (_SHIPPERS & found.keys() and not _OF_PROGRAM & found.keys())):
         return None
     value = next((found[name] for name in _TEXTS if name in found), None)
     if isinstance(value, Mapping):  # OTLP: {"stringValue": …}

@@ -46,6 +46,7 @@ def test_a_shipped_line_is_the_line_of_the_program(wrapped: str) -> None:
         OWN,
         '{"message": "loss 2.1", "step": 3}',
         '{"log": "x", "step": 3}',
+        '{"level": "error", "message": "shard 7 refused", "kubernetes": {"pod_name": "fit-0"}}',
         '{"loss": 2.1',
         "[1, 2]",
         "{}",
