@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test check lint format types architecture unit rules accuracy soak lab lock clean
 LAB ?= /tmp/lab
+# processes of the tests: one more than cores, since some wait for the systems that they start
+WORKERS ?= $(shell expr $$(nproc) + 1)
 MINUTES ?= 60
 PARTS ?=
 COMPILE := $(BIN)/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --python-version 3.11 --universal
@@ -53,7 +55,7 @@ rules: $(DEV)  ## every rule file is valid; that it matches or stays silent as i
 	$(BIN)/signalbox rules docs --check
 
 unit: $(DEV)
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 accuracy: $(DEV)  ## the figures on ../shared/benchmark
 	$(BIN)/python bench/accuracy.py
