@@ -51,12 +51,6 @@ def hang_votes(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) ->
     return hang_state(Facts(evidence), parts, limits_of(rulebook, evidence.job.params)).hang
 
 
-# -- votes ---------------------------------------------------------------------------------------------------------------
-
-
-# -- structures ----------------------------------------------------------------------------------------------------------
-
-
 _SEEN_IN = {"stacks": "stacks", "rings": "Flight Recorder dumps"}
 
 

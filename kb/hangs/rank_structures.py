@@ -8,11 +8,9 @@ from dataclasses import replace
 from kb.facts.evidence import Evidence
 from kb.hangs.rank_fields import slow_fields
 from kb.hangs.rank_timing import slow_ranks
-from kb.hangs.sourced_structures import SourcedStructure, streams_of, structure_from
+from kb.hangs.sourced_structures import MOST, SourcedStructure, streams_of, structure_from
 from kb.model import Resource, Scalar
 from kb.scanning.summary import StreamSummary
-
-MOST = 16  # ranks
 
 
 def compare_ranks(evidence: Evidence) -> Evidence:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from kb.model import Resource, Scalar, SourceKind, StreamRef, Structure
 from kb.scanning.summary import StreamSummary
 
+MOST = 16  # maximum number of structures of one kind
+
 
 @dataclass(frozen=True, slots=True)
 class SourcedStructure:

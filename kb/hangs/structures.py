@@ -20,7 +20,7 @@ from kb.hangs.late_ranks import last_within, late_ranks
 from kb.hangs.non_log_evidence import NonLogEvidence, expected_ranks
 from kb.hangs.rank_structures import rank_log_structures
 from kb.hangs.rank_timing import slow_group
-from kb.hangs.sourced_structures import SourcedStructure, structure_from
+from kb.hangs.sourced_structures import MOST, SourcedStructure, structure_from
 from kb.hangs.state import HangState, stillness_limits
 from kb.hangs.votes import phase_of
 from kb.hangs.warmup import stuck_warm_up, warm_up_of
@@ -29,7 +29,6 @@ from kb.report import Hang, short_ranges
 from kb.stacks.activity import ProcessActivity
 from kb.stacks.outliers import Outlier, compare
 
-MOST = 16  # maximum number of structures of one kind
 EVENTS = 64  # number of newest events of one kind
 
 

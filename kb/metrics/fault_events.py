@@ -156,11 +156,11 @@ def _held_down(series: MetricSeries, _begin: float) -> Iterator[_Change]:
             return
 
 
-_NODE = (("problem", "xid"),)
+_OF_XIDS = (("problem", "xid"),)
 _CHECK = "health_check"
 _METRICS = {
-    "xid": _FaultMetric(_new_value, "node_problem", "xid", "", _NODE),
-    "xid_count": _FaultMetric(_rise, "node_problem", "xid", "", _NODE),
+    "xid": _FaultMetric(_new_value, "node_problem", "xid", "", _OF_XIDS),
+    "xid_count": _FaultMetric(_rise, "node_problem", "xid", "", _OF_XIDS),
     "ecc_double_bit": _FaultMetric(_rise, _CHECK, "memory", "uncorrectable memory errors"),
     "rows_remapped_uncorrectable": _FaultMetric(_rise, _CHECK, "memory", "memory rows remapped after uncorrectable errors"),
     "row_remap_failure": _FaultMetric(_new_value, _CHECK, "memory", "a memory row could not be remapped"),

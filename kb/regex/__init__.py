@@ -1,1 +1,1 @@
-"""Regexes that people write, in bounded time: parsed, judged, and run by an engine whose cost cannot explode."""
+"""Regexes: those that people write, parsed, judged and run in bounded time, and those of modules, compiled at their first use."""
