@@ -14,6 +14,7 @@ from tempfile import NamedTemporaryFile
 import pytest
 from hypothesis import settings
 
+from bot.rulebase.loader import Knowledge, knowledge
 from bot.runtime.paths import cache_dir
 
 pytest_plugins = ["pytester", "tests.support.left_processes"]
@@ -59,3 +60,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
             copy.write(path.read_bytes())
             Path(copy.name).replace(folder / path.name)
     return folder
+
+
+@pytest.fixture(scope="session")
+def known(cache: Path) -> Knowledge:
+    """The rule base that ships."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIGNALBOX_CACHE", str(cache))
+        return knowledge()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
-from bot.rulebase.loader import Knowledge, default_folder, knowledge
+from bot.rulebase.loader import default_folder
 from tests.support.chromium import chromium
 from tests.support.databases import postgres, program
 from tests.support.quick_databases import quick_databases
@@ -104,14 +104,6 @@ def databases_made_quickly() -> Iterator[None]:
     """Make the databases of this process quickly; commands in processes of their own make theirs as always."""
     with quick_databases():
         yield
-
-
-@pytest.fixture(scope="session")
-def known(cache) -> Knowledge:
-    """The rule base that ships."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SIGNALBOX_CACHE", str(cache))
-        return knowledge()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from bot.diagnosis.diagnose import diagnose_bundle
-from bot.rulebase.loader import Knowledge, knowledge
 from connectors.base.contract import CollectionRequest, Deadline
 from connectors.base.http import Endpoint, HttpClient
 from connectors.metrics import prometheus as module
@@ -230,14 +229,6 @@ def test_check_says_what_there_is(address):
     dead = Prometheus(HttpClient(Endpoint("http://127.0.0.1:9"), sleep=lambda _: None)).check(deadline)
     assert (dead.works, dead.sent != "") == (False, True)
     assert dataclasses.asdict(dead)["change"]
-
-
-@pytest.fixture(scope="module")
-def known(cache: Path) -> Iterator[Knowledge]:
-    """The rule base that ships."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SIGNALBOX_CACHE", str(cache))
-        yield knowledge()
 
 
 @pytest.mark.parametrize(
