@@ -6,7 +6,7 @@ READY := .venv/.ready
 DEV := .venv/.ready-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check lint format types architecture unit rules accuracy soak lab lock clean
+.PHONY: demo test check checks lint format types architecture unit rules accuracy bench bench-full soak lab lock clean
 LAB ?= /tmp/lab
 # processes of the tests: one more than cores, since some wait for the systems that they start
 WORKERS ?= $(shell expr $$(nproc) + 1)
@@ -19,10 +19,12 @@ demo: $(READY)  ## set up, and diagnose the incident that ships with the project
 	@$(BIN)/signalbox demo
 
 test: $(DEV)  ## set up, and run all checks and tests
-	@$(MAKE) --no-print-directory -j2 --output-sync=target check
-	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory -j2 --keep-going unit checks
 
 check: lint types architecture rules
+
+checks: $(DEV)  ## check beside the tests: its output is shown at once, at its end
+	@shown=$$($(MAKE) --no-print-directory check 2>&1); status=$$?; echo "$$shown"; exit $$status
 
 $(READY): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -55,10 +57,17 @@ rules: $(DEV)  ## every rule file is valid; that it matches or stays silent as i
 	$(BIN)/signalbox rules docs --check
 
 unit: $(DEV)
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
+	env -u MAKEFLAGS -u MFLAGS -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 accuracy: $(DEV)  ## the figures on ../shared/benchmark
 	$(BIN)/python bench/accuracy.py
+
+bench: $(DEV)  ## how fast logs are read, 2 GB, beside ripgrep where it is installed: minutes; writes the README's figures
+	$(BIN)/python bench/scan.py --size 2G --quick --figures
+
+bench-full: bench  ## 6 and 16.92 GB too, whose logs are deleted afterwards: 40 GB of disk at most
+	$(BIN)/python bench/scan.py --size 6G --quick --deep --delete
+	$(BIN)/python bench/scan.py --size 16.92G --quick --deep --delete
 
 soak: $(DEV)  ## an hour of fuzz, kills, floods, live scenes and upgrades; shorter with MINUTES=5, single parts with PARTS=fuzz,kills
 	$(BIN)/python bench/soak/soak.py --minutes $(MINUTES) --parts "$(PARTS)" --lab $(LAB)/bin/python

@@ -35,11 +35,11 @@ from bot.learning.replay.backtest import Backtest, backtest
 from bot.learning.replay.clean_corpus import clean_logs
 from bot.learning.replay.trial import RuleFiles, Trial, base_of, trial
 from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge
-from bot.store.incidents import file
+from bot.store.packed_reports import file
 from bot.store.tables import AnnotationRow, IncidentRow, ReplayRow
 from kb.learning.yaml_edits import with_value
 from kb.report import Report
-from kb.scanning.plan import plan as scan_plan
+from kb.scanning.plan_builder import plan as scan_plan
 
 NOW = datetime(2026, 11, 23, 8, tzinfo=UTC)
 DATA = Path(__file__).parent / "data"
@@ -194,7 +194,7 @@ def main() -> int:
         result = backtest(tried, f"sqlite:///{path}", clean, workers=given.workers)
         return tell(name, result, _cpu() - before)
 
-    for rule in ("shared-memory-exhausted", "cuda-out-of-memory", "rdma-completion-error", "programming-error"):
+    for rule in ("shared-memory-exhausted", "cuda-out-of-memory", "rdma-completion-error", "classified-error"):
         found = next((item for item in known.rulebook.rules if item.id == rule), None)
         if found is None:
             continue

@@ -29,7 +29,7 @@ from bot.incidents.ledger import Ledger
 from bot.rulebase.loader import knowledge
 from bot.slack.messages.digest import message_of
 from bot.store.digest_rows import compute
-from bot.store.incidents import file
+from bot.store.packed_reports import file
 from bot.store.tables import AnnotationRow, IncidentRow
 from kb.digest.weeks import week_named
 

@@ -60,7 +60,7 @@ def _choices(folder: Path, faulty: Sequence[str]) -> list[Choice]:
     found = []
     for good in (baseline_of(build_run(twin)), None):
         seen = measure_run(run, good)
-        events = choose_events(rank_events(seen.measured, len(run.heard), event_model(), filtered=good is not None))
+        events = choose_events(rank_events(seen.measured, run, event_model(), filtered=good is not None))
         at = seen.ending.at
         if at is None and events:
             at = corrected(events[0].spot, seen.off)

@@ -103,7 +103,7 @@ def _leaks(wrap: ModuleType, forms: Sequence[WrappedForm]) -> Mapping[tuple[str,
         copied = _bundle(Path(scratch) / "bundle", forms)
         with IncidentStore(f"sqlite:///{scratch}/signalbox.db") as store:
             for number, form in enumerate(forms):
-                answer = DiagnosisResult(resolve(_report(number, form.text), None), {}, b"")
+                answer = DiagnosisResult(resolve(_report(number, form.text), None), {})
                 outputs = {
                     "mask": redact(form.text),
                     "bundle": copied[number],

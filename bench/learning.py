@@ -46,10 +46,11 @@ from kb.facts.evidence import Evidence  # noqa: E402
 from kb.facts.history import History  # noqa: E402
 from kb.facts.job_facts import Facts  # noqa: E402
 from kb.learning.cases import Candidate, Case, Observation, Refusal  # noqa: E402
+from kb.learning.decisive import decisive_line  # noqa: E402
 from kb.learning.miner import mine  # noqa: E402
 from kb.learning.negative_corpus import Background, background, negative_text  # noqa: E402
 from kb.rulebase.rulebook import load  # noqa: E402
-from kb.scanning.plan import plan  # noqa: E402
+from kb.scanning.plan_builder import plan  # noqa: E402
 
 GIVEN = 3  # incidents of a signature
 GOOD = 1_000_000  # numbers of good runs begin here
@@ -227,6 +228,7 @@ def _case(incident: Incident, gone: frozenset[str], known: Knowledge) -> Case:
         texts=logs_of(replay_text(evidence)),
         names=frozenset(name.lower() for name in incident.nodes),
         told=tuple(event.evidence.text for event in report.indicators.events if event.evidence is not None),
+        decisive=decisive_line(evidence, book),
         observed=observed(evidence),
         stage=report.progress.stage,
     )
@@ -504,7 +506,7 @@ def _sown(case: Case, lines: Sequence[str], secrets: Sequence[tuple[str, str]]) 
     said = f"{secrets[7][1]} swapped the cable of {secrets[3][1]}, password={secrets[0][1]}"
     # incidents are filed with their secrets masked
     masked = {name: redact_bytes(whole.encode(), emails=True).decode() for name, whole in texts.items()}
-    return replace(case, texts=masked, said=said)
+    return replace(case, texts=masked, note=said)
 
 
 def _planted(cases: Sequence[Case], plain: Candidate, known: Knowledge, seed: str) -> tuple[int, list[str]]:

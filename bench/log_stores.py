@@ -34,7 +34,8 @@ from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
 from connectors.base.contract import Bounds, CollectionRequest, Deadline  # noqa: E402
 from connectors.base.http import Endpoint, HttpClient  # noqa: E402
-from connectors.log_stores.loki_client import LokiSettings, LokiStore  # noqa: E402
+from connectors.log_stores.loki_client import LokiStore  # noqa: E402
+from connectors.log_stores.loki_settings import LokiSettings  # noqa: E402
 from connectors.log_stores.query_plan import fetch_lines  # noqa: E402
 from kb.model import Job, JobRecord, Window  # noqa: E402
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern  # noqa: E402

@@ -6,6 +6,7 @@ is timed, so that all runs find them in the page cache, as far as memory goes.
 
     python bench/scan.py --size 600M
     python bench/scan.py --size 6G --json > scan.json
+    python bench/scan.py --size 2G --quick --figures      # `make bench`: a few minutes; writes the README's figures
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import json
 import multiprocessing
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 from dataclasses import asdict, dataclass, field
@@ -49,14 +52,22 @@ SAMPLE = 20_000_000
 SLOW_LIMIT = 30.0  # seconds after which slow searchers stop and report their progress
 SYNTHETIC_RULES = 500
 STARTS = 7
-WRITTEN, SHORT = "rules as written", "our scan forms"
+WRITTEN, SHORT, FROZEN = "rules as written", "our scan forms", "frozen patterns"
+FROZEN_PATTERNS = Path(__file__).with_name("frozen_patterns.txt")  # the rules as written on 2026-11-23, one a line
+README = ROOT / "README.md"
+FIGURES = re.compile(r"(?s)(<!-- speed: .*? -->\n).*?(\n<!-- end of speed -->)")
 END_TO_END = "signalbox diagnose"
+DEEP = END_TO_END + " --deep"
 SMALL = 1_000_000_000  # bytes; below, one run is mostly noise
+STORMS = (0.10, 0.70)  # shares of the lines that rules hit
 
 
 @dataclass
 class Row:
-    """One measurement. `seconds` is the whole run; `start_up` what an empty run of the same takes; sizes in bytes."""
+    """One measurement. `seconds` is the whole run; `start_up` what an empty run of the same takes; sizes in bytes.
+
+    `cpu`: seconds of processor time of all processes of the run, start-up included.
+    """
 
     what: str
     size: int = 0
@@ -64,12 +75,18 @@ class Row:
     start_up: float = 0.0
     note: str = ""
     peak_rss_mb: dict[str, float] = field(default_factory=dict)
+    cpu: float = 0.0
 
     @property
     def rate(self) -> float:
         """MB/s without start-up; 0 where nothing was measured."""
         spent = self.seconds - self.start_up
         return self.size / spent / 1e6 if self.size and spent > 0 else 0.0
+
+    @property
+    def cpu_rate(self) -> float:
+        """MB for each second of processor time; 0 where nothing was measured."""
+        return self.size / self.cpu / 1e6 if self.size and self.cpu > 0 else 0.0
 
 
 # Patterns and rules
@@ -129,7 +146,7 @@ def size_of(folder: Path) -> int:
 
 def prepare(data: Path, size: int, storm: float) -> Path | None:
     """Return the folder with the logs of that recipe, created if missing; None, with a message, if the disk is full."""
-    folder = data / f"{'storm' if storm else 'plain'}-{size // 10**6}M"
+    folder = data / f"{f'storm{storm * 100:.0f}' if storm else 'plain'}-{size // 10**6}M"
     recipe = scan_data.Recipe(size, storm=storm)
     if scan_data.is_made(recipe, folder):
         return folder
@@ -184,6 +201,7 @@ def raw_engine(what: str, patterns: Sequence[ScanPattern], folder: Path) -> Row:
     paths = logs_of(folder)
     context = multiprocessing.get_context("spawn")
     gate, answers = context.Barrier(PROCESSES), context.Queue()
+    before = _cpu_of_children()
     shares = [paths[number::PROCESSES] for number in range(PROCESSES)]
     workers = [context.Process(target=_raw_worker, args=(compiled, share, gate, answers)) for share in shares]
     for worker in workers:
@@ -194,7 +212,13 @@ def raw_engine(what: str, patterns: Sequence[ScanPattern], folder: Path) -> Row:
     spent = max(end for _, end, _ in results) - min(begin for begin, _, _ in results)
     hits = sum(count for _, _, count in results)
     note = f"{len(patterns)} patterns, {PROCESSES} processes, {hits} hits; compiled in {start_up:.2f} s"
-    return Row(what, size_of(folder), spent, 0.0, note)
+    return Row(what, size_of(folder), spent, 0.0, note, cpu=_cpu_of_children() - before)
+
+
+def _cpu_of_children() -> float:
+    """Return the processor time, in seconds, of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _raw_worker(compiled: bytes, paths: list[Path], gate: Any, answers: Any) -> None:
@@ -226,23 +250,25 @@ def as_written(plan: ScanPlan) -> list[ScanPattern]:
     return [ScanPattern(portable(regex), ignore_case) for regex, ignore_case in dict.fromkeys(wanted)]
 
 
-def ripgrep(patterns: Sequence[ScanPattern], folder: Path, empty: Path, threads: int, name: str) -> Row:
+def ripgrep(patterns: Sequence[str], folder: Path, empty: Path, threads: int, name: str) -> Row:
     """Ripgrep counting the lines that any pattern matches."""
     what = f"ripgrep -j{threads}, {name}"
     program = shutil.which("rg")
     if program is None:
         return Row(what, note="rg is missing")
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
-        file.writelines(f"{_folded(pattern)}\n" for pattern in patterns)
+        file.writelines(f"{pattern}\n" for pattern in patterns)
         file.flush()
         flags = ["--no-config", "--no-unicode", "-uu", "-c", "-a", "--regex-size-limit", "1G", "--dfa-size-limit", "1G"]
         command = [program, f"-j{threads}", *flags, "-f", file.name]
         start_up = min(_timed([*command, str(empty)])[0] for _ in range(3))
+        before = _cpu_of_children()
         seconds, found = _timed([*command, str(folder)])
+        cpu = _cpu_of_children() - before
     if found.returncode > 1:
         return Row(what, note=f"rg failed: {found.stderr[-200:]!r}")
     lines = sum(int(line.rpartition(b":")[2]) for line in found.stdout.splitlines())
-    return Row(what, size_of(folder), seconds, start_up, f"{lines} lines hit; {len(patterns)} patterns")
+    return Row(what, size_of(folder), seconds, start_up, f"{lines} lines hit; {len(patterns)} patterns", cpu=cpu)
 
 
 def _folded(pattern: ScanPattern) -> str:
@@ -304,7 +330,13 @@ def best(run: Callable[[], Row]) -> Row:
 
 
 def diagnose(
-    what: str, folder: Path, *, rules: Path | None = None, start_up: float = 0.0, cache: Path | None = None
+    what: str,
+    folder: Path,
+    *,
+    rules: Path | None = None,
+    start_up: float = 0.0,
+    cache: Path | None = None,
+    deep: bool = False,
 ) -> Row:
     """Return the command that a person would run, with the peak memory of each of its processes."""
     command = [
@@ -316,8 +348,9 @@ def diagnose(
         "--no-store",
     ]
     command += ["--rules", str(rules)] if rules else []
+    command += ["--deep"] if deep else []
     env = dict(os.environ) | ({"SIGNALBOX_CACHE": str(cache)} if cache else {})
-    began = time.perf_counter()
+    began, before = time.perf_counter(), _cpu_of_children()
     try:
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT)
     except OSError as error:
@@ -331,7 +364,7 @@ def diagnose(
     if running.returncode:
         return Row(what, note=f"exit {running.returncode}: {errors.decode(errors='replace')[-300:].strip()!r}")
     memory = {f"{name} {pid}": round(peak, 1) for pid, (name, peak) in peaks.items() if peak}
-    return Row(what, size_of(folder), seconds, start_up, _answer(out), memory)
+    return Row(what, size_of(folder), seconds, start_up, _answer(out), memory, _cpu_of_children() - before)
 
 
 def _answer(out: bytes) -> str:
@@ -381,8 +414,8 @@ def starts(empty: Path, cache: Path, rules: Path | None = None) -> tuple[Row, Ro
     note = f"{spread[0]:.3f} to {spread[-1]:.3f} s"
     name = f"start-up, median of {STARTS}" + (f", {SYNTHETIC_RULES} more rules" if rules else "")
     cold_name = "start-up, nothing cached" + (f", {SYNTHETIC_RULES} more rules" if rules else "")
-    return Row(cold_name, 0, cold.seconds, 0.0, "diagnosis of one line"), Row(
-        name, 0, statistics.median(spread), 0.0, note
+    return Row(cold_name, 0, cold.seconds, 0.0, "diagnosis of one line", cpu=cold.cpu), Row(
+        name, 0, statistics.median(spread), 0.0, note, cpu=statistics.median(run.cpu for run in warm)
     )
 
 
@@ -391,7 +424,7 @@ def starts(empty: Path, cache: Path, rules: Path | None = None) -> tuple[Row, Ro
 
 def measure(args: argparse.Namespace, work: Path) -> list[Row]:
     """Return all measurements, in order; a failed one is a row with the reason."""
-    plain, storm = prepare(args.data, args.size, 0.0), prepare(args.data, args.size, 0.10)
+    plain = prepare(args.data, args.size, 0.0)
     if plain is None:
         return [Row("everything", note="no room on the disk for the data")]
     empty, cache = work / "empty", work / "cache"
@@ -406,12 +439,30 @@ def measure(args: argparse.Namespace, work: Path) -> list[Row]:
     rows.extend((cold, warm))
     rows.append(best(lambda: diagnose(END_TO_END, plain, start_up=start_up, cache=cache)))
     rows.extend(more_rules(work, plain, empty))
-    if storm is not None:
-        rows.append(best(lambda: raw_engine("raw engine, storm", patterns, storm)))
-        rows.append(best(lambda: diagnose(f"{END_TO_END}, storm", storm, start_up=start_up, cache=cache)))
-    if not args.own_only:
+    if args.deep:
+        rows.append(diagnose(DEEP, plain, start_up=start_up, cache=cache, deep=True))
+    for share in STORMS:
+        storm = prepare(args.data, args.size, share)
+        if storm is None:
+            continue
+        name = storm_name(share)
+        rows.append(best(lambda n=name, d=storm: raw_engine(f"raw engine, {n}", patterns, d)))
+        rows.append(best(lambda n=name, d=storm: diagnose(f"{END_TO_END}, {n}", d, start_up=start_up, cache=cache)))
+        if args.delete:
+            shutil.rmtree(storm)
+    if args.quick:
+        frozen = FROZEN_PATTERNS.read_text("utf-8").splitlines()
+        rows.append(best(lambda: ripgrep(frozen, plain, empty, 2, FROZEN)))
+    elif not args.own_only:
         rows.extend(others(patterns, plain, empty))
+    if args.delete:
+        shutil.rmtree(plain)
     return rows
+
+
+def storm_name(share: float) -> str:
+    """Return what rows and ratios call the logs with such a share of lines that rules hit."""
+    return f"storm {share:.0%}"
 
 
 def more_rules(work: Path, plain: Path, empty: Path) -> list[Row]:
@@ -436,9 +487,10 @@ def others(patterns: Sequence[ScanPattern], plain: Path, empty: Path) -> list[Ro
     """The searchers that we are set against: with our engine's forms, and ripgrep also with the rules as written."""
     from bot.rulebase.loader import knowledge  # noqa: PLC0415
 
-    text, written = sample(plain), as_written(knowledge(ROOT / "rules").plan)
+    text, written = sample(plain), [_folded(item) for item in as_written(knowledge(ROOT / "rules").plan)]
+    short = [_folded(item) for item in patterns]
     return [
-        *(best(lambda t=t: ripgrep(patterns, plain, empty, t, SHORT)) for t in (1, 2)),
+        *(best(lambda t=t: ripgrep(short, plain, empty, t, SHORT)) for t in (1, 2)),
         *(best(lambda t=t: ripgrep(written, plain, empty, t, WRITTEN)) for t in (1, 2)),
         slow("google-re2 Set", text, lambda: re2_counter(patterns)),
         slow("Python re", text, lambda: re_counter(patterns)),
@@ -453,26 +505,67 @@ def ratios(rows: list[Row]) -> dict[str, float]:
         "diagnosis : raw engine": (END_TO_END, "raw engine"),
         **{
             f"diagnosis : ripgrep -j{threads}, {name}": (END_TO_END, f"ripgrep -j{threads}, {name}")
-            for name in (WRITTEN, SHORT)
+            for name in (WRITTEN, SHORT, FROZEN)
             for threads in (1, 2)
         },
         "diagnosis : google-re2 Set": (END_TO_END, "google-re2 Set"),
         "diagnosis : Python re": (END_TO_END, "Python re"),
         f"diagnosis with {SYNTHETIC_RULES} more rules : without": (END_TO_END + more, END_TO_END),
-        "time a byte, storm : plain": (END_TO_END, END_TO_END + ", storm"),
+        **{
+            f"time a byte, {storm_name(share)} : plain": (END_TO_END, f"{END_TO_END}, {storm_name(share)}")
+            for share in STORMS
+        },
+        "time a byte, --deep : plain": (END_TO_END, DEEP),
     }
-    return {name: rate[a] / rate[b] for name, (a, b) in pairs.items() if a in rate and b in rate}
+    cpu = {row.what: row.cpu_rate for row in rows if row.cpu_rate}
+    found = {name: rate[a] / rate[b] for name, (a, b) in pairs.items() if a in rate and b in rate}
+    return found | {
+        f"{name}, processor time": cpu[a] / cpu[b] for name, (a, b) in pairs.items() if a in cpu and b in cpu
+    }
+
+
+def figures(rows: list[Row]) -> str:
+    """Return the figures of the README as a paragraph."""
+    row = {row.what: row for row in rows}
+    plain, timed = row[END_TO_END], {name: item.cpu for name, item in row.items()}
+    rg = timed.get(f"ripgrep -j2, {FROZEN}")
+    beside = f" and {rg / plain.cpu:.1f} times ripgrep's with the same patterns" if rg else ""
+    parts = [
+        f"Speed, on {plain.size / 1e9:.1f} GB of logs from 64 ranks in the page cache (`make bench`), in processor time:",
+        f"{plain.cpu_rate:.0f} MB a second from the command to the answer. That is {timed['raw engine'] / plain.cpu:.2f} times the",
+        f"speed of the bare engine with all patterns{beside}. A process takes at most {max(plain.peak_rss_mb.values()):.0f} MB of memory.",
+        f"{SYNTHETIC_RULES} more rules take {timed[f'{END_TO_END}, {SYNTHETIC_RULES} more'] / plain.cpu:.2f} times as long, and rules that",
+        f"match {' and '.join(f'{share:.0%}' for share in STORMS)} of the lines {' and '.join(_storm_times(timed, plain.cpu))} times. A log of",
+        f"one line is diagnosed in {timed[f'start-up, median of {STARTS}']:.1f} s.",
+    ]
+    return textwrap.fill(" ".join(parts), 140, break_long_words=False, break_on_hyphens=False)
+
+
+def _storm_times(timed: dict[str, float], plain: float) -> Iterator[str]:
+    for share in STORMS:
+        yield f"{timed[f'{END_TO_END}, {storm_name(share)}'] / plain:.1f}"
+
+
+def write_figures(rows: list[Row]) -> None:
+    """Put the figures into the README."""
+    text = README.read_text("utf-8")
+    README.write_text(FIGURES.sub(lambda match: f"{match[1]}{figures(rows)}{match[2]}", text), "utf-8")
 
 
 def table(rows: list[Row]) -> str:
     """Return the rows as text."""
-    out = [f"{'what':46} {'MB':>7} {'s':>8} {'start-up':>8} {'MB/s':>8} {'peak RSS (MB)':>16}  note"]
+    out = [
+        f"{'what':46} {'MB':>7} {'s':>8} {'start-up':>8} {'MB/s':>8} {'CPU s':>7} {'MB/CPU s':>8} {'peak RSS (MB)':>16}  note"
+    ]
     for row in rows:
         cells = (f"{row.size / 1e6:.0f}" if row.size else "", f"{row.seconds:.2f}" if row.seconds else "")
         rate = f"{row.rate:.1f}" if row.rate else ""
+        cpu, cpu_rate = (f"{row.cpu:.2f}" if row.cpu else ""), (f"{row.cpu_rate:.0f}" if row.cpu_rate else "")
         memory = "+".join(f"{peak:.0f}" for peak in sorted(row.peak_rss_mb.values(), reverse=True)[:4])
         start_up = f"{row.start_up:.2f}" if row.start_up else ""
-        out.append(f"{row.what:46} {cells[0]:>7} {cells[1]:>8} {start_up:>8} {rate:>8} {memory:>16}  {row.note}")
+        out.append(
+            f"{row.what:46} {cells[0]:>7} {cells[1]:>8} {start_up:>8} {rate:>8} {cpu:>7} {cpu_rate:>8} {memory:>16}  {row.note}"
+        )
     return "\n".join(out)
 
 
@@ -487,11 +580,21 @@ def main() -> None:
     parser.add_argument("--size", type=scan_data.byte_count, default=scan_data.byte_count("600M"), help="600M, 6G, …")
     parser.add_argument("--data", type=Path, default=ROOT / "bench" / "data")
     parser.add_argument("--own-only", action="store_true", help="leave out the searchers of others")
+    parser.add_argument(
+        "--quick", action="store_true", help="of others only ripgrep, with the patterns of frozen_patterns.txt"
+    )
+    parser.add_argument("--deep", action="store_true", help="a diagnosis with --deep, too")
+    parser.add_argument(
+        "--delete", action="store_true", help="delete the logs of this size when they have been measured"
+    )
+    parser.add_argument("--figures", action="store_true", help="write the README's figures")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="scan-bench-") as folder:
         rows = measure(args, Path(folder))
     found = ratios(rows)
+    if args.figures:
+        write_figures(rows)
     if args.json:
         listed = [asdict(row) | {"mb_per_s": round(row.rate, 1)} for row in rows]
         print(json.dumps({"cpus": os.cpu_count(), "rows": listed, "ratios": found}, indent=1))

@@ -1,1 +1,1 @@
-"""Knowledge and reasoning: text in, diagnoses out. No disk, network, clock, Slack or database in here."""
+"""Knowledge and reasoning: text in, diagnoses out. Nothing here uses a disk, network, clock, Slack or database."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from kb.values import dataclass
 
 
 class SignalboxError(Exception):
-    """Any error that Signalbox raises on purpose. Its text is meant for people."""
+    """The base of all errors that Signalbox raises deliberately. Their text is meant for people."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,7 +27,7 @@ class Fault:
 
 
 class RuleError(SignalboxError):
-    """Rule files that cannot be used. Carries all faults found, not only the first."""
+    """Raised for rule files that cannot be used. It carries all faults found, not only the first."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(sorted(faults))
@@ -34,4 +35,4 @@ class RuleError(SignalboxError):
 
 
 class UnreadableInput(SignalboxError):  # noqa: N818 - says what it is
-    """Input that was requested by name and cannot be read."""
+    """Raised when input requested by name cannot be read."""

@@ -1,24 +1,26 @@
-"""The values that travel between the layers. All are frozen and only describe.
+"""The values passed between the layers. All are frozen and purely descriptive.
 
-No value holds a whole text: a `StreamRef` says where it is, and a `StreamSummary` (kb.scanning.summary) keeps what a
-scanner found in it. Times are seconds since the epoch, UTC, as floats. `None` means unknown, never zero.
+No value holds a whole text. A `StreamRef` says where the text is, and a `StreamSummary` (kb.scanning.summary) keeps
+what a scanner found in it. Times are seconds since the epoch, UTC, as floats. `None` means unknown, never zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from kb.values import dataclass
 
 Scalar = str | int | float | bool | None
 
-OWN = "own"  # form of a line in which one rank reports on its own step: its work, its wait for data, its memory
-RESIZED = "resized"  # form of a point that only says that steps do more or less work from here on
+OWN = "own"  # form of a line in which a rank reports its own step: its work, its wait for data, its memory
+RESIZED = "resized"  # form of a point that only marks that steps do more or less work from then on
 
 SourceKind = Literal["job", "kernel", "scheduler", "health", "stack", "event"]
 Stage = Literal["launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving", "teardown"]
 Verdict = Literal["fault", "no_fault", "no_match", "insufficient_evidence"]
-NOT_FAILED: tuple[Verdict, ...] = ("no_fault", "insufficient_evidence")  # in these, no failure was found
+NOT_FAILED: tuple[Verdict, ...] = ("no_fault", "insufficient_evidence")  # the verdicts without a failure
 Phase = Literal["running", "hung", "degraded", "failed", "stopped", "completed", "unknown"]
 Band = Literal["likely", "possible", "weak"]
 Role = Literal["root_cause", "contributing", "symptom", "context"]
@@ -36,7 +38,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Where something comes from. `rank` is the global rank, `local_rank` the rank within its node, `pid` the process."""
+    """The origin of data. `rank` is the global rank, `local_rank` the rank within its node, `pid` the process."""
 
     cluster: str | None = None
     node: str | None = None
@@ -49,7 +51,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class StreamRef:
-    """Where the text of one source is: `uri` (a path or address), its size in bytes where known, and its writer.
+    """A reference to the text of one source: `uri` (a path or address), its size in bytes if known, and its writer.
 
     `kind` is the type of the source: "job" (output of a rank or a launcher), "kernel" (dmesg, journal), "scheduler",
     "health" (checks run beside the job), "stack", "event". `group` separates the parts of a bundle: "logs", "baseline",
@@ -67,7 +69,7 @@ class StreamRef:
 class Gap:
     """A source that returned nothing, less than requested, or nothing new, and why.
 
-    Missing data is a result and is shown.
+    Missing data is itself a result and is shown.
     """
 
     code: str
@@ -81,7 +83,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A construct of fixed form, read out of a log once for all rules.
+    """A construct of fixed form, extracted from a log once for all rules.
 
     `kind` is one of kb.parsers.logs.registry.KINDS. `offset` is the byte at which its decisive line starts, `end` the
     byte after its
@@ -99,9 +101,9 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class ProgressPoint:
-    """One iteration line: the step and what was measured there. Seconds per step, learning rate, bytes of memory.
+    """One iteration line: the step and its measurements, such as seconds per step, learning rate and bytes of memory.
 
-    `total` is the planned number of steps where the line gives it. `compute` and `data` are the seconds of the step in
+    `total` is the planned number of steps if the line gives it. `compute` and `data` are the seconds of the step in
     which
     the rank itself worked and waited for data. `size` is the length of its sequences or its number of tokens. A value
     printed
@@ -131,14 +133,12 @@ class ProgressPoint:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What ran, as far as it is known (job.yaml of a bundle, or the scheduler). `args` is the program's command line.
+    """A job, as far as known from a bundle's job.yaml or its scheduler. `args` is the program's command line.
 
-    `attempts`: its runs, oldest first; the last one is this. `last_good`: the id of the last completed run of the same
-    name.
-    `params`: numbers for this job alone, by rule and parameter, in place of the site's. `image`: the container image as
-    it was
-    requested. `topology`: node → {rack, leaf, rail, nvlink_domain}, as far as it is known. `exit_code`, `signal`: of the
-    job itself, by its scheduler or launcher.
+    `attempts`: its runs, oldest first; the last one is the current run. `last_good`: the id of the last completed run
+    of the same name. `params`: values for this job only, by rule and parameter, that override the site's. `image`: the
+    container image as it was requested. `topology`: node → {rack, leaf, rail, nvlink_domain}, as far as known.
+    `exit_code`, `signal`: of the job itself, by its scheduler or launcher.
     """
 
     id: str | None = None
@@ -190,7 +190,7 @@ class ThreadStack:
 
 @dataclass(frozen=True, slots=True)
 class ProcessWork:
-    """What a process and its children have done since they began, as the kernel counts it.
+    """The work of a process and its children since they started, as counted by the kernel.
 
     `cpu` in seconds; with an accelerator, whose driver spins while it waits, of the children alone. `io`: bytes read and
     written. `switches`: how often the main thread gave up its core to wait.
@@ -204,9 +204,9 @@ class ProcessWork:
 
 @dataclass(frozen=True, slots=True)
 class StackSample:
-    """The stacks of one process at one time. `sample` names the round; `child`: a child of the rank's main process.
+    """The stacks of one process at one time. `sample` identifies the round; `child`: a child of the rank's main process.
 
-    `work`: what the process and its children had done by then; None if nobody measured it.
+    `work`: the work of the process and its children up to then; None if not measured.
     """
 
     source: str
@@ -220,7 +220,7 @@ class StackSample:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """One recorded operation of one rank: its process group, its number there, sizes as element counts by dimension.
+    """A rank's recorded operation: its process group, number in that group, and sizes as element counts by dimension.
 
     `state`: "scheduled", "started" or "completed". Times are seconds since the epoch. `peer`: source and destination of
     a
@@ -268,9 +268,9 @@ class CollectiveTrace:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a scheduler, Kubernetes or an eBPF program reported at a time.
+    """An event that a scheduler, Kubernetes or an eBPF program reported at a time.
 
-    `kind`: its type; `reason`: the source's own word for it.
+    `kind`: the event's type; `reason`: the source's own term.
     """
 
     source: str
@@ -284,12 +284,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Prefilter:
-    """Which lines of a job the rulebook needs, as far as a log store can select them: those with any of `words`.
+    """Selects the lines of a job that the rulebook needs, as far as a log store can: lines that contain any of `words`.
 
-    `words`: literals, compared without regard to case. Every line that a rule or reader needs has at least one of them,
+    `words`: literals, compared case-insensitively. Every line that a rule or reader needs has at least one of them,
     except
-    for the `uncovered` patterns, which no literal finds. `digest`: of the rulebook that it was built from. `telling`: few
-    words, compared as they are written, for stores where each word costs time; nearly every failure has one of them on
+    for the `uncovered` patterns, which no literal finds. `digest`: of the source rulebook. `telling`: a few
+    words, compared case-sensitively, for stores where each word costs time; nearly every failure has one of them on
     its deciding lines, and `left_out` patterns match lines without any.
     """
 
@@ -302,10 +302,10 @@ class Prefilter:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One run of a job, as its scheduler reports it. The times are the terms of the recovery time.
+    """One run of a job, as reported by its scheduler. The recovery time is computed from its times.
 
-    `first_iterated`, `last_iterated`: the times of its first and last iteration lines, which only its logs have.
-    `reason`: the scheduler's own word for the end; `exit_code` and `signal` of the step or container that ended first.
+    `first_iterated`, `last_iterated`: the times of its first and last iteration lines, which only the logs contain.
+    `reason`: the scheduler's own term for the end; `exit_code` and `signal`: of the step or container that ended first.
     """
 
     number: int
@@ -324,7 +324,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process, container or task of a job, and where it runs. `rank`: the global rank where it is known."""
+    """One process, container or task of a job, and where it runs. `rank`: the global rank, if known."""
 
     name: str
     node: str | None = None
@@ -335,12 +335,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job as one scheduler, cluster or log store knows it. `system`: the source; `attempts`: oldest first.
+    """A job as seen by one scheduler, cluster or log store. `system`: the source; `attempts`: oldest first.
 
     `topology`: node → {rack, leaf, rail, nvlink_domain}. `last_good`: the id of the last completed run of the same
-    name.
-    `paths`: files that the job writes its output to. `labels`: other names for the job, by which other systems find it.
-    `seen`: the times of its first and last lines in a log store, which say when it wrote, not when it began and ended.
+    name. `paths`: the job's output files. `labels`: other names for the job, by which other systems find it. `seen`:
+    the times of its first and last lines in a log store, which show when it wrote, not when it started and ended.
     """
 
     job: Job

@@ -1,30 +1,31 @@
-"""What a detector written by users sees of a job, and what it returns. docs/detectors.md shows how to write one.
+"""The API for user-written detectors: their view of a job, and the values they return. See docs/detectors.md.
 
     def detect(job: Job, streams: Sequence[Stream], params: Mapping[str, float]) -> Iterable[Observed]: ...
 
-It runs in its own process with limits on time, memory and output. What it yields becomes signals that rules judge.
+A detector runs in its own process with limits on time, memory and output. Rules judge the signals that it yields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from kb.model import Job, ProgressPoint, Resource, SourceKind, Structure
 from kb.rulebase.rule import PluginTest, Rule
 from kb.scanning.plan import active
 from kb.scanning.summary import StreamSummary, tail_lines
+from kb.values import dataclass
 
-MOST = 1000  # signals that one detector may return for a job
-LONGEST = 512  # characters of a signal's text, and of each of its captures
+MOST = 1000  # maximum number of signals that one detector may return for a job
+LONGEST = 512  # maximum characters of a signal's text, and of each of its captures
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One log: its source, its iteration lines, its structures (docs/structures.md) and its last lines.
+    """One log, with its source, iteration lines, structures (docs/structures.md) and last lines.
 
-    `points` and `structures` are bounded samples where a log is very long; `tail` holds (byte offset, line).
+    For very long logs, `points` and `structures` are bounded samples. `tail` holds pairs of (byte offset, line).
     """
 
     source: str
@@ -56,22 +57,22 @@ class Observed:
 
 
 class Detect(Protocol):
-    """The function that an entry point of the group `signalbox.detectors` names."""
+    """The function that an entry point in the group `signalbox.detectors` refers to."""
 
     def __call__(self, job: Job, streams: Sequence[Stream], params: Mapping[str, float]) -> Iterable[Observed]:
-        """Return what the detector observes."""
+        """Return the detector's observations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plugged:
-    """What a detector returned, or why it failed."""
+    """A detector's results, or the reason it failed."""
 
     observed: tuple[Observed, ...] = ()
     failure: str = ""
 
 
 def plugin_key(test: PluginTest) -> str:
-    """Return the identity of a use of a detector: its name and its parameters."""
+    """Return the identity of one use of a detector, from its name and parameters."""
     return f"{test.name} {sorted(test.params.items())}"
 
 
@@ -84,7 +85,7 @@ def wanted(rules: Iterable[Rule]) -> dict[str, PluginTest]:
 
 
 def view(summary: StreamSummary) -> Stream:
-    """Return a stream as detectors see it."""
+    """Return a stream in the form that detectors see."""
     ref = summary.ref
     return Stream(
         source=ref.uri,

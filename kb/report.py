@@ -6,13 +6,17 @@ Times are seconds since the epoch here; `as_json` writes them as ISO 8601 in UTC
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from kb.model import Attempt, Band, Gap, Grade, Phase, Role, Scope, Verdict
+from kb.values import dataclass
 
 SCHEMA = "signalbox.report/1"
 Advice = Literal["requeue", "requeue_without", "restart_in_place", "resubmit", "fix_first", "wait", "none"]
+
+
+TimeZone = Literal["utc", "unknown", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,15 @@ class EvidenceItem:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Symptoms folded under a cause: their class, their count, and their ranks as ranges ("0-6,8-63")."""
+    """Symptoms folded under a cause: their class, and what their lines are.
+
+    `count`: the distinct lines, None if not all are known. `ranks`: those that wrote the lines, as ranges ("0-6,8-63").
+    """
 
     fault: str
-    count: int
+    count: int | None = None
     ranks: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +301,7 @@ class NotEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """The job as the report shows it."""
+    """The job as the report shows it. `gpus`: None unless GPUs are known; `ranks`: its processes, by its description."""
 
     id: str | None = None
     name: str | None = None
@@ -304,6 +312,7 @@ class JobView:
     owner: str | None = None
     attempts: tuple[Attempt, ...] = ()
     last_good: str | None = None
+    ranks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +327,10 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole report. `id` is a digest of the rest; `fingerprint` identifies the kind of failure."""
+    """The whole report. `id` is a digest of the rest; `fingerprint` identifies the kind of failure.
+
+    `time_zone`: "utc", or "unknown" or "mixed" where all or some logs state no zone; their times are read as UTC.
+    """
 
     id: str
     fingerprint: str
@@ -339,6 +351,7 @@ class Report:
     not_evaluated: tuple[NotEvaluated, ...] = ()
     streams: int = 0
     bytes_read: int = 0
+    time_zone: TimeZone = "utc"
 
 
 def ranges(numbers: Iterable[int]) -> str:

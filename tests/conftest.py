@@ -1,7 +1,8 @@
-"""What all tests share: generated examples are not timed, since a busy machine is no defect."""
+"""What all tests share: generated examples have no deadline, since a busy machine is not a defect."""
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
@@ -50,7 +51,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder that all tests share, those of other workers too: compiling the rule base takes seconds.
 
-    It begins with what the user's cache holds, which is current after `make check`. Workers may copy the same at once.
+    It begins with what the user's cache holds. Workers may copy the same at once.
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "signalbox-cache"
@@ -64,7 +65,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def known(cache: Path) -> Knowledge:
-    """The rule base that ships."""
-    with pytest.MonkeyPatch.context() as patch:
+    """The rule base that ships. Of the workers, the first compiles it; the others wait and read it."""
+    with pytest.MonkeyPatch.context() as patch, (cache / "lock").open("w") as lock:
         patch.setenv("SIGNALBOX_CACHE", str(cache))
+        fcntl.flock(lock, fcntl.LOCK_EX)
         return knowledge()

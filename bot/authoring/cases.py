@@ -28,6 +28,7 @@ _NO_CASE = (OSError, yaml.YAMLError, AttributeError, LookupError, TypeError, Val
 class LabelledCase:
     """A case with its known cause.
 
+    `ranks`: who is at fault: ranks, or the names of nodes and the PCI addresses of GPUs where no rank is known.
     `advice`: what an expert accepts; empty if neither the case nor its class says. `proven_end`: whether the logs of a
     healthy run prove that it completed; None if nobody has judged that. `verdict`: the verdicts that an expert accepts,
     where not the class alone decides; empty if the class does.
@@ -37,7 +38,7 @@ class LabelledCase:
     label: str
     accept: tuple[str, ...]
     needle: tuple[str, ...]
-    ranks: tuple[int, ...]
+    ranks: tuple[int | str, ...]
     source: str = ""
     advice: tuple[str, ...] = ()
     proven_end: bool | None = None

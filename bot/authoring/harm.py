@@ -11,6 +11,7 @@ from typing import TypedDict
 
 from bot.authoring.cases import LabelledCase
 from kb.digest.statistics import wilson
+from kb.regex.lazy import lazy_compile
 from kb.report import Report
 from kb.rulebase.rule import FaultClass
 
@@ -23,6 +24,8 @@ CURED_BY: Mapping[str, frozenset[str]] = {
     "requeue_without": frozenset({"restart_in_place", "requeue", "requeue_without"}),
     "resubmit": frozenset({"restart_in_place", "requeue", "requeue_without", "resubmit"}),
 }
+
+_FUNCTION = lazy_compile(r"^((?:[0-9a-f]{1,8}:)?[0-9a-f]{2}:[0-9a-f]{2})\.[0-9a-f]$")  # of a PCI address
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class Harm:
     advice_accepted: an expert would accept the advice.
     abstained: a failure got neither a fault nor the unknown failure that it is.
     needle_quoted: the first diagnosis quotes a decisive line.
-    rank_first: the first rank among the suspects is the one at fault, if the case names a single rank.
+    rank_first: the first rank among the suspects is the one at fault, if the case names a single one; for a node or GPU,
+        the first suspect is on it.
     end_recognized: a healthy run whose logs prove its end got the verdict no_fault.
     """
 
@@ -134,7 +138,17 @@ def _rank_first(case: LabelledCase, report: Report) -> bool | None:
     if len(case.ranks) != 1:  # what several share is often what all do, and then naming none is right
         return None
     suspects = report.diagnoses[0].suspects if report.diagnoses else ()
-    return next((suspect.rank for suspect in suspects if suspect.rank is not None), None) in case.ranks
+    (wanted,) = case.ranks
+    if isinstance(wanted, int):
+        return next((suspect.rank for suspect in suspects if suspect.rank is not None), None) == wanted
+    first = suspects[0] if suspects else None
+    said = (first.node, first.gpu.pci if first.gpu else None) if first else ()
+    return _place_name(wanted) in {_place_name(name) for name in said if name}
+
+
+def _place_name(name: str) -> str:
+    """Return a node's name or a GPU's PCI address in one spelling: `PCI:0000:CB:00.0` is `0000:cb:00`."""
+    return _FUNCTION.sub(r"\1", name.lower().removeprefix("pci:"))
 
 
 def shares(harms: Sequence[Harm]) -> dict[str, Share]:

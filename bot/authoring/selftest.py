@@ -24,7 +24,7 @@ from kb.plugin import view, wanted
 from kb.rulebase.rule import Rule
 from kb.rulebase.rulebook import Positions
 from kb.scanning.matcher import Matcher
-from kb.scanning.plan import plan
+from kb.scanning.plan_builder import plan
 from kb.scanning.scanner import scan
 from kb.scanning.summary import StreamSummary
 
@@ -61,9 +61,11 @@ def spoken(knowledge: Knowledge) -> Knowledge:
 
 
 def tests_of(folder: Path, rules: Sequence[Rule]) -> list[RuleTest]:
-    """Return all tests of the rules, in order."""
+    """Return all tests of the rules, in order. A deprecated rule never matches and needs none."""
     found = []
     for rule in rules:
+        if rule.status == "deprecated":
+            continue
         home = (folder / rule.file).parent
         for name, speaks in (("match", True), ("silent", False)):
             if (home / name).is_dir():

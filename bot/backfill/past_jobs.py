@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from bot.collection.find_job import side_by_side
 from bot.config.connectors import KINDS
-from bot.config.file import Cluster
+from bot.config.settings import Cluster
 from bot.diagnosis.job import wire
 from bot.policy.job_end import classify_end
 from bot.server.job_watcher import job_ends_of
@@ -26,7 +26,7 @@ MOST = 20_000  # ends of jobs
 class PastJob:
     """A job end worth diagnosing. `mark` distinguishes it from other runs of the job; `ended`: seconds since the epoch.
 
-    `how`: in scheduler terms; `told`: whether a scheduler reported the failure, else only the logs can show it.
+    `how`: how it ended, in scheduler terms; `told`: whether a scheduler reported the failure; if not, only the logs can show it.
     """
 
     cluster: str
@@ -46,7 +46,7 @@ class PastJob:
 
 @dataclass(frozen=True, slots=True)
 class PastJobs:
-    """What was found. `seen`: listed jobs; `fine`: those that completed; `troubles`: sources with incomplete results."""
+    """What was found. `seen`: listed jobs; `fine`: jobs that completed; `troubles`: sources with incomplete results."""
 
     jobs: tuple[PastJob, ...]
     seen: int

@@ -1,6 +1,6 @@
-"""Diagnoses past jobs as if they had just ended: what would have been posted, how often, how many messages a day.
+"""Diagnoses past jobs as if they had just ended, to show what would have been posted, how often, and how many messages per day.
 
-Nothing is posted, and nothing is stored as an incident unless requested. Each diagnosis is noted in a file right away, so that a
+Nothing is posted, and nothing is stored as an incident unless requested. Each diagnosis is noted in a file immediately, so that a
 killed backfill can resume.
 """
 
@@ -20,7 +20,7 @@ import msgspec
 from sqlmodel import col, select
 
 from bot.backfill.past_jobs import PastJob, PastJobs, past_jobs
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather
 from bot.incidents.ledger import Ledger
@@ -31,7 +31,8 @@ from bot.policy.notifications import subject_of
 from bot.policy.routing import Destination, destinations, facts_of, link_of
 from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge
-from bot.store.incidents import Origin, add_within, file
+from bot.store.incidents import add_within
+from bot.store.packed_reports import Origin, file
 from bot.store.tables import IncidentRow
 from bot.store.visibility import visible
 from kb.errors import SignalboxError, UnreadableInput
@@ -42,7 +43,7 @@ from kb.report import Report
 SCHEMA = "signalbox.backfill-notes/1"
 CHANNEL = "the channel"  # if no channel is configured
 LONGEST_NOTES = 256 << 20  # bytes
-SAME_END = 300.0  # seconds by which two systems can disagree about one end
+SAME_END = 300.0  # seconds by which two systems may disagree about the same end
 _REASON = 300
 
 
@@ -299,7 +300,7 @@ def _lines(path: Path) -> list[bytes]:
             raise UnreadableInput(
                 f"{path}: the notes are larger than {LONGEST_NOTES:,} bytes; start over without --resume"
             )
-        return path.read_bytes().split(b"\n")[:-1]  # a kill cut off what follows the last line break
+        return path.read_bytes().split(b"\n")[:-1]  # a kill cut off the text after the last line break
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -322,7 +323,7 @@ def _read_notes(path: Path) -> tuple[JobNote, ...]:
         try:
             found.append(msgspec.json.decode(line, type=JobNote))
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue  # it is diagnosed again
+            continue  # the job is diagnosed again
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""The summary of a backfill: faults, messages a day, jobs without a diagnosis, jobs that could not be read."""
+"""The summary of a backfill: faults, messages per day, jobs without a diagnosis, jobs that could not be read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.backfill.run import Backfilled, JobNote
 from bot.config.chat import Tenant
 from bot.policy.notifications import Flap, Subject, decide
 from bot.policy.routing import Link, continues
-from bot.render.phrases import cut, many, shown
+from bot.render.text_format import cut, many, shown
 from bot.runtime.redaction import redact
 
 SCHEMA = "signalbox.backfill/1"

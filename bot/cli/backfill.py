@@ -8,17 +8,21 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from bot.backfill.run import Backfill, JobNote, Question, Tell, notes_of, unfinished
 from bot.backfill.summary import dumps, summarise, text
-from bot.cli.console import say, say_json
+from bot.cli.console import masked, progress_line, say, say_json
 from bot.config.file import read
 from bot.config.schema import seconds
 from bot.incidents.ledger import Ledger
-from bot.render.phrases import cut, shown
+from bot.render.text_format import shown
 from bot.rulebase.loader import knowledge
 from bot.runtime.paths import config_path, database_url, state_dir
 from kb.errors import SignalboxError
+
+if TYPE_CHECKING:
+    from bot.render.rich_console import ProgressLine
 
 LONGEST = 366 * 86400.0
 EVERY = 10  # jobs between two progress lines where the output is not a terminal
@@ -47,13 +51,14 @@ def run(
     settings, notes = read(config), notes_of(state_dir(), tenant, job)
     if unfinished(notes) and not resume:
         say("signalbox: starting an earlier backfill of these jobs over; --resume would continue it", err=True)
-    stopped = _Interrupt()
+    stopped, line = _Interrupt(), progress_line(sys.stderr)
     with Ledger(database_url()) if keep else nullcontext() as ledger:
         filling = Backfill(knowledge(), settings, notes, ledger, workers)
         question = Question(tenant, now - span, now, job, limit)
         with stopped:
-            found = filling.run(question, _progress(), resume=resume, stop=lambda: stopped.wanted)
-    _clear()
+            found = filling.run(question, _progress(line), resume=resume, stop=lambda: stopped.wanted)
+    if line is not None:
+        line.erase()
     known = knowledge().rulebook.faults
 
     def title(fault: str) -> str:
@@ -77,25 +82,19 @@ def _span(text: str) -> float:
     return found
 
 
-def _progress() -> Tell:
-    """Show progress: one line that is updated on a terminal, else a line now and then."""
-    seen = sys.stderr.isatty()
+def _progress(line: ProgressLine | None) -> Tell:
+    """Show progress: a line of the terminal, else a line of text now and then."""
 
     def tell(done: int, of: int, job_note: JobNote) -> None:
         what = job_note.fault or job_note.verdict or "could not be diagnosed"
-        line = f"{done} of {of}: {shown(job_note.name or job_note.job)}: {what}"
-        if seen:
-            sys.stderr.write(f"\r\033[K{cut(line, 100)}")
+        text = masked(f"{done} of {of}: {shown(job_note.name or job_note.job)}: {what}")
+        if line is not None:
+            line.draw(text)
         elif done % EVERY == 0 or done == of:
-            sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
     return tell
-
-
-def _clear() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\033[K")
 
 
 class _Interrupt:

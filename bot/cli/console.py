@@ -5,29 +5,34 @@ Every command prints through `say` and `say_json`, which mask secrets whatever t
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 import threading
-import traceback
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
-import typer
-
 if TYPE_CHECKING:
+    from bot.render.columns import Column
+    from bot.render.rich_console import ProgressLine
     from bot.rulebase.loader import Knowledge
 
 FEW = 5  # messages of one kind shown on stderr
+OFTEN = 0.1  # seconds between two drawings of progress
 LONGEST = 1000  # characters of such a message; longer ones are cut in the middle
 
 
 def say(text: str = "", *, err: bool = False, end: str = "\n") -> None:
     """Print a text to stdout, or to stderr, with secrets masked. `end`: what follows it."""
-    typer.echo(f"{masked(text)}{end}", err=err, nl=False)
+    _write(f"{masked(text)}{end}", sys.stderr if err else sys.stdout)
+
+
+def _write(text: str, out: TextIO) -> None:
+    out.write(text)
+    out.flush()
 
 
 def say_json(data: bytes, *, end: bytes = b"\n") -> None:
@@ -48,6 +53,34 @@ def say_masked_json(data: bytes, *, end: bytes = b"\n") -> None:
     sys.stdout.buffer.flush()
 
 
+def say_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, heads: bool = True) -> None:
+    """Print a table with secrets masked: fitted to the width of a terminal; elsewhere, a line per row, uncut.
+
+    `heads`: with headings where it is not a terminal.
+    """
+    from bot.render.text_format import shown
+
+    clean = [[shown(masked(cell)) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        from bot.render.rich_console import console_of, draw_table
+
+        draw_table(columns, clean, console_of(sys.stdout))
+    else:
+        from bot.render.columns import aligned
+
+        for line in aligned(columns, clean, heads=heads):
+            _write(f"{line}\n", sys.stdout)
+
+
+def progress_line(out: TextIO) -> ProgressLine | None:
+    """Return the line of progress of an output; None if it is not a terminal."""
+    if not out.isatty():
+        return None
+    from bot.render.rich_console import ProgressLine
+
+    return ProgressLine(out)
+
+
 def masked(text: str) -> str:
     """Return a text with secrets masked, however long it is."""
     from bot.runtime.redaction import redact_once
@@ -57,23 +90,27 @@ def masked(text: str) -> str:
 
 def complain(message: str) -> None:
     """Print one line to stderr, with unprintable characters escaped and secrets masked."""
-    from bot.render.phrases import shown
+    from bot.render.text_format import shown
 
     text = shown(masked(message))
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
-    typer.echo(f"signalbox: {text}", err=True)
+    _write(f"signalbox: {text}\n", sys.stderr)
 
 
 def refuse(*messages: str) -> NoReturn:
     """Report bad usage: one line per message on stderr, exit status 2."""
     for message in messages:
         complain(message)
-    raise typer.Exit(2)
+    from typer import Exit
+
+    raise Exit(2)
 
 
 def shell_user() -> str:
     """The user of this shell."""
+    import getpass
+
     with suppress(OSError, KeyError, ImportError):
         return getpass.getuser()
     return "somebody"
@@ -126,12 +163,13 @@ def discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class ProgressBar:
-    """Progress on stderr, if it is a terminal."""
+class ReadProgress:
+    """How much was read, on stderr, if it is a terminal."""
 
     def __init__(self) -> None:
         self._done = self._compared = 0
-        self._shown = sys.stderr.isatty()
+        self._drawn = 0.0
+        self._line = progress_line(sys.stderr)
 
     def __enter__(self) -> Self:
         return self
@@ -143,18 +181,20 @@ class ProgressBar:
 
     def compared(self, size: int) -> None:
         """Count bytes read to compare with other runs."""
+        first = not self._compared
         self._compared += size
-        self._show()
+        self._show(at_once=first)
 
-    def _show(self) -> None:
-        if self._shown:
+    def _show(self, *, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if self._line is not None and (at_once or now - self._drawn >= OFTEN):
+            self._drawn = now
             more = f", {self._compared / 1e6:,.0f} MB compared" if self._compared else ""
-            sys.stderr.write(f"\r{self._done / 1e6:,.0f} MB read{more} ")
-            sys.stderr.flush()
+            self._line.draw(f"{self._done / 1e6:,.0f} MB read{more} ")
 
     def __exit__(self, *_: object) -> None:
-        if self._shown and (self._done or self._compared):
-            sys.stderr.write("\r\x1b[K")
+        if self._line is not None and (self._done or self._compared):
+            self._line.erase()
 
 
 def mask_uncaught() -> None:
@@ -164,6 +204,8 @@ def mask_uncaught() -> None:
         if issubclass(kind, KeyboardInterrupt):
             sys.__excepthook__(kind, error or kind(), trace)
             return
+        import traceback
+
         with suppress(OSError, ValueError):
             sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))
 

@@ -10,14 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.cli.console import ProgressBar, complain, load_rules, must_be_configured, must_be_folder, refuse, until_closed
+from bot.cli.console import ReadProgress, complain, load_rules, must_be_configured, must_be_folder, refuse, until_closed
 from bot.cli.diagnose_options import DiagnoseOptions
 from bot.cli.incident_store import IncidentMemory
 from bot.cli.targets import STDIN, resolve_targets
 
 if TYPE_CHECKING:
     from bot.collection.collect import ProtectedBundles, Spare
-    from bot.config.file import Config
+    from bot.config.settings import Config
     from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult
     from bot.rulebase.loader import Knowledge
 
@@ -111,7 +111,7 @@ def _diagnose_files(
     recall = memory.recall(known, options.cluster)
     from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
 
-    with ProgressBar() as bar:
+    with ReadProgress() as bar:
         compare = replace(compare, tell=bar.compared)
         if options.bundle is not None:
             must_be_folder(options.bundle)
@@ -150,7 +150,7 @@ def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: IncidentMe
         deep=options.deep,
     )
     configured = read(options.config)
-    with ProgressBar() as bar:
+    with ReadProgress() as bar:
         found = diagnose_job(
             known,
             configured,

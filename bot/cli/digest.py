@@ -12,7 +12,7 @@ from bot.digest.codec import dumps
 from bot.digest.html import page
 from bot.digest.phrases import zone_named
 from bot.digest.terminal import text
-from bot.render.phrases import many
+from bot.render.text_format import many
 from bot.rulebase.loader import knowledge
 from bot.runtime.paths import config_path, database_url
 from bot.store.database import Database

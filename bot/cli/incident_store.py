@@ -6,10 +6,12 @@ The store is opened only if it could hold something, so that a first run does no
 from __future__ import annotations
 
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from kb.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +108,8 @@ class IncidentMemory:
     def keep(self, answer: DiagnosisResult, bundle: Path | None, kept: dict[str, bytes]) -> str | None:
         """Store the answer as an incident. Returns a warning if that fails."""
         from bot.incidents.precedents import moment, traced
-        from bot.store.incidents import Origin, remember
+        from bot.store.incidents import remember
+        from bot.store.packed_reports import Origin
         from kb.hangs.checkpoint_saves import time_saving
 
         now = datetime.now(UTC)

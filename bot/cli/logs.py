@@ -21,16 +21,17 @@ import msgspec
 from bot.cli.console import masked, printable_json
 from bot.live.log_view import LineFilter, LogLine, Logs, end_of, lines_of, of_bundle, of_paths, ranks_of
 from bot.live.tail import LogTail
-from bot.render.phrases import shown
 from bot.render.report_json import iso
+from bot.render.text_format import shown
 from bot.runtime.safe_regex import search_of
 from kb.errors import UnreadableInput
 from kb.model import Gap
 
 if TYPE_CHECKING:
     from bot.collection.find_job import LocatedJob
-    from bot.config.file import Config
+    from bot.config.settings import Config
     from bot.diagnosis.job import JobRequest
+    from bot.live.job_tail import Reconnecting
     from bot.rulebase.loader import Knowledge
 
 LOOK = 0.5  # seconds between checks of files
@@ -175,38 +176,28 @@ class _JobLogs:
         return of_bundle(collected.folder)
 
     def follow(self, wanted: LineFilter, *, from_start: bool) -> Iterator[Iterator[LogLine]]:
-        """Show the latest lines, then poll for those that are new. The job is found once; one that is silent is waited for."""
-        from bot.diagnosis.job import gather
-        from bot.runtime.errors import NothingCollected
-        from kb.errors import SignalboxError
+        """Show the latest lines, then those that are new. The job is found once; one that is silent is waited for.
 
-        jobs: list[LocatedJob] = []
+        A log store that can report new lines does so; otherwise, and while its connection is lost, it is asked for them.
+        """
+        from bot.live.job_tail import Reconnecting
+
+        looks = _Looks(self, Reconnecting(self.config, self.request, self.complain))
         last = self.request.last if from_start and self.request.last else OVERLAP
-        last_error = ""
         for number in range(1 << 30):
             began = time.monotonic()
             folder = self.folder / str(number)
-            known = running(jobs[0]) if jobs and number else None
-            try:
-                meet = jobs.append if known is None else None
-                gather(self.knowledge, self.config, self.request_to(folder, last), meet=meet, located=known)
+            if looks.gathered(folder, last):
                 new = self._new(of_bundle(folder), wanted)
                 yield iter(deque(new, maxlen=LATEST)) if number == 0 and not from_start else new
-                last_error, asked = "", began
-            except NothingCollected as error:
-                if not last_error:
-                    self.complain(f"no new lines; waiting for some ({error})")
-                last_error, asked = str(error), began
-            except SignalboxError as error:
-                if not jobs:
-                    raise
-                if str(error) != last_error:
-                    self.complain(str(error))
-                last_error = str(error)
-                asked = asked if number else began
             _emptied(folder)
-            time.sleep(max(0.0, POLL - (time.monotonic() - began)))
-            last = OVERLAP + (time.monotonic() - asked)
+            if looks.tails.is_open and looks.complete:
+                for bundle in looks.tails.reports(self.folder / "tail"):
+                    yield self._new(of_bundle(bundle), wanted)
+                looks.until = looks.tails.until
+            else:
+                time.sleep(max(0.0, POLL - (time.monotonic() - began)))
+            last = OVERLAP + (time.monotonic() - looks.until)
 
     def request_to(self, folder: Path, last: float) -> JobRequest:
         """The request for the last seconds, into a folder."""
@@ -220,6 +211,60 @@ class _JobLogs:
                 yield line
         while len(self._known) > REMEMBERED:
             self._known.pop(next(iter(self._known)))
+
+
+@dataclass(slots=True)
+class _Looks:
+    """The queries for the lines of a job that is followed. `until`: when all lines before had been asked for, on the monotonic clock."""
+
+    logs: _JobLogs
+    tails: Reconnecting
+    complete: bool = False
+    until: float = 0.0
+    _job: LocatedJob | None = None
+    _complained: str = ""
+
+    def gathered(self, folder: Path, last: float) -> bool:
+        """Collect the lines of the last seconds into a folder; whether there are any. The job is found once.
+
+        Raises:
+            SignalboxError: there is no such job.
+        """
+        from bot.diagnosis.job import gather
+        from bot.runtime.errors import NothingCollected
+        from kb.errors import SignalboxError
+
+        began = time.monotonic()
+        self.until = self.until or began
+        known = None if self._job is None else running(self._job)
+        if self._job is not None:
+            self.tails.open(self._job)  # before asking, so that no line comes between the answer and the first report
+        try:
+            gather(
+                self.logs.knowledge,
+                self.logs.config,
+                self.logs.request_to(folder, last),
+                meet=self._met if known is None else None,
+                located=known,
+            )
+        except NothingCollected as error:
+            if not self._complained:
+                self.logs.complain(f"no new lines; waiting for some ({error})")
+            self._complained, self.until, self.complete = str(error), began, True
+            return False
+        except SignalboxError as error:
+            if self._job is None:
+                raise
+            if str(error) != self._complained:
+                self.logs.complain(str(error))
+            self._complained, self.complete = str(error), False
+            return False
+        self._complained, self.until, self.complete = "", began, True
+        return True
+
+    def _met(self, located: LocatedJob) -> None:
+        self._job = located
+        self.tails.open(located)
 
 
 def running(located: LocatedJob) -> LocatedJob:

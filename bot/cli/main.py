@@ -6,69 +6,12 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from bot.cli.commands.backfill import backfill
-from bot.cli.commands.baselines import app as baselines
-from bot.cli.commands.config import app as config
-from bot.cli.commands.demo import demo
-from bot.cli.commands.diagnose import diagnose
-from bot.cli.commands.digest import digest
-from bot.cli.commands.evaluate import evaluate
-from bot.cli.commands.incidents import app as incidents
-from bot.cli.commands.logs import logs
-from bot.cli.commands.nodes import app as nodes
-from bot.cli.commands.rules import app as rules
-from bot.cli.commands.serve import serve
-from bot.cli.commands.store import app as store
-from bot.cli.commands.watch import watch
-from bot.cli.console import FEW, complain, discard_output, mask_uncaught, say
+from bot.cli.console import FEW, complain, discard_output, mask_uncaught
+from bot.cli.diagnose_options import DiagnoseOptions, plain_options
 from kb.errors import RuleError, SignalboxError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},  # applies to all subcommands too
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain text: fast to import, and an error takes one line
-)
-
-
-def _show_version(wanted: bool) -> None:
-    """Print the versions of the program and of its installed rules."""
-    if not wanted:
-        return
-    from importlib.metadata import PackageNotFoundError, version
-
-    from bot.rulebase.loader import default_folder
-
-    try:
-        program = version("signalbox")
-    except PackageNotFoundError:  # a checkout that is not installed
-        program = "(not installed)"
-    rulebook = (default_folder() / "VERSION").read_text("utf-8").strip()
-    say(f"signalbox {program}, rulebook {rulebook}")
-    raise typer.Exit
-
-
-@app.callback()
-def signalbox(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions and exit.")
-    ] = False,
-) -> None:
-    """Find the first cause of failed and hung large-model training runs, from their logs."""
-
-
-for command in (diagnose, watch, serve, logs, evaluate, backfill, digest, demo):
-    app.command()(command)
-app.add_typer(rules, name="rules", help="Browse, test and change the rule base.")
-app.add_typer(incidents, name="incidents", help="Past reports: list, show, assign, close.")
-app.add_typer(nodes, name="nodes", help="Node exclusions, and nodes that fail repeatedly.")
-app.add_typer(baselines, name="baselines", help="Good runs that failed runs are compared with.")
-app.add_typer(store, name="store", help="Stored reports and evidence: usage, clean-up, pins.")
-app.add_typer(config, name="config", help="Check signalbox.yaml, or print an example.")
+_COMPLETION = "_SIGNALBOX_COMPLETE"  # set by the shell when it asks what may follow
 
 
 def main() -> None:
@@ -82,7 +25,12 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names can contain any bytes
     try:
-        app(prog_name="signalbox", standalone_mode=True)  # also when started as a module
+        options = None if _COMPLETION in os.environ else plain_options(sys.argv[1:])
+        if options is not None:
+            sys.exit(_run_plain(options))
+        from bot.cli.command_line import command_line, named
+
+        command_line(named(sys.argv[1:]))(prog_name="signalbox", standalone_mode=True)  # also when started as a module
     except RuleError as error:
         for fault in error.faults[:FEW]:
             complain(str(fault))
@@ -94,6 +42,25 @@ def main() -> None:
         complain(str(error))
         discard_output()
         sys.exit(2)
+
+
+def _run_plain(options: DiagnoseOptions) -> int:
+    """Diagnose without typer. Returns the exit status, after a refusal or an interrupt the same as with it."""
+    from bot.cli.diagnose import run
+
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        discard_output()
+        return 1
+    except RuntimeError as error:
+        from typer import Exit
+
+        if isinstance(error, Exit):
+            return error.exit_code
+        raise
 
 
 if __name__ == "__main__":

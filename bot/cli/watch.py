@@ -17,15 +17,15 @@ from typing import TextIO
 
 import msgspec
 
-from bot.cli.console import masked, printable_json
+from bot.cli.console import masked, printable_json, progress_line
 from bot.cli.incident_store import IncidentMemory
 from bot.live.bundle_writer import fresh_folder, name_of
 from bot.live.metrics_poller import MetricsPoller
 from bot.live.probe_cycle import ProbeSources
 from bot.live.watch import Watch, WatchEvent, WatchOutcome, WatchPlan
-from bot.render.phrases import shown
 from bot.render.report_json import dumps, iso
 from bot.render.terminal import show
+from bot.render.text_format import shown
 from bot.rulebase.loader import Knowledge
 from bot.runtime.redaction.structure import redacted
 from connectors.host.ebpf import PROGRAMS, Probes
@@ -42,7 +42,6 @@ _PARAM = re.compile(r"(?P<rule>[a-z][a-z0-9-]{0,99})\.(?P<name>[a-z][a-z0-9_]{0,
 _SECONDS: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _VARIABLE = "SIGNALBOX_PROMETHEUS_TOKEN"
 _LOUD = ("fault", "called")
-_WIDTH = 160
 _LOOK = 0.1  # seconds within which a wait notices a signal
 UNTOLD = 16  # as of `diagnose --exit-decision`
 
@@ -239,19 +238,20 @@ class Screen:
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self._out, self._as_json = out, as_json
-        self._live = out.isatty() and not as_json
+        self._line = None if as_json else progress_line(out)
 
     def tell(self, news: WatchEvent) -> None:
         """Show one event."""
         news = redacted(news)
         if self._as_json:
             self._json({"event": news.event, "time": iso(news.time), "text": news.text, **news.fields})
-        elif news.event == "votes" and self._live:
-            self._out.write(f"\r\x1b[K{_clock(news)} {shown(news.text)[:_WIDTH]}")
+        elif news.event == "votes" and self._line is not None:
+            self._line.draw(f"{_clock(news)} {shown(news.text)}")
         elif news.event != "votes" or news.fields.get("changed"):
-            before = "\r\x1b[K" if self._live else ""
+            if self._line is not None:
+                self._line.erase()
             mark = f"{news.event.upper()}: " if news.event in _LOUD else ""
-            self._out.write(f"{before}{_clock(news)} {mark}{shown(news.text)}\n")
+            self._out.write(f"{_clock(news)} {mark}{shown(news.text)}\n")
             self._details(news)
         self._out.flush()
 
@@ -274,8 +274,9 @@ class Screen:
                 {"event": "end", "time": iso(now), "called": outcome.called, "text": outcome.why, "folder": folder}
             )
         else:
-            lead = "\r\x1b[K" if self._live else ""
-            self._out.write(f"{lead}\n" if outcome.called else f"{lead}{shown(outcome.why)}.\n")
+            if self._line is not None:
+                self._line.erase()
+            self._out.write("\n" if outcome.called else f"{shown(outcome.why)}.\n")
             if outcome.answer is not None:
                 self._out.flush()
                 show(outcome.answer.report)

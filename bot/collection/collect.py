@@ -1,7 +1,8 @@
 """Collects the evidence of a job from all sources into one bundle, under one deadline, and records what is missing or cut.
 
 All sources run in parallel. Logs are the same wherever they are stored, so they come from the first source that has any: the next
-one is asked if it fails, has none, or has returned nothing by `HEDGE` of the deadline. A source that hangs is abandoned.
+one is asked if it fails, has none, has returned nothing by `HEDGE` of the deadline, or says that those of some pods are gone. A
+source that hangs is abandoned.
 """
 
 from __future__ import annotations
@@ -20,12 +21,21 @@ import msgspec
 
 from bot.collection.bundle_writer import BundleWriter, SourceSpool, folder_name
 from bot.collection.find_job import ConnectedCluster, LocatedJob, side_by_side
-from bot.config.file import Collect
+from bot.config.settings import Collect
 from bot.runtime import metrics
 from bot.runtime.errors import NothingCollected
 from bot.runtime.paths import state_dir
 from bot.runtime.redaction import redact_bytes
-from connectors.base.contract import Bounds, CollectionRequest, Deadline, EvidenceKind, Source, SourceFailed, safe_name
+from connectors.base.contract import (
+    LOGS_GONE,
+    Bounds,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    Source,
+    SourceFailed,
+    safe_name,
+)
 from kb.errors import SignalboxError
 from kb.model import Gap, Prefilter, Window
 
@@ -143,7 +153,7 @@ class _Collection:
             if isinstance(result, SourceFailed):
                 result = [result.gap(name, got=_amount(share), rules_out=_TELLS["logs"])]
             gaps += result
-            if share.taken:
+            if share.taken and all(gap.code != LOGS_GONE for gap in result):
                 break
         for share in shares:
             if not share.taken:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from rapidfuzz import fuzz, process
 
-from bot.config.file import Cluster
+from bot.config.settings import Cluster
 from connectors.base.contract import Deadline, Finder, JobQuery, JobSummary, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Gap, JobRecord
@@ -77,6 +77,7 @@ def find(clusters: Sequence[ConnectedCluster], query: JobQuery, deadline: Deadli
     record = same[0]
     for other in same[1:]:
         record = merged(record, other)
+    gaps += _namesakes(newest, [found_record for _, found_record in found])
     record = replace(
         record,
         job=replace(record.job, cluster=record.job.cluster or cluster.name),
@@ -167,6 +168,17 @@ def _ask(
         else:
             answers.append((cluster, name, result))
     return answers, gaps
+
+
+def _namesakes(chosen: JobRecord, found: Iterable[JobRecord]) -> list[Gap]:
+    """Return the gap for jobs of the same name in other namespaces."""
+    others = [item for item in found if item.system == chosen.system and item.namespace not in (None, chosen.namespace)]
+    if chosen.namespace is None or not others:
+        return []
+    names = dict.fromkeys(record.job.id or record.job.name or "" for record in others)
+    reason = f"jobs in other namespaces have the same name; {chosen.job.id} is the newest"
+    scope = ", ".join(list(names)[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
+    return [Gap("job_ambiguous", chosen.system, f"{reason}; name one with --namespace", scope=scope)]
 
 
 def _when(record: JobRecord) -> float:

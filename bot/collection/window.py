@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from bot.config.file import Collect
+from bot.config.settings import Collect
 from kb.model import Gap, JobRecord, Window
 
 
@@ -14,6 +14,8 @@ def window_of(record: JobRecord, limits: Collect, now: float, last: float | None
     If no scheduler knows the job, its last line in a log store counts as its end.
     """
     seen = record.seen if ends_with_lines(record) else None
+    if seen is not None and seen.end is not None and seen.end >= now:  # the clocks of its nodes are ahead
+        now = seen.end + 1.0
     end = min(record.job.end or (seen.end if seen else None) or now, now)
     begin = record.job.start or (record.seen.start if record.seen else None) or end
     start = end - last if last is not None else min(begin, end - limits.before)

@@ -35,7 +35,9 @@ class ConnectorType:
 KINDS: Mapping[str, ConnectorType] = {
     "bundles": ConnectorType("connectors.bundles.connector", "BundlesSettings", "Bundles"),
     "kubernetes": ConnectorType("connectors.kubernetes.connector", "KubernetesSettings", "Kubernetes", ends=True),
-    "elasticsearch": ConnectorType("connectors.log_stores.elasticsearch", "ElasticsearchSettings", "Elasticsearch"),
+    "elasticsearch": ConnectorType(
+        "connectors.log_stores.elasticsearch.connector", "ElasticsearchSettings", "Elasticsearch"
+    ),
     "loki": ConnectorType("connectors.log_stores.loki", "LokiSettings", "Loki"),
     "mlflow": ConnectorType("connectors.metrics.mlflow", "MlflowSettings", "Mlflow"),
     "wandb": ConnectorType("connectors.metrics.wandb", "WandbSettings", "Wandb"),

@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 from bot.config.connectors import KINDS
-from bot.config.file import Collect, ConfigFile, Retention
+from bot.config.file import ConfigFile
 from bot.config.schema import model_of
+from bot.config.settings import Collect, Retention
 
 _EXAMPLE = re.compile(r" as `([^`]+)`")
 _SERVER = "https://server.example"

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.config.file import Config, read
+from bot.config.file import read
+from bot.config.settings import Config
 from bot.demo.fakeslack.ui.serve import serving as chatting
 from bot.demo.fakeslack.values import App as ChatApp
 from bot.demo.fakeslack.workspace import Workspace

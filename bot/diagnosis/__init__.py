@@ -1,1 +1,1 @@
-"""From a bundle to a report: reading in processes, plug-ins, comparison with good runs, and line numbers of quotes."""
+"""From a bundle to a report: parallel reading, plug-ins, comparison with successful runs, and line numbers of quotes."""

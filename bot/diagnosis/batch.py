@@ -33,7 +33,7 @@ def bundles(folder: Path) -> list[Path]:
 
 
 def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None = None) -> Generator[Timed, None, None]:
-    """Yield the reports of many bundles and their durations, in order; an unreadable bundle has a report that says so."""
+    """Yield the reports of many bundles and their durations, in order. The report on an unreadable bundle says that it is unreadable."""
     with _pool(knowledge, min(workers or len(os.sched_getaffinity(0)), max(1, len(folders)))) as pool:
         futures = [_submitted(pool, folder) for folder in folders]
         try:
@@ -55,7 +55,7 @@ def _submitted(pool: ProcessPoolExecutor, folder: Path) -> Future[Timed] | None:
 
 
 def _result(knowledge: Knowledge, folder: Path, future: Future[Timed] | None) -> Timed:
-    """If a worker dies, its pool is lost: each remaining bundle then gets its own process."""
+    """If a worker dies, its pool is lost; each remaining bundle is then diagnosed in a separate process."""
     try:
         if future is not None:
             return future.result()

@@ -1,6 +1,7 @@
-"""Analyses failures that no rule knows: mines templates of a job's logs and compares runs, nodes and steps (kb.anomalies).
+"""Analyses failures that no rule covers: mines templates from a job's logs and compares runs, nodes and steps (kb.anomalies).
 
-It is slow because it reads all lines again. It therefore runs only if the rules have little to say, or on request.
+It is slow because it reads all lines, again unless it was asked for before the scan (bot.diagnosis.one_pass). It therefore runs only if
+the rules have little to say, or on request.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from bot.diagnosis.event_model import event_model
 from bot.diagnosis.scan_pool import Tell
@@ -25,17 +27,25 @@ from kb.diagnosis.engine import identified
 from kb.errors import SignalboxError
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
-from kb.report import Report
+from kb.report import Indicator, Report
 
 WORTH: Mapping[str, float] = {
     "likely": 0.3,
     "possible": 0.2,
     "weak": 0.05,
 }  # weight of a line that a rule calls a root cause
-FEWEST = 20  # lines of a baseline; fewer do not count as a run
+FEWEST = 20  # minimum lines of a baseline; fewer do not count as a run
 
 
 Find = Callable[[Job], Baseline | None]
+
+
+class Mined(Protocol):
+    """Tables that are known already."""
+
+    def __call__(self, refs: Sequence[StreamRef], *, year: int | None) -> MinedTables | None:
+        """Return the tables of streams; None if they are not known."""
+        ...
 
 
 def compared(
@@ -48,15 +58,18 @@ def compared(
     workers: int | None = None,
     engine: Engine = "local",
     tell: Tell | None = None,
+    mined: Mined | None = None,
 ) -> Report:
     """Return the report with the anomalies as indicators, or with a gap if they cannot be computed.
 
-    `baseline`: the logs of a good run; `find` looks up a stored one. `workers`, `engine` and `tell`: see bot.diagnosis.template_pool.
+    `baseline`: the logs of a successful run; `find` looks up a stored one. For `workers`, `engine` and `tell`, see
+    bot.diagnosis.template_pool. `mined`: returns the tables of streams if they are known already.
     """
     mine = partial(tables, workers=workers, engine=engine, tell=tell)
     streams = [stream.ref for stream in evidence.streams if stream.ref.group == "logs"]
-    mined = mine([_found(ref, root) for ref in streams], year=_year(evidence))
-    ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, streams, strict=True)]
+    files, year = [_found(ref, root) for ref in streams], _year(evidence)
+    read = (mined(files, year=year) if mined else None) or mine(files, year=year)
+    ours = [replace(table, ref=ref) for table, ref in zip(read.tables, streams, strict=True)]
     state = (evidence.job.state or "FAILED") if report.verdict in ("no_match", "fault") else evidence.job.state
     run = build_run(ours, evidence.streams, evidence.job, state=_state(state, report, evidence.job))
     good, gaps = _good(root, evidence.job, baseline, find, mine)
@@ -79,13 +92,15 @@ def compared(
     own = report.indicators
     if not more.events and not more.nodes:
         more = own
+    if report.diagnoses and report.diagnoses[0].stage and more.stages:  # its own lines say more than an estimate
+        more = replace(more, stages=(Indicator(report.diagnoses[0].stage, "the stage of the failure"),))
     unread = tuple(gap for gap in report.gaps if gap.source != BASELINE or good is None)
     told = tuple(Gap("not_compared", "logs", entry) for entry in found.said)
-    return identified(replace(report, indicators=more, gaps=(*unread, *mined.gaps, *gaps, *told)))
+    return identified(replace(report, indicators=more, gaps=(*unread, *read.gaps, *gaps, *told)))
 
 
 def _state(state: str | None, report: Report, job: Job) -> str | None:
-    """A run counts as failed if the rules found a failure although the scheduler reports success, or if its exit code is not zero."""
+    """Return the state of the run: FAILED if the rules found a failure although the scheduler reports success, or if the exit code says so."""
     if report.verdict == "no_match" and (state or "").upper() in ("", "RUNNING", "COMPLETED"):
         return "FAILED"
     if not state and has_failed(job):
@@ -96,7 +111,7 @@ def _state(state: str | None, report: Report, job: Job) -> str | None:
 def _good(
     root: Path | None, job: Job, baseline: Path | None, find: Find | None, mine: Callable[..., MinedTables]
 ) -> tuple[Baseline | None, tuple[Gap, ...]]:
-    """Return the good run to compare with: the given one, the bundle's own, or the stored one."""
+    """Return the successful run to compare with: the given one, the one in the bundle, or the stored one."""
     own = root is not None and baseline is None and (root / BASELINE).is_dir()
     folder = root / BASELINE if root is not None and own else baseline
     if folder is None:
@@ -115,7 +130,7 @@ def _kept(job: Job, find: Find | None) -> tuple[Baseline | None, tuple[Gap, ...]
 
 
 def read_baseline(paths: Sequence[Path], *, workers: int | None = None) -> tuple[Baseline | None, tuple[Gap, ...]]:
-    """Read what a comparison needs from the logs, or the bundle, of a good run.
+    """Read what a comparison needs from the logs or the bundle of a successful run.
 
     Raises:
         UnreadableInput: a path does not exist.

@@ -1,20 +1,19 @@
-"""The main use case: from a bundle or paths to a report with line numbers. The same for shell and Slack."""
+"""The main use case, shared by shell and Slack: from a bundle or paths to a report with line numbers."""
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.diagnosis.evidence import from_bundle, from_paths
 from bot.diagnosis.line_numbers import resolve
 from bot.diagnosis.replay_text import replay_text
-from bot.diagnosis.scan_pool import Tell
+from bot.diagnosis.scan_pool import Tell, scan_all
 from bot.rulebase.loader import Knowledge
 from bot.runtime.errors import NothingCollected
 from bot.runtime.redaction.structure import redacted
@@ -27,23 +26,24 @@ from kb.facts.history import EarlierAttempt, History, PastIncident, history_dige
 from kb.model import Gap
 from kb.plugin import wanted
 from kb.report import Report, Suspect
+from kb.values import dataclass
 
 if TYPE_CHECKING:
     from bot.diagnosis.comparison import Find
+    from bot.diagnosis.one_pass import OnePass
     from bot.diagnosis.template_pool import Engine
     from kb.precedents.report_section import Precedents
 
-_log = logging.getLogger(__name__)
-FEW = 5  # reasons in a message
+FEW = 5  # reasons shown in a message
 MOST_ATTEMPTS = 5
 Recall = Callable[[Evidence], "Precedents"]  # looks up the history of other runs
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
-    """How to analyse failures that no rule knows (bot.diagnosis.comparison). `always`: also if the rules have an answer.
+    """How to analyse failures that no rule covers (bot.diagnosis.comparison). `always`: also if the rules have an answer.
 
-    `baseline`: the logs of a good run; `find`: looks up the stored good run of the job's family. `engine`: where all lines are read;
+    `baseline`: the logs of a successful run; `find`: looks up the stored baseline of the job's family. `engine`: where all lines are read;
     `tell` receives the number of bytes read.
     """
 
@@ -54,19 +54,36 @@ class ComparisonOptions:
     engine: Engine = "local"
     tell: Tell | None = None
 
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether to compare whatever the rules find."""
+        return self.always or self.baseline is not None
+
+    def one_pass(self) -> OnePass | None:
+        """Return what scans logs and mines their templates in one pass, if it is already known that both are needed."""
+        if not self.is_asked_for or self.engine != "local":
+            return None
+        from bot.diagnosis.one_pass import OnePass  # noqa: PLC0415 - numpy
+
+        return OnePass()
+
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisResult:
-    """A report with its duration, and the text kept for replay. `root`: the folder that sources are relative to."""
+    """A report, its duration, and the evidence it is based on. `root`: the folder that sources are relative to."""
 
     report: Report
     timing: dict[str, float]
-    replay: bytes
     evidence: Evidence = field(default_factory=Evidence)
     root: Path | None = None
 
+    @property
+    def replay(self) -> bytes:
+        """The text kept for replay, generated on each access, because only stored reports need it."""
+        return replay_text(self.evidence)
+
     def timeline(self) -> bytes:
-        """Return ranks over time as JSON (bot.render.timeline), to be drawn with or without the logs; reads the logs again."""
+        """Return the rank timeline as JSON (bot.render.timeline), which can be drawn without the logs. Reads the logs again."""
         from bot.render.timeline import dumps, timeline_of  # noqa: PLC0415 - an answer must not wait for it
 
         return dumps(redacted(timeline_of(self.evidence, self.report, self.root)))
@@ -83,12 +100,14 @@ def diagnose_bundle(
 ) -> DiagnosisResult:
     """Diagnose a bundle, a folder that holds the evidence of one job.
 
-    `compare`: how to analyse failures that no rule knows; `recall`: looks up the history of other runs.
+    `compare`: how to analyse failures that no rule covers; `recall`: looks up the history of other runs.
     """
     begun = time.perf_counter()
-    evidence = from_bundle(knowledge, folder, workers=workers, tell=tell)
+    both = compare.one_pass() if compare else None
+    scan = both.scan_all if both else scan_all
+    evidence = from_bundle(knowledge, folder, workers=workers, tell=tell, scan=scan)
     attempts = _earlier(knowledge, folder, workers)
-    return _answer(knowledge, evidence, folder, begun, attempts, compare=compare, recall=recall)
+    return _answer(knowledge, evidence, folder, begun, attempts, compare=compare, both=both, recall=recall)
 
 
 def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History:
@@ -136,7 +155,7 @@ def remember(reports: Sequence[Report]) -> History:
 
 
 def _tried(report: Report) -> EarlierAttempt:
-    """Return an attempt as an earlier run. Its advice was never shown, so it counts as not tried."""
+    """Return an attempt as an earlier run. The attempt's advice was never shown, so it counts as not tried."""
     faults = dict.fromkeys(diagnosis.fault for diagnosis in report.diagnoses if diagnosis.band != "weak")
     return EarlierAttempt(tuple(faults), reached=report.progress.last_iteration)
 
@@ -151,16 +170,20 @@ def diagnose_paths(
     compare: ComparisonOptions | None = None,
     recall: Recall | None = None,
 ) -> DiagnosisResult:
-    """Diagnose log files and folders. `root`: a folder of ours that is left out of source names; it exists until the answer is stored."""
+    """Diagnose log files and folders. `root`: a temporary folder that source names omit; it exists until the answer is stored."""
     begun = time.perf_counter()
-    evidence = from_paths(knowledge, paths, root=root, workers=workers, tell=tell)
-    return _answer(knowledge, evidence, root, begun, compare=compare, recall=recall)
+    both = compare.one_pass() if compare else None
+    scan = both.scan_all if both else scan_all
+    evidence = from_paths(knowledge, paths, root=root, workers=workers, tell=tell, scan=scan)
+    return _answer(knowledge, evidence, root, begun, compare=compare, both=both, recall=recall)
 
 
-def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compare: ComparisonOptions | None) -> Report:
-    """Return the report with the result of the comparison, if the rules leave something to explain."""
+def _looked_deeper(
+    report: Report, evidence: Evidence, root: Path | None, compare: ComparisonOptions | None, both: OnePass | None
+) -> Report:
+    """Return the report, with the result of the comparison if the rules leave something unexplained."""
     weak = bool(report.diagnoses) and all(diagnosis.band == "weak" for diagnosis in report.diagnoses)
-    asked = compare is not None and (compare.always or compare.baseline is not None)
+    asked = compare is not None and compare.is_asked_for
     if report.verdict != "no_match" and not weak and not asked:
         return report
     from bot.diagnosis.comparison import compared  # noqa: PLC0415 - an ordinary diagnosis must not wait for it
@@ -176,13 +199,16 @@ def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compar
             workers=how.workers,
             engine=how.engine,
             tell=how.tell,
+            mined=both.tables if both else None,
         )
     except SignalboxError:
         raise
-    except Exception as error:  # its failure must not lose what the rules found
+    except Exception as error:  # a failed comparison must not discard what the rules found
         if asked:
             raise
-        _log.exception("internal error in the comparison of runs, nodes and steps")
+        import logging  # noqa: PLC0415 - an ordinary answer does without
+
+        logging.getLogger(__name__).exception("internal error in the comparison of runs, nodes and steps")
         reason = f"internal error in Signalbox ({type(error).__name__}); --deep shows it"
         return replace(
             report, gaps=(*report.gaps, Gap("not_compared", "logs", reason, rules_out="what differs from other runs"))
@@ -190,7 +216,7 @@ def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compar
 
 
 def _recalled(evidence: Evidence, recall: Recall | None) -> tuple[Precedents | None, Evidence]:
-    """Return the history; an additional gap if it cannot be read, because the answer does not depend on it."""
+    """Return the history. If it cannot be read, add a gap instead of failing, because the answer does not depend on it."""
     if recall is None:
         return None, evidence
     try:
@@ -210,9 +236,9 @@ def _joined(attempts: History | None, past: Precedents | None) -> History:
 
 
 def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> DiagnosisResult:
-    """Return the report on an unreadable bundle, as one among many."""
+    """Return the report on an unreadable bundle in a batch."""
     evidence = Evidence(gaps=(Gap("unreadable", str(folder), reason),), bundle=folder.name)
-    return DiagnosisResult(resolve(diagnose(evidence, knowledge.rulebook), None), {}, b"")
+    return DiagnosisResult(resolve(diagnose(evidence, knowledge.rulebook), None), {})
 
 
 def _answer(
@@ -223,6 +249,7 @@ def _answer(
     history: History | None = None,
     *,
     compare: ComparisonOptions | None = None,
+    both: OnePass | None = None,
     recall: Recall | None = None,
 ) -> DiagnosisResult:
     if not evidence.streams and evidence.bundle is None:
@@ -236,14 +263,14 @@ def _answer(
     scanned = time.perf_counter()
     past, evidence = _recalled(evidence, recall)
     history = _joined(history, past)
-    report = _looked_deeper(diagnose(evidence, knowledge.rulebook, history), evidence, root, compare)
+    report = _looked_deeper(diagnose(evidence, knowledge.rulebook, history), evidence, root, compare, both)
     judged = time.perf_counter()
     report = resolve(report, root)
     if past is not None:
         from kb.precedents.report_section import remembered  # noqa: PLC0415 - only where there is a store
 
         report = remembered(report, evidence, replace(past, history=history))
-        report = replace(report, memory=redacted(report.memory))  # of an old store too
+        report = replace(report, memory=redacted(report.memory))  # also secrets in an old store
     done = time.perf_counter()
     timing = {
         "scan_s": scanned - begun,
@@ -252,4 +279,4 @@ def _answer(
         "total_s": done - begun,
     }
     taken = {name: round(value, 4) for name, value in timing.items()}
-    return DiagnosisResult(report, taken, replay_text(evidence), evidence, root)
+    return DiagnosisResult(report, taken, evidence, root)

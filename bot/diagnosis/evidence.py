@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.diagnosis.scan_pool import Tell, scan_all
+from bot.diagnosis.scan_pool import ScanAll, Tell, scan_all
 from bot.rulebase.loader import Knowledge
 from connectors.base.bundle_layout import PARTS
-from connectors.bundles.description import read_description, read_job
 from connectors.bundles.streams import discover
 from kb.facts.evidence import Evidence
 from kb.model import Event, Gap, Job, Resource, StreamRef
@@ -24,14 +23,21 @@ if TYPE_CHECKING:
 
 
 def from_bundle(
-    knowledge: Knowledge, folder: Path, *, workers: int | None = None, tell: Tell | None = None
+    knowledge: Knowledge,
+    folder: Path,
+    *,
+    workers: int | None = None,
+    tell: Tell | None = None,
+    scan: ScanAll = scan_all,
 ) -> Evidence:
-    """Return the evidence of a bundle."""
+    """Return the evidence of a bundle. `scan`: reads the streams."""
+    from connectors.bundles.description import read_description, read_job  # noqa: PLC0415 - yaml
+
     job, gaps = read_job(folder)
     description, odd = read_description(folder)
     found = discover([folder], bundle=True)
     refs = tuple(_spoken(ref, description.speakers, folder) for ref in found.streams)
-    summaries = scan_all(knowledge, refs, year=_year(job), workers=workers, tell=tell)
+    summaries = scan(knowledge, refs, year=_year(job), workers=workers, tell=tell)
     shown = tuple(
         _heard(
             replace(
@@ -48,7 +54,7 @@ def from_bundle(
 
 
 def _spoken(ref: StreamRef, speakers: Mapping[str, Resource], folder: Path) -> StreamRef:
-    """Return a stream with its origin from bundle.yaml; what that leaves open comes from the file name."""
+    """Return a stream with its origin from bundle.yaml; missing parts come from the file name."""
     who = speakers.get(_inside(ref.uri, folder))
     if who is None:
         return ref
@@ -57,7 +63,7 @@ def _spoken(ref: StreamRef, speakers: Mapping[str, Resource], folder: Path) -> S
 
 
 def _heard(summary: StreamSummary, written: Mapping[str, float]) -> StreamSummary:
-    """For a log whose last lines have no times, use the modification time of its file as the last activity."""
+    """If the last lines of a log have no times, use the modification time of its file as the last activity."""
     when = written.get(summary.ref.uri)
     if when is None or (summary.last_time is not None and summary.last_time >= when):
         return summary
@@ -78,7 +84,7 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
     read = read_parts(folder, evidence.job.id)
     events = read.events
     if stated is not None and not any("states" in event.fields and "step" not in event.fields for event in events):
-        events = (*events, stated)  # no scheduler's answer has it in more detail
+        events = (*events, stated)  # no scheduler's answer describes it in more detail
     rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())
     if read.metrics:
         from kb.metrics.fault_events import events_of_metrics  # noqa: PLC0415
@@ -93,7 +99,7 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
 
 
 def _stated_event(job: Job) -> Event | None:
-    """Return the event that the job's own state stands for."""
+    """Return the event that the job's state represents."""
     if job.state is None:
         return None
     from kb.parsers.schedulers.slurmjson import event_of_state  # noqa: PLC0415 - not for logs alone
@@ -102,7 +108,7 @@ def _stated_event(job: Job) -> Event | None:
 
 
 def _with_slow_ranks(evidence: Evidence) -> Evidence:
-    """Return the evidence of logs alone, with the ranks that are slow by their own lines."""
+    """Return the evidence from logs alone, with the ranks whose own log lines show that they are slow."""
     if sum(stream.ref.kind == "job" for stream in evidence.streams) == 0:
         return evidence
     from kb.hangs.rank_structures import compare_ranks  # noqa: PLC0415 - not for a start without logs
@@ -125,10 +131,11 @@ def from_paths(
     root: Path | None = None,
     workers: int | None = None,
     tell: Tell | None = None,
+    scan: ScanAll = scan_all,
 ) -> Evidence:
-    """Return the evidence of log files and folders. `root`: a folder of ours that is left out of source names."""
+    """Return the evidence from log files and folders. `root`: a temporary folder that source names omit; `scan`: reads the streams."""
     found = discover(paths)
-    streams = scan_all(knowledge, found.streams, workers=workers, tell=tell)
+    streams = scan(knowledge, found.streams, workers=workers, tell=tell)
     if root is None:
         return _with_slow_ranks(Evidence(streams=streams, gaps=found.gaps))
     named = tuple(

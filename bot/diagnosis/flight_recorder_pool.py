@@ -32,19 +32,19 @@ from kb.parsers.artefacts.flight.dump import DumpLimits
 from kb.parsers.artefacts.flight.read import read_dump
 
 CHILDREN = 2
-AHEAD = 4  # dumps sent to a child before it has answered
+AHEAD = 4  # dumps sent to a child ahead of its answers
 MEMORY = 2 << 30  # bytes of a child's address space
-SECONDS = 30.0  # for one dump
-BUDGET = 600.0  # seconds for all of them
-DEATHS = 32  # lost children after which the rest is not read
+SECONDS = 30.0  # seconds for one dump
+BUDGET = 600.0  # seconds for all dumps
+DEATHS = 32  # lost children after which reading stops
 ANSWER = 64 << 20  # bytes of one digest
 ALIKE = 8  # gaps of one kind listed individually; the rest is counted
 
-_LIMITS = DumpLimits(finished_frames=False)  # a digest only has the stack of the first unfinished operation
+_LIMITS = DumpLimits(finished_frames=False)  # a digest contains only the stack of the first unfinished operation
 
 
 class DumpResult(msgspec.Struct, array_like=True, frozen=True):
-    """The answer of a child about one dump."""
+    """A child's answer about one dump."""
 
     ring: Ring | None
     gaps: tuple[Gap, ...]
@@ -68,7 +68,7 @@ _DECODER = msgspec.msgpack.Decoder(DumpResult, dec_hook=_from_wire)
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Limits of reading: seconds for one dump and for all, memory of a child in bytes, and bytes read of a dump."""
+    """Limits: seconds for one dump and for all dumps, bytes of memory per child, and bytes read per dump."""
 
     seconds: float = SECONDS
     budget: float = BUDGET
@@ -131,7 +131,7 @@ def _feed(child: _DumpReader, wanted: deque[str]) -> None:
     while wanted and len(child.asked) < AHEAD:
         if not child.asked:
             child.since = time.monotonic()
-        with suppress(OSError):  # a dead child is noticed on reading from it
+        with suppress(OSError):  # a dead child is noticed when its pipe is read
             child.link.send_bytes(os.fsencode(wanted[0]))
         child.asked.append(wanted.popleft())
 
@@ -226,7 +226,7 @@ def main() -> None:
     """Answer paths with digests until the parent closes the connection."""
     _limit(int(sys.argv[2]))
     limits = msgspec.json.decode(sys.argv[3], type=DumpLimits)
-    gc.disable()  # a dump has many small values and no cycles; only a hostile one has any
+    gc.disable()  # a dump has many small values, and cycles only if it is malicious
     with Connection(int(sys.argv[1])) as link, suppress(EOFError, BrokenPipeError, ConnectionResetError):
         for count in itertools.count(1):
             if not count % 64:

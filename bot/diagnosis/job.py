@@ -1,4 +1,4 @@
-"""The use case of `diagnose JOB`: find the job, collect its evidence, diagnose the bundle. The same for shell and Slack."""
+"""The use case behind `diagnose JOB`, shared by shell and Slack: find the job, collect its evidence, diagnose the bundle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bot.collection.collect import (
 from bot.collection.find_job import ConnectedCluster, LocatedJob, find, side_by_side
 from bot.collection.window import ends_with_lines, window_gap, window_of
 from bot.config.connectors import KINDS
-from bot.config.file import Cluster, Config, Connector
+from bot.config.settings import Cluster, Config, Connector
 from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult, Recall, diagnose_bundle
 from bot.policy.job_end import as_of
 from bot.rulebase.loader import Knowledge, prefilter_of
@@ -36,11 +36,11 @@ LOOK_BACK = 30 * DAY  # jobs that ended longer ago are not searched
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A request to diagnose a job. `last`: only this many seconds before its end; `save`: a new folder for the bundle.
+    """A request to diagnose a job. `last`: use only this many seconds before its end; `save`: a new folder for the bundle.
 
-    `deep`: fetch all lines of all logs, not only those that rules look for. `ended`: diagnose the run that had ended by then (seconds
-    since the epoch), although the job may be running again. `lost`: the unreachable bundle of a worker that died. `look_back`: how
-    many seconds ago it may have ended.
+    `deep`: fetch all lines of all logs, not only those that rules look for. `ended`: diagnose the run that had ended by this time
+    (seconds since the epoch), even if the job is running again. `lost`: the unreachable bundle of a worker that died. `look_back`:
+    the maximum number of seconds since the end of the job.
     """
 
     job: str
@@ -81,12 +81,12 @@ def diagnose_job(
     compare: ComparisonOptions | None = None,
     recall: Callable[[LocatedJob], Recall | None] | None = None,
 ) -> JobAnswer:
-    """Find, collect, diagnose. `spare`: says what eviction must leave; called only if something must be removed.
+    """Find, collect, diagnose. `spare`: returns what eviction must keep; called only if something must be removed.
 
-    `compare` and `recall`: as in `bot.diagnosis.diagnose.diagnose_bundle`, the latter for the job that was found.
+    `compare` and `recall`: as in `bot.diagnosis.diagnose.diagnose_bundle`; `recall` gets the job that was found.
 
     Raises:
-        SignalboxError: no such job, nothing collected, or a folder that cannot be used; the text says what to do.
+        SignalboxError: the job does not exist, nothing was collected, or a folder cannot be used. The text says what to do.
     """
     located, collected = gather(knowledge, config, request, tell=tell, spare=spare)
     remembered = recall(located) if recall is not None else None
@@ -104,7 +104,7 @@ def gather(
     spare: Spare = ProtectedBundles,
     located: LocatedJob | None = None,
 ) -> tuple[LocatedJob, CollectedBundle]:
-    """Return the job and its bundle on disk. `meet` is called as soon as the job is found; `spare` as above.
+    """Return the job and its bundle on disk. `meet` is called as soon as the job is found; for `spare`, see above.
 
     `located`: the job, if it was found before; it is not searched for again.
     """
@@ -149,7 +149,7 @@ def gather(
 
 
 def _origin(cluster: Cluster, config: Config) -> str:
-    """The digest of what decides which evidence a collection may hold: connectors with their settings, and what is masked.
+    """A digest of everything that determines what a collection may contain: connectors with their settings, and what is masked.
 
     The values of secrets count too: a tenant or a token in an environment variable differs between two processes whose
     settings are equal.
@@ -164,7 +164,7 @@ def visible(config: Config, request: JobRequest) -> tuple[Cluster, ...]:
     """Return the clusters that the request may and should use.
 
     Raises:
-        SignalboxError: there is none; clusters of other tenants are not revealed.
+        SignalboxError: there is no such cluster; clusters of other tenants are not revealed.
     """
     own = config.of_tenant(request.tenant)
     if request.cluster is not None:
@@ -193,7 +193,7 @@ def built(connector: Connector) -> object:
 
 
 def check(clusters: Sequence[Cluster], deadline: Deadline) -> list[tuple[str, Connector, CheckResult]]:
-    """Check every connector in parallel: cluster, connector, result."""
+    """Check all connectors in parallel and return cluster, connector and result of each."""
     known = [(cluster.name, item) for cluster in clusters for item in cluster.connectors]
 
     def task(connector: Connector) -> Callable[[], CheckResult]:

@@ -1,4 +1,4 @@
-"""Adds what only the source itself contains, the line numbers of the few lines shown, and masks secrets in the whole report."""
+"""Adds the line numbers of the few lines shown, which only the source contains, and masks secrets in the whole report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kb.model import StreamRef
 from kb.report import EvidenceItem, Indicators, Report
 
 SHOWN = 512
-MOST = 1 << 30  # line numbers beyond this are not worth reading for
+MOST = 1 << 30  # a line further into the source is not worth reading for its number
 
 
 def resolve(report: Report, root: Path | None) -> Report:
@@ -59,7 +59,7 @@ class _Lines:
         )
 
     def text(self, evidence_item: EvidenceItem) -> str:
-        """Return the line itself if the evidence is a series; the finding in words if the line cannot be read."""
+        """Return the line itself if the evidence is a series, or the finding in words if the line cannot be read."""
         ref = self._ref(evidence_item.source)
         if evidence_item.offset is None or not is_plain(ref):
             return evidence_item.text

@@ -12,10 +12,10 @@ from kb.learning.cases import Observation
 from kb.learning.structural_conditions import ASKED
 from kb.rulebase.rule import SeriesTest
 
-OBSERVED = "observed"  # the name under which they are stored
+OBSERVED = "observed"  # name of the stored attachment
 MOST = 200
 MOST_BYTES = 256 * 1024
-LONGEST = 300  # characters of a field
+LONGEST = 300  # characters per field
 _SERIES = (
     ("loss", "not_finite"),
     ("loss", "broken"),
@@ -57,7 +57,7 @@ def dumps(found: tuple[Observation, ...]) -> bytes:
 
 
 def loads(data: bytes | None) -> tuple[Observation, ...]:
-    """Deserialise observations; None: none were stored.
+    """Deserialise observations. `None` means that none were stored.
 
     Raises:
         UnreadableInput: the bytes are not valid observations.

@@ -1,4 +1,4 @@
-"""The process that runs one user-written detector: `python -m bot.diagnosis.plugin_process MODULE:FUNCTION`, msgpack in, msgpack out.
+"""The process that runs one user-written detector: `python -m bot.diagnosis.plugin_process MODULE:FUNCTION`. Speaks msgpack.
 
 It sets its own limits before it imports any user code. The output of the detector goes to stderr.
 """
@@ -23,7 +23,7 @@ from kb.plugin import LONGEST, MOST, Observed, Stream
 MEMORY = 2 << 30  # bytes of address space
 SECONDS = 10  # of processor time
 ANSWER = 4 << 20  # bytes of a result
-WRITTEN = ANSWER + 1  # bytes of a file, the result and its stderr among them
+WRITTEN = ANSWER + 1  # bytes per file, including the result and stderr
 FILES = 64
 
 
@@ -43,9 +43,9 @@ class DetectorResult(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Read a task from stdin, run the detector named on the command line, write its result to stdout."""
+    """Read a task from stdin, run the detector named on the command line, and write the result to stdout."""
     answer_to = os.dup(1)
-    os.dup2(2, 1)  # its output must not mix with the result
+    os.dup2(2, 1)  # the detector's output must not mix with the result
     task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=DetectorTask)
     _limit()
     outcome = run(sys.argv[1], task)
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def run(address: str, task: DetectorTask) -> DetectorResult:
-    """Import and call a detector; an exception becomes its failure, with the line of its own code that raised it."""
+    """Import and call a detector. An exception becomes a failure that names the line of the detector's code that raised it."""
     try:
         observed = tuple(islice(_detector(address)(task.job, task.streams, task.params), MOST + 1))
     except MemoryError:

@@ -1,7 +1,7 @@
-"""User-written detectors: found by entry point, each run in its own limited process.
+"""User-written detectors: found by entry point, each run in a separate process with limits.
 
-A detector that is not installed, raises an exception, returns too much or takes too long becomes a failure in words; rules that
-use it are listed as not evaluated, and all others work as usual.
+If a detector is not installed, raises an exception, returns too much or takes too long, the failure is described in words. Rules
+that use it are listed as not evaluated; all others work as usual.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def installed() -> dict[str, str]:
 
 
 def with_plugins(evidence: Evidence, rulebook: Rulebook) -> Evidence:
-    """Return the evidence with the signals of user-written detectors; a failure is also a gap."""
+    """Return the evidence with the signals of user-written detectors; each failure also adds a gap."""
     tests = wanted(rulebook.rules)
     if not tests:
         return evidence
@@ -70,9 +70,9 @@ def _placed(observed: Sequence[Observed], streams: int) -> tuple[Observed, ...]:
 
 
 def _asked(address: str, task: bytes) -> tuple[bytes, str]:
-    """Return the answer of a separate process, or why there is none."""
+    """Return the answer of a separate process, or the reason why there is none."""
     environment = bare_environment()
-    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # threads' stacks count as its memory
+    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # thread stacks count as memory
     words = [sys.executable, "-P", "-m", "bot.diagnosis.plugin_process", address]
     done = run_group(words, WALL, most=ANSWER, given=task, env=environment)
     if done.late or done.status == -signal.SIGXCPU:

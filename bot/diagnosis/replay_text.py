@@ -1,4 +1,4 @@
-"""The text stored with an incident so that later rules can be tested on it: its distinct lines, the first of each shape, redacted."""
+"""The text stored with an incident so that later rules can be tested on it: the first line of each shape, redacted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBER = lazy_compile(r"\d+|0x[0-9a-f]+")
 
 
 def replay_text(evidence: Evidence) -> bytes:
-    """Return the distinct lines of all streams, each stream under a heading with its name; at most 256 KB, cut at a line end."""
+    """Return the distinct lines of all streams, each stream under a heading with its name. At most 256 KB, cut at the end of a line."""
     streams = evidence.streams
     share = MOST // max(1, len(streams))
     parts = [part for summary in streams if (part := _stream(summary, share))]

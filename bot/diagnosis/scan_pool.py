@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
-from multiprocessing.context import BaseContext
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bot.rulebase.loader import Knowledge
 from connectors.bundles.streams import StreamReader, is_plain
@@ -18,12 +15,21 @@ from kb.model import Gap, StreamRef
 from kb.scanning.matcher import Matcher
 from kb.scanning.scanner import AFTER, BEFORE, Scanner
 from kb.scanning.summary import StreamSummary, merge
+from kb.values import dataclass
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ProcessPoolExecutor
+    from multiprocessing.context import BaseContext
 
 SHARD = 96 * 1024 * 1024
 ALONE = 24 * 1024 * 1024  # below this size, a pool costs more than it saves
-EACH = 64 * 1024  # bytes that could be read in the time that one more stream costs
+EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
+
+OVERLAP = BEFORE + AFTER  # bytes that a scanner keeps from one block to the next
 
 Tell = Callable[[int], None]
+_Task = TypeVar("_Task")
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,28 @@ class ScanTask:
     start: int
     stop: int | None
     year: int | None
+
+    @property
+    def size(self) -> int:
+        """The number of bytes to read, if known."""
+        size = self.ref.size or 0
+        return (size if self.stop is None else min(size, self.stop)) - self.start
+
+
+class ScanAll(Protocol):
+    """Something that scans streams like `scan_all`."""
+
+    def __call__(
+        self,
+        knowledge: Knowledge,
+        refs: Sequence[StreamRef],
+        *,
+        year: int | None = None,
+        workers: int | None = None,
+        tell: Tell | None = None,
+    ) -> tuple[StreamSummary, ...]:
+        """Return the summaries of streams, in order."""
+        ...
 
 
 _knowledge: Knowledge | None = None
@@ -50,7 +78,7 @@ def scan_all(
     tell: Tell | None = None,
 ) -> tuple[StreamSummary, ...]:
     """Scan streams in parallel and return their summaries in the order of `refs`."""
-    tasks = [task for index, ref in enumerate(refs) for task in _shards(index, ref, year)]
+    tasks = [task for index, ref in enumerate(refs) for task in shards(index, ref, year)]
     workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
     total = sum((ref.size or 0) + EACH for ref in refs)
     if total <= ALONE or workers <= 1:
@@ -58,10 +86,11 @@ def scan_all(
         parts = [(task, _scan(knowledge, matcher, task)) for task in tasks]
     else:
         parts = _pooled(knowledge, tasks, workers, tell)
-    return _joined(refs, parts)
+    return joined(refs, parts)
 
 
-def _shards(index: int, ref: StreamRef, year: int | None) -> list[ScanTask]:
+def shards(index: int, ref: StreamRef, year: int | None) -> list[ScanTask]:
+    """Cut a stream into tasks; a compressed one is a single task."""
     size = ref.size or 0
     if size <= SHARD + SHARD // 2 or not is_plain(ref):
         return [ScanTask(index, ref, 0, None, year)]
@@ -69,24 +98,33 @@ def _shards(index: int, ref: StreamRef, year: int | None) -> list[ScanTask]:
     return [ScanTask(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year) for i, cut in enumerate(cuts)]
 
 
-def _scan(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> StreamSummary:
+def begun(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> tuple[StreamReader, Scanner]:
+    """Return a reader of the bytes that a task needs, and the scanner to feed with its blocks, OVERLAP bytes of each again."""
     origin = max(0, task.start - BEFORE)
     reading = StreamReader(task.ref, origin, None if task.stop is None else task.stop + AFTER)
-    scanner = Scanner(
+    return reading, Scanner(
         knowledge.plan, matcher, task.ref, origin=origin, own_start=task.start, own_stop=task.stop, year=task.year
     )
-    for again, block in reading.overlapping(BEFORE + AFTER):
+
+
+def _scan(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> StreamSummary:
+    reading, scanner = begun(knowledge, matcher, task)
+    for again, block in reading.overlapping(OVERLAP):
         scanner.feed(block, again)
     return replace(scanner.finish(), gaps=tuple(reading.gaps))
 
 
 def worker_pool(workers: int, start: Callable[[Knowledge], None], knowledge: Knowledge) -> ProcessPoolExecutor:
     """Return a pool whose processes start with `start(knowledge)`; forked if possible, so that nothing is copied."""
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - a small log needs no pool
+
     return ProcessPoolExecutor(workers, process_context(), start, (knowledge,))
 
 
 def process_context() -> BaseContext:
     """Return how processes are started: forked if possible, so that nothing is imported or copied."""
+    import multiprocessing  # noqa: PLC0415
+
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     return multiprocessing.get_context(method)
 
@@ -101,31 +139,42 @@ def _pooled(
 ) -> list[tuple[ScanTask, StreamSummary]]:
     """Submit the largest first, so that no worker is left with a large one at the end."""
     parts: list[tuple[ScanTask, StreamSummary]] = []
-    with worker_pool(workers, _start, knowledge) as pool:
-        ordered = sorted(tasks, key=lambda task: -_size(task))
-        futures = {pool.submit(_work, task): task for task in ordered}
-        try:
-            for future in as_completed(futures):
-                parts.append((futures[future], _result(future, futures[future])))
-                if tell:
-                    tell(_size(futures[future]))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with worker_pool(workers, start_worker, knowledge) as pool:
+        for task, future in as_done(pool, _work, sorted(tasks, key=lambda task: -task.size)):
+            parts.append((task, _result(future, task)))
+            if tell:
+                tell(task.size)
     return parts
 
 
+def as_done(
+    pool: ProcessPoolExecutor, work: Callable[[_Task], _Answer], tasks: Sequence[_Task]
+) -> Iterator[tuple[_Task, Future[_Answer]]]:
+    """Submit tasks in order and yield them as they end. If the caller stops early, the others are cancelled."""
+    from concurrent.futures import as_completed  # noqa: PLC0415
+
+    futures = {pool.submit(work, task): task for task in tasks}
+    try:
+        for future in as_completed(tuple(futures)):
+            yield futures.pop(future), future  # drops the future with its answer
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+
+
 def _result(future: Future[StreamSummary], task: ScanTask) -> StreamSummary:
+    from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
+
     try:
         return future.result()
     except BrokenProcessPool:
-        gap = Gap("worker_died", task.ref.uri, "a worker died while reading this; it was not read completely")
-        return StreamSummary(task.ref, gaps=(gap,))
+        return lost(task)
 
 
-def _size(task: ScanTask) -> int:
-    size = task.ref.size or 0
-    return (size if task.stop is None else min(size, task.stop)) - task.start
+def lost(task: ScanTask) -> StreamSummary:
+    """Return what stands for the summary of a task whose worker died."""
+    gap = Gap("worker_died", task.ref.uri, "a worker died while reading this; it was not read completely")
+    return StreamSummary(task.ref, gaps=(gap,))
 
 
 def keep_memory() -> None:
@@ -138,23 +187,30 @@ def keep_memory() -> None:
         libc.mallopt(mmap_threshold, 32 << 20)
         libc.mallopt(trim_threshold, 128 << 20)
     except (OSError, AttributeError):
-        return  # another C library: slower, not worse
+        return  # another C library: slower, but correct
 
 
-def _start(knowledge: Knowledge) -> None:
-    global _knowledge, _matcher  # one of each per worker process, created once
+def start_worker(knowledge: Knowledge) -> None:
+    """Prepare a worker process: its matcher is loaded once."""
+    global _knowledge, _matcher  # created once per worker process
     leave_interrupts()
     _knowledge, _matcher = knowledge, knowledge.matcher()
     keep_memory()
 
 
-def _work(task: ScanTask) -> StreamSummary:
+def loaded() -> tuple[Knowledge, Matcher]:
+    """Return what `start_worker` loaded in this process."""
     if _knowledge is None or _matcher is None:
-        raise RuntimeError("the worker was not started by scan_all")
-    return _scan(_knowledge, _matcher, task)
+        raise RuntimeError("the process was not started by start_worker")
+    return _knowledge, _matcher
 
 
-def _joined(refs: Sequence[StreamRef], parts: Sequence[tuple[ScanTask, StreamSummary]]) -> tuple[StreamSummary, ...]:
+def _work(task: ScanTask) -> StreamSummary:
+    return _scan(*loaded(), task)
+
+
+def joined(refs: Sequence[StreamRef], parts: Sequence[tuple[ScanTask, StreamSummary]]) -> tuple[StreamSummary, ...]:
+    """Merge the parts of each stream. Returns the summaries in the order of `refs`."""
     of_stream: dict[int, list[StreamSummary]] = {}
     for task, part in sorted(parts, key=lambda item: (item[0].index, item[0].start)):
         of_stream.setdefault(task.index, []).append(part)

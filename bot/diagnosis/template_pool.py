@@ -1,6 +1,6 @@
 """Runs the template miner over streams: in this process, in a process pool, or on a Ray cluster.
 
-Large streams are cut into shards; their tables merge to the same result regardless of cuts and order.
+Large streams are cut into shards. Merging their tables gives the same result wherever the cuts are and in any order.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import get_ident
 from typing import Any, Literal
 
-from bot.diagnosis.scan_pool import keep_memory, leave_interrupts, process_context
+from bot.diagnosis.scan_pool import as_done, keep_memory, leave_interrupts, process_context
 from connectors.bundles.streams import StreamReader, is_plain
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
+from kb.scanning.scanner import BEFORE
 from kb.templates.lookup_budget import FEWEST_LOOKS, LOOKS
 from kb.templates.miner import AFTER, WARM, Miner
 from kb.templates.shape_index import ShapeIndex
@@ -33,17 +34,17 @@ Tell = Callable[[int], None]
 
 SHARD = 64 * 1024 * 1024
 ALONE = 8 * 1024 * 1024  # below this size, a pool costs more than it saves
-EACH = 64 * 1024  # bytes that could be read in the time that one more stream costs
-LEARNED, STRANGE = 4096, 3072  # lines looked at in full: kept from other streams; of a stream that is like them
+EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
+LEARNED, STRANGE = 4096, 3072  # lines examined in full: remembered from other streams; per stream that resembles them
 PENDING = 2  # Ray tasks in flight per worker
 RETRIES = 3
-REACHED = 5.0  # seconds within which a cluster must respond
+REACHED = 5.0  # seconds that a cluster has to respond
 _ADDRESS = re.compile(r"(?:ray://)?([\w.-]{1,253}):(\d{1,5})")
 
 
 @dataclass(frozen=True, slots=True)
 class MinedTables:
-    """The tables of streams in the order of the input, and gaps for what was not read."""
+    """The tables of streams, in the order of the input, and gaps for streams that could not be read."""
 
     tables: tuple[TemplateTable, ...]
     gaps: tuple[Gap, ...] = ()
@@ -62,12 +63,12 @@ class TemplateTask:
 
     @property
     def size(self) -> int:
-        """The bytes to read, as far as known."""
+        """The number of bytes to read, if known."""
         size = self.ref.size or 0
         return (size if self.stop is None else min(size, self.stop)) - self.start
 
 
-_Part = tuple[TemplateTable, tuple[Gap, ...]]
+Part = tuple[TemplateTable, tuple[Gap, ...]]
 
 
 def tables(
@@ -81,17 +82,17 @@ def tables(
 ) -> MinedTables:
     """Mine streams in parallel.
 
-    `tell` receives the bytes read since its last call. A worker that dies becomes a gap, and its part is missing. `workers`: the
-    maximum number; None for all cores of this host or, with Ray, of the cluster.
+    `tell` receives the number of bytes read since its last call. If a worker dies, its part is missing and a gap says so.
+    `workers`: the maximum number; None for all cores of this host or, with Ray, of the cluster.
 
     Raises:
         UnreadableInput: the engine is Ray, but it is not installed, or its cluster cannot be reached or cannot run this.
     """
-    tasks = [task for index, ref in enumerate(streams) for task in _shards(index, ref, year, shard)]
+    tasks = [task for index, ref in enumerate(streams) for task in shards(index, ref, year, shard)]
     here = max(1, min(workers or len(os.sched_getaffinity(0)), len(tasks)))
     total = sum(task.size + EACH for task in tasks)
-    ordered = sorted(tasks, key=lambda task: -task.size)  # no worker is left with a large one at the end
-    joining = _TableMerge(len(streams))
+    ordered = sorted(tasks, key=lambda task: -task.size)  # so that no worker is left with a large one at the end
+    joining = TableMerge(len(streams))
     if engine == "ray":
         parts = _by_ray(ordered, workers)
     elif total <= ALONE or here <= 1:
@@ -105,46 +106,78 @@ def tables(
     return joining.mined(streams)
 
 
-def mine(task: TemplateTask) -> _Part:
-    """The table of a stream or a part of it, and what could not be read."""
-    shapes = _shapes(task.year, get_ident())
-    if shapes.looked > LEARNED:
-        shapes.clear()
-    part = _mined(task, shapes, STRANGE)
-    # What others taught must not stretch a budget, or the answer would hang on which worker did what before. A stream that
-    # spends its own (at least FEWEST_LOOKS) cannot be known by LEARNED of others, so it is too strange for them and comes here.
-    return part or _mined(task, ShapeIndex(dated=task.year is not None), task.looks) or _lost(task)
-
-
-def _mined(task: TemplateTask, shapes: ShapeIndex, looks: int) -> _Part | None:
-    origin = max(0, task.start - WARM)
-    whole = task.start == 0 and task.stop is None
-    reading = StreamReader(task.ref, origin, None if task.stop is None else task.stop + AFTER)
-    miner = Miner(
-        task.ref,
-        origin=origin,
-        own_start=task.start,
-        own_stop=task.stop,
-        year=task.year,
-        width=_width(task.ref) if whole else None,
-        shapes=shapes,
-        looks=looks,
-    )
+def mine(task: TemplateTask, *, alone: bool = False) -> Part:
+    """The table of a stream or part of a stream, and what could not be read. `alone`: see Mining."""
+    mining = Mining(task, alone=alone)
+    stop = None if task.stop is None else task.stop + AFTER
+    reading = StreamReader(task.ref, max(0, task.start - BEFORE), stop)
     for block in reading:
-        miner.feed(block)
-        if looks < task.looks and miner.looks.spent:
-            return None
-    return miner.finish(), tuple(reading.gaps)
+        mining.feed(block)
+        if mining.spent:
+            break
+    return mining.part(reading.gaps)
+
+
+class Mining:
+    """A task under way. Feed it the stream from BEFORE bytes before the task on, where a scanner of the same bytes starts, too.
+
+    It reads what a miner needs before that by itself, so that it gets the same blocks whoever else reads them.
+    `alone`: use nothing that was learned from other streams.
+    """
+
+    def __init__(self, task: TemplateTask, *, alone: bool = False) -> None:
+        self._task, self._at = task, max(0, task.start - BEFORE)
+        shapes = ShapeIndex(dated=task.year is not None) if alone else _shapes(task.year, get_ident())
+        if shapes.looked > LEARNED:
+            shapes.clear()
+        self._looks = task.looks if alone else min(STRANGE, task.looks)
+        ahead = StreamReader(task.ref, max(0, task.start - WARM), self._at)
+        self._miner = Miner(
+            task.ref,
+            origin=ahead.start,
+            own_start=task.start,
+            own_stop=task.stop,
+            year=task.year,
+            width=_width(task.ref) if task.start == 0 and task.stop is None else None,
+            shapes=shapes,
+            looks=self._looks,
+        )
+        self._gaps = ahead.gaps
+        for block in ahead if self._at else ():
+            self._miner.feed(block)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the lines differ so much that `part` mines the task alone; then more bytes change nothing.
+
+        Lines learned from other streams must not extend a budget, or the answer would depend on what each worker did before. A stream
+        that exhausts its own budget (at least FEWEST_LOOKS) differs too much to be covered by the LEARNED lines of others, and comes here.
+        """
+        return self._looks < self._task.looks and self._miner.looks.spent
+
+    def feed(self, block: bytes) -> None:
+        """Process the next bytes. Those that lie too far behind the task are ignored."""
+        stop = self._task.stop
+        fed = block if stop is None else block[: max(0, stop + AFTER - self._at)]
+        self._at += len(block)
+        if fed and not self.spent:
+            self._miner.feed(fed)
+
+    def part(self, gaps: Iterable[Gap]) -> Part:
+        """Return the table and what could not be read. `gaps`: of the bytes that were fed."""
+        if self.spent:
+            return mine(self._task, alone=True)
+        return self._miner.finish(), (*self._gaps, *gaps)
 
 
 @lru_cache(1)
 def _shapes(year: int | None, thread: int) -> ShapeIndex:  # noqa: ARG001 - each has its own
-    """What this process has learned of lines: nodes of a job print the same."""
+    """What this thread has learned about lines; the nodes of a job print similar ones."""
     return ShapeIndex(dated=year is not None)
 
 
 def _width(ref: StreamRef) -> int | None:
-    """The width of the terminal that cut a stream's lines: the rest of a line must not be another shard's."""
+    """The width of the terminal that wrapped a stream's lines. The rest of a wrapped line must stay in the same shard."""
     head = b""
     for block in StreamReader(ref, block=HEAD):
         head += block
@@ -153,7 +186,8 @@ def _width(ref: StreamRef) -> int | None:
     return width_of(head)
 
 
-def _shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[TemplateTask]:
+def shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[TemplateTask]:
+    """Cut a stream into tasks; a compressed one, or one that a terminal wrapped, is a single task."""
     size = ref.size or 0
     if size <= shard + shard // 2 or not is_plain(ref) or _width(ref) is not None:
         return [TemplateTask(index, ref, 0, None, year, LOOKS)]
@@ -165,24 +199,24 @@ def _shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[Te
     ]
 
 
-_work = mine  # what a worker does with a task
+_work = mine  # how a worker runs a task
 
 
-class _TableMerge:
-    """The tables so far, one a stream, so that memory does not grow with the number of shards."""
+class TableMerge:
+    """The tables so far, one per stream, so that memory does not grow with the number of shards."""
 
     def __init__(self, streams: int) -> None:
         self._tables: list[TemplateTable | None] = [None] * streams
         self._gaps: set[Gap] = set()
 
     def add(self, task: TemplateTask, table: TemplateTable, gaps: Iterable[Gap]) -> None:
-        """Take the table of a part."""
+        """Merge the table of a part."""
         other = self._tables[task.index]
         self._tables[task.index] = table if other is None else merge(other, table)
         self._gaps.update(gaps)
 
     def mined(self, streams: Sequence[StreamRef]) -> MinedTables:
-        """What came of it."""
+        """Return the merged result."""
         found = tuple(table or TemplateTable(ref) for ref, table in zip(streams, self._tables, strict=True))
         gaps = self._gaps.union(_only_counted(table) for table in found if table.unlike)
         return MinedTables(found, tuple(sorted(gaps, key=lambda gap: (gap.source, gap.code, gap.reason))))
@@ -193,7 +227,8 @@ def _only_counted(table: TemplateTable) -> Gap:
     return Gap("lines_only_counted", table.ref.uri, reason)
 
 
-def _lost(task: TemplateTask) -> _Part:
+def lost(task: TemplateTask) -> Part:
+    """Return what stands for the table of a task whose worker died."""
     stop = "its end" if task.stop is None else f"byte {task.stop}"
     reason = f"a worker died while this was mined for templates; nothing of it from byte {task.start} to {stop} counts"
     return TemplateTable(task.ref), (Gap("worker_died", task.ref.uri, reason),)
@@ -205,35 +240,34 @@ def _lost(task: TemplateTask) -> _Part:
 def _start() -> None:
     leave_interrupts()
     keep_memory()
-    gc.disable()  # a miner makes no circles, and lists of a million lines are walked without success
+    stop_collecting()
 
 
-def _pooled(tasks: Sequence[TemplateTask], workers: int) -> Iterator[tuple[TemplateTask, _Part]]:
+def stop_collecting() -> None:
+    """Turn the garbage collector off: a miner creates no reference cycles, so collecting lists of a million lines frees nothing."""
+    gc.disable()
+
+
+def _pooled(tasks: Sequence[TemplateTask], workers: int) -> Iterator[tuple[TemplateTask, Part]]:
     with ProcessPoolExecutor(workers, process_context(), _start) as pool:
-        futures = {pool.submit(_work, task): task for task in tasks}
-        try:
-            for future in as_completed(tuple(futures)):
-                task = futures.pop(future)  # with its table, which is joined to the others
-                yield task, _result(future, task)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for task, future in as_done(pool, _work, tasks):
+            yield task, _result(future, task)
 
 
-def _result(future: Future[_Part], task: TemplateTask) -> _Part:
+def _result(future: Future[Part], task: TemplateTask) -> Part:
     try:
         return future.result()
     except BrokenProcessPool:
-        return _lost(task)
+        return lost(task)
 
 
 # Ray
 
 
-def _by_ray(tasks: Sequence[TemplateTask], workers: int | None) -> Iterator[tuple[TemplateTask, _Part]]:
-    """Shards to Ray's workers, a few at a time, tables back. The workers read the same files: a file system that all share.
+def _by_ray(tasks: Sequence[TemplateTask], workers: int | None) -> Iterator[tuple[TemplateTask, Part]]:
+    """Send shards to Ray's workers, a few at a time, and collect their tables. All workers must share a file system with the files.
 
-    Ray itself starts a task again whose worker died, three times; then it is a gap.
+    If a worker dies, Ray itself retries the task three times; after that, the shard becomes a gap.
     """
     ray = _ray()
     started = not ray.is_initialized()
@@ -256,7 +290,7 @@ def _by_ray(tasks: Sequence[TemplateTask], workers: int | None) -> Iterator[tupl
                 except ray.exceptions.RayTaskError as error:
                     raise UnreadableInput(_refused(error)) from error
                 except ray.exceptions.RayError:
-                    part = _lost(task)
+                    part = lost(task)
                 if part[0].version != VERSION:
                     raise UnreadableInput(_refused(f"version {part[0].version} of the miner, not {VERSION}"))
                 yield task, part
@@ -283,11 +317,11 @@ def _ray() -> Any:
 
 
 def _connect(ray: Any, workers: int | None) -> None:
-    """Join the cluster that RAY_ADDRESS names, or start one on this machine; nobody is told of its use."""
+    """Join the cluster that RAY_ADDRESS names, or start one on this machine. Usage reports are off."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = os.environ.get("RAY_ADDRESS", "")
     try:
-        if match := _ADDRESS.fullmatch(address):  # Ray itself asks for minutes
+        if match := _ADDRESS.fullmatch(address):  # Ray itself keeps trying for minutes
             socket.create_connection((match[1], int(match[2])), REACHED).close()
         if address:
             ray.init(log_to_driver=False, configure_logging=False)

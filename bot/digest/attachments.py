@@ -25,7 +25,7 @@ def files_of(numbers: bytes) -> list[DigestFile]:
     """The files of a digest, from its stored numbers.
 
     Raises:
-        UnreadableInput: they have another schema version.
+        UnreadableInput: the numbers have a different schema version.
     """
     digest = loads(numbers)
     stem = f"failures-{digest.week}"

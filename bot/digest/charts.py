@@ -1,7 +1,7 @@
-"""The digest as pictures: the Pareto of the classes, the trend of eight weeks, the heat map of nodes. Drawn from the numbers alone.
+"""The charts of the digest: a Pareto chart of fault classes, the trend over eight weeks, and a heat map of nodes.
 
-SVG placed in pixels, in the colours and with the font of `bot.render`; a colour never tells alone what a word or number does
-not tell too.
+They are drawn from the numbers alone, as SVG with pixel coordinates and the colours and font of `bot.render`. Colour is never
+the only carrier of information: a word or a number always says the same.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.digest.phrases import fine, hours, percent, short_week
-from bot.render.phrases import shown
 from bot.render.raster import png
 from bot.render.svg import Canvas
+from bot.render.text_format import shown
 from bot.render.text_metrics import fitted, width
 from bot.render.theme import PICTURES, Palette, Theme, luminance, mixed
 from bot.render.timeline_words import MOST_ALT
@@ -21,9 +21,9 @@ from kb.digest.digest import ClassLine, Digest, TrendPoint
 from kb.digest.repeat_offenders import LEMON_JOBS, LEMON_SCORE
 
 WIDTH, MARGIN = 1200, 20
-TITLE, BODY, SMALL = 20.0, 13.0, 12.0  # pixels of letters
-CLASSES = 8  # bars of a Pareto; the rest is one more
-# Okabe and Ito; each with the shade that stands out on a dark ground
+TITLE, BODY, SMALL = 20.0, 13.0, 12.0  # font sizes in pixels
+CLASSES = 8  # bars in a Pareto chart; one more bar holds the rest
+# the Okabe-Ito palette; each colour with a shade that stands out on a dark background
 _DOMAINS: Mapping[str, tuple[str, str]] = {
     "hardware": ("#0072b2", "#56b4e9"),
     "network": ("#009e73", "#2fc79b"),
@@ -37,7 +37,7 @@ _HEAT: Mapping[Theme, tuple[str, str]] = {"light": ("#b7d3e8", "#0072b2"), "dark
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture with its name, its title, its content as SVG and in words."""
+    """A picture with its name, its title, and its content as SVG and in words."""
 
     name: str
     title: str
@@ -46,7 +46,7 @@ class Picture:
 
     @property
     def png(self) -> bytes:
-        """The content for places that show no SVG."""
+        """The content in words, for places that cannot show SVG."""
         return png(self.svg)
 
 
@@ -60,7 +60,7 @@ class Caption:
 
 
 def captions(digest: Digest) -> list[Caption]:
-    """Of all pictures that the digest has something for."""
+    """The pictures for which the digest has data, without their content."""
     found = []
     if digest.failures:
         found.append(_caption("pareto", "Failures by class", _pareto_words(digest)))
@@ -72,7 +72,7 @@ def captions(digest: Digest) -> list[Caption]:
 
 
 def pictures(digest: Digest, theme: Theme = "light") -> list[Picture]:
-    """All pictures that the digest has something for."""
+    """All pictures for which the digest has data."""
     return [Picture(row.name, row.title, drawn(digest, row.name, theme), row.alt) for row in captions(digest)]
 
 
@@ -88,7 +88,7 @@ def _caption(name: str, title: str, alt: str) -> Caption:
 
 
 class _Sheet:
-    """A picture being drawn, in pixels from the upper left."""
+    """A picture being drawn. Coordinates are pixels from the upper left corner."""
 
     def __init__(self, height: float, theme: Theme) -> None:
         self._theme: Theme = theme
@@ -112,7 +112,7 @@ class _Sheet:
 
 
 class _Pareto(_Sheet):
-    """Two columns: GPU-hours lost and failures, the largest class first, with the share of all up to there."""
+    """Two columns, GPU-hours lost and failures, with the largest class first and the cumulative share."""
 
     TOP, PITCH, BAR = 124, 46, 14
 
@@ -139,7 +139,7 @@ class _Pareto(_Sheet):
         lines: Sequence[ClassLine],
         value: Callable[[ClassLine], float],
     ) -> None:
-        """`place`: its left edge and its width."""
+        """`place`: the left edge and the width of the column."""
         x, wide = place
         self._canvas.text(x, self.TOP - 30, name, BODY + 2, bold=True)
         self._canvas.text(x + wide, self.TOP - 30, "cumulative", SMALL, self._colours.faint, anchor="end")
@@ -181,7 +181,7 @@ class _Pareto(_Sheet):
 
 @dataclass(frozen=True, slots=True)
 class _Chart:
-    """A small chart of the trend: bars from zero, or a line with a scale of its own."""
+    """A small trend chart: bars that start at zero, or a line on its own scale."""
 
     name: str
     values: Sequence[float | None]
@@ -191,7 +191,7 @@ class _Chart:
 
     @property
     def scale(self) -> tuple[float, float]:
-        """What is at the bottom and at the top."""
+        """The values at the bottom and at the top of the axis."""
         known = [value for value in self.values if value is not None]
         return (0.0, max(known, default=0.0)) if self.bars else _span(known)
 
@@ -226,7 +226,7 @@ class _Trend(_Sheet):
         self._canvas.text(x, y, chart.name, BODY + 1, bold=True)
         top, bottom, step = y + 34, y + self.HEIGHT, wide / len(weeks)
         low, high = chart.scale
-        runs: list[list[tuple[float, float]]] = [[]]  # points of weeks that follow each other
+        runs: list[list[tuple[float, float]]] = [[]]  # points of consecutive weeks
         labels = []
         for at, (week, value) in enumerate(zip(weeks, chart.values, strict=True)):
             middle, last = x + (at + 0.5) * step, at == len(weeks) - 1
@@ -254,7 +254,7 @@ class _Trend(_Sheet):
 
 
 class _Heat(_Sheet):
-    """Nodes by weeks: how many jobs failed with the node named."""
+    """Nodes by week: the number of failed jobs that named the node."""
 
     TOP, PITCH, LEFT, CELL = 122, 30, 230, 86
 
@@ -306,7 +306,7 @@ class _Heat(_Sheet):
 
 
 def _is_dip(values: Sequence[float | None], at: int) -> bool:
-    """Whether the lines to both neighbours rise, so that a label above would lie on them."""
+    """Whether the lines to both neighbours rise, so that a label above the point would overlap them."""
     value = values[at]
     beside = [values[other] for other in (at - 1, at + 1) if 0 <= other < len(values)]
     known = [other for other in beside if other is not None]
@@ -314,7 +314,7 @@ def _is_dip(values: Sequence[float | None], at: int) -> bool:
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:
-    """A scale for a line: room below and above what there is."""
+    """A scale for a line, with room below and above its values."""
     if not values:
         return 0.0, 1.0
     low, high = min(values), max(values)

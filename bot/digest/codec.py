@@ -20,7 +20,7 @@ def loads(text: bytes) -> Digest:
     """The digest that `dumps` wrote.
 
     Raises:
-        UnreadableInput: it is not a digest, or has another schema version.
+        UnreadableInput: the text is not a digest, or has a different schema version.
     """
     try:
         found = msgspec.json.decode(text, type=Digest)

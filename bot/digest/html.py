@@ -32,7 +32,7 @@ class FigureTile:
 
 
 def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
-    """The page, in UTF-8. `to`: returns the address of the page of an incident, if there is one."""
+    """The page, in UTF-8. `to` returns the address of an incident's page, if it has one."""
     text: str = _template().render(
         d=digest,
         span=phrases.span(digest),
@@ -111,7 +111,7 @@ def _uri(svg: str) -> str:
 
 
 def _parts(digest: Digest) -> Iterator[Mapping[str, str]]:
-    """The means of the terms as parts of a bar; nothing where one is not known."""
+    """The means of the terms as parts of a bar; empty if any of them is unknown."""
     means = [getattr(digest.recovery, name).mean for name in TERMS]
     whole = sum(item for item in means if item is not None)
     if whole <= 0 or None in means:

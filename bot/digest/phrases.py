@@ -20,7 +20,7 @@ def zone_named(name: str) -> ZoneInfo:
     """The time zone with this name.
 
     Raises:
-        UnreadableInput: it does not exist.
+        UnreadableInput: there is no such time zone.
     """
     try:
         return ZoneInfo(name)
@@ -46,7 +46,7 @@ def percent(value: float) -> str:
 
 
 def short_week(name: str) -> str:
-    """W47 of 2026-W47."""
+    """The short form of a week: "W47" for "2026-W47"."""
     return name.rpartition("-")[2]
 
 
@@ -88,7 +88,7 @@ def arrow(now: float, before: float) -> str:
 
 
 def moved(now: float | None, before: float | None, words: str = "") -> str:
-    """The same, if both values are known."""
+    """The change of a number since the previous week, if both values are known."""
     return "" if now is None or before is None else f"{arrow(now, before)}{words}"
 
 
@@ -144,7 +144,7 @@ def unknown_of(digest: Digest) -> Share:
 
 
 def formula(digest: Digest) -> str:
-    """Ineffective training time with its numbers filled in."""
+    """The description of ineffective training time, with its numbers filled in."""
     ineffective = digest.ineffective
     if ineffective.value is None or ineffective.recovery is None:
         return (

@@ -19,7 +19,7 @@ import zstandard
 from sqlmodel import Session, col, select
 
 from bot.config.chat import Weekly
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.digest.codec import dumps
 from bot.digest.phrases import zone_named
 from bot.notify.outbox import enqueue_item
@@ -31,10 +31,10 @@ from bot.store.tables import DigestRow, PostingRow
 from kb.digest.weeks import DueDigest, due
 from kb.rulebase.rule import FaultClass
 
-FILES = "digest_files"  # the item with its files
-KIND = "digest"  # of its claims and messages
-LEASE = timedelta(minutes=5)  # who has claimed a week and not ended by then is dead
-MOST = 64 << 20  # bytes of numbers
+FILES = "digest_files"  # outbox item that sends the files
+KIND = "digest"  # prefix of the digest's claims and messages
+LEASE = timedelta(minutes=5)  # a replica that has not completed a claimed week by then is considered dead
+MOST = 64 << 20  # bytes of stored numbers
 _log = logging.getLogger(__name__)
 
 
@@ -69,7 +69,7 @@ def numbers_of(store: Database, tenant: str, week: str) -> bytes | None:
 
 
 def _claim(store: Database, tenant: str, week: str, now: datetime, name: str) -> bool:
-    """Whether the week is this replica's to do: nobody's before, or of one that died over it."""
+    """Whether this replica claimed the week: nobody had claimed it, or the replica that had is dead."""
     with store.errors(), store.session(write=True) as session:
         return claim_period(session, f"{KIND}:{tenant}", week, now=now, holder=name, lease=LEASE)
 
@@ -83,7 +83,7 @@ def _keep(
     now: datetime,
     faults: Mapping[str, FaultClass],
 ) -> None:
-    """Work the numbers out and keep them, unless somebody has; an error of ours is kept by its id."""
+    """Compute and store the numbers, unless they are stored already. If our code fails, the id of the error is stored."""
     week = str(period.week)
     with store.errors(), store.session() as session:
         if session.get(DigestRow, (tenant, week)) is not None:
@@ -103,7 +103,7 @@ def _keep(
 
 
 def _post(store: Database, tenant: str, weekly: Weekly, week: str, *, now: datetime, name: str) -> int | None:
-    """Have it sent, and end the claim; None where another has taken the claim meanwhile."""
+    """Queue the message and complete the claim; None if another replica has taken over the claim."""
     with store.errors(), store.session(write=True) as session:
         kept = session.get(DigestRow, (tenant, week))
         if kept is None or not complete_period(session, f"{KIND}:{tenant}", week, holder=name):

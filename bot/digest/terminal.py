@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bot.digest import phrases
 from bot.digest.html import tiles
-from bot.render.phrases import shown
+from bot.render.columns import Column, aligned
+from bot.render.text_format import shown
 from kb.digest.definitions import DEFINITIONS
 from kb.digest.digest import Breakdown, Digest
 from kb.digest.recovery_times import TERMS
@@ -143,16 +144,13 @@ def _cuts(cuts: Iterable[Breakdown], failures: int) -> Iterator[str]:
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as they need, the last one to the end of the line; each head begins with where it stands, < or >."""
+    """Columns as wide as their contents; the last one extends to the end of the line. Each head starts with its alignment, < or >."""
     if not rows:
         return
     if title:
         yield from ("", title)
-    clean = [[shown(cell) for cell in row] for row in ([word[1:] for word in heads], *rows)]
-    widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
-    for row in clean:
-        cells = (f"{cell:{head[0]}{width}}" for cell, head, width in zip(row, heads, widths, strict=True))
-        yield f"  {'  '.join(cells)}"
+    columns = [Column(shown(head[1:]), right=head[0] == ">") for head in heads]
+    yield from (f"  {line}" for line in aligned(columns, [[shown(cell) for cell in row] for row in rows]))
 
 
 def _wrapped(line: str, indent: str = "") -> list[str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from bot.forges.base import HOUR, MINUTE, ForgeError, Kind, failed_of
 from bot.forges.pull_request_body import hidden
-from bot.render.phrases import shown
+from bot.render.text_format import shown
 from connectors.base.contract import Deadline, SourceFailed
 from connectors.base.http import Endpoint, HttpClient, HttpRequest
 from connectors.base.http_response import HttpResponse

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bot.config.rules import PullRequests
 from bot.forges.base import CommitChecks, Decoration, ForgeError, PullRequest, PullRequestPlan
-from bot.render.phrases import shown
+from bot.render.text_format import shown
 from bot.runtime.git import PATIENCE, run_git
 from connectors.base.contract import CheckResult
 

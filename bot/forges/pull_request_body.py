@@ -33,7 +33,7 @@ _DRAFT = re.compile(r"\A(?:\W*\b(?:draft|wip)\b\W*)+", re.IGNORECASE)
 class BodyContent:
     """What a body tells. `why`: words of people; `lines`: of logs that it matches; `figures`: of the backtest, in their order.
 
-    `notes`: what a reviewer must know, as that one incident alone supports it. `incidents`: their numbers. `mark`: see Plan.
+    `notes`: what a reviewer must know, as that one incident alone supports it; `questions`: what only a reviewer can add. `incidents`: their numbers. `mark`: see Plan.
     """
 
     mark: str
@@ -49,6 +49,7 @@ class BodyContent:
     notes: Sequence[str] = ()
     incidents: Sequence[int] = ()
     passed: bool = False
+    questions: Sequence[str] = ()
 
 
 def body_of(content: BodyContent, note: str = "") -> str:

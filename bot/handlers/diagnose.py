@@ -20,7 +20,7 @@ from sqlmodel import Session
 from bot.collection.collect import CollectedBundle, finished
 from bot.collection.find_job import JobNotFound, LocatedJob
 from bot.config.chat import Tenant
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.diagnosis.diagnose import ComparisonOptions, diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather, visible
 from bot.handlers.successful_runs import SuccessfulRun, record_successful_run, unsuitable_reason
@@ -43,7 +43,8 @@ from bot.retention.evidence import spared
 from bot.rulebase.loader import Knowledge
 from bot.runtime import metrics
 from bot.store.baselines import finder
-from bot.store.incidents import Origin, PackedReport, add_within, file
+from bot.store.incidents import add_within
+from bot.store.packed_reports import Origin, PackedReport, file
 from bot.store.tables import IncidentRow
 from connectors.base.contract import JobSummary
 from kb.hangs.checkpoint_saves import time_saving

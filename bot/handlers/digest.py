@@ -9,7 +9,7 @@ import msgspec
 import zstandard
 from sqlmodel import Session
 
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.digest.codec import dumps
 from bot.digest.phrases import zone_named
 from bot.notify.choices import add_choices

@@ -15,7 +15,7 @@ import msgspec
 
 from bot.collection.collect import spool_of
 from bot.collection.find_job import JobNotFound
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.diagnosis.comparison import read_baseline
 from bot.diagnosis.diagnose import DiagnosisResult, diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather

@@ -10,7 +10,7 @@ import msgspec
 from sqlmodel import Session
 
 from bot.collection.find_job import side_by_side
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.diagnosis.job import JobRequest, visible, wire
 from bot.notify.choices import add_choices
 from bot.notify.requests import add_reply, pending_requests

@@ -29,8 +29,8 @@ from kb.report import Report
 State = Literal["proposed", "barred", "refused", "lifted"]
 Scope = Literal["cluster", "job"]
 OPEN = ("proposed", "barred")
-DIAGNOSIS = "signalbox"  # who proposed or ended it, if no person did
-MOST_PROPOSED = 16  # nodes of one incident: more are no nodes' fault
+DIAGNOSIS = "signalbox"  # recorded as the one who proposed or ended it, if no person did
+MOST_PROPOSED = 16  # nodes per incident: if there are more, nodes are not the cause
 LONGEST_WHY = 300
 LONGEST_JOB = 256
 _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
@@ -128,7 +128,7 @@ class ExclusionList(Repository):
             late: list[str] = []
             for node_exclusion in sorted(
                 bars, key=lambda bar: bar.id
-            ):  # two people who decide on the same wait for each other in order
+            ):  # rows are locked in order, so that two people who decide on the same ones do not deadlock
                 try:
                     done.append(
                         decide_within(session, node_exclusion.id, node_exclusion.tenant, to, who=who, now=now)[0]
@@ -160,7 +160,7 @@ class ExclusionList(Repository):
 
         Raises:
             ExclusionNotFound: it does not exist for this tenant.
-            AlreadyDecided: somebody decided otherwise.
+            AlreadyDecided: somebody made a different decision.
         """
         return self.database.write(
             lambda session: decide_within(session, bar, tenant, to, who=who, now=now, until=until)
@@ -186,8 +186,8 @@ def propose_within(
 ) -> int:
     """Propose the exclusions of a decision. Return how many are new.
 
-    Names that no scheduler allows are skipped. Existing exclusions and proposals stay. What people refused or lifted
-    for the same incident is not proposed again.
+    Names that no scheduler allows are skipped. Existing exclusions and proposals stay. Exclusions that people refused or
+    lifted for the same incident are not proposed again.
     """
     job = report.job.name or report.job.id or ""
     proposed = 0
@@ -214,7 +214,7 @@ def bar_within(session: Session, wanted: ExclusionRequest, who: str, now: dateti
         if row is None:
             number = insert_new(session, BarRow, _values(wanted, "barred", who, now))
             if number is None:
-                continue  # another one was faster: it is there now
+                continue  # somebody else was faster: the row now exists
             row = session.get_one(BarRow, number)
             _noted(session, row, who, now)
             return _bar(row)
@@ -267,7 +267,7 @@ def in_force_within(
 
 
 def shared() -> ColumnElement[bool]:
-    """Condition for exclusions that everybody sees: without what a private answer proposed and nobody has decided on."""
+    """Condition for exclusions that everybody sees: omits those that a private answer proposed and nobody has decided on."""
     incident = col(BarRow.incident_id)
     seen = incident.in_(select(IncidentRow.id).where(visible()))
     return or_(incident.is_(None), col(BarRow.state) != "proposed", seen)

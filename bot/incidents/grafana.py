@@ -24,7 +24,7 @@ _MOST_TAGS = 20
 
 
 def owe_within(session: Session, incident: int, tenant: str, key: str, now: datetime) -> None:
-    """Queue the annotation of an incident, for `serve` to send; `key`: of the feedback."""
+    """Queue the annotation of an incident, for `serve` to send. `key`: the key of the feedback."""
     enqueue_item(session, f"grafana:{incident}:{key}"[:200], tenant, "grafana", {"incident": incident}, now=now)
 
 
@@ -49,7 +49,7 @@ def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
 
 
 def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any] | None:
-    """The request body of the annotation: times in milliseconds, tags, text; None if there is no confirmed cause, or it is private."""
+    """The request body of the annotation: times in milliseconds, tags, text. None if there is no confirmed cause or the incident is private."""
     record, close_out = ledger.incidents.answer(incident), word(ledger.closings.annotations(incident))
     if record is None or close_out is None or record.incident.private_to is not None:
         return None

@@ -16,7 +16,7 @@ from sqlmodel import Session, col, or_, select
 from bot.incidents.exclusions import shared
 from bot.incidents.lifecycle import step_text, steps_since
 from bot.queue.payloads import DIAGNOSE
-from bot.render.phrases import cut, many, shown
+from bot.render.text_format import cut, many, shown
 from bot.runtime.redaction import redact
 from bot.store.database import Database
 from bot.store.incident_state import in_state, state_of, to_do
@@ -26,17 +26,17 @@ from bot.store.visibility import visible
 from kb.model import NOT_FAILED
 
 SCHEMA = "signalbox.handover/1"
-MOST = 25  # lines of a list
-LONGEST = 160  # characters of a line's words
-WATCHED = timedelta(days=3)  # what was looked at before may have ended long ago
-RUNS_STILL = ("running", "hung", "degraded")  # phases of a job that had not ended when it was looked at
+MOST = 25  # lines per list
+LONGEST = 160  # characters of text per line
+WATCHED = timedelta(days=3)  # jobs diagnosed earlier than this may have ended long ago
+RUNS_STILL = ("running", "hung", "degraded")  # phases of a job that had not ended when it was diagnosed
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverIncident:
     """An incident.
 
-    `fault`: of the first diagnosis, or the verdict; `told`: its summary or its last step; `by`: who did that.
+    `fault`: that of the first diagnosis, or else the verdict; `told`: its summary or its last step; `by`: who took that step.
     """
 
     incident: int
@@ -229,7 +229,7 @@ def _changed(session: Session, tenant: str, since: datetime, now: datetime) -> H
     return HandoverSection(count, tuple(lines))
 
 
-# --- what waits ------------------------------------------------------------------------------------------------------
+# --- pending work ------------------------------------------------------------------------------------------------------
 
 
 def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> PendingWork:

@@ -28,7 +28,7 @@ class Ledger(Repository):
         """Open the database.
 
         Raises:
-            StoreError: it cannot be opened or written, or a newer Signalbox made it.
+            StoreError: the database cannot be opened or written, or was created by a newer version of Signalbox.
         """
         super().__init__(url)
         self.incidents = IncidentStore(self.database)
@@ -50,7 +50,7 @@ class Ledger(Repository):
             key = f"unasked:{work.id}"
             there = session.exec(select(RequestRow.id).where(col(RequestRow.key) == key)).first()
             if work.state in OPEN_WORK and there is None:
-                # a request of nobody in particular, one for each task: its row is locked by `enqueue_task`
+                # a request that belongs to nobody, one per task: `enqueue_task` locks the task's row
                 session.add(
                     RequestRow(key=key, tenant=wanted.tenant, work_id=work.id, channel="", who=NOBODY, created_at=now)
                 )

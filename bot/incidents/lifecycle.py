@@ -24,9 +24,9 @@ from kb.errors import SignalboxError
 
 Verb = Literal["ack", "assign", "snooze", "merge", "reopen"]
 LONGEST_SNOOZE = timedelta(days=90)
-LONGEST_NAME = 200  # characters of an assignee
+LONGEST_NAME = 200  # characters of an assignee's name
 LONGEST_NOTE = 500
-MOST_STEPS = 200  # shown of one incident, the latest
+MOST_STEPS = 200  # latest steps shown for one incident
 
 
 class StepNotAllowed(SignalboxError):  # noqa: N818 - an outcome
@@ -150,7 +150,7 @@ def _reopened(row: IncidentRow, state: State, now: datetime) -> list[int]:
     if state in ("open", "acknowledged"):
         raise StepNotAllowed(f"incident {row.id} is open")
     whole = row.merged_into
-    if state != "snoozed":  # that only wakes up
+    if state != "snoozed":  # this only unsnoozes
         row.acked_at = None
     if row.closed_at is not None:
         row.closed_at, row.reopened_at = None, now
@@ -166,7 +166,7 @@ def _snoozed(session: Session, row: IncidentRow, until: datetime | None, now: da
             f"an incident can be snoozed for at most {LONGEST_SNOOZE.days} days; close it if nobody is going to look at it"
         )
     row.snoozed_until = until
-    session.execute(  # a reminder waits too
+    session.execute(  # reminders are postponed too
         update(PostingRow)
         .where(
             col(PostingRow.incident_id) == row.id,
@@ -183,7 +183,7 @@ def _merged(
 ) -> list[int]:
     """Merge the incident, and all merged into it, into the other one or into its target."""
     other = rows.get(step.other or 0)
-    if other is None or other.private_to != row.private_to:  # the whole is named wherever its parts are shown
+    if other is None or other.private_to != row.private_to:  # the merge target is named wherever its parts are shown
         raise IncidentNotFound(f"there is no incident {step.other} to merge into")
     whole = other.merged_into or other.id
     if whole == row.id:
@@ -211,7 +211,7 @@ def _text(text: str, most: int) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().replace("\0", "?").split())[:most]
 
 
-# --- what was done ---------------------------------------------------------------------------------------------------
+# --- past steps ---------------------------------------------------------------------------------------------------
 
 
 def steps_within(session: Session, incident: int) -> tuple[RecordedStep, ...]:

@@ -37,13 +37,13 @@ from kb.precedents.report_section import Precedents
 from kb.precedents.signature import FaultLibrary
 from kb.rulebase.rule import FaultClass
 
-TRACE = "trace"  # the name under which an incident keeps what it leaves for later ones
+TRACE = "trace"  # name of the attachment that an incident keeps for comparison with later ones
 SPAN = timedelta(days=90)
-NEAR = 30 * 86400.0  # seconds: what is older tells how advice fared, and nothing else
+NEAR = 30 * 86400.0  # seconds; older incidents only show how advice worked out
 MOST = 1000  # incidents
-MOST_ENDS = 2000  # good ends
-MOST_BYTES = 64 * 1024  # of a trace, unpacked
-SAME_END = 5.0  # seconds by which two reports of one end may differ
+MOST_ENDS = 2000  # successful runs
+MOST_BYTES = 64 * 1024  # bytes of a trace, unpacked
+SAME_END = 5.0  # seconds by which two reports about the same end may differ
 _PERSON = frozenset("UW")
 
 
@@ -51,8 +51,8 @@ _PERSON = frozenset("UW")
 class PrecedentScope:
     """Which past incidents to search.
 
-    `link`: identifies other attempts of the job, if it came from a scheduler; `viewer`: who alone will see the answer,
-    for whom their own private incidents count too.
+    `link`: identifies other attempts of the job, if it came from a scheduler. `viewer`: the only person who will see the
+    answer; their own private incidents count too.
     """
 
     tenant: str = DEFAULT_TENANT
@@ -132,7 +132,7 @@ def recall_within(
 def _rows(
     session: Session, job: Job, who: PrecedentScope, at: datetime, now: datetime
 ) -> tuple[list[DigestRow], frozenset[int]]:
-    """Reports of earlier ends, oldest first, one for each; and the incidents of this end."""
+    """Reports of earlier ends, one for each, oldest first; and the incidents of this end."""
     read = rows_between(
         session, who.tenant, at - SPAN, now, until=now, cluster=who.cluster, most=MOST, viewer=Viewer(who.viewer)
     )

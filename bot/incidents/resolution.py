@@ -62,7 +62,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The resolution of an incident: the last feedback with a cause, and the last of others who disagree."""
+    """The resolution of an incident: the last feedback with a cause, and the last feedback of each person who disagrees."""
 
     last: Annotation
     against: tuple[Annotation, ...] = ()
@@ -102,7 +102,7 @@ def annotate_within(session: Session, incident: int, tenant: str, *, key: str, s
                 session.add(_row(incident, (last or 0) + 1, key, said, now))
                 session.flush()
         except IntegrityError:
-            continue  # another one spoke at the same moment
+            continue  # somebody else gave feedback at the same moment
         if said.cause is not None:
             row.closed_at = row.closed_at or now
             session.add(row)
@@ -128,12 +128,12 @@ def annotations_within(session: Session, incidents: Sequence[int]) -> Mapping[in
 
 
 def word(said: Iterable[Annotation]) -> Resolution | None:
-    """The resolution: the last feedback that names a cause, and the last of others who name another one."""
+    """The resolution: the last feedback that names a cause, and the last feedback of each person who names a different one."""
     of_each: dict[str, Annotation] = {}
     for annotation in said:
         if annotation.said.cause is not None and not annotation.void:
             of_each.pop(annotation.said.who, None)
-            of_each[annotation.said.who] = annotation  # the last to speak stands last
+            of_each[annotation.said.who] = annotation  # the most recent feedback comes last
     if not of_each:
         return None
     *others, last = of_each.values()
@@ -153,7 +153,7 @@ def _lesson(holds: Resolution | None) -> Lesson | None:
 
 
 def _meant(annotation: Annotation) -> tuple[str | None, ...]:
-    """The cause in a form that two people can agree on: a fault counts as the same, whether shown or not."""
+    """The cause in a form for comparing opinions: the same fault counts as the same cause, whether the answer showed it or not."""
     said = annotation.said
     return (said.fault,) if said.cause in ("shown", "fault") else (said.cause, said.fault)
 

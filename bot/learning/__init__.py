@@ -1,1 +1,1 @@
-"""Learning from closed incidents: rules are mined, replayed on past incidents, counted in shadow, and proposed."""
+"""Learning from closed incidents: rules are mined, replayed on past incidents, evaluated in shadow, and proposed."""

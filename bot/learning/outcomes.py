@@ -26,8 +26,8 @@ _COLUMNS = ("id", "tenant", "created_at", "verdict", "fault", "rule", "gpu_hours
 class ReviewedIncident:
     """An incident with its answer and its feedback.
 
-    `fault`, `rule`: of the first diagnosis. `said`: somebody named a cause; `truth`: the last fault named;
-    `disputed`: others named another one. `right`: the last verdict on the answer, given at `judged`. `lost`:
+    `fault`, `rule`: those of the first diagnosis. `said`: whether somebody named a cause; `truth`: the last fault named;
+    `disputed`: whether others named a different one. `right`: the last verdict on the answer, given at `judged`. `lost`:
     GPU-hours.
     """
 
@@ -51,7 +51,7 @@ class ReviewedIncident:
 
 
 def told_within(session: Session, tenant: str | None = None) -> dict[int, ReviewedIncident]:
-    """All incidents, or those of a tenant, with their feedback; without merged and private ones."""
+    """All incidents, or those of a tenant, with their feedback. Merged and private incidents are omitted."""
     table = inspect(IncidentRow).local_table.c
     query = select(*(table[name] for name in _COLUMNS)).where(table.merged_into.is_(None), visible())
     spoken = select(col(AnnotationRow.incident_id)).distinct()
@@ -89,7 +89,7 @@ def _reviewed(row: Sequence[Any], said: Iterable[Annotation]) -> ReviewedInciden
 
 
 def outcomes_within(session: Session, rulebook: Rulebook, tenant: str | None = None) -> tuple[RuleOutcome, ...]:
-    """The outcomes of each rule of the base, and of each rule that was ever first, worst first.
+    """The outcomes of each rule in the rule base and of each rule that ever gave the first answer, worst first.
 
     Feedback from before a review of the rule (bot.notify.mutes) does not count.
     """
@@ -154,7 +154,7 @@ def _worst_first(rule_outcome: RuleOutcome) -> tuple[object, ...]:
 
 
 def render(found: Sequence[RuleOutcome], statuses: Mapping[str, str]) -> str:
-    """Render the rules that ever fired as text, worst first, and the number of the others."""
+    """Render the rules that ever fired as text, worst first, and the number of those that never did."""
     fired = [rule_outcome for rule_outcome in found if rule_outcome.fired]
     silent = [
         rule_outcome

@@ -1,1 +1,1 @@
-"""A job while it runs: followed logs, polled metrics, probe cycles and the votes on a hang."""
+"""Watching a running job: followed logs, polled metrics, probe cycles, and votes on a hang."""

@@ -1,7 +1,7 @@
-"""Writes the evidence bundle of a running job: started when the first probe votes yes, completed when a hang or fault is called.
+"""Writes the evidence bundle of a running job. It starts when the first probe votes yes, and ends when a hang or fault is called.
 
-Stacks are written as they come, since they are lost with the process. Of each log, a bounded beginning and end are copied,
-with secrets masked. Write failures are reported; the rest is still written.
+Stacks are written as they arrive, because they are lost with the process. The beginning and end of each log are copied, up to a
+limit and with secrets masked. Write failures are reported; the rest is still written.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from kb.model import Gap, Job, StreamRef
 from kb.parsers.artefacts.processes import Ended, written
 from kb.report import Hang
 
-MOST_LOGS = 512 << 20  # bytes of all logs together
-MOST_LOG = 16 << 20  # of one
+MOST_LOGS = 512 << 20  # bytes for all logs together
+MOST_LOG = 16 << 20  # bytes per log
 LEAST_LOG = 128 << 10
 MOST_ROUNDS = 40
 MOST_DUMPS = 1 << 30  # bytes of all Flight Recorder dumps
 PROCESSES = "processes.json"
 _PACKED = (".gz", ".zst", ".xz")
 _BLOCK = 1 << 20
-_LINE = 64 << 10  # so much is read on to end a piece at a line's end
+_LINE = 64 << 10  # extra bytes read so that a piece ends at the end of a line
 FORMAT = 1
 
 
@@ -58,13 +58,13 @@ def round_of(name: str, dumps: Iterable[StackDump]) -> StackRound:
 
 
 def name_of(time: float) -> str:
-    """A time as the name of a round or of an answer: to the second, in UTC."""
+    """A time as the name of a round or an answer: UTC, with a resolution of one second."""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
 
 
 @dataclass(slots=True)
 class LiveBundle:
-    """The bundle in `folder`. `begun`: when it was started, None before; `gaps`: what could not be written."""
+    """The bundle in `folder`. `begun`: when it was started, or None if it was not; `gaps`: what could not be written."""
 
     folder: Path
     root: Path
@@ -209,10 +209,10 @@ class LiveBundle:
 
 
 def fresh_folder(folder: Path) -> Path:
-    """Check the folder to write a bundle to, which must be new or empty.
+    """Check the folder that a bundle will be written to. It must be new or empty.
 
     Raises:
-        UnreadableInput: it is not empty, or not a folder.
+        UnreadableInput: the path is not a folder, or the folder is not empty.
     """
     try:
         with os.scandir(folder) as entries:
@@ -227,7 +227,7 @@ def fresh_folder(folder: Path) -> Path:
 
 
 def _pieces(path: Path, size: int, most: int) -> Iterator[bytes]:
-    """A log's beginning and end as whole lines, secrets masked, with a line between them that says how much is left out."""
+    """The beginning and end of a log as whole lines, with secrets masked and a line between them that says how much is omitted."""
     if size <= most:
         yield from _lines(path, 0, size)
         return
@@ -238,7 +238,7 @@ def _pieces(path: Path, size: int, most: int) -> Iterator[bytes]:
 
 
 def _lines(path: Path, start: int, stop: int) -> Iterator[bytes]:
-    """The bytes of [start, stop) in blocks of whole lines, so that no secret is split between two."""
+    """The bytes of [start, stop) in blocks of whole lines, so that no secret is split between two blocks."""
     with opened(path) as handle:
         handle.seek(start)
         if start:

@@ -1,8 +1,8 @@
-"""Growing logs: each poll scans new lines with the whole rule base, and keeps a bounded summary of every log.
+"""Follows growing logs: each poll scans new lines with the whole rule base and keeps a bounded summary of every log.
 
-A log's last 64 KiB (less where nothing but progress is in them) are scanned again whenever it grows, so that what began
-before a look and ended after it is read whole; what lies before is settled and never read again. The summary is the one that a scan of the whole file would give. A file
-is known by what it is on disk, not by its name: one that is rotated away keeps its summary under its new name.
+Whenever a log grows, its last 64 KiB are scanned again (fewer if they contain only progress), so that anything that began
+before a poll and ended after it is read whole. Everything before that is settled and never read again. The summary equals that
+of a scan of the whole file. A file is identified by its inode, not its name, so a rotated file keeps its summary under its new name.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from kb.scanning.scanner import AFTER, BEFORE, Scanner, scan
 from kb.scanning.summary import StreamSummary, merge
 
 MOST_STREAMS = 4096
-MANY = 512  # with more files than that new ones are looked for less often
+MANY = 512  # with more files than this, the search for new ones runs less often
 SELDOM = 120.0  # seconds
 LARGEST_PACKED = 64 << 20
 MARKS = 4096
-QUIET = 8192  # bytes scanned again where the last look saw nothing but progress
+QUIET = 8192  # bytes scanned again if the last poll saw only progress
 _LOGS = "logs"
-_FEWER = frozenset({"empty", "same_file"})  # gaps that say nothing of a job that has just begun to write
+_FEWER = frozenset({"empty", "same_file"})  # gaps that mean nothing while a job has only just begun to write
 
 
 @dataclass(slots=True)
 class _FollowedFile:
-    """One file. Bytes [0, own) are final in `settled`, [0, end) are scanned; `marks`: its size over time."""
+    """One file. Bytes [0, own) are final in `settled`, and [0, end) have been scanned; `marks`: the size of the file over time."""
 
     ref: StreamRef
     plain: bool
@@ -61,17 +61,17 @@ class LogFollower:
 
     @property
     def streams(self) -> tuple[StreamSummary, ...]:
-        """The summaries, sources named as in a bundle. The last time of a log is the arrival of its last bytes."""
+        """The summaries, with sources named as in a bundle. The last time of a log is the arrival time of its last bytes."""
         views = (self._files[key].view for key in self._shown if key in self._files)
         return tuple(view for view in views if view is not None)
 
     @property
     def files(self) -> tuple[tuple[StreamRef, float | None], ...]:
-        """The files, with the time at which each last grew."""
+        """The files, each with the time at which it last grew."""
         return tuple((self._files[key].ref, self._files[key].arrived) for key in self._shown if key in self._files)
 
     def look(self, now: float) -> bool:
-        """Read what is new (`now`: seconds since the epoch). Returns whether there was anything."""
+        """Read new lines (`now`: seconds since the epoch). Return whether there were any."""
         if len(self._shown) <= MANY or now - self._listed >= SELDOM:
             self._list(now)
         grew = [self._grow(key, now) for key in self._shown]
@@ -113,9 +113,9 @@ class LogFollower:
         try:
             status = Path(followed.ref.uri).stat()
         except OSError:
-            return False  # gone; its summary stays until the files are listed again
+            return False  # the file is gone; its summary stays until the files are listed again
         if (status.st_dev, status.st_ino) != key:
-            return False  # replaced by another file; listed next time
+            return False  # replaced by another file, which is found when the files are next listed
         if status.st_size < followed.end:
             reason = f"the file became shorter: it had {followed.end} bytes, now {status.st_size}; read again"
             self._lost[followed.ref.uri] = Gap("shrunk", followed.ref.uri, reason)
@@ -167,7 +167,7 @@ class LogFollower:
         return scanner.finish()
 
     def _packed(self, followed_file: _FollowedFile, year: int) -> StreamSummary:
-        """A compressed file was rotated away: read it whole, once."""
+        """Read a compressed file, which is a rotated log, once and in full."""
         if followed_file.end > LARGEST_PACKED:
             gap = Gap("too_large", followed_file.ref.uri, f"packed, {followed_file.end} bytes; it is not followed")
             return _as_heard(followed_file, StreamSummary(followed_file.ref, gaps=(gap,)), self.root)
@@ -188,7 +188,7 @@ def _named(summary: StreamSummary, ref: StreamRef, root: Path) -> StreamSummary:
 
 
 def _as_heard(followed_file: _FollowedFile, summary: StreamSummary, root: Path) -> StreamSummary:
-    """The summary with arrival times: the last line of a live log is as old as its last byte."""
+    """The summary with arrival times: the last line of a live log arrived with its last byte."""
     points = tuple(_timed(summary.series.points, followed_file.marks))
     series = replace(summary.series, points=points)
     last = followed_file.arrived if followed_file.arrived is not None else summary.last_time
@@ -197,7 +197,7 @@ def _as_heard(followed_file: _FollowedFile, summary: StreamSummary, root: Path) 
 
 
 def _timed(points: Iterable[ProgressPoint], marks: list[tuple[int, float]]) -> Iterable[ProgressPoint]:
-    """Points without a time get that of the poll at which they arrived; those of the first poll get none."""
+    """Points without a time get the time of the poll at which they arrived; points from the first poll get none."""
     ends = [end for end, _ in marks]
     for point in points:
         at = bisect_right(ends, point.offset)

@@ -1,6 +1,6 @@
 """Merges the lines of many logs by time, filtered by rank, node and time, in bounded memory.
 
-Logs are read block by block and merged by time stamp; a line without one takes that of the line before it. Secrets are
+Logs are read block by block and merged by timestamp; a line without a timestamp takes that of the previous line. Secrets are
 masked in the output.
 """
 
@@ -29,16 +29,16 @@ from kb.parsers.logs.structured import rank_of, stamp_of
 LONGEST = 16 << 10  # bytes shown of a line
 MEMORY = 128 << 20  # of all blocks together
 LEAST_BLOCK, MOST_BLOCK = 64 << 10, 4 << 20
-BACK = 40  # lines looked back for a stamp
-FEW = 256  # lines that are looked at one by one
-SLACK = 5.0  # seconds by which a line may be older than the one before it
-BATCH = 256  # lines masked together
+BACK = 40  # lines to look back for a timestamp
+FEW = 256  # this many lines are checked one by one
+SLACK = 5.0  # seconds by which a line may be older than the previous one
+BATCH = 256  # lines masked at a time
 _RANKS = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 MOST_RANKS = 100_000
 
 
 class LogLine(NamedTuple):
-    """One line. `number`: from 1, or 0 if unknown; `text`: without the prefixes for time and rank; `whole`: with them."""
+    """One line. `number`: from 1, or 0 if unknown; `text`: without the prefixes for time and rank; `whole`: with these prefixes."""
 
     time: float | None
     rank: int | None
@@ -51,7 +51,7 @@ class LogLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineFilter:
-    """Which lines to show: of these ranks (all if empty), of this node, in [start, end), matching `grep`."""
+    """Which lines to show: those of these ranks (all if empty) and this node, in [start, end), that match `grep`."""
 
     ranks: frozenset[int] = frozenset()
     node: str | None = None
@@ -60,17 +60,17 @@ class LineFilter:
     grep: Search | None = None
 
     def of_stream(self, who: Resource) -> bool:
-        """Whether a log can contain such lines, judging by its name."""
+        """Whether a log may contain matching lines, judging by its name."""
         here = self.node is None or who.node is None or _same_node(who.node, self.node)
         return here and (not self.ranks or who.rank is None or who.rank in self.ranks)
 
     def of_speaker(self, rank: int | None, node: str | None) -> bool:
-        """Whether lines of this source match."""
+        """Whether lines with this rank and node match."""
         here = self.node is None or (node is not None and _same_node(node, self.node))
         return here and (not self.ranks or (rank is not None and rank in self.ranks))
 
     def in_time(self, time: float | None) -> bool:
-        """Whether a line of this time matches; a line without a time matches if there is no time filter."""
+        """Whether a line with this time matches. A line without a time matches only if there is no time filter."""
         if time is None:
             return self.start is None and self.end is None
         return (self.start is None or time >= self.start) and (self.end is None or time < self.end)
@@ -84,7 +84,7 @@ def ranks_of(text: str) -> frozenset[int]:
     """Parse ranks such as `7` or `0-3,8`.
 
     Raises:
-        UnreadableInput: it is neither.
+        UnreadableInput: the text is not a list of ranks or ranges.
     """
     found: set[int] = set()
     for part in text.split(","):
@@ -98,7 +98,7 @@ def ranks_of(text: str) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """The logs to show. `written`: time of the last write to any of them; `gaps`: what cannot be read."""
+    """The logs to show. `written`: when any of them was last written to; `gaps`: what cannot be read."""
 
     streams: tuple[StreamRef, ...]
     root: Path | None
@@ -128,7 +128,7 @@ def _spoken(ref: StreamRef, who: Resource | None) -> StreamRef:
 
 
 def end_of(logs: Logs) -> float | None:
-    """The last time stamp at the ends of the logs; if there is none, the time of the last write."""
+    """The latest timestamp at the ends of the logs, or the time of the last write if there is none."""
     times = []
     for ref in logs.streams:
         clock = LogClock(ref, "")
@@ -157,7 +157,7 @@ def log_name(ref: StreamRef, root: Path | None) -> str:
 
 
 def lines_of(logs: Logs, wanted: LineFilter, gaps: list[Gap]) -> Iterator[LogLine]:
-    """The matching lines of all logs, in order of time. Appends what cannot be read to `gaps`."""
+    """The matching lines of all logs, in order of time. Whatever cannot be read is appended to `gaps`."""
     streams = [ref for ref in logs.streams if wanted.of_stream(ref.resource)]
     _more_files(len(streams))
     block = max(LEAST_BLOCK, min(MOST_BLOCK, MEMORY // max(1, len(streams))))
@@ -167,7 +167,7 @@ def lines_of(logs: Logs, wanted: LineFilter, gaps: list[Gap]) -> Iterator[LogLin
 
 
 def masked(lines: Iterable[LogLine]) -> Iterator[LogLine]:
-    """The lines with secrets masked, several at a time, since a key can span lines."""
+    """The lines with secrets masked. Several lines are masked at a time, because a key can span lines."""
     batch: list[LogLine] = []
     for line in lines:
         batch.append(line)
@@ -198,7 +198,7 @@ def _ordered(lines: Iterator[LogLine], place: int) -> Iterator[tuple[float, int,
 
 
 def stream_lines(ref: StreamRef, name: str, wanted: LineFilter, block: int, gaps: list[Gap]) -> Iterator[LogLine]:
-    """The matching lines of one log, in its own order; not masked."""
+    """The matching lines of one log, in file order, not masked."""
     reading = StreamReader(ref, block=block)
     number, rest = 1, b""
     clock = LogClock(ref, name)
@@ -219,7 +219,7 @@ def stream_lines(ref: StreamRef, name: str, wanted: LineFilter, block: int, gaps
 
 
 class LogClock:
-    """What one log told so far: the time of its last stamp, and `first`, that of the first stamp of the last block."""
+    """The state of reading one log: the time of its last timestamp, and `first`, the first timestamp of the last block."""
 
     def __init__(self, ref: StreamRef, name: str) -> None:
         self.first: float | None = None
@@ -230,7 +230,7 @@ class LogClock:
             self._year = datetime.fromtimestamp(Path(ref.uri).stat().st_mtime, UTC).year
 
     def block(self, text: bytes, number: int, wanted: LineFilter) -> Iterator[LogLine]:
-        """The wanted lines of a block of whole lines; `number`: of its first."""
+        """The wanted lines in a block of whole lines. `number`: the number of its first line."""
         if not text:
             return
         lines = text.split(b"\n")
@@ -241,7 +241,7 @@ class LogClock:
             self._time = self.first
         if wanted.start is not None:
             last = next((time for line in reversed(lines[-BACK:]) if (time := self.stamp(line)) is not None), None)
-            if last is not None and last < wanted.start:  # all of it is older, but for odd lines
+            if last is not None and last < wanted.start:  # the whole block is older, apart from stray lines
                 self._time = last
                 return
         seen = begin = 0 if wanted.start is None else self._begin(lines, wanted.start)
@@ -253,7 +253,7 @@ class LogClock:
                 yield from self._line(part, number + place, wanted)
 
     def _begin(self, lines: Sequence[bytes], start: float) -> int:
-        """About where lines of this time begin, by halving: a log's stamps go up, but for a few seconds."""
+        """Approximately where lines of this time begin, by binary search: timestamps in a log increase, give or take a few seconds."""
         low, high = 0, len(lines)
         while high - low > FEW:
             middle = (low + high) // 2
@@ -264,14 +264,14 @@ class LogClock:
         return low
 
     def _look_back(self, lines: Sequence[bytes], seen: int, place: int) -> None:
-        """Find the stamp that a line without one goes by, among those that were passed over."""
+        """Find the timestamp that applies to a line without one, among the lines that were skipped."""
         found = (self.stamp(lines[at]) for at in range(place - 1, max(seen, place - BACK) - 1, -1))
         time = next((number for number in found if number is not None), None)
         if time is not None:
             self._time = time
 
     def stamp(self, line: bytes) -> float | None:
-        """The time stamp in a line."""
+        """The timestamp in a line."""
         return stamp_of(line) if line.startswith(b"{") else peel(line, self._year).time
 
     def _line(self, line: bytes, number: int, wanted: LineFilter) -> Iterator[LogLine]:
@@ -288,12 +288,12 @@ class LogClock:
 
 
 def _structured(line: bytes) -> Prefix:
-    """What a line of JSON says of itself; nothing of it is peeled off."""
+    """The time and rank in a line of JSON; its text stays whole."""
     return Prefix(time=stamp_of(line), rank=rank_of(line))
 
 
 def _as_seen(line: bytes, grep: Search | None) -> Iterable[bytes]:
-    """A line as a terminal would show it: of what a progress bar wrote over and over the last; of a search what it finds."""
+    """A line as a terminal would show it: only the last state of a progress bar, or, in a search, the part that matches."""
     if b"\r" not in line:
         return (line,) if grep is None or grep(line) else ()
     parts = [part for part in line.split(b"\r") if part] or [b""]
@@ -301,7 +301,7 @@ def _as_seen(line: bytes, grep: Search | None) -> Iterable[bytes]:
 
 
 def _more_files(count: int) -> None:
-    """Let this process have so many files open, where it may."""
+    """Raise this process's limit of open files to this number, if permitted."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count + 256:
         with suppress(ValueError, OSError):

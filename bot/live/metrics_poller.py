@@ -10,15 +10,15 @@ from connectors.base.contract import CollectionRequest, Deadline, Source, Source
 from kb.model import Gap, JobRecord, Resource, Window
 
 EVERY = 60.0  # seconds between two queries
-BACK = 1800.0  # seconds that each asks for: some minutes to judge, and what was usual before
-SECONDS = 20.0  # for one query
+BACK = 1800.0  # seconds covered by each query: a few minutes to judge, and earlier values for comparison
+SECONDS = 20.0  # seconds for one query
 PATIENCE = 1.0  # seconds to wait for a reply; a later reply is used at the next poll
-MOST = 64 << 20  # bytes of one round
+MOST = 64 << 20  # bytes per round
 
 
 @dataclass(slots=True)
 class _PollRound:
-    """One round of queries, as a spool: its files, its gaps, and whether it is complete."""
+    """One round of queries, as a spool with its files, its gaps, and whether it is complete."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
@@ -26,15 +26,15 @@ class _PollRound:
     size: int = 0
 
     def append(self, path: str, lines: bytes) -> None:
-        """As connectors.base.contract.Spool; metrics have no logs."""
+        """See connectors.base.contract.Spool; metrics have no logs."""
         raise NotImplementedError(path)
 
-    def replace(self, path: str, lines: bytes) -> None:
-        """As connectors.base.contract.Spool; metrics have no logs."""
-        raise NotImplementedError(path)
+    def replace(self, logs: Mapping[str, bytes]) -> None:
+        """See connectors.base.contract.Spool; metrics have no logs."""
+        raise NotImplementedError(", ".join(logs))
 
     def write(self, path: str, data: bytes) -> None:
-        """Keep a part."""
+        """Store a part."""
         self.size += len(data)
         if self.size > MOST:
             raise SourceFailed("too_large", f"more than {MOST >> 20} MB of metrics in one round")

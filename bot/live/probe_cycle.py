@@ -34,7 +34,7 @@ from kb.hangs.pace import Lateness
 from kb.hangs.votes import limits_of
 from kb.model import Gap, Job, JobRecord, Resource, StackSample, StreamRef
 from kb.parsers.artefacts.processes import GONE, Ended, event_of
-from kb.parsers.artefacts.pystacks import read_stacks
+from kb.parsers.artefacts.pystacks.read import read_stacks
 from kb.parsers.nccl_ras.answers import read_ras
 from kb.parsers.nccl_ras.values import RasReport
 from kb.scanning.summary import StreamSummary
@@ -51,17 +51,17 @@ _NOTHING = b"[signalbox: the kernel log has said nothing since the watch began]\
 if TYPE_CHECKING:
     from kb.metrics.panel import Panel
 
-ROUNDS = 6  # of stacks that are kept as they were written, for the bundle
-HELD = 18  # of stacks that are compared: steps may be long
-POLLS = 64  # of RAS
+ROUNDS = 6  # rounds of stacks kept as written, for the bundle
+HELD = 18  # rounds of stacks that are compared; many, because steps may be long
+POLLS = 64  # RAS outputs
 MOST_GAPS = 1000
-ALONE = 15.0  # seconds that others must run on before a process that is gone, nobody knows how, is told
+ALONE = 15.0  # seconds that others must keep running before a process that ended for an unknown reason is reported
 ASK_EVERY = 60.0  # seconds between two requests for Flight Recorder dumps
-READ_DUMPS = 5.0  # seconds that reading new dumps may hold up a look
+READ_DUMPS = 5.0  # seconds that reading new dumps may delay a cycle
 
 
 class Sampler(Protocol):
-    """Where processes and their stacks come from: connectors.host.processes.Host, or a test."""
+    """The source of processes and their stacks: connectors.host.processes.Host, or a test double."""
 
     @property
     def name(self) -> str:
@@ -73,16 +73,16 @@ class Sampler(Protocol):
 
     @property
     def ours(self) -> Collection[int]:
-        """Processes that belong or belonged to it."""
+        """Processes that belong or belonged to the job."""
 
     def ranks(self, wanted: ProcessSelector) -> tuple[tuple[RankProcess, ...], tuple[Gap, ...]]:
         """The ranks that run on this host."""
 
     def alive(self, process: Process) -> bool:
-        """Whether this same process still runs."""
+        """Whether this very process is still running."""
 
     def ended(self, process: Process) -> str:
-        """How a process ended; "" if that is unknown."""
+        """How a process ended; "" if unknown."""
 
     def stacks(
         self, ranks: Sequence[RankProcess], stopping: Callable[[], bool], /, *, native: bool
@@ -90,12 +90,12 @@ class Sampler(Protocol):
         """One round of stacks."""
 
     def library(self, pid: int, name: str) -> Path | None:
-        """The file of a library that a process has loaded."""
+        """The path of a library that a process has loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSources:
-    """What to probe; None for what is not probed. `logs`: a folder or file. `ask`: whether to request dumps by pipe.
+    """What to probe; None disables a probe. `logs`: a folder or file. `ask`: whether to request dumps through the pipe.
 
     `params`: numbers for this job, by rule and parameter (`Job.params`).
     """
@@ -117,10 +117,10 @@ class ProbeSources:
 class ProbeResult:
     """The result of one cycle. `grew`: a log has new lines; `lost`: rank → process that ended since the cycle before.
 
-    `how`: how those ended, if known. `missing`: ranks whose process is gone while others run. `found`: whether processes of
-    the job were ever seen here; `again`: whether ranks that were gone run again. `ended`: since when no process of the job
-    runs here; `launching`: whether the program that started them still does. `started`: when the first of those that run
-    did, 0 if unknown. `gaps`: only new ones.
+    `how`: how these processes ended, if known. `missing`: ranks whose process is gone while others run. `found`: whether
+    processes of the job were ever seen here; `again`: whether ranks that were gone are running again. `ended`: since when no
+    process of the job has been running here; `launching`: whether their launcher is still running. `started`: when the first
+    of the running processes started, 0 if unknown. `gaps`: new gaps only.
     """
 
     time: float
@@ -167,7 +167,7 @@ class ProbeCycle:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What could not be probed so far."""
+        """The gaps so far: what could not be probed."""
         return tuple(self._known.values())
 
     @property
@@ -179,7 +179,7 @@ class ProbeCycle:
         return f"dmesg.{self._sources.host.name}.log", kernel.text or _NOTHING
 
     def look(self, now: float) -> ProbeResult:
-        """Run one cycle. `now`: seconds since the epoch. Logs come last, so that they are evaluated right after being read."""
+        """Run one cycle. `now`: seconds since the epoch. Logs are read last, so that they are evaluated right after that."""
         self._new = []
         lost = self._look_at_processes(now)
         self._look_at_ras(now)
@@ -228,10 +228,10 @@ class ProbeCycle:
 
     @property
     def ended(self) -> tuple[Ended, ...]:
-        """Processes that certainly ended while the job kept running.
+        """Processes that definitely ended while the job kept running.
 
-        Where nobody can tell how one ended, it may have been the job's own end, or ranks that have nothing left to do while
-        one still writes: so others must have run on for a while, and more of them than are gone.
+        If it is unknown how a process ended, the job itself may have ended, or the rank may have had nothing left to do while another
+        one still writes. So other processes must have kept running for a while, and must outnumber those that are gone.
         """
         few = 2 * len(self._gone) < len(self._mains)
         return tuple(
@@ -279,7 +279,7 @@ class ProbeCycle:
     def _look_at_kernel(self, now: float) -> bool:
         kernel = self._sources.kernel
         if kernel is None or not (self._mains or self._sources.logs is None):
-            return False  # of a host where no process of the job was seen, it tells nothing of the job
+            return False  # on a host where no process of the job was seen, this says nothing about the job
         grew = kernel.poll(self._sources.host.others, self._sources.host.ours)
         self._note(kernel.gaps)
         if (grew or self._kernel is None) and self.kernel is not None:
@@ -289,7 +289,7 @@ class ProbeCycle:
         return grew
 
     def _look_at_processes(self, now: float) -> dict[int, Process]:
-        """Check which processes run and, if due, take a round of stacks. Returns those that are gone."""
+        """Check which processes are running and, if due, take a round of stacks. Return the processes that are gone."""
         host = self._sources.host
         ranks, gaps = host.ranks(self._sources.wanted)
         if not self._mains:
@@ -323,7 +323,7 @@ class ProbeCycle:
     def _sample(self, ranks: Sequence[RankProcess], now: float) -> None:
         silent = (
             self._heard > 0 and now - self._heard >= self._limits.pending
-        )  # C frames cost, and say no more of a job that goes on
+        )  # C frames are expensive, and add nothing for a job that makes progress
         dumps, gaps = self._sources.host.stacks(ranks, self._stopping, native=silent)
         self._note(gaps)
         samples = []
@@ -339,7 +339,7 @@ class ProbeCycle:
             self._samples.append(tuple(samples))
 
     def _look_at_dumps(self, now: float) -> None:
-        """Read new Flight Recorder dumps; if the logs are silent and it is allowed, request some."""
+        """Read new Flight Recorder dumps. If the logs are silent and requests are allowed, request some."""
         recorder = self._sources.recorder
         if recorder is None:
             return
@@ -375,7 +375,7 @@ class ProbeCycle:
         files, gaps = found
         self._note(gaps)
         series = [item for name, data in sorted(files.items()) for item in read_prometheus(data, name)[0] or ()]
-        if series:  # a round that gave nothing leaves what was known, which grows old by itself
+        if series:  # an empty round keeps the previous data, which expires on its own
             self.metrics = files
             self._panels, odd = panels_of(series)
             self._note(odd)

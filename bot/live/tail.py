@@ -13,10 +13,10 @@ from connectors.base.untrusted import opened
 from connectors.bundles.streams import is_plain
 from kb.model import StreamRef
 
-LATEST = 8 << 10  # bytes of each log that are shown at first
-MOST_AT_ONCE = 4 << 20  # bytes of one log read in one look
+LATEST = 8 << 10  # bytes of each log that are shown initially
+MOST_AT_ONCE = 4 << 20  # bytes of one log read per poll
 LONGEST_LINE = 1 << 20
-AGAIN = 10  # looks after which files are listed again
+AGAIN = 10  # polls after which files are listed again
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class LogTail:
     _looks: int = 0
 
     def look(self) -> Iterator[LogLine]:
-        """The new lines of all logs, by time where they have one."""
+        """The new lines of all logs, sorted by time if they have one."""
         if self._looks % AGAIN == 0:
             self._list(first=self._looks == 0)
         self._looks += 1
@@ -69,7 +69,7 @@ class LogTail:
             with suppress(OSError):
                 status = Path(uri).stat()
                 key = (status.st_dev, status.st_ino)
-                if key in moved:  # rotated away: its lines have been shown
+                if key in moved:  # rotated: its lines have been shown already
                     self._tails[uri] = replace(moved[key])
                     continue
                 at = max(0, status.st_size - LATEST) if first and not self.from_start else 0

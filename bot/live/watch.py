@@ -1,9 +1,9 @@
-"""Watches a running job and reports when it hangs or fails: votes as they change, faults as they appear, the diagnosis at the end.
+"""Watches a running job and reports when it hangs or fails: votes when they change, faults when they appear, the diagnosis at the end.
 
-The votes and the verdict are kb's. Here is what follows from them: a bundle is begun at the first vote, completed when a
-hang or a fatal fault is called, and diagnosed. A fault is shown when it is first seen. While the job's processes run, it is
-called only if a hang probe agrees or a rank is gone: healthy jobs log errors, and pause. Once they have ended, the
-launcher's last lines are awaited, and the verdict decides.
+The votes and the verdict come from kb; this module acts on them. A bundle is started at the first vote, completed when a
+hang or a fatal fault is called, and diagnosed. A fault is shown when it is first seen. While the job's processes run, a fault is
+called only if a hang probe agrees or a rank is gone, because healthy jobs also log errors and pause. Once the processes have
+ended, the watch waits for the launcher's last lines, and the verdict decides.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from kb.facts.job_facts import Facts
 from kb.hangs.pace import usual_gap
 from kb.report import Diagnosis, Hang, Report
 
-SETTLE = 8.0  # seconds from a fault first seen to its call: others have their say, and a run that goes on shows it
-PATIENCE = 60.0  # likewise, of silence, where no process shows whether the run goes on
-PACE = 3.0  # of the job's own gaps between lines, where these are longer
-STEPS_AFTER = 3  # lines of steps, of all ranks, after which a run whose processes all run has survived a fault
-LINGER = 300.0  # seconds that a launcher may take, after all ranks are gone, to report them or to start them again
-AGAIN = 60.0  # seconds after which steps alone are judged again
-SHORTEST = 0.5  # seconds between two looks, however long they take
+SETTLE = 8.0  # seconds between first seeing a fault and calling it: other faults can appear, and a surviving run makes progress
+PATIENCE = 60.0  # the same, in seconds of silence, if no process shows whether the run continues
+PACE = 3.0  # multiple of the job's usual gap between lines, used if that is longer
+STEPS_AFTER = 3  # step lines from all ranks after which a run has survived a fault, if all its processes are running
+LINGER = 300.0  # seconds that a launcher may take, after all ranks are gone, to report or restart them
+AGAIN = 60.0  # seconds after which the run is judged again if only new steps arrived
+SHORTEST = 0.5  # minimum seconds between two cycles, however long they take
 _QUOTED = 240
 
 Called = Literal["hang", "fatal", "stopped", "ended", ""]
@@ -39,9 +39,9 @@ Called = Literal["hang", "fatal", "stopped", "ended", ""]
 
 @dataclass(frozen=True, slots=True)
 class WatchPlan:
-    """How to watch. `every` and `limit` in seconds; without `limit`, until something is called or the job ends.
+    """How to watch. `every` and `limit` are in seconds; without `limit`, the watch lasts until something is called or the job ends.
 
-    `save`: the folder of the bundle, created when needed.
+    `save`: the folder of the bundle, which is created when needed.
     """
 
     save: Path
@@ -50,13 +50,13 @@ class WatchPlan:
 
 
 class Clock(Protocol):
-    """The time, and waiting for it to pass."""
+    """A clock that can also wait."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait, or return early when `stopping` becomes true."""
+        """Wait; return early when `stopping` becomes true."""
 
     def stopping(self) -> bool:
         """Whether the watch should end."""
@@ -76,7 +76,7 @@ class WatchEvent:
 class WatchOutcome:
     """How the watch ended.
 
-    `called`: "stopped" for a run that was stopped, "ended" for one whose end cannot be told, "" if nothing was found.
+    `called`: "stopped" for a run that was stopped, "ended" for one whose outcome is unknown, "" if nothing was found.
     """
 
     why: str
@@ -88,7 +88,7 @@ class WatchOutcome:
 
 @dataclass(slots=True)
 class _PendingFault:
-    """A fault that was seen but not called yet: since when, after how many lines of steps, and what was reported."""
+    """A fault that was seen but not called yet: since when, after how many step lines, and what was reported."""
 
     since: float
     lines: int
@@ -96,7 +96,7 @@ class _PendingFault:
 
 
 class Watch:
-    """One watch: `run` it, or take one `step` after another. `compare` and `recall`: for the answer, as in bot.diagnosis.diagnose."""
+    """A watch: call `run`, or `step` repeatedly. `compare` and `recall` are used for the answer, as in bot.diagnosis.diagnose."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Watch:
         self._grew = float("-inf")
 
     def run(self) -> WatchOutcome:
-        """Watch until something is called, the job ends, the time is up, or the watch is stopped."""
+        """Watch until something is called, the job ends, the time limit is reached, or the watch is stopped."""
         end = None if self._plan.limit is None else self._clock.now() + self._plan.limit
         self._looking.start()
         try:
@@ -141,7 +141,7 @@ class Watch:
                     if end is not None and now >= end:
                         return self._left("time is up, and nothing was found")
                     pause = min(self._plan.every, SETTLE) if self._urgent(now) else self._plan.every
-                    pause = max(SHORTEST, pause - (now - begun))  # a fatal line waits for no more than a look's length
+                    pause = max(SHORTEST, pause - (now - begun))  # a fatal line waits no longer than one cycle takes
                     self._clock.sleep(pause if end is None else min(pause, end - now))
                 if self._clock.stopping():
                     return replace(self._left("stopped before anything was found"), interrupted=True)
@@ -149,7 +149,7 @@ class Watch:
             self._looking.stop()
 
     def step(self) -> WatchOutcome | None:
-        """Run one cycle. Returns how the watch ends, or None to continue."""
+        """Run one cycle. Return how the watch ends, or None to continue."""
         look = self._last = self._looking.look(self._clock.now())
         self._begun = min(self._begun, look.time)
         self._grew = look.time if look.grew else self._grew
@@ -178,7 +178,7 @@ class Watch:
         return outcome
 
     def _judged(self, look: ProbeResult) -> Report:
-        """The report: again where anything but more steps was seen, and now and then for what the steps themselves show."""
+        """The report. It is recomputed if anything other than new steps was seen, and occasionally for what the steps themselves show."""
         signs = (
             look.evidence.hang.called,
             self._looking.ended,
@@ -199,11 +199,11 @@ class Watch:
         return self._report
 
     def _urgent(self, now: float) -> bool:
-        """Whether a fault may have to be called soon: it is new, or no steps come on."""
+        """Whether a fault may have to be called soon: it is new, or no new steps arrive."""
         new = self._trouble is not None and now - self._trouble.since <= PATIENCE
         return self._trouble is not None and (new or now - self._stepped >= 2 * SETTLE)
 
-    # What follows from it
+    # Acting on the report
 
     def _judge(self, report: Report, look: ProbeResult) -> WatchOutcome | None:
         if look.ended is not None:
@@ -224,7 +224,7 @@ class Watch:
         return None
 
     def _failing(self, report: Report) -> str:
-        """What is known of a failure: "cause", "symptom", "unknown"; "" for a run that goes on, degraded or not."""
+        """What is known about a failure: "cause", "symptom" or "unknown"; "" for a run that continues, degraded or not."""
         best = next((found for found in report.diagnoses if not self._outlived(found)), None)
         if _key(best, report) in self._lived_through:
             return ""
@@ -235,28 +235,28 @@ class Watch:
         return "cause" if best.role == "root_cause" and best.band != "weak" else "symptom"
 
     def _survived(self, look: ProbeResult) -> bool:
-        """Whether the job's processes run, all of them, and have logged steps since the fault: as after a restart."""
+        """Whether all of the job's processes are running and have logged steps since the fault, as after a restart."""
         trouble = self._trouble
         if not look.found or look.missing:
             return False
         newest = max(
             (stream.last_time or 0.0 for stream in look.evidence.streams if stream.ref.kind == "job"), default=0
         )
-        if look.started > newest:  # of an earlier attempt: those that run now have written nothing yet
+        if look.started > newest:  # earlier attempt: the current processes have written nothing yet
             return True
         if trouble is None:
             return False
         return self._lines - trouble.lines >= STEPS_AFTER and look.time - self._stepped < PATIENCE
 
     def _outlived(self, diagnosis: Diagnosis) -> bool:
-        """Whether a run may go on with what a diagnosis says, by its class or by what its rule looks at."""
+        """Whether a run may continue despite a diagnosis, judging by its class or by what its rule looks at."""
         book = self._knowledge.rulebook
         known = book.faults.get(diagnosis.fault)
         rule = next((rule for rule in book.rules if rule.id == diagnosis.rule), None)
         return (known is not None and known.outlives) or (rule is not None and is_state(rule))
 
     def _over(self, report: Report, look: ProbeResult) -> WatchOutcome | None:
-        """The job's processes are gone: hear its launcher out, then say how it ended."""
+        """Handle the end of the job's processes: wait for the launcher's last lines, then report how the job ended."""
         kind = self._failing(report)
         if kind:
             self._trouble = self._trouble or _PendingFault(look.time, self._lines)
@@ -276,17 +276,17 @@ class Watch:
         return self._call("ended", "the job's processes ended; whether it completed cannot be told", look)
 
     def _failed(self, report: Report, kind: str, look: ProbeResult) -> WatchOutcome | None:
-        """Report a fault at once; call it if it persists, and nothing shows that the run goes on."""
+        """Report a fault immediately. Call it if it persists and nothing shows that the run continues."""
         if self._trouble is None:
             self._trouble = _PendingFault(look.time, self._lines)
         self._tell_fault(report, self._trouble, look.time)
         self._freeze(look, "a fault")
         hang = look.evidence.hang
-        over = not hang.votes  # the launcher or the scheduler says so
+        over = not hang.votes  # reported by the launcher or the scheduler
         if not over and look.found and not (hang.suspected or look.missing):
             return None
         wait = SETTLE if over or look.found else max(PATIENCE, PACE * (usual_gap(Facts(look.evidence).streams) or 0.0))
-        # while steps come on the run has not failed, whatever the kernel or a dying helper says
+        # while new steps arrive, the run has not failed, whatever the kernel or a dying helper process logs
         since = max(self._trouble.since, self._stepped if kind == "cause" or over else self._grew)
         if look.time - since < 0.95 * wait:
             return None
@@ -296,7 +296,7 @@ class Watch:
         return self._call("fatal", f"{before}{report.summary}", look)
 
     def _first_trouble(self, look: ProbeResult) -> bool:
-        """Whether the fault was there when the watch began, and nothing was written since."""
+        """Whether the fault was present when the watch began and nothing has been written since."""
         return (
             self._trouble is not None
             and self._trouble.since <= self._begun
@@ -324,7 +324,7 @@ class Watch:
         self._tell(WatchEvent("fault", now, text, fields))
 
     def _tell_degraded(self, report: Report, look: ProbeResult) -> None:
-        """Report trouble that a run goes on with; not where a rank is while others wait, which is for the votes to judge."""
+        """Report problems that a run continues with, except where a rank is while others wait: the votes judge that."""
         if report.verdict != "fault" or not report.diagnoses:
             return
         best = report.diagnoses[0]
@@ -336,7 +336,7 @@ class Watch:
         self._tell(WatchEvent("degraded", look.time, report.summary, fields))
 
     def _show(self, hang: Hang, step: int, now: float) -> None:
-        """Tell the votes; `changed` says whether any probe votes otherwise than before."""
+        """Report the votes. `changed`: whether any probe changed its vote."""
         votes = tuple((vote.probe, vote.vote) for vote in hang.votes)
         fields: dict[str, object] = {
             "changed": votes != self._shown,
@@ -353,13 +353,13 @@ class Watch:
     # The bundle
 
     def _freeze(self, look: ProbeResult, why: str) -> None:
-        """Start the bundle, to save what is lost with the processes."""
+        """Start the bundle, to save evidence that would be lost with the processes."""
         if self._bundle.begun is not None:
             self._add()
             return
         told = len(self._bundle.gaps)
         if not self._bundle.begin(look.time):
-            for gap in self._bundle.gaps[told:]:  # the same one is not told again
+            for gap in self._bundle.gaps[told:]:  # the same gap is not reported again
                 self._tell(WatchEvent("gap", look.time, f"{gap.source}: {gap.reason}", {"code": gap.code}))
             return
         self._complete(look)
@@ -367,7 +367,7 @@ class Watch:
         self._tell(WatchEvent("bundle", look.time, text, {"folder": str(self._plan.save), "why": why}))
 
     def _add(self) -> None:
-        """Write what arrived since the bundle was started, except logs."""
+        """Write everything except logs that arrived since the bundle was started."""
         self._bundle.stacks(self._looking.rounds)
         self._bundle.answers("ras", self._looking.answers)
         self._bundle.dumps(self._looking.dumps)
@@ -384,14 +384,14 @@ class Watch:
         self._freeze(look, "the call")
         self._tell(WatchEvent("called", look.time, f"{called}: {why}", {"called": called, "why": why}))
         report = diagnose(look.evidence, self._knowledge.rulebook)
-        live = DiagnosisResult(resolve(replace(report, bundle=self._plan.save.name), None), {}, b"")
+        live = DiagnosisResult(resolve(replace(report, bundle=self._plan.save.name), None), {})
         if self._bundle.begun is None:  # nowhere to write: use what was seen live
             return WatchOutcome(why, called, live)
         self._complete(look)
         return WatchOutcome(why, called, self._answer(live, called), self._plan.save)
 
     def _answer(self, live: DiagnosisResult, called: Called) -> DiagnosisResult:
-        """The bundle's diagnosis; that of what was seen live where the bundle's logs do not tell when they fell silent."""
+        """The diagnosis of the bundle, or of the live evidence if the bundle's logs do not show when they fell silent."""
         try:
             answer = diagnose_bundle(self._knowledge, self._plan.save, compare=self._compare, recall=self._recall)
         except (SignalboxError, OSError):
@@ -400,7 +400,7 @@ class Watch:
         return live if lost and live.report.verdict == "fault" else answer
 
     def _left(self, why: str) -> WatchOutcome:
-        """End without a call; complete the bundle if it was started."""
+        """End without calling anything. Complete the bundle if it was started."""
         if self._bundle.begun is None:
             return WatchOutcome(why)
         if self._last is not None:
@@ -412,5 +412,5 @@ _WORDS = {"yes": "YES", "no": "no", "not_observable": "-"}
 
 
 def _key(diagnosis: Diagnosis | None, report: Report) -> str:
-    """What tells a fault from another, from look to look."""
+    """The identity of a fault, by which it is recognised in later cycles."""
     return (diagnosis.rule or report.fingerprint) if diagnosis is not None else report.summary

@@ -1,4 +1,4 @@
-"""What buttons and forms stand for: a handle in the chat, the payload in the database."""
+"""The meaning of buttons and forms: the chat has a handle, the database has the payload."""
 
 from __future__ import annotations
 

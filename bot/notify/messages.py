@@ -1,8 +1,8 @@
-"""Our chat messages. Each is one row that says what the message is about; it is composed and sent until the chat is up to date.
+"""Our chat messages. Each is one row that says what the message is about; its text is composed and sent until the chat is up to date.
 
-There is no queue of edits: an edit can be lost, repeated or overtaken without harm as long as the last one wins. So a row has the
-version of its content and the version that was sent. Only an opening text is posted; everything that matters is an edit of it. A
-kill between the response of the chat and our record can leave an opening text without an answer, but never two answers. Files and
+There is no queue of edits: an edit can be lost, repeated or overtaken without harm as long as the last one wins. A row therefore has
+the version of its content and the version that was sent. Only an opening text is posted; everything that matters is an edit of it. If
+a process is killed between the chat's response and our record, an opening text may stay without an answer, but there are never two. Files and
 replies to one person go through the outbox.
 """
 
@@ -25,7 +25,7 @@ from bot.store.leases import claim_row, lease_free
 from bot.store.states import PostingState
 from bot.store.tables import PostingRow
 
-LEASE = timedelta(seconds=60)  # a sender that is silent for this long is dead
+LEASE = timedelta(seconds=60)  # a sender that is silent for this long is considered dead
 PROGRESS = timedelta(seconds=3)  # minimum time between two progress edits
 
 
@@ -94,13 +94,13 @@ class Messages(Repository):
             return None if row is None else posting_of(session, row)
 
     def mark_delivered(self, posting: Posting, ts: str, channel: str, sent: int, now: datetime) -> bool:
-        """Record that the chat shows version `sent` as message `ts`. If newer content exists, the message is due again at once.
+        """Record that the chat shows version `sent` as message `ts`. If newer content exists, the message is due again immediately.
 
         False if it was already delivered as another message: this sender was too slow and lost its claim.
         """
         soon = now if sent == 0 else now + PROGRESS
         values = {"ts": ts, "channel": channel, "sent": sent, "lease_until": None, "tries": 0, "error": None}
-        # only progress waits for the next edit: an answer may have arrived meanwhile
+        # only progress waits for the next edit: an answer may have arrived already
         ready = case((col(PostingRow.state) == PostingState.COLLECTING, soon), else_=now)
 
         def change(session: Session) -> bool:
@@ -136,7 +136,7 @@ class Messages(Repository):
         self._update(posting, {"ready_at": at, "ts": None, "sent": None})
 
     def dismiss_reminder(self, posting: int) -> None:
-        """Dismiss a reminder. It says so and is not sent again."""
+        """Dismiss a reminder. Its text then says so, and it is not sent again."""
         with self.database.errors(), self.database.session(write=True) as session:
             session.execute(
                 update(PostingRow)
@@ -210,7 +210,7 @@ def add_message(
     facts: Mapping[str, Any],
     now: datetime,
 ) -> int:
-    """Add a message of its own kind, in the thread of `parent` if given; return its id. The same `once` adds it only once."""
+    """Add a message of another kind, in the thread of `parent` if given. Return its id. The same `once` adds it only once."""
     row = PostingRow(
         handle=new_handle(), once=once, tenant=tenant, channel=channel, parent=parent, state=state, facts=encode_json(facts),
         created_at=now, ready_at=now,

@@ -1,4 +1,4 @@
-"""What keeps notifications down: mutes, repeated failures, and how rules did in close-outs."""
+"""What limits notifications: mutes, repeated failures, and the records of rules in close-outs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from bot.store.states import PostingState
 from bot.store.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
 from bot.store.visibility import visible
 
-MOST_VERDICTS = 20_000  # the latest; more do not change any decision
+MOST_VERDICTS = 20_000  # only the latest; more would not change any decision
 
 
 class MuteStore(Repository):
     """Mutes and rule records in one database."""
 
     def add(self, key: str, mute: Mute, now: datetime) -> bool:
-        """Be silent on something; whether it is new (two deliveries of one click have one `key`)."""
+        """Mute something. Return whether the mute is new (deliveries of the same click share a `key`)."""
         with self.database.errors(), self.database.session(write=True) as session:
             return add_mute(session, key, mute, now)
 
     def active(self, tenant: str, now: datetime) -> tuple[Mute, ...]:
-        """The mutes that hold."""
+        """The active mutes."""
         with self.database.errors(), self.database.session() as session:
             return active_mutes(session, tenant, now)
 
@@ -39,7 +39,7 @@ class MuteStore(Repository):
 
 
 def add_mute(session: Session, key: str, mute: Mute, now: datetime) -> bool:
-    """Add a mute within a write transaction; whether it is new."""
+    """Add a mute within a write transaction. Return whether it is new."""
     if session.exec(select(MuteRow.id).where(col(MuteRow.key) == key)).first() is not None:
         return False
     row = MuteRow(

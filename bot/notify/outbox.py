@@ -22,7 +22,7 @@ GIVEN_UP = timedelta(days=1)  # items are dropped after this long
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An outbox item. `state`: COMPLETING if the last call may have had its effect."""
+    """An outbox item. `state`: COMPLETING if the last call may have taken effect."""
 
     id: int
     key: str
@@ -86,7 +86,7 @@ def enqueue_item(
     now: datetime,
     posting: int | None = None,
 ) -> bool:
-    """Add an item that is sent once; whether it is new."""
+    """Add an item that is sent once. Return whether it is new."""
     row = OutboxRow(
         key=key,
         tenant=tenant,

@@ -1,4 +1,4 @@
-"""Who asked for which diagnosis, and how each of them gets the answer: a message in a channel, or a reply only they see."""
+"""Who requested which diagnosis, and how each person gets the answer: as a message in a channel, or as a reply that only they see."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def request_diagnosis(
         return RequestOutcome(None, second=True)
     work, new = enqueue_task(session, task, now, 0.0 if request.again else fold)
     if work.state == WorkState.DONE and not (work.result or "").isdecimal():
-        work, new = enqueue_task(session, task, now, 0.0)  # it has no answer to point to
+        work, new = enqueue_task(session, task, now, 0.0)  # there is no answer to point to
     session.execute(update(RequestRow).where(col(RequestRow.id) == number).values(work_id=work.id))
     if new:
         return RequestOutcome(work)

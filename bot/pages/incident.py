@@ -13,7 +13,7 @@ from bot.incidents.lifecycle import step_text
 from bot.pages.attachments import PageAttachments
 from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
-from bot.render import curves_svg, phrases, timeline_svg
+from bot.render import curves_svg, phrases, text_format, timeline_svg
 from bot.render.report_json import iso
 from bot.render.timeline_words import alt_text
 from kb.report import EvidenceItem, Report, StackBranch
@@ -164,16 +164,21 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     job, reached, lost = report.job, report.progress, report.decision
     total = f" of {reached.total_iterations:,}" if reached.total_iterations else ""
     found = (
-        ("Job", phrases.joined([job.name or "", f"id {job.id}" if job.id else ""])),
+        ("Job", text_format.joined([job.name or "", f"id {job.id}" if job.id else ""])),
         ("Of", job.owner or ""),
         (
             "Size",
-            phrases.joined([size_fact for size_fact in phrases.size_facts(job) if not size_fact.startswith("owner ")]),
+            text_format.joined(
+                [size_fact for size_fact in phrases.size_facts(job) if not size_fact.startswith("owner ")]
+            ),
         ),
         ("State", job.state or ""),
         ("Stage", reached.stage or ""),
         ("Last iteration", "" if reached.last_iteration is None else f"{reached.last_iteration:,}{total}"),
-        ("Last progress", "" if reached.last_progress is None else phrases.clock(reached.last_progress)),
+        (
+            "Last progress",
+            "" if reached.last_progress is None else text_format.clock(reached.last_progress, report.time_zone),
+        ),
         ("Last checkpoint", "" if reached.last_checkpoint is None else f"{reached.last_checkpoint:,}"),
         ("Steps lost", "" if lost.steps_lost is None else f"{lost.steps_lost:,}"),
         ("GPU-hours lost", "" if lost.gpu_hours_lost is None else f"{lost.gpu_hours_lost:,.1f}"),
@@ -208,7 +213,7 @@ def _branches(stacks: Sequence[StackBranch]) -> Iterator[_StackRow]:
 def _attempts(report: Report) -> Iterator[tuple[str, str, str]]:
     """Return the attempts: number, outcome, times."""
     for attempt in report.job.attempts[-20:]:
-        end = phrases.joined(
+        end = text_format.joined(
             [attempt.state or "", attempt.reason, f"exit {attempt.exit_code}" if attempt.exit_code else "",
              f"signal {attempt.signal}" if attempt.signal else ""]
         )  # fmt: skip
@@ -217,7 +222,7 @@ def _attempts(report: Report) -> Iterator[tuple[str, str, str]]:
             ("started", attempt.initialised or attempt.scheduled),
             ("ended", attempt.stopped),
         )
-        times = phrases.joined(f"{word} {phrases.clock(when)}" for word, when in steps if when is not None)
+        times = text_format.joined(f"{word} {text_format.clock(when)}" for word, when in steps if when is not None)
         yield str(attempt.number), end or "unknown outcome", times
 
 

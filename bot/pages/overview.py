@@ -21,7 +21,7 @@ from bot.pages.incident_list import (
     find,
 )
 from bot.pages.templates import render
-from bot.render.phrases import cut
+from bot.render.text_format import cut
 from bot.store.database import Database
 
 LONGEST_NAME = 40  # characters of a node's name

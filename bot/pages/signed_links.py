@@ -14,7 +14,7 @@ from typing import Any
 
 from itsdangerous import BadData, URLSafeSerializer
 
-from bot.config.file import Config
+from bot.config.settings import Config
 from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bot.render import phrases
-from bot.render.phrases import shown
+from bot.render import phrases, text_format
+from bot.render.text_format import shown
 from bot.render.theme import page_style
 from bot.runtime.redaction import redact_once
 
@@ -40,9 +40,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "clock": phrases.clock,
+        "clock": text_format.clock,
         "lines": lines,
-        "many": phrases.many,
+        "many": text_format.many,
         "ours": ours,
         "web": web,
     }
@@ -69,7 +69,7 @@ def _visible(value: Any) -> Any:
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     value = redact_once(value[: 2 * MOST_TEXT])
-    return phrases.cut(shown(value), MOST_TEXT) if len(value) > MOST_TEXT else shown(value)
+    return text_format.cut(shown(value), MOST_TEXT) if len(value) > MOST_TEXT else shown(value)
 
 
 def ours(address: str) -> Markup:
@@ -79,7 +79,9 @@ def ours(address: str) -> Markup:
 
 def lines(text: str) -> Sequence[str]:
     """The lines of an item of evidence, long ones cut, and how many are left out."""
-    found = [word if len(word) <= LONGEST else phrases.cut(word, LONGEST) for word in text.split("\n") if word.strip()]
+    found = [
+        word if len(word) <= LONGEST else text_format.cut(word, LONGEST) for word in text.split("\n") if word.strip()
+    ]
     left = len(found) - MOST_LINES
     return found if left <= 0 else [*found[:MOST_LINES], f"... {left} more lines"]
 

@@ -19,8 +19,8 @@ class DiagnosePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Diagnose a job. `why`: the trigger in words, such as "alerts GPUHang, XidErrors".
 
     `last`: only this many seconds before its end; `deep`: all lines of all logs. `ended`: when the run in question ended,
-    seconds since the epoch; None: the last run. `private_to`: the Slack user who alone gets the answer; such a task is shared
-    with nobody else's.
+    seconds since the epoch; None: the last run. `private_to`: the only Slack user who gets the answer; such a task is not
+    shared with other requests.
     """
 
     job: str

@@ -1,7 +1,7 @@
 """A durable task queue: tasks are stored first, claimed by one worker, and retried if that worker dies.
 
-Two people, ten alerts and a redelivery that ask for the same get one task: a key has at most one open task. Works the same on
-SQLite and PostgreSQL.
+Two people, ten alerts and a redelivery that request the same diagnosis share one task, because a key has at most one open task. It
+works the same way on SQLite and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TaskQueue(Repository):
     """The task queue in one database."""
 
     def enqueue(self, wanted: TaskRequest, now: datetime, fold: float = 0.0) -> tuple[QueuedTask, bool]:
-        """Request a task; whether it is new.
+        """Request a task. Return whether it is new.
 
         Requests with the same key join an open task, or one completed at most `fold` seconds ago.
         """
@@ -86,7 +86,7 @@ class TaskQueue(Repository):
             return None if row is None else _queued_task(row)
 
     def heartbeat(self, work_id: int, worker: str, now: datetime) -> bool:
-        """Record a heartbeat; whether the task still belongs to this worker."""
+        """Record a heartbeat. Return whether the task still belongs to this worker."""
         return self._change(work_id, worker, {"beat_at": now})
 
     def spool(self, work_id: int, worker: str, spooled: str) -> bool:
@@ -96,7 +96,7 @@ class TaskQueue(Repository):
     def complete(
         self, work_id: int, worker: str, now: datetime, result: str, within: InTransaction | None = None
     ) -> bool:
-        """Complete a task; whether it still belonged to this worker. `within` runs in the same transaction if so."""
+        """Complete a task. Return whether it still belonged to this worker; if so, `within` runs in the same transaction."""
         values = {"state": WorkState.DONE, "done_at": now, "result": result[:2000], "error": None}
         return self._change(work_id, worker, values, within)
 
@@ -130,7 +130,7 @@ class TaskQueue(Repository):
             return None if row is None else _queued_task(row)
 
     def counts(self) -> dict[str, int]:
-        """How much there is in each state."""
+        """The number of tasks in each state."""
         with self.database.errors(), self.database.session() as session:
             found = session.exec(select(WorkRow.state, func.count()).group_by(col(WorkRow.state)))
             return dict(sorted(found.all()))

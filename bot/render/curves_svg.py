@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from bot.render.curves_layout import HIGH, WIDE, ChartLayout, Curve, layout
-from bot.render.phrases import many
 from bot.render.svg import CROSS, element, joined, text
+from bot.render.text_format import many
 from kb.timeline.curves import Chart
 
 HEIGHT = 150  # pixels per chart

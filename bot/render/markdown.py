@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from bot.render.phrases import shown
+from bot.render.text_format import shown
 
 _MARKS = re.compile(r"[\\`*\[\]~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?:^|(?<= ))#")
 _ENTITY = re.compile(r"&(?=#?[A-Za-z0-9]{1,40};)")

@@ -5,16 +5,14 @@ Text from logs and names passes through unchanged: the caller escapes it (`shown
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.render.report_json import iso
+from bot.render.text_format import at, clock, few, joined, many, size, tail
 from kb.model import NOT_FAILED
 from kb.precedents.phrases import sentences
-from kb.regex.lazy import lazy_compile
 from kb.report import ranges
 
 if TYPE_CHECKING:
@@ -30,34 +28,10 @@ if TYPE_CHECKING:
         RemedyStep,
         Report,
         Suspect,
+        TimeZone,
     )
 
-_COLOUR = lazy_compile("\x1b\\[[0-9;:]{0,32}m")
-_ODD = lazy_compile("[^ -~]")
 _LEAST_HOURS = 0.05  # below this, no figure is shown
-
-
-def shown(text: str) -> str:
-    """Escape all characters that would not show up as themselves: controls, bidi marks, zero-width characters.
-
-    Colour sequences are dropped; tabs, newlines and unusual spaces become spaces.
-    """
-    plain = uncoloured(text).rstrip("\r\n")
-    return plain if plain.isprintable() else _ODD.sub(lambda hit: _visible(hit[0]), plain)
-
-
-def uncoloured(text: str) -> str:
-    """Strip colour sequences."""
-    return _COLOUR.sub("", text) if "\x1b" in text else text
-
-
-def _visible(character: str) -> str:
-    if character.isprintable():
-        return character
-    if character in "\t\n" or unicodedata.category(character) == "Zs":
-        return " "
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 # --- what to do ------------------------------------------------------------------------------------------------------
@@ -179,11 +153,13 @@ def job_facts(job: JobView) -> str:
 
 
 def size_facts(job: JobView) -> Iterator[str]:
-    """Nodes, GPUs and owner."""
+    """Nodes, GPUs (ranks if GPUs are unknown) and owner."""
     if job.nodes is not None:
         yield many(job.nodes, "node")
     if job.gpus is not None:
         yield many(job.gpus, "GPU")
+    elif job.ranks is not None:
+        yield many(job.ranks, "rank")
     if job.owner:
         yield f"owner {job.owner}"
 
@@ -204,9 +180,9 @@ def progress(report: Report) -> Iterator[str]:
         yield f"stage {reached.stage}"
     if reached.last_iteration is not None:
         total = f" of {reached.total_iterations}" if reached.total_iterations else ""
-        yield f"last iteration {reached.last_iteration}{total}{at(reached.last_progress)}"
+        yield f"last iteration {reached.last_iteration}{total}{at(reached.last_progress, report.time_zone)}"
     elif reached.last_progress is not None:
-        yield f"last progress{at(reached.last_progress)}"
+        yield f"last progress{at(reached.last_progress, report.time_zone)}"
     if reached.last_checkpoint is not None:
         yield f"last checkpoint {reached.last_checkpoint}"
 
@@ -231,14 +207,14 @@ def voted(hang: Hang) -> str:
 # --- why -------------------------------------------------------------------------------------------------------------
 
 
-def place(diagnosis: Diagnosis) -> Iterator[str]:
+def place(diagnosis: Diagnosis, zone: TimeZone = "utc") -> Iterator[str]:
     """Stage, iteration and time of its first occurrence."""
     if diagnosis.stage:
         yield f"stage {diagnosis.stage}"
     if diagnosis.iteration is not None:
         yield f"iteration {diagnosis.iteration}"
     if diagnosis.first_seen is not None:
-        yield f"first seen {clock(diagnosis.first_seen)}"
+        yield f"first seen {clock(diagnosis.first_seen, zone)}"
 
 
 def source(item: EvidenceItem) -> str:
@@ -250,33 +226,17 @@ def source(item: EvidenceItem) -> str:
 
 
 def explains(diagnosis: Diagnosis, limit: int | None = 3) -> str:
-    """Return the symptoms that the fault accounts for: `32 peer failures (ranks 0-4, 6-7)`."""
+    """Return the symptoms that the fault accounts for: `Gloo connection closed by a peer (ranks 0-4, 6-7)`."""
     folded = [
-        f"{_counted(item.count, item.fault)}{f' ({_on_ranks(item.ranks)})' if item.ranks else ''}"
+        f"{item.title or _class_name(item.fault)}{f' ({_on_ranks(item.ranks)})' if item.ranks else ''}"
         for item in diagnosis.explains
     ]
     return few(folded, "; ", limit)
 
 
-_COUNT_NOUNS = (
-    "failure",
-    "fault",
-    "timeout",
-    "error",
-    "bug",
-    "spike",
-    "leak",
-    "deadlock",
-    "straggler",
-    "drop",
-    "segfault",
-)
-
-
-def _counted(count: int, fault: str) -> str:
-    """`32 peer failures`, or `killed x4` for a class whose name has no plural."""
-    name = fault.replace("_", " ")
-    return many(count, name) if name.endswith(_COUNT_NOUNS) else f"{name} x{count}"
+def _class_name(fault: str) -> str:
+    """Return the name of a class, for reports stored before symptoms had titles."""
+    return fault.replace("_", " ")
 
 
 def _on_ranks(found: str) -> str:
@@ -366,6 +326,16 @@ def standing_out(report: Report) -> str:
     return _HEADINGS.get(report.verdict, "What stands out:")
 
 
+def places(found: Indicators) -> str:
+    """Return the heading of the places that stand out: ranks, or nodes; logs where it is unknown whose they are."""
+    names = [item.what for item in found.nodes]
+    if names and all(name.startswith("rank ") for name in names):
+        return "Ranks"
+    return (
+        "Logs" if names and all("/" in name or name.endswith((".log", ".out", ".err")) for name in names) else "Nodes"
+    )
+
+
 def nothing_stands_out(found: Indicators) -> bool:
     """Whether the list is empty."""
     return not (found.events or found.nodes or found.stages or found.iterations)
@@ -399,55 +369,13 @@ def not_judged(rules: Sequence[NotEvaluated], limit: int | None) -> str:
 def versions(report: Report) -> str:
     """Report, rulebook, and how much was read."""
     read = f"{many(report.streams, 'source')}, {size(report.bytes_read)} read" if report.streams else ""
-    return joined([f"Report {report.id[:12]}", f"rulebook {report.versions.rulebook}", read])
+    mixed = "some logs state no time zone" if report.time_zone == "mixed" else ""
+    return joined([f"Report {report.id[:12]}", f"rulebook {report.versions.rulebook}", read, mixed])
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
-
-
-def cut(text: str, limit: int | None) -> str:
-    """Return the text, cut to `limit` characters with a note of how many more there are."""
-    if limit is None or len(text) <= limit:
-        return text
-    return f"{text[:limit]} ... ({len(text) - limit} more characters)"
-
-
-def few(items: Sequence[str], glue: str = ", ", limit: int | None = 4) -> str:
-    """Return the first few items, and how many more there are."""
-    kept = items[:limit]
-    rest = f" and {len(items) - len(kept)} more" if len(kept) < len(items) else ""
-    return f"{glue.join(kept)}{rest}"
-
-
-def joined(parts: Iterable[str]) -> str:
-    """Join the parts that are not empty, with commas."""
-    return ", ".join(part for part in parts if part)
-
-
-def tail(reason: str) -> str:
-    """Return a reason, as `: reason`; empty for none."""
-    return f": {reason}" if reason else ""
-
-
-def many(count: int, thing: str, things: str = "") -> str:
-    """Return a count with its noun."""
-    return f"{count} {thing if count == 1 else things or thing + 's'}"
-
-
-def size(count: int) -> str:
-    """Return a size in bytes, in a readable unit."""
-    for unit, amount in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= amount:
-            return f"{count / amount:.1f} {unit}"
-    return f"{count} bytes"
-
-
-def at(time: float | None) -> str:
-    """Return ` at <time>`; empty if the time is unknown."""
-    return f" at {clock(time)}" if time is not None else ""
-
-
-def clock(time: float) -> str:
-    """Return a time to the second, UTC."""
-    text = iso(time)
-    return f"{text[:10]} {text[11:19]}Z" if text else "an unknown time"
+def time_zone(report: Report) -> str:
+    """What is known about the zone of the times, as a sentence."""
+    if report.time_zone == "utc":
+        return "Times are UTC."
+    which = "Some logs state" if report.time_zone == "mixed" else "The logs state"
+    return f"Times with Z are UTC. {which} no time zone."

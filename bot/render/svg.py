@@ -11,7 +11,7 @@ from typing import Literal
 
 from markupsafe import Markup, escape
 
-from bot.render.phrases import shown
+from bot.render.text_format import shown
 
 Anchor = Literal["start", "middle", "end"]
 Value = str | float | None

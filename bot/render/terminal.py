@@ -1,6 +1,6 @@
 """A report as text for a terminal, readable in ten seconds: the decision comes first.
 
-`plain` returns the text and needs no library; `render` prints the same lines, styled, to a rich console. All text of a
+`plain` returns the text and needs no library; `render` prints the same lines, styled, on a terminal. All text of a
 report goes through `shown`, so nothing in a log line can move the cursor, or hide or reorder text. Own wording is
 ASCII.
 """
@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
-from bot.render import phrases
-from bot.render.phrases import few, joined, many, shown, tail
+from bot.render import phrases, text_format
 from bot.render.report_json import iso
+from bot.render.text_format import few, joined, many, shown, tail
 from bot.render.text_wrap import wrapped
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from bot.render.rich_console import Console
     from kb.model import Attempt
-    from kb.report import Diagnosis, EvidenceItem, Indicator, Report, StackBranch
+    from kb.report import Diagnosis, EvidenceItem, Indicator, Report, StackBranch, TimeZone
 
 WIDTH = 80
 _WIDEST = 100  # longer lines are hard to read
@@ -42,12 +42,10 @@ _WRAPPERS = lazy_compile(
 _WHO = _MARGIN - 4  # columns of the margin for the ranks of a branch
 _DEEPEST = 6  # deeper branches are not indented further
 
-_STYLES = {"head": "bold", "title": "bold", "label": "dim", "quiet": "dim", "alarm": "yellow"}
-
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """One line of output: a label in the margin, the text, and its style (a key of `_STYLES`, empty for plain)."""
+    """One line of output: a label in the margin, the text, and its style (one of bot.render.rich_console, empty for plain)."""
 
     text: str
     label: str = ""
@@ -60,22 +58,24 @@ class OutputLine:
 def show(report: Report, verbose: bool = False) -> None:
     """Print the report to stdout: styled on a terminal, plain otherwise."""
     if sys.stdout.isatty():
-        from rich.console import Console  # noqa: PLC0415 - slow to import, and not needed in a pipe
+        from bot.render.rich_console import console_of  # noqa: PLC0415 - slow to import, and not needed in a pipe
 
-        render(report, Console(), verbose)
+        render(report, console_of(sys.stdout), verbose)
     else:
         sys.stdout.write(plain(report, WIDTH, verbose, sys.stdout.encoding or "utf-8"))
 
 
 def render(report: Report, console: Console, verbose: bool = False) -> None:
     """Print the report to the console, at its width and with the styles it supports."""
-    from rich.text import Text  # noqa: PLC0415 - slow to import, and not needed for `plain`
+    from bot.render.rich_console import draw_lines  # noqa: PLC0415 - slow to import, and not needed for `plain`
 
-    for line in lines(report, console.width, verbose):
-        text = Text()
-        for part, style in ((line.label, _STYLES["label"]), (line.text, _STYLES.get(line.style, ""))):
-            text.append(_encodable(part, console.encoding), style)
-        console.print(text, soft_wrap=True, highlight=False)
+    draw_lines(
+        (
+            ((_encodable(line.label, console.encoding), "label"), (_encodable(line.text, console.encoding), line.style))
+            for line in lines(report, console.width, verbose)
+        ),
+        console,
+    )
 
 
 def plain(report: Report, width: int = WIDTH, verbose: bool = False, encoding: str = "utf-8") -> str:
@@ -129,7 +129,7 @@ class _Page:
         kept = parts if self.verbose else parts[:_QUOTED_LINES]
         for part in kept:
             inset = min(len(part) - len(part.lstrip(" ")), 8)  # a traceback keeps its shape
-            self.text(phrases.cut(shown(part), None if self.verbose else _QUOTED), indent=indent + inset, hang=2)
+            self.text(text_format.cut(shown(part), None if self.verbose else _QUOTED), indent=indent + inset, hang=2)
         if len(kept) < len(parts):
             self.text(f"... {many(len(parts) - len(kept), 'more line')}", "quiet", indent)
 
@@ -221,25 +221,25 @@ def _diagnoses(page: _Page, report: Report) -> None:
     kept = report.diagnoses if page.verbose else report.diagnoses[:_DIAGNOSES]
     for place, diagnosis in enumerate(kept):
         page.gap()
-        _diagnosis(page, diagnosis, _QUOTES[min(place, len(_QUOTES) - 1)])
+        _diagnosis(page, diagnosis, _QUOTES[min(place, len(_QUOTES) - 1)], report.time_zone)
     rest = report.diagnoses[len(kept) :]
     if rest:
         page.gap()
         page.text(f"Also found: {few([f'{item.fault} ({item.band})' for item in rest])}", "quiet", hang=2)
 
 
-def _diagnosis(page: _Page, diagnosis: Diagnosis, quotes: int) -> None:
+def _diagnosis(page: _Page, diagnosis: Diagnosis, quotes: int, zone: TimeZone) -> None:
     role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
     page.text(f"{diagnosis.rank}. {diagnosis.title} ({diagnosis.fault}{role})", "title", hang=3)
     page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
     page.field("Suspects", phrases.suspected(diagnosis.suspects))
-    page.field("Where", joined(phrases.place(diagnosis)))
+    page.field("Where", joined(phrases.place(diagnosis, zone)))
     if page.verbose:
         page.field("Cause", diagnosis.cause)
         page.field("Impact", diagnosis.impact)
     _evidence(page, diagnosis.evidence, quotes)
     explained = phrases.explains(diagnosis, None if page.verbose else _EXPLAINED)
-    page.field("Also", f"explains {explained}" if explained else "")
+    page.field("Also", f"explains: {explained}" if explained else "")
     _remedy(page, diagnosis)
     if page.verbose and diagnosis.known:
         page.field("Rule", f"{diagnosis.rule}, version {diagnosis.rule_version}, confidence {diagnosis.confidence:.2f}")
@@ -321,7 +321,12 @@ def _memory(page: _Page, report: Report) -> None:
 
 def _indicators(page: _Page, report: Report) -> None:
     found = report.indicators
-    groups = (("Lines", found.events), ("Nodes", found.nodes), ("Stages", found.stages), ("Steps", found.iterations))
+    groups = (
+        ("Lines", found.events),
+        (phrases.places(found), found.nodes),
+        ("Stages", found.stages),
+        ("Steps", found.iterations),
+    )
     if phrases.nothing_stands_out(found):
         return
     page.gap()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bot.render.phrases import shown
 from bot.render.raster import REGULAR, SEMIBOLD
+from bot.render.text_format import shown
 
 ELLIPSIS = "…"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from bot.render.timeline_words import clock, day, ticks
+from bot.render.timeline_words import clock, span, ticks
 from kb.timeline.headline import lasting
 from kb.timeline.picture import Mark, Timeline, TimelineRow
 
@@ -108,7 +108,7 @@ def layout(made: Timeline, top: int | None = None) -> TimelineLayout | None:
         paths=tuple(_paths(placed, made.columns)),
         flags=tuple(flags),
         ticks=tuple(_ticks(made.start, made.end)),
-        span=f"{day(made.start)} {clock(made.start)} to {clock(made.end)} UTC",
+        span=span(made),
     )
 
 

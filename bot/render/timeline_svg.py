@@ -14,7 +14,7 @@ from bot.render.svg import CROSS, MIDDLE, STAR, document, element, joined, text
 from bot.render.text_metrics import fitted, width, wrapped
 from bot.render.theme import PAGE_TEXT, PICTURE_TEXT, PICTURES, TextSizes, Theme, picture_style
 from bot.render.timeline_layout import Flag, RowLayout, TimelineLayout, across, layout
-from bot.render.timeline_words import alt_text, clock, day, named
+from bot.render.timeline_words import alt_text, named, span
 from kb.timeline.headline import lasting
 from kb.timeline.picture import Mark, Timeline, TimelineRow
 
@@ -112,7 +112,7 @@ def _head(made: Timeline, title: list[str]) -> Iterator[Markup]:
         y += TITLE_PITCH
     words = [made.job] if made.job else []
     if made.start is not None and made.end is not None:
-        words.append(f"{day(made.start)} {clock(made.start)} to {clock(made.end)} UTC")
+        words.append(span(made))
         if made.began is not None and made.start - made.began > 1.0:
             words.append(f"it ran for {lasting(made.start - made.began)} before")
         yield _line(WIDTH - MARGIN, y, "last line · step logged", "small end")

@@ -35,6 +35,14 @@ def day(time: float) -> str:
         return "?"
 
 
+def span(made: Timeline) -> str:
+    """Return the shown span in words, with its zone where that is known; empty without times."""
+    if made.start is None or made.end is None:
+        return ""
+    zone = " UTC" if made.zone == "utc" else ""
+    return f"{day(made.start)} {clock(made.start)} to {clock(made.end)}{zone}"
+
+
 def named(mark: Mark) -> str:
     """Return an instant in words."""
     return f"{mark.text} {clock(mark.time)}"
@@ -45,8 +53,7 @@ def alt_text(made: Timeline) -> str:
     parts = [f"{made.finding}."]
     if made.start is not None and made.end is not None:
         rows = sum(row.count for row in made.rows)
-        span = f"{day(made.start)} {clock(made.start)} to {clock(made.end)} UTC"
-        parts.append(f"Log activity of {rows:,} ranks, nodes and logs, {span}.")
+        parts.append(f"Log activity of {rows:,} ranks, nodes and logs, {span(made)}.")
     parts += [_row_words(row) for row in made.standing_out[:6]]
     if made.marks:
         parts.append(", ".join(named(mark) for mark in made.marks) + ".")

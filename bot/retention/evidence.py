@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, func
 from sqlmodel import col, select
 
 from bot.collection.collect import ProtectedBundles, Spare
-from bot.config.file import Retention
+from bot.config.settings import Retention
 from bot.store.database import Database
 from bot.store.tables import AuditRow, IncidentRow, KeptRow, ReportRow
 

@@ -25,7 +25,7 @@ from sqlalchemy import ColumnElement, delete, update
 from sqlmodel import Session, col, select
 
 from bot.collection.collect import EVICTED, evicted_of, mark_of, marks
-from bot.config.file import Retention
+from bot.config.settings import Retention
 from bot.retention.archive import ENDING, PART, ArchiveError, pack
 from bot.retention.evidence import NOTE, EvidenceRemoval
 from bot.retention.rows import prune_rows

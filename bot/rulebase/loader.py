@@ -1,4 +1,4 @@
-"""Rule folders on disk, and the start-up cache: rulebook, scan plan and compiled engine under one key.
+"""Rule folders on disk, and what is cached of them: rulebook, scan plan and compiled engine under one key.
 
 Reading and checking some hundred YAML files and compiling the engine takes a second; a cached start takes milliseconds.
 The key covers every byte that could change the answer, so a stale cache is never used, only left behind.
@@ -6,21 +6,20 @@ The key covers every byte that could change the answer, so a stale cache is neve
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
 import stat
-import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
+from bot.rulebase.cache import code_version, keep_key, known_key, read_cache, write_cache
 from bot.runtime.paths import cache_dir, site_dir
 from kb.errors import Fault, RuleError, UnreadableInput
 from kb.model import Prefilter
@@ -28,10 +27,11 @@ from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import Rulebook, SiteFiles
 from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPattern, self_test
 from kb.scanning.plan import ScanPlan
+from kb.scanning.staged_matcher import StagedMatcher
+from kb.values import dataclass
 
 CACHE_FORMAT = 3
 _LARGEST = 1 << 20  # more than the loader accepts
-_DIGEST = 32  # bytes of the digest before the cached data: a damaged engine would crash the process
 _WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json", "site.yaml")
 _EXPIRES = lazy_compile(r"\bexpires:\s*['\"]?([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
@@ -48,11 +48,8 @@ class Knowledge:
     def matcher(self) -> Matcher:
         """A compiled engine; each process needs its own."""
         if self.compiled is not None:
-            return HyperscanMatcher(self.plan.patterns, self.compiled)
+            return StagedMatcher(self.plan.patterns, self.compiled)
         return engine()(self.plan.patterns)
-
-
-_Kept = TypeVar("_Kept")
 
 
 class _CachedRulebook(msgspec.Struct, frozen=True, array_like=True):
@@ -83,7 +80,7 @@ def read_files(folder: Path) -> tuple[dict[str, str], tuple[Fault, ...]]:
         faults.append(Fault(_name(Path(error.filename), folder), 1, 1, f"cannot be read: {error.strerror}"))
 
     for where, folders, names in os.walk(folder, onerror=refuse):
-        folders[:] = sorted(name for name in folders if name not in ("match", "silent"))
+        folders[:] = _read_folders(folders)
         for name in sorted(names):
             if name in _WANTED:
                 path = Path(where) / name
@@ -92,6 +89,11 @@ def read_files(folder: Path) -> tuple[dict[str, str], tuple[Fault, ...]]:
                 except OSError as error:
                     refuse(error)
     return files, tuple(faults)
+
+
+def _read_folders(names: Iterable[str]) -> list[str]:
+    """Return the folders that can hold rule files."""
+    return sorted(name for name in names if name not in ("match", "silent"))
 
 
 def _name(path: Path, folder: Path) -> str:
@@ -108,7 +110,7 @@ def _text(path: Path) -> str:
 
 
 def engine() -> Callable[[tuple[ScanPattern, ...]], Matcher]:
-    """Return the available pattern engine: Hyperscan if it is installed and passes its self-test, else RE2.
+    """Return the available pattern engine: Hyperscan in two stages if it is installed and passes its self-test, else RE2.
 
     `SIGNALBOX_ENGINE=re2` selects RE2.
     """
@@ -118,7 +120,7 @@ def engine() -> Callable[[tuple[ScanPattern, ...]], Matcher]:
         except ImportError:
             pass
         else:
-            return HyperscanMatcher
+            return StagedMatcher
     self_test(Re2Matcher)
     return Re2Matcher
 
@@ -132,18 +134,50 @@ def knowledge(folder: Path | None = None, site: Path | None = None) -> Knowledge
         RuleError: the vocabulary is invalid. Single bad rules are left out and listed in `faults`.
         UnreadableInput: a named folder cannot be read.
     """
-    files, unread = read_files(folder or default_folder())
+    rules, overlaid, day = folder or default_folder(), site or site_dir(), today()
+    name = _cache_name(rules, overlaid)
+    key = known_key(name, day)
+    cached = read_cache(_path(key), _CachedRulebook) if key is not None else None
+    if cached is not None:
+        return _decoded(cached, ())
+    files, unread = read_files(rules)
     overlay, more = site_files(site)
     unread += more
-    day = today()
-    path = cache_dir() / f"knowledge-{_key(files, overlay, day)}.bin"
-    cached = _read_cache(path, _CachedRulebook)
-    if cached is not None:
-        from kb.rulebase.codec import decode  # noqa: PLC0415
+    key = _key(files, overlay, day)
+    cached = read_cache(_path(key), _CachedRulebook)
+    known = _decoded(cached, unread) if cached is not None else _build(files, overlay, day, unread, _path(key))
+    if not unread:  # a file that cannot be read now may be readable later, without a change
+        keep_key(name, day, key, _inputs(rules, overlaid))
+    return known
 
-        faults = (*unread, *cached.faults)
-        return Knowledge(decode(cached.rulebook), cached.plan, cached.compiled, faults)
-    return _build(files, overlay, day, unread, path)
+
+def _path(key: str) -> Path:
+    return cache_dir() / f"knowledge-{key}.bin"
+
+
+def _cache_name(rules: Path, site: Path | None) -> str:
+    """Return under which name the key of these folders is kept: everything that it depends on, except files."""
+    wanted = os.environ.get("SIGNALBOX_ENGINE", "")
+    return repr((CACHE_FORMAT, sys.hexversion, wanted, _cpu(), str(rules.absolute()), site and str(site.absolute())))
+
+
+def _inputs(rules: Path, site: Path | None) -> Iterator[str]:
+    """Yield the folders and files that the key of a rule base covers, and the engine's module."""
+    for root in (rules, site):
+        for where, folders, names in os.walk(root.absolute()) if root is not None else ():
+            folders[:] = _read_folders(folders)
+            yield where
+            yield from (f"{where}/{name}" for name in names if name in _WANTED)
+    found = find_spec("hyperscan")
+    yield (
+        found and found.origin
+    ) or os.devnull + "/no engine"  # does not exist, so a key without an engine is not kept
+
+
+def _decoded(cached: _CachedRulebook, unread: tuple[Fault, ...]) -> Knowledge:
+    from kb.rulebase.codec import decode  # noqa: PLC0415
+
+    return Knowledge(decode(cached.rulebook), cached.plan, cached.compiled, (*unread, *cached.faults))
 
 
 def today() -> str:
@@ -167,13 +201,13 @@ def site_files(site: Path | None = None) -> tuple[SiteFiles | None, tuple[Fault,
 
 def prefilter_of(known: Knowledge) -> Prefilter:
     """Return the prefilter for log stores, from the cache if it is current, because computing it takes seconds."""
-    path = cache_dir() / f"prefilter-{known.rulebook.digest[:32]}-{_code_version()[:16]}.bin"
-    cached = _read_cache(path, Prefilter)
+    path = cache_dir() / f"prefilter-{known.rulebook.digest[:32]}-{code_version()[:16]}.bin"
+    cached = read_cache(path, Prefilter)
     if cached is None:
         from kb.scanning.prefilter import prefilter  # noqa: PLC0415 - only a job's own collection needs it
 
         cached = prefilter(known.rulebook)
-        _write_cache(path, cached)
+        write_cache(path, cached)
     return cached
 
 
@@ -182,17 +216,17 @@ def _build(
 ) -> Knowledge:
     from kb.rulebase.codec import encode  # noqa: PLC0415
     from kb.rulebase.rulebook import load  # noqa: PLC0415 - pydantic and yaml are slow to import; a cached start needs neither
-    from kb.scanning.plan import plan  # noqa: PLC0415
+    from kb.scanning.plan_builder import plan  # noqa: PLC0415
 
     loaded = load(files, site, day)
     scan_plan = plan(loaded.rulebook)
     compiled = engine()(scan_plan.patterns).dump()
-    _write_cache(path, _CachedRulebook(encode(loaded.rulebook), scan_plan, compiled, loaded.faults))
+    write_cache(path, _CachedRulebook(encode(loaded.rulebook), scan_plan, compiled, loaded.faults))
     return Knowledge(loaded.rulebook, scan_plan, compiled, (*unread, *loaded.faults))
 
 
 def _key(files: Mapping[str, str], site: SiteFiles | None, today_: str) -> str:
-    digest = hashlib.sha256(f"{CACHE_FORMAT} {_engine_version()} {_code_version()} {_cpu()}".encode())
+    digest = hashlib.sha256(f"{CACHE_FORMAT} {_engine_version()} {code_version()} {_cpu()}".encode())
     texts = dict(files) | ({f"{site.root}/{name}": text for name, text in site.files.items()} if site else {})
     for name, text in sorted(texts.items()):
         digest.update(f"\0{name}\0{text}".encode())
@@ -203,21 +237,13 @@ def _key(files: Mapping[str, str], site: SiteFiles | None, today_: str) -> str:
 
 
 def _engine_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - not for a known key
+
     wanted = os.environ.get("SIGNALBOX_ENGINE", "")
     try:
         return f"{wanted} hyperscan {version('hyperscan')}"
     except PackageNotFoundError:
         return f"{wanted} re2"
-
-
-def _code_version() -> str:
-    """Return sizes and times of our own modules, so that a changed loader or reader never uses an old cache."""
-    root = Path(__file__).resolve().parents[2]
-    stats = []
-    for folder, _, names in (found for name in ("kb", "bot") for found in os.walk(root / name)):
-        known = ((name, os.stat(f"{folder}/{name}")) for name in names if name.endswith(".py"))  # noqa: PTH116 - at every start
-        stats += [(folder, name, item.st_size, item.st_mtime_ns) for name, item in known]
-    return hashlib.sha256(repr(sorted(stats)).encode()).hexdigest()
 
 
 def _cpu() -> str:
@@ -228,40 +254,6 @@ def _cpu() -> str:
     except OSError:
         return ""
     return hashlib.sha256(flags.encode()).hexdigest()[:16]
-
-
-def _read_cache(path: Path, kind: type[_Kept]) -> _Kept | None:
-    """Return the cached data, or None if there is none or it is damaged."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(path)  # the cache evicts the least recently used entry
-    try:
-        return msgspec.msgpack.decode(data[_DIGEST:], type=kind)
-    except msgspec.MsgspecError:
-        return None
-
-
-def _write_cache(path: Path, cached: object) -> None:
-    """Cache for the next start, atomically. A cache that cannot be written is not an error."""
-    body = msgspec.msgpack.encode(cached)
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for old in sorted(path.parent.glob(f"{path.name.partition('-')[0]}-*.bin"), key=lambda p: p.stat().st_mtime)[
-            :-7
-        ]:
-            old.unlink(missing_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix="new-", delete=False) as handle:
-            new = Path(handle.name)
-        try:
-            new.write_bytes(hashlib.sha256(body).digest() + body)
-            new.replace(path)
-        except OSError:
-            new.unlink()
 
 
 __all__ = [

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from bot.config.rules import ROOT, Source
-from bot.render.phrases import shown
+from bot.render.text_format import shown
 from bot.rulebase.loader import Knowledge, knowledge, today
 from bot.runtime.git import PATIENCE, run_git
 from bot.runtime.paths import state_dir

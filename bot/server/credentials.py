@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeAlias
 
-from bot.config.file import Serve, Webhook
+from bot.config.settings import Serve, Webhook
 from bot.pages.signed_links import LEAST_SECRET
 from connectors.base.contract import CheckResult, SourceFailed
 from connectors.base.secret import Secret

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import msgspec
 from flask import Blueprint, Flask, Response, g, request
 
-from bot.config.file import Metrics
+from bot.config.settings import Metrics
 from bot.runtime import logging
 from bot.runtime import metrics as runtime_metrics
 from bot.runtime.metrics import Gauge

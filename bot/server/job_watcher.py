@@ -17,14 +17,14 @@ from typing import Protocol
 
 from bot.collection.find_job import side_by_side
 from bot.config.connectors import KINDS
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.diagnosis.job import wire
 from bot.handlers.successful_runs import DONE, SuccessfulRun
 from bot.policy.job_end import JobWatcherSettings, classify_end, describe_end, fold_window
 from bot.policy.routing import JobFacts
 from bot.queue.payloads import DiagnosePayload
 from bot.queue.tasks import AcceptsTasks
-from bot.render.phrases import many
+from bot.render.text_format import many
 from bot.store.idempotency import KEPT_DAYS
 from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.errors import SignalboxError

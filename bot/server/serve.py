@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from flask import Flask, Response, request
 
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.incidents.ledger import Ledger
 from bot.pages.routes import pages
 from bot.pages.signed_links import linked_by, page_of

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import multiprocessing.synchronize
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing import connection
-from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 from bot.collection.collect import spool_of
-from bot.config.file import Config, read
+from bot.config.file import read
+from bot.config.settings import Config
 from bot.digest.schedule import tick
 from bot.handlers.diagnose import DiagnoseHandler
 from bot.handlers.digest import compute_digest
@@ -45,19 +45,31 @@ from bot.store.idempotency import IdempotencyKeys
 from kb.errors import SignalboxError
 
 MINUTE = 60.0
-SENDER, KEEPER, WORKER = (
-    0,
-    15,
-    19,
-)  # nice values; on SQLite a process that waits for the lock of the sender waits for the sender to run
+# nice values; on SQLite a process that waits for the sender's lock waits for the sender to run
+SENDER, KEEPER, WORKER = 0, 15, 19
 PATIENCE = 10.0  # seconds until processes are killed
+_OF_THE_PARENT = (signal.SIGTERM, signal.SIGINT)
 _log = logging.getLogger(__name__)
-Stop = multiprocessing.synchronize.Event
+
+
+class Stop:
+    """Tells processes to stop. Unlike an event of multiprocessing, it does not wait for those that were killed while waiting."""
+
+    def __init__(self, reader: connection.Connection) -> None:
+        self._reader = reader  # its other end is closed to stop
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self.wait(0.0)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most this long for the stop. Return whether it came."""
+        return self._reader.poll(seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What one process does. `does` is a function of this module: it starts in a fresh interpreter."""
+    """What one process does. `does` is a function of this module, found by its name."""
 
     name: str
     does: Callable[[str, Path | None, Stop], None]
@@ -75,13 +87,19 @@ def process_specs(config: Config) -> tuple[ProcessSpec, ...]:
 
 
 class Supervisor:
-    """Starts, restarts and stops the processes."""
+    """Starts, restarts and stops the processes.
+
+    They are forked from a server that has imported this module and runs no threads, so that the imports, seconds of CPU, are
+    done once for all processes and restarts. If the server is killed, its processes end and are started again.
+    """
 
     def __init__(self, url: str, config: Path | None, wanted: Sequence[ProcessSpec]) -> None:
         self._url = url
         self._config = config
-        self._context: SpawnContext = multiprocessing.get_context("spawn")
-        self._stop = self._context.Event()
+        self._context: ForkServerContext = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([__name__])
+        reader, self._stopper = self._context.Pipe(duplex=False)
+        self._stop = Stop(reader)
         self._all = [(spec, self._spawn(spec)) for spec in wanted]
 
     def restart_dead(self) -> list[str]:
@@ -89,9 +107,15 @@ class Supervisor:
         told = []
         for index, (spec, item) in enumerate(self._all):
             if not item.is_alive():
+                try:
+                    self._all[index] = (spec, self._spawn(spec))
+                except (OSError, EOFError) as error:  # no memory for it, or the server was killed just now
+                    told.append(
+                        f"the {spec.name} exited (status {item.exitcode}) and cannot be restarted yet: {error!r}"
+                    )
+                    continue
                 told.append(f"the {spec.name} exited (status {item.exitcode}) and was restarted")
                 metrics.count("replaced", spec.name.rstrip(" 0123456789"))
-                self._all[index] = (spec, self._spawn(spec))
         return told
 
     def missing(self) -> str | None:
@@ -101,7 +125,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Let the processes finish for some seconds. Other replicas retry unfinished work."""
-        self._stop.set()
+        self._stopper.close()
         end = time.monotonic() + PATIENCE
         for _, process in self._all:
             process.join(max(0.0, end - time.monotonic()))
@@ -109,11 +133,26 @@ class Supervisor:
                 process.kill()
                 process.join()
 
-    def _spawn(self, spec: ProcessSpec) -> SpawnProcess:
-        arguments = (self._url, self._config, self._stop)
-        one = self._context.Process(target=spec.does, args=arguments, name=spec.name, daemon=False)
-        one.start()
-        return one
+    def _spawn(self, spec: ProcessSpec) -> ForkServerProcess:
+        arguments = (spec.does, dict(os.environ), self._url, self._config, self._stop)
+        process = self._context.Process(target=_run, args=arguments, name=spec.name, daemon=False)
+        # The server inherits that they are blocked: a service manager may send SIGTERM to all processes, and the server must
+        # outlive those that finish their work.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PARENT)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return process
+
+
+def _run(
+    does: Callable[[str, Path | None, Stop], None], env: Mapping[str, str], url: str, path: Path | None, stop: Stop
+) -> None:
+    """Do it with the environment of the parent, which may have changed since the server started."""
+    os.environ.clear()
+    os.environ.update(env)
+    does(url, path, stop)
 
 
 # --- what the processes do -------------------------------------------------------------------------------------------
@@ -201,8 +240,9 @@ def _set_up_process(nice: int, config: Config) -> None:
     """Set up a child process: its priority, so that interactive work comes first, and its exit with the parent."""
     with suppress(OSError):
         os.nice(nice)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _OF_THE_PARENT:
         signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_PARENT)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_with_parent, args=(parent.sentinel,), daemon=True).start()

@@ -15,7 +15,7 @@ import msgspec
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from bot.config.file import Webhook
+from bot.config.settings import Webhook
 from bot.policy.job_end import HookRefused, Judged, classify_end, describe_end, fold_window, read_ended
 from bot.queue.payloads import DiagnosePayload
 from bot.queue.tasks import AcceptsTasks

@@ -1,6 +1,6 @@
-"""The Bolt app: registers the listeners for everything Slack delivers. Sync; the same listeners over Socket Mode and HTTP.
+"""The Bolt app, which registers the listeners for everything Slack delivers. It is synchronous; Socket Mode and HTTP share listeners.
 
-The manifest (deploy/slack/manifest.yaml) lists what is registered here. A test compares the two.
+The manifest (deploy/slack/manifest.yaml) lists everything registered here. A test compares the two.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from slack_bolt import App
 from slack_sdk import WebClient
 
 from bot.slack.delivery.compose import Composer
+from bot.slack.early_ack import EarlyAck
 from bot.slack.forms.lifecycle import LIFE
 from bot.slack.listeners.base import ButtonAction
 from bot.slack.listeners.close_out import CloseOutListeners
@@ -39,16 +40,21 @@ _log = logging.getLogger(__name__)
 def build(
     use_cases: UseCases, composer: Composer, client: WebClient, *, signing_secret: str | None, team_url: str = ""
 ) -> App:
-    """Build the app with all its listeners. Without a signing secret it works over Socket Mode only.
+    """Build the app with all its listeners. Without a signing secret, it works over Socket Mode only.
 
-    `team_url`: the address of the workspace, for links to messages.
+    `team_url`: the address of the workspace, for links to messages. The token is verified here (`auth.test`), or else the first
+    deliveries would each do so before they are acknowledged.
+
+    Raises:
+        BoltError: Slack rejects the token.
     """
     app = App(
         client=client,
         signing_secret=signing_secret or secrets.token_hex(32),
-        token_verification_enabled=False,
+        process_before_response=True,  # see bot.slack.early_ack
         listener_executor=ThreadPoolExecutor(THREADS, "slack"),
     )
+    early = EarlyAck(app, _last_resort)
     app.use(Gate(use_cases, composer).admit)
     diagnose = DiagnoseListeners(use_cases, composer, team_url)
     commands = CommandListeners(use_cases, composer, diagnose)
@@ -62,13 +68,17 @@ def build(
     # Bolt acknowledges an event before its listener runs but after its middleware, so the middleware does what must not be lost
     app.event("app_mention", middleware=[commands.mentioned])(_nothing_more)
     app.event("app_home_opened", middleware=[home.home_opened])(_nothing_more)
-    app.shortcut("diagnose_message")(diagnose.diagnose_message)
-    _listen_to_buttons(app, use_cases, composer, close_out, mutes)
-    app.action("life")(lifecycle.menu)
+    app.shortcut("diagnose_message")(early(diagnose.diagnose_message))
+    menus, incidents = MenuListeners(use_cases, composer, close_out, mutes), IncidentListeners(use_cases, composer)
+    for action, do in _buttons(close_out, menus, incidents, ExclusionListeners(use_cases, composer)).items():
+        app.action(action)(early(close_out.pressed(do)))
+    app.action("more")(early(menus.more))
+    app.action("digest_open")(incidents.list_open)
+    app.action("life")(early(lifecycle.menu))
     app.action("pick_job")(diagnose.pick)
     app.action("home_refresh")(home.refresh)
-    app.action("cause")(close_out.cause_chosen)
-    app.action("try_rule")(rules.replay)
+    app.action("cause")(early(close_out.cause_chosen))
+    app.action("try_rule")(early(rules.replay))
     app.options("other_fault")(close_out.search)
     app.view("close_out")(close_out.closed)
     app.view("mute")(mutes.muted)
@@ -79,14 +89,11 @@ def build(
     return app
 
 
-def _listen_to_buttons(
-    app: App, use_cases: UseCases, composer: Composer, close_out: CloseOutListeners, mutes: MuteListeners
-) -> None:
-    """Register the buttons under messages. Messages already posted carry these action ids, so the ids must not change."""
-    menus = MenuListeners(use_cases, composer, close_out, mutes)
-    incidents = IncidentListeners(use_cases, composer)
-    exclusions = ExclusionListeners(use_cases, composer)
-    buttons: dict[str, ButtonAction] = {
+def _buttons(
+    close_out: CloseOutListeners, menus: MenuListeners, incidents: IncidentListeners, exclusions: ExclusionListeners
+) -> dict[str, ButtonAction]:
+    """Return what buttons under messages do. Messages already posted carry these action ids, so the ids must not change."""
+    return {
         "right": close_out.right,
         "wrong": close_out.wrong,
         "close_out": close_out.open_form,
@@ -98,10 +105,6 @@ def _listen_to_buttons(
         "remind_later": incidents.remind_later,
         "remind_no": incidents.dismiss_reminder,
     }
-    for action, do in buttons.items():
-        app.action(action)(close_out.pressed(do))
-    app.action("more")(menus.more)
-    app.action("digest_open")(incidents.list_open)
 
 
 def _nothing_more() -> None:

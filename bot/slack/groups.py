@@ -1,4 +1,4 @@
-"""Members of the user groups that access rights name: read from Slack every few minutes, stored for all replicas."""
+"""Members of the user groups named in access rights. They are read from Slack every few minutes and stored for all replicas."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError, SlackClientError
 from sqlmodel import col, select
 
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.store.database import Database
 from bot.store.tables import MembersRow
 
 FRESH = timedelta(minutes=10)
-OLDEST = timedelta(days=7)  # older memberships are ignored
+OLDEST = timedelta(days=7)  # memberships older than this are ignored
 _log = logging.getLogger(__name__)
 
 
 def groups_of(config: Config) -> tuple[str, ...]:
-    """Return the user groups that the rights of any tenant name."""
+    """Return the user groups that appear in the access rights of any tenant."""
     named = {
         item
         for tenant in config.tenants_of_chat.values()

@@ -1,4 +1,4 @@
-"""Who people are, as Slack says: their workspaces, and whether they are guests. Asked once an hour for each person."""
+"""Who people are according to Slack: their workspaces, and whether they are guests. Queried once an hour for each person."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.policy.permissions import Profile
 
-FRESH = 3600.0  # seconds until a person is asked for again
-OLDEST = 86400.0  # seconds for which the last answer counts while Slack gives no new one
+FRESH = 3600.0  # seconds until a person is looked up again
+OLDEST = 86400.0  # seconds for which the last answer remains valid while Slack gives no new one
 PAUSE = 10.0  # seconds after a failure: the next listeners must not wait for the same timeout
-TIMEOUT = 2  # seconds: a listener has three
+TIMEOUT = 2  # seconds; a listener has three
 MOST = 20_000  # people remembered
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Directory:
-    """Looks people up. `client`: with a timeout below three seconds; `now`: monotonic seconds."""
+    """Looks people up. `client` must have a timeout below three seconds. `now`: returns monotonic seconds."""
 
     client: WebClient
     now: Callable[[], float] = time.monotonic
@@ -58,7 +58,7 @@ class Directory:
 
 
 def profile_of(user: Any) -> Profile | None:
-    """Return a user object of the Slack API as a profile; None for accounts that are deactivated or no account at all.
+    """Return a user object of the Slack API as a profile; None if there is no account or it is deactivated.
 
     Fields: https://docs.slack.dev/reference/objects/user-object
     """

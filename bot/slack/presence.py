@@ -1,4 +1,4 @@
-"""Who used Signalbox in which channel lately: for direct messages and the Home tab, where no channel vouches for a person."""
+"""Who recently used Signalbox in which channel. Direct messages and the Home tab need this, because no channel vouches for a person there."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sqlmodel import col, select
 from bot.store.database import Database
 from bot.store.tables import PresenceRow
 
-COUNTS = timedelta(days=7)  # for so long a channel vouches for a person
-AGAIN = timedelta(hours=1)  # between two writes for the same person and channel
+COUNTS = timedelta(days=7)  # how long a channel vouches for a person
+AGAIN = timedelta(hours=1)  # minimum time between two writes for the same person and channel
 MOST = 20_000  # pairs remembered
 
 

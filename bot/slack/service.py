@@ -1,4 +1,4 @@
-"""Slack as part of `signalbox serve`: the app listens in the main process, the sender runs in its own."""
+"""Slack as part of `signalbox serve`. The app listens in the main process; the sender runs in a separate one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slack_bolt import App
+from slack_bolt.error import BoltError
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.config.chat import Slack
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.incidents.grafana import annotate
 from bot.incidents.ledger import Ledger
 from bot.notify.outbox import OutboxItem
@@ -54,13 +55,13 @@ def client_of(slack: Slack, *, timeout: float = TIMEOUT) -> WebClient:
         token = slack.bot_token.value()
     except SourceFailed as failed:
         raise SignalboxError(f"serve.slack.bot_token: {failed}") from None
-    # no retries in the client: the ledger holds what to send, and the sender retries from there
+    # no retries in the client: the ledger records what to send, and the sender retries from there
     return MaskedClient(token, base_url=slack.api, timeout=int(timeout), proxy=slack.proxy, retry_handlers=[])
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The workspace of the token: its address, and its id or that of the organisation that installed the app."""
+    """The workspace of the token: its address, and its id or the id of the organisation that installed the app."""
 
     url: str
     id: str
@@ -90,7 +91,7 @@ def check(slack: Slack) -> CheckResult:
         client = client_of(slack)
         told = client.api_call("auth.test")
         if slack.mode == "socket" and slack.app_token is not None:
-            client.api_call("apps.connections.open", auth={"token": slack.app_token.value()})
+            client.apps_connections_open(app_token=slack.app_token.value())
         elif slack.signing_secret is not None:
             slack.signing_secret.value()
     except SlackApiError as error:
@@ -121,7 +122,7 @@ def check(slack: Slack) -> CheckResult:
 
 
 def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_page) -> Listening:
-    """Return the app. Over Socket Mode it listens from now on; over HTTP the web server passes it the requests.
+    """Return the app. With Socket Mode, it starts listening; with HTTP, the web server passes requests to it.
 
     Raises:
         SignalboxError: Slack rejects the token, or a secret is missing.
@@ -148,7 +149,10 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
         app_token = slack.app_token.value() if slack.mode == "socket" and slack.app_token else None
     except SourceFailed as failed:
         raise SignalboxError(f"serve.slack: {failed}") from None
-    app = build(actions, composer, client, signing_secret=signing, team_url=own.url)
+    try:
+        app = build(actions, composer, client, signing_secret=signing, team_url=own.url)
+    except (BoltError, SlackClientError, OSError) as error:
+        raise SignalboxError(f"cannot verify the bot token: {type(error).__name__}: {error}") from None
     if app_token is None:
         return Listening(app, lambda: None)
     from bot.slack.socket_client import client_for  # noqa: PLC0415 - not needed over HTTP

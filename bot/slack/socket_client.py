@@ -1,4 +1,4 @@
-"""Slack's Socket Mode client, with a refresh that delays no delivery and a lost connection that is noticed at once.
+"""Slack's Socket Mode client, changed so that a refresh delays no delivery and a lost connection is noticed immediately.
 
 slack_sdk's built-in client (3.47) replaces a connection in the thread that hands out the deliveries, and closes the old
 connection before it reads the new one. The close waits for a read with a timeout of three seconds, which is all the time
@@ -26,20 +26,20 @@ from slack_sdk.socket_mode.client import BaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 
-READ = 3.0  # seconds after which a read looks whether its connection is still wanted; also for connecting
-LINGER = 15.0  # seconds that a refreshed connection is read on: Slack ends it after about ten
-MOST_UNACKNOWLEDGED = 1000  # deliveries whose connection is remembered
+READ = 3.0  # seconds after which a read checks whether its connection is still needed; also the connection timeout
+LINGER = 15.0  # seconds for which a refreshed connection is still read; Slack ends it after about ten
+MOST_UNACKNOWLEDGED = 1000  # number of deliveries whose connection is remembered
 _log = logging.getLogger(__name__)
 
 
 class _Socket:
-    """A socket whose end is an error: the SDK takes an empty read for a pause."""
+    """A socket that raises an error at its end, because the SDK mistakes an empty read for a pause."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     def recv(self, size: int) -> bytes:
-        """Read.
+        """Read from the socket.
 
         Raises:
             ConnectionResetError: the other side has closed the connection.
@@ -50,7 +50,7 @@ class _Socket:
         return received
 
     def wake(self) -> None:
-        """End the connection, and with it a read that waits in another thread."""
+        """Close the connection, which also ends a read that is waiting in another thread."""
         with suppress(OSError):
             self._inner.shutdown(socket.SHUT_RDWR)
 
@@ -62,14 +62,14 @@ class _Connection(Connection):
     """A connection that two threads may close at once: its reader, and the monitor or `close`."""
 
     def disconnect(self) -> None:
-        """Close it, if no other thread just has: the SDK looks at `sock` outside its locks."""
+        """Close the connection unless another thread just has: the SDK reads `sock` outside its locks."""
         with suppress(AttributeError):
             super().disconnect()
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A connection that a thread reads."""
+    """A connection that is read by a thread."""
 
     connection: Connection
     state: ConnectionState
@@ -77,9 +77,9 @@ class _Reading:
 
 
 class OverlappingClient(SocketModeClient):
-    """Each connection is read by a thread of its own, so that the old one delivers on while the next one opens.
+    """A client that reads each connection in a separate thread, so that the old one keeps delivering while the next one opens.
 
-    Deliveries are acknowledged on the connection that they came by; where that has ended, on the current one.
+    Deliveries are acknowledged on the connection that they arrived on or, if it has ended, on the current one.
     """
 
     def __init__(self, app_token: str, **options: Any) -> None:
@@ -90,7 +90,7 @@ class OverlappingClient(SocketModeClient):
         self._guard = threading.Lock()
 
     def connect(self) -> None:
-        """Open the next connection and make it the current one. Where that fails, the connection before stays."""
+        """Open the next connection and make it the current one. If that fails, the previous connection stays."""
         if self.wss_uri is None:
             self.wss_uri = self.issue_new_wss_url()
         state = ConnectionState()  # type: ignore[no-untyped-call]
@@ -112,7 +112,7 @@ class OverlappingClient(SocketModeClient):
             self.current_app_monitor.start()
 
     def close(self) -> None:
-        """End everything without waiting for reads to time out."""
+        """Close all connections without waiting for reads to time out."""
         self.auto_reconnect_enabled = self.default_auto_reconnect_enabled = False
         with self._guard:
             reading = list(self._reading)
@@ -122,7 +122,7 @@ class OverlappingClient(SocketModeClient):
         super().close()
 
     def send_socket_mode_response(self, response: dict[str, Any] | SocketModeResponse) -> None:
-        """Acknowledge a delivery, on its own connection if that is open."""
+        """Acknowledge a delivery, on the connection that it arrived on if that is open."""
         content = response.to_dict() if isinstance(response, SocketModeResponse) else response
         with self._guard:
             connection = self._came_by.pop(str(content.get("envelope_id")), None)
@@ -152,7 +152,7 @@ class OverlappingClient(SocketModeClient):
         return connection
 
     def _read(self, connection: Connection, state: ConnectionState) -> None:
-        """Hand over what a connection brings until it ends."""
+        """Pass on what a connection delivers until it ends."""
         try:
             connection.run_until_completion(state)
             with suppress(OSError):
@@ -167,7 +167,7 @@ class OverlappingClient(SocketModeClient):
         _log.log(level, "a Socket Mode connection ended: %s: %s", type(error).__name__, error)
 
     def _arrived(self, connection: Connection, text: str) -> None:
-        """Queue a message; where it announces the end of the connection, open the next one meanwhile."""
+        """Queue a message. If it announces the end of the connection, open the next one in the meantime."""
         try:
             message = json.loads(text) if text.startswith("{") else {}
         except ValueError:
@@ -184,9 +184,9 @@ class OverlappingClient(SocketModeClient):
         self._on_message(text)
 
     def _replace(self, connection: Connection, reason: str) -> None:
-        """Open the next connection, once for each connection that Slack announces to end."""
+        """Open the next connection, once for each connection whose end Slack announces."""
         _log.info("Slack is closing a Socket Mode connection: %s", reason)
-        if reason == "too_many_websockets":  # at once, this would go round and round
+        if reason == "too_many_websockets":  # without a pause, this would loop
             time.sleep(self.ping_interval)
         with self.connect_operation_lock:
             if self.closed or connection is not self.current_session:
@@ -194,12 +194,12 @@ class OverlappingClient(SocketModeClient):
             try:
                 self.wss_uri = self.issue_new_wss_url()
                 self.connect()
-            except (SlackClientError, OSError) as error:  # the monitor tries again when the connection has ended
+            except (SlackClientError, OSError) as error:  # the monitor tries again once the connection has ended
                 _log.warning("failed to open a new Socket Mode connection: %s", error)
 
 
 def _later(seconds: float, state: ConnectionState) -> None:
-    """End a connection's reading after a while."""
+    """Stop reading a connection after a while."""
 
     def end() -> None:
         state.terminated = True
@@ -212,7 +212,7 @@ def _later(seconds: float, state: ConnectionState) -> None:
 def client_for(
     app: App, app_token: str, *, proxy: str | None, ping_interval: float, concurrency: int
 ) -> OverlappingClient:
-    """A client that hands the app what Slack delivers, not connected yet."""
+    """Return a client that passes deliveries to the app. It is not connected yet."""
     client = OverlappingClient(
         app_token,
         logger=app.logger,

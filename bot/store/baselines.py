@@ -25,11 +25,11 @@ from kb.anomalies.runs.baseline_diff import Baseline
 from kb.model import Job
 from kb.templates.template import VERSION
 
-MOST_FAMILIES = 500  # of a tenant
+MOST_FAMILIES = 500  # baselines per tenant
 LONGEST_NAME = 100
 LONGEST_LABEL = 500
 MOST_EVENTS = 20_000
-MOST_BYTES = 32 * 1024 * 1024  # of one, unpacked
+MOST_BYTES = 32 * 1024 * 1024  # bytes of one baseline, unpacked
 _CHANGING = re.compile(
     r"(?i)[-_.](?:v\d[\w.]*|\d[\d.]*|[0-9a-f]{6,}|(?:run|try|attempt|retry|resume)\d*|small|debug|test)$"
 )
@@ -47,7 +47,7 @@ class _StoredBaseline(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class BaselineEntry:
-    """A baseline in the list. `family`: see `family_of`; `label`: the run it comes from; `bytes`: its size."""
+    """A baseline in a list. `family`: see `family_of`; `label`: the run that it comes from; `bytes`: the size of the baseline."""
 
     family: str
     label: str

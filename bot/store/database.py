@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -22,15 +22,16 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlmodel import Session, SQLModel, create_engine, select
 
+from bot.store.group_commit import GroupCommit, GroupedWrite
 from bot.store.tables import SchemaVersion
 from kb.errors import SignalboxError
 
-SCHEMA_VERSION = 11  # of the tables: as many as there are steps in `migrations/versions`
+SCHEMA_VERSION = 11  # version of the tables: the number of steps in `migrations/versions`
 _STEPS = Path(__file__).parent / "migrations"
-_LOCK = 0x5163616C  # of PostgreSQL: two that start at once take the steps one after the other
+_LOCK = 0x5163616C  # PostgreSQL advisory lock: processes that start at the same time migrate one after the other
 _BUSY_SECONDS = 5.0
-_PAUSES = (0.02, 0.1, 0.5, 1.0, 2.0)  # seconds, about, before a transaction that the database gave up is tried again
-_GIVEN_UP = ("40001", "40P01")  # of PostgreSQL: one of two that stood in each other's way
+_PAUSES = (0.02, 0.1, 0.5, 1.0, 2.0)  # approximate seconds before a transaction that the database aborted is retried
+_GIVEN_UP = ("40001", "40P01")  # PostgreSQL error codes: one of two conflicting transactions was aborted
 T = TypeVar("T")
 
 
@@ -45,17 +46,18 @@ class Database:
         """Open the database and create missing tables.
 
         Raises:
-            StoreError: it cannot be opened or written, or a newer version of Signalbox created it.
+            StoreError: the database cannot be opened or written, or was created by a newer version of Signalbox.
         """
         self._engine: Engine | None = None
         self._turn = threading.Lock()
+        self._group = GroupCommit(self._commit_group)
         self._name = url
         with self.errors():
             parsed = make_url(url)
             self._name = parsed.database or parsed.render_as_string(hide_password=True)
             self._engine = _engine(url)
             try:
-                self._prepare_in_time()
+                _retried(self._prepare)  # of many processes that start on a new store, all but one wait
             except BaseException:
                 self.close()
                 raise
@@ -70,17 +72,6 @@ class Database:
         """Close all connections."""
         if self._engine is not None:
             self._engine.dispose()
-
-    def _prepare_in_time(self) -> None:
-        """Create missing tables. Many processes that start on a new store wait for the first of them."""
-        for pause in _PAUSES:
-            try:
-                return self._prepare()
-            except DBAPIError as error:
-                if not _passes(error):
-                    raise
-                time.sleep(pause * random.uniform(0.5, 1.5))
-        return self._prepare()
 
     def _prepare(self) -> None:
         with self.session() as session:
@@ -112,9 +103,8 @@ class Database:
 
     @contextlib.contextmanager
     def _in_turn(self) -> Iterator[None]:
-        """Serialise the writers of this process on SQLite, whose own waiting sleeps and is not in order."""
-        alone = self._engine is not None and self._engine.dialect.name == "sqlite"
-        held = alone and self._turn.acquire(timeout=_BUSY_SECONDS)
+        """Serialise this process's writers on SQLite, because SQLite itself waits by sleeping and serves writers in no order."""
+        held = self._one_writer and self._turn.acquire(timeout=_BUSY_SECONDS)
         try:
             yield
         finally:
@@ -124,22 +114,55 @@ class Database:
     def write(self, do: Callable[[Session], T]) -> T:
         """Run `do` in a write transaction and return its result. Retry if the database or the connection aborts it.
 
-        A connection may break after the commit and before the confirmation, so `do` must be idempotent.
+        A connection may break after the commit and before the confirmation, so `do` must be idempotent. On SQLite, writes of several
+        threads share a transaction, each in a savepoint, so `do` may run on another thread.
 
         Raises:
             StoreError: the store cannot be used.
         """
         with self.errors():
-            for pause in _PAUSES:
+            return self._group.write(do) if self._one_writer else _retried(lambda: self._in_transaction(do))
+
+    @property
+    def _one_writer(self) -> bool:
+        return self._engine is not None and self._engine.dialect.name == "sqlite"
+
+    def _in_transaction(self, do: Callable[[Session], T]) -> T:
+        with self.session(write=True) as session:
+            return do(session)
+
+    def _commit_group(self, group: Sequence[GroupedWrite]) -> None:
+        """Commit a group in one transaction. If the database refuses one of them, each gets its own transaction."""
+        if len(group) > 1:
+            try:
+                return _retried(lambda: self._together(group))
+            except DBAPIError:  # the transaction may be gone, so nothing says which of the writes is to blame
+                pass
+        for write in group:
+            write.error = None
+            try:
+                write.result = _retried(partial(self._in_transaction, write.do))
+            except Exception as error:  # noqa: BLE001 - raised by the thread that requested the write
+                write.error = error
+        return None
+
+    def _together(self, group: Sequence[GroupedWrite]) -> None:
+        if self._engine is None:
+            raise StoreError(f"{self._name} is not open")
+        writing = self._engine.execution_options(signalbox_write=True)
+        with self._in_turn(), writing.begin() as connection:
+            for write in group:
+                write.error = None
                 try:
-                    with self.session(write=True) as session:
-                        return do(session)
-                except DBAPIError as error:
-                    if not _passes(error):
-                        raise
-                    time.sleep(pause * random.uniform(0.5, 1.5))  # writers that met once do not meet again
-            with self.session(write=True) as session:
-                return do(session)
+                    with (
+                        Session(connection, join_transaction_mode="create_savepoint") as session,
+                        session.begin(),
+                    ):
+                        write.result = write.do(session)
+                except DBAPIError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - raised by the thread that requested the write
+                    write.error = error
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -158,7 +181,7 @@ class Repository:
         """Use an open database, or open one.
 
         Raises:
-            StoreError: it cannot be opened or written, or a newer version of Signalbox created it.
+            StoreError: the database cannot be opened or written, or was created by a newer version of Signalbox.
         """
         self.database = Database(database) if isinstance(database, str) else database
 
@@ -189,6 +212,18 @@ def _insertion(table: type[SQLModel], dialect: str) -> Executable:
 # --- the database ----------------------------------------------------------------------------------------------------
 
 
+def _retried(do: Callable[[], T]) -> T:
+    """Return the result of a transaction. Retry it if the database or the connection aborts it."""
+    for pause in _PAUSES:
+        try:
+            return do()
+        except DBAPIError as error:
+            if not _passes(error):
+                raise
+            time.sleep(pause * random.uniform(0.5, 1.5))  # writers that collided once do not collide again
+    return do()
+
+
 def _passes(error: DBAPIError) -> bool:
     """Whether a retry may succeed."""
     return (
@@ -216,7 +251,7 @@ def _upgrade(connection: Connection, found: int | None) -> None:
     config.set_main_option("script_location", str(_STEPS).replace("%", "%%"))
     config.attributes["connection"] = connection
     if found is not None and MigrationContext.configure(connection).get_current_revision() is None:
-        command.stamp(config, f"{found:04}")  # versions 1 and 2 were made without steps
+        command.stamp(config, f"{found:04}")  # versions 1 and 2 were created without migrations
     command.upgrade(config, "head")
 
 
@@ -240,13 +275,13 @@ def _private_file(path: Path) -> None:
 
 
 def _on_connect(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # transactions begin where `_on_begin` says, and hold the making of tables too
+    connection.isolation_level = None  # `_on_begin` starts transactions, which also cover the creation of tables
     cursor = connection.cursor()
     try:
         cursor.execute(f"PRAGMA busy_timeout = {int(_BUSY_SECONDS * 1000)}")
         cursor.execute("PRAGMA foreign_keys = ON")
-        # A file system without shared memory, a folder that is read only, or another who is just switching: the
-        # journal stays as it is, and the store works all the same.
+        # A file system without shared memory, a read-only folder, or another process that is switching right now: the
+        # journal mode stays as it is, and the store still works.
         with contextlib.suppress(sqlite3.OperationalError):
             cursor.execute("PRAGMA journal_mode = WAL").fetchall()
     finally:
@@ -254,6 +289,6 @@ def _on_connect(connection: Any, _record: Any) -> None:
 
 
 def _on_begin(connection: Connection) -> None:
-    # A writer takes its lock at once: one that reads first and writes later can be refused without waiting.
+    # A writer takes its lock immediately: SQLite may reject one that reads first and writes later, without waiting.
     write = connection.get_execution_options().get("signalbox_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

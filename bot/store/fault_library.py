@@ -22,9 +22,9 @@ from kb.errors import UnreadableInput
 from kb.precedents.signature import KnownIncident, Signature, signature_of
 from kb.templates.template import VERSION
 
-MOST = 1000  # entries that a run is compared with, the newest
-MOST_BYTES = 64 * 1024  # of one, unpacked
-LONGEST = 300  # characters of words of people
+MOST = 1000  # a run is compared with this many of the newest entries
+MOST_BYTES = 64 * 1024  # bytes of one entry, unpacked
+LONGEST = 300  # characters of a text by a person
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def known_within(session: Session, tenant: str, most: int = MOST, *, viewer: Vie
     )
     found = []
     for row in rows:
-        with suppress(zstandard.ZstdError, msgspec.MsgspecError):  # what another version wrote is none of ours
+        with suppress(zstandard.ZstdError, msgspec.MsgspecError):  # entries written by another version are ignored
             data = zstandard.ZstdDecompressor().decompress(row.events_zstd, max_output_size=MOST_BYTES)
             pattern = msgspec.json.decode(data, type=Signature)
             known = KnownIncident(row.incident_id, pattern, row.fault, row.closed_as, row.helped, row.at.timestamp())
@@ -96,6 +96,6 @@ def _pattern(session: Session, row: IncidentRow) -> Signature | None:
 
 
 def _safe_line(text: str) -> str:
-    """Words of people, without secrets, on one line, of bounded length."""
+    """A text by a person, on one line, with bounded length and without secrets."""
     clean = " ".join(redact(text).encode("utf-8", "replace").decode().replace("\0", "?").split())
     return clean if len(clean) <= LONGEST else f"{clean[: LONGEST - 3]}..."

@@ -19,6 +19,6 @@ LABEL = "healthy runs of common frameworks"
 
 @cache
 def healthy() -> Baseline:
-    """The pooled baseline: events by their words."""
+    """The pooled baseline: events, keyed by their words."""
     data = zstandard.ZstdDecompressor().decompress(FILE.read_bytes(), max_output_size=MOST_BYTES)
     return unpacked(data, LABEL)

@@ -12,15 +12,15 @@ from sqlmodel import Session, col, select
 from bot.store.database import Repository
 from bot.store.tables import SeenRow
 
-KEPT_DAYS = 7  # then a key is forgotten (bot.retention.rows)
-_MANY = 500  # keys in one question: SQLite takes 999 values
+KEPT_DAYS = 7  # age at which a key is forgotten (bot.retention.rows)
+_MANY = 500  # keys per query: SQLite accepts 999 values
 
 
 class IdempotencyKeys(Repository):
     """The idempotency keys in one database."""
 
     def known(self, keys: Iterable[str]) -> frozenset[str]:
-        """The keys that were added before."""
+        """Return the keys that were added before."""
         asked = list(keys)
         found: set[str] = set()
         with self.database.errors(), self.database.session() as session:
@@ -30,11 +30,11 @@ class IdempotencyKeys(Repository):
         return frozenset(found)
 
     def add(self, keys: Collection[str]) -> None:
-        """Add keys. The time of a key that exists is renewed."""
+        """Add keys. A key that already exists gets a new time."""
         now = datetime.now(UTC)
         rows = [
             {"key": key, "at": now} for key in sorted(set(keys))
-        ]  # in one order: two writers never wait for each other
+        ]  # always in the same order, so that two writers never deadlock
         with self.database.errors(), self.database.session(write=True) as session:
             insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
             change = insert(SeenRow).on_conflict_do_update(index_elements=["key"], set_={"at": now})

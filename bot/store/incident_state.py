@@ -36,7 +36,7 @@ class HasIncidentState(Protocol):
 
 
 def state_of(item: HasIncidentState, now: datetime) -> State:
-    """The state of an incident. If several apply, the one that requires the least action."""
+    """The state of an incident. If several apply, return the one that requires the least action."""
     if item.merged_into is not None:
         return "merged"
     if item.closed_at is not None:

@@ -7,9 +7,9 @@ returns the message instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,21 +23,15 @@ from sqlmodel import Session, col, select
 
 from bot.render.report_json import dumps, from_json
 from bot.runtime.paths import DEFAULT_TENANT, database_url
-from bot.runtime.redaction.structure import redacted
 from bot.store import unsaved
 from bot.store.database import Repository, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
+from bot.store.packed_reports import Origin, PackedReport, file
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from bot.store.visibility import PUBLIC, Viewer, visible
-from kb.digest.rows import AttemptTimes
 from kb.errors import SignalboxError
-from kb.model import NOT_FAILED, Attempt
-from kb.report import Diagnosis, Report
-
-REPLAY_BYTES = 256 * 1024  # kept of the text of an incident, before compression
-MOST_NODES = 64  # kept of those that are suspected
-MOST_RUNS = 16  # kept of a job's attempts, the last ones: the reports before have the others
-
+from kb.model import NOT_FAILED
+from kb.report import Report
 
 # --- values ----------------------------------------------------------------------------------------------------------
 
@@ -106,7 +100,7 @@ class IncidentFilter:
         if self.state is not None:
             found.append(in_state(self.state, now))
         if self.state == "open":
-            found.append(col(IncidentRow.verdict).not_in(NOT_FAILED))  # nobody need say what that was
+            found.append(col(IncidentRow.verdict).not_in(NOT_FAILED))  # nobody needs to confirm the cause of these
         if self.assignee is not None:
             found.append(col(IncidentRow.assignee) == self.assignee)
         if self.awake:
@@ -117,26 +111,6 @@ class IncidentFilter:
 
 
 EVERYTHING = IncidentFilter()
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Context of a report: tenant, cluster, end of the job. `kept`: small attachments to store with it, by name.
-
-    `partition`, `framework`, `image`: the environment of the job; `saving`: seconds spent writing checkpoints;
-    `backfilled`: found in the past, and announced to nobody. `private_to`: the only person who sees it.
-    """
-
-    tenant: str = DEFAULT_TENANT
-    cluster: str | None = None
-    ended_at: datetime | None = None
-    kept: Mapping[str, bytes] = field(default_factory=dict)
-    partition: str | None = None
-    framework: str | None = None
-    image: str | None = None
-    saving: float | None = None
-    backfilled: bool = False
-    private_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +128,6 @@ class IncidentRecord(ReportedIncident):
     replay: bytes
     replay_size: int
     replay_cut: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PackedReport:
-    """A report compressed and ready to insert, so that the transaction is short."""
-
-    row: Mapping[str, Any]
-    json_zstd: bytes
-    text_zstd: bytes
-    size: int
-    cut: bool
-    kept: Mapping[str, bytes]
 
 
 # --- the store -------------------------------------------------------------------------------------------------------
@@ -246,7 +208,7 @@ class IncidentStore(Repository):
         return sum(count for _, count in rows), tuple((fault, count) for fault, count in rows if fault is not None)
 
     def tried_after(self, incident: Incident) -> int:
-        """The number recentlyr incidents of the same chain."""
+        """The number of incidents of the same chain that came after this one."""
         with self.database.errors(), self.database.session() as session:
             return session.exec(
                 select(func.count()).where(
@@ -264,7 +226,7 @@ class IncidentStore(Repository):
             return session.exec(query).one()
 
     def kept(self, incident_id: int, name: str) -> bytes | None:
-        """An attachment of an incident; None if there is none of this name."""
+        """An attachment of an incident; None if the incident has none with this name."""
         with self.database.errors(), self.database.session() as session:
             row = session.get(KeptRow, (incident_id, name))
             return None if row is None else _unpacked(row.data_zstd)
@@ -287,9 +249,9 @@ def remember(
 ) -> str | None:
     """Store a report in the database of this user. Return a one-line warning if that fails, None on success.
 
-    The answer is already printed, so failures are not errors, and what the database refuses is put beside it for the next
-    command. `now` defaults to the current time; `within`: writes more in the same transaction, given the id of the incident;
-    `promised`: the file of bot.store.unsaved.promise, which is removed once it is kept.
+    The answer is already printed, so a failure is not an error: a report that the database rejects is saved beside it for the
+    next command. `now` defaults to the current time. `within` receives the id of the incident and writes more in the same
+    transaction. `promised`: the file of bot.store.unsaved.promise, which is removed once the report is stored.
     """
     filed = file(dumps(report), report, replay, bundle, now or datetime.now(UTC), origin=origin)
 
@@ -319,14 +281,14 @@ def remember(
 
 
 def _settle(promised: Path | None) -> None:
-    """Remove what is kept elsewhere by now."""
+    """Remove a file whose content has been stored."""
     if promised is not None:
         with suppress(OSError):
             promised.unlink(missing_ok=True)
 
 
 def _taken_in(store: IncidentStore, packed: bytes) -> bool:
-    """Store an incident that was put beside the database. One that cannot be read is left alone.
+    """Store an incident that was saved beside the database. An unreadable file is left alone.
 
     Raises:
         StoreError: the store cannot be written.
@@ -341,14 +303,14 @@ def _taken_in(store: IncidentStore, packed: bytes) -> bool:
 
 
 def _as_put(found: Mapping[str, Any]) -> PackedReport:
-    """Return an incident that the database refused."""
-    times = {key: value for key in _ROW_TIMES if isinstance(value := found["row"][key], str)}  # those without a zone
+    """Return an incident that the database rejected."""
+    times = {key: value for key in _ROW_TIMES if isinstance(value := found["row"][key], str)}  # times without a zone
     row = {**found["row"], **{key: datetime.fromisoformat(value) for key, value in times.items()}}
     return PackedReport(**{**found, "row": row})
 
 
 def _as_promised(found: Mapping[str, Any]) -> PackedReport:
-    """Return the incident of a command that ended before it stored its answer: without its attachments."""
+    """Return the incident of a command that ended before it stored its answer. It has no attachments."""
     report = from_json(found["report"])
     now = datetime.fromisoformat(found["now"])
     origin = Origin(found["tenant"], found["cluster"], now)
@@ -356,33 +318,6 @@ def _as_promised(found: Mapping[str, Any]) -> PackedReport:
 
 
 _ROW_TIMES = ("created_at", "ended_at")
-
-
-def file(
-    report_json: bytes,
-    report: Report,
-    replay: bytes,
-    bundle: str | None,
-    now: datetime,
-    *,
-    origin: Origin | None = None,
-) -> PackedReport:
-    """A report prepared for `add_within`; see `IncidentStore.add`."""
-    origin = origin or Origin()
-    text = _whole_lines(replay, REPLAY_BYTES)
-    return PackedReport(
-        row=_masked(_row(report, bundle, now, origin)),
-        json_zstd=_packed(report_json),
-        text_zstd=_packed(text),
-        size=len(replay),
-        cut=len(text) < len(replay),
-        kept={name: _packed(data) for name, data in origin.kept.items()},
-    )
-
-
-def _masked(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The columns with secrets masked, since they can also be put beside the database. Only the path of the evidence stays exact."""
-    return {**redacted(row), "bundle": row["bundle"]}
 
 
 def add_within(session: Session, filed: PackedReport) -> int:
@@ -416,99 +351,8 @@ def _stored_incident(session: Session, report_id: str) -> int | None:
     return session.exec(select(IncidentRow.id).where(IncidentRow.report_id == report_id)).first()
 
 
-def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> Mapping[str, Any]:
-    """The column values of an incident."""
-    first = report.diagnoses[0] if report.diagnoses else None
-    return {
-        "created_at": now,
-        "report_id": _report_id(report, origin),
-        "fingerprint": report.fingerprint,
-        "rulebook_digest": report.versions.digest,
-        "job_id": _storable(report.job.id),
-        "job_name": _storable(report.job.name),
-        "bundle": _storable(bundle),
-        "verdict": report.verdict,
-        "phase": report.phase,
-        "fault": first.fault if first else None,
-        "rule": (first.rule or None) if first else None,
-        "summary": _storable(report.summary) or "",
-        "tenant": origin.tenant,
-        "cluster": origin.cluster,
-        "owner": _storable(report.job.owner),
-        "gpus": report.job.gpus,
-        "gpu_hours_lost": report.decision.gpu_hours_lost,
-        "ended_at": origin.ended_at,
-        "attempt": report.job.attempts[-1].number if report.job.attempts else report.job.attempt,
-        "width": report.job.nodes,
-        "nodes": _suspected(first),
-        "runs": _runs(report.job.attempts),
-        "saving": origin.saving,
-        "partition": _storable(origin.partition),
-        "framework": _storable(origin.framework),
-        "image": _storable(origin.image),
-        "advice": report.decision.advice,
-        "reached": _small_number(report.progress.last_iteration),
-        "backfilled": origin.backfilled,
-        "private_to": origin.private_to,
-    }
-
-
-def _report_id(report: Report, origin: Origin) -> str:
-    """The id of a stored report.
-
-    Two tenants may have the same logs, and each has an incident of its own; so has a person who asks privately.
-    """
-    name = report.id if origin.tenant == DEFAULT_TENANT else f"{origin.tenant}:{report.id}"
-    return name if origin.private_to is None else f"private:{origin.private_to}:{name}"
-
-
-def _small_number(number: int | None) -> int | None:
-    """The number if every database can store it, else None."""
-    return number if number is not None and abs(number) < 2**31 else None
-
-
-def _suspected(first: Diagnosis | None) -> str:
-    """The suspected nodes of the first diagnosis, as JSON."""
-    named = (_storable(suspect.node) for suspect in first.suspects) if first else ()
-    return msgspec.json.encode(list(dict.fromkeys(text for text in named if text))[:MOST_NODES]).decode()
-
-
-def _runs(attempts: Sequence[Attempt]) -> str:
-    """The times of the last attempts, as JSON."""
-    runs = [
-        AttemptTimes(
-            attempt.number,
-            attempt.queued,
-            attempt.scheduled,
-            attempt.initialised,
-            attempt.first_iterated,
-            attempt.last_iterated,
-            attempt.stopped,
-        )
-        for attempt in attempts[-MOST_RUNS:]
-    ]
-    return msgspec.json.encode(runs).decode()
-
-
-def _storable(text: str | None) -> str | None:
-    """The text without what some databases reject: lone surrogates (as in file names) and NUL."""
-    return None if text is None else text.encode("utf-8", "replace").decode().replace("\0", "?")
-
-
 def _incident(row: IncidentRow) -> Incident:
     return Incident(**{name: getattr(row, name) for name in Incident.__dataclass_fields__})
-
-
-def _whole_lines(text: bytes, limit: int) -> bytes:
-    """The first lines of the text, at most `limit` bytes; a longer first line is cut."""
-    if len(text) <= limit:
-        return text
-    end = text.rfind(b"\n", 0, limit) + 1
-    return text[: end or limit]
-
-
-def _packed(data: bytes) -> bytes:
-    return zstandard.compress(data, 9)
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -20,7 +20,7 @@ Row = TypeVar("Row", bound=SQLModel)
 
 
 def lease_free(lease_until: Any, now: datetime) -> ColumnElement[bool]:
-    """The condition that nobody holds a lease: none was taken, or it lapsed. `lease_until`: the column with its end."""
+    """The condition that nobody holds a lease: none was taken, or it lapsed. `lease_until`: the column with the end of the lease."""
     return or_(col(lease_until).is_(None), col(lease_until) < now)
 
 
@@ -29,7 +29,7 @@ def claim_row(
 ) -> Row | None:
     """Claim the row whose id `due` selects, by writing `values` to it; None if there is none. `session` must write.
 
-    `conditions`: what must still hold of the row when it is written.
+    `conditions`: what must still be true of the row when it is written.
     """
     if session.get_bind().dialect.name != "sqlite":
         due = due.with_for_update(skip_locked=True, of=table)
@@ -41,7 +41,7 @@ def claim_row(
 def claim_period(
     session: Session, kind: str, period: str, *, now: datetime, holder: str, lease: timedelta | None = None
 ) -> bool:
-    """Claim a period; whether it is the caller's now. `session` must write.
+    """Claim a period and return whether the caller now holds it. `session` must write.
 
     `lease`: take over a claim that is older than this and was never completed; None: never take over.
     """
@@ -70,7 +70,7 @@ def claim_period(
 
 
 def complete_period(session: Session, kind: str, period: str, *, holder: str) -> bool:
-    """Mark a claimed period as done; False if somebody else completed it or holds the claim by now."""
+    """Mark a claimed period as done; False if another replica has completed it or now holds the claim."""
     claim = session.get(ClaimRow, (kind, period), with_for_update=True)
     if claim is None or claim.state == "done" or claim.who != holder:
         return False

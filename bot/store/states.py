@@ -1,4 +1,4 @@
-"""The states of rows whose `state` column holds one word. The words are stored: they never change."""
+"""The states of rows whose `state` column holds one word. The words are stored, so they must never change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class WorkState(StrEnum):
-    """Of a task for the workers (WorkRow)."""
+    """The states of a worker task (WorkRow)."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -18,23 +18,23 @@ OPEN_WORK = (WorkState.WAITING, WorkState.RUNNING)
 
 
 class OutboxState(StrEnum):
-    """Of something to be sent once (OutboxRow)."""
+    """The states of an item that is sent once (OutboxRow)."""
 
     WAITING = "waiting"
     SENDING = "sending"
-    COMPLETING = "completing"  # the last call may have had its effect
+    COMPLETING = "completing"  # the last call may have taken effect
     SENT = "sent"
     FAILED = "failed"
 
 
 class PostingState(StrEnum):
-    """Of a message that is edited in place (PostingRow): what it says."""
+    """The states of a message that is edited in place (PostingRow)."""
 
-    COLLECTING = "collecting"  # who is asked, until there is an answer
+    COLLECTING = "collecting"  # the sources being queried, until there is an answer
     ANSWERED = "answered"
-    FAILED = "failed"  # there is no answer, and why
-    GONE = "gone"  # it was deleted, or cannot be sent
-    HELD_BACK = "rest"  # a list of what was held back
+    FAILED = "failed"  # why there is no answer
+    GONE = "gone"  # the message was deleted, or cannot be sent
+    HELD_BACK = "rest"  # a list of the messages that were held back
     REMINDER = "reminder"
     DIGEST = "digest"
-    PROPOSAL = "proposal"  # of a rule
+    PROPOSAL = "proposal"  # a proposed rule

@@ -1,7 +1,7 @@
-"""Incidents that are not in the database yet: packed beside it, one file each, and taken in by the next command that can write.
+"""Incidents that are not in the database yet: one packed file each beside the database, stored by the next command that can write.
 
-An answer is printed before it is stored, so a store that is locked, full or unreachable must not lose it, nor may a signal that ends
-the command in between: it is promised before it is printed.
+An answer is printed before it is stored. It must survive a store that is locked, full or unreachable, and a signal that ends the
+command in between, so a copy is written before the answer is printed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from bot.runtime.paths import sqlite_file, state_dir
 
 ENDING = ".incident"
-MOST = 1000  # files taken in by one command
+MOST = 1000  # files stored by one command
 _CLAIM = ".taken"
 
 
 def folder(url: str) -> Path:
-    """Return the folder of what the database of this URL has refused."""
+    """Return the folder for incidents that the database at this URL rejected."""
     file = sqlite_file(url)
     return file.with_name(f"{file.name}.unsaved") if file is not None else state_dir() / "unsaved"
 
@@ -29,7 +29,7 @@ def put(url: str, packed: bytes) -> Path:
     """Write an incident beside the database and return its file.
 
     Raises:
-        OSError: the folder cannot be written either.
+        OSError: the folder cannot be written.
     """
     return _written(url, packed, "")
 
@@ -37,7 +37,7 @@ def put(url: str, packed: bytes) -> Path:
 def promise(url: str, packed: bytes) -> Path | None:
     """Write an incident that this process is about to store itself, and return its file; None if that is impossible.
 
-    Others leave the file alone until this process is gone. Remove it once the incident is stored.
+    Other processes leave the file alone until this process has ended. Remove the file once the incident is stored.
     """
     try:
         return _written(url, packed, f"{_CLAIM}{os.getpid()}")
@@ -61,11 +61,11 @@ def _written(url: str, packed: bytes, claim: str) -> Path:
 
 
 def take_in(url: str, keep: Callable[[bytes], bool]) -> int:
-    """Store what was put beside the database, and remove its files. Returns how many. `keep`: stores one, unless it cannot be read.
+    """Store the incidents saved beside the database, remove their files, and return how many. `keep` stores one, unless it is unreadable.
 
-    A file is renamed before it is read, so that of two commands one takes it; storing the same incident again changes nothing, so
-    that a command which dies in between loses none: a claim of a process that is gone is taken up again. An exception of `keep` ends
-    it, and leaves the file where it was.
+    A file is renamed before it is read, so that only one of two commands takes it. If a command dies in between, nothing is lost:
+    another one takes over the claim of a process that has ended, and storing the same incident again changes nothing. If `keep`
+    raises an exception, reading stops and the file stays where it was.
     """
     taken = 0
     for claimed in _claimed(folder(url)):
@@ -94,7 +94,7 @@ def _claimed(where: Path) -> Iterator[Path]:
             try:
                 (where / name).rename(claimed)
             except OSError:
-                continue  # another command has it
+                continue  # another command has taken it
             yield claimed
 
 

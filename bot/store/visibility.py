@@ -13,7 +13,7 @@ from bot.store.tables import IncidentRow
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """For whom incidents are read. `user`: who also sees their own private ones; `everything`: all private ones."""
+    """The person for whom incidents are read. `user`: also sees their own private incidents; `everything`: sees all private incidents."""
 
     user: str | None = None
     everything: bool = False
@@ -24,7 +24,7 @@ class Viewer:
 
 
 PUBLIC = Viewer()
-OPERATOR = Viewer(everything=True)  # who runs commands on the database can read it anyway
+OPERATOR = Viewer(everything=True)  # anyone who runs commands on the database can read it anyway
 
 
 def visible(viewer: Viewer = PUBLIC) -> ColumnElement[bool]:

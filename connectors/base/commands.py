@@ -1,7 +1,7 @@
-"""Runs a command on this host in a process group of its own, with limits on time and output.
+"""Runs a command on this host in a separate process group, with limits on time and output.
 
 Input and output are files, not pipes: a grandchild that holds a pipe open would keep its reader waiting after the command has ended.
-Whatever a command leaves in its process group is killed when it ends. A process that starts a session of its own escapes that, but
+Whatever a command leaves in its process group is killed when it ends. A process that starts its own session escapes that, but
 nothing waits for it.
 """
 
@@ -22,8 +22,8 @@ from connectors.base.untrusted import read
 
 MOST_OUTPUT = 16 << 20
 _MOST_SAID = 4096
-_LONGEST_NAP = 0.05  # seconds between two looks at a command
-_LOOK = 0.2  # seconds between two looks at the size of its output
+_LONGEST_NAP = 0.05  # seconds between two checks of a command
+_LOOK = 0.2  # seconds between two checks of the size of its output
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def run_group(
 
     Raises:
         OSError: It cannot be started.
-        ValueError: Likewise, because of a null byte in a word.
+        ValueError: It cannot be started because a word contains a null byte.
     """
     with tempfile.TemporaryFile() as to, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         to.write(given)
@@ -122,7 +122,7 @@ def stop(child: subprocess.Popen[bytes], patience: float = 1.0) -> None:
 
 
 def _watch(child: subprocess.Popen[bytes], out: IO[bytes], seconds: float, most: int) -> tuple[bool, bool]:
-    """Wait until a command ends. Return whether its time is over, or its output too large."""
+    """Wait until a command ends. Return whether it ran out of time, and whether its output is too large."""
     end = time.monotonic() + seconds
     while not _wait_for(child, min(end, time.monotonic() + _LOOK)):
         if os.fstat(out.fileno()).st_size > most:

@@ -21,6 +21,8 @@ Size = Annotated[int, "bytes"]  # in settings: a number, or text such as "64MiB"
 
 EvidenceKind = Literal["jobs", "logs", "metrics", "events", "stacks", "collectives", "hardware"]
 
+LOGS_GONE = "logs_gone"  # gap code of a log source that lacks some pods or tasks: another source may have the rest
+
 Failure = Literal[
     "unreachable",  # no connection, unknown host, TLS refused
     "timeout",
@@ -39,7 +41,7 @@ Failure = Literal[
 
 
 class SourceFailed(SignalboxError):  # noqa: N818 - an outcome that becomes a gap
-    """A source did not return what was requested. `kind` is for programs, the text for people, `hint` says what to change."""
+    """A source did not return what was requested. `kind` is for programs, the text is for people, and `hint` says what to change."""
 
     def __init__(self, kind: Failure, message: str, *, asked: str = "", hint: str = "") -> None:
         self.kind = kind
@@ -88,7 +90,7 @@ class Bounds:
     log_lines: int = 400_000
     pages: int = 60
     series: int = 20_000
-    part_bytes: int = 64 << 20  # of one file that is not a log
+    part_bytes: int = 64 << 20  # bytes of one file that is not a log
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +154,8 @@ class Spool(Protocol):
     def append(self, path: str, lines: bytes) -> None:
         """Append whole lines (each ending in a newline) to a log such as `logs/<source>/rank-3.log`."""
 
-    def replace(self, path: str, lines: bytes) -> None:
-        """Write a whole log in place of what was written there before: lines that arrive out of order are kept early."""
+    def replace(self, logs: Mapping[str, bytes]) -> None:
+        """Write whole logs (path → lines) in place of what was written there before: lines that arrive out of order are kept early."""
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole part that is not a log, such as `metrics/gpu_util.json`."""

@@ -1,4 +1,4 @@
-"""Tells from a file name who wrote the file: rank, node, kind of source; and which files are not logs."""
+"""Infers from a file name who wrote the file (rank, node, kind of source), and which files are not logs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NODE = lazy_compile(
     r"|gpu-?(?:[a-z][a-z0-9-]{0,20}\d{1,5}|0\d{1,4}|\d{3,5})(?:\.[\w.-]{1,80})?",
     re.IGNORECASE,
 )
-# in the name of a kernel or check file, anything with a number that is not one of these is a machine
+# in the name of a kernel or check file, any word with a number is a machine unless it is one of these
 _MACHINE = lazy_compile(
     r"(?!(?:xid|gpu|rank|boot|part|attempt|job|run|step|try|log|v|ib|eth|mlx|nic|report|check|diag|test|result|sample|dump|day|page)[-_]?\d)(?=[\w.-]{0,62}[a-z])(?=[\w.-]{0,62}\d)"
     r"[a-z0-9][\w.-]{1,62}",
@@ -49,7 +49,7 @@ _HEALTH = lazy_compile(r"(?:^|[._\-/])(?:nhc|health|dcgmi?|gpud|ibstat|nvidia-sm
 
 
 def name_hints(ref: StreamRef, name: str) -> StreamRef:
-    """Return the stream with what its file name tells: rank, node, kind of source."""
+    """Return the stream with the information in its file name: rank, node, kind of source."""
     kind: SourceKind = ref.kind
     base = name.rsplit("/", 1)[-1]
     if _KERNEL.search(base):
@@ -69,7 +69,7 @@ def name_hints(ref: StreamRef, name: str) -> StreamRef:
 
 
 def _node_of(name: str, kind: SourceKind) -> str | None:
-    """Return the node that the file name or a parent folder names; a whole name is preferred to a part of it."""
+    """Return the node named by the file name or a parent folder. A whole name is preferred to part of one."""
     *folders, base = name[-1000:].split("/")
     stem = _bare(_ENDING.sub("", base))
     if _NODE.fullmatch(stem) or (kind in ("kernel", "health") and _MACHINE.fullmatch(stem)):

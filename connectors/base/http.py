@@ -112,8 +112,17 @@ class HttpRequest:
         return shortened(f"{self.path}?{query}" if query else self.path)
 
 
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """The start of a connection: address, headers with the login, and the certificates to trust."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    certificates: ssl.SSLContext
+
+
 def url_path(*parts: str) -> str:
-    """Return a path of untrusted parts: each is quoted, and none can climb."""
+    """Return a path made of untrusted parts. Each part is quoted, and none can lead to a parent folder."""
     if any(part in ("", ".", "..") for part in parts):
         raise SourceFailed(
             "refused", f"{'/'.join(parts)[:SHOWN]!r} is not a path: one of its parts is empty or consists of dots"
@@ -191,6 +200,11 @@ class HttpClient:
             finally:
                 response.close()
 
+    def handshake(self, call: HttpRequest) -> Handshake:
+        """Return what another protocol on the same server needs to open a connection with a request."""
+        request = self._request(call)
+        return Handshake(str(request.url), {**self._login(), **call.headers}, _ssl_context(self.endpoint))
+
     def pause(self, seconds: float) -> None:
         """Wait before a request is repeated by the caller."""
         self._sleep(seconds)
@@ -250,7 +264,7 @@ class HttpClient:
                 raise failed
             self._sleep(
                 pause * random.uniform(1.0, 1.25)
-            )  # so that clients that were refused together do not all come back at once
+            )  # so that clients that were refused together do not all retry at the same time
         raise AssertionError("unreachable")
 
     def _sent(self, request: httpx.Request, deadline: Deadline, asked: str) -> httpx.Response:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 import httpx
+import msgspec
 
 from connectors.base.budget import Budget
 from connectors.base.contract import Deadline, Failure, SourceFailed
@@ -103,6 +104,10 @@ def failure(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceF
         return SourceFailed("bad_answer", f"the response ended early: {reason}", asked=asked)
     if isinstance(error, httpx.RemoteProtocolError | httpx.DecodingError):
         return SourceFailed("bad_answer", f"the server does not speak valid HTTP: {reason}", asked=asked)
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        detail = reason.partition("certificate verify failed: ")[2].partition(" (_ssl")[0] or reason
+        hint = "check ca_file, which must hold the CA of this server (certificate-authority in a kubeconfig)"
+        return SourceFailed("unreachable", f"the server's certificate is not trusted: {detail}", asked=asked, hint=hint)
     return SourceFailed(
         "unreachable", f"the server cannot be reached: {reason}", asked=asked, hint="check the address, port and TLS"
     )
@@ -118,7 +123,23 @@ def error_text(response: httpx.Response, deadline: Deadline) -> str:
                 break
     except (httpx.HTTPError, httpx.StreamError):
         pass
-    return shortened(printable(held[:4096]))
+    status = _status_message(held)
+    return shortened(printable(held[:4096])) if status is None else _without_middle(printable(status.encode()))
+
+
+def _status_message(body: bytes) -> str | None:
+    """Return the message of a Status object of the Kubernetes API, None if it is something else."""
+    if not body.startswith(b'{"kind":"Status"'):
+        return None
+    try:
+        return str(msgspec.json.decode(body)["message"])
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        return None
+
+
+def _without_middle(text: str) -> str:
+    """Return a text shortened for a message. Its end, which contains the first cause, is kept."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}…{text[-SHOWN // 2 :]}"
 
 
 def printable(text: bytes) -> str:
@@ -128,7 +149,7 @@ def printable(text: bytes) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text cut to what a message shows."""
+    """Return a text shortened for a message."""
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 

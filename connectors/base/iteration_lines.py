@@ -24,5 +24,5 @@ PROGRESS_WORDS = (
     "iteration time",
 )
 
-# The same where a store compares case: as the frameworks write them.
+# The same words for case-sensitive stores, as the frameworks write them.
 PROGRESS_WRITTEN = (*PROGRESS_WORDS, "Loss", "SamplesPerSec", "Iter time")

@@ -1,7 +1,7 @@
 """Opens files that others may have written or put in place: in bundles, in log folders, in /tmp.
 
-Opening waits for nobody (a named pipe), has no effect (a device), and, where a folder is given, does not leave it by a link, even if
-the link is made in the meantime: what was opened is checked, not its name.
+Opening a file never blocks (a named pipe) and has no side effects (a device). If a folder is given, no link can lead out of it, even
+if the link is created in the meantime, because the opened file is checked, not its name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO
 
 
 class NotOpened(OSError):  # noqa: N818 - an outcome
-    """A file that is not opened. `leaves`: because a link leads out of its folder, rather than for what it is."""
+    """A file was not opened. `leaves`: the reason is a link that leads out of its folder, not the kind of file."""
 
     def __init__(self, path: str | Path, why: str, *, leaves: bool = False) -> None:
         self.leaves = leaves
@@ -25,9 +25,9 @@ def opened(path: str | Path, within: str | Path | None = None, *, buffering: int
     """Open a regular file for reading. `within`: the folder that no link may lead out of; `buffering`: as for `open`.
 
     Raises:
-        NotOpened: it is a pipe, a device or the like, or it lies elsewhere.
+        NotOpened: it is a pipe, a device or the like, or it lies outside the folder.
         OSError: it cannot be opened.
-        ValueError: the path holds a null character.
+        ValueError: the path contains a null character.
     """
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)  # a handle on the file that opens nothing
     try:

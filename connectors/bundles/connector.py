@@ -289,9 +289,9 @@ class _BundleSpool:
         self.spool.append(path, lines)
         self.taken += len(lines)
 
-    def replace(self, path: str, lines: bytes) -> None:
+    def replace(self, logs: Mapping[str, bytes]) -> None:
         """See Spool."""
-        self.spool.replace(path, lines)
+        self.spool.replace(logs)
 
     def write(self, path: str, data: bytes) -> None:
         """See Spool."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import yaml
 from connectors.base.untrusted import read
 from kb.model import Attempt, Gap, Job, JobRecord, Resource
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 LARGEST = 256 * 1024  # ten thousand ranks by node are 60 KB
 LARGEST_DESCRIPTION = 4 << 20  # of bundle.yaml: ten thousand files are 1 MB

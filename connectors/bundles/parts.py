@@ -21,7 +21,7 @@ from kb.parsers.artefacts.health import read_health
 from kb.parsers.artefacts.processes import read_processes
 from kb.parsers.artefacts.promql.answer import read_prometheus
 from kb.parsers.artefacts.promql.series import MetricSeries
-from kb.parsers.artefacts.pystacks import read_stacks
+from kb.parsers.artefacts.pystacks.read import read_stacks
 from kb.parsers.nccl_ras.answers import read_ras
 from kb.parsers.nccl_ras.monitor import read_ras_monitor
 from kb.parsers.nccl_ras.values import RasReport

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +19,7 @@ from connectors.base.filenames import ARCHIVE, ATTEMPT, NO_LOG, TREE, name_hints
 from connectors.base.untrusted import is_within, opened, what
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
+from kb.values import dataclass
 
 BLOCK = 4 * 1024 * 1024
 MOST_FILES = 50_000

@@ -22,7 +22,7 @@ from connectors.files.excerpts import BLOCK, Excerpt, LineFilter, LineReader
 from connectors.files.local import FileEntry, FileHandle, FileStore
 from kb.model import Gap, Resource, StreamRef
 
-HEAD, TAIL = 256 << 10, 1 << 20  # of each log that is too large
+HEAD, TAIL = 256 << 10, 1 << 20  # bytes of each log that is too large
 MOST_FILES = 20_000
 SIDE_BY_SIDE = 8
 PACKED_RATIO = 8  # the assumed compression ratio of text
@@ -114,7 +114,7 @@ def _place(inside: str, taken: set[str], *, dump: bool) -> str:
 
 
 def safe_part(part: str) -> str:
-    """Turn a path component into one that a bundle accepts: unchanged if possible, otherwise with its extension kept."""
+    """Turn a path component into one that a bundle accepts: unchanged if possible, otherwise with the same extension."""
     if _OWN.match(part):
         return part
     stem, dot, ending = part.rpartition(".")
@@ -173,7 +173,7 @@ class FileCopier:
             except queue.Empty:
                 break
             self.gaps += gaps
-            if job is None:  # nothing more can be written
+            if job is None:  # no more can be written
                 break
             left.discard(job.inside)
         self._report_partial_copies(jobs, left)
@@ -349,7 +349,7 @@ class _CopyWorker:
             excerpt.keep(block)
 
     def _until(self, size: int) -> Deadline:
-        """By when to stop searching a log's middle, so that all logs get their turn and their end."""
+        """When to stop searching the middle of a log, so that there is time for all other logs and their ends."""
         deadline = self.of.request.deadline
         return deadline.sooner(deadline.left() * PATIENCE * min(1.0, SIDE_BY_SIDE * size / self.total))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-LINES_BEFORE, LINES_AFTER = 10, 40  # around a line that rules look for
+LINES_BEFORE, LINES_AFTER = 10, 40  # context around a line that rules look for
 LONGEST_LINE = 1 << 20
 BLOCK = 2 << 20
 _LEAST = 64 << 10  # bytes read to complete a line
@@ -21,7 +21,7 @@ _WINDOW = 4096
 
 @dataclass(slots=True)
 class Excerpt:
-    """The kept parts of one log, passed on in order. `left_out`: omitted bytes."""
+    """The kept parts of one log, passed on in order. `left_out`: the number of omitted bytes."""
 
     write: Callable[[bytes], None]
     left_out: int = 0

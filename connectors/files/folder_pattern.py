@@ -36,7 +36,7 @@ class PatternPart:
         return {**known, **match.groupdict()}
 
     def filled(self, known: Values) -> str | None:
-        """Return the only name that it can have, None if there are several."""
+        """Return the only name that it can match; None if there are several."""
         if self.wild or any(item not in known for item in self.fields):
             return None
         return re.sub(r"\{(\w+)\}", lambda hit: known[hit[1]], self.text)

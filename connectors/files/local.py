@@ -1,4 +1,4 @@
-"""File stores, and their first kind: folders of this host (local disks, NFS, Lustre).
+"""File stores, and the first kind of store: folders on this host (local disks, NFS, Lustre).
 
 Nothing outside the roots is read. Links that lead elsewhere are refused, even if they are created during the read.
 """

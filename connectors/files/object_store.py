@@ -17,7 +17,7 @@ from connectors.files.local import FileEntry, FileHandle
 
 PAGE = 1000  # keys that an object store lists in one response
 TRIES = 3
-PAUSE = 0.2  # seconds between tries
+PAUSE = 0.2  # seconds between attempts
 CONNECT_SECONDS, READ_SECONDS = 5.0, 20.0
 
 
@@ -246,7 +246,7 @@ _HINTS: dict[Failure, str] = {
 
 
 def _failed(error: Exception, asked: str) -> SourceFailed:
-    """Return the failure, by the store's own code if it returned one."""
+    """Return the failure, based on the store's error code if it returned one."""
     kind = next((found for cause in _chain(error) if (found := _kind_of_answer(cause))), None)
     kind = kind or next(
         (_OF_ERROR[type(cause).__name__] for cause in _chain(error) if type(cause).__name__ in _OF_ERROR), None
@@ -286,7 +286,7 @@ def _kind_of_answer(error: BaseException) -> Failure | None:
 
 
 def _wait_of(error: BaseException) -> float:
-    """Seconds to wait before the next try according to the store, or a short pause."""
+    """The number of seconds to wait before the next attempt: as the store requests, otherwise a short pause."""
     value = next(
         (headers["retry-after"] for cause in _chain(error) if "retry-after" in (headers := _answer(cause)[2])), ""
     )

@@ -13,8 +13,8 @@ from pathlib import Path
 from connectors.base.commands import head, start, stop
 from kb.model import Gap
 
-PROGRAMS = Path(__file__).with_name("bpf")  # the bpftrace programs that ship
-MOST_OUTPUT = 8 << 20  # of one program; it is stopped at this size
+PROGRAMS = Path(__file__).with_name("bpf")  # the bpftrace programs that are included
+MOST_OUTPUT = 8 << 20  # bytes of output per program, which is stopped at this size
 _NEEDS: Mapping[str, str] = {  # program → the library that it probes; "" for none
     "dstate": "",
     "offcpu": "",

@@ -18,7 +18,7 @@ from kb.model import Gap
 
 LARGEST = 64 << 20  # bytes of one dump
 MOST = 4096  # dumps of one folder
-BEFORE = 60.0  # seconds before the watch started; older dumps are about another time
+BEFORE = 60.0  # seconds before the start of the watch; older dumps are unrelated
 SETTLED = 3.0  # seconds since the last write after which a dump is complete
 
 
@@ -90,7 +90,10 @@ def request_dumps(pipes: Iterable[Path]) -> tuple[Gap, ...]:
 
 
 def _request_dump(pipe: Path) -> str:
-    """Write into a pipe without blocking, and return why that failed, "" if it did not. Links are not followed, because others may have created them."""
+    """Write into a pipe without blocking. Return why that failed, or "" if it succeeded.
+
+    Links are not followed, because other users may have created them.
+    """
     try:
         handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:

@@ -1,6 +1,6 @@
 """Follows this host's kernel log, from `dmesg` or from the file of a system logger.
 
-Only lines since shortly before the start of the watch count, because an old Xid has nothing to do with this job.
+Only lines from shortly before the start of the watch onwards count, because an old Xid has nothing to do with this job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILES = (Path("/var/log/kern.log"), Path("/var/log/messages"), Path("/var/log/sy
 BEFORE = 60.0  # seconds before the start of the watch that still count
 MOST_TEXT = 4 << 20
 SECONDS = 5.0
-_ABOUT_ONE = re.compile(  # a crash or a kill of a single process, for lack of the host's memory or of its own limit's
+_ABOUT_ONE = re.compile(  # a single process crashed, or was killed because the host or its cgroup ran out of memory
     rb"\[(\d{1,9})\]: segfault at |\btraps: [^\[\n]{1,64}\[(\d{1,9})\]|[Oo]ut of memory: Killed process (\d{1,9})"
     rb"|oom-kill:constraint=.{0,600}?\bpid=(\d{1,9})"
 )
@@ -46,9 +46,9 @@ class KernelLog:
     _given_up: bool = field(default=False)
 
     def poll(self, others: Collection[int] = (), ours: Collection[int] = ()) -> bool:
-        """Read what is new, and return whether there was anything.
+        """Read new lines, and return whether there were any.
 
-        `ours`: the processes of the job, where they are known: of kills for lack of memory, only theirs count.
+        `ours`: the processes of the job, if known; then only their out-of-memory kills count.
         """
         if self._given_up or len(self.text) >= MOST_TEXT:
             return False
@@ -61,7 +61,7 @@ class KernelLog:
     def _of_another(self, line: bytes, others: Collection[int], ours: Collection[int]) -> bool:
         """Whether a line is about the end of a process that does not belong to the job, or that ended before the watch.
 
-        Lines about "invoked oom-killer" blame no process; the lines below them name the killed one.
+        Lines about "invoked oom-killer" do not identify the killed process; the lines below them do.
         """
         who = _about(line)
         if ours and who > 0 and who not in ours and (b"Killed process" in line or b"oom-kill:" in line):

@@ -1,10 +1,9 @@
 """Finds the processes of this host that belong to the job that writes some logs.
 
-A process is tied to the logs, strongest first, by a log that it holds open for writing, itself or through the pipe of a
+A process is linked to the logs, strongest first, by a log that it holds open for writing, itself or through the pipe of a
 program that does (`tee`); by a command line or an environment that names their folder; by a job id that is part of
-their path; by a working directory that contains them. What is tied brings its descendants, and the other ranks of the
-same job. Only the user's own processes can be read, which needs no privilege; readers of the logs (`tail -f`) are not
-tied to them.
+their path; or by a working directory that contains them. Its descendants and the other ranks of the same job are included. Only the user's own processes can be read, which needs no privilege; readers of the logs (`tail -f`) are not
+linked to them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LAUNCHERS = re.compile(
 _MODULES = re.compile(
     r"torch\.distributed\.(?:run|launch)|accelerate\.|deepspeed\.launcher|torchrun|lightning\.fabric\.cli"
 )
-_SHALLOW = 2  # parts of a path (with the root) that say nothing: /, /home, /logs
+_SHALLOW = 2  # number of leading path components (with the root) that identify nothing: /, /home, /logs
 _WRITES = os.O_WRONLY | os.O_RDWR
 _MOST_ENVIRONMENT = 1 << 20
 
@@ -59,7 +58,7 @@ def find_writers(
 ) -> tuple[list[Process], tuple[Gap, ...]]:
     """Return the processes that may be ranks of the job that writes the logs under `root`, with their environment read.
 
-    `own`: processes that never count, such as the caller. `job`: the job's id or name, if the user gave one.
+    `own`: processes that never match, such as the caller. `job`: the job's id or name, if the user gave one.
     """
     root = root.resolve()
     children = _children(known)
@@ -79,7 +78,7 @@ def find_writers(
             reason = "several jobs run on this host that may write these logs; name the job's processes with --pids-of"
             return [], (Gap("processes_ambiguous", str(root), reason),)
         newest = max(ranked, key=lambda candidate: process_table.started(candidate.process)).job
-        if any(newest):  # the other ranks of the same job, wherever they write
+        if any(newest):  # the other ranks of the same job, wherever they write to
             ranked = [item for item in _ranked(living - mine, known) if item.job == newest]
         chosen = [candidate.process for candidate in ranked if candidate.job == newest]
         return sorted(chosen, key=lambda process: process.pid), ()
@@ -91,7 +90,7 @@ def find_writers(
 
 
 def _ties(root: Path, pids: Iterable[int], known: Mapping[int, Process], job: str | None) -> dict[int, int]:
-    """Return how each process is tied to the logs: 0 writes them, 1 names them, 2 has their job id, 3 works above."""
+    """Return how each process is linked to the logs: 0 writes them, 1 names them, 2 has their job id, 3 works in a parent folder."""
     pids = sorted(pids)
     opened = _open_files(root, pids)
     ties: dict[int, int] = dict.fromkeys(opened.writers, 0)
@@ -140,7 +139,7 @@ def _writes(pid: int, number: str) -> bool:
 
 
 def _names(root: Path, pid: int, process: Process, environment: Mapping[str, str]) -> bool:
-    """Whether a word of the command line, or a variable for a folder, is the logs' folder, in it, or just above it."""
+    """Whether a word on the command line, or a variable for a folder, names the log folder, a path in it, or its parent."""
     words = [part for word in process_table.words(process) for part in (word, word.partition("=")[2]) if "/" in part]
     places = [value for name, value in environment.items() if _PLACES.fullmatch(name)]
     above = root.parent if len(root.parts) > _SHALLOW + 1 else root
@@ -203,7 +202,7 @@ def _unranked(pids: Collection[int], known: Mapping[int, Process]) -> list[_Cand
 
 
 def is_launcher(process: Process) -> bool:
-    """Whether it is a launcher that outlives its ranks and reports their end, by its program or module."""
+    """Whether the process is a launcher that outlives its ranks and reports their end, judging by its program or module."""
     words = process_table.words(process)[:4]
     modules = [after for word, after in pairwise(words) if word == "-m"]
     return any(_LAUNCHERS.fullmatch(word.rpartition("/")[2]) for word in words if word[:1] != "-") or any(

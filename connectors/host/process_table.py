@@ -1,6 +1,6 @@
 """This host's process table, read with psutil.
 
-Six things are read from /proc directly: the exit status of a zombie, the kernel function in which a process waits and
+Some values are read directly from /proc: the exit status of a zombie, the kernel function in which a process waits and
 its PID namespace, which psutil lacks; open files, since psutil calls stat on each and would block on a dead file
 system; `environ`, of which psutil returns only the part before the first cleared entry; and `maps`, since psutil reads
 `smaps`, for which the kernel walks all page tables (170 ms instead of 6 ms for 4 GiB in 4000 mappings).
@@ -28,7 +28,7 @@ RANK_NAMES = (
     "SLURM_PROCID",
     "PMI_RANK",
     "LOCAL_RANK",
-)  # the first one set counts
+)  # the first one that is set counts
 DUMP_NAMES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 PIPE_NAME = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
@@ -73,17 +73,17 @@ class Process:
 
     @property
     def ended(self) -> bool:
-        """Whether it had ended by the time it was read."""
+        """Whether the process had ended by the time it was read."""
         return self.state in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
     @property
     def stopped(self) -> bool:
-        """Whether it was stopped, by a signal or by a tracer."""
+        """Whether the process was stopped by a signal or a tracer."""
         return self.state in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
     @property
     def attachable(self) -> bool:
-        """Whether a sampler could attach to it without waiting for it."""
+        """Whether a sampler could attach to the process without waiting for it."""
         return self.state in (psutil.STATUS_RUNNING, psutil.STATUS_SLEEPING)
 
     def same_as(self, other: Process | None) -> bool:
@@ -107,7 +107,7 @@ def read(pid: int) -> Process | None:
 
 
 def words(process: Process) -> list[str]:
-    """Its command line; empty if it may not be read."""
+    """The command line of the process; empty if it may not be read."""
     if process.handle is not None:
         with suppress(*_ODD):
             return process.handle.cmdline()
@@ -115,12 +115,12 @@ def words(process: Process) -> list[str]:
 
 
 def command(process: Process) -> str:
-    """Return the start of its command line, words separated by spaces; "" if it may not be read."""
+    """Return the start of the command line, with words separated by spaces; "" if it may not be read."""
     return " ".join(words(process))[:_MOST_COMMAND]
 
 
 def is_python(process: Process) -> bool:
-    """Whether it runs Python, by its program or its command line."""
+    """Whether the process runs Python, judging by its program or command line."""
     if process.handle is not None:
         with suppress(*_ODD):
             if "python" in Path(process.handle.exe()).name:
@@ -149,7 +149,7 @@ def with_environment(process: Process) -> Process:
 
 
 def started(process: Process) -> float:
-    """Return its start time in seconds since the epoch, only for comparing processes; 0 if unknown."""
+    """Return the start time of the process in seconds since the epoch, only for comparing processes; 0 if unknown."""
     if process.handle is not None:
         with suppress(*_ODD):
             return process.handle.create_time()
@@ -231,7 +231,7 @@ def wait_status(process: Process) -> int:
 
 
 def in_first_namespace() -> bool:
-    """Whether pids here are those of the kernel log; not so in most containers."""
+    """Whether pids here match those in the kernel log. In most containers, they do not."""
     with suppress(OSError):
         return str((proc("self") / "ns" / "pid").readlink()) == _FIRST_NAMESPACE
     return False
@@ -248,7 +248,7 @@ def _place(pid: int, raw: bytes) -> str:
 
 
 def _variables(environment: bytes) -> dict[str, bytes]:
-    """Return the relevant variables of an environment; of duplicates, the last value."""
+    """Return the relevant variables of an environment. If a variable occurs more than once, its last value counts."""
     names = {*RANK_NAMES, *WORLD_NAMES, *DUMP_NAMES, PIPE_NAME}
     pairs = (item.partition(b"=") for item in environment.split(b"\0"))
     return {name: value for key, _, value in pairs if (name := key.decode("ascii", "replace")) in names}

@@ -1,6 +1,6 @@
 """Finds which ranks of a job run on this host, and samples their stacks with py-spy.
 
-A process that exits meanwhile is not an error. Sampling pauses a process for the milliseconds that py-spy takes. A
+A process that exits in the meantime is not an error. Sampling pauses a process for the milliseconds that py-spy takes. A
 process that is stopped or blocked in the kernel is read without attaching, because attaching would block or fail.
 """
 
@@ -30,7 +30,7 @@ MOST_RANKS = 64  # of one host
 MOST_CHILDREN = 16  # of one rank
 MOST_DUMP = 4 << 20  # bytes of one dump
 DUMP_SECONDS = 10.0
-SEARCH_EVERY = 30.0  # seconds between two searches for the processes that write the logs, while those known run
+SEARCH_EVERY = 30.0  # seconds between two searches for the processes that write the logs, while known ones run
 ROUND_SECONDS = 15.0  # ranks first, then their children in the remaining time
 SIDE_BY_SIDE = 4
 _INSTALL = "py-spy is not installed on this host: run `pip install py-spy`, or pass --py-spy PATH"
@@ -45,7 +45,7 @@ _ALLOW = (
 class RankProcess:
     """A rank's main process and its descendants (data loader workers and the like).
 
-    `launcher`: the program that started it, if it is one that outlives its ranks to report how they ended; else None.
+    `launcher`: the program that started it, if that program outlives its ranks to report how they ended; otherwise None.
     """
 
     rank: int
@@ -92,8 +92,8 @@ class ProcessSelector:
 class Host:
     """This host. `py_spy`: the program, or None to search for it.
 
-    `others`, `ours`: pids, as the kernel log numbers them, of processes on this host that do not belong to the job, or
-    did.
+    `others`: pids, as numbered in the kernel log, of processes on this host that do not belong to the job; `ours`: pids of
+    those that do or did.
     """
 
     py_spy: str | None = None
@@ -142,7 +142,7 @@ class Host:
         return tuple(ranks), tuple(gaps)
 
     def _writers_of(self, wanted: ProcessSelector, known: Mapping[int, Process], gaps: list[Gap]) -> list[Process]:
-        """Return the processes that write the logs: the known ones while all run, refreshed periodically."""
+        """Return the processes that write the logs: the known ones while all of them are running, refreshed periodically."""
         now = monotonic()
         complete = bool(self._writers) and all(process.same_as(known.get(process.pid)) for process in self._writers)
         if not complete or now - self._searched >= SEARCH_EVERY:
@@ -243,7 +243,7 @@ class Host:
         return process_table.library(pid, name)
 
     def _go_on(self, process: Process, before: Process) -> None:
-        """Resume a process that a killed py-spy left stopped."""
+        """Resume a process that py-spy left stopped when it was killed."""
         now = process_table.read(process.pid)
         if now is not None and before.same_as(now) and now.stopped and not before.stopped:
             with suppress(OSError):
@@ -271,7 +271,7 @@ def _from_outside(ranks: Iterable[RankProcess]) -> tuple[StackDump, ...]:
 
 
 def _with_work(dump: StackDump, ranks: Sequence[RankProcess]) -> StackDump:
-    """Return a main process's dump with the work of it and its children added to its first thread."""
+    """Return a main process's dump, with the work of the process and its children added to its first thread."""
     rank = next((rank for rank in ranks if rank.rank == dump.rank), None)
     done = None if dump.child or rank is None else process_table.work_done(rank.main, rank.children)
     at = dump.data.find(b"{") + 1

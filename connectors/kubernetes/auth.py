@@ -41,7 +41,7 @@ def in_cluster(load: Load, account: Path = ACCOUNT) -> Endpoint:
     """Return the server of the cluster that this process runs in, with the pod's service account.
 
     Raises:
-        SourceFailed: It does not run in a cluster.
+        SourceFailed: This process does not run in a cluster.
     """
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (account / "token").is_file():

@@ -13,11 +13,8 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from connectors.base.budget import Load
 from connectors.base.contract import (
@@ -31,31 +28,24 @@ from connectors.base.contract import (
     SourceFailed,
     Spool,
 )
-from connectors.base.http import Endpoint, HttpClient, HttpRequest
-from connectors.kubernetes.api import KubernetesApi, ResourcePath
+from connectors.base.http import Endpoint, HttpClient
+from connectors.kubernetes.access import is_granted, needed_rights
+from connectors.kubernetes.api import KubernetesApi, ResourcePath, is_name
 from connectors.kubernetes.auth import from_kubeconfig, in_cluster
-from connectors.kubernetes.events import events_about
-from connectors.kubernetes.jobs import FoundWorkload, WorkloadFinder
-from connectors.kubernetes.logs import fetch_logs, plan_logs
+from connectors.kubernetes.events import GoneJob, events_about, gone_jobs
+from connectors.kubernetes.gaps import found_gaps, gone_logs, gone_pods, namesakes
+from connectors.kubernetes.jobs import FoundWorkload, WorkloadFinder, parts_of
+from connectors.kubernetes.log_plan import plan_logs
+from connectors.kubernetes.logs import fetch_logs
+from connectors.kubernetes.parts import encoded, is_ready, node_document, object_list, pod_document, utc
+from connectors.kubernetes.recent import RecentWorkloads
 from kb.model import Gap, JobRecord, Window
-from kb.parsers.schedulers.jsondocs import mapping, objects
+from kb.parsers.schedulers.jsondocs import mapping, string
 from kb.parsers.schedulers.workloads import KINDS, Site
 
 SOURCE = "kubernetes"
 MOST_LEASES = 64
-_POD = {
-    "metadata": (
-        *("name", "namespace", "uid", "labels", "creationTimestamp", "ownerReferences"),
-        *("deletionTimestamp", "deletionGracePeriodSeconds"),
-    ),
-    "spec": ("nodeName", "priorityClassName", "schedulerName", "restartPolicy"),
-}
-_NODE = {
-    "metadata": ("name", "uid", "labels", "creationTimestamp"),
-    "spec": ("taints", "unschedulable"),
-    "status": ("conditions", "capacity", "allocatable", "nodeInfo"),
-}
-_CONTAINER = ("name", "image", "resources", "restartPolicy")
+GONE_PAGES = 10  # pages of events read to find a job that no longer exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +89,8 @@ class Kubernetes:
         self.settings = settings
         self._client = client
         self._lock = threading.Lock()
+        self._connected: KubernetesApi | None = None
+        self._recent = RecentWorkloads()
 
     @property
     def provides(self) -> frozenset[EvidenceKind]:
@@ -108,14 +100,26 @@ class Kubernetes:
     # -- jobs ------------------------------------------------------------------------------------------------------
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
-        """Return the jobs with exactly this name, newest first.
+        """Return the jobs with exactly this name, newest first. If none exists any more, return those that events still mention.
 
         Raises:
             SourceFailed: The server cannot be queried.
         """
         jobs = self._jobs()
         found = jobs.find(query.text, query.namespace, deadline)
+        if not found:
+            return self._found_in_events(query, deadline)
+        for item in found:
+            record = item.meaning.record
+            self._recent.keep((record.job.name or "", record.namespace, record.labels.get("kind")), (item,))
         return tuple(replace(item.meaning.record, last_good=_last_good(jobs, item, deadline)) for item in found)
+
+    def _found_in_events(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
+        try:
+            gone = self._gone_jobs(query.text, query.namespace, deadline, GONE_PAGES)
+        except SourceFailed:  # the workloads were listed: there is no such job
+            return ()
+        return tuple(sorted((job.record(SOURCE) for job in gone), key=lambda it: it.job.end or 0.0, reverse=True))
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """Return the jobs of the window, newest first.
@@ -133,16 +137,22 @@ class Kubernetes:
         Raises:
             SourceFailed: The job's pods could not be found.
         """
-        found = self._found(request)
-        gaps = list(_found_gaps(found))
+        try:
+            found, others = self._found(request)
+        except SourceFailed as failed:
+            if failed.kind != "missing" or not request.wants("events"):
+                raise
+            return self._gone(request, spool, failed)
+        gaps = [*found_gaps(found, SOURCE), *others]
         tasks: list[Callable[[], list[Gap]]] = []
         if request.wants("events"):
-            spool.write("pods.json", _object_list("Pod", "v1", (_pod(pod) for pod in found.pods)))
+            spool.write("pods.json", object_list("Pod", "v1", map(pod_document, found.pods)))
             tasks += [
                 lambda: list(self._nodes(found, request, spool)),
                 lambda: list(self._events(found, request, spool)),
             ]
         if request.wants("logs"):
+            gaps += [gap] if (gap := gone_logs(found, SOURCE)) is not None else []
             tasks.append(lambda: list(self._logs(found, request, spool)))
         with ThreadPoolExecutor(3) as pool:
             for future in [pool.submit(task) for task in tasks]:
@@ -152,14 +162,15 @@ class Kubernetes:
                     gaps.append(failed.gap(SOURCE, scope=found.meaning.record.job.name or ""))
         return gaps
 
-    def _found(self, request: CollectionRequest) -> FoundWorkload:
+    def _found(self, request: CollectionRequest) -> tuple[FoundWorkload, list[Gap]]:
+        """Return the workload, and a gap if others have the same name."""
         record = request.record
-        ours = record.system == SOURCE
-        names = dict.fromkeys(item for item in (record.job.name, record.job.id) if item)
-        for name in names if not ours else list(names)[:1]:
-            word = record.labels.get("kind") if ours else None
-            if found := self._jobs().find(name, record.namespace, request.deadline, word):
-                return found[0]
+        names = _names(record)
+        for name in names:
+            word = record.labels.get("kind") if record.system == SOURCE else None
+            if found := self._find(name, record.namespace, word, request.deadline):
+                best = max(found, key=lambda item: _overlap(item.meaning.record, request.window))
+                return best, [namesakes(best, found, SOURCE)] if len(found) > 1 else []
         raise SourceFailed(
             "missing",
             "there is no job of this name: no workload, and no pod labelled with it",
@@ -167,47 +178,76 @@ class Kubernetes:
             hint="finished jobs are deleted after their ttlSecondsAfterFinished",
         )
 
+    def _gone(self, request: CollectionRequest, spool: Spool, failed: SourceFailed) -> list[Gap]:
+        """Write the remaining events of a job that no longer exists. If there are none, its absence is the failure."""
+        for text in _names(request.record):
+            pages = max(1, request.bounds.pages // 2)
+            events = [
+                event
+                for job in self._gone_jobs(text, request.record.namespace, request.deadline, pages)
+                for event in job.events
+            ]
+            if events:
+                spool.write("events.json", object_list("Event", "v1", events))
+                reason = "the job and its pods no longer exist in Kubernetes: only events are left"
+                got = f"{len(events)} event{'' if len(events) == 1 else 's'}"
+                lost = "ranks, exits, nodes and logs of its pods, except those that a log store has"
+                return [Gap("job_gone", SOURCE, reason, text, asked=failed.asked, got=got, rules_out=lost)]
+        raise failed
+
+    def _gone_jobs(self, text: str, namespace: str | None, deadline: Deadline, pages: int) -> list[GoneJob]:
+        name, namespace, _ = parts_of(text, namespace, None)
+        spaces = self._jobs().spaces(namespace)
+        return [] if spaces is None or not is_name(name) else gone_jobs(self._api(), name, spaces, deadline, pages)
+
+    def _find(
+        self, name: str, namespace: str | None, word: str | None, deadline: Deadline
+    ) -> tuple[FoundWorkload, ...]:
+        return self._recent.get(
+            (name, namespace, word), lambda: self._jobs().find(name, namespace, deadline, word), deadline
+        )
+
     def _nodes(self, found: FoundWorkload, request: CollectionRequest, spool: Spool) -> Iterator[Gap]:
         if not found.nodes:
             return
         leases: list[Mapping[str, Any]] = []
         where = ResourcePath("coordination.k8s.io", "v1", "leases", "kube-node-lease")
-        gone = [node for node in found.nodes if not _ready(node)][:MOST_LEASES]
+        gone = [node for node in found.nodes if not is_ready(node)][:MOST_LEASES]
         try:
             for item in gone:
                 lease = self._api().get(where, str(mapping(item.get("metadata")).get("name")), request.deadline)
                 leases += [] if lease is None else [{**lease, "kind": "Lease", "apiVersion": "coordination.k8s.io/v1"}]
         except SourceFailed as failed:
             yield failed.gap(SOURCE, scope="leases", rules_out="when a missing node was last alive")
-        items = [_selected_fields(node, _NODE) | {"kind": "Node", "apiVersion": "v1"} for node in found.nodes]
-        spool.write("nodes.json", _encoded([*items, *leases]))
+        items = [node_document(node) for node in found.nodes]
+        spool.write("nodes.json", encoded([*items, *leases]))
 
     def _events(self, found: FoundWorkload, request: CollectionRequest, spool: Spool) -> Iterator[Gap]:
-        events, gaps = events_about(
-            self._api(),
-            found,
-            request.deadline,
-            max(1, request.bounds.pages // 2),
-            SOURCE,
-            of_nodes=self.settings.nodes,
-        )
-        yield from gaps
-        if events is not None:
-            spool.write("events.json", _object_list("Event", "v1", events))
-        start, oldest = request.window.start, time.time() - self.settings.events_kept
+        pages = max(1, request.bounds.pages // 2)
+        about_job = events_about(self._api(), found, request.deadline, pages, SOURCE, of_nodes=self.settings.nodes)
+        yield from about_job.gaps
+        if about_job.events is not None:
+            spool.write("events.json", object_list("Event", "v1", about_job.events))
+        if (gap := gone_pods(found, about_job.pods, SOURCE)) is not None:
+            yield gap
+        oldest = time.time() - self.settings.events_kept
+        if about_job.oldest is not None:
+            oldest = min(oldest, about_job.oldest)  # this server keeps them longer
+        start = request.window.start
         if start is not None and start < oldest:
             yield Gap(
                 "events_expired",
                 SOURCE,
                 f"Kubernetes keeps events for {self.settings.events_kept / 3600:g} h",
-                asked=f"events since {_utc(start)}",
-                got=f"events since {_utc(oldest)}",
+                asked=f"events since {utc(start)}",
+                got=f"events since {utc(oldest)}",
                 rules_out="evictions, preemptions and kills before then, except what the pods themselves still report",
             )
 
     def _logs(self, found: FoundWorkload, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         wanted = plan_logs(found.meaning.pods, found.meaning.ranks, request, SOURCE)
-        return fetch_logs(self._api(), wanted, request, spool, SOURCE)
+        absent = (string(mapping(node.get("metadata")).get("name"), 253) for node in found.nodes if not is_ready(node))
+        return fetch_logs(self._api(), wanted, request, spool, SOURCE, not_ready=frozenset(absent))
 
     # -- the server ------------------------------------------------------------------------------------------------
 
@@ -218,9 +258,9 @@ class Kubernetes:
 
     def _api(self) -> KubernetesApi:
         with self._lock:
-            if self._client is None:
-                self._client = HttpClient(self._endpoint())
-            return KubernetesApi(self._client)
+            if self._connected is None:
+                self._connected = KubernetesApi(self._client or HttpClient(self._endpoint()))
+            return self._connected
 
     def _endpoint(self) -> Endpoint:
         settings = self.settings
@@ -238,11 +278,11 @@ class Kubernetes:
         """Ask the server which of the required permissions it grants."""
         sent = "GET /apis"
         try:
-            served = self._api().groups(deadline)
+            served = self._api().groups(deadline, fresh=True)
             lacking = []
-            for right in self._rights(served):
+            for right in needed_rights(served, self.settings.namespaces, nodes=self.settings.nodes):
                 sent = f"may I {right}?"
-                if not self._allowed(right, deadline):
+                if not is_granted(self._api(), right, deadline):
                     lacking.append(right)
         except SourceFailed as failed:
             return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
@@ -255,50 +295,6 @@ class Kubernetes:
             not needed, words, sent, "apply the roles in docs/privileges.md, or set namespaces: and nodes: false"
         )
 
-    def _rights(self, served: Mapping[str, frozenset[str]]) -> list[AccessRight]:
-        spaces = self.settings.namespaces or ("",)
-        found = [
-            AccessRight(verb, kind.group, kind.plural, space)
-            for kind in KINDS
-            if served.get(kind.group, frozenset()) & set(kind.versions)
-            for space in spaces
-            for verb in ("get", "list")
-        ]
-        found += [AccessRight("list", "", "pods", space) for space in spaces]
-        found += [AccessRight("get", "", "pods/log", space) for space in spaces]
-        found += [AccessRight("list", "", "events", space) for space in spaces]
-        if self.settings.nodes:
-            found.append(AccessRight("list", "", "events", "default"))
-            found += [AccessRight(verb, "", "nodes", "") for verb in ("get", "list")]
-            found.append(AccessRight("get", "coordination.k8s.io", "leases", "kube-node-lease"))
-        return list(dict.fromkeys(found))
-
-    def _allowed(self, right: AccessRight, deadline: Deadline) -> bool:
-        resource, _, sub = right.resource.partition("/")
-        attributes = {"namespace": right.namespace, "verb": right.verb, "group": right.group, "resource": resource}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {**attributes, "subresource": sub}},
-        }
-        call = HttpRequest("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
-        answer = self._api().client.json(call, deadline)
-        return isinstance(answer, dict) and mapping(answer.get("status")).get("allowed") is True
-
-
-@dataclass(frozen=True, slots=True)
-class AccessRight:
-    """A required permission. An empty `namespace` means all namespaces, or cluster-scoped."""
-
-    verb: str
-    group: str
-    resource: str
-    namespace: str
-
-    def __str__(self) -> str:
-        where = f" in {self.namespace}" if self.namespace else " anywhere"
-        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}{where}"
-
 
 def _last_good(jobs: WorkloadFinder, found: FoundWorkload, deadline: Deadline) -> str | None:
     try:
@@ -307,65 +303,14 @@ def _last_good(jobs: WorkloadFinder, found: FoundWorkload, deadline: Deadline) -
         return None
 
 
-def _found_gaps(found: FoundWorkload) -> Iterator[Gap]:
-    meaning = found.meaning
-    name = meaning.record.job.name or ""
-    for what, failed in found.lacking:
-        out = "conditions, taints and topology of the nodes" if what == "nodes" else "what the missing pods did"
-        yield failed.gap(SOURCE, scope=what, rules_out=out)
-    if not meaning.pods:
-        yield Gap(
-            "no_pods",
-            SOURCE,
-            "the job has no pods, or no longer has any",
-            scope=name,
-            rules_out="logs, exits and nodes of its pods",
-        )
-        return
-    if meaning.ranks.inferred:
-        yield Gap(
-            "ranks_inferred",
-            SOURCE,
-            f"nothing tells which ranks run in which pod; assumed {meaning.ranks.inferred}",
-            name,
-        )
-    elif not meaning.ranks.of:
-        yield Gap("ranks_unknown", SOURCE, "nothing tells which ranks run in which pod", name, rules_out="ranks by pod")
-    first = meaning.record.attempts[0].number
-    if first > 0:
-        reason = f"nothing is left of {first} earlier runs: Kubernetes keeps only the last exit of a container"
-        yield Gap("attempts_forgotten", SOURCE, reason, name, rules_out="how the first runs ended")
+def _names(record: JobRecord) -> list[str]:
+    """Return the names under which a job may be known here; only one if this connector found it."""
+    names = list(dict.fromkeys(item for item in (record.job.name, record.job.id) if item))
+    return names[:1] if record.system == SOURCE else names
 
 
-def _ready(node: Mapping[str, Any]) -> bool:
-    conditions = objects(mapping(node.get("status")).get("conditions"), 200)
-    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
-
-
-def _pod(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod as `kubectl get -o json` prints it, without anything that may contain secrets."""
-    kept = _selected_fields(item, _POD)
-    for part in ("initContainers", "containers"):
-        listed = objects(mapping(item.get("spec")).get(part), 100)
-        kept["spec"][part] = [{key: entry[key] for key in _CONTAINER if key in entry} for entry in listed]
-    return {**kept, "status": mapping(item.get("status"))}
-
-
-def _selected_fields(item: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    return {
-        part: {key: told[key] for key in keys if key in told}
-        for part, keys in parts.items()
-        for told in [mapping(item.get(part))]
-    }
-
-
-def _object_list(kind: str, version: str, items: Iterable[Mapping[str, Any]]) -> bytes:
-    return _encoded([{"apiVersion": version, "kind": kind, **item} for item in items])
-
-
-def _encoded(items: list[Any]) -> bytes:
-    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
-
-
-def _utc(time_: float) -> str:
-    return datetime.fromtimestamp(time_, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _overlap(record: JobRecord, window: Window) -> float:
+    """Return for how many seconds of the window a job ran. A negative value is its distance from the window."""
+    start = record.job.start or 0.0
+    ends = [item for item in (record.job.end, window.end) if item is not None]
+    return min(ends, default=float("inf")) - max(start, window.start or 0.0)

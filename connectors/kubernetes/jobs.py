@@ -15,7 +15,8 @@ from kb.parsers.schedulers.pods import Pod, read_pod
 from kb.parsers.schedulers.workloads import ENDED, KINDS, PODS, Kind, Outline, Site, Workload, outline, stem, workload
 
 SIDE_BY_SIDE = 8
-ONE_BY_ONE = 16  # nodes; beyond that all nodes are listed
+ONE_BY_ONE = 16  # nodes; if there are more, a page of all nodes is listed
+BY_NAME = 128  # nodes missing from this page; if there are more, the other pages are listed
 POD_PAGES = 24  # 12,000 pods
 JOB_PAGES = 4
 NODE_PAGES = 20
@@ -33,6 +34,16 @@ class FoundWorkload:
     nodes: tuple[Mapping[str, Any], ...]
     names: frozenset[str]  # of the objects between the job and its pods
     lacking: tuple[tuple[str, SourceFailed], ...] = ()
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A job, or pods with a common name, before its nodes are read. `lacking`: what could not be fetched."""
+
+    kind: Kind
+    item: Mapping[str, Any]
+    pods: ObjectList = field(default_factory=lambda: ObjectList(()))
+    lacking: list[tuple[str, SourceFailed]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +65,8 @@ class WorkloadFinder:
         Raises:
             SourceFailed: The server could not be queried.
         """
-        name, namespace, word = _parts(text, namespace, word)
-        spaces = self._spaces(namespace)
+        name, namespace, word = parts_of(text, namespace, word)
+        spaces = self.spaces(namespace)
         if not is_name(name) or spaces is None:
             return ()
         refused: list[SourceFailed] = []
@@ -67,7 +78,7 @@ class WorkloadFinder:
             jobs = self._bare(name, spaces, deadline, refused)
         if not jobs and refused:
             raise refused[0]
-        found = [self._found(kind, item, pods, deadline) for kind, item, pods in jobs]
+        found = [self._found(job, deadline) for job in jobs]
         return tuple(sorted(found, key=lambda entry: entry.meaning.record.job.start or 0.0, reverse=True))
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
@@ -80,7 +91,7 @@ class WorkloadFinder:
         found = [
             found_outline
             for kind in self._served(deadline)
-            for listed in _answers([self._all(kind, space, deadline) for space in self._spaces(None) or ()], refused)
+            for listed in _answers([self._all(kind, space, deadline) for space in self.spaces(None) or ()], refused)
             for found_outline in (outline(item, self.site.owners) for item in listed.items)
             if not _controlled(found_outline) and _within(found_outline, window)
         ]
@@ -122,7 +133,7 @@ class WorkloadFinder:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _spaces(self, namespace: str | None) -> tuple[str | None, ...] | None:
+    def spaces(self, namespace: str | None) -> tuple[str | None, ...] | None:
         """Return the namespaces to search, None if the namespace is not one of the configured ones."""
         if namespace is None:
             return self.namespaces or (None,)
@@ -139,20 +150,7 @@ class WorkloadFinder:
         self, kind: Kind, name: str, space: str | None, deadline: Deadline
     ) -> Callable[[], list[tuple[Kind, Any]]]:
         where = ResourcePath(kind.group, kind.versions[0], kind.plural, space)
-
-        def ask() -> list[tuple[Kind, Any]]:
-            if space is not None:
-                one = self.api.get(where, name, deadline)
-                return [] if one is None else [(kind, one)]
-            try:
-                listed = self.api.list(where, deadline, fields=f"metadata.name={name}")
-            except SourceFailed as failed:
-                if failed.kind == "missing":  # the server supports the group but not this kind
-                    return []
-                raise
-            return [(kind, item) for item in listed.items]
-
-        return ask
+        return lambda: [(kind, item) for item in self.api.named(where, name, deadline)]
 
     def _all(self, kind: Kind, space: str | None, deadline: Deadline) -> Callable[[], ObjectList]:
         where = ResourcePath(kind.group, kind.versions[0], kind.plural, space)
@@ -167,20 +165,24 @@ class WorkloadFinder:
 
         return ask
 
-    def _roots(
-        self, items: Iterable[tuple[Kind, Mapping[str, Any]]], deadline: Deadline
-    ) -> list[tuple[Kind, Mapping[str, Any]]]:
+    def _roots(self, items: Iterable[tuple[Kind, Mapping[str, Any]]], deadline: Deadline) -> list[_Candidate]:
         """Return the top-level owners, each once: a TrainJob creates a JobSet, which creates Jobs."""
-        roots: dict[str, tuple[Kind, Mapping[str, Any]]] = {}
-        for start in items:
-            kind, item = start
+        roots: dict[str, _Candidate] = {}
+        for kind, item in items:
+            root = _Candidate(kind, item)
             for _ in range(3):
-                above = self._above(item, deadline)
+                try:
+                    above = self._above(root.item, deadline)
+                except SourceFailed as failed:
+                    if failed.kind != "forbidden":
+                        raise
+                    root.lacking.append(("workloads", failed))  # the owner stays unknown
+                    break
                 if above is None:
                     break
-                kind, item = above
-            told = outline(item)
-            roots.setdefault(told.uid or f"{kind.word} {told.namespace}/{told.name}", (kind, item))
+                root.kind, root.item = above
+            told = outline(root.item)
+            roots.setdefault(told.uid or f"{root.kind.word} {told.namespace}/{told.name}", root)
         return list(roots.values())
 
     def _above(self, item: Mapping[str, Any], deadline: Deadline) -> tuple[Kind, Mapping[str, Any]] | None:
@@ -191,32 +193,31 @@ class WorkloadFinder:
         kind = next((entry for entry in self._served(deadline) if (entry.group, entry.kind) == (group, word)), None)
         if kind is None or not is_name(name) or not is_namespace(outlined.namespace):
             return None
-        above = self.api.get(
-            ResourcePath(kind.group, kind.versions[0], kind.plural, outlined.namespace), name, deadline
-        )
-        return None if above is None else (kind, above)
+        where = ResourcePath(kind.group, kind.versions[0], kind.plural, outlined.namespace)
+        return next(((kind, above) for above in self.api.named(where, name, deadline)), None)
 
-    def _with_pods(
-        self, roots: Iterable[tuple[Kind, Mapping[str, Any]]], deadline: Deadline
-    ) -> list[tuple[Kind, Mapping[str, Any], ObjectList]]:
-        found = []
-        for kind, item in roots:
-            outlined = outline(item)
+    def _with_pods(self, jobs: list[_Candidate], deadline: Deadline) -> list[_Candidate]:
+        for job in jobs:
+            where = ResourcePath("", "v1", "pods", outline(job.item).namespace or None)
             pods: dict[str, Mapping[str, Any]] = {}
             why = ""
-            for text in _selectors(kind, item):
-                listed = self.api.list(
-                    ResourcePath("", "v1", "pods", outlined.namespace or None), deadline, labels=text, pages=POD_PAGES
-                )
-                pods.update({_uid(pod): pod for pod in listed.items})
-                why = why or listed.why
-            found.append((kind, item, ObjectList(tuple(pods.values()), not why, why)))
-        return found
+            try:
+                for text in _selectors(job.kind, job.item):
+                    listed = self.api.list(where, deadline, labels=text, pages=POD_PAGES)
+                    pods.update({_uid(pod): pod for pod in listed.items})
+                    why = why or listed.why
+            except SourceFailed as failed:
+                if failed.kind != "forbidden":
+                    raise
+                job.lacking.append(("pods", failed))
+            job.pods = ObjectList(tuple(pods.values()), not why, why)
+        return jobs
 
     def _bare(
         self, name: str, spaces: Sequence[str | None], deadline: Deadline, refused: list[SourceFailed]
-    ) -> list[tuple[Kind, Mapping[str, Any], ObjectList]]:
+    ) -> list[_Candidate]:
         """Pods without a known workload, by the site's labels, or a single pod with this name."""
+        unseen = [("workloads", failed) for failed in refused[:1]]
         choices: list[tuple[str | None, str | None]] = [
             (one, None) for label in self.labels if (one := selector(label, name))
         ]
@@ -232,7 +233,12 @@ class WorkloadFinder:
             if by_space:
                 why = next((item for item in whys if item), "")
                 return [
-                    (PODS, {"metadata": {"name": name, "namespace": space}}, ObjectList(tuple(pods), not why, why))
+                    _Candidate(
+                        PODS,
+                        {"metadata": {"name": name, "namespace": space}},
+                        ObjectList(tuple(pods), not why, why),
+                        [*unseen],
+                    )
                     for space, pods in by_space.items()
                 ]
         return []
@@ -243,42 +249,53 @@ class WorkloadFinder:
         where = ResourcePath("", "v1", "pods", space)
         return lambda: self.api.list(where, deadline, labels=labels, fields=fields, pages=POD_PAGES)
 
-    def _found(self, kind: Kind, item: Mapping[str, Any], listed: ObjectList, deadline: Deadline) -> FoundWorkload:
+    def _found(self, job: _Candidate, deadline: Deadline) -> FoundWorkload:
+        listed = job.pods
         pods = [read_pod(entry, self.containers) for entry in listed.items]
-        lacking: list[tuple[str, SourceFailed]] = []
+        lacking = list(job.lacking)
         if not listed.whole:
             lacking.append(("pods", SourceFailed("bad_answer", f"not all pods were listed: {listed.why}")))
         nodes = self._nodes(pods, lacking, deadline) if self.nodes else ()
         names = {told[2] for entry in listed.items if (told := outline(entry).parent) is not None}
-        meaning = workload(kind, item, pods, nodes, self.site)
+        meaning = workload(job.kind, job.item, pods, nodes, self.site)
         return FoundWorkload(
-            kind, meaning, listed.items, nodes, frozenset({*names, outline(item).name}), tuple(lacking)
+            job.kind, meaning, listed.items, nodes, frozenset({*names, outline(job.item).name}), tuple(lacking)
         )
 
     def _nodes(
         self, pods: Iterable[Pod], lacking: list[tuple[str, SourceFailed]], deadline: Deadline
     ) -> tuple[Mapping[str, Any], ...]:
         wanted = list(dict.fromkeys(pod.node for pod in pods if pod.node and is_name(pod.node)))
-        where = ResourcePath("", "v1", "nodes")
         refused: list[SourceFailed] = []
-        if len(wanted) <= ONE_BY_ONE:
-            got = _answers([_getting(self.api, where, name, deadline) for name in wanted], refused)
-            found = tuple(item for item in got if item is not None)
-        else:
-            answers = _answers([lambda: self.api.list(where, deadline, pages=NODE_PAGES)], refused)
-            names = set(wanted)
-            found = tuple(
-                item
-                for listed in answers
-                for item in listed.items
-                if mapping(item.get("metadata")).get("name") in names
-            )
+        found: dict[str, Mapping[str, Any]] = {}
+        missing = wanted
+        if len(wanted) > ONE_BY_ONE:
+            try:
+                found, missing = self._listed_nodes(wanted, deadline)
+            except SourceFailed as failed:
+                refused, missing = [failed], []
+        asking = [_asking(self.api, ResourcePath("", "v1", "nodes"), name, deadline) for name in missing]
+        found |= {_name(item): item for items in _answers(asking, refused) for item in items}
         if refused:
             lacking.append(("nodes", refused[0]))
-        return found
+        return tuple(found[name] for name in wanted if name in found)
+
+    def _listed_nodes(
+        self, wanted: Sequence[str], deadline: Deadline
+    ) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
+        """Return nodes by name, and the names still to query. In most clusters, the first page has all nodes."""
+        found: dict[str, Mapping[str, Any]] = {}
+        missing: list[str] = []
+        for pages in (1, NODE_PAGES):
+            listed = self.api.list(ResourcePath("", "v1", "nodes"), deadline, pages=pages)
+            found |= {_name(item): item for item in listed.items}
+            missing = [] if listed.whole else [name for name in wanted if name not in found]
+            if len(missing) <= BY_NAME:
+                break
+        return found, missing
 
 
-def _parts(text: str, namespace: str | None, word: str | None) -> tuple[str, str | None, str | None]:
+def parts_of(text: str, namespace: str | None, word: str | None) -> tuple[str, str | None, str | None]:
     """Parse a person's input into the job's name, namespace and kind."""
     head, _, name = text.rpartition("/")
     if head and word is None and head.lower() in {kind.word.lower() for kind in (*KINDS, PODS)}:
@@ -306,10 +323,10 @@ def _within(told: Outline, window: Window) -> bool:
     return window.start is None or ended is None or ended >= window.start
 
 
-def _getting(
+def _asking(
     api: KubernetesApi, where: ResourcePath, name: str, deadline: Deadline
-) -> Callable[[], Mapping[str, Any] | None]:
-    return lambda: api.get(where, name, deadline)
+) -> Callable[[], tuple[Mapping[str, Any], ...]]:
+    return lambda: api.named(where, name, deadline)
 
 
 def _answers(tasks: Sequence[Callable[[], _T]], refused: list[SourceFailed]) -> list[_T]:
@@ -322,6 +339,10 @@ def _answers(tasks: Sequence[Callable[[], _T]], refused: list[SourceFailed]) -> 
             except SourceFailed as failed:
                 refused.append(failed)
     return found
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    return string(mapping(item.get("metadata")).get("name"), 253)
 
 
 def _uid(pod: Mapping[str, Any]) -> str:

@@ -1,51 +1,43 @@
-"""Fetches the logs of a job's pods in parallel: whole logs of suspicious pods first, and the ends of the others.
+"""Fetches the logs of a job's pods in parallel, as planned.
 
 The server counts lines from the end and bytes from there on, so a truncated response lacks the newest lines, which matter
-most. They are requested separately. The log before the last restart precedes the current one.
+most. They are requested separately, fewer at a time if they are long. The log before the last restart precedes the
+current one. A node that the server cannot reach is not asked again for its other pods.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from connectors.base.contract import CollectionRequest, SourceFailed, Spool, safe_name
-from connectors.kubernetes.api import KubernetesApi, is_name, is_namespace
+from connectors.base.contract import CollectionRequest, Deadline, SourceFailed, Spool
+from connectors.base.http_response import HttpResponse
+from connectors.kubernetes.api import KubernetesApi
+from connectors.kubernetes.gaps import listing
+from connectors.kubernetes.log_plan import END_BYTES, END_LINES, WHOLE, LogRequest
 from kb.model import Gap, Resource
-from kb.parsers.schedulers.pods import Pod, Ranks
 
-WHOLE = 64  # pods
 SIDE_BY_SIDE = 16
-MOST_BYTES = 4 << 20  # of a container
-MOST_LINES = 5000
-END_LINES = 200  # of pods that are not fetched whole, and of truncated responses
-END_BYTES = 256 << 10
-LEAST_BYTES = 4 << 10
+FEWER = (4, 1)  # concurrent requests after the server refused more
+LONGEST_LINE = 4 << 20  # bytes of the newest line, if it alone exceeds END_BYTES
 POD_SECONDS = 20.0
+NOT_READY_SECONDS = 6.0  # for a pod of a node that is not ready: the server tries to reach it for half a minute
+ROTATED = 600.0  # seconds after a container's start, at which a log that begins there lacks its first lines
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)(?: |\Z)")
+PART = 16 << 10  # bytes: container runtimes write longer lines in parts, and tailLines counts these
+_LONGEST_STAMP = 36  # bytes, with the space behind it
+_UNREACHABLE = re.compile(
+    r"dial tcp|no route to host|i/o timeout|TLS handshake timeout|connection refused|error dialing"
+)
 _NO_LOG = (
     b"unable to retrieve container logs for ",
     b"failed to try resolving symlinks in path ",
     b"failed to open log file ",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LogRequest:
-    """One log to fetch: the container, the limits, the target file. `previous`: also fetch the log before the restart."""
-
-    pod: Pod
-    container: str
-    path: str
-    rank: int | None
-    previous: bool
-    whole: bool
-    lines: int | None
-    bytes: int
 
 
 @dataclass(slots=True)
@@ -55,81 +47,122 @@ class LogOutcome:
     lines: int = 0
     cut: bool = False
     ended: bool = False  # only the end was requested, and there was more
+    rotated: bool = False  # it begins long after the start of its container
     lost: bool = False  # the node no longer has it
     failed: SourceFailed | None = None
     undated: int = 0
 
 
-def plan_logs(pods: Sequence[Pod], ranks: Ranks, request: CollectionRequest, folder: str) -> tuple[LogRequest, ...]:
-    """Return which logs to fetch, in which order and how much of each, within the limits of the request."""
-    good = [item for item in pods if is_name(item.name) and is_namespace(item.namespace)]
-    known = {item.uid: ranks.of.get(item.uid, ()) for item in good}
-    good.sort(key=lambda item: (not item.suspicious, known[item.uid][:1] or (1 << 40,), item.name))
-    whole = len(good) if request.deep else min(WHOLE, len(good))
-    logs = [
-        (at < whole, pod, name) for at, pod in enumerate(good) for name in (pod.container, *pod.odd) if is_name(name)
-    ]
-    runs = sum(1 + bool(pod.restarts) for first, pod, _ in logs if first)
-    shares = _shares(request, runs, sum(not first for first, _, _ in logs))
-    taken: Counter[str] = Counter()
-    found = []
-    for first, pod, name in logs:
-        mine = known[pod.uid]
-        who = f"rank-{mine[0]}" if len(mine) == 1 else safe_name(pod.name)
-        who = who if name == pod.container else f"{who}.{safe_name(name)}"
-        taken[who] += 1
-        who = who if taken[who] == 1 else f"{who}-{taken[who]}"
-        lines, size = shares[first]
-        again = first and bool(pod.restarts) and name == pod.container
-        rank = mine[0] if len(mine) == 1 else None
-        found.append(
-            LogRequest(pod, name, f"logs/{folder}/{who}.log", rank, again or name in pod.odd, first, lines, size)
-        )
-    return tuple(found)
+@dataclass(slots=True)
+class _Nodes:
+    """What is known about the nodes while logs are fetched: those not ready, those that responded, those that cannot be reached."""
 
+    not_ready: frozenset[str]
+    responded: set[str] = field(default_factory=set)
+    unreachable: dict[str, SourceFailed] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
-def _shares(request: CollectionRequest, runs: int, ends: int) -> Mapping[bool, tuple[int | None, int]]:
-    """Lines and bytes per log: whole logs share three quarters, or everything if there are no others."""
-    part = 0.75 if ends else 1.0
-    size = max(LEAST_BYTES, min(MOST_BYTES, int(request.bounds.log_bytes * part) // max(1, runs)))
-    lines = max(1, min(MOST_LINES, int(request.bounds.log_lines * part) // max(1, runs)))
-    end_size = max(1 << 10, min(END_BYTES, int(request.bounds.log_bytes * (1 - part)) // max(1, ends)))
-    end_lines = max(1, min(END_LINES, int(request.bounds.log_lines * (1 - part)) // max(1, ends)))
-    if request.deep:
-        return {True: (None, max(LEAST_BYTES, request.bounds.log_bytes // max(1, runs))), False: (end_lines, end_size)}
-    return {True: (lines, size), False: (end_lines, end_size)}
+    def seconds(self, node: str | None) -> float:
+        """Return how long to wait for a log.
+
+        Raises:
+            SourceFailed: The node could not be reached for another pod.
+        """
+        with self.lock:
+            known = self.unreachable.get(node or "")
+        if known is not None:
+            raise known
+        return NOT_READY_SECONDS if node in self.not_ready else POD_SECONDS
+
+    def failed(self, node: str | None, failed: SourceFailed) -> SourceFailed:
+        """Return the failure to report, and remember the node if it was the reason."""
+        with self.lock:
+            known = self.unreachable.get(node or "")
+            silent = failed.kind == "timeout" and node not in self.responded
+            refused = failed.kind in {"server_error", "timeout"} and _UNREACHABLE.search(str(failed))
+            if known is not None or not node or not (silent or refused):
+                return known or failed
+            message = f"the API server cannot reach the kubelet of {node}, which has the log: {failed}"
+            worded = SourceFailed(failed.kind, message, asked=failed.asked)
+            return self.unreachable.setdefault(node, worded)
+
+    def well(self, node: str | None) -> None:
+        """Remember that a node responded."""
+        with self.lock:
+            self.responded.add(node or "")
 
 
 def fetch_logs(
-    api: KubernetesApi, wanted: Sequence[LogRequest], request: CollectionRequest, spool: Spool, source: str
+    api: KubernetesApi,
+    wanted: Sequence[LogRequest],
+    request: CollectionRequest,
+    spool: Spool,
+    source: str,
+    *,
+    not_ready: frozenset[str] = frozenset(),
 ) -> Iterator[Gap]:
-    """Fetch the logs and write them. Yield one gap for each reason why something is missing."""
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        outcomes = list(pool.map(lambda log_request: _fetch_log(api, log_request, request, spool), wanted))
+    """Fetch the logs and write them. Yield one gap for each reason why something is missing. `not_ready`: nodes."""
+    nodes = _Nodes(not_ready)
+    outcomes = [LogOutcome()] * len(wanted)
+    again = list(range(len(wanted)))
+    calls = api.client.endpoint.load.calls  # more requests at a time would only wait for each other
+    for parallel in (min(SIDE_BY_SIDE, calls), *FEWER):
+        for at, outcome in _by_node(
+            [wanted[at] for at in again], parallel, lambda item: _fetch_log(api, item, request, spool, nodes)
+        ):
+            outcomes[again[at]] = outcome
+        again = [at for at in again if (failed := outcomes[at].failed) is not None and failed.kind == "rate_limited"]
+        if not again or request.deadline.left() <= 0:
+            break
     yield from _gaps(wanted, outcomes, source)
 
 
-def _fetch_log(api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, spool: Spool) -> LogOutcome:
+def _by_node(
+    wanted: Sequence[LogRequest], parallel: int, fetch: Callable[[LogRequest], LogOutcome]
+) -> Iterator[tuple[int, LogOutcome]]:
+    """Fetch logs in parallel, and yield each with its place. A node's first log comes before its others.
+
+    So a node that does not respond holds up one request, not all.
+    """
+    queues: dict[str, list[int]] = {}
+    for at, item in enumerate(wanted):
+        queues.setdefault(item.pod.node or f"no node: {item.pod.uid}", []).append(at)
+    with ThreadPoolExecutor(parallel) as pool:
+        running = {pool.submit(fetch, wanted[queue[0]]): (queue[0], queue[1:]) for queue in queues.values()}
+        while running:
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                at, others = running.pop(future)
+                yield at, future.result()
+                running |= {pool.submit(fetch, wanted[other]): (other, []) for other in others}
+
+
+def _fetch_log(
+    api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, spool: Spool, nodes: _Nodes
+) -> LogOutcome:
     out = LogOutcome()
     try:
-        lines = _runs(api, wanted, request, out)
+        lines = _runs(api, wanted, request, out, request.deadline.sooner(nodes.seconds(wanted.pod.node)))
         if lines:
             lines.sort(key=lambda line: line[:30])
             spool.append(wanted.path, b"".join(line + b"\n" for line in lines))
             who = Resource(node=wanted.pod.node, rank=wanted.rank, container=wanted.pod.name)
             spool.describe(wanted.path, resource=who, query=f"log of {wanted.pod.name}, container {wanted.container}")
         out.lines = len(lines)
+        nodes.well(wanted.pod.node)
     except SourceFailed as failed:
-        out.failed = failed
+        out.failed = nodes.failed(wanted.pod.node, failed)
     return out
 
 
-def _runs(api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, out: LogOutcome) -> list[bytes]:
+def _runs(
+    api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, out: LogOutcome, deadline: Deadline
+) -> list[bytes]:
     """Return the lines before and after the last restart; either may be missing."""
     found: list[bytes] = []
     for previous in (True, False) if wanted.previous else (False,):
         try:
-            found += _log(api, wanted, request, out, previous)
+            found += _log(api, wanted, request, out, deadline, previous=previous)
         except SourceFailed as failed:
             # "previous terminated container … not found", "container … is waiting to start": there is no log
             if failed.kind != "refused":
@@ -139,9 +172,14 @@ def _runs(api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, ou
 
 
 def _log(
-    api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, out: LogOutcome, previous: bool
+    api: KubernetesApi,
+    wanted: LogRequest,
+    request: CollectionRequest,
+    out: LogOutcome,
+    deadline: Deadline,
+    *,
+    previous: bool,
 ) -> list[bytes]:
-    deadline = request.deadline.sooner(POD_SECONDS)
     since = None if request.window.start is None else _iso(request.window.start)
     params = {
         "container": wanted.container,
@@ -155,13 +193,41 @@ def _log(
     if answer.cut or len(answer.body) >= wanted.bytes:
         out.cut = True
         held = set(lines)
-        tail = api.log(
-            namespace, pod, {**params, "tailLines": min(END_LINES, wanted.lines or END_LINES)}, END_BYTES, deadline
-        )
-        lines += [line for line in _stamped(tail.body, request, out) if line not in held]
-    elif wanted.lines is not None and answer.body.count(b"\n") >= wanted.lines:
+        count = min(END_LINES, wanted.lines or END_LINES)
+        newest = _newest(lambda params, most: api.log(namespace, pod, params, most, deadline), params, count)
+        lines += [line for line in _stamped(newest, request, out) if line not in held]
+    elif wanted.lines is not None and _parts_of(answer.body) >= wanted.lines:
         out.ended = True
+    elif lines and wanted.whole and not previous:
+        out.rotated = _begins_late(lines[0], wanted, request)
     return lines
+
+
+_Params = Mapping[str, str | int | None]
+
+
+def _newest(ask: Callable[[_Params, int], HttpResponse], params: _Params, count: int) -> bytes:
+    """Return the last lines that fit, `count` at most: ever fewer are requested until the response is not cut."""
+    while True:
+        most = END_BYTES if count > 1 else LONGEST_LINE
+        tail = ask({**params, "tailLines": count}, most)
+        if count == 1 or not (tail.cut or len(tail.body) >= most):
+            return tail.body
+        count = max(1, count // 14)
+
+
+def _parts_of(body: bytes) -> int:
+    """Return how many lines a response has as the kubelet counts them: a long one in parts."""
+    lines = body.split(b"\n")[:-1]
+    return sum(1 if len(line) <= PART else max(1, (len(line) - _LONGEST_STAMP) // PART + 1) for line in lines)
+
+
+def _begins_late(first: bytes, wanted: LogRequest, request: CollectionRequest) -> bool:
+    """Return whether the first line is so long after the container's start that earlier ones were rotated away."""
+    started = wanted.pod.lives[-1].started if wanted.pod.lives and wanted.container == wanted.pod.container else None
+    if started is None or (request.window.start is not None and request.window.start > started):
+        return False
+    return first[:30] > _iso(started + ROTATED).encode()
 
 
 def _iso(time: float) -> str:
@@ -177,7 +243,7 @@ def _stamped(body: bytes, request: CollectionRequest, out: LogOutcome) -> list[b
         stamp = _STAMP.match(line)
         if stamp is not None:
             last = _utc(stamp)
-            text = line[stamp.end() :]
+            text = line[stamp.end() :] if len(line) <= PART else _joined(line[stamp.end() :])
         elif line.startswith(_NO_LOG):
             out.lost = True
             continue
@@ -191,6 +257,15 @@ def _stamped(body: bytes, request: CollectionRequest, out: LogOutcome) -> list[b
     if not body.endswith(b"\n") and body.startswith(_NO_LOG):
         out.lost = True
     return found
+
+
+def _joined(text: bytes) -> bytes:
+    """Return a long line without the timestamps that kubelets before 1.27 write before each of its parts."""
+    at = PART
+    while at < len(text) and (stamp := _STAMP.match(text, at, at + _LONGEST_STAMP)) is not None:
+        text = text[:at] + text[stamp.end() :]
+        at += PART
+    return text
 
 
 def _utc(stamp: re.Match[bytes]) -> bytes:
@@ -219,6 +294,7 @@ def _gaps(wanted: Sequence[LogRequest], outcomes: Sequence[LogOutcome], source: 
         for word, holds in (
             ("cut", out.cut),
             ("ended", out.ended and item.whole),
+            ("rotated", out.rotated),
             ("lost", out.lost),
             ("undated", bool(out.undated)),
         ):
@@ -232,7 +308,7 @@ def _gaps(wanted: Sequence[LogRequest], outcomes: Sequence[LogOutcome], source: 
 
 
 def _gap(word: str, heap: _GapGroup, of: int, source: str) -> Gap:
-    scope = _names(log.pod.name for log in heap.logs)
+    scope = listing(log.pod.name for log in heap.logs)
     first = heap.logs[0]
     asked, got = f"logs of {of} containers", f"{of - len(heap.logs)} of {of} unaffected"
     if heap.example is not None:
@@ -246,14 +322,14 @@ def _gap(word: str, heap: _GapGroup, of: int, source: str) -> Gap:
             f"of pods beyond the first {WHOLE}, only the last {first.lines} lines were requested",
             "earlier lines",
         ),
+        "rotated": (
+            "logs_rotated",
+            f"begins more than {ROTATED / 60:.0f} minutes after the container started: earlier lines were rotated away",
+            "what was logged before",
+        ),
         "lost": ("logs_lost", "the node no longer has this log", "how the run before the restart ended"),
         "undated": ("logs_undated", "lines without a timestamp were left out", "what these lines said"),
     }[word]
     return Gap(
         code, source, f"{len(heap.logs)} of {of} logs: {reason}", scope=scope, asked=asked, got=got, rules_out=out
     )
-
-
-def _names(names: Iterable[str]) -> str:
-    listed = list(dict.fromkeys(names))
-    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")

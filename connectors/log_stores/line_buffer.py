@@ -92,7 +92,7 @@ class LineBuffer:
         return max(self._of.get(who, ()), default=None)
 
     def telling(self, most: int, rare: int) -> list[tuple[LogOrigin, int]]:
-        """Return origins to look at more closely, and when: first those with rare lines, then those that began first.
+        """Return origins to examine more closely, and at what time: first those with rare lines, then those that began earliest.
 
         Only the last burst of each counts, because earlier ones did not end the run.
         """
@@ -109,8 +109,11 @@ class LineBuffer:
             chosen.append((fewest if fewest <= rare else rare + 1, at if fewest > rare else -at, who))
         return [(who, abs(at)) for _, at, who in sorted(chosen)[:most]]
 
-    def logs(self) -> Iterator[tuple[LogOrigin, bytes, int]]:
-        """Yield the lines of each origin that has new ones since the last call, as a log, and the time of its last line."""
+    def logs(self, *, ended: bool = True) -> Iterator[tuple[LogOrigin, bytes, int]]:
+        """Yield the lines of each origin that has new ones since the last call, as a log, and the time of its last line.
+
+        `ended`: if only pieces of the last line arrived, they are written as they are, since no more is expected.
+        """
         clock = _Clock()
         with self._lock:
             changed, self._changed = sorted(self._changed), set()
@@ -119,9 +122,21 @@ class LineBuffer:
                 times = dict(self._of[who])
             ordered = sorted(times)
             out = [
-                clock.line(at, text) for at, text in unwrapped((at, text) for at in ordered for _, text in times[at])
+                clock.line(at, text)
+                for at, text in unwrapped(((at, text) for at in ordered for _, text in times[at]), ended=ended)
             ]
             yield who, "".join(out).encode("utf-8", "replace"), ordered[-1]
+
+    def with_words(self, words: Sequence[str]) -> list[StoredLine]:
+        """Return the lines with any of these words, as they are written."""
+        with self._lock:
+            return [
+                StoredLine(at, who, text, key)
+                for who, times in self._of.items()
+                for at, group in times.items()
+                for key, text in group
+                if any(word in text for word in words)
+            ]
 
     def counts(self) -> dict[LogOrigin, int]:
         """Return how many lines of each origin there are."""

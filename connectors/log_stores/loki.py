@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from connectors.base.contract import (
     CheckResult,
@@ -17,30 +18,27 @@ from connectors.base.contract import (
     Spool,
 )
 from connectors.base.http import HttpClient, HttpRequest, url_path
+from connectors.log_stores.line_buffer import StoredLine
 from connectors.log_stores.logql import Labels, selector
+from connectors.log_stores.loki_answers import data_of, strings_of, unexpected_answer
 from connectors.log_stores.loki_calls import LokiCalls
-from connectors.log_stores.loki_client import (
-    ROLES,
-    LokiSettings,
-    LokiStore,
-    data_of,
-    fixed_labels,
-    speaker_of,
-    strings_of,
-    unexpected_answer,
-)
+from connectors.log_stores.loki_client import LokiStore, lines_of
 from connectors.log_stores.loki_limits import LokiLimits, limits_of
-from connectors.log_stores.query_plan import NS, QueryMeter, fetch_lines
+from connectors.log_stores.loki_settings import ROLES, LokiSettings, fixed_labels, speaker_of
+from connectors.log_stores.loki_tail import LokiTail, open_tail
+from connectors.log_stores.query_plan import fetch_lines
+from connectors.log_stores.store_queries import NS, QueryMeter, query_deadline
 from kb.model import Gap, Job, JobRecord, Member, Window
 
 __all__ = ["Loki", "LokiSettings"]
 
 MOST_JOBS = 2000
+AHEAD = 600.0  # seconds by which the clocks of nodes may be ahead; creation_grace_period by default
+FEW_STREAMS = 128  # of more, the first and last line are known to the minute only
 DAY = 86400 * NS
 DAYS = 3  # of the last run that are looked at
 LIMITS_LAST = 600.0  # seconds for which the server's limits are known
 LIMITS_SECONDS = 5.0  # of the call for them
-WRITING, LONGEST_WRITING = 0.1, 4.0  # share of the time, and seconds, kept for writing what was fetched
 
 
 class Loki:
@@ -64,8 +62,7 @@ class Loki:
             SourceFailed: Nothing could be queried.
         """
         record = request.record
-        left = request.deadline.left()
-        ends = request.deadline.sooner(left - min(LONGEST_WRITING, WRITING * left))
+        ends = query_deadline(request.deadline)
         store = LokiStore(
             self._settings,
             self._client,
@@ -75,6 +72,18 @@ class Loki:
             limits=self._limits(ends),
         )
         return fetch_lines(store, request, spool, self._settings.folder, source="loki")
+
+    def tail(self, record: JobRecord, deadline: Deadline) -> LokiTail:
+        """Open a connection for the new lines of the job.
+
+        Raises:
+            SourceFailed: The server or a proxy refused it, or no label identifies the job.
+        """
+
+        def lines(stream: Mapping[str, Any]) -> Iterator[StoredLine]:
+            return lines_of(self._settings, stream)
+
+        return open_tail(self._client, self._streams(record), lines, self._settings.folder, deadline)
 
     def check(self, deadline: Deadline) -> CheckResult:
         """List the labels of the last hour."""
@@ -119,14 +128,16 @@ class Loki:
             labels[space_label] = (query.namespace,)
         limits = self._limits(deadline)
         calls = LokiCalls(self._client, deadline, QueryMeter())
-        for low, high in backwards(query.window, limits):
+        for low, high in backwards(replace(query.window, end=(query.window.end or 0.0) + AHEAD), limits):
             series = self._series(calls, labels, low, high)
             if series:
                 break
         else:
             return ()
         store = LokiStore(self._settings, self._client, labels, deadline, limits=limits)
-        last = store.border((low, high), backward=True)
+        # a query for the last line opens every stream
+        known = store.span((low, high)) if len(series) > FEW_STREAMS else None
+        last = known[1] if known else store.border((low, high), backward=True)
         first = None
         if last is not None:
             with suppress(SourceFailed):  # the time of the last line is enough
@@ -175,7 +186,8 @@ class Loki:
             if not found:
                 break
             series, day = series + found, earlier
-        return series, store.border(day, backward=False)
+        known = store.span(day) if len(series) > FEW_STREAMS else None
+        return series, known[0] if known else store.border(day, backward=False)
 
     def _series(self, calls: LokiCalls, labels: Labels, low: int, high: int) -> list[Mapping[str, object]]:
         """The streams with lines in a window."""

@@ -1,11 +1,9 @@
-"""Calls to Loki: retried while that may help, slowed down when the server is busy, and never repeated as they were if they took too long."""
+"""Calls to Loki: retried if that may help, slowed down when the server is busy, and never repeated unchanged if they took too long."""
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,9 +11,11 @@ import msgspec
 from connectors.base.contract import Deadline, SourceFailed
 from connectors.base.http import HttpClient, HttpRequest
 from connectors.base.http_response import MEANING_OF_STATUS, printable, retry_after, shortened
-from connectors.log_stores.query_plan import SIDE_BY_SIDE, QueryMeter
+from connectors.log_stores.call_gate import CallGate
+from connectors.log_stores.store_queries import SIDE_BY_SIDE, QueryMeter
 
 QUERY_SECONDS = 30.0  # of one call
+LEAST_SECONDS = 1.0
 LARGEST = 64 << 20  # bytes of an answer
 PAUSE = 0.5  # seconds before the first retry, doubled for each further one
 LONGEST_PAUSE = 8.0
@@ -39,27 +39,28 @@ class LokiCalls:
         self._client = client
         self._deadline = deadline
         self._meter = meter
-        self._gate = _Gate(SIDE_BY_SIDE)
+        self._gate = CallGate(SIDE_BY_SIDE)
 
     @property
     def deadline(self) -> Deadline:
-        """By when all calls end."""
+        """The deadline for all calls."""
         return self._deadline
 
-    def json(self, call: HttpRequest) -> Any:
-        """Return the JSON of a response.
+    def json(self, call: HttpRequest, *, spare: float = 0.0) -> Any:
+        """Return the JSON of a response. `spare`: seconds before the deadline by which it must be there.
 
         Raises:
             SourceFailed: No response, a refusal, or invalid JSON. Of kind "timeout": a smaller query may succeed.
         """
         asked = call.summary()
+        self._deadline.check(asked)
         self._meter.spend(asked)
         pause = PAUSE
-        ends = self._deadline.left() * (1 - PATIENCE)  # seconds left when it is no longer worth waiting
+        ends = self._deadline.left() * (1 - PATIENCE)  # if fewer seconds are left, waiting is not worthwhile
         for number in range(TRIES):
             self._deadline.check(asked)
             with self._gate.passing(self._deadline, asked):
-                failed, wait = self._once(call, asked)
+                failed, wait = self._once(call, asked, max(LEAST_SECONDS, self._deadline.left() - spare))
             if not isinstance(failed, SourceFailed):
                 return failed
             wait = pause if wait is None else wait
@@ -69,12 +70,12 @@ class LokiCalls:
             pause = min(LONGEST_PAUSE, pause * 2)
         raise AssertionError("unreachable")
 
-    def _once(self, call: HttpRequest, asked: str) -> tuple[Any, float | None]:
+    def _once(self, call: HttpRequest, asked: str, seconds: float) -> tuple[Any, float | None]:
         """The JSON; or the failure, and the seconds to wait before a retry (None: as usual, negative: none helps)."""
         try:
-            answer = self._client.once(call, self._deadline.sooner(QUERY_SECONDS), largest=LARGEST)
+            answer = self._client.once(call, self._deadline.sooner(min(QUERY_SECONDS, seconds)), largest=LARGEST)
         except SourceFailed as failed:
-            away = failed.kind in ("unreachable", "bad_answer")  # the latter: it went away in the middle of an answer
+            away = failed.kind in ("unreachable", "bad_answer")  # the latter: it went away during a response
             return failed, None if away else -1.0
         text = shortened(printable(answer.body[:4096]))
         if not 200 <= answer.status < 300:
@@ -106,35 +107,3 @@ class LokiCalls:
         if status in (502, 503) or (status >= 500 and _STARTING.search(text)):
             return retry_after(headers)
         return -1.0
-
-
-class _Gate:
-    """Lets some callers through at a time; fewer after each refusal for being busy."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._inside = 0
-        self._free = threading.Condition()
-
-    def narrow(self) -> None:
-        """Let half as many through from now on, at least one."""
-        with self._free:
-            self._most = max(1, self._most // 2)
-
-    @contextmanager
-    def passing(self, deadline: Deadline, asked: str) -> Iterator[None]:
-        """Wait for a place.
-
-        Raises:
-            SourceFailed: There is none before the deadline.
-        """
-        with self._free:
-            if not self._free.wait_for(lambda: self._inside < self._most, timeout=deadline.left()):
-                raise SourceFailed("timeout", "other queries to this server took all the time", asked=asked)
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._free:
-                self._inside -= 1
-                self._free.notify()

@@ -32,7 +32,7 @@ _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 @dataclass(slots=True)
 class LokiLimits:
-    """What one query may ask. None: no limit is known.
+    """The limits of one query. None: no limit is known.
 
     `entries`: lines per response; `length`: nanoseconds of its window; `series`: series of a count; `seconds`: until the
     server gives up; `volume`: whether it answers `/index/volume_range`.
@@ -60,7 +60,7 @@ class LokiLimits:
 
 
 def limits_of(client: HttpClient, deadline: Deadline) -> LokiLimits:
-    """Return the limits that the server publishes; defaults where it does not."""
+    """Return the limits that the server publishes, and defaults for the others."""
     path = url_path("loki", "api", "v1", "drilldown-limits")
     found = LokiLimits()
     for headers in ({}, SINGLE_TENANT):
@@ -105,7 +105,7 @@ def too_much(failed: SourceFailed) -> float | None:
 
 
 def duration(text: str) -> int | None:
-    """Return a duration such as `30d1h` or `1m0.5s` in nanoseconds; None if it is none."""
+    """Return a duration such as `30d1h` or `1m0.5s` in nanoseconds; None if the text is not a duration."""
     parts = re.findall(r"([\d.]+)(ns|us|µs|ms|[smhdwy])", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None
@@ -116,7 +116,7 @@ def duration(text: str) -> int | None:
 
 
 def _size(text: str) -> float:
-    """Bytes of a size such as `1.2 GB` or `64MiB`; 0 if it is none."""
+    """Bytes of a size such as `1.2 GB` or `64MiB`; 0 if the text is not a size."""
     found = re.fullmatch(r"([\d.]+) ?([kmgt]?)(i?)b?", text.strip().lower())
     try:
         return (

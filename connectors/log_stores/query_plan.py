@@ -2,8 +2,8 @@
 
 Counts by origin and time come first. If there are few lines, all are fetched. Otherwise: the last lines of every origin,
 the lines that rules look for, the context of the most informative ones, and a sample of the iteration lines. Lines are
-written while others are still fetched, so that nothing is lost at the deadline. A store provides the primitives
-(`LogStore`) in its own query language.
+written while others are still fetched, so that nothing is lost at the deadline. `store_queries` has what
+the plan needs from a store.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
 
 from connectors.base.contract import CollectionRequest, SourceFailed, Spool
 from connectors.base.iteration_lines import PROGRESS_WORDS, PROGRESS_WRITTEN
 from connectors.log_stores.line_buffer import LineBuffer, LogOrigin, StoredLine
+from connectors.log_stores.store_queries import NS, SIDE_BY_SIDE, LineQuery, LogStore, Tally
 from kb.model import Gap
 from kb.parsers.logs.progress.formats import read_line
 
-NS = 1_000_000_000
-QUERIES = 150  # per collection
 ALL_LINES = 40_000  # jobs with fewer lines are fetched completely
+HUGE = 2_000_000  # lines; of more, each query over all origins keeps a server busy for seconds
+FEW_SIDE_BY_SIDE = 2  # of these queries
 BUCKETS = 60  # parts of the window in which lines are counted
-SIDE_BY_SIDE = 6
 # Lines that rules look for: from the start, from their largest increase, from the end; and all lines, from the end.
 FIRST_LINES, ONSET_LINES, LAST_LINES, TAIL_LINES = 10_000, 15_000, 20_000, 15_000
 FULL_PAGE = 5000  # lines; a store with smaller pages is asked for more of them
 MORE_PAGES = 3  # times as many at most
 WRITE_EVERY = 8.0  # seconds after which what was fetched is written while more is fetched
+WRITTEN_TOGETHER = 4 << 20  # bytes of logs that are masked and written at a time
+AFTER_SEARCH = 0.4  # share of the time that searches by words leave for the context of what they found
+AFTER_PROBE = 0.2  # share that the search for iteration lines leaves
 SHOWN = 8  # origins named in a gap
 STOPPED_GROUPS = 5  # times at which origins went silent before the end
 SUSPICIOUS = 8  # origins whose context is fetched
@@ -41,89 +43,21 @@ HEAD = 2000  # of the first lines
 PROGRESS_PROBE, PROGRESS_LAST, PROGRESS_SAMPLE = 1000, 500, 1500  # iteration lines
 PROGRESS_ENOUGH = 50  # of them tell who prints any, where a part of the window has so many
 PRINTERS = 2  # origins whose iteration lines are sampled
+_ROLES = ("rank", "node", "pod", "container")  # of an origin
 _ESTIMATED_LINE = 120.0  # bytes, by which a store that only knows bytes estimates lines
 _NOT_SEEN = "anything shown only by lines that no rule looks for, and how often lines came between those fetched"
 
 
 _UNFINISHED = frozenset(
-    {"source_timeout", "source_over_budget", "source_unreachable", "source_server_error", "source_rate_limited"}
+    {
+        "source_timeout",
+        "source_over_budget",
+        "source_unreachable",
+        "source_server_error",
+        "source_rate_limited",
+        "source_bad_answer",  # it closed the connection, for example
+    }
 )
-
-
-class LineQuery(NamedTuple):
-    """A query for lines with times (nanoseconds since the epoch) in [start, end). `of`: their origins, empty for all.
-
-    `words`: only lines with any of these: as they are written if the store has `few_words`, else ignoring case. `limit`:
-    the number of lines wanted.
-    """
-
-    start: int
-    end: int
-    backward: bool = False
-    words: tuple[str, ...] = ()
-    of: tuple[LogOrigin, ...] = ()
-    limit: int | None = None
-
-
-class Tally(NamedTuple):
-    """Counts of lines by origin and time bucket: the bucket's start in nanoseconds → count. `bucket`: its length.
-
-    `exact`: lines were counted; otherwise their number is estimated from their bytes.
-    """
-
-    bucket: int
-    counts: Mapping[LogOrigin, Mapping[int, int]]
-    exact: bool = True
-
-    def total(self) -> int:
-        """Return the number of all lines."""
-        return sum(sum(count.values()) for count in self.counts.values())
-
-
-class LogStore(Protocol):
-    """What the plan needs from a log store. Every method may raise SourceFailed and may be called concurrently."""
-
-    few_words: bool  # a search costs more with each word: it takes the few telling ones, as they are written
-
-    @property
-    def page(self) -> int:
-        """Lines per full page."""
-
-    def tally(self, start: int, end: int, bucket: int) -> Tally:
-        """Count the lines of the job."""
-
-    def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
-        """Count the lines with any of these words: the bucket's start in nanoseconds → count."""
-
-    def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:
-        """Yield the lines ordered by time in pages, each once. What is unavailable is recorded as a gap."""
-
-    def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
-        """Return one line per `every` nanoseconds."""
-
-    def gaps(self) -> Iterable[Gap]:
-        """Return what could not be fetched so far."""
-
-
-@dataclass(slots=True)
-class QueryMeter:
-    """Counts the queries of one collection. Stores call `spend` before each."""
-
-    left: int = QUERIES
-    used: int = 0
-
-    def spend(self, asked: str = "") -> None:
-        """Count one query.
-
-        Raises:
-            SourceFailed: The limit was reached.
-        """
-        if self.left <= 0:
-            raise SourceFailed(
-                "over_budget", f"the limit of {self.used} queries for one collection was reached", asked=asked
-            )
-        self.left -= 1
-        self.used += 1
 
 
 def fetch_lines(
@@ -152,6 +86,8 @@ class _LineFetcher:
     writing: threading.Lock = field(default_factory=threading.Lock)
     wrote: float = field(init=False)
     probed: list[StoredLine] = field(default_factory=list)  # iteration lines
+    spare: float = 0.0  # seconds that searches by words leave for what comes after them
+    spare_of_probe: float = 0.0
     start: int = field(init=False)
     end: int = field(init=False)
 
@@ -200,7 +136,7 @@ class _LineFetcher:
         size = self.heard.bytes / self.heard.lines - 32
         return max(total, round(total * _ESTIMATED_LINE / max(1.0, size)))
 
-    # -- all ---------------------------------------------------------------------------------------------------------
+    # -- all lines ---------------------------------------------------------------------------------------------------------
 
     def _everything(self, total: int) -> None:
         """Fetch all pages from the start."""
@@ -210,28 +146,33 @@ class _LineFetcher:
         if held < total and (self.heard.full or pages is not None):
             self.missed.append(self._cut("lines_cut", "not all lines were fetched: only the earliest", total, held))
 
-    # -- some --------------------------------------------------------------------------------------------------------
+    # -- relevant lines --------------------------------------------------------------------------------------------------------
 
     def _selection(self, tally: Tally, total: int) -> None:
         """Fetch the relevant lines, in parallel where possible."""
         known = self.request.prefilter
         words = (known.telling or known.words) if self.store.few_words else known.words
+        left = self.request.deadline.left()
+        self.spare, self.spare_of_probe = AFTER_SEARCH * left, AFTER_PROBE * left
         last = max(max(buckets) for buckets in tally.counts.values()) + tally.bucket
         end = min(self.end, last)
         first: list[Callable[[], object]] = [
             lambda: self._take("last lines", LineQuery(self.start, end, backward=True), self._pages(TAIL_LINES)),
-            lambda: self._take("first lines", LineQuery(self.start, self.end, limit=min(HEAD, self.store.page)), 1),
             lambda: self._hits(words, end),
-            lambda: self._try("iteration lines", lambda: self._probe(end)),
+            lambda: self._take("first lines", LineQuery(self.start, self.end, limit=min(HEAD, self.store.page)), 1),
         ]
-        self._together(first)
+        self._together(first, side_by_side=SIDE_BY_SIDE if total < HUGE else FEW_SIDE_BY_SIDE)
+        self.spare = 0.0
         self._write()
         after: list[Callable[[], object]] = [
-            *(self._of_stopped(ask) for ask in self._stopped(tally)),
-            *(self._of_printer(who, end) for who in self._printers()),
             *(self._of_around(who, at) for who, at in self.heard.telling(SUSPICIOUS, RARE)),
+            *(self._of_stopped(ask) for ask in self._stopped(tally)),
         ]
-        self._together(after)
+        self.probed = self.heard.with_words(self.progress)
+        if not self._printers():  # a search over all origins costs much, and most jobs print such lines to their end
+            self._together([*after, lambda: self._try("iteration lines", lambda: self._probe(end))])
+            after = []
+        self._together([*after, *(self._of_printer(who, end) for who in self._printers())])
         self.missed.append(
             self._cut(
                 "not_line_by_line",
@@ -252,7 +193,7 @@ class _LineFetcher:
             )
 
     def _pages(self, lines: int) -> int:
-        """The pages that hold so many lines, where they are not much smaller than usual."""
+        """The number of pages that hold this many lines, unless pages are much smaller than usual."""
         return min(-(-lines // self.store.page), MORE_PAGES * -(-lines // FULL_PAGE))
 
     def _hits(self, words: tuple[str, ...], end: int) -> None:
@@ -260,13 +201,13 @@ class _LineFetcher:
         if not words:
             return
         # From the end: if there are few, this is the only pass, and if the time does not suffice, the last ones are there.
-        latest = LineQuery(self.start, end, backward=True, words=words)
+        latest = LineQuery(self.start, end, backward=True, words=words, spare=self.spare)
         behind = self._take("lines that rules look for", latest, self._pages(LAST_LINES))
         if behind is None or behind <= self.start:
             return
         reached = self._take(
             "first lines that rules look for",
-            LineQuery(self.start, behind, words=words),
+            LineQuery(self.start, behind, words=words, spare=self.spare),
             self._pages(FIRST_LINES),
         )
         if reached is None or reached >= behind:
@@ -274,7 +215,7 @@ class _LineFetcher:
         onset = self._onset(reached, behind, words)
         met = self._take(
             "lines that rules look for, from their largest increase",
-            LineQuery(onset, behind, words=words),
+            LineQuery(onset, behind, words=words, spare=self.spare),
             self._pages(ONSET_LINES),
         )
         met = onset if met is None else met
@@ -292,7 +233,7 @@ class _LineFetcher:
             )
 
     def _onset(self, start: int, end: int, words: tuple[str, ...]) -> int:
-        """Where lines with these words increase most, refined once."""
+        """The time at which lines with these words increase most, refined once."""
         for _ in range(2):
             bucket = max(1, -(-(end - start) // (BUCKETS * NS))) * NS
             found = self._counted(start, end, bucket, words)
@@ -312,7 +253,9 @@ class _LineFetcher:
 
     def _probe(self, end: int) -> None:
         """Fetch the last iteration lines, until there are enough to tell who prints any."""
-        ask = LineQuery(self.start, end, backward=True, words=self.progress, limit=PROGRESS_PROBE)
+        ask = LineQuery(
+            self.start, end, backward=True, words=self.progress, limit=PROGRESS_PROBE, spare=self.spare_of_probe
+        )
         for page in self.store.pages(ask):
             self.heard.add(page, backward=True)
             self.probed.extend(page)
@@ -322,10 +265,10 @@ class _LineFetcher:
     def _stopped(self, tally: Tally) -> Iterator[LineQuery]:
         """Queries for the last lines of origins that went silent early and were not fetched yet."""
         groups: dict[int, list[LogOrigin]] = {}
-        last = {who: max(buckets) for who, buckets in tally.counts.items()}
+        last = {who: max(buckets) for who, buckets in tally.counts.items() if who != LogOrigin()}
+        latest = _of_known({who: self.heard.last(who) or 0 for who in self.heard.counts()}, last)
         for who, bucket in last.items():
-            latest = self.heard.last(who)
-            if latest is None or latest < bucket:
+            if max(latest[who], default=0) < bucket:
                 groups.setdefault(bucket, []).append(who)
         ordered = sorted(groups)
         for bucket in ordered[:STOPPED_GROUPS]:
@@ -381,7 +324,7 @@ class _LineFetcher:
                 at = page[-1].at if page else at
                 if self.request.deadline.clock() - self.wrote > WRITE_EVERY:
                     self._write()
-                if self.heard.full or count == pages:
+                if self.heard.full or count == pages or self.request.deadline.left() < self.spare:
                     break
             else:
                 done = True
@@ -400,9 +343,9 @@ class _LineFetcher:
             gap = failed.gap(self.source, scope=what, rules_out=what)
             self.missed.append(replace(gap, asked=gap.asked[:200]))
 
-    def _together(self, fetches: Sequence[Callable[[], object]]) -> None:
+    def _together(self, fetches: Sequence[Callable[[], object]], *, side_by_side: int = SIDE_BY_SIDE) -> None:
         failures: list[SourceFailed] = []
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        with ThreadPoolExecutor(side_by_side) as pool:
             for future in [pool.submit(fetch) for fetch in fetches]:
                 try:
                     future.result()
@@ -418,12 +361,12 @@ class _LineFetcher:
         with self.writing:
             self.wrote = self.request.deadline.clock()
             try:
-                for who, text, at in self.heard.logs():
-                    path = f"logs/{self.folder}/{who.name()}.log"
-                    self.spool.replace(path, text)
-                    # counts include lines that were not fetched; then the start of their bucket is the best known time
-                    latest = max([at, *(counted.get(who) or {})])
-                    self.spool.describe(path, resource=who.resource(), written=latest / NS)
+                for batch in _batches(self.heard.logs(), WRITTEN_TOGETHER):
+                    self.spool.replace({self._path(who): text for who, text, _ in batch})
+                    for who, _, at in batch:
+                        # counts include lines that were not fetched; then the start of their bucket is the best known time
+                        latest = max([at, *(counted.get(who) or {})])
+                        self.spool.describe(self._path(who), resource=who.resource(), written=latest / NS)
             except SourceFailed as failed:
                 self.missed.append(failed.gap(self.source, rules_out="the job's output"))
         if last and self.heard.full:
@@ -440,12 +383,15 @@ class _LineFetcher:
         if last and any(gap.code in _UNFINISHED for gap in self.missed):
             self._by_origin(counted)
 
+    def _path(self, who: LogOrigin) -> str:
+        return f"logs/{self.folder}/{who.name()}.log"
+
     def _by_origin(self, counted: Mapping[LogOrigin, Mapping[int, int]]) -> None:
-        """Say how much of which origin was read, where the time or the limits did not suffice."""
-        held = self.heard.counts()
+        """Report how much was read of each origin if time or limits did not suffice."""
         of = {who: sum(buckets.values()) for who, buckets in counted.items() if who != LogOrigin()}
         if not of:
             return
+        held = {who: sum(numbers) for who, numbers in _of_known(self.heard.counts(), of).items()}
         without = [who.name() for who in sorted(of) if not held.get(who)]
         shares = sorted((held[who] / max(of[who], held[who]), who.name()) for who in of if held.get(who))
         words = [f"{name}: {share:.0%}" for share, name in shares[:SHOWN]]
@@ -460,8 +406,34 @@ class _LineFetcher:
         return Gap(code, self.source, reason, asked=f"{total} lines", got=f"{held} lines", rules_out=_NOT_SEEN)
 
 
+def _of_known(heard: Mapping[LogOrigin, int], known: Iterable[LogOrigin]) -> dict[LogOrigin, list[int]]:
+    """Group the received lines by the origins in the counts. These may have fewer labels, because labels in metadata are not in the index."""
+    found: dict[LogOrigin, list[int]] = {who: [] for who in known}
+    shapes = {tuple(bool(getattr(who, role)) for role in _ROLES) for who in found}
+    for who, value in heard.items():
+        for shape in shapes:
+            part = LogOrigin(*(getattr(who, role) if has else "" for role, has in zip(_ROLES, shape, strict=True)))
+            if part in found:
+                found[part].append(value)
+    return found
+
+
+def _batches(logs: Iterable[tuple[LogOrigin, bytes, int]], size: int) -> Iterator[list[tuple[LogOrigin, bytes, int]]]:
+    """Group logs up to this many bytes."""
+    batch: list[tuple[LogOrigin, bytes, int]] = []
+    held = 0
+    for log in logs:
+        batch.append(log)
+        held += len(log[1])
+        if held >= size:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
+
+
 def _clock(at: int) -> str:
-    """A time for people."""
+    """Format a time for people."""
     return datetime.fromtimestamp(at // NS, UTC).strftime("%Y-%m-%d %H:%M")
 
 

@@ -1,8 +1,7 @@
-"""What log shippers make of a line, undone: Docker's JSON, the pieces of the container runtime interface, the systemd journal's JSON.
+"""Unwraps lines from log shippers: Docker's JSON, the pieces of the container runtime interface, the systemd journal's JSON.
 
-A store returns the lines as they were shipped. In files on a node the same lines would be read without the wrapping, so it is
-taken off here. Lines of the program itself are left as they are; one that is JSON stays JSON, with the store's time as its first
-field if it has none of its own.
+A store returns the lines as they were shipped. In files on a node, the same lines have no wrapping, so it is removed here. Lines of
+the program itself stay unchanged; a line that is JSON stays JSON, with the store's time as its first field if it has no time.
 
 Formats: Docker's json-file driver (`log`, `stream`, `time`), CRI (`<time> stdout|stderr P|F <text>`), `journalctl -o json`,
 and the objects of fluent-bit, Vector, Filebeat and OpenTelemetry collectors, which keep the line under one of a few keys.
@@ -17,7 +16,7 @@ from typing import Any
 import msgspec
 
 LONGEST_WRAPPED = 256 << 10  # characters of a wrapped line; longer ones are left as they are
-DEEPEST = 3  # wrappings within each other: a CRI line with Docker's JSON with the program's own JSON
+DEEPEST = 3  # nested wrappings: a CRI line that contains Docker's JSON that contains the program's JSON
 MOST_PIECES = 64  # of one line that the runtime cut
 
 _CRI = re.compile(
@@ -25,17 +24,18 @@ _CRI = re.compile(
     re.DOTALL,
 )
 _TIMED = re.compile(r'"(?:@?timestamp|ts|time|asctime|datetime|eventTime|@t)" ?:')
-# What a shipper adds to the line that it read; without one of these an object is the program's own.
+# Keys that a shipper adds to the line that it read. An object without any of them is the program's own.
 _SHIPPERS = frozenset({"kubernetes", "kubernetes_namespace_name", "kubernetes_pod_name", "docker", "container_id", "container_name", "container", "source_type", "stream", "_p", "agent", "ecs", "input", "logtag", "resource", "resources", "attributes", "observed_timestamp", "observedTimeUnixNano"})  # fmt: skip
-# What a program's own JSON logger writes: a shipper that merged it into its object is no reason to lose the level.
+# Keys of a program's own JSON logger: if a shipper merged them into its object, the level must not be lost.
 _OF_PROGRAM = frozenset({"level", "levelname", "lvl", "log_level", "loglevel", "severity", "logger", "exc_info"})
 _TEXTS = ("log", "message", "MESSAGE", "body", "Body", "msg")
 
 
-def unwrapped(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def unwrapped(lines: Iterable[tuple[int, str]], *, ended: bool = True) -> Iterator[tuple[int, str]]:
     """Yield lines (nanoseconds since the epoch, text) without their wrapping, the pieces of a cut line joined.
 
-    The lines are of one origin and in order. A joined line has the time of its first piece.
+    The lines are from one origin and in order. A joined line has the time of its first piece. `ended`: no further piece of the last
+    line is expected, so the pieces received are used.
     """
     waiting: dict[str, tuple[int, list[str]]] = {}
     for at, text in lines:
@@ -45,7 +45,7 @@ def unwrapped(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             continue
         first, pieces = waiting.pop(stream, (at, []))
         yield first, "".join([*pieces, plain])
-    for first, pieces in sorted(waiting.values()):
+    for first, pieces in sorted(waiting.values()) if ended else ():
         yield first, "".join(pieces)  # the rest of the line was not collected
 
 

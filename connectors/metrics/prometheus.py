@@ -104,7 +104,7 @@ SPIN_GPU = (
     "DCGM_FI_DEV_POWER_USAGE",
 )
 SPIN_NODE = NODE[:2]
-_MISSED: Mapping[tuple[str, ...], str] = {  # without any of these metrics, this cannot be told
+_MISSED: Mapping[tuple[str, ...], str] = {  # without any of these metrics, this is unknown
     ("DCGM_FI_DEV_GPU_UTIL",): "whether the GPUs are busy",
     ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"): "whether busy GPUs make progress",
     SPIN_NODE: "whether the network carries traffic",

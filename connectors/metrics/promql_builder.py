@@ -14,7 +14,7 @@ from kb.model import JobRecord, Window
 
 MOST_POINTS = 10_000  # of a series in one response; the server refuses more than 11,000
 LEAST_STEP = 15.0  # seconds; shorter scrape intervals are rare
-POINTS = 1000  # enough points for a series
+POINTS = 1000  # points that suffice for a series
 CELLS = 200_000  # points of all series in a response: about 5 MB
 LEAST_POINTS = 60
 NODE_LABELS = ("Hostname", "hostname", "node", "nodename", "kubernetes_node", "exported_node", "instance")
@@ -77,7 +77,7 @@ def node_selection(nodes: Iterable[str], also: Labels | None = None) -> Selectio
 
 
 def nodes_of(record: JobRecord) -> tuple[str, ...]:
-    """Return the nodes of a job that its record names."""
+    """Return the nodes that the record of a job names."""
     last = record.attempts[-1].nodes if record.attempts else ()
     members = (member.node for member in record.members if member.node)
     return tuple(dict.fromkeys((*record.job.nodes, *last, *members)))

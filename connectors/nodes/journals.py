@@ -31,8 +31,8 @@ from kb.parsers.artefacts.journal import KERNEL, read_journal
 from kb.parsers.logs.timestamps import find_time
 
 AROUND = 600.0  # seconds on either side of the job's time
-MOST_READ = 64 << 20  # bytes of one file, the last ones
-MOST_LINES = 10_000  # of one node's log, the last ones
+MOST_READ = 64 << 20  # last bytes of one file
+MOST_LINES = 10_000  # last bytes of one node's log
 MOST_CHECKS = 64  # files of one node
 MOST_CHECK = 4 << 20  # bytes of one of them
 MOST_NODES = 20_000

@@ -1,4 +1,4 @@
-"""Fetches what only the nodes of a job know: stacks by py-spy, Flight Recorder dumps, RAS answers, kernel logs.
+"""Fetches evidence that only the nodes of a job have: py-spy stacks, Flight Recorder dumps, RAS answers, kernel logs.
 
 The site configures the commands (`srun --overlap …`, `ssh {node} …`, `kubectl exec …`) as lists of words with placeholders.
 They run without a shell, in parallel over all nodes with a limit on processes. A node that does not respond in time is a
@@ -182,7 +182,7 @@ def _filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...] 
 
 
 def _run_task(task: _Task, deadline: Deadline, seconds: float, keep: Callable[[CommandResult], str]) -> str:
-    """Run a command and keep its output. Return why there is none, "" if there is."""
+    """Run a command and keep its output. Return the reason if there is no output, otherwise ""."""
     left = deadline.left() - GRACE
     if left <= 0:
         return "out of time"
@@ -196,7 +196,7 @@ def _run_task(task: _Task, deadline: Deadline, seconds: float, keep: Callable[[C
 
 
 def _write_output(task: _Task, ran: CommandResult, sample: str, spool: Spool, taken: dict[str, object]) -> str:
-    """Write the output of a command. Return what is wrong with it, "" if nothing is."""
+    """Write the output of a command. Return what is wrong with the output, or "" if nothing is."""
     if not ran.output.strip():
         return "it printed nothing"
     where = " ".join(task.words)[:300]

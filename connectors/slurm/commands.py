@@ -20,7 +20,7 @@ from kb.parsers.schedulers.sacct import FIELDS, LAST, NEWER, read_sacct
 
 LARGEST = 16 << 20  # bytes of one response
 MOST_SHOWN = 300
-MOST_NODES = 2000  # that are queried by name
+MOST_NODES = 2000  # nodes that are queried by name
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:@+=/~-][A-Za-z0-9_.:@+=/~ -]{0,199}")
 JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,10}|\+\d{1,5})?")
 _KINDS: tuple[tuple[str, Failure, str], ...] = (

@@ -18,7 +18,7 @@ from connectors.slurm.commands import JOB_ID, PLAIN_NAME, JobSelection
 VERSIONS = tuple(f"v0.0.{number}" for number in range(44, 35, -1))
 OLDER = frozenset({"v0.0.36", "v0.0.37", "v0.0.38"})  # of Slurm 22.05 and earlier
 LARGEST = 32 << 20
-MOST_NODES = 64  # that are queried individually
+MOST_NODES = 64  # nodes that are queried individually
 _NOTHING_FOUND = 9003
 
 

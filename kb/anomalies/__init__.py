@@ -1,4 +1,4 @@
-"""Finds what stands out in a failed run although no rule knows it: against a good run, against its peers, against its own past.
+"""Finds anomalies in a failed run that no rule knows, by comparison with a good run, its peers and its own past.
 
 The three comparisons are those of L4 (arXiv 2503.20263): between jobs (`cross`), between nodes (`spatial`), between iterations
 (`temporal`). Values in, values out; templates of log lines come from kb.templates.

@@ -126,7 +126,7 @@ def find_anomalies(
     run, off, course, turned, ending = seen.run, seen.off, seen.course, seen.turned, seen.ending
     if ending.well and not turned:
         return RunFindings(said=tuple(said), changed=changed(run, good) if good else ())
-    weighed = rank_events(seen.measured, len(run.heard), model, filtered=good is not None)
+    weighed = rank_events(seen.measured, run, model, filtered=good is not None)
     events = choose_events(weighed)
     still = _still(run, events, ending, off)
     nodes = _nodes(seen, events)
@@ -210,7 +210,7 @@ def shown(found: RunFindings) -> Indicators:
     events += [
         Indicator(
             item.spot.text.strip()[:SHOWN],
-            "the last line of a node whose log ends early",
+            "the last line of a log that ends early",
             _item(len(events), item.spot),
         )
         for item in found.absent
@@ -218,7 +218,14 @@ def shown(found: RunFindings) -> Indicators:
     ]
     for event in found.events:
         why = ", ".join(
-            (*event.why, "a consequence" if event.consequence else "near the end" if event.near > NEAR_END else "")
+            (
+                *event.why,
+                "a consequence"
+                if event.consequence
+                else "near the end"
+                if event.near > NEAR_END and event.spot.dated
+                else "",
+            )
         )
         events.append(Indicator(_text(event), why.strip(", "), _item(len(events), event.spot)))
     nodes = [Indicator(place.place, place.why) for place in found.places[:1]]  # before the nodes: it is one suspect
@@ -232,12 +239,12 @@ def shown(found: RunFindings) -> Indicators:
     events += [
         Indicator(
             f"{differing_setting.name}: {differing_setting.value} on {_few(differing_setting.nodes)}",
-            f"{differing_setting.usual} on the other nodes",
+            f"{differing_setting.usual} on the others",
         )
         for differing_setting in found.unlike[:MOST_UNLIKE]
     ]
-    stages = (Indicator(found.stage, "the stage in which the run failed"),) if found.stage else ()
-    steps = (Indicator(str(found.step), "the step in which the run failed"),) if found.step is not None else ()
+    stages = (Indicator(found.stage, "estimated stage of the failure"),) if found.stage else ()
+    steps = (Indicator(str(found.step), "estimated step of the failure"),) if found.step is not None else ()
     return Indicators(tuple(events), tuple(nodes), stages, steps)
 
 

@@ -159,7 +159,7 @@ def _spot(ref: StreamRef, place: TemplatePlace, *, numbered: bool) -> LineRef:
 
 
 def _has_time(place: TemplatePlace) -> bool:
-    """Whether the time is the line's own, and not that of a line before it."""
+    """Whether the time is the line's own rather than an earlier line's."""
     return place.time is not None and find_time(place.line.encode("utf-8", "replace"), 2000) is not None
 
 

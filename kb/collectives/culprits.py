@@ -23,7 +23,7 @@ _FEW_PEERS = 0.75  # score of an order that differs from that of two others, or 
 
 
 def is_origin(communicator: Communicator, graph: WaitGraph) -> bool:
-    """Whether it is stuck, and nothing that its ranks queued before holds them up."""
+    """Whether the group is stuck, and no operation that its ranks queued earlier holds them up."""
     if communicator.state != "stuck":
         return False
     ends = (-1, -1)
@@ -99,7 +99,7 @@ def _blamed(job: JobTraces, graph: WaitGraph, ranks: Sequence[int], *, stuck: bo
 
 
 def _circle(job: JobTraces, graph: WaitGraph, ranks: Sequence[int]) -> list[Culprit]:
-    """Of ranks that wait for each other in a circle: those that left the order of their peers.
+    """Return the ranks that left their peers' order, among ranks that wait for each other in a cycle.
 
     If nothing shows which did, both of two ranks are named as candidates, and of more ranks none.
     """

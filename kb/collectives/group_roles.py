@@ -1,4 +1,4 @@
-"""Determines what a process group is to a rank: its tensor group, its data group, whatever the number of the particular group.
+"""Determines a process group's role for a rank, such as tensor or data group, regardless of the group's number.
 
 Ranks of one job create their groups with the same code, so groups of one role have the same description except for
 numbers in it ("data_parallel_0", "data_parallel_1"). Groups without a description are distinguished by their size and

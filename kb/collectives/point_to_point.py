@@ -1,4 +1,4 @@
-"""Sends and receives: for every pending one, whether the other side has its half."""
+"""Checks for every pending send or receive whether the other side has queued its half."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ Members = tuple[range, ...]
 
 @dataclass(frozen=True, slots=True)
 class OpShape:
-    """What an operation was: its name, sizes in and out by dimension, types; only what all ranks of a group must share."""
+    """An operation's name, input and output sizes by dimension, and types; only the parts that a group's ranks must share."""
 
     op: str
     inputs: tuple[tuple[int, ...], ...] = ()
@@ -73,7 +73,7 @@ class PeerTraffic:
 
 @dataclass(frozen=True, slots=True)
 class GroupLane:
-    """What one rank's recorder has of one process group.
+    """One rank's recorded data about one process group.
 
     `first` is the number of the first operation in `shapes` (indices, native 32 bit, one per number) and `states` (one
     byte per number); -1 if the ring has none. `last` and `done` are the highest number in the ring, and the highest
@@ -129,7 +129,7 @@ class QueuedOp(NamedTuple):
 
 @dataclass(slots=True)
 class _LaneBuilder:
-    """A lane while it is filled."""
+    """A lane under construction."""
 
     collectives: dict[int, tuple[int, int]] = field(default_factory=dict)  # number → shape, state
     waits: list[PendingOp] = field(default_factory=list)
@@ -199,7 +199,7 @@ def last_step(ring: Ring) -> QueuedOp | None:
 
 @lru_cache(maxsize=4096)  # all ranks of a job belong to the same groups
 def as_ranges(ranks: tuple[int, ...]) -> Members:
-    """Ranks in their order, as few ranges: groups consist of them, and 10,000 ranks take hardly any memory."""
+    """The ordered ranks of a group, stored as a few ranges, so that 10,000 ranks take little memory."""
     out: list[range] = []
     start = 0
     while start < len(ranks):

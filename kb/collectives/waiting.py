@@ -1,4 +1,4 @@
-"""Judges one communicator: which rank is in which operation, and which has not queued what others wait in."""
+"""Judges one communicator: which rank is in which operation, and which has not queued an operation that others wait in."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What the processes of a run reported as wrong: exceptions, crashes, fatal lines and errors, each with its process and place.
+"""Trouble that a run's processes reported: exceptions, crashes, fatal lines and errors, each with its process and place.
 
-Only the form of a line counts here. Whether an event mattered, and which came first, is for kb.diagnosis.first_unexplained.
+Only a line's form counts here; kb.diagnosis.first_unexplained decides whether an event mattered and which came first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -15,16 +15,18 @@ from kb.facts.job_facts import Facts
 from kb.facts.stream_facts import structure_start
 from kb.facts.topology import Place, Places
 from kb.model import Resource, Structure
-from kb.parsers.logs.error_lines import error_level, message_of, speaker
+from kb.parsers.logs.error_lines import error_level, message_of
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.recoveries import quoted
+from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
 from kb.scanning.line_access import filled_resource
 from kb.scanning.summary import tail_lines
+from kb.values import dataclass
 
 Kind = Literal["exception", "fatal", "crash", "error", "end", "exit"]
-LONGEST = 512  # characters of a line
-BLOCK = 600  # bytes before the exit code of a launcher's failure block that belong to it
+LONGEST = 512  # maximum characters of a line
+BLOCK = 600  # bytes of a launcher's failure block that precede its exit code
 # classes that report another process's failure, a stop from outside, or no failure at all
 _PASSED_ON = lazy_compile(
     r"(?:ChildFailed|CalledProcess|ProcessExited|ProcessRaised|Signal|DistBackend|DistNetwork|DistStore|BrokenPipe|BrokenProcessPool"
@@ -44,16 +46,16 @@ _CLASS_LINE = lazy_compile(
     r"(?:[A-Za-z_]\w*\.)+(?P<name>[A-Z]\w{2,80})(?:: \S|$)|(?P<alone>[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+): \S"
 )
 _STACK = lazy_compile(
-    r"^\s|^\S{0,40} @ 0x|^#\d|^frame #|^@ |^\*\*\*|^goroutine |^\S+\.go:\d|^note: |^Thread 0x|^Current thread|^exit status"
+    r"^\s|^\S{0,40} @ 0x|^#\d|^frame #|^@ |^\*\*\*(?:$| (?:Check failure stack|Aborted at|SIG|Process received|End of error|STEP|JOB))|^goroutine |^\S+\.go:\d|^note: |^Thread 0x|^Current thread|^exit status"
     r"|^Caused by: |^at |^\S+\(\S*\+0x[0-9a-f]+\) ?\[0x|^[-=*#_]{4,}|^Timeout \(\d+:\d\d:\d\d\)!|^\[\d+\]:$"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BadEvent:
-    """One line that reports trouble of its own process, and the bytes that belong to it (`span`).
+    """A line in which a process reports its own trouble, and the bytes that belong to the event (`span`).
 
-    `chain`: how many exceptions it followed from; `name`: class of an exception, or exit status of an end; `frame`: the
+    `chain`: the number of exceptions it followed from; `name`: an exception's class, or an exit status; `frame`: the
     innermost frame of an exception.
     """
 
@@ -72,7 +74,7 @@ class BadEvent:
 
 @dataclass(frozen=True, slots=True)
 class TailLine:
-    """A line at the end of a stream, who wrote it, and what it says behind its prefixes."""
+    """A line at the end of a stream, with its writer and its text after the prefixes."""
 
     stream: int
     offset: int
@@ -90,13 +92,15 @@ class BadEvents:
         self._tails: dict[int, tuple[TailLine, ...]] = {}
 
     def all(self) -> Iterator[BadEvent]:
-        """Yield every bad event: of the structures, then of the streams' last lines."""
+        """Yield every bad event, first from the structures, then from the streams' last lines."""
         facts = self.facts
         for index, item in facts.structures("exception"):
             if not item.fields.get("lived_with"):
                 yield self._of_structure("exception", index, item)
+        told = {(index, item.offset) for index, item in facts.structures("error_line")}
         for index, item in facts.structures("native_crash"):
-            yield self._of_structure("crash", index, item)
+            if (index, item.offset) not in told:  # a fatal line is one event, whoever else read it
+                yield self._of_structure("crash", index, item)
         for index, item in facts.structures("error_line"):
             yield self._of_structure("fatal" if item.fields.get("level") == "fatal" else "error", index, item)
         for index, stream in enumerate(facts.streams):
@@ -104,7 +108,7 @@ class BadEvents:
                 yield from self._of_tail(index)
 
     def tail(self, index: int) -> tuple[TailLine, ...]:
-        """Return the last lines of a stream, without blank ones and those of tracebacks."""
+        """Return the last lines of a stream, without blank lines and tracebacks."""
         if index not in self._tails:
             stream = self.facts.streams[index]
             own = stream.summary.ref.resource
@@ -121,7 +125,7 @@ class BadEvents:
         return self._tails[index]
 
     def _of_tail(self, index: int) -> Iterator[BadEvent]:
-        """Yield the errors that no reader's trigger finds: other levels, and bare class names."""
+        """Yield errors that no reader's trigger finds, such as other levels and bare class names."""
         for item in self.tail(index):
             if item.line[:1] in " \t":
                 continue
@@ -169,7 +173,7 @@ class BadEvents:
 
     @cached_property
     def _blocks(self) -> dict[int, list[tuple[int, int, int]]]:
-        """The launchers' failure blocks by stream, which repeat a rank's exception."""
+        """The launchers' failure blocks, which repeat a rank's exception, by stream."""
         found: dict[int, list[tuple[int, int, int]]] = {}
         for index, item in self.facts.structures("elastic_failure"):
             rank = item.fields.get("rank")
@@ -178,7 +182,7 @@ class BadEvents:
         return found
 
     def _time_near(self, index: int, offset: int) -> float | None:
-        """Return the time of the nearest structure or step at or before a place; None without any."""
+        """Return the time of the nearest structure or step at or before a place; None if there is none."""
         stream = self.facts.streams[index]
         before = [item.time for item in stream.summary.structures if item.offset <= offset and item.time is not None]
         points = [point.time for point in stream.points if point.offset <= offset and point.time is not None]
@@ -186,7 +190,7 @@ class BadEvents:
 
 
 def passed_on(event: BadEvent) -> bool:
-    """Whether an event reports what another process's failure, or a stop from outside, does to this one; or shows data."""
+    """Whether an event shows data, or only the effect of another process's failure or an external stop."""
     line = event.line
     if quoted(line.encode()):
         return True
@@ -202,7 +206,7 @@ def passed_on(event: BadEvent) -> bool:
 
 
 def is_harmless(message: str) -> bool:
-    """Whether a message is about something beside the run, or says that the speaker goes on."""
+    """Whether a message is about something outside the run, or says that its process will continue."""
     return is_aside(message) or (is_mild(message) and not _GIVES_UP.search(message))
 
 
@@ -212,5 +216,5 @@ def tells_of_others(message: str) -> bool:
 
 
 def is_stack(message: str) -> bool:
-    """Whether a line is a part of a stack or a ruler, in the form of any runtime."""
+    """Whether a line is a separator or part of a stack trace of any runtime."""
     return bool(_STACK.search(message))

@@ -1,25 +1,25 @@
-"""Evaluate a rule's condition: true, false or unknown, and the signals that make it so."""
+"""Evaluates a rule's condition as true, false or unknown, with the signals that support the result."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kb.facts.history import History
 from kb.facts.job_facts import CLOCK_SKEW
 from kb.facts.pattern_lookup import PatternLookup
 from kb.facts.signals import PatternResult, Signal
-from kb.rulebase.conditions import names
+from kb.rulebase.condition_parts import names
 from kb.rulebase.rule import Absent, All, Any, Condition, Count, Join, Name, Not, Past, Ranks, Rule, Span
 from kb.rulebase.rule import Sequence as InOrder
+from kb.values import dataclass
 
 Truth = bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionResult:
-    """The result of a condition. `signals` support a true one; `needs` says what an unknown one lacks."""
+    """The result of a condition. `signals` support a true result; `needs` says what an unknown result lacks."""
 
     truth: Truth
     signals: tuple[Signal, ...] = ()
@@ -167,7 +167,7 @@ class Evaluator:
         )
 
     def _places(self, same: str) -> set[str]:
-        """Return the node (GPU, job) of what was found; None where it is unknown."""
+        """Return the node (GPU, job) where the signal was found; None if unknown."""
         signals = [signal for seen in self._seen.values() for signal in seen.signals]
         if same == "job":
             found = {self._facts.evidence.job.name}
@@ -205,7 +205,7 @@ def _any_of(truths: Iterable[Truth]) -> Truth:
 
 
 def _of_total(condition: Ranks, number: int, total: int) -> Truth:
-    """Whether this many ranks are the share that a condition requires; None where the job's size is unknown."""
+    """Whether this many ranks reach the share that a condition requires; None if the job's size is unknown."""
     low, high, but = condition.fraction_at_least, condition.fraction_at_most, condition.all_but
     if low is None and high is None and but is None:
         return True
@@ -245,7 +245,7 @@ def _grouped(lists: Sequence[Sequence[Signal]], same: Join | None) -> list[list[
 
 
 def _apart(lists: Sequence[Sequence[Signal]], same: Join | None) -> ConditionResult:
-    """No node (rank, …) has all of it. Unknown where a line does not name its own."""
+    """Return the result when no node (rank, …) satisfies all parts; unknown if a line names no node (rank, …)."""
     unknown = same is not None and any(_key(s, same) is None for signals in lists for s in signals)
     return ConditionResult(None, needs=f"the {same} of each line") if unknown else NO
 
@@ -271,9 +271,9 @@ def _close(group: Sequence[Sequence[Signal]], within: Span) -> ConditionResult:
 
 
 def _distance(left: Signal, right: Signal, within: Span) -> Truth:
-    """Whether two signals lie within a span of each other; None where that is unknown."""
+    """Whether two signals lie within a span of each other; None if unknown."""
     if within.lines is not None:
-        # assume 120 bytes a line: exact numbers would cost a pass over the text
+        # assume 120 bytes per line, since exact line numbers would need a pass over the text
         return left.stream == right.stream and abs(left.offset - right.offset) <= within.lines * 120
     if within.seconds is None:
         return True
@@ -292,7 +292,7 @@ def _before(left: Signal, right: Signal) -> Truth:
 
 
 def _in_order(steps: Sequence[Sequence[Signal]], within: Span) -> ConditionResult:
-    """Whether some path leads through the steps. Every signal that a step can reach is carried to the next."""
+    """Whether some path leads through all steps. Every signal that a step can reach is carried to the next."""
     unknown = False
     paths: list[tuple[Signal, ...]] = [(signal,) for signal in by_time(steps[0])]
     for signals in steps[1:]:
@@ -350,7 +350,7 @@ def _on_side(condition: Absent, anchor: Signal, other: Signal) -> Truth:
 def by_time(signals: Iterable[Signal]) -> list[Signal]:
     """Sort signals by time, then stream, then offset. Streams without times come last.
 
-    A signal without a time counts as no earlier than what precedes it in its stream, else as early as what follows.
+    A signal without a time takes the time of the one before it in its stream, or else of the one after it.
     """
     ordered = sorted(signals, key=lambda signal: (signal.stream, signal.offset))
     times: list[float | None] = [signal.time for signal in ordered]

@@ -1,6 +1,6 @@
 """The probability that a diagnosis is right, learned from cases that the rules had not seen.
 
-A handful of traits of the evidence, each true or false, is weighted in log-odds. `bench/calibrate.py` fits the weights
+A few true-or-false traits of the evidence are weighted in log-odds. `bench/calibrate.py` fits the weights
 on
 first scores of unseen cases (bench/calibration.json lists the traits and who was right, no logs).
 """
@@ -32,16 +32,16 @@ BASE = 3.35
 WEIGHTS: Mapping[Trait, float] = {
     "last_resort": -1.4,
     "rival": -2.2,
-    "contributing": -0.9,  # too few cases to fit; the role itself says that it may not be the cause
+    "contributing": -0.9,  # too few cases to fit; the role itself implies that it may not be the cause
     "measured": 0.2,
     "repeated": 0.9,
     "agreed": 0.2,
     "behind": -3.5,  # the first diagnosis is right in all but a few cases of a hundred
-    # Set by hand: the line came first in 30 of 30 made runs, but it names no cause, so alone it must stay below LIKELY.
+    # Set by hand. The line came first in 30 of 30 synthetic runs, but names no cause, so alone it must stay below LIKELY.
     "unexplained": -1.9,
 }
 LIKELY, POSSIBLE = 0.9, 0.5
-SYMPTOM = 0.8  # upper bound: right as an observation, but not a cause
+SYMPTOM = 0.8  # upper bound, since it is correct as an observation but is not a cause
 
 
 def confidence(traits: Collection[Trait]) -> float:

@@ -1,32 +1,33 @@
-"""Processes that ended before the others without an error that a reader knows: their exit status, and their last words."""
+"""Processes that ended early without a recognised error, with their exit status and last lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kb.anomalies.core.severity_words import harm, skeleton
 from kb.diagnosis.bad_events import BadEvent, BadEvents, TailLine, is_harmless, is_stack, tells_of_others
 from kb.diagnosis.symptoms import Symptoms
-from kb.facts.job_facts import Facts
+from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.topology import Place, Places
 from kb.model import Structure
 from kb.parsers.logs.error_lines import is_calm, message_of
 from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
-LAST_LINES = 3  # of a process that ended without a word of error
-HARM = 0.35  # from which on a line's own words count as trouble: what severity_words gives a bad word without a level
+LAST_LINES = 3  # for a process that ended without reporting an error
+HARM = 0.35  # score from which a line's words count as trouble; severity_words gives it to a bad word without a level
 _WORDS = lazy_compile(r"[^\W\d_]{2,}")
-FEWEST_WORDS = 3  # of a message; less is a part of a table, a path or a number
+FEWEST_WORDS = 3  # minimum length of a message; anything shorter is part of a table, a path or a number
 
-LauncherEnd = tuple[int, Structure, Place]  # stream, structure, and the place that ended
+LauncherEnd = tuple[int, Structure, Place]  # stream, structure, and the place of the process that ended
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """The end of a rank before the others: its event, the lines to quote, and what its launcher reports."""
+    """The early end of a rank: its event, the lines to quote, and its launcher's report."""
 
     rank: int
     event: BadEvent
@@ -40,10 +41,10 @@ class EarlyEnd:
 
 
 def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> Iterator[EarlyEnd]:
-    """Yield the end of each accused rank that shows no symptom and ended early.
+    """Yield the end of each accused rank that ended early without showing a symptom.
 
-    A launcher reports a status of its own, its last lines say in words that something is wrong, or all others lost it and
-    its last line is like no other of the run.
+    A launcher reports an exit status for the rank, its last lines report trouble, or all other ranks lost it and
+    its last line is unlike any other in the run.
     """
     facts, places = bad.facts, bad.places
     reported = {end[2].rank: end for end in reversed(launcher_ends(facts, places))}
@@ -58,7 +59,7 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
         telling = [item for item in last if is_trouble(item)]
         if not telling and only_one:
             telling = [item for item in last if last_words.unlike_all(item)]
-        if not (telling or own_status):
+        if not (telling or own_status) or (not telling and end is not None and _came_after(end, symptoms)):
             continue
         quotes = telling[-1:] + [item for item in reversed(last) if item not in telling[-1:]]
         event = bad.of_line("end", quotes[0]) if quotes else _of_exit(end) if end else None
@@ -69,20 +70,28 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
             yield EarlyEnd(rank, event, lines, end)
 
 
+def _came_after(end: LauncherEnd, symptoms: Symptoms) -> bool:
+    """Whether an ordinary exit, of which the process says nothing, was clearly later than a symptom of another."""
+    when = end[1].time
+    times = [signal.time for signal in symptoms.signals if signal.time is not None]
+    ordinary = str(end[1].fields.get("exitcode")) == "1"
+    return ordinary and when is not None and bool(times) and when > min(times) + CLOCK_SKEW
+
+
 def _all_others(rank: int, symptoms: Symptoms) -> bool:
-    """Whether every rank up to the highest one known, other than this one, reports a symptom."""
+    """Whether every other rank, up to the highest known rank, reports a symptom."""
     known = symptoms.ranks.union({rank}, *(finding.ranks for finding in symptoms.findings))
     return len(known) == max(known) + 1
 
 
 def is_trouble(item: TailLine) -> bool:
-    """Whether the words of a line report trouble of the process itself."""
+    """Whether a line's words report trouble in the process itself."""
     said = message_of(item.line)
     return harm(said, None) >= HARM and not (is_harmless(said) or quoted(item.line.encode()))
 
 
 class _LastWords:
-    """The last lines of ranks, whatever log holds them."""
+    """The last lines of each rank, in whichever log they are."""
 
     def __init__(self, bad: BadEvents, symptoms: Symptoms) -> None:
         self._facts = bad.facts
@@ -91,9 +100,9 @@ class _LastWords:
         self._symptoms = symptoms
 
     def of(self, rank: int, *, with_nobodys: bool) -> list[TailLine]:
-        """Return a rank's last lines: those behind its prefix, else of its stream, else of a log before all symptoms.
+        """Return a rank's last lines: those with its prefix, else those of its stream, else a log's lines before all symptoms.
 
-        `with_nobodys`: lines after them that name no rank count too, since only this rank is left to have written them.
+        `with_nobodys`: include later lines that name no rank, since only this rank can have written them.
         """
         shared = []
         for index, stream in enumerate(self._facts.streams):
@@ -112,7 +121,7 @@ class _LastWords:
         return []
 
     def _nobodys(self, index: int) -> list[TailLine]:
-        """Return the lines of a log of many ranks that name neither a rank nor a level below error, before its first symptom."""
+        """Return the lines before the first symptom in a shared log that name no rank and no level below error."""
         begun = self._symptoms.begin(index)
         if begun is None or self._facts.streams[index].summary.ref.resource.rank is not None:
             return []
@@ -120,7 +129,7 @@ class _LastWords:
         return [item for item in lines if self._is_said(item) and not is_calm(item.line.encode("utf-8", "replace"))]
 
     def unlike_all(self, item: TailLine) -> bool:
-        """Whether a line is a message of no known kind, and of a form that no other line of its log has."""
+        """Whether a line is a message of unknown kind whose form is unique in its log."""
         said, raw = message_of(item.line), item.line.encode("utf-8", "replace")
         if len(_WORDS.findall(said)) < FEWEST_WORDS or is_calm(raw) or read_line(raw) is not None:
             return False
@@ -140,19 +149,19 @@ class _LastWords:
         return place.rank == rank
 
     def _is_said(self, item: TailLine) -> bool:
-        """Whether a line is a message of its process, neither part of a stack nor about another process."""
+        """Whether a line is a process's own message, neither part of a stack nor about another process."""
         covered = self._symptoms.covers(item.stream, item.offset)
         return not covered and not is_stack(item.message) and not tells_of_others(item.message)
 
 
 def _of_exit(end: LauncherEnd) -> BadEvent:
-    """Return what a launcher says of an exit as an event, where the process itself said nothing."""
+    """Return a launcher's report of an exit as an event, if the process itself reported nothing."""
     index, item, _ = end
     return BadEvent("exit", index, item.offset, item.line, Place(), item.resource, item.time, (item.offset, item.end))
 
 
 def launcher_ends(facts: Facts, places: Places) -> list[LauncherEnd]:
-    """Return the exits with a status of their own (no signal) that launchers report, each with the place that ended."""
+    """Return the exits with an exit status (not a signal) that launchers report, each with the place of the process."""
     found = []
     for kind in ("elastic_failure", "elastic_exit", "launcher_exit"):
         for index, item in facts.structures(kind):

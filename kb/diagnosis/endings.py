@@ -1,17 +1,17 @@
-"""How a report words the end of a run for which no rule has an answer: proven, running, failed, or unknown."""
+"""How a report describes the end of a run that no rule explains: proven, running, failed, or unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
-from kb.model import Gap, Verdict
+from kb.model import Gap, Phase, Verdict
 from kb.report import Report
 from kb.scanning.summary import tail_lines
+from kb.values import dataclass
 
-LOGS = 8  # logs of which the last line is shown
+LOGS = 8  # number of logs whose last line is shown
 LAST_LINE = "the last line of this log"
 _NO_FAULT = {
     "completed": "The run completed normally",
@@ -22,7 +22,7 @@ _NO_FAULT = {
 
 @dataclass(frozen=True, slots=True)
 class EndLine:
-    """A line that shows how the run ended: the index of its log, its byte offset, its text, and what it shows."""
+    """A line that shows how the run ended, with the index of its log, its byte offset, its text, and its meaning."""
 
     stream: int
     offset: int
@@ -31,7 +31,7 @@ class EndLine:
 
 
 def end_lines_of(verdict: Verdict, facts: Facts, completion: Completion) -> Iterator[EndLine]:
-    """Yield the lines that prove a normal end, or, where nothing proves one, what speaks against it and the logs' last lines."""
+    """Yield the lines that prove a normal end. Without proof, yield the evidence against one and the logs' last lines."""
     signs = completion.proof if verdict == "no_fault" else completion.against
     for sign in signs:
         if sign.stream is not None:
@@ -58,8 +58,8 @@ def _last_lines(facts: Facts) -> Iterator[EndLine]:
             return
 
 
-def end_gaps(verdict: Verdict, facts: Facts, completion: Completion) -> Iterator[Gap]:
-    """Yield what would settle how the run ended, and where its scheduler and its logs contradict each other."""
+def end_gaps(verdict: Verdict, phase: Phase, facts: Facts, completion: Completion) -> Iterator[Gap]:
+    """Yield the evidence that would settle how the run ended, and any contradictions between its scheduler and its logs."""
     if verdict == "insufficient_evidence" and completion.scheduler is None:
         yield Gap(
             "state_unknown",
@@ -67,18 +67,18 @@ def end_gaps(verdict: Verdict, facts: Facts, completion: Completion) -> Iterator
             "the job's state is unknown",
             rules_out="whether the run completed or still runs",
         )
-    contradiction = _contradiction(verdict, facts, completion)
+    contradiction = _contradiction(verdict, phase, facts, completion)
     if contradiction and completion.scheduler is not None:
         yield Gap("contradiction", completion.scheduler.source, contradiction)
 
 
-def _contradiction(verdict: Verdict, facts: Facts, completion: Completion) -> str:
+def _contradiction(verdict: Verdict, phase: Phase, facts: Facts, completion: Completion) -> str:
     state = completion.scheduler
     if state is None:
         return ""
     if state.ended_badly and completion.reported:
         return f"the scheduler reports {state.shown}, but the logs report a normal end: {completion.reported[0].line.strip()[:160]}"
-    if state.outcome == "succeeded" and verdict in ("fault", "no_match"):
+    if state.outcome == "succeeded" and verdict in ("fault", "no_match") and phase != "degraded":
         return f"the scheduler reports {state.shown}, but the logs report a failure"
     if state.outcome == "succeeded" and verdict == "insufficient_evidence":
         return f"the scheduler reports {state.shown}, but {_doubt(facts, completion)}"

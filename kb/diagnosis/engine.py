@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from kb.diagnosis.confidence import CALIBRATION, band
 from kb.diagnosis.endings import end_gaps, end_summary
+from kb.diagnosis.explained import explained
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.live_phase import while_running
+from kb.diagnosis.place import BY_FRAMES, place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import JobLayout
-from kb.diagnosis.unknown import UNKNOWN, with_unknown
+from kb.diagnosis.unknown import ABOUT, UNKNOWN, with_unknown
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
 from kb.facts.completion import Completion, completion
 from kb.facts.evidence import Evidence
+from kb.facts.gpus import rank_count
 from kb.facts.history import History
 from kb.facts.job_facts import Facts
 from kb.facts.scheduler_state import stop_reason
+from kb.facts.time_zone import time_zone
 from kb.facts.topology import Places
-from kb.model import Attempt, Gap, Structure, Verdict
+from kb.model import Attempt, Gap, Phase, Structure, Verdict
 from kb.parsers.logs.error_lines import message_of
 from kb.report import (
     Diagnosis,
-    Explained,
     JobView,
+    Progress,
     RemedyStep,
     Report,
     Suspect,
@@ -42,7 +46,7 @@ from kb.rulebase.rule import Rulebook
 
 ENGINE = "1"
 DIAGNOSES = 8
-# captured fields of a comparison that say what kind of failure it is, whatever rank or node it names
+# captured fields of a comparison that identify the kind of failure, independent of rank and node
 _COMPARED_FIELDS = ("class", "activity", "frame", "why", "op", "metric", "way", "phase", "what", "state")
 
 
@@ -58,26 +62,35 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     diagnoses = tuple(
         _diagnosis(rulebook, place, item, layout, numbers) for place, item in enumerate(ranked[:DIAGNOSES], 1)
     )
+    state = while_running(phase(verdict, ranked, facts, end), facts, ranked[0].best.rule if ranked else None)
+    done = _ended_in(done, diagnoses, state)
+    finished = state == "degraded" and (
+        end.how == "completed" or (done.last_iteration is not None and done.last_iteration == done.total_iterations)
+    )
+    if finished:
+        done = replace(done, stage=None)  # the run is in none any more
     suspects = diagnoses[0].suspects if diagnoses else ()
+    cost = price(facts)
     run = RunFacts(
         done,
-        price(facts),
+        cost,
         history or History(),
         frozenset(evidence.job.nodes),
         unexplained=verdict == "no_match",
         stopped=stop_reason(end.scheduler),
+        finished=finished,
     )
     decision = decide(rulebook, ranked, suspects, run)
     report = Report(
         id="",
         fingerprint=_fingerprint(verdict, ranked),
         verdict=verdict,
-        phase=while_running(phase(verdict, ranked, facts, end), facts, ranked[0].best.rule if ranked else None),
+        phase=state,
         summary="",
         versions=Versions(ENGINE, rulebook.version, rulebook.digest, CALIBRATION),
         bundle=evidence.bundle,
         window=(evidence.window.start, evidence.window.end),
-        job=_job(evidence),
+        job=_job(facts, cost.gpus),
         decision=decision,
         progress=done,
         diagnoses=diagnoses,
@@ -86,13 +99,14 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
             *evidence.gaps,
             *judged.excepted,
             *(gap for stream in evidence.streams for gap in stream.gaps),
-            *end_gaps(verdict, facts, end),
+            *end_gaps(verdict, state, facts, end),
             *_missing(evidence, facts),
         ),
         not_evaluated=judged.not_evaluated,
         hang=evidence.hang,
         streams=len(evidence.streams),
         bytes_read=facts.text_bytes(),
+        time_zone=time_zone(evidence.streams),
     )
     return identified(replace(report, summary=_summary(report, facts, end)))
 
@@ -103,10 +117,10 @@ def answered(
     rulebook: Rulebook | None = None,
     end: Completion | None = None,
 ) -> tuple[Verdict, list[Ranked], list[tuple[int, Structure]]]:
-    """Return the verdict of the findings, the faults in order, and the signs of a failure.
+    """Return the verdict, the ranked faults, and the signs of a failure.
 
-    An unknown failure can be among the faults; where it leads, no rule explains the run. `end`: how the run ended, where
-    the caller knows it already.
+    The faults can include an unknown failure; if it leads, no rule explains the run. `end`: how the run ended, if
+    the caller already knows.
     """
     ranked = rank(findings, facts)
     signs = failure_signs(facts)
@@ -130,13 +144,14 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
     suspects = at_fault(ranked, layout, quoted)
     best = _named(ranked.best, suspects)
     times = [s.time for s in best.signals if s.time is not None]
+    stage, step = place_of(best, layout.facts)
     return Diagnosis(
         rank=place,
         fault=best.fault.id,
         rule=best.rule.id,
         rule_version=rulebook.versions.get(best.rule.id, 1),
-        title=best.row.title if best.row else best.rule.title,
-        summary=best.fill(best.row.summary if best.row and best.row.summary else best.rule.summary),
+        title=best.title,
+        summary=best.summary,
         confidence=ranked.confidence,
         band=band(ranked.confidence),
         role=best.role,
@@ -144,43 +159,43 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
         traits=ranked.traits,
         suspects=suspects,
         first_seen=min(times, default=None),
-        stage=best.first.stage,
-        iteration=best.first.iteration,
+        stage=stage,
+        iteration=step,
         evidence=quoted,
-        explains=_explained(ranked.folded),
+        explains=explained(ranked.folded, layout.facts),
         remediation=tuple(
             RemedyStep(item.action, item.grade, item.text, item.scope, item.command, item.verify)
             for item in best.steps()
         ),
-        cause=best.rule.cause.strip(),
-        impact=best.rule.impact.strip(),
+        cause=(best.row and best.row.cause) or best.rule.cause.strip(),
+        impact=(best.row and best.row.impact) or best.rule.impact.strip(),
         owner=best.rule.owner or rulebook.owners.get(best.fault.domain, "none"),
     )
 
 
+def _ended_in(done: Progress, diagnoses: Sequence[Diagnosis], state: Phase) -> Progress:
+    """Return the progress with the stage of the failure that ended the run, if its traceback names one."""
+    best = diagnoses[0] if diagnoses else None
+    if best is None or state != "failed" or best.role != "root_cause" or best.iteration != done.last_iteration:
+        return done
+    return replace(done, stage=best.stage) if best.stage in BY_FRAMES else done
+
+
 def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:
-    """Return the finding with rank and node of its first suspect, where its own lines do not name them."""
+    """Return the finding, with the rank and node of its first suspect if its own lines do not name them."""
     first = suspects[0] if suspects else None
     found = {"rank": first.rank, "node": first.node} if first else {}
     known = {name: str(value) for name, value in found.items() if value is not None}
     return replace(best, captures={**known, **best.captures})
 
 
-def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:
-    totals: dict[str, tuple[int, set[int]]] = {}
-    for finding in folded:
-        count, ranks = totals.get(finding.fault.id, (0, set()))
-        totals[finding.fault.id] = (count + finding.count, ranks | finding.ranks)
-    return tuple(Explained(fault, count, ranges(ranks)) for fault, (count, ranks) in totals.items())
-
-
 def _between(present: Sequence[int], size: int) -> str:
-    """Return the numbers below `size` that are missing, as ranges; bounded however large `size` is."""
+    """Return the missing numbers below `size` as ranges. The result is bounded, however large `size` is."""
     return spans((a + 1, b - 1) for a, b in pairwise((-1, *present, size)) if b - a > 1)
 
 
 def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
-    """Return gaps for evidence that would have helped and was missing."""
+    """Return gaps for missing evidence that would have helped."""
     gaps = []
     size = evidence.job.world_size
     ranks = {stream.ref.resource.rank for stream in evidence.streams} - {None}
@@ -202,7 +217,7 @@ def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
 
 
 def _kernel_only(evidence: Evidence) -> str:
-    """Name what is unknown without a kernel log: what metrics count is known."""
+    """Name what is unknown without a kernel log, except what metrics already count."""
     unknown = [
         what
         for what, metrics in (
@@ -214,25 +229,26 @@ def _kernel_only(evidence: Evidence) -> str:
     return " and ".join([", ".join(unknown), "link faults"] if unknown else ["link faults"])
 
 
-def _job(evidence: Evidence) -> JobView:
-    job = evidence.job
+def _job(facts: Facts, gpus: int | None) -> JobView:
+    evidence, job = facts.evidence, facts.evidence.job
     return JobView(
         job.id,
         job.name,
         job.attempt,
         job.state,
         len(job.nodes) or None,
-        job.gpus or job.world_size,
+        gpus,
         job.owner,
         _attempts(evidence),
         job.last_good,
+        rank_count(facts),
     )
 
 
 def _attempts(evidence: Evidence) -> tuple[Attempt, ...]:
     """Return the runs of the job.
 
-    This one has the times of its first and last iteration lines, which no scheduler knows.
+    The current run has the times of its first and last iteration lines, which no scheduler knows.
     """
     if not evidence.job.attempts:
         return ()
@@ -253,11 +269,11 @@ def _attempts(evidence: Evidence) -> tuple[Attempt, ...]:
 def _summary(report: Report, facts: Facts, end: Completion) -> str:
     if report.verdict == "fault":
         best = report.diagnoses[0]
-        where = _where(best)
+        where = headline_place(best)
         return f"{best.title}{where}." if not best.summary else f"{best.title}{where}: {best.summary}"
     if report.verdict == "no_match" and report.diagnoses:
         best = report.diagnoses[0]
-        return f"{best.title}{', ' if best.summary[:1].isdigit() else ': '}{best.summary}"
+        return f"{best.title}{', ' if best.summary.removeprefix(ABOUT)[:1].isdigit() else ': '}{best.summary}"
     if ended := end_summary(report, facts, end):
         return ended
     if report.verdict == "no_match":
@@ -266,17 +282,24 @@ def _summary(report: Report, facts: Facts, end: Completion) -> str:
     return ""
 
 
-def _where(best: Diagnosis) -> str:
+def headline_place(best: Diagnosis) -> str:
+    """Return the ranks and nodes of the suspects in parentheses, called suspects if the quoted lines are those of others."""
     ranks = ranges(s.rank for s in best.suspects[:SUSPECTS] if s.rank is not None)
     nodes = sorted({s.node for s in best.suspects if s.node})
-    parts = ([f"rank {ranks}"] if ranks else []) + ([", ".join(nodes[:3])] if nodes else [])
+    parts = ([f"rank{'' if ranks.isdigit() else 's'} {ranks}"] if ranks else []) + (
+        [", ".join(nodes[:3])] if nodes else []
+    )
+    reporters = {item.rank for item in best.evidence if item.rank is not None}
+    others = bool(ranks) and bool(reporters) and reporters.isdisjoint(s.rank for s in best.suspects)
+    if others:  # the lines are those of its victims
+        parts[0] = f"suspect{'' if ranks.isdigit() else 's'}: {parts[0]}"
     return f" ({', '.join(parts)})" if parts else ""
 
 
 def _fingerprint(verdict: str, ranked: Sequence[Ranked]) -> str:
-    """Return a digest that failures of the same kind share: verdict, fault, rule, and the shape of the decisive line.
+    """Return a digest shared by failures of the same kind, from verdict, fault, rule and the shape of the decisive line.
 
-    For a finding of a comparison, the line is a sentence of our own: its captured fields count instead, so that a change of
+    A comparison's line is a sentence that Signalbox wrote, so its captured fields are used instead: a change of
     wording does not separate a failure from earlier ones.
     """
     parts: Mapping[str, str] = {"verdict": verdict}

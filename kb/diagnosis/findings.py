@@ -1,9 +1,9 @@
-"""From rules to findings: which rules hold on the facts, split by table row, and which stay silent because of others."""
+"""Turns rules into findings: which rules hold on the facts, split by table row, and which are suppressed by others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kb.diagnosis.conditions import Evaluator, by_time
 from kb.facts.history import History
@@ -15,14 +15,15 @@ from kb.facts.stream_facts import structure_start
 from kb.facts.topology import names_a_node
 from kb.model import Gap, Role
 from kb.report import NotEvaluated
-from kb.rulebase.rule import FaultClass, RemediationStep, Rule, Rulebook, SiteException, TableRow
+from kb.rulebase.rule import FaultClass, RemediationStep, Rule, Rulebook, SiteException, Table, TableRow
 from kb.rulebase.texts import fill, fill_command
 from kb.scanning.plan import active
+from kb.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that holds: its fault and role (a table row may change both) and the signals behind it, in order of time."""
+    """A rule that holds, with its fault and role (a table row may change both) and its signals in order of time."""
 
     rule: Rule
     fault: FaultClass
@@ -39,13 +40,23 @@ class Finding:
         return self.signals[0]
 
     @property
+    def title(self) -> str:
+        """The title of the table row, or of the rule if it has no table."""
+        return self.row.title if self.row else self.rule.title
+
+    @property
     def is_symptom(self) -> bool:
-        """Whether it only reports that something else failed first."""
+        """Whether the finding only reports that something else failed first."""
         return self.role == "symptom" or self.fault.symptom
 
     def fill(self, text: str) -> str:
-        """Fill the holes of a text: `{name}` or `{name|default}`. A clause `[? on {name}]` goes where its name is unknown."""
+        """Fill the holes of a text: `{name}` or `{name|default}`. A clause `[? on {name}]` is dropped if its name is unknown."""
         return fill(text, self.captures)
+
+    @property
+    def summary(self) -> str:
+        """What was found, in one sentence: the row's words if it has any."""
+        return self.fill(self.row.summary if self.row and self.row.summary else self.rule.summary)
 
     def steps(self) -> tuple[RemediationStep, ...]:
         """Return the steps of the remedy that apply, with their texts filled in."""
@@ -87,9 +98,12 @@ def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, hist
     excepted: list[Gap] = []
     framework = facts.evidence.job.framework
     lookup = PatternLookup(facts)
-    for rule in rules:
+    plain, judging = _in_order(rules)
+    for rule in (*plain, *judging):
         if not _applies(rule, framework):
             continue
+        if judging and rule is judging[0]:
+            lookup.explained_by(_covered(combine_findings(found, facts), facts))
         evaluator = Evaluator(rule, lookup, history)
         answer = evaluator.judge()
         if answer.truth is None:
@@ -108,13 +122,23 @@ def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, hist
 def combine_findings(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, ...]:
     """Return the findings that remain, in order of their rules.
 
-    Drops what the run survived, and generic matches that another rule explains.
+    Drops findings that the run survived and generic matches that another rule explains.
     """
     return tuple(_without_fallbacks([living for finding in heard if (living := _living(finding)) is not None], facts))
 
 
+def _in_order(rules: Iterable[Rule]) -> tuple[list[Rule], list[Rule]]:
+    """Return the plain rules, and those that classify what the plain ones leave unexplained."""
+    plain: list[Rule] = []
+    judging: list[Rule] = []
+    for rule in rules:
+        classifies = any(item.exception is not None and item.exception.classified for item in rule.patterns)
+        (judging if classifies else plain).append(rule)
+    return plain, judging
+
+
 def _applies(rule: Rule, framework: str | None) -> bool:
-    """Whether a rule applies to the framework of this job. Any rule does where the framework is unknown."""
+    """Whether a rule applies to this job's framework. If the framework is unknown, every rule applies."""
     wanted = rule.applies_to.get("framework")
     return wanted is None or framework is None or wanted.lower() in framework.lower()
 
@@ -122,7 +146,7 @@ def _applies(rule: Rule, framework: str | None) -> bool:
 def _unexcepted(
     rule: Rule, signals: tuple[Signal, ...], evaluator: Evaluator, facts: Facts
 ) -> tuple[tuple[Signal, ...], list[Gap]]:
-    """Return the signals that no exception of the site covers, and gaps for those that one does."""
+    """Return the signals that no site exception covers, and gaps for the others."""
     gaps = []
     for exception in rule.site:
         kept = _less(exception, signals, evaluator, facts)
@@ -168,12 +192,23 @@ def _split(rulebook: Rulebook, rule: Rule, signals: Sequence[Signal]) -> list[Fi
         key = pattern_of(signal) if rule.table.key == "pattern" else signal.captures.get(rule.table.key)
         if key is not None:
             rows.setdefault(key, []).append(signal)
+    if rule.table.key == "pattern":
+        rows = _one_default(rule.table, rows)
     found = []
     for key, group in rows.items():
         row = rule.table.rows.get(key, rule.table.default)
         if row is not None and not row.ignore:
             found.append(_finding(rulebook, rule, replace(row, key=key), group))
     return found
+
+
+def _one_default(table: Table, rows: Mapping[str, list[Signal]]) -> dict[str, list[Signal]]:
+    """Join the signals of all patterns without a row of their own: the default row describes them together."""
+    joined: dict[str, list[Signal]] = {}
+    default = next((key for key in rows if key not in table.rows), "")
+    for key, group in rows.items():
+        joined.setdefault(key if key in table.rows else default, []).extend(group)
+    return {key: list(by_time(group)) for key, group in joined.items()}
 
 
 def _each_by_one_pattern(rule: Rule, signals: Sequence[Signal]) -> Iterator[Signal]:
@@ -195,7 +230,7 @@ def _finding(rulebook: Rulebook, rule: Rule, row: TableRow | None, signals: Sequ
 
 
 def _words(row: TableRow | None, signals: Sequence[Signal]) -> dict[str, str]:
-    """Return what a rule's texts can name: captures, the earliest signal's first, and the place of that signal."""
+    """Return the values for a rule's texts: captures, preferring the earliest signal's, and the place of that signal."""
     first = signals[0]
     captures: dict[str, str] = {}
     for signal in reversed(signals):
@@ -226,7 +261,7 @@ def _ranks(signals: Sequence[Signal]) -> frozenset[int]:
 
 
 def _only(finding: Finding, signals: tuple[Signal, ...]) -> Finding | None:
-    """Return the finding with some of its signals; its texts and counts cover only those. None where none is left."""
+    """Return the finding reduced to some of its signals, which its texts and counts then cover; None if none is left."""
     if len(signals) == len(finding.signals):
         return finding
     if not signals:
@@ -236,7 +271,7 @@ def _only(finding: Finding, signals: tuple[Signal, ...]) -> Finding | None:
 
 
 def _living(finding: Finding) -> Finding | None:
-    """Drop the signals after which the run went on, unless the fault is one that a run survives."""
+    """Drop signals after which the run continued, unless a run can survive the fault."""
     if finding.fault.outlives:
         return finding
     return _only(finding, tuple(signal for signal in finding.signals if not signal.survived))
@@ -244,12 +279,7 @@ def _living(finding: Finding) -> Finding | None:
 
 def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
     """Drop from generic rules every signal, and every chain of exceptions, that another rule explains."""
-    others = [finding for finding in found if not finding.rule.fallback and finding.role != "context"]
-    covered: dict[int, list[tuple[int, int]]] = {}
-    for other in others:
-        for signal in other.signals:
-            low, high = chain_span(signal, facts) if not other.is_symptom else signal.span
-            covered.setdefault(signal.stream, []).append((low, high))
+    covered = _covered([finding for finding in found if not finding.rule.fallback], facts)
     kept = []
     for finding in found:
         if not finding.rule.fallback:
@@ -264,6 +294,18 @@ def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
         if left is not None:
             kept.append(left)
     return kept
+
+
+def _covered(found: Iterable[Finding], facts: Facts) -> dict[int, list[tuple[int, int]]]:
+    """Return the byte ranges that findings explain, by stream: of a cause, its whole chain of exceptions."""
+    covered: dict[int, list[tuple[int, int]]] = {}
+    for other in found:
+        if other.role == "context":
+            continue
+        for signal in other.signals:
+            low, high = chain_span(signal, facts) if not other.is_symptom else signal.span
+            covered.setdefault(signal.stream, []).append((low, high))
+    return covered
 
 
 def chain_span(signal: Signal, facts: Facts) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """The first bad event of a run that no rule explains: an exception, a fatal line, an error or an early end.
 
-It knows no fault, only what the scan has read: structures, the last lines of the streams, which lines rules match, and the
-order of it all by time, offset and rank. An event counts only if its process did not go on after it, it is not quoted data,
-and it is not what a lost peer, a timeout or a teardown makes others print.
+The search knows no faults, only what the scan read: structures, the streams' last lines, the lines that rules match, and
+their order by time, offset and rank. An event counts only if its process did not continue after it, it is not quoted data,
+and it is not an effect of a lost peer, a timeout or a teardown.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kb.anomalies.core.severity_words import skeleton
 from kb.diagnosis.bad_events import (
@@ -31,22 +31,23 @@ from kb.facts.topology import Place, Places
 from kb.model import Resource
 from kb.parsers.logs.error_lines import error_level, message_of
 from kb.scanning.summary import tail_lines
+from kb.values import dataclass
 
-STARTED = "process_start"  # kind of the structures that name the process of each rank
-LINES = 5  # own lines that are quoted
-CALM_AFTER_ERROR = 3  # ordinary lines of the same process that may follow an error that ended it
-CALM_AFTER_FATAL = 12  # likewise after an exception or a fatal line: a program may still clean up
-FEW = 1 / 3  # share of the ranks that may print the same error; what more of them print is no rank's own failure
+STARTED = "process_start"  # kind of the structures that map ranks to processes
+LINES = 5  # number of the process's own lines to quote
+CALM_AFTER_ERROR = 3  # ordinary lines that a process may print after the error that ended it
+CALM_AFTER_FATAL = 12  # likewise after an exception or a fatal line, since a program may still clean up
+FEW = 1 / 3  # share of the ranks that may print the same error; if more do, it is not one rank's own failure
 _WORTH: Mapping[Kind, int] = {"exception": 0, "fatal": 0, "crash": 1, "error": 2, "end": 3, "exit": 3}
-_CRASHED = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})  # what a process brings upon itself
+_CRASHED = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})  # failures that a process causes itself
 
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """The first unexplained event, its process's other bad lines, and why it counts as first.
+    """The first unexplained event, the other bad lines of its process, and the reason it counts as first.
 
-    `lead`: seconds by which it came before the first symptom, None where that is unknown. `named`: who points at its rank.
-    `ranks`: all ranks with the same event.
+    `lead`: seconds by which it preceded the first symptom, None if unknown; `exact`: whether all symptoms have a time.
+    `named`: who accuses its rank. `ranks`: all ranks that report the same event.
     """
 
     event: BadEvent
@@ -54,20 +55,21 @@ class Unexplained:
     lead: float | None = None
     named: str = ""
     ranks: frozenset[int] = field(default_factory=frozenset)
+    exact: bool = True
 
 
 def first_unexplained(
     findings: Sequence[Finding], facts: Facts, places: Places, accused: Mapping[int, str] | None = None
 ) -> Unexplained | None:
-    """Return the first bad event that no finding explains and that no finding could have caused; None without any.
+    """Return the first bad event that no finding explains or could have caused; None if there is none.
 
-    `accused`: rank → who points at it (collectives, watchdogs, a launcher).
+    `accused`: rank → who accuses it (collectives, watchdogs, a launcher).
     """
     return _Search(findings, facts, places, accused or {}).first()
 
 
 class _Search:
-    """One search: the bad events of every process, and what rules say of the same lines."""
+    """A search over the bad events of every process and the rules that match the same lines."""
 
     def __init__(self, findings: Sequence[Finding], facts: Facts, places: Places, accused: Mapping[int, str]) -> None:
         self._facts = facts
@@ -77,7 +79,7 @@ class _Search:
         self._accused = {**_accused_by_launchers(facts, launcher_ends(facts, places)), **accused}
 
     def first(self) -> Unexplained | None:
-        """Return the event that leads: of an accused rank before others, else the earliest."""
+        """Return the leading event: the earliest, preferring those of accused ranks."""
         by_process: dict[tuple[object, ...], list[BadEvent]] = {}
         for event in self._events():
             by_process.setdefault(_process(event), []).append(event)
@@ -93,6 +95,7 @@ class _Search:
             self._symptoms.lead(event.time),
             self._accused.get(event.place.rank, "") if event.place.rank is not None else "",
             frozenset(rank for rank in same if rank is not None),
+            self._symptoms.dated,
         )
 
     def _events(self) -> Iterator[BadEvent]:
@@ -103,7 +106,7 @@ class _Search:
                 yield self._placed(event)
 
     def _placed(self, event: BadEvent) -> BadEvent:
-        """Return an event of no known rank with that of the only accused rank that shows no symptom itself."""
+        """Return an event, giving it the only accused rank without a symptom if its own rank is unknown."""
         if event.place.rank is not None or self._facts.streams[event.stream].summary.ref.kind != "job":
             return event
         if self._is_no_rank(event):
@@ -114,10 +117,10 @@ class _Search:
         return replace(event, place=Place(ranks[0], self._places.node_of(ranks[0]) or event.place.node))
 
     def _is_no_rank(self, event: BadEvent) -> bool:
-        """Whether a process that is not one of the ranks wrote it, such as the controller that started them."""
+        """Whether a process other than the ranks wrote the event, such as the controller that started them."""
         return event.place.rank is None and event.resource.pid is not None and bool(self._facts.structures(STARTED))
 
-    # -- which of them count
+    # -- which events count
 
     def _explained(self, event: BadEvent) -> bool:
         low, high = event.span
@@ -127,7 +130,7 @@ class _Search:
         )
 
     def _went_on(self, event: BadEvent) -> bool:
-        """Whether its process, or the run, went on after it."""
+        """Whether its process or the run continued after the event."""
         stream = self._facts.streams[event.stream]
         if self._facts.survived(event.stream, event.offset, event.time, event.resource.rank):
             return True
@@ -156,7 +159,7 @@ class _Search:
         return calm
 
     def _recurs(self, event: BadEvent) -> bool:
-        """Whether the same error was printed before without harm, or by many ranks."""
+        """Whether the same error was printed earlier without harm, or by many ranks."""
         said = skeleton(message_of(event.line))
         ranks: set[int | None] = set()
         for index, item in self._facts.structures("error_line"):
@@ -170,7 +173,7 @@ class _Search:
         return len(ranks) > 1 and len(ranks) > FEW * self._places.world
 
     def _comes_first(self, event: BadEvent) -> bool:
-        """Whether no symptom came before it, in its own process or, for a rank that nobody points at, in any."""
+        """Whether no symptom preceded the event in its own process or, for a rank that nobody accuses, in any process."""
         mine = Signal("", event.stream, event.offset, event.line, "line", event.resource, event.time)
         accused = event.place.rank in self._accused
         for signal in self._symptoms.signals:
@@ -195,10 +198,10 @@ class _Search:
         when = event.time if event.time is not None else math.inf
         return (not accused, _WORTH[event.kind] > 1, when, event.place.rank is None, event.stream, event.offset)
 
-    # -- what is quoted of it
+    # -- which of its lines are quoted
 
     def _own_lines(self, event: BadEvent, events: Sequence[BadEvent]) -> tuple[tuple[int, str], ...]:
-        """Return the lines to quote: the event's, what belongs to it, and the other bad lines of its process."""
+        """Return the lines to quote: the event's own line, those that belong to it, and its process's other bad lines."""
         found: dict[int, str] = {event.offset: event.line}
         found |= self._frame_line(event) if event.kind == "exception" else self._said_after(event)
         near = sorted((item for item in events if item.stream == event.stream), key=_weight)
@@ -207,7 +210,7 @@ class _Search:
         return tuple(found.items())[:LINES]
 
     def _frame_line(self, event: BadEvent) -> dict[int, str]:
-        """Return the line of the traceback that names the frame in which it was raised, where the tail still holds it."""
+        """Return the traceback line that names the frame where the exception was raised, if the tail still holds it."""
         place, _, function = event.frame.rpartition(" in ")
         path, _, number = place.rpartition(":")
         wanted = f'File "{path}", line {number}'
@@ -216,23 +219,23 @@ class _Search:
         return {at: line for at, line in lines if low <= at < high and wanted in line and function in line}
 
     def _said_after(self, event: BadEvent) -> dict[int, str]:
-        """Return what a crash says on the next lines: `what():`, the message of a panic."""
+        """Return what a crash prints on the following lines, such as `what():` or the message of a panic."""
         own = [item for item in self._bad.tail(event.stream) if item.resource.rank == event.resource.rank]
         after = [item for item in own if item.offset > event.offset][:2]
         wanted = [item for item in after if "what():" in item.line or not is_stack(item.message)]
         return {item.offset: item.line for item in wanted if not tells_of_others(item.message)}
 
     def _ended_early(self) -> Unexplained | None:
-        """Return the end of a rank that others point at and that shows no symptom itself."""
+        """Return the end of a rank that others accuse and that shows no symptom itself."""
         for end in early_ends(self._bad, self._symptoms, self._accused):
             event = replace(end.event, name=end.status)
             lead = self._symptoms.lead(event.time)
-            return Unexplained(event, end.lines[:LINES], lead, self._accused[end.rank])
+            return Unexplained(event, end.lines[:LINES], lead, self._accused[end.rank], exact=self._symptoms.dated)
         return None
 
 
 def _speaker(resource: Resource) -> tuple[int | None, ...]:
-    """Return what a line's prefix says of its process."""
+    """Return what a line's prefix says about its process."""
     return (resource.rank, resource.local_rank, resource.pid)
 
 

@@ -1,4 +1,4 @@
-"""The phase of a run while it is watched: what has not ended has not failed."""
+"""The phase of a run while it is watched. A run that has not ended has not failed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from kb.facts.job_facts import Facts
 from kb.model import Phase
 from kb.rulebase.rule import Rule
 
-WAITS = frozenset({"hang", "stack_outlier", "collective_culprit"})  # structures that say who waits for whom
-STATES = WAITS | {"peer_outlier", "slow_phase", "off_plan"}  # and how a run goes; all others have happened
-RUNNING = "RUNNING"  # the state of a job whose processes were seen to run when its evidence was taken
+WAITS = frozenset({"hang", "stack_outlier", "collective_culprit"})  # structures that show who waits for whom
+# Structures that describe how a run is doing; all others report past events.
+STATES = WAITS | {"peer_outlier", "slow_phase", "off_plan"}
+RUNNING = "RUNNING"  # the state of a job whose processes were running when its evidence was collected
 
 
 def while_running(phase: Phase, facts: Facts, rule: Rule | None) -> Phase:
-    """The phase with what is known of a run that a probe looked at as a running one. `rule`: that of its first diagnosis.
+    """Return the phase, adjusted if a probe saw the run alive. `rule` is the rule of the first diagnosis.
 
     Trouble degrades a run whose processes outlive it, or stalls it if a probe agrees. So does a state that probes or figures
     show, as a slow save or a slow rank, whether the processes were seen or not: nothing of it says that the run has ended.
@@ -27,9 +28,9 @@ def while_running(phase: Phase, facts: Facts, rule: Rule | None) -> Phase:
 
 
 def is_state(rule: Rule, kinds: frozenset[str] = STATES) -> bool:
-    """Whether all that a rule looks at is how a run goes, by probes or figures: a healthy run may look like it for a while.
+    """Whether a rule relies only on probes or metrics of a run's state, so a healthy run may match it for a while.
 
-    `kinds`: only by structures of these.
+    `kinds`: the structure kinds that count as such.
     """
     figures = kinds is STATES
     return bool(rule.patterns) and all(

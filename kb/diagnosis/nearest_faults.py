@@ -1,22 +1,22 @@
-"""The known faults whose rules share the rarest words with a line: a hint where to look, no diagnosis."""
+"""The known faults whose rules share the rarest words with a line. They hint where to look but are not a diagnosis."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import Rule
+from kb.values import dataclass
 
 MOST = 3
-FEWEST_SHARED = 2  # words: one in common means nothing
-LEAST_SHARE = 0.5  # of the weight of the lines' words that a rule must share
+FEWEST_SHARED = 2  # minimum number of words in common; a single one means nothing
+LEAST_SHARE = 0.5  # share of the total weight of the lines' words that a rule must cover
 _WORD = lazy_compile(r"[A-Za-z]{4,}")
 _SYNTAX = lazy_compile(
     r"\\[A-Za-z]|\(\?P<\w+>|\(\?[a-z]*[:=!<]*|\{[\d,]+\}"
-)  # of a regex: no words of the line that it finds
+)  # regex syntax, not words of the line that the regex matches
 _CAMEL = lazy_compile(r"(?<=[a-z])(?=[A-Z])")
 _COMMON = frozenset(
     {
@@ -40,7 +40,7 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NearFault:
-    """A rule with words in common: its fault class, its title, and the words, the rarest first."""
+    """A rule with words in common: its fault class, its title, and the shared words, rarest first."""
 
     fault: str
     rule: str
@@ -49,7 +49,7 @@ class NearFault:
 
 
 def nearest_faults(lines: Sequence[str], rules: Iterable[Rule]) -> tuple[NearFault, ...]:
-    """Return the rules of at most `MOST` fault classes that share most with the lines; none where nothing is near."""
+    """Return the closest rules, from at most `MOST` fault classes; none if no rule is close."""
     wanted = frozenset(word for line in lines for word in _words(line))
     vocabularies = [(rule, frozenset(_words(" ".join(_texts(rule))))) for rule in rules if not rule.fallback]
     often = Counter(word for _, words in vocabularies for word in words)
@@ -68,7 +68,7 @@ def nearest_faults(lines: Sequence[str], rules: Iterable[Rule]) -> tuple[NearFau
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield the words of a text, class names taken apart."""
+    """Yield the words of a text, splitting class names."""
     for word in _WORD.findall(_CAMEL.sub(" ", text)):
         low = word.lower()
         if low not in _COMMON:
@@ -76,7 +76,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _texts(rule: Rule) -> Iterator[str]:
-    """Yield what a rule says and looks for, without the syntax of its patterns."""
+    """Yield a rule's texts and the text of its patterns without regex syntax."""
     yield rule.title
     for pattern in rule.patterns:
         for text in (pattern.literal, pattern.regex, pattern.confirm):

@@ -1,4 +1,4 @@
-"""The lines that a report quotes: those that decide a diagnosis, what ended an unknown failure, and how a run ended."""
+"""The lines that a report quotes as evidence for a diagnosis, for an unknown failure, or for how a run ended."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from kb.diagnosis.bad_events import is_stack
 from kb.diagnosis.endings import end_lines_of
 from kb.diagnosis.findings import chain_span
 from kb.diagnosis.ranking import Ranked
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
+from kb.facts.topology import names_a_node
 from kb.model import Structure, Verdict
 from kb.regex.lazy import lazy_compile
 from kb.report import EvidenceItem, Indicator, Indicators
@@ -36,7 +38,7 @@ _ITEMS: Mapping[str, Literal["stack", "collective", "series", "event"]] = {
 
 
 class Numbering:
-    """Assigns evidence its ids e1, e2, …. The same line of the same source keeps its id."""
+    """Assigns the ids e1, e2, … to evidence. The same line of the same source keeps its id."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -48,7 +50,7 @@ class Numbering:
         return self._make(signal.stream, signal.offset, signal.line, summary, signal)
 
     def raised_last(self, signal: Signal) -> EvidenceItem | None:
-        """Return the exception that a signal's exception led to and that ended the process; None where it did itself."""
+        """Return the exception that followed from a signal's exception and ended the process; None if the signal's own did."""
         if signal.kind != "exception":
             return None
         _, high = chain_span(signal, self._facts)
@@ -85,19 +87,21 @@ class Numbering:
 
 
 def quoted_lines(ranked: Ranked, numbers: Numbering) -> tuple[EvidenceItem, ...]:
-    """Return the decisive lines: the first of each shape, those of the leading rule first, at most five and 2 kB."""
+    """Return the decisive lines: the first of each shape, starting with the leading rule's, up to five lines and 2 kB."""
     chosen: list[EvidenceItem] = []
     shapes: set[str] = set()
     room = SHOWN_TEXT
     last = numbers.raised_last(ranked.best.first)
     for signal in _rounds(ranked):
-        if last is not None and len(chosen) == 1:  # behind the first one: what the program saw of it
+        if last is not None and len(chosen) == 1:  # after the first one, how the program saw the failure
             chosen.append(last)
             shapes.add(NUMBER.sub("#", last.text)[:160])
             room -= len(last.text.encode("utf-8", "replace"))
             last = None
         shape = f"{signal.stream} {signal.offset}" if signal.kind == "series" else NUMBER.sub("#", signal.line)[:160]
         if shape in shapes or not signal.line.strip():
+            continue
+        if signal.kind == "series" and _quoted_already(signal, ranked, chosen):
             continue
         item = numbers.item(signal)
         text = _cut(item.text, room)
@@ -109,6 +113,13 @@ def quoted_lines(ranked: Ranked, numbers: Numbering) -> tuple[EvidenceItem, ...]
     return tuple(chosen if last is None or len(chosen) != 1 else (*chosen, last))
 
 
+def _quoted_already(signal: Signal, ranked: Ranked, chosen: Sequence[EvidenceItem]) -> bool:
+    """Whether a value was read from a line that is quoted as such."""
+    same = (item for finding in ranked.findings for item in finding.signals if item.stream == signal.stream)
+    lines = {item.offset for item in same if item.kind != "series"}
+    return signal.offset in lines and any(item.offset == signal.offset for item in chosen)
+
+
 def _cut(text: str, size: int) -> str:
     """Cut a text to this many bytes of UTF-8."""
     data = text.encode("utf-8", "replace")
@@ -116,7 +127,7 @@ def _cut(text: str, size: int) -> str:
 
 
 def _rounds(ranked: Ranked) -> list[Signal]:
-    """Order signals by how much they are worth quoting: the first of each pattern of each rule, then the rest."""
+    """Sort signals for quoting: the first of each pattern of each rule, then the rest."""
     first: list[Signal] = []
     rest: list[Signal] = []
     for finding in ranked.findings:
@@ -128,7 +139,7 @@ def _rounds(ranked: Ranked) -> list[Signal]:
 
 
 def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: Numbering) -> Indicators:
-    """Return the most informative lines of an unknown failure: what ended it, and error lines near each stream's end."""
+    """Return the most informative lines of an unknown failure: those that ended it and error lines near each stream's end."""
     events: list[Indicator] = []
     shapes: set[str] = set()
 
@@ -139,18 +150,19 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: N
             events.append(Indicator(text.strip()[:200], why, numbers.line(stream, offset, text)))
 
     for stream, pair in signs[:INDICATORS]:
-        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}, the last activity before the job stopped")
+        add(stream, pair.offset, pair.line, f"{pair.kind.replace('_', ' ')}; nothing shows that the run continued")
     for stream, facts_of in enumerate(facts.streams):
         if len(events) == INDICATORS:
             break
         for offset, line in tail_lines(facts_of.summary):
-            if _TELLING.search(line):
-                add(stream, offset, line[:512], "contains an error word near the end of its stream")
+            if _TELLING.search(line) and not is_stack(line):
+                add(stream, offset, line[:512], "contains an error word")
     stages = sorted(
         {str(facts.streams[s].stage(pair.offset)) for s, pair in signs if facts.streams[s].stage(pair.offset)}
     )
     steps = sorted({i for s, pair in signs if (i := facts.streams[s].iteration(pair.offset)) is not None})
-    nodes = sorted({pair.resource.node for _, pair in signs if pair.resource.node})
+    nodes = sorted({node for _, pair in signs if (node := pair.resource.node) and names_a_node(node)})
+    stages = [stage for stage in stages if stage != "teardown"] or stages  # the others were stopped then
     return Indicators(
         tuple(events),
         tuple(Indicator(node, "its lines report the failure") for node in nodes[:INDICATORS]),
@@ -162,7 +174,7 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: N
 def shown_indicators(
     verdict: Verdict, facts: Facts, signs: Sequence[tuple[int, Structure]], end: Completion, numbers: Numbering
 ) -> Indicators:
-    """Return what ended an unknown failure; else the lines that prove a normal end, or the last lines of the logs."""
+    """Return the lines that ended an unknown failure; otherwise those that prove a normal end, or the logs' last lines."""
     found = _indicators(facts, signs, numbers) if verdict == "no_match" else Indicators()
     return found if found.events or verdict == "fault" else _end_indicators(verdict, facts, end, numbers)
 

@@ -1,18 +1,20 @@
-"""Rank findings: the cause before its symptoms, the first before the most frequent.
+"""Ranks findings: causes before their symptoms, the first before the most frequent.
 
-No author sets a score. Every term below is a fact about the evidence, with a weight set on the benchmark.
+Rule authors do not set scores. Every term below is a fact about the evidence, weighted on the benchmark.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kb.diagnosis.confidence import Trait, confidence
-from kb.diagnosis.findings import Finding
+from kb.diagnosis.findings import Finding, chain_span
 from kb.facts.job_facts import CLOCK_SKEW, Facts
 from kb.facts.signals import Signal
+from kb.model import ProgressPoint
+from kb.values import dataclass
 
 ROLE = {"root_cause": 4.0, "contributing": 2.0, "symptom": 0.0, "context": -9.0}
 FALLBACK = -2.0
@@ -25,7 +27,7 @@ INNER = 0.3  # the first exception of a chain
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A fault with all findings that report it, best first; its score, and the reasons for its rank."""
+    """A fault with all findings that report it, best first, its score, and the reasons for its rank."""
 
     findings: tuple[Finding, ...]
     score: float
@@ -36,21 +38,21 @@ class Ranked:
 
     @property
     def best(self) -> Finding:
-        """The finding that leads."""
+        """The leading finding."""
         return self.findings[0]
 
 
 def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
-    """Order findings into ranked faults. Symptoms are folded under what explains them."""
+    """Group findings into ranked faults. Symptoms are folded under the faults that explain them."""
     shown = [finding for finding in found if finding.role != "context"]
     causes = [finding for finding in shown if not finding.is_symptom]
     symptoms = [finding for finding in shown if finding.is_symptom]
-    scored = sorted(((_score(cause, causes, facts), cause) for cause in causes), key=_by_score)
+    scored = sorted(((_score(cause, causes, shown, facts), cause) for cause in causes), key=_by_score)
     ranked = _by_fault([(score, reasons, item) for (score, reasons), item in scored])
     left = symptoms
     if ranked:
         ranked[0], left = _fold(ranked[0], symptoms)
-    loose = sorted(((_score(finding, symptoms, facts), finding) for finding in left), key=_by_score)
+    loose = sorted(((_score(finding, symptoms, shown, facts), finding) for finding in left), key=_by_score)
     alone = _by_fault([(score, reasons, item) for (score, reasons), item in loose])
     if alone and not ranked:
         folded, _ = _fold(alone[0], [item for _, item in loose if item.fault.id != alone[0].best.fault.id])
@@ -73,16 +75,22 @@ def _by_fault(scored: Sequence[tuple[float, tuple[str, ...], Finding]]) -> list[
     return [Ranked(tuple(entry for _, _, entry in group), group[0][0], group[0][1]) for group in groups.values()]
 
 
-def _score(entry: Finding, rivals: Sequence[Finding], facts: Facts) -> tuple[float, tuple[str, ...]]:
+def _score(
+    entry: Finding, rivals: Sequence[Finding], shown: Sequence[Finding], facts: Facts
+) -> tuple[float, tuple[str, ...]]:
+    """Return the score of a finding among its rivals, and the reasons to print: those that hold for all that is shown."""
     score, reasons = ROLE[entry.role], []
     others = [rival for rival in rivals if rival.fault.id != entry.fault.id]
     if entry.rule.fallback:
         score += FALLBACK
-        reasons.append("generic match")
+        traits = entry.captures.get("traits")
+        reasons.append(f"generic match, by {traits}" if traits else "generic match")
     if others:
         earlier = sum(precedes(entry.first, rival.first) for rival in others) / len(others)
         score += EARLY * earlier
-        if earlier == 1.0:
+        if earlier == 1.0 and all(
+            _proven_earlier(entry.first, other.first, facts) for other in shown if _separate(entry, other)
+        ):
             reasons.append("it came before the other findings")
     causes = [rival for rival in others if explains(rival, entry) and not explains(entry, rival)]
     causes = [rival for rival in causes if not rival.rule.fallback and not _clearly_later(rival.first, entry.first)]
@@ -91,7 +99,8 @@ def _score(entry: Finding, rivals: Sequence[Finding], facts: Facts) -> tuple[flo
         reasons.append(f"it may be a consequence of: {causes[0].rule.title}")
     if _last_words(entry.first, facts):
         score += LAST_WORDS
-        reasons.append("last activity before the job stopped")
+        if _no_step_after(entry.first, facts):
+            reasons.append("no step was logged after it")
     score += KIND[entry.first.kind]
     if entry.first.kind == "exception" and entry.first.chain == 0:
         score += INNER
@@ -105,12 +114,38 @@ def explains(cause: Finding, effect: Finding) -> bool:
 
 
 def precedes(left: Signal, right: Signal) -> float:
-    """Return 1 if the left finding came first, 0 if the right one did, 0.5 where the order is unknown."""
+    """Return 1 if the left finding came first, 0 if the right one did, 0.5 if the order is unknown."""
     if left.stream == right.stream:
         return 0.5 if left.offset == right.offset else float(left.offset < right.offset)
     if left.time is None or right.time is None or abs(left.time - right.time) <= CLOCK_SKEW:
         return 0.5
     return float(left.time < right.time)
+
+
+def _separate(entry: Finding, other: Finding) -> bool:
+    """Whether another finding is shown as another diagnosis, or as a symptom of one."""
+    return (other.fault.id, other.is_symptom) != (entry.fault.id, entry.is_symptom)
+
+
+def _proven_earlier(left: Signal, right: Signal, facts: Facts) -> bool:
+    """Whether the left line came first. One exception has no order, nor have two processes in the same second."""
+    if precedes(left, right) < 1.0:
+        return False
+    if left.stream != right.stream:
+        return True
+    return _in_time(left, right) and chain_span(left, facts)[1] <= chain_span(right, facts)[0]
+
+
+def _in_time(left: Signal, right: Signal) -> bool:
+    """Whether the times of two lines of one log do not contradict their order."""
+    if left.time is None or right.time is None:
+        return True
+    same = _writer(left) == _writer(right) != (None, None, None)
+    return left.time < right.time or (left.time == right.time and same)
+
+
+def _writer(signal: Signal) -> tuple[int | None, int | None, str | None]:
+    return (signal.resource.rank, signal.resource.pid, signal.resource.node)
 
 
 def _clearly_later(left: Signal, right: Signal) -> bool:
@@ -120,6 +155,22 @@ def _clearly_later(left: Signal, right: Signal) -> bool:
 def _last_words(signal: Signal, facts: Facts) -> bool:
     stream = facts.streams[signal.stream]
     return stream.steps_after(signal.offset) == 0
+
+
+def _no_step_after(signal: Signal, facts: Facts) -> bool:
+    """Whether the run logged steps, and none of them after a line, in any log: by the clock, else by its own log's steps."""
+    own = facts.streams[signal.stream].points
+    return any(stream.points for stream in facts.streams) and all(
+        _not_after(stream.points[-1], signal, own[-1] if own else None)
+        for index, stream in enumerate(facts.streams)
+        if stream.points and index != signal.stream
+    )
+
+
+def _not_after(last: ProgressPoint, signal: Signal, own: ProgressPoint | None) -> bool:
+    if last.time is not None and signal.time is not None:
+        return last.time <= signal.time
+    return own is not None and (last.step or 0) <= (own.step or 0)
 
 
 def _fold(cause: Ranked, symptoms: Sequence[Finding]) -> tuple[Ranked, list[Finding]]:

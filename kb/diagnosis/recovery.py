@@ -1,46 +1,48 @@
-"""What to do now: one table of advice by fault, and what raises it.
+"""Recovery advice: a table of advice by fault, and the conditions that escalate it.
 
-The table is rules/faults.yaml, with what single rules and rows know better; docs/advice.md explains it. A plain requeue is
-only for what a repeat cures. A symptom alone, or an unknown failure, is never answered with one: its cause comes first.
+The table is rules/faults.yaml; individual rules and rows can override it (see docs/advice.md). A plain requeue is
+advised only if a retry fixes the fault, never for a symptom alone or an unknown failure: find the cause first.
 
-Nodes are left out by Baidu Baige's grades. A single explicit fault of hardware or network: replace the node and exclude it
-for the cluster. A single implicit one (found by comparison, not reported by a device): replace it and exclude it for this
-job. No single suspect: restart in place, and resubmit where an earlier attempt ended the same way. The program's own fault:
-stop, a person must fix it. Advice that was tried without success is not repeated: after a restart in place other nodes,
-after other nodes a person.
+Nodes are excluded by Baidu Baige's grades. For one explicit hardware or network fault, replace the node and exclude it
+for the cluster. For one implicit fault (found by comparison, not reported by a device), replace it and exclude it for this
+job. Without a single suspect, restart in place, or resubmit if an earlier attempt ended the same way. A program fault
+stops the job until a person fixes it. Advice that has failed is not repeated: a restart in place is followed by
+other nodes, and other nodes by a person.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from statistics import median
 
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.verdict import STOPS
+from kb.facts.gpus import gpu_count
 from kb.facts.history import EarlierAttempt, History, nodes_digest
 from kb.facts.job_facts import Facts
 from kb.report import Advice, Decision, Exclusion, Option, Progress, Suspect
 from kb.rulebase.rule import Rulebook
+from kb.values import dataclass
 
 _BEGUN_AGAIN: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
 _SYMPTOM = "Only a symptom is known; until its cause is, a repeat can fail again"
-_SPOILS = frozenset({"loss_not_finite", "silent_corruption", "lr_schedule"})  # the weights are wrong from then on
-SINGLE = 2  # this many nodes still count as single: the two ends of a link
-POINTS = 32  # iteration lines used to compute the length of a step
+_SPOILS = frozenset({"loss_not_finite", "silent_corruption", "lr_schedule"})  # from then on, the weights are wrong
+SINGLE = 2  # up to this many nodes count as a single suspect (the two ends of a link)
+POINTS = 32  # number of iteration lines used to compute the duration of a step
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What the job costs: GPUs, seconds per step (median of the last ones), seconds from its start to its first step."""
+    """The job's cost: GPUs, seconds per step (median of recent steps), and seconds from its start to its first step."""
 
     gpus: int | None = None
     step: float | None = None
     start_up: float | None = None
 
     def hours(self, steps: int | None, start_up: bool = False) -> float | None:
-        """Return the GPU-hours to repeat this many steps, with the start-up where it is known; None where unknown."""
+        """Return the GPU-hours to repeat this many steps, including the start-up if it is known; None if unknown."""
         if self.gpus is None or steps is None or (self.step is None and steps):
             return None
         seconds = steps * (self.step or 0.0) + ((self.start_up or 0.0) if start_up else 0.0)
@@ -49,10 +51,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a decision needs to know of the run. `nodes`: those that it ran on, as far as they are known.
+    """The facts about a run that a decision needs. `nodes` holds the known nodes that it ran on.
 
-    `unexplained`: it failed, and no rule says why. `stopped`: the class of fault that the scheduler gives as the reason
-    for its end (kb.facts.scheduler_state.stop_reason), "" for none.
+    `unexplained`: it failed and no rule explains why. `stopped`: the fault class that the scheduler gives as the reason
+    for its end (kb.facts.scheduler_state.stop_reason), "" for none. `finished`: it completed all its steps.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -61,12 +63,12 @@ class RunFacts:
     nodes: frozenset[str] = frozenset()
     unexplained: bool = False
     stopped: str = ""
+    finished: bool = False
 
 
 def price(facts: Facts) -> Price:
-    """Return the price of this job's time, as far as its logs and its description give it."""
+    """Return the cost of this job's time, as far as its logs and description reveal it."""
     job = facts.evidence.job
-    gpus = job.gpus or job.world_size or sum(len(ranks) for ranks in job.nodes.values()) or None
     points = max((stream.points for stream in facts.streams), key=len, default=[])
     told = [point.seconds for point in points[-POINTS:] if point.seconds and 0 < point.seconds < 1e6]
     timed = [(point.step, point.time) for point in points if point.step is not None and point.time is not None]
@@ -75,13 +77,15 @@ def price(facts: Facts) -> Price:
         (first, begun), (last, ended) = timed[max(0, len(timed) - POINTS)], timed[-1]
         step = (ended - begun) / (last - first) if last > first and ended > begun else None
     start_up = timed[0][1] - job.start if timed and job.start is not None and timed[0][1] > job.start else None
-    return Price(gpus, step, start_up)
+    return Price(gpu_count(facts), step, start_up)
 
 
 def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Suspect], run: RunFacts) -> Decision:
-    """Decide whether to requeue, without which nodes, from which checkpoint, what is lost, and who owns the problem."""
+    """Decide whether to requeue, which nodes to exclude, which checkpoint to use, what is lost, and who owns the problem."""
     cost = run.price
     done = _before_it_went_wrong(run.progress, ranked[0]) if ranked else run.progress
+    if run.finished:  # no steps remain, so there is nothing to resume
+        done = replace(done, last_checkpoint=None)
     lost = None
     if done.last_iteration is not None and done.last_checkpoint is not None:
         lost = max(0, done.last_iteration - done.last_checkpoint)
@@ -123,7 +127,7 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
 
 
 def _stopped_by_scheduler(best: Finding, rulebook: Rulebook, stopped: str) -> Finding:
-    """Return a bare SIGTERM from outside with the reason that the scheduler gives for the job's end."""
+    """Return the finding; for a bare external SIGTERM, with the reason that the scheduler gives for the job's end."""
     fault = rulebook.faults.get(stopped)
     if fault is None or not best.is_symptom or best.fault.id not in STOPS:
         return best
@@ -131,7 +135,7 @@ def _stopped_by_scheduler(best: Finding, rulebook: Rulebook, stopped: str) -> Fi
 
 
 def _before_it_went_wrong(done: Progress, ranked: Ranked) -> Progress:
-    """Return the progress without a checkpoint that was written after the numbers went wrong: it holds the wrong ones."""
+    """Return the progress, minus any checkpoint written after the numbers went wrong, since it holds wrong values."""
     steps = [signal.iteration for signal in ranked.best.signals if signal.iteration is not None]
     if ranked.best.fault.id not in _SPOILS or done.last_checkpoint is None or not steps:
         return done
@@ -139,7 +143,7 @@ def _before_it_went_wrong(done: Progress, ranked: Ranked) -> Progress:
 
 
 def listed(best: Finding) -> tuple[Advice, str]:
-    """Return the advice of the table, with its reason: the row's, the rule's, else that of the fault class."""
+    """Return the table's advice and its reason, from the row, the rule or the fault class, in that order."""
     own = (best.row,) if best.row is not None and best.row.fault is not None else (best.row, best.rule)
     for part in own:
         if part is not None and part.advice is not None:
@@ -150,10 +154,10 @@ def listed(best: Finding) -> tuple[Advice, str]:
 
 
 def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...]:
-    """Return the nodes to leave out, and their scope."""
+    """Return the nodes to exclude, and the scope of the exclusion."""
     best = ranked.best
     scope = "cluster" if best.fault.domain == "hardware" and _explicit(ranked) else "job"
-    title = best.row.title if best.row else best.rule.title
+    title = best.title
     named = {
         suspect.node: suspect
         for suspect in suspects
@@ -163,7 +167,7 @@ def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...
 
 
 def _already(named: Sequence[Exclusion], run: RunFacts) -> tuple[Exclusion, ...]:
-    """Return the nodes of this run that people have excluded, which it must not get again."""
+    """Return the nodes of this run that people have excluded and that must not be assigned again."""
     new = {exclusion.node for exclusion in named}
     return tuple(
         Exclusion(
@@ -192,7 +196,7 @@ def _alike(tries: Sequence[EarlierAttempt], fault: str) -> tuple[EarlierAttempt,
 def _raised(
     advice: Advice, why: str, named: Sequence[Exclusion], alike: Sequence[EarlierAttempt], run: RunFacts
 ) -> tuple[Advice, str]:
-    """Replace advice that was tried without success: after the same nodes other nodes, after those a person."""
+    """Replace advice that has already failed: the same nodes by other nodes, and other nodes by a person."""
     if not alike or advice not in _BEGUN_AGAIN:
         return advice, why
     back = [node for node in alike[-1].without if node in run.nodes]
@@ -218,7 +222,7 @@ def _raised(
 
 
 def _moved(earlier_attempt: EarlierAttempt, place: str) -> bool:
-    """Whether the attempt after it ran on other nodes: by what is known of both, else by the advice."""
+    """Whether the next attempt ran on other nodes, judged by the nodes of both, or by the advice if those are unknown."""
     if earlier_attempt.ran_on and place:
         return earlier_attempt.ran_on != place
     return earlier_attempt.advice in ("requeue_without", "resubmit")
@@ -238,12 +242,12 @@ def _incidents(tries: Sequence[EarlierAttempt]) -> str:
 
 
 def _explicit(ranked: Ranked) -> bool:
-    """Whether a device or a program reported it, rather than a comparison."""
+    """Whether a device or program reported the fault, as opposed to a comparison finding it."""
     return ranked.best.first.kind != "series" and not ranked.best.first.compared
 
 
 def _graded(ranked: Ranked, barred: Sequence[Exclusion], run: RunFacts) -> tuple[Advice, str]:
-    """Return the advice of the table, as far as the suspects, the checkpoint and earlier attempts allow it."""
+    """Return the table's advice, adjusted for the suspects, the checkpoint and earlier attempts."""
     best = ranked.best
     wanted, why = listed(best)
     again = any(best.fault.id in earlier_attempt.faults for earlier_attempt in run.history.tries)
@@ -257,7 +261,7 @@ def _graded(ranked: Ranked, barred: Sequence[Exclusion], run: RunFacts) -> tuple
 
 
 def _past_the_limit(why: str, run: RunFacts) -> tuple[Advice, str]:
-    """A run that reached its time limit: a repeat goes further only from a checkpoint that is newer than the last one."""
+    """Decide for a run that hit its time limit. A retry gets further only from a newer checkpoint."""
     done = run.progress
     last = run.history.tries[-1] if run.history.tries else None
     if done.last_iteration is not None and done.last_checkpoint is None:
@@ -270,7 +274,7 @@ def _past_the_limit(why: str, run: RunFacts) -> tuple[Advice, str]:
 
 
 def _without(ranked: Ranked, barred: Sequence[Exclusion], why: str, *, again: bool) -> tuple[Advice, str]:
-    """A node must be left out: is it known which?"""
+    """Decide for a fault that requires excluding a node, depending on whether the node is known."""
     if len(barred) > SINGLE:
         return "requeue_without", f"{why}; {len(barred)} nodes are suspects. Look for what they share"
     if barred:
@@ -285,7 +289,7 @@ def _without(ranked: Ranked, barred: Sequence[Exclusion], why: str, *, again: bo
 
 
 def _options(barred: Sequence[Exclusion], lost: int | None, cost: Price) -> tuple[Option, ...]:
-    """Return the other open choices, each with its cost in GPU-hours where it is known."""
+    """Return the alternatives, each with its cost in GPU-hours if known."""
     redo = cost.hours(lost if lost is not None else 0, start_up=True)
     some = redo if lost is not None or cost.start_up is not None else None
     choices: list[Option] = []

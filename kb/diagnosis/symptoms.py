@@ -1,4 +1,4 @@
-"""The symptoms of a run, as needed to look for what came before them: their places, their times, the ranks that report them."""
+"""The places, times and reporting ranks of a run's symptoms, used to find what came before them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.facts.topology import Places
 
-PEER_LOST = "peer_failure"  # id of the fault class: the process at the other end is gone, and does not merely wait
+PEER_LOST = "peer_failure"  # id of the fault class for a remote process that is gone rather than merely waiting
 
 
 class Symptoms:
@@ -26,7 +26,7 @@ class Symptoms:
                 self.covered[signal.stream].append((signal.offset, signal.offset + 1))
         launched = {(index, item.offset) for index, item in facts.structures("elastic_failure")}
         ranks = (self.rank(item) for item in self.signals if (item.stream, item.offset) not in launched)
-        # what a launcher says of a rank is not its own report
+        # a launcher's message about a rank is not the rank's own report
         self.ranks = frozenset(rank for rank in ranks if rank is not None)
 
     @property
@@ -36,7 +36,7 @@ class Symptoms:
 
     @property
     def lost_peer(self) -> bool:
-        """Whether a process reports that another one is gone."""
+        """Whether a process reports that another process is gone."""
         return any(finding.fault.id == PEER_LOST for finding in self.findings)
 
     def rank(self, signal: Signal) -> int | None:
@@ -48,10 +48,15 @@ class Symptoms:
         return any(low <= offset < high for low, high in self.covered.get(stream, ()))
 
     def begin(self, stream: int) -> int | None:
-        """Return the byte at which the first symptom of a stream begins, with its traceback; None without any."""
+        """Return the byte offset at which a stream's first symptom, including its traceback, begins; None without symptoms."""
         return min((item.span[0] for item in self.signals if item.stream == stream), default=None)
 
     def lead(self, time: float | None) -> float | None:
-        """Return the seconds from a time to the first symptom; None where that is unknown or was before."""
+        """Return the seconds from a time to the first symptom; None if that is unknown or the symptom came earlier."""
         times = [signal.time for signal in self.signals if signal.time is not None]
         return min(times) - time if times and time is not None and min(times) >= time else None
+
+    @property
+    def dated(self) -> bool:
+        """Whether every symptom has a time, so that it is known which came first."""
+        return all(signal.time is not None for signal in self.signals)

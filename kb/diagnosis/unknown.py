@@ -1,4 +1,4 @@
-"""An unknown failure as a diagnosis: the first unexplained event, with the symptoms that it accounts for folded under it."""
+"""Diagnoses an unknown failure: the first unexplained event leads, and the symptoms it accounts for are folded under it."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from kb.report import ranges
 from kb.rulebase.rule import FaultClass, Name, Rule, Rulebook
 
 UNKNOWN = "unknown"  # id of the fault class
+ABOUT = "about "  # before a lead that is not exact
 KEY = "unexplained"  # of the signals
-# Known faults that the sudden end of another process can produce: found later and on other ranks, they may be its effect.
-# Set by hand from what the loss of a process does to the others, not fitted: a class that is missing here keeps its place.
+# Known faults that can follow when another process suddenly ends. Found later, on other ranks, they may be its effect.
+# Chosen by hand from how the loss of a process affects the others, not fitted. A class not listed keeps its place.
 EFFECTS = frozenset(
     {
-        "rendezvous",  # the restart waits for the process that is gone
-        "nccl_bootstrap",  # likewise, where the restart got as far as NCCL
+        "rendezvous",  # the restart waits for the lost process
+        "nccl_bootstrap",  # likewise, if the restart got as far as NCCL
         "rdma_link",  # the queue pairs of a process that ended complete with an error
-        "deadlock",  # the others wait for good
-        "segfault",  # teardown with the communicator half gone
+        "deadlock",  # the others wait forever
+        "segfault",  # teardown of a partly destroyed communicator
         "dataloader_fault",  # workers whose parent was stopped
-        "collective_desync",  # the others are in another collective than the one that left
-        "checkpoint_save",  # a sharded save that lacks one part
-        "straggler",  # a rank seen as slow before it was seen as gone
+        "collective_desync",  # the others are in a different collective than the process that left
+        "checkpoint_save",  # a sharded checkpoint with one part missing
+        "straggler",  # a rank that looked slow before it was found to be gone
         "throughput_drop",  # likewise, for the whole run
-        "node_lost",  # the scheduler's word for an agent that stopped answering
+        "node_lost",  # how the scheduler reports an agent that stopped answering
     }
 )
 _FAULT = FaultClass(
@@ -46,8 +47,9 @@ _FAULT = FaultClass(
     symptom=True,
     explains=("collective_timeout", "peer_failure", "killed"),
 )
-_SHOWN = 240  # characters of the line in the summary
+_SHOWN = 240  # maximum characters of the line in the summary
 _WAITING = "waiting; blocker unknown"
+MOST_ACCUSED = 4  # maximum number of silent ranks that a symptom accuses while all others wait
 
 
 def with_unknown(
@@ -55,7 +57,7 @@ def with_unknown(
 ) -> list[Ranked]:
     """Return the faults in order, with the first unexplained event among them.
 
-    It leads where only symptoms are known; a known cause keeps its place, and counts less where it may be an effect.
+    The event leads if only symptoms are known. A known cause keeps its place, but scores lower if it may be an effect.
     """
     known = ranked[0].best if ranked and not ranked[0].best.is_symptom else None
     if known is not None and known.fault.id not in EFFECTS:
@@ -91,11 +93,13 @@ def _accused(ranked: Sequence[Ranked], findings: Sequence[Finding], facts: Facts
     if not ranked or not ranked[0].best.is_symptom:
         return {}
     suspects = at_fault(ranked[0], JobLayout(facts, places, tuple(findings)), ())
+    if len(suspects) > MOST_ACCUSED:  # with so many silent ranks, most of them simply have nothing to print
+        return {}
     return {item.rank: item.why for item in suspects if item.rank is not None and item.why != _WAITING}
 
 
 def _may_be_effect(known: Ranked, found: Unexplained) -> bool:
-    """Whether a known fault of `EFFECTS` was found on other ranks after the unexplained event, and so could be its effect."""
+    """Whether a fault in `EFFECTS` was found on other ranks after the unexplained event and could be its effect."""
     best = known.best
     if found.event.place.rank in best.ranks:
         return False
@@ -139,7 +143,8 @@ def _on(found: Unexplained) -> str:
 
 
 def _summary(found: Unexplained) -> str:
-    before = f"{found.lead:,.0f} s before the first symptom: " if found.lead and found.lead >= 1.0 else ""
+    about = "" if found.exact else ABOUT
+    before = f"{about}{int(found.lead):,} s before the first symptom: " if found.lead and found.lead >= 1.0 else ""
     said = message_of(found.event.line)[:_SHOWN]
     if found.event.kind in ("end", "exit"):
         status = f"it exited with status {found.event.name}" if found.event.name else ""
@@ -154,7 +159,7 @@ def _reasons(found: Unexplained) -> tuple[str, ...]:
 
 
 def _rule(found: Unexplained, known: Mapping[str, str]) -> Rule:
-    """Return what takes a rule's place in a diagnosis without one: the texts, and no pattern."""
+    """Return a placeholder rule for a diagnosis without a rule, with texts but no patterns."""
     return Rule(
         id="",
         title=f"Unknown failure{_on(found)}",

@@ -1,4 +1,4 @@
-"""What to do about an unknown failure: where to read, whom to ask what, which known faults are near, what to collect."""
+"""Next steps for an unknown failure: what to read, whom to ask, which known faults are similar, what to collect."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from kb.parsers.logs.error_lines import message_of
 from kb.regex.lazy import lazy_compile
 from kb.rulebase.rule import RemediationStep
 
-SEARCHED = 60  # characters of the line that a search looks for
-_MARKS = lazy_compile(r"[:=\"'{}\[\]\\]")  # a piece between them needs no escapes, and is no value that masking hides
+SEARCHED = 60  # number of characters of the line to search for
+# A piece between two matches needs no escapes and is not a value that masking hides.
+_MARKS = lazy_compile(r"[:=\"'{}\[\]\\]")
 _LIBRARY = lazy_compile(r"(?:site|dist)-packages/|/lib/python3|^<")
 _FRAME = lazy_compile(
     r"(?P<folder>(?:[^:\n]*/)?)(?P<file>[^:/\n]{1,200}):(?P<number>\d{1,9}) in (?P<function>.{1,200})"
@@ -19,7 +20,7 @@ _FRAME = lazy_compile(
 
 
 def words_of(found: Unexplained, where: str, source: str, near: Sequence[NearFault]) -> Mapping[str, str]:
-    """Return what the texts of the steps name. `where`: the rank or node; `source`: path of the log."""
+    """Return the values for the holes in the steps' texts. `where` is the rank or node, `source` the path of the log."""
     event = found.event
     frame = None if _LIBRARY.search(event.frame) else _FRAME.fullmatch(event.frame)
     known = {
@@ -39,7 +40,7 @@ def words_of(found: Unexplained, where: str, source: str, near: Sequence[NearFau
 
 
 def steps(known: Mapping[str, str]) -> Iterator[RemediationStep]:
-    """Yield the steps for what is known of the failure: texts with holes, which the same words fill."""
+    """Yield the steps that suit what is known about the failure, as texts whose holes are filled from the same values."""
     command = "grep -n -B 40 -F -- {searched} {source}" if {"searched", "source"} <= known.keys() else None
     yield _step(
         "look_at_logs", "Find the cause before restarting: read the log of {where} back from this line.", command
@@ -53,7 +54,7 @@ def steps(known: Mapping[str, str]) -> Iterator[RemediationStep]:
 
 
 def _question(known: Mapping[str, str]) -> RemediationStep:
-    """Return what to ask whoever knows the program, as far as the event names a place to ask about."""
+    """Return a question for someone who knows the program, if the event names a place in the code to ask about."""
     if "file" in known:
         text = "Ask who wrote {function} ({file}, line {number}) when it [?raises {raised}]"
         text = text if "raised" in known else "Ask who wrote {function} ({file}, line {number}) when it fails there"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kb.diagnosis.confidence import band
+from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
@@ -16,7 +17,7 @@ from kb.report import Progress
 from kb.scanning.summary import tail_lines
 
 LAST_LINES = 4
-LAST_LINES_OF_A_RUN = 3  # after iteration lines an error must be in the last lines
+LAST_LINES_OF_A_RUN = 3  # after iteration lines, an error must be among the last lines
 _ERROR = lazy_compile(
     r"\b(?:ERROR|FATAL|CRITICAL|Fatal|fatal error|NCCL WARN|Aborted|aborting|Killed|panic)\b|\b[Ee]rror:|\berror code|\w(?:Error|Exception)\b"
     r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
@@ -27,12 +28,12 @@ _HARMLESS = lazy_compile(
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})
 _NOTICES = frozenset(
     {"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"}
-)  # signals that inform a program and do not end it
+)  # Unix signals that notify a program without ending it
 _CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit"})
 
 
 def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
-    """Return structures that report a bad end after which the run did not go on."""
+    """Return structures that report a bad end after which the run did not continue."""
     signs = []
     for kind in (
         "exception",
@@ -55,7 +56,7 @@ def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
 
 
 def last_words(facts: Facts) -> list[tuple[int, Structure]]:
-    """Return error lines at the very end of streams that neither went on nor ended normally: an unknown failure."""
+    """Return the error lines that end streams without further progress or a normal end, as signs of an unknown failure."""
     found: list[tuple[int, Structure]] = []
     if facts.ended_well:
         return found
@@ -101,7 +102,7 @@ def _bad(structure: Structure) -> bool:
 
 
 def progress(facts: Facts) -> Progress:
-    """Return how far the run came, and its last complete checkpoint."""
+    """Return how far the run got, and its last complete checkpoint."""
     last = facts.last_point()
     times = [s.summary.series.last.time for s in facts.streams if s.summary.series.last and s.summary.series.last.time]
     ends = [s.stage(s.summary.size) for s in facts.streams if s.summary.ref.kind == "job"]
@@ -115,7 +116,7 @@ def progress(facts: Facts) -> Progress:
 
 
 def _planned_steps(facts: Facts, last: ProgressPoint | None) -> int | None:
-    """Return how many steps the training plans, by the line of its last step, else by a line that can be of the same count."""
+    """Return the planned number of steps, from the line of the last step or another line that may use the same count."""
     if last is None or last.total:
         return last.total if last else None
     totals = (point.total for stream in facts.streams for point in stream.points[-1:])
@@ -123,7 +124,7 @@ def _planned_steps(facts: Facts, last: ProgressPoint | None) -> int | None:
 
 
 def _last_checkpoint(facts: Facts) -> int | None:
-    """Return the step of the last complete checkpoint: its end was logged, or steps followed its start."""
+    """Return the step of the last checkpoint whose end was logged or whose start was followed by steps."""
     done: list[int] = []
     for index, item in facts.structures("checkpoint"):
         event, step = item.fields.get("event"), item.fields.get("iteration")
@@ -144,7 +145,7 @@ def _integer(value: object) -> int | None:
 
 
 def judge(ranked: Sequence[Ranked], completion: Completion, signs: Sequence[object]) -> Verdict:
-    """Return one of the four verdicts. Nothing failed only where `completion` proves it."""
+    """Return one of the four verdicts. It is "no fault" only if `completion` proves it."""
     strong = [item for item in ranked if item.best.role != "context" and band(item.confidence) != "weak"]
     failed = bool(signs) or completion.bad_state is not None
     if strong or (ranked and failed):
@@ -171,16 +172,38 @@ def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts, completion: 
         and not failure_signs(facts)
         and completion.bad_state is None
     ):
-        return "degraded"  # it slows a run down and has not ended this one
+        return "degraded"  # the fault slows a run down and has not ended this one
     if verdict == "fault" and ranked:
-        return _phase_of(ranked[0], ended=not facts.evidence.hang.votes)
+        survived = ranked[0].best.fault.outlives and not _died(facts, completion)
+        return "degraded" if survived else _phase_of(ranked[0].best, facts, completion)
     return "stopped" if completion.how == "stopped" else "failed"
 
 
-def _phase_of(first: Ranked, *, ended: bool) -> Phase:
-    """Return the state in which a fault leaves a run. `ended`: no probe looked at it as a running one."""
-    if first.best.fault.id in STOPS:
+def _died(facts: Facts, completion: Completion) -> bool:
+    """Whether the run ended with a failure, which a survivable fault may have caused."""
+    state = completion.scheduler
+    if state is not None and state.outcome in ("running", "stopped", "succeeded"):
+        return False
+    return completion.bad_state is not None or any(item.kind == "exception" for _, item in failure_signs(facts))
+
+
+def _phase_of(best: Finding, facts: Facts, completion: Completion) -> Phase:
+    """Return the state in which a fault leaves a run."""
+    if best.fault.id in STOPS:
         return "stopped"
-    if first.best.fault.outlives:
-        return "degraded"
-    return "hung" if first.best.rule.family == "hang" and not ended else "failed"
+    if best.rule.family == "hang" and facts.evidence.hang.votes:  # a probe saw the run alive
+        return "hung"
+    if completion.bad_state is None and not failure_signs(facts):
+        if _only_in_stacks(best, facts):  # someone dumped the stacks of a live process, and nothing shows its end
+            return "hung"
+        if not any(True for _ in facts.of_kind("job")):  # a node's own log shows no job
+            return "unknown"
+    return "failed"
+
+
+def _only_in_stacks(best: Finding, facts: Facts) -> bool:
+    stacks = [(index, item.offset, item.end) for index, item in facts.structures("stack_dump")]
+    return all(
+        any(index == signal.stream and low <= signal.offset < high for index, low, high in stacks)
+        for signal in best.signals
+    )

@@ -51,7 +51,6 @@ class _Failure(NamedTuple):
     row: DigestRow
     recovery: Recovery
     gpu_hours: float | None
-    parts: tuple[DigestRow, ...] = ()
 
 
 @dataclass(slots=True)
@@ -102,10 +101,9 @@ def figures(
     """
     known = classes or {}
     every = [row for row in rows if row.made <= until]
-    weeks = _weeks(every, week, zone, until)
     whole = jobs(every)
-    for item in weeks:
-        item.failures = [_failure(failure, whole) for failure in item.failures]
+    weeks = _weeks(every, whole, week, zone, until)
+    ineffective = [_ineffective(item, whole) for item in weeks]
     this, before = weeks[-1], weeks[-2]
     judged = [row for item in weeks for row in item.rows]
     standing = _standing(judged)
@@ -125,10 +123,10 @@ def figures(
         gpu_hours=_lost(this.failures),
         lost_each=spread(item.gpu_hours for item in this.failures if item.gpu_hours is not None),
         classes=_classes(this, before, known),
-        trend=tuple(_point(item, whole) for item in weeks),
+        trend=tuple(_point(item, found.effective) for item, found in zip(weeks, ineffective, strict=True)),
         sizes=_sizes(this, every, whole),
         recovery=recoveries([item.recovery for item in this.failures]),
-        ineffective=_ineffective(this, whole),
+        ineffective=ineffective[-1],
         offenders=offenders([item.rows for item in weeks], domains),
         unknown=_unknown(this.rows),
         record=_record(this.rows, 1),
@@ -148,7 +146,7 @@ def figures(
 # --- weeks -----------------------------------------------------------------------------------------------------------
 
 
-def _weeks(rows: Sequence[DigestRow], week: Week, zone: tzinfo, until: float) -> list[_Week]:
+def _weeks(rows: Sequence[DigestRow], whole: JobRuns, week: Week, zone: tzinfo, until: float) -> list[_Week]:
     edges = [week.shifted(at).start(zone) for at in range(1 - WEEKS, 2)]
     weeks = [_Week(week.shifted(at + 1 - WEEKS), start, end, until) for at, (start, end) in enumerate(pairwise(edges))]
     for row in rows:
@@ -156,19 +154,19 @@ def _weeks(rows: Sequence[DigestRow], week: Week, zone: tzinfo, until: float) ->
             weeks[bisect_right(edges, row.at) - 1].reports += 1
     for row, parts in counted([row for row in rows if row.failed]):
         if edges[0] <= row.at < edges[-1]:
-            weeks[bisect_right(edges, row.at) - 1].failures.append(_Failure(row, Recovery(), None, parts))
+            weeks[bisect_right(edges, row.at) - 1].failures.append(_failure(row, parts, whole))
     return weeks
 
 
-def _failure(failure: _Failure, whole: JobRuns) -> _Failure:
-    """With its times, and the GPU-hours of all its parts."""
-    found = recovery(failure.row, whole)
-    hours = _gpu_hours(failure.row, found)
-    if not failure.parts:
-        return _Failure(failure.row, found, hours)
-    each = [hours, *(_gpu_hours(part, recovery(part, whole)) for part in failure.parts)]
-    known = [value for value in each if value is not None]
-    return _Failure(failure.row, found, math.fsum(known) if known else None, failure.parts)
+def _failure(row: DigestRow, parts: tuple[DigestRow, ...], whole: JobRuns) -> _Failure:
+    """A failure with its times, and the GPU-hours of all its parts."""
+    found = recovery(row, whole)
+    hours = _gpu_hours(row, found)
+    if parts:
+        each = [hours, *(_gpu_hours(part, recovery(part, whole)) for part in parts)]
+        known = [value for value in each if value is not None]
+        hours = math.fsum(known) if known else None
+    return _Failure(row, found, hours)
 
 
 def _gpu_hours(row: DigestRow, found: Recovery) -> float | None:
@@ -184,7 +182,7 @@ def _lost(failures: Sequence[_Failure]) -> Sum:
     return total(failure.gpu_hours for failure in failures)
 
 
-def _point(week: _Week, whole: JobRuns) -> TrendPoint:
+def _point(week: _Week, effective: float | None) -> TrendPoint:
     return TrendPoint(
         str(week.week),
         week.start,
@@ -194,7 +192,7 @@ def _point(week: _Week, whole: JobRuns) -> TrendPoint:
         _lost(week.failures),
         rate(week.hours, len(week.failures)),
         _unknown(week.rows),
-        _ineffective(week, whole).effective,
+        effective,
     )
 
 
@@ -249,18 +247,21 @@ def _cut(name: str, of: Callable[[DigestRow], str | None], failures: Sequence[_F
 
 def _sizes(this: _Week, rows: Sequence[DigestRow], whole: JobRuns) -> tuple[SizeClass, ...]:
     """Hours run of the attempts that stopped in the week, and the failures among them."""
-    gpus = {(row.cluster, row.job): row.gpus for row in rows if row.job is not None and row.gpus}
+    stopped = {
+        key: run for key, run in whole.runs.items() if run.stopped is not None and this.start <= run.stopped < this.end
+    }
+    wanted = {job for _, job, _ in stopped}
+    gpus = {(row.cluster, row.job): row.gpus for row in rows if row.gpus and row.job in wanted}
     failed = {(row.cluster, row.job, row.attempt) for row in this.rows}
     hours: list[list[float]] = [[] for _ in range(len(SIZES) + 1)]
     failures = [0] * (len(SIZES) + 1)
-    for key, run in whole.runs.items():
+    for key, run in stopped.items():
         size = gpus.get(key[:2])
         if size is None or run.scheduled is None or run.stopped is None or run.stopped < run.scheduled:
             continue
-        if this.start <= run.stopped < this.end:
-            at = next((place for place, most in enumerate(SIZES) if size <= most), len(SIZES))
-            hours[at].append((run.stopped - run.scheduled) / 3600.0)
-            failures[at] += key in failed
+        at = next((place for place, most in enumerate(SIZES) if size <= most), len(SIZES))
+        hours[at].append((run.stopped - run.scheduled) / 3600.0)
+        failures[at] += key in failed
     ranges = [(low + 1, high) for low, high in pairwise((0, *SIZES))] + [(SIZES[-1] + 1, None)]
     return tuple(
         SizeClass(low, high, rate(math.fsum(item), count), len(item))
@@ -275,7 +276,7 @@ def _ineffective(week: _Week, whole: JobRuns) -> Ineffective:
     known = [value for failure in again if (value := failure.recovery.whole) is not None]
     saving = total(None if failure.row.saving is None else failure.row.saving / 3600.0 for failure in again)
     interrupted = {failure.row.one_job for failure in again}
-    wall = math.fsum(_wall(job, week, whole) for job in sorted(interrupted)) / 3600.0
+    wall = math.fsum(_wall(job, week, whole) for job in interrupted) / 3600.0  # exact, so in any order
     mean = spread(known).mean
     if mean is None:
         return Ineffective(len(again), len(known), None, saving, wall, len(interrupted), None, None)
@@ -286,12 +287,15 @@ def _ineffective(week: _Week, whole: JobRuns) -> Ineffective:
 
 def _wall(job: str, week: _Week, whole: JobRuns) -> float:
     """Seconds from the first start to the last stop of a job, within the week."""
-    runs = [whole.runs[key] for key in whole.of_job.get(job, ())]
-    starts = [run.scheduled for run in runs if run.scheduled is not None]
-    stops = [time for run in runs for time in (run.stopped, run.last_iterated, run.first_iterated) if time is not None]
-    if not starts or not stops:
-        return 0.0
-    return max(0.0, min(max(stops), week.end, week.until) - max(min(starts), week.start))
+    start, stop = math.inf, -math.inf
+    for key in whole.of_job.get(job, ()):
+        run = whole.runs[key]
+        if run.scheduled is not None and run.scheduled < start:
+            start = run.scheduled
+        for time in (run.stopped, run.last_iterated, run.first_iterated):
+            if time is not None and time > stop:
+                stop = time
+    return max(0.0, min(stop, week.end, week.until) - max(start, week.start))
 
 
 # --- the bot's own record --------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from kb.digest.rows import AttemptTimes, DigestRow
@@ -38,7 +39,7 @@ class Recovery(NamedTuple):
     @property
     def lost(self) -> float | None:
         """Seconds lost as far as any term is known: a lower bound."""
-        known = [term for term in self.terms if term is not None]
+        known = [term for term in self[1:] if term is not None]
         return math.fsum(known) if known else None
 
 
@@ -67,7 +68,7 @@ def jobs(rows: Iterable[DigestRow]) -> JobRuns:
     """Merge the attempts of all reports: a later report takes precedence, an earlier one fills what it leaves open."""
     runs: dict[Key, AttemptTimes] = {}
     of_job: dict[str, dict[Key, None]] = {}
-    for row in sorted(rows, key=lambda digest_row: (digest_row.made, digest_row.id)):
+    for row in sorted((row for row in rows if row.runs), key=attrgetter("made", "id")):
         cluster, job = row.cluster, row.job
         if job is None:
             continue
@@ -88,16 +89,20 @@ def jobs(rows: Iterable[DigestRow]) -> JobRuns:
 def recovery(row: DigestRow, known: JobRuns) -> Recovery:
     """The terms of one failure."""
     redone = row.redone * 3600.0 / row.gpus if row.redone is not None and row.gpus else None
+    recomputation = None if redone is None else _length(redone)
     if row.job is None or row.attempt is None:
-        return Recovery(recomputation=_length(redone))
+        return Recovery(recomputation=recomputation)
     key = (row.cluster, row.job, row.attempt)
     this, following = known.runs.get(key), known.after.get(key)
+    detection = _between(this.last_iterated, this.stopped) if this else None
+    if following is None:
+        return Recovery(False, detection, None, None, recomputation)
     return Recovery(
-        following is not None,
-        _between(this.last_iterated, this.stopped) if this else None,
-        _between(this.stopped, following.scheduled) if this and following else None,
-        _between(following.scheduled, following.first_iterated) if following else None,
-        _length(redone),
+        True,
+        detection,
+        _between(this.stopped, following.scheduled) if this else None,
+        _between(following.scheduled, following.first_iterated),
+        recomputation,
     )
 
 
@@ -130,5 +135,5 @@ def _between(start: float | None, end: float | None) -> float | None:
     return None if start is None or end is None else _length(end - start)
 
 
-def _length(seconds: float | None) -> float | None:
-    return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
+def _length(seconds: float) -> float | None:
+    return seconds if 0 <= seconds < math.inf else None

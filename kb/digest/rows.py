@@ -1,8 +1,9 @@
-"""The input of the digest: one row per report as it was stored, with what people said of it since."""
+"""The input of the digest: one row per stored report, with people's later feedback."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from kb.model import NOT_FAILED
@@ -70,7 +71,7 @@ class DigestRow(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether something failed, known or not. Where that cannot be told, it counts neither way."""
+        """Whether something failed, whether diagnosed or not. If that is unknown, the report counts neither way."""
         return self.verdict not in NOT_FAILED and self.phase not in SOUND
 
     @property
@@ -132,7 +133,7 @@ def counted(rows: Sequence[DigestRow]) -> list[JobEnd]:
         merged = merged or row.part_of is not None
         if known is None or (row.closed, row.made, row.id) > (known.closed, known.made, known.id):
             best[end] = row
-    ordered = sorted(best.values(), key=lambda row: (row.at, row.id))
+    ordered = sorted(best.values(), key=attrgetter("at", "id"))
     return _joined(rows, ordered) if merged else [JobEnd(row) for row in ordered]
 
 

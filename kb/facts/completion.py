@@ -8,7 +8,6 @@ steps that continue up to the time at which the logs were collected.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Literal
@@ -19,6 +18,7 @@ from kb.facts.scheduler_state import SchedulerState, scheduler_state
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Structure
 from kb.scanning.summary import tail_lines
+from kb.values import dataclass
 
 How = Literal["completed", "stopped", "running", "failed", "unknown"]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kb.model import Gap, Job, Window
 from kb.plugin import Plugged
 from kb.report import Hang
 from kb.scanning.summary import StreamSummary
+from kb.values import dataclass
 
 if TYPE_CHECKING:
     from kb.metrics.panel import Panel

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
+
+from kb.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

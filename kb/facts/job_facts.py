@@ -57,7 +57,7 @@ class Facts:
         self.end = self._end_of_steps()
         ends = [item.time for _, item in self.structures("run_end") if item.fields.get("how") == "completed"]
         self._completed = max((time for time in ends if time is not None), default=None)
-        self.ended_well = any(facts.stopped_itself for facts in self.streams) and not any(
+        self.ended_well = any(facts.stopped_itself or facts.ends_as_planned() for facts in self.streams) and not any(
             True
             for kind in _FAILURE_KINDS
             for index, item in self.structures(kind)
@@ -112,8 +112,8 @@ class Facts:
         if furthest is None:
             return None
         facts = self.streams[furthest[1]]
-        later = [mark.stage for mark in facts.summary.marks if mark.offset > furthest[2] and mark.stage != "teardown"]
-        return (later[-1] if later else facts.stage_of_steps()), furthest[0]
+        later = [mark for mark in facts.summary.marks if mark.offset > furthest[2] and mark.stage != "teardown"]
+        return (facts.stage_of_mark(later[-1]) if later else facts.stage_of_steps()), furthest[0]
 
     def placed(self, resource: Resource) -> Resource:
         """Return a resource with its node added from the job's layout."""
@@ -146,8 +146,11 @@ class Facts:
         facts = self.streams[stream]
         if facts.went_on(offset) or facts.recovered(offset, rank):
             return True
-        if self.ended_well and facts.summary.ref.kind == "job" and facts.ends_cleanly_after(offset):
+        calm = self.ended_well and facts.summary.ref.kind == "job"
+        if calm and (facts.ends_cleanly_after(offset) or facts.skips_at_end(offset)):
             return True
+        if time is None:  # of a line without a time, the next time in its stream is a late estimate
+            time = facts.time_after(offset)
         if facts.points or time is None:
             return False
         if self._completed is not None and self._completed > time + CLOCK_SKEW:

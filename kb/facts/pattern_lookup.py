@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from kb.facts.job_facts import Facts
 from kb.facts.pattern_tests import exception_test, fits, line_passes, searches, structure_test
 from kb.facts.signals import PatternResult, Signal
 from kb.facts.stream_facts import structure_start
-from kb.metrics.series_detectors.detect import detect
-from kb.metrics.series_detectors.finding import SeriesFinding
-from kb.metrics.series_detectors.watchdog import collective_behind
 from kb.model import Resource, Structure
 from kb.parsers.logs.recoveries import quoted
 from kb.plugin import Observed, Plugged, plugin_key
 from kb.rulebase.rule import MEASURED, DetectorTest, Pattern, PluginTest, Rule, SeriesTest
 from kb.scanning.summary import Place
+
+if TYPE_CHECKING:
+    from kb.metrics.series_detectors.finding import SeriesFinding
 
 LEAST_POINTS = 5  # minimum number of values of a metric for a series
 
@@ -29,15 +30,16 @@ class PatternLookup:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._classes: set[str] | None = None  # class names of the exceptions
+        self._explained: Mapping[int, list[tuple[int, int]]] = {}
         self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, SeriesFinding], ...]] = {}
 
     def look_up(self, rule: Rule, pattern: Pattern) -> PatternResult:
         """Look up one pattern."""
         key = f"{rule.id}#{pattern.name}"
         if pattern.exception is not None:
-            return self._structured(
-                key, pattern, self._raised(pattern.exception.type), exception_test(pattern.exception)
-            )
+            raised = self._raised(pattern.exception.type)
+            raised = self._unexplained(raised) if pattern.exception.classified else raised
+            return self._structured(key, pattern, raised, exception_test(pattern.exception))
         if pattern.structure is not None:
             found = self.facts.structures(pattern.structure.kind)
             return self._structured(key, pattern, found, structure_test(pattern.structure))
@@ -58,6 +60,25 @@ class PatternLookup:
             self._classes = {str(entry.fields.get("type") or "") for _, entry in everything}
         wanted = {name for name in self._classes if fits(kind, name)}
         return [item for item in everything if str(item[1].fields.get("type") or "") in wanted] if wanted else []
+
+    def explained_by(self, spans: Mapping[int, list[tuple[int, int]]]) -> None:
+        """Leave out of classification what other rules explain: byte ranges, by stream."""
+        self._explained = spans
+
+    def _unexplained(self, raised: Iterable[tuple[int, Structure]]) -> list[tuple[int, Structure]]:
+        """Return the exceptions to classify: those that ended their process, as far as is known, and that no rule explains."""
+        return [
+            (index, item)
+            for index, item in raised
+            if not (item.fields.get("lived_with") or self._of_a_helper(item))
+            and not any(low <= item.offset < high for low, high in self._explained.get(index, ()))
+            and not self.facts.survived(index, item.offset, item.time, item.resource.rank)
+        ]
+
+    def _of_a_helper(self, item: Structure) -> bool:
+        """Whether a process other than the ranks raised an exception, in a log that says which processes are ranks."""
+        who = self.facts.placed(item.resource)
+        return who.rank is None and who.pid is not None and bool(self.facts.structures("process_start"))
 
     def _lines(self, key: str, pattern: Pattern) -> PatternResult:
         signals: list[Signal] = []
@@ -133,12 +154,7 @@ class PatternLookup:
             return self._behind(key)
         which = (test.name, tuple(sorted(test.params.items())))
         if which not in self._detected:
-            self._detected[which] = tuple(
-                (index, found)
-                for index, facts in enumerate(self.facts.streams)
-                if facts.summary.ref.kind == "job"
-                for found in detect(test.name, facts.summary.series.points, test.params)
-            )
+            self._detected[which] = tuple(self._detect(test))
         signals = tuple(
             Signal(
                 key,
@@ -157,6 +173,18 @@ class PatternLookup:
             for point in (found.point, *found.more)
         )
         return PatternResult(len(signals), signals, {None: len(signals)} if signals else {})
+
+    def _detect(self, test: DetectorTest) -> Iterator[tuple[int, SeriesFinding]]:
+        """Yield what a series detector finds, with the index of the stream."""
+        series = [(index, stream.summary) for index, stream in enumerate(self.facts.streams)]
+        series = [(index, summary) for index, summary in series if summary.ref.kind == "job" and summary.series.points]
+        if not series:
+            return
+        from kb.metrics.series_detectors.detect import detect  # noqa: PLC0415 - many logs have no series
+
+        for index, summary in series:
+            for found in detect(test.name, summary.series.points, test.params):
+                yield index, found
 
     def _step(self, stream: int, offset: int, step: int | None) -> int | None:
         """Return the run's step of a point, also if its line counts from the start of each epoch."""
@@ -242,7 +270,12 @@ class PatternLookup:
         )
 
     def _behind(self, key: str) -> PatternResult:
-        found = collective_behind(self.facts.structures("watchdog_status"))
+        statuses = self.facts.structures("watchdog_status")
+        if not statuses:
+            return PatternResult(0, (), {})
+        from kb.metrics.series_detectors.watchdog import collective_behind  # noqa: PLC0415 - few jobs log it
+
+        found = collective_behind(statuses)
         signals = tuple(
             self._structure_signal(key, behind_rank.stream, behind_rank.status, dict(behind_rank.captures))
             for behind_rank in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from kb.model import Structure
 from kb.regex.backtracking import BudgetSpent
@@ -15,10 +16,18 @@ def searches(pattern: str | None, text: str, *, unknown: bool = False) -> bool:
     return pattern is None or compiled(pattern).finds(text, unknown=unknown)
 
 
-def fits(pattern: str, text: str, *, whole: bool = True) -> bool:
-    """Whether a regex matches the whole text, or occurs in it."""
+@lru_cache(maxsize=4096)
+def _words(pattern: str) -> frozenset[str] | None:
+    """Return the words of which a regex is a choice, such as `KeyError|IndexError`; None if it is anything else."""
+    return frozenset(pattern.split("|")) if pattern.replace("|", "").isidentifier() else None
+
+
+def fits(pattern: str, text: str, *, whole: bool = True, unknown: bool = False) -> bool:
+    """Whether a regex matches the whole text, or occurs in it; `unknown` where that costs too much."""
+    if whole and (words := _words(pattern)) is not None:
+        return text in words  # without compiling it: most tests of a class or of a field are of this form
     regex = compiled(pattern)
-    return regex.fits(text) if whole else regex.finds(text, unknown=False)
+    return regex.fits(text, unknown=unknown) if whole else regex.finds(text, unknown=unknown)
 
 
 def line_passes(pattern: Pattern, line: str) -> bool:
@@ -34,7 +43,7 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
     def judge(structure: Structure) -> Mapping[str, str] | None:
         kind, message = str(structure.fields.get("type") or ""), str(structure.fields.get("message") or "")
         last, frames = str(structure.fields.get("last_frame") or ""), str(structure.fields.get("frames") or "")
-        if test.type is not None and not fits(test.type, kind):
+        if not _is_kind(test, kind):
             return None
         captures = {"type": kind, "message": message[:200], "last_frame": last}
         if test.message is not None:
@@ -52,7 +61,32 @@ def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, st
             return None
         return captures
 
-    return judge
+    return _classified(judge) if test.classified else judge
+
+
+def _is_kind(test: ExceptionTest, kind: str) -> bool:
+    """Whether the class name passes a test."""
+    if test.not_type is not None and fits(test.not_type, kind, unknown=True):
+        return False
+    return test.type is None or fits(test.type, kind)
+
+
+def _classified(
+    judge: Callable[[Structure], Mapping[str, str] | None],
+) -> Callable[[Structure], Mapping[str, str] | None]:
+    """Return a test that also classifies what passes it, and passes only what the classifier is sure of."""
+
+    def classified(structure: Structure) -> Mapping[str, str] | None:
+        captures = judge(structure)
+        if captures is None:
+            return None
+        from kb.classifier.classify import classify  # noqa: PLC0415 - only errors that no rule knows need the classifier
+
+        fields = structure.fields
+        answer = classify(captures["type"], str(fields.get("message") or ""), str(fields.get("frames") or ""))
+        return None if answer is None else {**captures, "class": answer.fault, "traits": "; ".join(answer.traits)}
+
+    return classified
 
 
 def structure_test(test: StructureTest) -> Callable[[Structure], Mapping[str, str] | None]:
@@ -62,7 +96,7 @@ def structure_test(test: StructureTest) -> Callable[[Structure], Mapping[str, st
         fields = {name: "" if value is None else str(value) for name, value in structure.fields.items()}
         if not all(fits(pattern, fields.get(name, "")) for name, pattern in test.fields.items()):
             return None
-        if any(compiled(pattern).fits(fields.get(name, ""), unknown=True) for name, pattern in test.not_fields.items()):
+        if any(fits(pattern, fields.get(name, ""), unknown=True) for name, pattern in test.not_fields.items()):
             return None
         return {name: value for name, value in fields.items() if value}
 

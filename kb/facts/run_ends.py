@@ -7,11 +7,11 @@ in a log are structures (`run_end`, kb.parsers.logs.checkpoints).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from kb.parsers.logs.recoveries import quoted
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 LAST = 40  # lines at the end of a log that are searched
 _CUT = 600  # characters of a line that are searched
@@ -168,6 +168,15 @@ def end_lines(lines: list[tuple[int, str]]) -> Iterator[EndLine]:
             yield EndLine("completed", offset, line)
         elif settled and _PLANNED.search(text):
             yield EndLine("planned", offset, line)
+
+
+def stops_as_planned(line: str) -> bool:
+    """Whether a line reports that the training stops early or at a limit, as its settings ask."""
+    text = line[:_CUT]
+    if not _has(text, _END_WORDS) or quoted(text.encode()):
+        return False
+    early = _EARLY.search(text) is not None and _SETTING.search(text) is None
+    return early or (_PLANNED.search(text) is not None and _NO_END.search(text) is None)
 
 
 def stops_as_asked(line: str) -> bool:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from kb.model import Job, Structure
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 Outcome = Literal["succeeded", "failed", "stopped", "running", "waiting"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kb.model import Resource, Stage
+from kb.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

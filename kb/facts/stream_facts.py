@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 
-from kb.facts.run_ends import end_lines
+from kb.facts.run_ends import end_lines, stops_as_planned
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.model import ProgressPoint, Stage, Structure
+from kb.parsers.logs.exceptions.survived import reported_as_skipped
+from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import StreamSummary, tail_lines
+from kb.scanning.summary import StageMark, StreamSummary, tail_lines
 
 PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
 RECOVERY = 2048  # bytes after trouble in which a line may report that it is over
@@ -81,10 +85,26 @@ class StreamFacts:
             return "iterating"  # the save between two steps is over
         return stage
 
+    def stage_of_mark(self, mark: StageMark) -> Stage:
+        """Return the stage that a mark after the last step begins; iterating where it is a save that has ended."""
+        saved = mark.stage == "saving" and any(end > mark.offset for end in self._saved)
+        return "iterating" if saved else mark.stage
+
     def stage_of_steps(self) -> Stage:
         """Return the loop of the last step line: the training, or an evaluation whose bar runs after it."""
         after = self._evaluation_offsets[-1:] > self._point_offsets[-1:]
         return "evaluating" if after else "iterating"
+
+    @cached_property
+    def _tail_times(self) -> list[tuple[int, float]]:
+        """The offsets and times of the lines at the end of the stream that have one."""
+        found = ((at, peel(line.encode("utf-8", "replace")).time) for at, line in tail_lines(self.summary))
+        return [(at, time) for at, time in found if time is not None]
+
+    def time_after(self, offset: int) -> float | None:
+        """Return the time of the first line after an offset that has one, as far as the end of the stream shows."""
+        place = bisect_right(self._tail_times, (offset, math.inf))
+        return self._tail_times[place][1] if place < len(self._tail_times) else None
 
     def last_step(self) -> ProgressPoint | None:
         """Return the furthest step since the count last restarted, as every epoch's bar does."""
@@ -145,3 +165,19 @@ class StreamFacts:
         """Whether the stream continues after an offset and its last line reports no trouble."""
         last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
         return last is not None and last[0] > offset and not _TROUBLE.search(last[1])
+
+    def ends_as_planned(self) -> bool:
+        """Whether this is a log of the job with steps whose last line reports an early stop or a limit, as configured."""
+        if self.summary.ref.kind != "job" or not self.points:
+            return False
+        last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
+        return last is not None and stops_as_planned(last[1])
+
+    def skips_at_end(self, offset: int) -> bool:
+        """Whether the log without steps ends with an exception at this offset that the line above reports as skipped."""
+        tail, first = self.summary.tail.rstrip().encode("utf-8", "replace"), self.summary.tail_offset
+        spans = (span for span in self._spans if span[0] <= offset < span[1])
+        return not self.points and any(
+            start > first and end - first >= len(tail) and reported_as_skipped(tail, start - first)
+            for start, end in spans
+        )

@@ -6,15 +6,15 @@ Collected in one pass from job.yaml, file names, NCCL's initialization, torchrun
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from kb.facts.job_facts import Facts
 from kb.model import Resource, Structure
-from kb.parsers.logs.error_lines import speaker
 from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.speakers import speaker
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary
+from kb.values import dataclass
 
 MOST_TOKENS = 12  # characters of a file name searched for a node name
 _ADDRESS = lazy_compile(r"(?:\d{1,3}\.){3}\d{1,3}")
@@ -25,6 +25,9 @@ _LOOPBACK = lazy_compile(r"(?:ip6-)?localhost\d?(?:\.[\w.-]{1,64})?|127(?:\.\d{1
 _PART = lazy_compile(r"[^\W_.-]+")
 _BUS = lazy_compile(r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-9a-fA-F]))?")
 _TASKS = lazy_compile(r"(\d{1,7})(?:-(\d{1,7}))?")
+_ANNOUNCED = lazy_compile(
+    r"\b([Rr]ank|[Ww]orker|[Pp]rocess|JAX process|MEMBER)[:= #]{1,2}(\d{1,6}) ?(?:/| of ) ?(\d{1,6})\b"
+)
 _SPEAKING = ("nccl_warn", "elastic_failure", "launcher_exit", "xid", "sxid", "oom_kill", "ib_completion")
 
 
@@ -42,6 +45,18 @@ class Place:
         return (self.rank, None, None) if self.rank is not None else (None, self.node, self.local)
 
 
+def _world_of_heads(facts: Facts) -> int:
+    """Return the number of ranks where each of them announces itself at the start of a log, as in `rank 3 of 8`; else 0."""
+    found: dict[int, set[int]] = {}
+    for stream in facts.of_kind("job"):
+        for word, number, world in _ANNOUNCED.findall(stream.summary.head):
+            found.setdefault(int(world), set()).add(int(number) - (word.startswith("MEMBER")))
+    if len(found) != 1:
+        return 0
+    (world, ranks), *_ = found.items()
+    return world if ranks == set(range(world)) else 0
+
+
 class Places:
     """The layout of one job. All lookups are dictionary lookups."""
 
@@ -56,7 +71,7 @@ class Places:
         self._bus: dict[tuple[str, int], int] = {}
         self._starts = [(index, item) for index, item in facts.structures("nccl_init")]
         sizes = [size for _, item in self._starts if isinstance(size := item.fields.get("nranks"), int)]
-        self._told = facts.evidence.job.world_size or max(sizes, default=0)
+        self._told = facts.evidence.job.world_size or max(sizes, default=0) or _world_of_heads(facts)
         self._read_job()
         self._read_starts()
         self._read_blocks()
@@ -78,7 +93,7 @@ class Places:
                 self._put(rank, node, local)
 
     def _read_starts(self) -> None:
-        """Read Read NCCL's communicator of all ranks; in smaller ones the number is not the global rank."""
+        """Read NCCL's communicator of all ranks; in smaller ones the number is not the global rank."""
         for index, item in self._starts:
             known = self._facts.streams[index].summary.ref.resource
             rank = item.resource.rank if item.resource.rank is not None else known.rank
@@ -150,7 +165,7 @@ class Places:
         return known
 
     def _stream_node(self, index: int) -> str | None:
-        """Return the node that wrote a stream: a known node in its path, else a part that looks like a node name."""
+        """Return the node that wrote a stream: a known node in its path, else a path part that looks like a node name."""
         ref = self._facts.streams[index].summary.ref
         named = ref.resource.node
         if named in self._names:
@@ -261,6 +276,10 @@ class Places:
     def world(self) -> int:
         """The number of ranks of the job, as far as known."""
         return self._told or len(self.ranks)
+
+    def allows(self, rank: int) -> bool:
+        """Whether the job can have this rank: its size is unknown, or larger."""
+        return 0 <= rank < self._told if self._told else rank >= 0
 
     @cached_property
     def units(self) -> tuple[Place, ...]:

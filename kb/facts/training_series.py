@@ -8,14 +8,14 @@ between two updates of its bar, belongs to the step of the bar around it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 from kb.model import ProgressPoint
 from kb.parsers.logs.progress.line_format import changed
 from kb.scanning.summary import Series, StageMark, StreamSummary
+from kb.values import dataclass
 
 BAR = "tqdm"
 RESTARTS = frozenset({"launch", "init", "checkpoint_load"})  # stages of another attempt in the same file
@@ -68,15 +68,18 @@ def training_series(summary: StreamSummary) -> Series:
 def steps_over_epochs(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
     """Return training points with steps counted across epochs, if their lines count from the start of each epoch.
 
-    Only if that is certain: the lines name the epoch, all epochs plan the same number of steps, and the count restarts
-    when the epoch rises. These points have no total, since the number of epochs is unknown.
+    Only if that is certain: the lines name the epoch, all epochs plan the same number of steps, except that a limit of
+    steps may shorten the last, and the count restarts when the epoch rises. These points have no total, since the number
+    of epochs is unknown.
     """
     within = [p for p in points if p.total and p.step is not None and p.epoch is not None and p.epoch == int(p.epoch)]
-    totals = Counter(p.total for p in within)
     first = min((p.epoch for p in within if p.epoch is not None), default=None)
-    if len(totals) != 1 or first not in (0.0, 1.0):
+    if first not in (0.0, 1.0):
         return list(points)
-    total = within[0].total or 0
+    total, last = within[0].total or 0, within[-1]
+    cut = last.total if (last.total or 0) < total else None
+    if any(p.total != total and (p.total, p.epoch) != (cut, last.epoch) for p in within):
+        return list(points)
     counted: dict[int, int] = {}
     restarts, before = 0, within[0]
     for point in within:

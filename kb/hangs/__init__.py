@@ -1,1 +1,1 @@
-"""Detects whether a job hangs and where: probes and their vote, phases that explain silence, the job's pace, and late ranks."""
+"""Detects whether and where a job hangs, using probes that vote, phases that explain silence, its pace, and late ranks."""

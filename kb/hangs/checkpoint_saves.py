@@ -1,7 +1,7 @@
-"""Compares a checkpoint that is still being written with how long the job's earlier ones took.
+"""Compares the time of a checkpoint still being written with that of the job's earlier ones.
 
-The duration of a save comes from the steps around it: a rank logs which step it saves, and some log has the times of
-steps.
+The duration of a save is derived from the steps around it: a rank logs which step it saves, and some log has the times
+of steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kb.facts.stream_facts import StreamFacts
 from kb.model import Resource, Structure
 
 LEAST = 60.0  # seconds
-TIMES = 20.0  # times the longest save before
+TIMES = 20.0  # multiple of the longest earlier save
 EARLIER = 2  # minimum number of saves with a known duration
 LEAST_USUAL = 1.0  # seconds; anything shorter may be due to buffered output
 
@@ -43,7 +43,7 @@ class SlowSave:
 
 
 def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
-    """The save that the run has been in since its last step, if it takes many times as long as the earlier ones."""
+    """Return the save in progress since the run's last step, if it takes many times as long as the earlier ones."""
     begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams)
     if now is None or not begun or len(times) < EARLIER:
@@ -70,7 +70,7 @@ def longest_save(facts: Facts) -> float | None:
 
 
 def time_saving(evidence: Evidence) -> float | None:
-    """The seconds that the job spent writing checkpoints, measured by the delay of the following steps; None if its logs do not show it."""
+    """Return the seconds spent writing checkpoints, from the delay of the steps that follow; None if the logs do not show it."""
     facts = Facts(evidence)
     begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams) if begun and ended else {}
@@ -88,7 +88,7 @@ def _durations(begun: _SaveEvents, ended: _SaveEvents, times: dict[int, float]) 
 
 
 def _save_events(facts: Facts, event: str) -> dict[int, list[tuple[int, Structure]]]:
-    """Return the lines of an event, keyed by the step that they name."""
+    """Return an event's lines, keyed by the step that each names."""
     found: dict[int, list[tuple[int, Structure]]] = {}
     for stream, item in facts.structures("checkpoint"):
         step = str(item.fields.get("iteration") or "")
@@ -112,7 +112,7 @@ def _times(streams: Sequence[StreamFacts]) -> dict[int, float]:
 
 
 def _took(times: dict[int, float], step: int) -> float | None:
-    """Return the seconds from the saved step to the next line, beyond what its steps normally take."""
+    """Return the seconds from the saved step to the next line, minus the usual time of the steps between them."""
     ordered = sorted(times)
     after = next((value for value in ordered if value > step), None)
     if step not in times or after is None:

@@ -1,6 +1,6 @@
-"""Explains why a run may rightly make no progress: a phase that its stacks show, a wait for data, a transport that retries.
+"""Explains why a lack of progress may be normal: a phase visible in stacks, a wait for data, or a retrying transport.
 
-Stacks and collectives are newer than the last log line, so they are believed first. While an explanation holds, no hang
+Stacks and collectives are newer than the last log line, so they take precedence. While an explanation holds, no hang
 is called, up to the ceiling of its phase (`kb.hangs.votes.Phase`), which counts from the newest progress that anything
 proves.
 """
@@ -23,7 +23,7 @@ DATA = "waiting for data"
 
 @dataclass(frozen=True, slots=True)
 class HangContext:
-    """What is known at the time of a vote besides the logs. Times are in seconds since the epoch.
+    """Evidence besides the logs at the time of a vote. Times are in seconds since the epoch.
 
     `missing`: whether a rank is known to be absent from the operation that the others wait in. `moved`: the newest
     progress that collectives prove. `pauses`: the job's own longest pauses by phase (`kb.hangs.pace`). `span`: seconds
@@ -50,17 +50,17 @@ class HangContext:
 
 
 def explain_phase(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase:
-    """Return the phase that the run is in, according to the log (`phase`) and to the other evidence."""
+    """Return the run's current phase, according to the log (`phase`) and the other evidence."""
     aged = replace(phase, quiet=_quiet(phase, yes, scene))
     shown = _unsettled(aged, yes, scene, limits) or _by_stacks(aged, scene, limits)
     return shown if shown is not None else _unseen(aged, scene, limits)
 
 
 def launching(probe: Probe, polls: RasVote | None, scene: HangContext, limits: HangLimits) -> Probe:
-    """Extend the vote of the collective's probe to a case that RAS alone cannot decide: all ranks launched equally many operations, and none since.
+    """Extend the collective probe's vote to a case that RAS cannot decide: all ranks launched the same number, and no more since.
 
-    If the stacks show every rank waiting, this is a vote for a hang: launches went on until then, so an operation does
-    not end.
+    If the stacks show every rank waiting, this is a vote for a hang: launches continued until then, so an operation
+    does not end.
     """
     if probe.vote == "yes" or polls is None or scene.now is None or scene.moved is None or not _all_wait(scene):
         return probe
@@ -74,7 +74,7 @@ def launching(probe: Probe, polls: RasVote | None, scene: HangContext, limits: H
 
 
 def _quiet(phase: Phase, yes: Sequence[Probe], scene: HangContext) -> float | None:
-    """Seconds since the newest progress: a log line, or a collective that was queued or finished."""
+    """Return the seconds since the newest progress: a log line, or a collective queued or finished."""
     since = [probe.since for probe in yes if probe.since is not None and probe.name == "collective"]
     moved = scene.moved if scene.moved is not None or phase.quiet is not None else max(since, default=None)
     if scene.now is None or moved is None:
@@ -84,7 +84,7 @@ def _quiet(phase: Phase, yes: Sequence[Probe], scene: HangContext) -> float | No
 
 
 def _unsettled(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase | None:
-    """Whether collectives continue, or stacks moved while another probe saw no movement: then no vote counts yet."""
+    """Whether no vote counts yet, since collectives continue or stacks moved while another probe saw no movement."""
     going_on = scene.moved is not None and scene.now is not None and scene.now - scene.moved <= limits.pending
     if going_on or _busy_links(scene, yes, limits) or _stacks_moved(scene, {probe.name for probe in yes}, limits):
         return replace(phase, name="moving", ceiling=float("inf"), quiet=0.0)
@@ -94,7 +94,7 @@ def _unsettled(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: H
 
 
 def _busy_links(scene: HangContext, yes: Sequence[Probe], limits: HangLimits) -> bool:
-    """Whether the links are as busy as usual: a hang may show in logs and stacks alone, but then no data moves."""
+    """Whether the links are as busy as usual. A hang can show in logs and stacks alone, but in a hang no data moves."""
     if scene.traffic is None or scene.now is None or any(probe.name == "collective" for probe in yes):
         return False
     return scene.now - scene.traffic <= limits.silence_least
@@ -103,7 +103,7 @@ def _busy_links(scene: HangContext, yes: Sequence[Probe], limits: HangLimits) ->
 def _too_short(scene: HangContext, names: set[str], limits: HangLimits) -> bool:
     """Whether the identical rounds span no more than two of the job's own steps, and no collective shows a standstill.
 
-    Within so short a time all ranks of a healthy job may be seen at the same place of one step, usually where they
+    In such a short time, all ranks of a healthy job may be seen at the same place in one step, usually where they
     wait.
     """
     if scene.stacks is None or scene.stacks.vote != "yes" or "collective" in names:
@@ -114,7 +114,7 @@ def _too_short(scene: HangContext, names: set[str], limits: HangLimits) -> bool:
 
 
 def _stacks_moved(scene: HangContext, names: set[str], limits: HangLimits) -> bool:
-    """Whether stacks changed too recently to agree with what the other probes in `names` see."""
+    """Whether stacks changed too recently to agree with the other probes in `names`."""
     stacks = scene.stacks
     if stacks is None or stacks.vote != "yes":
         return stacks is not None and stacks.vote == "no"
@@ -126,13 +126,13 @@ def _stacks_moved(scene: HangContext, names: set[str], limits: HangLimits) -> bo
 
 
 def _still_for(stacks: StackVote) -> float | None:
-    """Return how long the stuck ranks have been stuck, measured by the one that moved last."""
+    """Return how long the stuck ranks have been stuck, based on the one that moved last."""
     spans = [rank.seconds for rank in stacks.ranks if rank.vote == "yes" and rank.seconds is not None]
     return min(spans, default=None)
 
 
 def _by_stacks(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase | None:
-    """Return what the stacks show; None if there are none."""
+    """Return the phase that the stacks show; None without stacks."""
     seen = scene.seen
     if seen is None or not seen.groups:
         return None
@@ -149,33 +149,33 @@ def _by_stacks(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase | 
         return _lock_left_behind(phase, scene, limits)
     unmoved = scene.stacks is not None and scene.stacks.vote == "yes" and not scene.stacks.moving
     if unmoved and _all_wait(scene) and {group.doing.activity for group in seen.groups} <= _IN_COLLECTIVE:
-        phase = replace(phase, name="", ceiling=0.0)  # no rank is at what the log mentioned
+        phase = replace(phase, name="", ceiling=0.0)  # no rank is in the phase that the log mentioned
     if working or (len(busy) == 1 and busy[0].activity == "user" and scene.stacks is not None and scene.stacks.moving):
-        return replace(phase, ceiling=max(phase.ceiling, _alone(scene, limits)))  # one works
+        return replace(phase, ceiling=max(phase.ceiling, _alone(scene, limits)))  # one rank works
     elsewhere = scene.missing or (seen.outliers and not seen.shared and not _all_wait(scene))
     return phase if elsewhere else replace(phase, ceiling=max(phase.ceiling, _retry_allowance(scene, limits)))
 
 
 def _in_phase(phase: Phase, shown: str, scene: HangContext, limits: HangLimits) -> Phase:
-    """A phase that the stacks show: it may last as long as the job's own phases did, and longer if the rank at work moves."""
+    """Return a phase that stacks show. It may last as long as the job's earlier ones, or longer if the working rank moves."""
     longest = scene.pauses.get(shown)
     moving = _moved(scene)
     if (
         shown == "saving" and scene.overdue and not moving
-    ):  # the rank that writes stays at one place, far beyond what saves take
+    ):  # the writing rank stays in one place far longer than saves take
         return replace(phase, name=shown, ceiling=_capped(limits.silence_least, scene, limits), longest=longest)
     idle = not moving and _idle(scene)
     if moving or (shown == "evaluating" and not idle) or longest is not None:
         ceiling = ceiling_of(shown, None if moving else longest, limits, scene.timeout)
     else:
         ceiling = _capped(limits.data_wait if idle else limits.phase_least, scene, limits)
-    if phase.name == shown and not (idle and shown != "starting"):  # no rank does what the log announced
+    if phase.name == shown and not (idle and shown != "starting"):  # no rank performs the phase that the log announced
         ceiling = max(ceiling, phase.ceiling)
     return replace(phase, name=shown, ceiling=ceiling, longest=longest)
 
 
 def _moved(scene: HangContext) -> bool:
-    """Whether a rank that does something other than waiting moved within the available rounds."""
+    """Whether a rank that is not waiting moved within the available rounds."""
     if scene.stacks is None or scene.seen is None:
         return False
     busy = {outlier.rank for outlier in scene.seen.outliers}
@@ -188,32 +188,32 @@ def _moved(scene: HangContext) -> bool:
 
 
 def _busy(scene: HangContext) -> set[int]:
-    """Return the ranks that are not where the others wait; all if there are none."""
+    """Return the ranks that are not waiting with the others; all ranks if there are none."""
     if scene.seen is None or scene.stacks is None:
         return set()
     return {outlier.rank for outlier in scene.seen.outliers} or {rank.rank for rank in scene.stacks.ranks}
 
 
 def _working(scene: HangContext) -> bool:
-    """Whether a rank for which the others may wait is known to compute, read or write."""
+    """Whether a rank that the others may wait for is known to compute, read or write."""
     busy = _busy(scene)
     return scene.stacks is not None and any(rank.works for rank in scene.stacks.ranks if rank.rank in busy)
 
 
 def _idle(scene: HangContext) -> bool:
-    """Whether all ranks for which the others may wait are known to do nothing at all."""
+    """Whether all ranks that the others may wait for are known to be idle."""
     busy = _busy(scene)
     known = [rank.works for rank in scene.stacks.ranks if rank.rank in busy] if scene.stacks is not None else []
     return bool(known) and not any(works is not False for works in known)
 
 
 def _alone(scene: HangContext, limits: HangLimits) -> float:
-    """Return how long a rank may work while others wait: longer for the first of a job or node."""
+    """Return how long a rank may work while others wait, which is longer for the first rank of a job or node."""
     return limits.alone if _busy(scene) & scene.first_ranks else limits.data_wait
 
 
 def _lock_left_behind(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:
-    """Return the start phase, shortened if every rank waits for a lock file and none works: its holder is gone."""
+    """Return the start phase, shortened if every rank waits for a lock file and none works, so its holder is gone."""
     seen = scene.seen
     held = seen is not None and not seen.outliers and {group.doing.activity for group in seen.groups} == {"filelock"}
     if held and scene.complete and _idle(scene):
@@ -222,18 +222,18 @@ def _lock_left_behind(phase: Phase, scene: HangContext, limits: HangLimits) -> P
 
 
 def _waits_for_data(doing: ProcessActivity, *, working: bool) -> bool:
-    """Whether a rank waits for data or reads it, and nothing shows that what it waits for is stuck."""
+    """Whether a rank reads or waits for data, and nothing shows that its source is stuck."""
     return doing.activity in {"loader", "storage", "network"} and (working or not doing.stuck_worker)
 
 
 def _all_wait(scene: HangContext) -> bool:
-    """Whether every rank was seen and none of them is at work."""
+    """Whether every rank was seen and none is working."""
     seen = scene.seen
     return seen is not None and not seen.unseen_count and all(group.doing.waiting for group in seen.groups)
 
 
 def _unseen(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:
-    """The phase to assume if no stack shows what the ranks do: one may save or read, and a pause that the job outlived may recur."""
+    """Return the phase to assume without stacks: a rank may save or read, and a pause that the job survived may recur."""
     longest = scene.pauses.get("", 0.0)
     again = min(limits.silence_most, limits.phase_times * longest) if longest >= limits.pause_least else 0.0
     ceiling = max(

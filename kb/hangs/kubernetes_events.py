@@ -1,8 +1,8 @@
-"""Selects the events of a Kubernetes cluster that are about this job and still hold.
+"""Selects Kubernetes events that concern this job and are still valid.
 
-A listing contains more than the reason why a job ended: pods of other jobs, nodes that the job does not use, waits that were over
-within a minute, events long before or after the run, and consequences of other events in the same listing. Events of other
-sources (Slurm, eBPF, checks) pass through unchanged.
+A listing contains more than the reason why a job ended: other jobs' pods, nodes that the job does not use, waits that
+ended within a minute, events long before or after the run, and consequences of other events in the same listing. Events
+of other sources (Slurm, eBPF, checks) pass through unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from kb.model import Event, Job
 
-LONG: Final = 600.0  # seconds: earlier events belong to an earlier attempt, and later ones cannot have caused the end
+LONG: Final = 600.0  # seconds; earlier events belong to an earlier attempt, and later ones cannot have caused the end
 BLINK: Final = 300.0  # seconds for which a node may be away unnoticed
 _ENDS: Final = frozenset({"oom_kill", "eviction", "preemption", "node_failure", "time_limit", "exit", "kill"})
 _EXPLAINS: Final = _ENDS | {"backoff"}
@@ -37,7 +37,7 @@ _STOPPING: Final = "Stopping container"
 
 @dataclass(frozen=True, slots=True)
 class _ClusterEvents:
-    """What a listing says about the job's pods, by name. `hosts`: the nodes whose kubelets mention a pod.
+    """A listing's information about the job's pods, by name. `hosts`: the nodes whose kubelets mention a pod.
 
     `strangers`: pods of other jobs; `named`: whether the job's pods are named after it.
     """
@@ -55,7 +55,7 @@ class _ClusterEvents:
 
     @property
     def well(self) -> bool:
-        """Whether the job ended well."""
+        """Whether the job ended successfully."""
         phases = {pod.reason for pod in self.pods.values()}
         return (self.job.state or "").upper() in _WELL or phases == {"Succeeded"}
 
@@ -69,7 +69,7 @@ class _ClusterEvents:
         return pod not in self.strangers and (not self.named or pod.startswith(_plain(self.job)))
 
     def in_time(self, event: Event) -> bool:
-        """Whether it came neither long before nor long after the run."""
+        """Whether the event occurred neither long before nor long after the run."""
         if event.time is None:
             return True
         if self.job.end is not None and event.time > self.job.end + LONG:
@@ -86,7 +86,7 @@ def _plain(job: Job) -> str:
 
 
 def relevant_events(events: Sequence[Event], job: Job) -> tuple[Event, ...]:
-    """Return the events that say something about the job's end, each with its node and rank if pods show them.
+    """Return the events relevant to the job's end, each with its node and rank if pods show them.
 
     An event of kind `deleted` is added if pods were removed while they ran and no event of the cluster explains it.
     """
@@ -168,7 +168,7 @@ def _same(left: Event, right: Event) -> bool:
 
 
 def _came_back(event: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
-    """Whether a node was away only for a moment, and no pod of the job was lost with it."""
+    """Whether a node was unavailable only briefly, and none of the job's pods was lost with it."""
     node = event.resource.node
     if event.time is None or event.reason == "Rebooted" or node is None:
         return False
@@ -184,7 +184,7 @@ def _came_back(event: Event, known: _ClusterEvents, events: Sequence[Event]) -> 
 
 
 def _follows(event: Event, known: _ClusterEvents, away: set[str | None]) -> bool:
-    """Whether the event is only Kubernetes dealing with the pods of a node that is away."""
+    """Whether the event only shows Kubernetes handling the pods of an unavailable node."""
     if event.reason not in _FOLLOWS or not away:
         return False
     pod = known.pods.get(str(event.fields.get("pod")))
@@ -202,7 +202,7 @@ def _placed(event: Event, known: _ClusterEvents) -> Event:
 
 
 def _rank(pod: Event | None, node: str | None, known: _ClusterEvents) -> int | None:
-    """The rank of a pod that holds a single rank: the one of its node, or its index if there are as many pods as ranks."""
+    """Return the rank of a single-rank pod: its node's rank, or its index if there are as many pods as ranks."""
     ranks = known.job.nodes.get(node or "", ())
     if len(ranks) == 1:
         return ranks[0]
@@ -213,7 +213,7 @@ def _rank(pod: Event | None, node: str | None, known: _ClusterEvents) -> int | N
 
 
 def _deleted(events: Sequence[Event], known: _ClusterEvents) -> Iterator[Event]:
-    """Yield the event that pods were deleted while they ran, if no other event explains it."""
+    """Yield an event for pods deleted while running, if no other event explains the deletion."""
     if known.well or any(pod.reason == "Succeeded" for pod in known.pods.values()):
         return
     gone = [(time, pod) for pod in known.pods.values() if (time := _number(pod.fields.get("deleted"))) is not None]

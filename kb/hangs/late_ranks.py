@@ -1,7 +1,7 @@
-"""Finds the rank that joins collectives last, by comparing when each rank queued the same operation.
+"""Finds the rank that repeatedly joins collectives last, by comparing when each rank queued the same operation.
 
-In a synchronous step all ranks take the same time because the others wait for the slow one; the slow one is the rank
-that comes last again and again. Times are those of the hosts' clocks. A rank whose lag never goes away may have a
+In a synchronous step, all ranks take the same time because they wait for the slowest, which is the rank
+that repeatedly comes last. Times come from the hosts' clocks. A rank whose lag never goes away may have a
 skewed clock, so it is not reported. Backends that queue ahead of the device (NCCL) show only the host's lag.
 """
 
@@ -15,16 +15,16 @@ from statistics import median
 
 from kb.collectives.trace import Members, Ring, indices, queued_times, size, steps
 
-LEAST = 5  # operations of one kind that establish a habit
-SHARE = 0.2  # of the time between two operations of a kind: a smaller lag is jitter
+LEAST = 5  # minimum number of operations of one kind to establish a pattern
+SHARE = 0.2  # share of the time between two operations of a kind; a smaller lag is jitter
 OFTEN = 0.8
-CLOCK = 0.5  # a lag of which this share is always there comes from a clock
+CLOCK = 0.5  # if at least this share of a lag is always present, a clock causes it
 MOST_ROUNDS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRound:
-    """When each rank of a group queued one operation. `kind` is the same for operations with the same name and size."""
+    """The times at which each rank of a group queued one operation. Operations of the same name and size share a `kind`."""
 
     members: Members
     name: str
@@ -39,14 +39,14 @@ class CollectiveRound:
 
     @property
     def lag(self) -> float:
-        """Seconds by which the last rank came after the median of the others."""
+        """Seconds between the median of the other ranks and the last rank."""
         last = self.last
         return self.times[last] - median(time for rank, time in self.times.items() if rank != last)
 
 
 @dataclass(frozen=True, slots=True)
 class LateRank:
-    """A rank that repeatedly comes last to a group's operations: by how many seconds, out of how many between two of them."""
+    """A rank that repeatedly joins a group's operations last: its lag, and the time between two operations, in seconds."""
 
     rank: int
     group: str
@@ -84,7 +84,7 @@ def rounds_of(rings: Sequence[Ring]) -> tuple[CollectiveRound, ...]:
 
 
 def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
-    """Return the ranks that the others wait for in step after step, the longest waits first."""
+    """Return the ranks that the others repeatedly wait for, longest waits first."""
     kinds: dict[tuple[Members, str, str], list[CollectiveRound]] = {}
     lags: dict[int, list[float]] = {}
     for item in rounds_of(rings):
@@ -103,7 +103,7 @@ def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
         if late is None:
             continue
         rank, lag, period, often = late
-        if min(lags[rank]) > CLOCK * lag:  # never in time: this may well be a skewed clock
+        if min(lags[rank]) > CLOCK * lag:  # never on time, so the clock may be skewed
             continue
         op = whole[0].kind.partition(" ")[0]
         found.append(LateRank(rank, name, op, lag, period, often, len(whole), sources.get(rank) or ""))
@@ -112,7 +112,7 @@ def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
 
 
 def _late(rounds: Sequence[CollectiveRound]) -> tuple[int, float, float, float] | None:
-    """The rank that is last in most rounds by a share of the time between them: rank, lag, that time, number of rounds."""
+    """Return the rank that is last in most rounds by a minimum share of their interval: rank, lag, interval, number of rounds."""
     counts: dict[int, int] = {}
     for collective_round in rounds:
         counts[collective_round.last] = counts.get(collective_round.last, 0) + 1
@@ -135,9 +135,9 @@ def _spread(collective_round: CollectiveRound) -> float:
 
 
 def last_within(rings: Sequence[Ring], ranks: frozenset[int], excess: float) -> tuple[int, str] | None:
-    """The rank that the other ranks of their common group wait for, and the group's name; None if that is unclear.
+    """Return the rank that the others in their common group wait for, and the group's name; None if that is unclear.
 
-    `excess`: the seconds by which all of them are slower than the rest. The late rank is last, by most of that time, in
+    `excess`: the seconds by which these ranks are slower than the rest. The late rank is last, by most of that time, in
     the operation of the group with the longest wait: the others lose the time inside the operation, the late rank
     before it.
     """

@@ -14,15 +14,15 @@ from kb.parsers.nccl_ras.values import RasReport
 if TYPE_CHECKING:
     from kb.metrics.panel import Panel
 
-MOST_RANKS = 200_000  # a job that claims a larger size is not believed
+MOST_RANKS = 200_000  # a larger claimed job size is not believed
 
 
 @dataclass(frozen=True, slots=True)
 class NonLogEvidence:
-    """What a bundle holds besides logs. `dumped`: when the recorders were dumped, if known.
+    """The contents of a bundle other than logs. `dumped`: when the recorders were dumped, if known.
 
     `late`: seconds by which the job's lines arrive late, if a watcher measured it (`kb.hangs.pace.Lateness`). `alive`:
-    whether a watcher sees the job's processes run, whatever their logs say of an earlier attempt.
+    whether a watcher sees the job's processes running, whatever their logs say about an earlier attempt.
     """
 
     stacks: tuple[StackSample, ...] = ()

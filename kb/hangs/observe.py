@@ -1,7 +1,7 @@
 """Turns stacks, collectives, metrics, RAS answers and events into votes of the hang probes and structures for rules.
 
 A rule does not see stacks or recorders, only structures (kinds `hang`, `stack_outlier`, `collective_culprit`, `peer_outlier`,
-`platform_event` of docs/structures.md). Each is in a stream of its own that names the file it came from.
+`platform_event` of docs/structures.md). Each gets a separate stream that names its source file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Ev
 
 
 def hang_votes(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Hang:
-    """Only the probes' votes, for callers that check a running job every few seconds."""
+    """Return only the probes' votes, for callers that check a running job every few seconds."""
     return hang_state(Facts(evidence), parts, limits_of(rulebook, evidence.job.params)).hang
 
 
@@ -55,7 +55,7 @@ _SEEN_IN = {"stacks": "stacks", "rings": "Flight Recorder dumps"}
 
 
 def _ranks_apart(facts: Facts, parts: NonLogEvidence) -> Iterator[Gap]:
-    """Ranks that are in one source but not in another, and ranks that the job should not have."""
+    """Return the ranks that only some of the sources contain, and ranks that the job should not have."""
     ranks_by_source = {
         "stacks": {stack.resource.rank for stack in parts.stacks if stack.resource.rank is not None},
         "rings": {ring.rank for ring in parts.rings if ring.rank is not None},

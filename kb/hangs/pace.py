@@ -16,9 +16,9 @@ from kb.model import ProgressPoint, Stage
 
 LOGS = 32  # number of logs used to learn the job's pace and pauses
 _FEW = 8  # minimum number of gaps; nothing is learned from fewer
-_SELDOM = 60.0  # seconds between lines that come seldom
+_SELDOM = 60.0  # minimum seconds between infrequent lines
 _SELDOM_LINES = 2  # minimum number of gaps between those
-_LATE = 64  # number of arrivals of lines
+_LATE = 64  # number of line arrivals to keep
 
 PHASES: Mapping[Stage | None, str] = {
     "evaluating": "evaluating",
@@ -32,7 +32,7 @@ PHASES: Mapping[Stage | None, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """The time between two iteration lines of one log. `inside`: the phases that a line between them mentions."""
+    """The time between two iteration lines of one log. `inside`: the phases mentioned between them."""
 
     steps: int
     seconds: float
@@ -46,7 +46,7 @@ def most_informative(streams: Sequence[StreamFacts]) -> list[StreamFacts]:
 
 
 def pace_of(streams: Sequence[StreamFacts]) -> float | None:
-    """Seconds that a recent step took, from the log with the most step lines; the longest of the first few; None if there are none."""
+    """Return the seconds of a recent step, from the log with the most step lines; of only a few, the longest; None without any."""
     for stream_facts in most_informative(streams)[:1]:
         paces = [gap.seconds / gap.steps for gap in _gaps(stream_facts.points[-64:], ())]
         if paces:
@@ -55,12 +55,12 @@ def pace_of(streams: Sequence[StreamFacts]) -> float | None:
 
 
 def has_begun(streams: Sequence[StreamFacts]) -> bool:
-    """Whether a log shows so many steps that the job is under way, with times or without."""
+    """Whether a log shows enough steps, with or without times, to prove that the job is under way."""
     return any(len(stream_facts.points) >= _FEW // 2 for stream_facts in most_informative(streams))
 
 
 def long_step(streams: Sequence[StreamFacts]) -> float | None:
-    """The seconds that one recent step in ten exceeded, by the log with the most step lines; None if there are too few lines."""
+    """Return the seconds exceeded by one recent step in ten, from the log with the most step lines; None if there are too few."""
     for stream_facts in most_informative(streams)[:1]:
         paces = sorted(
             gap.seconds / gap.steps for gap in _gaps(stream_facts.points[-64:], _marks(stream_facts)) if not gap.inside
@@ -71,24 +71,24 @@ def long_step(streams: Sequence[StreamFacts]) -> float | None:
 
 
 def usual_gap(streams: Sequence[StreamFacts]) -> float | None:
-    """The 99th percentile of the seconds between two neighbouring iteration lines, of the log that is written to most often.
+    """Return the 99th percentile of the seconds between consecutive iteration lines, from the log that is written most often.
 
     Pairs of lines between which the run evaluated, saved or loaded, according to its own log, do not count. Of a few lines that are
-    minutes apart, the longest gap. None if there are too few lines.
+    minutes apart, the longest gap is returned. None if there are too few lines.
     """
     gaps = [list(_gaps(stream_facts.points, _marks(stream_facts))) for stream_facts in most_informative(streams)]
     found = [value for item in gaps if (value := _quantile(item)) is not None]
     if found:
         return min(found)
-    # lines that come so seldom that there are few of them show their pace all the same
+    # infrequent lines show their pace even if there are only a few
     return min((max(gap.seconds for gap in item) for item in gaps if _seldom(item)), default=None)
 
 
 def pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
-    """The longest time that each phase took between two steps of one log, beyond the steps themselves; "" for no phase.
+    """Return the longest time of each phase between two steps of one log, excluding the steps; the key "" means no phase.
 
-    If two phases fall into one pause, it is unknown how long each took: the pause then counts only for phases that were never seen
-    alone.
+    If a pause contains two phases, the time of each is unknown, so the pause counts only for phases that were never
+    seen alone.
     """
     alone: dict[str, float] = {}
     shared: dict[str, float] = {}
@@ -106,9 +106,9 @@ def pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Lateness:
-    """Measures how late a running job's lines become visible: block buffers and log shippers can hold them back for minutes.
+    """Measures the delay of a running job's lines, which block buffers and log shippers can hold back for minutes.
 
-    The watcher reports what it sees at every look; the last `_LATE` arrivals are kept.
+    The watcher reports the lines it sees at each check; the last `_LATE` arrivals are kept.
     """
 
     newest: dict[str, float] = field(default_factory=dict)
@@ -116,9 +116,9 @@ class Lateness:
     late: deque[float] = field(default_factory=lambda: deque(maxlen=_LATE))
 
     def seen(self, streams: Sequence[StreamFacts], now: float) -> float:
-        """Record the iteration lines that are new since the last look, and return the largest delay of lines in seconds.
+        """Record the iteration lines that are new since the last check, and return the largest delay in seconds.
 
-        A line that was not visible at the last look was late by the time from its own timestamp to that look.
+        A line not visible at the last check was late by at least the time from its own timestamp to that check.
         """
         for stream_facts in most_informative(streams):
             uri, stamps = stream_facts.summary.ref.uri, [p.time for p in stream_facts.points if p.time is not None]
@@ -137,7 +137,7 @@ def _marks(stream: StreamFacts) -> tuple[tuple[int, str], ...]:
 
 
 def _gaps(points: Sequence[ProgressPoint], marks: Sequence[tuple[int, str]]) -> Iterator[_Gap]:
-    """Yield the gaps between the lines of one log, where both steps and time advance."""
+    """Yield the gaps between lines of one log at which both steps and time advance."""
     timed = [
         (p.offset, p.step, p.time) for p in points if p.step is not None and p.time is not None and not p.validation
     ]

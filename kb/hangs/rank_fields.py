@@ -1,4 +1,4 @@
-"""Compares the times that ranks print with each step: `fetch=0.9s`, `io_wait: 850 ms`, `h2d 0.4 s`.
+"""Compares the times that ranks print at each step, such as `fetch=0.9s`, `io_wait: 850 ms` and `h2d 0.4 s`.
 
 kb.hangs.rank_timing compares the fields of known iteration lines. Programs use their own names for further parts of a
 step. If all ranks print a field and one rank alone has far higher values in step after step, that rank is slow,
@@ -9,7 +9,8 @@ read, which the summaries contain.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import lru_cache
 from statistics import median
 
 from kb.hangs.rank_timing import LEAST_RANKS, LEAST_STEPS, MOST_RANKS, OFTEN, RankTable, SlowRank, by_design, odd_ranks
@@ -17,20 +18,21 @@ from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StreamSummary
+from kb.values import dataclass
 
-MOST_BYTES = 8 * 1024 * 1024  # of all logs together
-LEAST_BYTES = 2048  # of a log
+MOST_BYTES = 8 * 1024 * 1024  # in all logs together
+LEAST_BYTES = 2048  # in one log
 MOST_FIELDS = 64
 LINE = 512
-HEAVY = 0.2  # share of a step from which on the others wait noticeably
-LONGEST = 1.5  # steps: anything longer than the step runs in parallel to it
-FEW_TIMES = 3.0  # factor over the other ranks, if there are too few of them for a spread
+HEAVY = 0.2  # share of a step above which the other ranks wait noticeably
+LONGEST = 1.5  # multiple of a step; a longer time runs in parallel to the step
+FEW_TIMES = 3.0  # factor over the other ranks, if there are too few to compute a spread
 LEAST_SECONDS = 0.005
 
 _STEP = lazy_compile(
     r"(?i)(?<![A-Za-z0-9_])(?:global[_ ])?(?:step|iter(?:ation)?|it|batch)['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.%])"
 )
-# Programs that name no step count it as a part of the epoch or of the run: `[1][ 12/300]`, `update 12 of 300`.
+# Programs without step numbers count within the epoch or the run: `[1][ 12/300]`, `update 12 of 300`.
 _PART = lazy_compile(r"(?<![\w/.:-])(?P<step>\d{1,12}) ?(?:/| of ) ?\d{1,12}(?![\w/.%-]| \d\d:\d\d)")
 _RANK = lazy_compile(r"(?i)(?<![A-Za-z0-9_])rank['\"]?[ \t]{0,2}[:=#]?[ \t]{0,2}(?P<rank>\d{1,6})(?![\w.])")
 _FIELD = lazy_compile(
@@ -40,7 +42,7 @@ _FIELD = lazy_compile(
 _UNITS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6}
 _SECONDS = lazy_compile(r"(?i)(?:^|[_./ -])(?:time|times|s|sec|secs|seconds|wait|latency|duration|dur|dt)$")
 _MILLISECONDS = lazy_compile(r"(?i)[_./-]ms(?:ec)?$")
-# Times of the whole run, and waits for the other ranks: a rank that waits long is one of those that are held up.
+# Times of the whole run, and waits for other ranks, since a rank that waits long is itself held up.
 _OTHERS = lazy_compile(
     r"(?i)(?:^|[_./ -])(?:eta|in|for|after|every|at|took)(?:$|[_./ -])|elapsed|remain|total|uptime|runtime|since|wall|comm|sync|barrier"
     r"|reduce|gather|nccl|collective|recv|send|bubble|idle|p2p|backward|bwd|save|saving|ckpt|checkpoint|eval|valid|timeout|interval"
@@ -53,7 +55,11 @@ _DATA = lazy_compile(
 
 @dataclass(frozen=True, slots=True)
 class RankField:
-    """A rank whose own time under some name is far above that of its peers: seconds of it, of the median peer, and of a step."""
+    """A rank with one named time far above its peers': its seconds, those of the median peer, and those of a step.
+
+    `standing`: it is so from the first line on. `clocked`: the step's seconds are those between lines, not printed ones,
+    which may cover several steps.
+    """
 
     field: str
     rank: int
@@ -63,24 +69,28 @@ class RankField:
     steps: int
     since: int
     source: str
+    standing: bool = False
+    clocked: bool = True
 
     @property
     def metric(self) -> str:
-        """The metric of docs/structures.md: a wait for data by its name, else part of a rank's step."""
+        """The metric in docs/structures.md: a wait for data if the name says so, otherwise part of the rank's step."""
         return "data_wait" if _DATA.search(self.field) else "own_time"
 
     @property
     def text(self) -> str:
         """Describe it in one sentence."""
+        since = "from the first step on" if self.standing else f"since step {self.since}"
+        pace = "a step takes" if self.clocked else "the lines print a step time of"
         return (
-            f"rank {self.rank} prints {self.field} {self.value:.3g} s, the median rank {self.usual:.3g} s, since step {self.since}; "
-            f"a step takes {self.step_seconds:.3g} s"
+            f"rank {self.rank} prints {self.field} {self.value:.3g} s, the median rank {self.usual:.3g} s, {since}; "
+            f"{pace} {self.step_seconds:.3g} s"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One line: who printed it, at which step and time, and its times in seconds by name."""
+    """One line, with its rank, its step and time, and the durations it reports, in seconds by name."""
 
     rank: int
     step: int
@@ -90,11 +100,12 @@ class _Reading:
 
 
 def slow_fields(streams: Iterable[StreamSummary]) -> tuple[RankField, ...]:
-    """Return the ranks that alone have a far higher time under some name, the largest part of a step first."""
+    """Return ranks that alone have a far higher value of some named time, sorted by its share of a step, largest first."""
     readings = list(_readings([item for item in streams if item.ref.kind == "job"]))
     if len({reading.rank for reading in readings}) < 2:
         return ()
-    step = _step_seconds(readings)
+    clocked = _clocked_seconds(readings)
+    step = clocked or _printed_seconds(readings)
     names = dict.fromkeys(name for reading in readings for name in reading.seconds)
     found = [
         item
@@ -103,6 +114,7 @@ def slow_fields(streams: Iterable[StreamSummary]) -> tuple[RankField, ...]:
         for item in _of_field(name, readings, step)
     ]
     best: dict[int, RankField] = {}
+    found = [replace(item, clocked=clocked > 0.0) for item in found]
     for item in sorted(found, key=lambda item: (item.usual - item.value, item.field)):
         best.setdefault(item.rank, item)
     return tuple(best.values()) if len(best) == 1 else ()
@@ -119,11 +131,19 @@ def _of_field(name: str, readings: Sequence[_Reading], step: float) -> Iterator[
     for slow in odd_ranks(name, table) if len(rows) >= LEAST_RANKS else _odd_of_few(name, table):
         excess, least = slow.value - slow.usual, max(HEAVY, by_design(slow, rows))
         if max(least * step, LEAST_SECONDS) <= excess <= LONGEST * step:
-            yield RankField(name, slow.rank, slow.value, slow.usual, step, slow.steps, slow.since, slow.source)
+            at_once = slow.standing and _is_first_too(slow.rank, rows)
+            yield RankField(name, slow.rank, slow.value, slow.usual, step, slow.steps, slow.since, slow.source, at_once)
+
+
+def _is_first_too(rank: int, rows: Mapping[int, Mapping[int, float]]) -> bool:
+    """Whether a rank is also far above the others in the first step of all, which the comparison skips as a warm-up."""
+    first = min(min(row) for row in rows.values())
+    others = [row[first] for other, row in rows.items() if other != rank and first in row]
+    return bool(others) and rows[rank].get(first, 0.0) > FEW_TIMES * median(others)
 
 
 def _odd_of_few(name: str, table: RankTable) -> list[SlowRank]:
-    """The same for two or three ranks, which have no spread: one is far above each other one in nearly all steps."""
+    """Do the same for two or three ranks, too few for a spread: one must be far above each other rank in nearly all steps."""
     rows = table.rows
     common = sorted(set.intersection(*(set(row) for row in rows.values())))[1:] if len(rows) > 1 else []
     if len(common) < LEAST_STEPS:
@@ -143,8 +163,8 @@ def _odd_of_few(name: str, table: RankTable) -> list[SlowRank]:
     return found
 
 
-def _step_seconds(readings: Sequence[_Reading]) -> float:
-    """Return the seconds of a step: from the times of the lines, else as printed by the ranks; 0 if unknown."""
+def _clocked_seconds(readings: Sequence[_Reading]) -> float:
+    """Return the seconds per step from the lines' times; 0 if unknown."""
     places: dict[int, list[tuple[int, float]]] = {}
     for reading in readings:
         if reading.time is not None:
@@ -155,8 +175,11 @@ def _step_seconds(readings: Sequence[_Reading]) -> float:
         steps, seconds = last[-1][0] - last[0][0], last[-1][1] - last[0][1]
         if steps > 0 and seconds >= LEAST_SECONDS * steps:
             paces.append(seconds / steps)
-    if paces:
-        return median(paces)
+    return median(paces) if paces else 0.0
+
+
+def _printed_seconds(readings: Sequence[_Reading]) -> float:
+    """Return the seconds per step as the ranks print them; 0 if unknown."""
     printed = [reading.seconds[name] for reading in readings for name in reading.seconds if _WHOLE.search(name)]
     return median(printed) if printed else 0.0
 
@@ -181,7 +204,7 @@ def _readings(streams: Sequence[StreamSummary]) -> Iterator[_Reading]:
 def _of_stream(stream: StreamSummary, most: int) -> Iterator[_Reading]:
     tail = stream.tail[-most:]
     texts = [tail]
-    if stream.tail_offset > 0 or len(tail) < len(stream.tail):  # not the whole log
+    if stream.tail_offset > 0 or len(tail) < len(stream.tail):  # only part of the log
         texts = [stream.head[: most // 2].rpartition("\n")[0], tail.partition("\n")[2]]
     for text in texts:
         for line in text.split("\n"):
@@ -211,11 +234,14 @@ def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
 
 
 def _times(message: str) -> Iterator[tuple[str, float]]:
-    for match in _FIELD.finditer(message):
-        name, unit = match["name"].strip(), (match["unit"] or "").lower()
-        if unit:
-            yield name, float(match["value"]) * _UNITS.get(unit, 1.0)
-        elif _MILLISECONDS.search(name):
-            yield name, float(match["value"]) * 1e-3
-        elif _SECONDS.search(name):
-            yield name, float(match["value"])
+    for raw, value, unit in _FIELD.findall(message):
+        name = raw.strip()
+        factor = _UNITS.get(unit.lower(), 1.0) if unit else _factor(name)
+        if factor is not None:
+            yield name, float(value) * factor
+
+
+@lru_cache(maxsize=1024)
+def _factor(name: str) -> float | None:
+    """Return the seconds in the unit at the end of a field's name; None if the name is not that of a time."""
+    return 1e-3 if _MILLISECONDS.search(name) else 1.0 if _SECONDS.search(name) else None

@@ -1,4 +1,4 @@
-"""The ranks that are slow by their own lines, as structures. Every diagnosis of logs asks for them, so this imports little."""
+"""Turns ranks that are slow by their own lines into structures. Every log diagnosis uses this, so it imports little."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kb.scanning.summary import StreamSummary
 
 
 def compare_ranks(evidence: Evidence) -> Evidence:
-    """Return the evidence of logs alone, with a structure for each rank that is slow by its own lines."""
+    """Return evidence that consists of logs only, with a structure for each rank that is slow by its own lines."""
     return replace(evidence, streams=(*evidence.streams, *streams_of(rank_log_structures(evidence.streams))))
 
 
@@ -34,5 +34,5 @@ def rank_log_structures(streams: Sequence[StreamSummary], *, uneven: bool = Fals
 
 
 def peer_fields(metric: str, value: float, usual: float) -> dict[str, Scalar]:
-    """Return the fields of a `peer_outlier` whose value lies above that of its peers."""
+    """Return the fields of a `peer_outlier` whose value exceeds its peers'."""
     return {"metric": metric, "way": "above", "size": round(value / usual - 1, 4) if usual else None}

@@ -1,4 +1,4 @@
-"""Compares what each rank's own lines report with the other ranks: whose work takes longer, who waits longer for data.
+"""Compares the timings in each rank's own lines to find ranks whose work takes longer or that wait longer for data.
 
 In a synchronous job all ranks' steps take the same time, but a rank that measures its own part of the step (before it
 joins the others) shows which rank is slow. All ranks do the same work; if they do not by design (stages of a pipeline),
@@ -9,30 +9,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from statistics import median
 
 from kb.model import OWN
 from kb.scanning.summary import LAST_POINTS, StreamSummary
+from kb.values import dataclass
 
 LEAST_RANKS = 4
 LEAST_STEPS = 5
-STEPS = 200  # number of last steps compared
+STEPS = 200  # number of recent steps compared
 SHARE = 0.3  # factor over the median rank
 STANDING = 0.5  # the same factor for ranks that were slow from the first step on
 OFTEN = 0.8
 SPREADS = 5.0
-HEAVY = 0.1  # a wait for data counts from this share of a step on
-HEAVY_BY_DESIGN = 0.35  # the same for ranks whose place gives them more work from the first step on
-LOGS = 16  # number of logs that say how long a step takes
+HEAVY = 0.1  # minimum share of a step for a wait for data to count
+HEAVY_BY_DESIGN = 0.35  # the same for ranks whose position gives them more work from the first step on
+LEAST_SECONDS = 1e-3  # printed by logs as 0.000; shorter times are rounded up to this
+LOGS = 16  # number of logs used to find the duration of a step
 MOST_RANKS = 20_000
 FIELDS = {"compute_time": "compute", "data_wait": "data"}
 
 
 @dataclass(frozen=True, slots=True)
 class SlowRank:
-    """A rank whose own part of the step takes longer: its seconds and those of the median rank, over how many steps, since which step."""
+    """A rank whose own work takes longer: its seconds and the median rank's, the number of steps, and the first of them."""
 
     metric: str
     rank: int
@@ -47,12 +48,13 @@ class SlowRank:
     def text(self) -> str:
         """Describe it in one sentence."""
         what = "works" if self.metric == "compute_time" else "waits for data"
-        return f"rank {self.rank} {what} {self.value:.4g} s a step, the median rank {self.usual:.4g} s, since step {self.since}"
+        usual = f"{self.usual:.4g}" if self.usual > 1.01 * LEAST_SECONDS else f"at most {LEAST_SECONDS:g}"
+        return f"rank {self.rank} {what} {self.value:.4g} s a step, the median rank {usual} s, since step {self.since}"
 
 
 @dataclass(frozen=True, slots=True)
 class SlowGroup:
-    """Up to half of the ranks if they all take longer than the others, and by how many seconds."""
+    """Up to half of the ranks, if all of them take longer than the others, and the difference in seconds."""
 
     metric: str
     ranks: frozenset[int]
@@ -65,7 +67,7 @@ class SlowGroup:
 
 @dataclass(frozen=True, slots=True)
 class RankTable:
-    """Rank → step → seconds, and the source of each rank's lines."""
+    """The values as rank → step → seconds, and the source of each rank's lines."""
 
     rows: dict[int, dict[int, float]]
     sources: dict[int, str]
@@ -89,7 +91,7 @@ def slow_ranks(streams: Iterable[StreamSummary], *, uneven: bool = False) -> tup
 
 
 def slow_group(streams: Iterable[StreamSummary]) -> SlowGroup | None:
-    """Ranks that are clearly slower than at least as many others, when they are too many to be outliers."""
+    """Return ranks that are clearly slower than at least as many others, if there are too many to be outliers."""
     table = _table(tuple(streams), "compute")
     ratios = _ratios(table, low=True)
     if len(ratios) < LEAST_RANKS:
@@ -111,7 +113,7 @@ def slow_group(streams: Iterable[StreamSummary]) -> SlowGroup | None:
 
 
 def _table(summaries: Sequence[StreamSummary], field: str) -> RankTable:
-    """The last values of each rank by step. If a step has several, the last one counts; values that are not durations are left out."""
+    """Return each rank's recent values by step. The last value of a step counts; values that are not durations are omitted."""
     rows: dict[int, dict[int, float]] = {}
     sources: dict[int, str] = {}
     for summary in summaries:
@@ -134,13 +136,13 @@ def _level(table: RankTable) -> float:
 
 
 def by_design(slow: SlowRank, ranks: Iterable[int]) -> float:
-    """The share of a step that a rank may take longer because of its place: the first and the last rank often do more."""
+    """Return the share of a step by which a rank's position may slow it: the first and last ranks often do more work."""
     known = set(ranks)
     return HEAVY_BY_DESIGN if slow.standing and slow.rank in (min(known), max(known)) else 0.0
 
 
 def step_seconds(streams: Iterable[StreamSummary]) -> float:
-    """Return the seconds of a step, from the times of step lines, else as printed; 0.0 if unknown."""
+    """Return the seconds per step from the times of step lines, otherwise as printed; 0.0 if unknown."""
     clocked, printed = [], []
     for summary in islice((item for item in streams if item.ref.kind == "job" and item.series.points), LOGS):
         points = [p for p in summary.series.points if p.step is not None and (p.format == OWN or not p.validation)]
@@ -153,9 +155,9 @@ def step_seconds(streams: Iterable[StreamSummary]) -> float:
 
 
 def _ratios(table: RankTable, *, low: bool = False) -> dict[int, dict[int, float]]:
-    """Rank → step → logarithm of its value over the median, at steps that most ranks report, after the first of them.
+    """Return rank → step → logarithm of value over median, for the steps that most ranks report, except the first.
 
-    `low`: over the median of the quicker half, for cases in which half of the ranks may be slow.
+    `low`: use the median of the faster half, for cases in which half of the ranks may be slow.
     """
     steps: dict[int, list[float]] = {}
     for row in table.rows.values():
@@ -168,14 +170,14 @@ def _ratios(table: RankTable, *, low: bool = False) -> dict[int, dict[int, float
         if len(values) >= wanted:
             usual[step] = median(values[: (len(values) + 1) // 2] if low else values)
     ratios = {
-        rank: {s: math.log(max(v, 1e-9) / max(usual[s], 1e-9)) for s, v in row.items() if s in usual}
+        rank: {s: math.log(max(v, LEAST_SECONDS) / max(usual[s], LEAST_SECONDS)) for s, v in row.items() if s in usual}
         for rank, row in table.rows.items()
     }
     return {rank: row for rank, row in ratios.items() if len(row) >= LEAST_STEPS}
 
 
 def odd_ranks(metric: str, table: RankTable, *, uneven: bool = False) -> list[SlowRank]:
-    """The ranks, at most a fifth of all, whose values are above those of the median rank at most steps. At least LEAST_RANKS."""
+    """Return the ranks, at most a fifth, whose values exceed the median at most steps. Needs LEAST_RANKS ranks."""
     ratios = _ratios(table)
     if len(ratios) < LEAST_RANKS:
         return []
@@ -210,7 +212,7 @@ def _spread(levels: dict[int, float], rank: int) -> float:
 
 
 def _since(row: dict[int, float], level: float) -> tuple[int, bool]:
-    """The step since which a rank is slow, and whether that is its first one: after the last period in which it was not."""
+    """Return the step at which a rank last became slow, and whether it is the rank's first step."""
     steps = sorted(row)
     late = median([row[step] for step in steps[-LEAST_STEPS:]])
     top = max(level, late)

@@ -1,19 +1,20 @@
-"""A structure that does not come from a log, with the source it comes from; each source becomes a stream of its own."""
+"""Structures that do not come from logs. Each of their sources becomes a separate stream."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kb.model import Resource, Scalar, SourceKind, StreamRef, Structure
 from kb.scanning.summary import StreamSummary
+from kb.values import dataclass
 
 MOST = 16  # maximum number of structures of one kind
 
 
 @dataclass(frozen=True, slots=True)
 class SourcedStructure:
-    """A structure and the source it comes from."""
+    """A structure and its source."""
 
     source: str
     kind: SourceKind
@@ -33,7 +34,7 @@ _KINDS: Mapping[str, str] = {
 
 
 def structure_from(source: str, group: str, line: str, fields: Mapping[str, Scalar], who: Resource) -> SourcedStructure:
-    """Return a structure of `group`, without the fields that are empty."""
+    """Return a structure of `group` without its empty fields."""
     filled = {name: value for name, value in fields.items() if value is not None and value != ""}
     where: SourceKind = "stack" if group == "stacks" else "event"
     kind = _KINDS[group]
@@ -41,7 +42,7 @@ def structure_from(source: str, group: str, line: str, fields: Mapping[str, Scal
 
 
 def streams_of(found: Iterable[SourcedStructure]) -> Iterator[StreamSummary]:
-    """One stream per source, with its structures in order."""
+    """Return one stream per source, with its structures in order."""
     sources: dict[tuple[str, SourceKind, str], list[Structure]] = {}
     for sourced_structure in found:
         sources.setdefault((sourced_structure.source, sourced_structure.kind, sourced_structure.group), []).append(

@@ -1,4 +1,4 @@
-"""Decides whether a job hangs: the votes of the hang probes over its logs, stacks, collectives, RAS answers and metrics."""
+"""Decides whether a job hangs by letting probes vote on its logs, stacks, collectives, RAS answers and metrics."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def _pending(facts: Facts, limits: HangLimits) -> float:
 
 
 def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
-    """The stacks of ranks that answered in one of the two newest rounds; nothing is known now about the others."""
+    """Return the stacks of ranks that answered in one of the two newest rounds; the others' current state is unknown."""
     newest: dict[str, float] = {}
     for stack in stacks:
         newest[stack.sample] = max(
             newest.get(stack.sample, -math.inf), stack.time if stack.time is not None else -math.inf
         )
-    if len(newest) < 3 or -math.inf in newest.values():  # without times it is unknown which rounds are the newest
+    if len(newest) < 3 or -math.inf in newest.values():  # without times, the newest rounds cannot be identified
         return stacks
     late = set(sorted(newest, key=newest.__getitem__)[-2:])
     there = {stack.resource.rank for stack in stacks if stack.sample in late}
@@ -123,7 +123,7 @@ def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
 
 
 def _first_ranks(stacks: Sequence[StackSample]) -> frozenset[int]:
-    """Return the first rank of the job, and the first that was seen on each node."""
+    """Return the first rank of the job and the first rank seen on each node."""
     first: dict[str | None, int] = {}
     for stack in stacks:
         rank = stack.resource.rank
@@ -133,7 +133,7 @@ def _first_ranks(stacks: Sequence[StackSample]) -> frozenset[int]:
 
 
 def _gone(parts: NonLogEvidence, answering: Sequence[StackSample]) -> bool:
-    """Whether a rank no longer answers, neither with stacks nor with a dump."""
+    """Whether a rank no longer answers with stacks or a dump."""
     there = {stack_sample.resource.rank for stack_sample in answering} | {ring.rank for ring in parts.rings}
     return bool(parts.rings) and any(stack.resource.rank not in there for stack in parts.stacks)
 
@@ -144,14 +144,14 @@ def _span(stacks: Sequence[StackSample]) -> float:
 
 
 def _moved(parts: NonLogEvidence, now: float | None) -> float | None:
-    """The newest progress that collectives prove: an operation that was queued or finished, or a launch that RAS counted."""
+    """Return the time of the newest progress proven by collectives: an operation queued or finished, or a launch counted by RAS."""
     stamps = [ring.time for ring in parts.rings if ring.time is not None and (now is None or ring.time <= now + SKEW)]
     counted = last_launch(parts.ras)
     return max((*stamps, *((counted,) if counted is not None else ())), default=None)
 
 
 def _traffic(parts: NonLogEvidence) -> float | None:
-    """When the links of most ranks last carried at least half of their usual traffic; None if not measured."""
+    """Return when the links of most ranks last carried at least half of their usual traffic; None if not measured."""
     panel = parts.panels.get("rdma_tx")
     if panel is None or not panel.times.size:
         return None
@@ -161,15 +161,15 @@ def _traffic(parts: NonLogEvidence) -> float | None:
 
 
 def _lacking(verdict: CollectiveVerdict | None, polls: RasVote | None) -> bool:
-    """Whether a rank is known to be absent from what the others wait in: then they do not wait for the transport."""
+    """Whether a rank is known to be absent from the operation in which the others wait, so they do not wait for the transport."""
     apart = verdict is not None and any(culprit.kind in _APART for culprit in verdict.culprits)
     return apart or (polls is not None and any(item.kind != "init" for item in polls.pending))
 
 
 def _now(evidence: Evidence, parts: NonLogEvidence) -> float | None:
-    """Return when the evidence was taken: as the job says, else the newest time of its stacks or RAS answers.
+    """Return when the evidence was collected, as the job states, otherwise the newest time of its stacks or RAS answers.
 
-    Dumps do not contain the time they were written: their newest timestamp is that of the last operation.
+    Dumps do not contain the time at which they were written; their newest timestamp is that of the last operation.
     """
     if evidence.job.collected_at is not None:
         return evidence.job.collected_at
@@ -181,7 +181,7 @@ def _now(evidence: Evidence, parts: NonLogEvidence) -> float | None:
 
 
 def _ended(facts: Facts) -> bool:
-    """Whether the run's processes are gone: then nothing hangs any more."""
+    """Whether the run's processes are gone, so nothing hangs any longer."""
     job = facts.evidence.job
     over = job.end is not None and (job.collected_at is None or job.end <= job.collected_at)
     if over or _OVER.fullmatch((job.state or "").strip()) or any(stream.stopped_itself for stream in facts.streams):
@@ -190,7 +190,7 @@ def _ended(facts: Facts) -> bool:
 
 
 def stillness_limits(limits: HangLimits) -> Stillness:
-    """Return when stacks count as unchanged."""
+    """Return the conditions under which stacks count as unchanged."""
     return Stillness(int(limits.stack_samples), limits.stack_apart, limits.stack_share)
 
 
@@ -216,7 +216,7 @@ def _spin(parts: NonLogEvidence, now: float | None) -> Probe:
 def _collective(
     facts: Facts, recorded: Probe | None, polls: RasVote | None, now: float | None, limits: HangLimits
 ) -> Probe:
-    """Probe (d): from the recorders, from RAS, else from what the watchdogs wrote; any source that sees a pending collective is believed."""
+    """Probe (d): use the recorders, RAS or the watchdogs' messages; any source that sees a pending collective is believed."""
     if recorded is not None and recorded.vote == "yes":
         return recorded
     if polls is not None and (recorded is None or polls.vote == "yes"):
@@ -263,7 +263,7 @@ def _stopped(facts: Facts, stream: int, structure: Structure) -> bool:
 
 
 def _number(value: Scalar) -> float:
-    """Return a field as a finite number; 0 if it is not one."""
+    """Return a field as a finite number; 0 if it is not finite or not a number."""
     try:
         number = float(value or 0)
     except (TypeError, ValueError, OverflowError):
@@ -272,14 +272,14 @@ def _number(value: Scalar) -> float:
 
 
 def _own(rings: Sequence[Ring], facts: Facts) -> Sequence[Ring]:
-    """The dumps without those of ranks that the job does not have (reported by a gap), unless these are the majority."""
+    """Return the dumps, except those of ranks that the job does not have (reported as a gap), unless these are the majority."""
     world = expected_ranks(facts)
     kept = [ring for ring in rings if ring.rank is None or not world or ring.rank in world]
     return kept if 2 * len(kept) > len(rings) else rings
 
 
 def _received(facts: Facts) -> Iterator[Overrun]:
-    """Ranks whose own last message is that they received more than they had room for."""
+    """Return the ranks whose last message says that they received more than they had room for."""
     for kind in ("native_crash", "exception", "nccl_warn"):
         for at, item in facts.structures(kind):
             rank = item.resource.rank if item.resource.rank is not None else facts.streams[at].summary.ref.resource.rank

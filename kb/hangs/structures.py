@@ -1,7 +1,7 @@
 """Turns stacks, collectives, metrics, RAS answers and events into structures that rules match.
 
 A rule does not see stacks or recorders, only structures (kinds `hang`, `stack_outlier`, `collective_culprit`,
-`peer_outlier`, `platform_event` of docs/structures.md). Each source gets a stream of its own that names the file it
+`peer_outlier`, `platform_event` of docs/structures.md). Each source gets a separate stream that names the file it
 came from.
 """
 
@@ -29,7 +29,7 @@ from kb.report import Hang, short_ranges
 from kb.stacks.activity import ProcessActivity
 from kb.stacks.outliers import Outlier, compare
 
-EVENTS = 64  # number of newest events of one kind
+EVENTS = 64  # number of newest events of one kind to keep
 
 
 def structures(evidence: Evidence, parts: NonLogEvidence, state: HangState, facts: Facts) -> list[SourcedStructure]:
@@ -58,9 +58,9 @@ def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[SourcedStructure]:
 
 
 def has_stalled(parts: NonLogEvidence, state: HangState, facts: Facts) -> bool:
-    """Whether there are stacks of a run that makes no progress, or that was ended for that reason.
+    """Whether there are stacks of a run that makes no progress or was stopped for that reason.
 
-    Where a rank has failed by its own log, a suspicion alone is no more than what follows from it.
+    If a rank's own log shows that it failed, a mere suspicion of a hang counts only as a consequence.
     """
     died = state.ended and bool(facts.structures("watchdog"))
     suspected = state.hang.suspected and not _has_failed(facts)
@@ -98,7 +98,7 @@ def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterato
 
 
 def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> SourcedStructure:
-    """A rank whose saves used to be quick and whose current save takes far longer is held up by the storage it writes to."""
+    """Yield a rank held up by its storage: its saves used to be quick, and the current one takes far longer."""
     fault = outlier.doing.fault or fault
     held = overdue and fault == "checkpoint_save"
     fields: dict[str, Scalar] = {
@@ -116,7 +116,7 @@ def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: 
 
 
 def _frame(doing: ProcessActivity) -> str:
-    """Return the decisive frame, or, if that is a native one, the nearest frame of the run's own code."""
+    """Return the decisive frame or, if that is native, the nearest frame of the run's own code."""
     frame = doing.frame if doing.frame is not None and doing.frame.line else doing.caller or doing.frame
     if frame is None:
         return ""
@@ -125,7 +125,7 @@ def _frame(doing: ProcessActivity) -> str:
 
 
 def _of_collectives(state: HangState) -> Iterator[SourcedStructure]:
-    """Ranks that others wait for; only if something has been pending for long (or for an unknown time), or ranks disagree."""
+    """Yield ranks that others wait for, only if an operation has been pending for long (or an unknown time) or ranks disagree."""
     verdict = state.collectives
     if verdict is None:
         return
@@ -192,7 +192,7 @@ def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[SourcedStructure]:
 
 
 def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> Iterator[SourcedStructure]:
-    """Ranks that are slow, by their own lines and by the order in which they join; none while the run is stuck."""
+    """Yield ranks that are slow by their own lines or by the order in which they join; none while the run is stuck."""
     if state.hang.called or state.hang.suspected:
         return
     uneven = any(lane.pairs for ring in parts.rings for lane in ring.lanes)
@@ -234,7 +234,7 @@ def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
 
 
 def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
-    """Yield a learning rate that does not follow what the job's command line asks for."""
+    """Yield a learning rate that deviates from the job's command line."""
     planned = warm_up_of(facts.evidence.job.args)
     for stream in facts.streams if planned else ():
         stuck = stuck_warm_up(stream.points, planned) if stream.summary.ref.kind == "job" else None
@@ -250,10 +250,10 @@ def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
 
 
 def _of_compound(parts: NonLogEvidence, facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
-    """A GPU that spins without progress, a queue pair that completes nothing and a process in D state, all on one node.
+    """Yield the combination of a spinning GPU, a stalled queue pair and a process in D state on one node.
 
-    Nothing in a phase that explains it: a rank that waits for another rank's checkpoint also spins, and the one that
-    writes it is in D state.
+    Yields nothing in a phase that explains it: a rank waiting for another rank's checkpoint also spins, and the one
+    that writes it is in D state.
     """
     stalled = [event for event in parts.events if event.kind == "cq_stall"]
     blocked = [event for event in parts.events if event.kind == "d_state" and not event.fields.get("ended")]

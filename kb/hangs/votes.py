@@ -1,7 +1,7 @@
-"""Decides by vote whether a job hangs: four probes vote, each with its numbers; two or more within five minutes make a hang.
+"""Decides by vote whether a job hangs: of four probes, each with its numbers, two must agree within five minutes.
 
 Modelled on Baidu Baige's stability system: all ranks' logs silent; stacks unchanged; RDMA idle while GPUs spin; a
-collective that does not end. A probe without data says so and counts for neither side. If only one has data, no hang is
+collective that does not end. A probe without data says so and abstains. If only one has data, no hang is
 called, and the report says what to enable. The limits are parameters of the rule `hang-called`, so a site can set its
 own in its overlay.
 """
@@ -21,7 +21,7 @@ from kb.rulebase.rule import Rulebook
 from kb.rulebase.yaml_nodes import nearest
 
 RULE = "hang-called"
-_SELDOM = 1.5  # of the job's own gaps
+_SELDOM = 1.5  # of the gaps in the job's own logs
 SKEW = 5.0  # seconds by which a log's clock may be ahead of the collector's
 _SWITCH_ON: Mapping[str, str] = {
     "silence": "have every rank log a line with a timestamp for each step (torchrun --redirects, --log-dir)",
@@ -37,8 +37,8 @@ class HangLimits:
 
     All are seconds, except the shares and `silence_gaps`, `stack_samples`, `stack_steps`, `pending_steps`,
     `phase_times`, `save_times`. `silence_gaps` counts the job's own 99th-percentile gap between steps, `stack_samples`
-    rounds; `stack_share` is a share of the ranks; `stack_steps` is how many of the job's own steps identical rounds
-    must span, since ranks look alike by chance within less. Lines that come `late_least` late or more are buffered.
+    rounds; `stack_share` is a share of the ranks; `stack_steps` is the number of the job's own steps that identical
+    rounds must span, since ranks can look alike by chance in less time. Lines at least `late_least` late are buffered.
     Silence must be reported within `timeout_share` of the collective timeout.
 
     `evaluating`, `saving`, `loading` and `starting` are how long these phases last if the job has not shown it; if it
@@ -84,7 +84,7 @@ Params = Mapping[str, Mapping[str, float]]  # rule → parameter → number
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a run was last known to be doing, and how long that is normal.
+    """The last known activity of a run, and how long it normally takes.
 
     `name`: "evaluating", "saving", "loading", "starting", or "" for none of them. `longest`: the longest that the job
     was seen to take for it before; for no phase, the longest pause that it outlived. `quiet`: seconds since the last
@@ -98,18 +98,18 @@ class Phase:
 
     @property
     def held(self) -> bool:
-        """Whether what the run does explains that it makes no progress."""
+        """Whether the run's activity explains its lack of progress."""
         return self.quiet is not None and self.ceiling > 0.0 and self.quiet <= self.ceiling
 
     @property
     def known(self) -> bool:
-        """Whether the votes are held by a phase that logs or stacks show, rather than by patience alone."""
+        """Whether a phase shown by logs or stacks suspends the votes, rather than patience alone."""
         return self.held and bool(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One probe's vote as it is counted: `since` when its finding began, `at` when it looked (seconds since the epoch)."""
+    """One probe's vote as counted. `since`: when its finding began; `at`: when it checked (seconds since the epoch)."""
 
     name: str
     vote: Ballot
@@ -129,7 +129,7 @@ def limits_of(rulebook: Rulebook, params: Params | None = None) -> HangLimits:
 
 
 def unknown_params(params: Params) -> Iterator[str]:
-    """Errors for the job's own numbers that no parameter takes, with the name that was probably meant."""
+    """Return errors for job values that match no parameter, with the name that was probably meant."""
     for rule, numbers in params.items():
         if rule != RULE:
             yield f"params.{rule}: only rule {RULE} takes parameters from a job; for other rules use site.yaml"
@@ -140,7 +140,7 @@ def unknown_params(params: Params) -> Iterator[str]:
 
 
 def count_votes(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None = None) -> Hang:
-    """Count the votes. In a `phase` that explains the lack of progress they are shown, and nothing is called or suspected."""
+    """Count the votes. During a `phase` that explains the lack of progress, they are shown but no hang is called or suspected."""
     votes = tuple(Vote(probe.name, probe.vote, probe.detail, probe.since) for probe in probes)
     yes = [probe for probe in probes if probe.vote == "yes"]
     if phase is not None and phase.held:
@@ -155,7 +155,7 @@ def count_votes(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None
 
 
 def _within(probe: Probe, others: Sequence[Probe], window: float) -> int:
-    """Return how many probes voted yes within one window; an unknown time counts as the same."""
+    """Return how many probes voted yes within one window; unknown times count as inside it."""
     return sum(probe.at is None or other.at is None or abs(probe.at - other.at) <= window for other in others)
 
 
@@ -207,7 +207,7 @@ def silence(
 
 
 def _sound(times: Sequence[float], now: float, limits: HangLimits) -> list[float]:
-    """Return the plausible times: not those of a clock ahead of the collector's, if others are not."""
+    """Return the plausible times, without those of clocks ahead of the collector's if any other clock is not ahead."""
     return [time for time in times if time <= now + SKEW] or [time for time in times if time <= now + limits.window]
 
 
@@ -216,13 +216,13 @@ def phase_of(facts: Facts, now: float | None, limits: HangLimits, timeout: float
     streams = [stream for stream in facts.streams if stream.summary.ref.kind == "job"]
     name = _phase(facts, streams)
     longest = pauses(streams).get(name)
-    if longest is None and name == "saving":  # one log may mention saves and another one steps
+    if longest is None and name == "saving":  # one log may mention saves and another steps
         longest = longest_save(facts)
     return Phase(name, ceiling_of(name, longest, limits, timeout), longest, _quiet(streams, now, limits))
 
 
 def ceiling_of(name: str, longest: float | None, limits: HangLimits, timeout: float | None = None) -> float:
-    """How long a phase may last that took `longest` before (None if it was not seen), below the collectives' timeout."""
+    """Return how long a phase that took `longest` before (None if not seen) may last, below the collectives' timeout."""
     if not name:
         return 0.0
     times = limits.save_times if name == "saving" else limits.phase_times
@@ -231,7 +231,7 @@ def ceiling_of(name: str, longest: float | None, limits: HangLimits, timeout: fl
 
 
 def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits) -> float | None:
-    """Seconds since the last line; if lines continue but steps do not, since the next step was due."""
+    """Return the seconds since the last line or, if lines continue but steps do not, since the next step was due."""
     ends = [p.time for stream in streams for p in stream.points[-1:] if p.time is not None]
     steps = _sound(ends, now, limits) if now is not None else []
     lines = [stream.summary.last_time for stream in streams if stream.summary.last_time is not None]
@@ -243,12 +243,12 @@ def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits
 
 
 def _phase(facts: Facts, streams: Sequence[StreamFacts]) -> str:
-    """Return what the run was last known to be doing: a phase with a ceiling of its own, or none."""
+    """Return the run's last known activity, a phase with its own ceiling, or no phase."""
     if facts.end is not None:
         name = PHASES.get(facts.end[0], "")
         return "" if name and any(_over(stream, name) for stream in streams) else name
     stages = [stream.stage(stream.summary.size) for stream in streams]
-    # before its first step a run compiles, reads and meets: all of that is its start
+    # compiling, reading and rendezvous before the first step all belong to the start
     return next((PHASES[stage] for stage in stages if stage in PHASES), "starting" if streams else "")
 
 
@@ -268,7 +268,7 @@ def _over(stream: StreamFacts, name: str) -> bool:
 
 def _ceiling(gap: float | None, phase: Phase, limits: HangLimits, timeout: float | None) -> float:
     own = limits.silence_most if gap is None else limits.silence_gaps * gap
-    seldom = 0.0 if gap is None else _SELDOM * gap  # a job whose lines are farther apart than silence may last
+    seldom = 0.0 if gap is None else _SELDOM * gap  # a job whose lines are further apart than the permitted silence
     ceiling = max(min(limits.silence_most, max(limits.silence_least, own)), seldom, phase.ceiling)
     if timeout is not None and timeout > 0:
         ceiling = min(ceiling, limits.timeout_share * timeout)

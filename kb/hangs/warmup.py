@@ -1,4 +1,4 @@
-"""Compares the learning rate that a job's command line plans with what the run does."""
+"""Compares the learning rate planned by a job's command line with the actual one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def warm_up_of(args: str | None) -> int | None:
 
 
 def stuck_warm_up(points: Sequence[ProgressPoint], planned: int | None) -> StuckWarmup | None:
-    """Return the place at which a rate that rose with every line stops rising, though the warm-up is far from over."""
+    """Return the point at which a steadily rising rate stops rising long before the end of the warm-up."""
     rated = [
         (p, p.step, p.learning_rate)
         for p in points
@@ -54,7 +54,7 @@ def stuck_warm_up(points: Sequence[ProgressPoint], planned: int | None) -> Stuck
         or any(b <= a for a, b in pairwise(steps))
         or steps[0] > planned / 4
     ):
-        return None  # it may count its warm-up from where it resumed
+        return None  # the run may count its warm-up from the step at which it resumed
     rates = [rate for _, _, rate in rated]
     begin = next(at for at in range(len(rates)) if rates[at] == rates[-1] and set(rates[at:]) == {rates[-1]})
     within = [at for at in range(begin, len(rates)) if steps[at] <= planned]

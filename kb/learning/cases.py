@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kb.learning.rewordings import Edge
 from kb.model import Role
 
-MINER = "1"  # raised whenever the same incidents give another rule
+MINER = "2"  # raised whenever the same incidents give another rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,9 @@ class Observation:
 class Case:
     """One past incident and what people said of it.
 
-    `fault`: the class that it was closed with, None if nobody named one; `against`: classes that others named. `said`: the words of
-    the close-out. `texts`: source → the lines kept of it, secrets masked; none if the logs are gone. `names`: hosts, people, jobs and
+    `fault`: the class that it was closed with, None if nobody named one; `against`: classes that others named. `note`, `action`: what
+    the close-out says about the cause, and about what people did. `decisive`: the line of the first event that no known symptom
+    explains. `texts`: source → the lines kept of it, secrets masked; none if the logs are gone. `names`: hosts, people, jobs and
     the like that must not appear in rules. `told`: lines that a comparison or a person pointed at. `usual`: the words of each event of
     a good run of the job (kb.anomalies.core.severity_words.skeleton). `when`: seconds since the epoch.
     """
@@ -35,7 +37,9 @@ class Case:
     id: int
     fault: str | None = None
     against: tuple[str, ...] = ()
-    said: str = ""
+    note: str = ""
+    action: str = ""
+    decisive: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
     names: frozenset[str] = frozenset()
     told: tuple[str, ...] = ()
@@ -59,7 +63,8 @@ class Candidate:
 
     `support`: the incidents that it finds, `asked` those that it should find, `counter` those of other faults in which it fires
     nevertheless, out of `tried`. `lines`: incident → its deciding lines, by source. `near`: similar lines that it must not match.
-    `remarks`: what a reviewer should know, each a sentence.
+    `notes`, `actions`: what people said about the cause, and did. `remarks`: what a reviewer should know; `questions`: what a reviewer
+    should add, because no incident tells. Each is a sentence. `edge`: texts that the rule must match, and must not.
     """
 
     id: str
@@ -76,8 +81,11 @@ class Candidate:
     alone: bool = False
     lines: Mapping[int, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     near: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    edge: Edge = field(default_factory=Edge)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,22 @@ from kb.learning.cases import Case
 from kb.learning.events import CaseEvent, innermost, raised
 from kb.learning.negative_corpus import Background, NegativeText, line_at, lowered
 from kb.learning.regex_generalisation import Regex, aligned, regexes
+from kb.learning.rewordings import healthy_twins
 from kb.learning.tokenizer import WordWeights
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
 from kb.rulebase.patterns import check
 
 TRIED = 32  # number of events examined
+FIRST = 2.5  # score of an event that came first in all cases: more than anything that merely stands near it
 TOLD_WORDS = 3  # of an exception that says what is wrong
+TWINS = 4  # messages whose healthy twins are tried
 MOST_LINES = 200  # number of others in which a distinguishing word is looked for
+SELF_EVIDENT = 3.6  # weight of an exception's words that need no class name beside them: versions rename classes
+# how a line states a level at which programs report no failure of theirs
+HARMLESS_LEVEL = r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING)\b|\"(?:debug|info|notice|warn|warning)\"|\b(?:level|severity)=\"?(?:debug|info|notice|warn)|^[IW]\d{4} "
+# how a line states a level at which programs report a failure
+ERROR_LEVEL = r"\b(?:ERROR|CRITICAL|FATAL)\b|\"(?:error|critical|fatal)\"|\b(?:level|severity)=\"?(?:error|critical|fatal)|\b[EF]\d{4} \d\d:"
 WIDE = 3  # number of sources in which a line of all ranks occurs
 # errors of Python code itself, whose words name nothing but the code; of the bare ones only without a message of their own
 PLAIN = frozenset(
@@ -43,7 +51,7 @@ class MinedPattern:
 
     `counter`: texts of other faults in which it matches, by index, with the first line of each source; `when`: a condition over the
     names "line" and "beside" if the pattern alone does not discriminate, with `beside` the second pattern. `numbers`: it keeps
-    numbers of the lines.
+    numbers of the lines. `logged`: the values that find an exception where a program logs it as an error, without a traceback.
     """
 
     event: CaseEvent
@@ -56,6 +64,7 @@ class MinedPattern:
     when: Any = None
     beside: MinedPattern | None = None
     numbers: bool = False
+    logged: Mapping[str, Any] = field(default_factory=dict)
 
 
 def plain_bug(event: CaseEvent, cases: Mapping[int, Case]) -> bool:
@@ -82,6 +91,7 @@ def ranked(
         spread = len(have) / max(1, len(background.others))
         score = (
             1.5 * share
+            + FIRST * len(event.decisive) / max(1, len(cases))
             + event.harm
             + 0.6 * event.told
             + 0.3 * event.raised
@@ -104,13 +114,23 @@ def discriminate(
 ) -> MinedPattern | None:
     """The most general pattern of an event that matches no incident of another fault; the least bad if each does."""
     best: MinedPattern | None = None
+    loose: MinedPattern | None = None
+    twins = () if event.raised else _twins(event)
     for pattern in _patterns(event, score, names, background.weights):
         found = replace(pattern, counter=background.spoken(pattern.search, pattern.words, besides))
         if not found.counter:
-            return found
+            if not any(compiled(found.search).find(twin) for twin in twins):
+                return found
+            loose = loose or found
         if best is None or len(found.counter) < len(best.counter):
             best = found
-    return None if best is None else _conditioned(best, cases, background)
+    return loose or (None if best is None else _conditioned(best, cases, background))
+
+
+def _twins(event: CaseEvent) -> tuple[str, ...]:
+    """Lines of the same component in health, which the event's pattern must not match."""
+    messages = dict.fromkeys(line.message for lines in event.lines.values() for line in lines[:1])
+    return tuple(twin for message in list(messages)[:TWINS] for twin in healthy_twins(message))
 
 
 def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: WordWeights) -> Iterator[MinedPattern]:
@@ -124,40 +144,52 @@ def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: W
         if not event.raised or item is not None
     ]
     pieces = aligned(messages, names)
+    own = types and not set(types) & (_ANY_TYPE | PLAIN) and all(weights.of(item) >= 1 for item in types)
     for numbers in (False, True):
         if numbers and not any(
             piece.fixed and piece.token is not None and piece.token.kind == "number" for piece in pieces
         ):
             return
-        for regex in regexes(pieces, weights, numbers=numbers):
+        for regex in regexes(pieces, weights, numbers=numbers, firm=len(event.lines) > 1):
             found = replace(_found(event, score, types, regex), numbers=numbers)
             if len(found.support) == len(event.support):
                 yield found
-    if types and not set(types) & (_ANY_TYPE | PLAIN) and all(weights.of(item) >= 1 for item in types):
+    if own:
         yield _typed(event, score, types)
 
 
 def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -> MinedPattern:
     if not types:
         values: dict[str, Any] = {"regex": regex.text}
+        if _is_error(event):
+            values["not_line"] = HARMLESS_LEVEL
         search = regex.text
     else:
-        telling = not set(types) & {"Exception", "Error"}
+        named = not set(types) & {"Exception", "Error"}
+        telling = named and regex.weight < SELF_EVIDENT
         values = {"exception": {**({"type": "|".join(types)} if telling else {}), "message": regex.text}}
-        search = (
-            f"(?:{'|'.join(types)}): .{{0,400}}{regex.text}"
-            if telling
-            else f"(?:Exception|Error): .{{0,400}}{regex.text}"
-        )
+        classes = "|".join(types) if telling else r"[A-Z]\w{2,60}" if named else "Exception|Error"
+        search = f"(?:{classes}): .{{0,400}}{regex.text}"
     support = frozenset(
         number for number, lines in event.lines.items() if any(compiled(search).find(line.message) for line in lines)
     )
-    return MinedPattern(event, values, search, regex.words, support, score=score)
+    logged = {"regex": regex.text if regex.weight >= SELF_EVIDENT else search, "confirm": ERROR_LEVEL} if types else {}
+    return MinedPattern(event, values, search, regex.words, support, score=score, logged=logged)
+
+
+def _is_error(event: CaseEvent) -> bool:
+    """Whether all its lines are at level error or above, so that lines below it say something else."""
+    lines = [line for own in event.lines.values() for line in own]
+    return all(line.level in ("error", "critical", "fatal") for line in lines) and not any(
+        compiled(HARMLESS_LEVEL).find(line.whole) for line in lines
+    )
 
 
 def _typed(event: CaseEvent, score: float, types: Sequence[str]) -> MinedPattern:
     values = {"exception": {"type": "|".join(types)}}
-    return MinedPattern(event, values, rf"\b(?:{'|'.join(types)})(?::|\s*$)", (), event.support, score=score)
+    classes = "|".join(types)
+    logged = {"regex": rf"\b(?:{classes})\b", "confirm": ERROR_LEVEL}
+    return MinedPattern(event, values, rf"\b(?:{classes})(?::|\s*$)", (), event.support, score=score, logged=logged)
 
 
 # -- conditions ----------------------------------------------------------------------------------------------------------

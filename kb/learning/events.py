@@ -10,6 +10,7 @@ from functools import lru_cache
 from kb.anomalies.core.severity_words import harm, is_consequence, skeleton
 from kb.anomalies.runs.baseline_diff import ALIKE, SPARSE
 from kb.learning.cases import Case
+from kb.learning.messages import message_in, without_prefix
 from kb.templates.masking import LineKind, fold, shape_of
 
 MOST_LINES = 20_000  # of a case
@@ -20,27 +21,36 @@ _RAISED = re.compile(
     r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Timeout|Expired|Failure|Warning)"
     r"|(?:[A-Za-z_]\w{0,60}\.){1,8}[A-Z]\w{2,60})(?:: (?P<message>.{1,500})|:?\s*$)"
 )
-_TOLD = re.compile(r"(?:\"(?:msg|message|log|event|text)\": ?|(?<= )msg=)\"((?:[^\"\\\n]|\\.){1,900})")
+# how any program ends that fails, whatever the cause
+_ENDING = re.compile(
+    r"(?i)^\W*(?:aborted|segmentation fault|bus error|illegal instruction|killed)?\W*(?:\(?core dumped\)?)?\W*$"
+    r"|check failure stack trace|\bstack trace:?\W*$|^terminate called|^fatal python error|^\W*dumping core"
+)
 _VOICE = re.compile(r"\[(?:rank|default)(\d{1,6})\]|^ {0,6}(\d{1,6}): ")
 _FRAME = re.compile(r"File \"([^\"\n]{1,400})\", line \d+")
 
 
 @dataclass(frozen=True, slots=True)
 class CaseLine:
-    """A kept line: its source and place there, its full text, and the message after its prefixes. `voice`: which rank wrote it."""
+    """A kept line: its source and place there, its full text, and the message after its prefixes.
+
+    `voice`: which rank wrote it; `level`: the level that its prefix states.
+    """
 
     source: str
     number: int
     whole: str
     message: str
     voice: str = ""
+    level: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CaseEvent:
     """Lines that say the same, by case. `key`: their words; `raised`: if they end an exception, its type and message.
 
-    `harm` 0 to 1; `after`: they report consequences of another's failure; `told`: a comparison or a person pointed at one of them.
+    `harm` 0 to 1; `after`: they report consequences of another's failure; `told`: a comparison or a person pointed at one of them;
+    `decisive`: the cases in which it came first.
     """
 
     key: tuple[str, ...]
@@ -49,6 +59,7 @@ class CaseEvent:
     harm: float = 0.0
     after: bool = False
     told: bool = False
+    decisive: frozenset[int] = frozenset()
 
     @property
     def support(self) -> frozenset[int]:
@@ -63,22 +74,24 @@ class _EventBuilder:
     harm: float = 0.0
     after: bool = False
     told: bool = False
+    decisive: set[int] = field(default_factory=set)
 
 
 def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
     """The events of some cases, without those of a case's good run and parts of tracebacks."""
     found: dict[tuple[str, ...], _EventBuilder] = {}
     for case in cases:
-        pointed = {_key_of(line) for line in case.told}
+        pointed = {_key_of(line, case) for line in case.told}
+        first = _key_of(case.decisive, case) if case.decisive else None
         for key, line, raised, level in _read(case):
-            if key in case.usual:
-                continue
             event = found.setdefault(key, _EventBuilder())
             event.lines.setdefault(case.id, []).append(line)
             event.raised = raised
             event.harm = max(event.harm, harm(line.message, level))
-            event.after = event.after or is_consequence(line.message)
+            event.after = event.after or is_consequence(line.message) or _ENDING.search(line.message) is not None
             event.told = event.told or key in pointed
+            if key == first and not _ENDING.search(line.message):
+                event.decisive.add(case.id)
     return tuple(_joined(found))
 
 
@@ -107,6 +120,7 @@ def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEven
             max(item.harm for item in each),
             all(item.after for item in each),
             any(item.told for item in each),
+            frozenset().union(*(item.decisive for item in each)),
         )
 
 
@@ -135,7 +149,9 @@ def _read(case: Case) -> Iterable[tuple[tuple[str, ...], CaseLine, bool, str | N
             read = _line(whole[:LONGEST])
             if read is None:
                 continue
-            kind, message, words, level = read
+            kind, message, words, whole_words, level = read
+            if whole_words in case.usual:
+                continue
             key = tuple(word for word in words if word not in case.names)
             body = kind in (LineKind.HEAD, LineKind.FRAME) or (traced and kind is LineKind.INDENTED)
             traced = body
@@ -143,7 +159,7 @@ def _read(case: Case) -> Iterable[tuple[tuple[str, ...], CaseLine, bool, str | N
                 continue
             yield (
                 key,
-                CaseLine(source, number, whole[:LONGEST], message, voice_of(whole)),
+                CaseLine(source, number, whole[:LONGEST], message, voice_of(whole), level),
                 raised(message) is not None,
                 level,
             )
@@ -156,22 +172,30 @@ def _whole_lines(text: str) -> list[str]:
 
 
 @lru_cache(1 << 16)
-def _line(whole: str) -> tuple[LineKind, str, tuple[str, ...], str | None] | None:
-    """A line's kind, message, words and level; None for one without text, and for iteration lines."""
+def _line(whole: str) -> tuple[LineKind, str, tuple[str, ...], tuple[str, ...], str | None] | None:
+    """A line's kind, message, words of the message and of all, and level; None for one without text, and for iteration lines."""
     data = whole.encode("utf-8", "replace")
     shape = shape_of(fold(data))
     if shape.template is None or shape.step is not None:
         return None
-    message = data[shape.start :].decode("utf-8", "replace").strip()
-    inner = _TOLD.search(message)
-    message = inner[1] if inner is not None else message
-    key = skeleton(shape.template.text)
-    return shape.kind, message, key if len(key) > 1 or raised(message) else (), shape.template.level
+    written = data[shape.start :].decode("utf-8", "replace").strip()
+    message = message_in(written)
+    if raised(message) is None:
+        message = without_prefix(message)
+    whole_words = skeleton(shape.template.text)
+    words = whole_words if message == written else _words(message)
+    return shape.kind, message, words if len(words) > 1 or raised(message) else (), whole_words, shape.template.level
 
 
-def _key_of(line: str) -> tuple[str, ...]:
+def _words(message: str) -> tuple[str, ...]:
+    """The words of a message whose prefix was removed."""
+    shape = shape_of(fold(message.encode("utf-8", "replace")))
+    return () if shape.template is None else skeleton(shape.template.text)
+
+
+def _key_of(line: str, case: Case) -> tuple[str, ...]:
     read = _line(line[:LONGEST])
-    return () if read is None else read[2]
+    return () if read is None else tuple(word for word in read[2] if word not in case.names)
 
 
 def voice_of(whole: str) -> str:

@@ -17,7 +17,12 @@ def explained(lines: Iterable[str], rulebook: Rulebook, besides: Collection[str]
     """
     messages = list(lines)
     for rule in rulebook.rules:
-        plain = active(rule) and rule.role == "root_cause" and not rule.fallback and rule.table is None
+        plain = (
+            active(rule)
+            and rule.role == "root_cause"
+            and not rule.fallback
+            and (rule.table is None or rule.table.only_words)
+        )
         if not plain or rule.fault in besides or rulebook.faults[rule.fault].symptom:
             continue
         if any(_finds(pattern, message) for pattern in rule.patterns for message in messages):

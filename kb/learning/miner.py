@@ -12,11 +12,14 @@ from typing import Any
 
 from kb.learning.cases import Candidate, Case, Refusal
 from kb.learning.discriminating_patterns import TRIED, MinedPattern, discriminate, in_order, plain_bug, ranked, together
-from kb.learning.events import CaseEvent, events_of
+from kb.learning.events import CaseEvent, events_of, raised
 from kb.learning.existing_rules import explained
 from kb.learning.near_misses import near_misses
 from kb.learning.negative_corpus import Background, line_at
+from kb.learning.regex_generalisation import aligned
+from kb.learning.rewordings import Edge, edge_of
 from kb.learning.rule_ids import RulePlace, place_rule
+from kb.learning.rule_texts import sentence_of
 from kb.learning.structural_conditions import SharedObservation, shared_observations
 from kb.regex.pattern import compiled
 from kb.rulebase.rule import Rule, Rulebook
@@ -79,7 +82,7 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
             break  # the best come first
     chosen = (
         _chosen(tried, by_id, first.id, background)
-        or _stood(alike, background, besides, first.id)
+        or _stood(alike, background, besides, first.id, slow=rulebook.faults[fault].domain == "training")
         or _chosen(tried, by_id, first.id, background, harmless=True)
     )
     if chosen is None:
@@ -93,7 +96,7 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
                 f"Rule {other.id}, which names {other.fault}, looks for the same line: either the close-out is wrong, or that rule is too broad.",
             ),
         )
-    return _candidate(chosen, cases, by_id, background, rulebook, besides=besides, other=other)
+    return _candidate(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
 
 
 def _unfit(cases: Sequence[Case], rulebook: Rulebook) -> Refusal | None:
@@ -126,7 +129,12 @@ def _unfit(cases: Sequence[Case], rulebook: Rulebook) -> Refusal | None:
 
 def _only_plain_bugs(best: Sequence[tuple[float, CaseEvent]], cases: Mapping[int, Case]) -> bool:
     """Whether the most telling event is a plain error of the run's own code."""
-    telling = [event for _, event in best if event.harm >= ENOUGH_HARM and not event.after]
+    telling = [event for _, event in best if (event.harm >= ENOUGH_HARM or event.raised) and not event.after]
+    everywhere = [event for event in telling if event.decisive or (event.raised and len(event.support) == len(cases))]
+    if any(
+        not plain_bug(event, cases) for event in everywhere
+    ):  # such as a component's own exception around a KeyError
+        return False
     return bool(telling) and plain_bug(telling[0], cases) and not any(not item.raised and item.told for item in telling)
 
 
@@ -138,7 +146,9 @@ def _chosen(
     *,
     harmless: bool = False,
 ) -> _Chosen | None:
-    """The patterns of the rule: the best one of the first case, then those that find the other cases, then further telling ones.
+    """The patterns of the rule: the best one of the first case, then those that find cases in which it does not occur.
+
+    Other events that all cases share are not added: each alone would match runs in which the first did not occur.
 
     `harmless`: the best one need not indicate harm.
     """
@@ -150,7 +160,11 @@ def _chosen(
         (mined_pattern for mined_pattern in clean if len(mined_pattern.support) >= least),
         key=lambda mined_pattern: first not in mined_pattern.support,
     )
-    causes = [mined_pattern for mined_pattern in able if _is_cause(mined_pattern) or mined_pattern.event.told]
+    causes = [
+        mined_pattern
+        for mined_pattern in able
+        if _is_cause(mined_pattern) or mined_pattern.event.told or mined_pattern.event.decisive
+    ]
     main = next(iter(able if harmless else causes), None) or _paired(tried, cases, background)
     if main is None:
         return None
@@ -158,19 +172,11 @@ def _chosen(
         return _Chosen((main,))
     kept = [main]
     covered = set(main.support)
-    for mined_pattern in able:
+    variants = [item for item in causes if item.event.decisive] if main.event.decisive else causes
+    for mined_pattern in variants:
         if mined_pattern.when is None and len(kept) < MOST_PATTERNS and mined_pattern.support - covered:
             kept.append(mined_pattern)
             covered |= mined_pattern.support
-    for mined_pattern in clean:
-        more = (
-            mined_pattern.when is None
-            and len(mined_pattern.support) >= max(2, len(cases) // 2 + 1)
-            and _is_cause(mined_pattern)
-            and not mined_pattern.numbers
-        )
-        if more and len(kept) < MOST_PATTERNS and mined_pattern not in kept:
-            kept.append(mined_pattern)
     return _Chosen(tuple(kept))
 
 
@@ -202,12 +208,17 @@ def _paired(tried: Sequence[MinedPattern], cases: Mapping[int, Case], background
     return None
 
 
-def _stood(cases: Sequence[Case], background: Background, besides: Collection[str], first: int) -> _Chosen | None:
-    """A condition on stacks, recorders or series, if the incidents have any that others lack."""
+def _stood(
+    cases: Sequence[Case], background: Background, besides: Collection[str], first: int, *, slow: bool
+) -> _Chosen | None:
+    """A condition on stacks, recorders or series, if the incidents have any that others lack.
+
+    `slow`: a change in a series may be the fault. For other faults it is what any failure brings about.
+    """
     able = [
         shared_observation
         for shared_observation in shared_observations(cases, background, besides)
-        if not shared_observation.counter
+        if not shared_observation.counter and (slow or shared_observation.values.get("series") is None)
     ]
     able.sort(key=lambda item: (first not in item.support, -len(item.support)))
     kept = able[:1]
@@ -246,6 +257,7 @@ def _candidate(
     rulebook: Rulebook,
     *,
     besides: Collection[str],
+    names: Collection[str],
     other: Rule | None,
 ) -> Candidate:
     fault = cases[0].fault or ""
@@ -253,7 +265,8 @@ def _candidate(
     words = [word for item in chosen.found for word in item.words] or [
         value for shared_observation in chosen.stood for value in shared_observation.fields.values()
     ]
-    place = place_rule(fault, words, rulebook)
+    sentence = _sentence(chosen, names)
+    place = place_rule(fault, words, rulebook, sentence)
     counter = {index for item in chosen.found for index in item.counter}
     tried = [item for item in background.others if item.fault is not None and item.fault not in besides]
     support = tuple(number for number in by_id if number in chosen.support)
@@ -272,9 +285,46 @@ def _candidate(
         alone=len(support) == 1,
         lines={number: _lines(chosen, by_id[number]) for number in support},
         near=near_misses([(item.search, item.words) for item in chosen.found], background, besides),
-        said=tuple(dict.fromkeys(case.said for case in cases if case.said and case.id in support)),
+        notes=tuple(dict.fromkeys(case.note for case in cases if case.note and case.id in support)),
+        actions=tuple(dict.fromkeys(case.action for case in cases if case.action and case.id in support)),
         remarks=tuple(_remarks(chosen, cases, support, place, other)),
+        questions=tuple(_questions([case for case in cases if case.id in support])),
+        edge=_edge(chosen),
     )
+
+
+def _sentence(chosen: _Chosen, names: Collection[str]) -> str:
+    """What the main event says, without what varies; empty if no line tells."""
+    if not chosen.found:
+        return ""
+    event = chosen.found[0].event
+    lines = [line.message for own in event.lines.values() for line in own[:2]]
+    told = [raised(line) for line in lines] if event.raised else []
+    types = {item[0] for item in told if item is not None}
+    messages = [item[1] for item in told if item is not None and item[1]] if event.raised else lines
+    return sentence_of(aligned(messages, names), types.pop() if len(types) == 1 else "")
+
+
+def _edge(chosen: _Chosen) -> Edge:
+    """Rewordings of the main event by which the rule is tested; none for structures and conditions."""
+    if not chosen.found or chosen.found[0].when is not None or chosen.found[0].numbers:
+        return Edge()
+    event = chosen.found[0].event
+    line = next(line for own in event.lines.values() for line in own)
+    told = raised(line.message) if event.raised else None
+    if told is None:
+        return edge_of(line.message)
+    return edge_of(told[1], line.message.partition(":")[0].strip())
+
+
+def _questions(cases: Sequence[Case]) -> Iterable[str]:
+    """What no close-out says."""
+    if not any(case.note for case in cases):
+        yield "What caused it? The close-outs name the class only."
+    if not any(case.action for case in cases):
+        yield "What should a person do? No close-out says what was done."
+    if len(cases) == 1:
+        yield "Does it occur in other jobs? One incident cannot tell what varies."
 
 
 def _match(chosen: _Chosen) -> tuple[dict[str, Mapping[str, Any]], Any]:
@@ -286,9 +336,10 @@ def _match(chosen: _Chosen) -> tuple[dict[str, Mapping[str, Any]], Any]:
     main = chosen.found[0]
     if main.beside is not None:
         return {"line": main.values, "beside": main.beside.values}, main.when
-    return {
-        ("line" if index == 0 else f"line_{index + 1}"): item.values for index, item in enumerate(chosen.found)
-    }, main.when
+    found = {("line" if index == 0 else f"line_{index + 1}"): item.values for index, item in enumerate(chosen.found)}
+    if main.logged and main.when is None:
+        found["logged"] = main.logged
+    return found, main.when
 
 
 def _lines(chosen: _Chosen, case: Case) -> dict[str, tuple[str, ...]]:

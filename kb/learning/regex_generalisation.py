@@ -13,6 +13,7 @@ from kb.rulebase.patterns import check
 
 MOST_MESSAGES = 12  # number of messages aligned
 ENOUGH = 2.4  # weight of the words of a regex that may represent the message
+FIRM = 3.6  # likewise if several messages share them, so that they are no accident of one
 LETTERS = 10  # of its words together
 LATE = 0.1  # words that a later start must save, for each word before it
 HARMLESS = 3  # words that a run must save if it does not indicate harm
@@ -20,6 +21,7 @@ SHORT = 1.0  # weight that the words of a whole short message must have
 MOST_WORDS = 14
 LONGEST = 900  # characters of a regex
 WILD = r".{0,160}"
+QUOTE = r'\\?"'  # JSON escapes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,15 @@ def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece
     pieces = [Piece(token, fixed=True) for token in cut[0]]
     for other in cut[1:]:
         pieces = _common(pieces, other)
-    return tuple(pieces)
+    return tuple(_shared_word(piece) for piece in pieces) if len(cut) > 1 else tuple(pieces)
+
+
+def _shared_word(piece: Piece) -> Piece:
+    """A word in the place of a name that several incidents have there is a word after all, as in "bucket quota"."""
+    token = piece.token
+    if token is None or token.form != "maybe_name" or not piece.fixed or not token.text.isalpha():
+        return piece
+    return replace(piece, token=Token("word", token.text))
 
 
 def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
@@ -79,18 +89,31 @@ def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
     return merged
 
 
-def regexes(pieces: Sequence[Piece], weights: WordWeights, *, numbers: bool = False) -> Iterator[Regex]:
+def regexes(
+    pieces: Sequence[Piece], weights: WordWeights, *, numbers: bool = False, firm: bool = False
+) -> Iterator[Regex]:
     """Regexes for what the pieces say, the most general first; each later one keeps more of the message.
 
-    `numbers`: numbers that are the same everywhere are kept.
+    `numbers`: numbers that are the same everywhere are kept. `firm`: several incidents share the pieces, so more of them is asked for.
     """
     places = [index for index, item in enumerate(pieces) if item.word]
     told = [weights.of(pieces[index].word) for index in places]
-    span = _shortest(pieces, places, told) or _whole(pieces, places, told)
+    span = (
+        (_shortest(pieces, places, told, FIRM) if firm else None)
+        or _shortest(pieces, places, told, ENOUGH)
+        or _whole(pieces, places, told)
+    )
     if span is None:
         return
-    seen = set()
     first, last = span
+    while (
+        firm
+        and last + 1 < len(places)
+        and last - first + 1 < MOST_WORDS
+        and _adjoin(pieces, places[last], places[last + 1])
+    ):
+        last += 1  # to the end of the phrase
+    seen = set()
     grown = 0
     while True:
         if grown % 2 == 0 or last - first + 1 in (len(places), MOST_WORDS):
@@ -106,7 +129,16 @@ def regexes(pieces: Sequence[Piece], weights: WordWeights, *, numbers: bool = Fa
         first, last = (first - 1, last) if before > behind else (first, last + 1)
 
 
-def _shortest(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]) -> tuple[int, int] | None:
+def _adjoin(pieces: Sequence[Piece], left: int, right: int) -> bool:
+    """Whether only spaces that all messages share stand between two words."""
+    return all(
+        piece.fixed and piece.token is not None and piece.token.kind == "space" for piece in pieces[left + 1 : right]
+    )
+
+
+def _shortest(
+    pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float], least: float
+) -> tuple[int, int] | None:
     """The shortest run of words that is telling enough, preferably one that says what is wrong; of equals the most telling one."""
     words = [pieces[place].word for place in places]
     bad = [is_bad(word) for word in words]
@@ -115,11 +147,11 @@ def _shortest(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[flo
         enough = 0
         for last in range(first, min(len(places), first + MOST_WORDS)):
             weight, letters = _weight(words[first : last + 1], told[first : last + 1])
-            if weight < ENOUGH or letters < LETTERS:
+            if weight < least or letters < LETTERS:
                 continue
             wild = sum(piece.token is None for piece in pieces[places[first] : places[last]])
             harmless = not any(bad[first : last + 1])
-            length = last - first + 2 * wild - min(1.0, weight - ENOUGH) + LATE * first + HARMLESS * harmless
+            length = last - first + 2 * wild - min(1.0, weight - least) + LATE * first + HARMLESS * harmless
             key = (length, -weight, first, last)
             best = key if best is None else min(best, key)
             enough += 1
@@ -153,7 +185,7 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
         if token is None:
             parts.append(WILD)
         elif token.kind in ("word", "sign"):
-            parts.append(escaped(token.text))
+            parts.append(QUOTE if token.text == '"' else escaped(token.text))
         elif token.kind == "space":
             parts.append(" " if piece.fixed and token.text == " " else r"[ \t]{1,20}")
         elif numbers and token.kind == "number" and piece.fixed:

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kb.learning.tokenizer import PLAIN
 from kb.rulebase.rule import Rulebook
 from kb.scanning.prefilter import COMMON
 
 LONGEST_ID = 60
 LONGEST_TITLE = 80
-_LETTERS = re.compile(r"[A-Za-z]{3,20}")
+WORDS = 5  # of an event in an id
+_LETTERS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]{2,19}")
 _DOMAINS = {
     "hardware": "gpu",
     "network": "network",
@@ -36,10 +38,14 @@ class RulePlace:
     taken: str = ""
 
 
-def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook) -> RulePlace:
-    """A free id, the family that has most rules of the fault, and a title."""
-    told = telling(words)
-    wanted = "-".join([*fault.split("_"), *told[:2]])[:LONGEST_ID].strip("-")
+def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook, sentence: str = "") -> RulePlace:
+    """A free id, the family that has most rules of the fault, and a title.
+
+    `sentence`: what the event says. Without one, the names come from the class and `words`.
+    """
+    told = telling([sentence] if sentence else words, rare=not sentence)
+    wanted = "-".join(told[:WORDS] if len(told) > 1 and sentence else [*fault.split("_"), *told[:2]])
+    wanted = wanted[:LONGEST_ID].strip("-")
     taken = {rule.id for rule in rulebook.rules}
     name, number = wanted, 2
     while name in taken:
@@ -48,12 +54,12 @@ def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook) -> RulePlac
     known = rulebook.faults[fault]
     family = min(families, key=lambda item: (-families[item], item)) if families else _DOMAINS.get(known.domain, "host")
     head = re.split(r"[:,;]", known.title)[0].strip()
-    title = f"{head}: {' '.join(told[:4])}" if told else head
+    title = f"{sentence[:1].upper()}{sentence[1:]}" if sentence else f"{head}: {' '.join(told[:4])}" if told else head
     return RulePlace(name, family, title[:LONGEST_TITLE].rstrip(" :"), wanted if wanted in taken else "")
 
 
-def telling(words: Sequence[str]) -> list[str]:
-    """Words for a name, in their order: plain letters in lower case, rare words preferred."""
+def telling(words: Sequence[str], *, rare: bool = True) -> list[str]:
+    """Words for a name, in their order: plain letters in lower case, rare words preferred unless told otherwise."""
     found = list(dict.fromkeys(part.lower() for word in words for part in _LETTERS.findall(word)))
-    rare = [word for word in found if word not in COMMON and word not in _SPARE]
-    return rare or [word for word in found if word not in _SPARE]
+    long = [word for word in found if len(word) > 2 and word not in _SPARE and word not in PLAIN]
+    return ([word for word in long if word not in COMMON] if rare else []) or long

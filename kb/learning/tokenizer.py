@@ -61,6 +61,24 @@ _NAMED_BY = frozenset(
     bucket
     """.split()  # noqa: SIM905 - a list would take a page
 )
+# behind these a word of the language is a name, too; behind the others it may as well be a word, as in "bucket quota"
+_ALWAYS_NAMED = frozenset(
+    [
+        "host",
+        "hostname",
+        "nodename",
+        "nodelist",
+        "user",
+        "username",
+        "login",
+        "owner",
+        "tenant",
+        "uid",
+        "mail",
+        "email",
+        "jobname",
+    ]
+)
 _GIVEN_BY = frozenset({"from", "by", "for", "to", "at", "on", "with", "asked", "ask", "thanks"})
 # the word before a variable → the name under which rules capture it
 _CAPTURED: Mapping[str, str] = {
@@ -71,10 +89,17 @@ _CAPTURED: Mapping[str, str] = {
     "iteration": "step",
 }  # fmt: skip
 _FORMS: Mapping[str, str] = {"pci": "pci", "path": "path", "url": "url"}
+_UNITS = frozenset(
+    """
+    b kb mb gb tb pb kib mib gib tib bytes byte s sec secs second seconds ms us ns min mins minute minutes h hours ms
+    percent gbps mbps gbit mbit
+    """.split()  # noqa: SIM905 - a list would take a page
+)
 _GAPS: Mapping[str, str] = {
+    "unit": r"[A-Za-z]{1,8}",
     "url": r"\S{1,400}", "email": r"\S{1,160}", "pci": r"[0-9A-Fa-f:.]{5,16}", "uuid": r"[\w-]{30,44}", "mac": r"[0-9A-Fa-f:-]{17,60}",
     "ip": r"[0-9A-Fa-f.:<>/]{3,50}", "time": r"\S{1,30}(?: \d\d:\S{1,20})?", "quoted": r".{2,200}", "path": r"\S{1,400}",
-    "hex": r"\w{1,66}", "name": r"[\w.-]{1,160}", "number": r"[\d.]+",
+    "hex": r"\w{1,66}", "name": r"[\w.-]{1,160}", "maybe_name": r"[\w.-]{1,160}", "number": r"[\d.]+",
 }  # fmt: skip
 
 
@@ -96,7 +121,12 @@ def _cut(message: str) -> tuple[Token, ...]:
 
 
 def _pieces(text: str) -> list[Token]:
-    return [Token(_kind(hit[0]), hit[0]) for hit in _PIECE.finditer(text)]
+    found: list[Token] = []
+    for hit in _PIECE.finditer(text):
+        counted = [token.kind for token in found[-2:] if token.kind != "space"][-1:] == ["number"]
+        unit = counted and hit[0].lower() in _UNITS
+        found.append(Token("varying", hit[0], "unit") if unit else Token(_kind(hit[0]), hit[0]))
+    return found
 
 
 def _kind(piece: str) -> Kind:
@@ -109,16 +139,25 @@ def _kind(piece: str) -> Kind:
 
 def _named(found: Sequence[Token], names: Collection[str]) -> list[Token]:
     """Turn words that are names into variables: those known, and what follows `host=`, `user ` and the like."""
-    told = []
+    told: list[Token] = []
     before = ""
     for index, token in enumerate(found):
-        if token.kind == "word" and (token.text.lower() in names or _is_named(before, token.text, found[index + 1 :])):
+        if _continues_name(told, token):
             told.append(Token("varying", token.text, "name"))
+            continue
+        if token.kind == "word" and (token.text.lower() in names or _is_named(before, token.text, found[index + 1 :])):
+            sure = token.text.lower() in names or before in _ALWAYS_NAMED or token.text[0].isupper()
+            told.append(Token("varying", token.text, "name" if sure else "maybe_name"))
         else:
             told.append(token)
         if token.kind in ("word", "varying", "number"):
             before = token.text.lower().strip("_") if token.kind == "word" else ""
     return told
+
+
+def _continues_name(told: Sequence[Token], token: Token) -> bool:
+    """Whether a word continues a name behind a hyphen, as in "tenant Jorvik-Energi"."""
+    return token.kind == "word" and len(told) > 1 and told[-1].text in "-_." and told[-2].form == "name"
 
 
 def _is_named(before: str, word: str, after: Sequence[Token]) -> bool:
@@ -131,10 +170,11 @@ def _is_named(before: str, word: str, after: Sequence[Token]) -> bool:
 
 def _may_be_name(word: str) -> bool:
     """Whether a word after `user ` or `on host ` may be a name: prose continues with common words."""
-    return word.lower() not in COMMON and word.lower() not in _PLAIN and len(word) > 1
+    return word.lower() not in COMMON and word.lower() not in PLAIN and len(word) > 1
 
 
-_PLAIN = frozenset(
+# words that carry no meaning of their own
+PLAIN = frozenset(
     """
     a an and any are as at be been but by can cannot could did do does for from had has have he her his if in into is
     it its may might must no not of off on or our out over own per than that the their them then there these they
@@ -169,7 +209,7 @@ class WordWeights:
         letters = sum(item.isalpha() for item in low)
         if letters < 2:
             return 0.0
-        known = 0.25 if low in COMMON or low in _PLAIN else 1.0
+        known = 0.25 if low in COMMON or low in PLAIN else 1.0
         seen = (
             math.log((self.texts + 2) / (self.counts.get(low, 0) + 1)) / math.log(self.texts + 2) if self.texts else 1.0
         )

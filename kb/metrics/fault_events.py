@@ -42,7 +42,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class _FaultMetric:
-    """What the change of a metric means. `changes`: where it changes; `words`: what is wrong, for the text."""
+    """The meaning of a metric's change. `changes`: where it changes; `words`: a description of the problem, for the text."""
 
     changes: Callable[[MetricSeries, float], Iterator[_Change]]
     kind: str

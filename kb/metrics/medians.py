@@ -9,7 +9,7 @@ from kb.metrics.panel import Floats
 
 
 def known_median(values: Floats, axis: int) -> Floats:
-    """Return the median of the known values along an axis; NaN where there are none."""
+    """Return the median of the known values along an axis; NaN if there are none."""
     if not values.shape[axis]:
         return np.full(values.shape[1 - axis] if values.ndim == 2 else (), np.nan)
     ordered = np.sort(values, axis=axis)  # NaN last

@@ -265,7 +265,7 @@ class _Check:
         return scale
 
     def _way(self, level: Floats) -> Floats:
-        """Return the sign of the bad direction; if both are bad, that of the deviation."""
+        """Return the sign of the bad direction; if both are bad, the sign of the deviation."""
         return np.full_like(level, self.sign) if self.sign else np.sign(level)
 
     def _far(self, cells: Floats, level: Floats, scale: Floats, z: float) -> Bools:

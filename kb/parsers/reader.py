@@ -8,9 +8,9 @@ offsets; readers never see more than that window.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kb.model import Structure
+from kb.values import dataclass
 
 Read = Callable[[bytes, int], tuple[Structure, ...]]
 

@@ -1,4 +1,4 @@
-"""How advice worked out: of the tries after a fault, how many got past the point at which the one before failed."""
+"""How advice worked out: how many retries after a fault got past the point at which the previous attempt failed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AdviceStep:
 
     @property
     def done(self) -> str:
-        """What was done: inferred from the nodes of both if they are known, else what was advised."""
+        """The action taken, inferred from both attempts' nodes if known, otherwise the advice given."""
         if self.ran_on and self.next_ran_on:
             if self.ran_on == self.next_ran_on:
                 return "restart_in_place"

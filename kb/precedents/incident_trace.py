@@ -1,4 +1,4 @@
-"""What an incident leaves for later ones besides its row: all that was found, and where."""
+"""The data that an incident keeps for later ones besides its row: all findings and their places."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Regexes: those that people write, parsed, judged and run in bounded time, and those of modules, compiled at their first use."""
+"""Parses, checks and runs people's regexes in bounded time, and compiles modules' regexes at their first use."""

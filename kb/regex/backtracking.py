@@ -1,4 +1,4 @@
-"""Python's own meaning of a regex, look-around and back references included, in a counted number of steps.
+"""Runs regexes with Python's semantics, including look-around and back references, in a limited number of steps.
 
 Only what the linear engine cannot run comes here: a text costs at most `Budget.left` steps, whatever the pattern, and
 the same text always costs the same. A place of the program that failed at a place of the text is not tried there again,
@@ -8,9 +8,10 @@ unless what comes after it depends on more than the two.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from kb.regex.parser import member_test
 from kb.regex.syntax import (
     Atomic,
     Chars,
@@ -23,9 +24,9 @@ from kb.regex.syntax import (
     Repeat,
     Sequential,
     Tree,
-    member_test,
     nullable,
 )
+from kb.values import dataclass
 
 STEPS = 200_000  # of one search: some 50 ms
 LARGEST = 20_000  # instructions of a program
@@ -45,7 +46,7 @@ class TooLarge(ValueError):  # noqa: N818 - says what it is
 
 @dataclass(slots=True)
 class Budget:
-    """The steps that searches may still take. Several searches can share one."""
+    """The remaining steps for searches. Several searches can share a budget."""
 
     left: int = STEPS
 
@@ -62,7 +63,7 @@ class _Program:
 def backtracker(tree: Tree) -> Search:
     """Return a search: (text, first place, whether all must match, budget) → spans of the match and its groups, or None.
 
-    It raises `BudgetSpent` where the budget did not suffice.
+    The search raises `BudgetSpent` if the budget did not suffice.
 
     Raises:
         TooLarge: the program would be too large.

@@ -1,48 +1,41 @@
-"""Finds regexes that a backtracking engine can take exponential or polynomial time for, before they meet a line.
+"""Finds regexes that can take a backtracking engine exponential or polynomial time, before they are used.
 
 The regex becomes an automaton of its characters (Glushkov's). It is exponential where a loop can read some text in two
 ways, and polynomial of degree d where d loops one after another can read the same text, the search for the first place
 counted as a loop (Weber and Seidl, 1991; Weideman et al., 2016, apply it to backtracking). Bounded repeats above `FEW`
-count as loops too: `(a{0,99}){0,99}` is as slow as `(a*)*` on every line that anybody will see.
+count as loops too, since `(a{0,99}){0,99}` is as slow as `(a*)*` on any realistic line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from math import prod
 
+from kb.regex.automaton import ENDLESS, FEW, SEARCH, Automaton, Loop, TooComplex, Ways
+from kb.regex.parser import parse
 from kb.regex.syntax import (
-    ALL,
     At,
     Atomic,
     Chars,
     Choice,
-    Conditional,
     Group,
     Look,
     Node,
-    Reference,
     Repeat,
     Sequential,
     Tree,
     nodes,
     nullable,
-    parse,
     shown,
 )
+from kb.values import dataclass
 
-FEW = 4  # times that a bounded repeat is written out
-MOST_PLACES = 3_000  # characters of a regex, repeats written out
 MOST_PAIRS = 200_000  # pairs of places that are looked at
-ENDLESS = 1 << 20  # times of a repeat without end
 HARMLESS = (10**5, 10**8, 10**11, 10**14)  # ways of bounded repeats above which they count as one loop, two, …
 MANY_COUNTED, MOST_COUNTED = 500, 2500  # characters on one way through a regex: what lint reports, what is refused
 MANY = 12  # repeats and optional parts from which their ways are counted
 MOST_KINDS = 128  # characters for which they are
 QUADRATIC = 2  # what any search for something with a repeat may take
-_SEARCH = Repeat(Chars(ALL, ".", 0), 0, None, "lazy")
-_Ways = dict[int, int]
 _Three = tuple[int, int, int]
 
 
@@ -60,47 +53,24 @@ class Hazard:
     instead: str
 
     def __str__(self) -> str:
-        """Say it in a line."""
+        """Describe the hazard in one line."""
         return f"{self.where[:120]!r} {self.why}: {self.instead}"
 
 
-@dataclass(slots=True)
-class _Part:
-    """What a node contributes: ways to match nothing, and the places it can begin and end with (2: two ways or more)."""
-
-    empty: int
-    first: _Ways = field(default_factory=dict)
-    last: _Ways = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Loop:
-    """A repeat: its places, from `start` to before `stop`, and how many times it runs."""
-
-    start: int
-    stop: int
-    times: int
-    node: Repeat
-
-
-class TooComplex(Exception):  # noqa: N818 - says what it is
-    """Raised if a regex is too large to be judged."""
-
-
 def hazards(pattern: str | bytes, ignore_case: bool = False, *, whole: bool = False) -> tuple[Hazard, ...]:
-    """Return what can take long in a regex; none where time grows at most with the square of the text.
+    """Return the parts of a regex that can be slow; none if the time grows at most with the square of the text's length.
 
-    `whole`: it is matched against whole texts, not searched in them.
+    `whole`: the regex is matched against whole texts instead of searched for in them.
 
     Raises:
-        re.error: it is none; also OverflowError, RecursionError and ValueError of Python's own parser.
+        re.error: the regex is invalid; also OverflowError, RecursionError and ValueError from Python's own parser.
     """
     tree = parse(pattern, ignore_case)
     return exponential(tree) or tuple(
         found
         for root in _roots(tree)
         for found in (
-            _Judge(_Automaton(root, _once(tree, whole))).polynomial(),
+            _Judge(Automaton(root, _once(tree, whole))).polynomial(),
             _looking(root),
             *_counting(root, MANY_COUNTED),
         )
@@ -151,17 +121,17 @@ def growth(pattern: str | bytes, ignore_case: bool = False, *, whole: bool = Fal
     tree = parse(pattern, ignore_case)
     if exponential(tree):
         return None
-    return max(_Judge(_Automaton(root, _once(tree, whole))).degree() for root in _roots(tree))
+    return max(_Judge(Automaton(root, _once(tree, whole))).degree() for root in _roots(tree))
 
 
 def exponential(tree: Tree) -> tuple[Hazard, ...]:
-    """Return what is exponential in a parsed regex."""
+    """Return the exponential parts of a parsed regex."""
     found = _counting(tree.root, MOST_COUNTED)
     for root in _roots(tree):
         if not _worth_judging(root):
             continue
         try:
-            found += _Judge(_Automaton(root, once=True)).doubled()
+            found += _Judge(Automaton(root, once=True)).doubled()
         except TooComplex:
             found.append(
                 Hazard(
@@ -188,141 +158,9 @@ def _roots(tree: Tree) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def _commits(node: Node) -> bool:
-    return isinstance(node, Atomic) or (isinstance(node, Repeat) and node.kind == "possessive")
-
-
 def _once(tree: Tree, whole: bool) -> bool:
     """Whether the regex is tried at one place of a text only."""
     return whole or _anchored(tree.root)
-
-
-class _Automaton:
-    """The places of a regex, which places can follow which, and the loops."""
-
-    def __init__(self, root: Node, once: bool) -> None:
-        self.chars: list[int] = []
-        self.follow: list[_Ways] = []
-        self.loops: list[_Loop] = []
-        self._groups = {node.number: node.body for node in nodes(root) if isinstance(node, Group)}
-        self._open: set[int] = set()
-        self.root = root
-        search = _Part(1)
-        if not once:  # the search for the first place is a loop over all characters
-            search = self._char(ALL)
-            self._link(search.last, search.first)
-            self.loops.append(_Loop(0, 1, ENDLESS, _SEARCH))
-        self._link(search.last, self._part(root).first)
-
-    def _part(self, node: Node) -> _Part:  # noqa: PLR0911 - one return a kind of node
-        if isinstance(node, Chars):
-            return self._char(node.members)
-        if isinstance(node, Sequential):
-            return self._sequence(node.parts)
-        if isinstance(node, Choice):
-            return self._choice(node.branches)
-        if _commits(node):
-            return self._committed(node)
-        if isinstance(node, Repeat):
-            return self._repeat(node)
-        if isinstance(node, Group):
-            return self._part(node.body)
-        if isinstance(node, Conditional):
-            return self._choice((node.yes, node.no))
-        if isinstance(node, Reference):
-            return self._reference(node.number)
-        return _Part(1)  # an anchor, a look-around: no characters
-
-    def _char(self, members: int) -> _Part:
-        if len(self.chars) >= MOST_PLACES:
-            raise TooComplex
-        place = len(self.chars)
-        self.chars.append(members)
-        self.follow.append({})
-        return _Part(0, {place: 1}, {place: 1})
-
-    def _committed(self, node: Node) -> _Part:
-        """What an engine reads in one way only counts as one character that may be any of its own."""
-        members = 0
-        for inner in nodes(node):
-            members |= inner.members if isinstance(inner, Chars) else 0
-        part = self._char(members)
-        return _Part(1, part.first, part.last) if nullable(node) else part
-
-    def _sequence(self, parts: tuple[Node, ...]) -> _Part:
-        whole = _Part(1)
-        for part in parts:
-            whole = self._joined(whole, self._part(part))
-        return whole
-
-    def _joined(self, left: _Part, right: _Part) -> _Part:
-        self._link(left.last, right.first)
-        first = _plus(left.first, right.first, left.empty)
-        last = _plus(right.last, left.last, right.empty)
-        return _Part(min(2, left.empty * right.empty), first, last)
-
-    def _link(self, last: _Ways, first: _Ways) -> None:
-        for place, ways in last.items():
-            after = self.follow[place]
-            for next_, more in first.items():
-                after[next_] = min(2, after.get(next_, 0) + ways * more)
-
-    def _choice(self, branches: tuple[Node, ...]) -> _Part:
-        whole = _Part(0)
-        for branch in branches:
-            part = self._part(branch)
-            whole = _Part(
-                min(2, whole.empty + part.empty), _plus(whole.first, part.first, 1), _plus(whole.last, part.last, 1)
-            )
-        return whole
-
-    def _repeat(self, node: Repeat) -> _Part:
-        low, high = node.low, node.high
-        if high is None:
-            before = _Part(1)
-            for _ in range(min(low - 1, FEW)):
-                before = self._joined(before, self._part(node.body))
-            return self._joined(before, self._loop(node, ENDLESS))
-        if high > FEW and (high > low or not _fixed(node.body)):
-            return self._loop(node, high)
-        whole = _Part(1)
-        for _ in range(min(low, FEW)):
-            whole = self._joined(whole, self._part(node.body))
-        return self._joined(whole, self._options(node.body, high - low)) if high > low else whole
-
-    def _options(self, body: Node, times: int) -> _Part:
-        """A body, and after it perhaps another, so many times: `(a(a(a)?)?)?`."""
-        part = self._part(body)
-        if times > 1:
-            part = self._joined(part, self._options(body, times - 1))
-        return _Part(min(2, part.empty + 1), part.first, part.last)
-
-    def _loop(self, node: Repeat, times: int) -> _Part:
-        start = len(self.chars)
-        part = self._part(node.body)
-        self._link(part.last, part.first)
-        if node.low > 1 and nullable(node.body):
-            self._link(part.last, part.first)  # any of the rounds may be the empty one
-        if len(self.chars) > start:
-            self.loops.append(_Loop(start, len(self.chars), times, node))
-        return part if node.low else _Part(min(2, part.empty + 1), part.first, part.last)
-
-    def _reference(self, number: int) -> _Part:
-        if number in self._open or number not in self._groups:
-            return _Part(1)
-        self._open.add(number)
-        part = self._part(self._groups[number])
-        self._open.discard(number)
-        return part
-
-
-def _plus(left: _Ways, right: _Ways, times: int) -> _Ways:
-    if not times:
-        return left
-    both = dict(left)
-    for place, ways in right.items():
-        both[place] = min(2, both.get(place, 0) + ways * times)
-    return both
 
 
 def _anchored(node: Node) -> bool:
@@ -341,23 +179,10 @@ def _anchored(node: Node) -> bool:
     return isinstance(node, Group | Atomic) and _anchored(node.body)
 
 
-def _fixed(node: Node) -> bool:
-    """Whether all matches of a node are equally long, as far as its form shows."""
-    if isinstance(node, Repeat):
-        return node.low == node.high and _fixed(node.body)
-    if isinstance(node, Sequential):
-        return all(map(_fixed, node.parts))
-    if isinstance(node, Group | Atomic):
-        return _fixed(node.body)
-    return isinstance(node, Chars | At | Look) or (
-        isinstance(node, Choice) and all(isinstance(branch, Chars) for branch in node.branches)
-    )
-
-
 class _Judge:
     """Looks for loops of one automaton that can read the same text in several ways."""
 
-    def __init__(self, automaton: _Automaton) -> None:
+    def __init__(self, automaton: Automaton) -> None:
         self._a = automaton
         self._left = MOST_PAIRS
         self._cycles = _cycles(automaton.follow)
@@ -391,7 +216,7 @@ class _Judge:
             return None
         return Hazard(
             degree,
-            " … ".join(shown(loop.node) for loop in chain if loop.node is not _SEARCH),
+            " … ".join(shown(loop.node) for loop in chain if loop.node is not SEARCH),
             f"can share the same text in so many ways that a backtracking engine needs time in length^{degree}",
             "exclude from each repeat the character that ends it ([^,]* before a comma), or bound it ({0,80})",
         )
@@ -450,17 +275,17 @@ class _Judge:
         if self._left < 0:
             raise TooComplex
 
-    def _around(self, cycle: frozenset[int]) -> _Loop | None:
+    def _around(self, cycle: frozenset[int]) -> Loop | None:
         low, high = min(cycle), max(cycle)
         around = [loop for loop in self._a.loops if loop.start <= low and high < loop.stop]
         return min(reversed(around), key=lambda loop: loop.stop - loop.start, default=None)
 
     # -- polynomial: cycles one after another that read the same text
 
-    def _chain(self) -> list[_Loop]:
+    def _chain(self) -> list[Loop]:
         """The costliest chain of loops, each able to read what the one before reads."""
         found = [(cycle, loop) for cycle in sorted(self._cycles, key=min) if (loop := self._around(cycle)) is not None]
-        chains: list[list[_Loop]] = []
+        chains: list[list[Loop]] = []
         for index, (cycle, loop) in enumerate(found):
             best = [loop]
             for earlier in range(index):
@@ -498,17 +323,17 @@ class _Judge:
                             yield left, middle, right
 
 
-def _cost(chain: list[_Loop]) -> tuple[int, int]:
+def _cost(chain: list[Loop]) -> tuple[int, int]:
     return _degree(chain), len(chain)
 
 
-def _degree(chain: list[_Loop]) -> int:
+def _degree(chain: list[Loop]) -> int:
     endless = sum(loop.times == ENDLESS for loop in chain)
     ways = prod(loop.times for loop in chain if loop.times < ENDLESS)
     return endless + sum(ways > limit for limit in HARMLESS)
 
 
-def _cycles(follow: list[_Ways]) -> list[frozenset[int]]:
+def _cycles(follow: list[Ways]) -> list[frozenset[int]]:
     """Return the strongly connected components that have an edge (Kosaraju: in the order of ends, against the edges)."""
     before: list[list[int]] = [[] for _ in follow]
     for place, after in enumerate(follow):

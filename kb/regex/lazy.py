@@ -1,6 +1,7 @@
 """Regular expressions that are compiled when they are first used.
 
-A diagnosis imports some thousand expressions and uses a part of them; to compile all of them would take a third of the start.
+A diagnosis imports about a thousand expressions but uses only some; compiling all would take a third of the start-up
+time.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class _LazyPattern:
 
 
 def lazy_compile(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return what behaves like `re.compile(pattern, flags)`, which raises only when it is first used.
+    """Return an object that behaves like `re.compile(pattern, flags)` but raises errors only at its first use.
 
-    For constants of modules. It is no `re.Pattern` for `isinstance`, and functions of `re` do not take it: call its methods.
+    It is meant for module constants. It is not a `re.Pattern`, and functions of `re` do not accept it: call its
+    methods.
     """
     return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))

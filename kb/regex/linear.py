@@ -1,12 +1,12 @@
-"""Writes a regex for RE2, over symbols of one byte (kb.regex.syntax), where RE2 means the same as `re`."""
+"""Writes a regex for RE2 over one-byte symbols (kb.regex.syntax), if RE2 gives it the same meaning as `re`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kb.regex.syntax import ALL, At, Chars, Choice, Group, Node, Repeat, Sequential, Tree, nodes, nullable
+from kb.values import dataclass
 
 OTHER_LETTERS = re.compile(rb"[\x80\x82\x84-\xff]")  # symbols of letters and digits, and of what the pattern names
 MOST_TIMES = 1000  # RE2's own limit
@@ -54,7 +54,7 @@ def without_boundaries(tree: Tree) -> str:
 
 
 def linear_form(tree: Tree) -> LinearForm | None:
-    """Write a regex for RE2; None where RE2 has no such construct or reads it otherwise."""
+    """Write a regex for RE2; None if RE2 lacks a construct or gives it another meaning."""
     places = set()
     for node in nodes(tree.root):
         if isinstance(node, At):

@@ -1,22 +1,22 @@
-"""Compiles a regex that a person wrote for an engine whose cost is bounded, with the answers of Python's `re`.
+"""Compiles people's regexes for engines with bounded cost that give the same results as Python's `re`.
 
-RE2, linear in the text, runs whatever has no look-around and no back reference, where it means the same as `re`.
-All else is run in a counted number of steps (kb.regex.backtracking).
+RE2, which takes linear time, runs regexes without look-around and back references that mean the same in `re`.
+All others run with a limited number of steps (kb.regex.backtracking).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from kb.regex.backtracking import Budget, BudgetSpent, Search, Spans, TooLarge, backtracker
 from kb.regex.linear import linear_form, without_boundaries
-from kb.regex.syntax import encoded, parse
+from kb.regex.parser import encoded, parse
+from kb.values import dataclass
 
-MEMORY = 16 << 20  # bytes of RE2's automaton, beyond which it goes on more slowly
+MEMORY = 16 << 20  # size of RE2's automaton in bytes, beyond which it becomes slower
 LARGEST = 20_000  # instructions of RE2: its slowest engine visits each of them once a byte
 MOST_WAYS = 4096  # of a pattern without loops
 _LOOPING = re.compile(r"[*+{]|\(\?(?!:|P<)|\\[1-9]")  # and what is neither a plain group nor one with a name
@@ -24,27 +24,27 @@ _LOOPING = re.compile(r"[*+{]|\(\?(?!:|P<)|\\[1-9]")  # and what is neither a pl
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match; places are those of the text."""
+    """A match. Its positions are those in the text."""
 
     text: Any
     spans: Spans
     names: Mapping[str, int]
 
     def start(self) -> int:
-        """Return where it begins."""
+        """Return the start of the match."""
         return self.spans[0][0]
 
     def end(self) -> int:
-        """Return where it ends."""
+        """Return the end of the match."""
         return self.spans[0][1]
 
     def group(self, number: int = 0) -> Any:
-        """Return what a group captured, or None."""
+        """Return a group's captured text, or None."""
         start, end = self.spans[number]
         return None if start < 0 else self.text[start:end]
 
     def groupdict(self) -> dict[str, Any]:
-        """Return what each named group captured, or None."""
+        """Return each named group's captured text, or None."""
         return {name: self.group(number) for name, number in self.names.items()}
 
 
@@ -52,7 +52,7 @@ Found = Match | re.Match[Any]
 
 
 class SafePattern:
-    """A compiled regex. Its searches raise `BudgetSpent` where neither answer was found within the budget."""
+    """A compiled regex. A search raises `BudgetSpent` if it cannot decide within the budget."""
 
     def __init__(self, pattern: str | bytes, ignore_case: bool = False) -> None:
         self._plain: re.Pattern[Any] | None = None
@@ -72,7 +72,7 @@ class SafePattern:
 
     @property
     def engine(self) -> str:
-        """Return what runs it: "re", where nothing repeats; "re2"; or "steps", the counted backtracking."""
+        """Return the engine: "re" if nothing repeats, "re2", or "steps" for backtracking with counted steps."""
         return "re" if self._plain is not None else "re2" if self._linear is not None else "steps"
 
     def search(self, text: Any, budget: Budget | None = None) -> Found | None:
@@ -92,28 +92,28 @@ class SafePattern:
         return self._plain.fullmatch(text) if self._plain is not None else self._run(text, budget, whole=True)
 
     def finds(self, text: Any, *, unknown: bool, budget: Budget | None = None) -> bool:
-        """Return whether there is a match; `unknown` where the budget did not suffice."""
+        """Return whether there is a match; `unknown` if the budget did not suffice."""
         try:
             return self.search(text, budget) is not None
         except BudgetSpent:
             return unknown
 
     def fits(self, text: Any, *, unknown: bool = False) -> bool:
-        """Return whether the whole text matches; `unknown` where the budget did not suffice."""
+        """Return whether the whole text matches; `unknown` if the budget did not suffice."""
         try:
             return self.fullmatch(text) is not None
         except BudgetSpent:
             return unknown
 
     def find(self, text: Any) -> Found | None:
-        """Find the first match; None also where the budget did not suffice."""
+        """Find the first match; None if there is none or the budget did not suffice."""
         try:
             return self.search(text)
         except BudgetSpent:
             return None
 
     def finditer(self, text: Any) -> Iterator[Found]:
-        """Find matches one after another; those beyond the budget are not found."""
+        """Find successive matches; those beyond the budget are not found."""
         if self._plain is not None:
             yield from self._plain.finditer(text)
             return
@@ -152,7 +152,7 @@ class SafePattern:
 
 
 def without_loops(pattern: str | bytes) -> bool:
-    """Whether nothing in a regex repeats and it has few ways to go, so that each place of a text costs next to nothing."""
+    """Whether a regex has no repeats and few alternatives, so that trying it at each position costs almost nothing."""
     text = pattern if isinstance(pattern, str) else pattern.decode("latin-1")
     if _LOOPING.search(text) is not None:
         return False
@@ -180,7 +180,7 @@ def compiled(pattern: str | bytes, ignore_case: bool = False) -> SafePattern:
     """Compile a regex, or return the cached one.
 
     Raises:
-        re.error: it is no regex, or too large; also OverflowError and RecursionError of Python's parser.
+        re.error: the regex is invalid or too large; also OverflowError and RecursionError from Python's parser.
     """
     try:
         return SafePattern(pattern, ignore_case)

@@ -1,1 +1,1 @@
-"""The rule base as values: rules and rulebook, their schema, checks, lint, overlays, and compilation."""
+"""The rule base as values: rules and rulebook, with their schema, checks, lint, overlays and compilation."""

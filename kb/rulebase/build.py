@@ -37,7 +37,7 @@ def build(
     family: str,
     params: Mapping[str, float],
 ) -> Rule:
-    """Return the rule of a file without faults. `params`: its parameters, with the site's numbers where there are any."""
+    """Return the rule of a file without faults. `params`: its parameters, with the site's numbers if there are any."""
     table = _table(model, base)
     domain = base.faults[model.fault].domain
     # a row may name a fault of another domain; the engine then asks `owners` for that fault
@@ -87,12 +87,12 @@ def _learned(given: LearnedFile | None) -> Learned | None:
 
 
 def _flat(text: str) -> str:
-    """Drop the newline that a folded text ends with."""
+    """Drop the final newline of a folded text."""
     return text.strip()
 
 
 def pattern(name: str, model: PatternFile, params: Mapping[str, float]) -> Pattern:
-    """Return a pattern of a file. `$name` in its numbers is a parameter."""
+    """Return a pattern of the file. `$name` in a number refers to a parameter."""
     where = model.where
     return Pattern(
         name=name,
@@ -156,6 +156,8 @@ def _row(key: str, row: RowFile, base: Rulebook) -> TableRow:
         row.role,
         row.severity,
         row.summary,
+        _flat(row.cause) if row.cause else None,
+        _flat(row.impact) if row.impact else None,
         steps,
         row.ignore,
         row.advice,

@@ -1,6 +1,6 @@
-"""Checks of a rule file beyond its shape: known words, regexes that compile, holes that something fills.
+"""Checks a rule file beyond its shape: known words, regexes that compile, holes that can be filled.
 
-The checks read the file's tree, so that each fault has its place in the file. A file with the wrong shape is checked as
+The checks use the file's tree, so each fault has its place in the file. A file with the wrong shape is checked as
 far as possible.
 """
 
@@ -9,23 +9,25 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kb.errors import Fault
 from kb.metrics.series_detectors.detect import DETECTORS, JOB_DETECTORS
 from kb.regex.hazards import exponential
+from kb.regex.parser import parse
 from kb.regex.pattern import compiled
-from kb.regex.syntax import parse
 from kb.rulebase import patterns
 from kb.rulebase.rule import Condition, Past
 from kb.rulebase.texts import HOLE
 from kb.rulebase.yaml_nodes import Node, nearest
+from kb.values import dataclass
 
 MAX_REGEX = 2000
-MAX_TEXT = 4000  # the schema refuses longer ones; here they would only cost time
+MAX_TEXT = 4000  # the schema rejects longer ones; checking them here would only cost time
 ALWAYS = frozenset({"rank", "node", "iteration", "stage", "gpu", "pattern"})
 OWNERS = frozenset({"user", "hardware", "network", "storage", "platform", "none"})
 EXCEPTION_CAPTURES = frozenset({"type", "message", "last_frame"})
+CLASSIFIED_CAPTURES = frozenset({"class", "traits"})
 STRUCTURES: Mapping[str, frozenset[str]] = {
     kind: frozenset(names.split())
     for kind, names in {
@@ -44,8 +46,8 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "hung_task": "process pid seconds",
         "slurm_end": "what job node at why",
         "signal": "signal number pid from",
-        "native_crash": "signal what",
-        "error_line": "level",
+        "native_crash": "signal what type message where frames",
+        "error_line": "level type message where thread",
         "checkpoint": "event iteration path",
         "run_end": "how iteration",
         "stack_dump": "tool pid thread frames",
@@ -66,10 +68,10 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
 }
 DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {
     "loss_not_finite": frozenset({"value"}),
-    "collective_behind": frozenset({"behind", "waited", "reached"}),
+    "collective_behind": frozenset({"behind", "waited", "reached", "all_behind"}),
     "loss_spike": frozenset({"level", "value"}),
-    "throughput_drop": frozenset({"level", "value", "percent"}),
-    "straggler_step": frozenset({"level", "value", "percent"}),
+    "throughput_drop": frozenset({"level", "value", "pace"}),
+    "straggler_step": frozenset({"level", "value", "pace"}),
     "memory_growth": frozenset({"rate"}),
     "lr_off_schedule": frozenset({"value"}),
 }
@@ -98,7 +100,7 @@ class Words:
 
 
 def check_rule(node: Node, words: Words) -> Iterator[Fault]:
-    """Return all faults of a rule's words, regexes and holes; conditions are checked elsewhere."""
+    """Return all faults in a rule's words, regexes and holes. Conditions are checked elsewhere."""
     captured = set(ALWAYS)
     yield from check_patterns(node)
     for _, pattern in _items(node, "match"):
@@ -116,15 +118,15 @@ def check_rule(node: Node, words: Words) -> Iterator[Fault]:
 
 
 def check_patterns(node: Node) -> Iterator[Fault]:
-    """Return all faults of the patterns under a node's `match`."""
+    """Return all faults in the patterns under a node's `match`."""
     for name, pattern in _items(node, "match"):
         yield from _pattern(name, pattern, node)
 
 
 def check_regex(place: Node | None, *, on_lines: bool = False) -> Iterator[Fault]:
-    """Yield a fault where a full-syntax regex cannot be used, or can take forever on some line.
+    """Yield a fault if a full-syntax regex cannot be used, or can take forever on some line.
 
-    `on_lines`: it is applied to lines of logs, which are bytes.
+    `on_lines`: the regex is applied to log lines, which are bytes.
     """
     text = place.text() if place is not None else None
     if place is None or text is None:
@@ -134,7 +136,7 @@ def check_regex(place: Node | None, *, on_lines: bool = False) -> Iterator[Fault
 
 
 def check_history(node: Node, condition: Condition, words: Words) -> Iterator[Fault]:
-    """Yield a fault where a condition names an unknown past fault or rule. `node` is the condition's."""
+    """Yield a fault if a condition refers to an unknown past fault or rule. `node` is the condition's node."""
     if isinstance(condition, Past):
         for name, known, what in ((condition.fault, words.faults, "fault"), (condition.rule, words.rules, "rule")):
             if name is not None and name not in known:
@@ -147,6 +149,9 @@ def captures(pattern: Node) -> frozenset[str]:
     exception = pattern.get("exception")
     if exception is not None:
         found |= EXCEPTION_CAPTURES | _groups(exception.get("message"))
+        classified = exception.get("classified")
+        if classified is not None and classified.value is True:
+            found |= CLASSIFIED_CAPTURES
     structure = pattern.get("structure")
     if structure is not None:
         found |= STRUCTURES.get(_word(structure.get("kind")), frozenset())
@@ -162,7 +167,7 @@ def captures(pattern: Node) -> frozenset[str]:
 
 
 def wrong_regex(regex: str) -> str:
-    """Return what is wrong with a regex of full Python syntax; empty where it can be used."""
+    """Return why a regex with full Python syntax cannot be used; empty if it can."""
     if len(regex) > MAX_REGEX:
         return f"a regular expression of more than {MAX_REGEX} characters"
     with warnings.catch_warnings():
@@ -175,7 +180,7 @@ def wrong_regex(regex: str) -> str:
 
 
 def wrong_on_bytes(regex: str) -> str:
-    """Return what is wrong with a regex for lines in UTF-8; empty where it can be used."""
+    """Return why a regex cannot be used on UTF-8 lines; empty if it can."""
     try:
         re.compile(regex.encode())
     except (re.error, UnicodeEncodeError) as error:
@@ -184,7 +189,7 @@ def wrong_on_bytes(regex: str) -> str:
 
 
 def slow_regex(regex: str) -> str:
-    """Return what makes a regex exponential or too large, with what to write instead; empty where nothing does."""
+    """Return why a regex is exponential or too large, and what to write instead; empty if it is neither."""
     try:
         if "{" in regex:
             compiled(regex)
@@ -194,7 +199,7 @@ def slow_regex(regex: str) -> str:
 
 
 def unsafe_regex(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
-    """Yield what is wrong with a regex that is searched in every line (kb.rulebase.patterns.check)."""
+    """Yield the faults of a regex that is searched for in every line (kb.rulebase.patterns.check)."""
     if message := wrong_regex(regex):
         return (message,)
     try:
@@ -247,7 +252,7 @@ def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
 
 
 def _series(series: Node) -> Iterator[Fault]:
-    """Yield faults of the words of a series test. A metric of the bundle may have any name."""
+    """Yield faults in the words of a series test. A metric of the bundle may have any name."""
     change = series.get("change")
     yield from _unknown_name(change, CHANGES, "change")
     numbers = CHANGES.get(_word(change))
@@ -263,7 +268,7 @@ def _unknown_key(node: Node | None, name: str, what: str, known: Collection[str]
 
 
 def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Fault]:
-    """Yield faults of the holes and actions of a rule or a row."""
+    """Yield faults in the holes and actions of a rule or row."""
     texts = [part.get("summary")]
     remediation = part.get("remediation")
     for step in remediation.parts() if remediation is not None else ():
@@ -284,7 +289,7 @@ def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Faul
 
 
 def _rows_of_patterns(node: Node, table: Node) -> Iterator[Fault]:
-    """Yield a fault for each row that no pattern selects, where the name of the pattern is the key."""
+    """Yield a fault for each row that no pattern selects, if the pattern's name is the key."""
     if _word(table.get("key")) == "pattern":
         known = [name for name, _ in _items(node, "match")]
         for name, _ in _items(table, "rows"):
@@ -297,7 +302,7 @@ def _links(node: Node, words: Words) -> Iterator[Fault]:
     for part in explains.parts() if explains is not None else ():
         yield from _unknown_name(part, {*words.faults, *words.rules}, "fault or rule")
     for relation, item in _items(node, "related"):
-        if relation != "renamed":  # the id before a rename is no longer a rule
+        if relation != "renamed":  # an id from before a rename is no longer a rule
             yield from _unknown_name(item, words.rules, "rule")
     deprecated = node.get("deprecated")
     if deprecated is not None:

@@ -1,6 +1,6 @@
 """Encodes a rulebook as bytes for a fast start, and computes its digest and the lock of its rules.
 
-Uses neither YAML nor pydantic.
+This module uses neither YAML nor pydantic.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _DECODER = msgspec.msgpack.Decoder(_Wire)
 
 
 def encode(rulebook: Rulebook) -> bytes:
-    """Encode a rulebook for a cache beside the rules. The same rulebook gives the same bytes."""
+    """Encode a rulebook for a cache next to the rules. The same rulebook always gives the same bytes."""
     wire = _Wire(
         FORMAT,
         rulebook.version,
@@ -88,7 +88,7 @@ def decode(data: bytes) -> Rulebook:
     """Decode a rulebook.
 
     Raises:
-        UnreadableInput: these are not the bytes of a rulebook of this format.
+        UnreadableInput: the bytes are not a rulebook in this format.
     """
     try:
         wire = _DECODER.decode(data)
@@ -130,11 +130,11 @@ def read_lock(text: str) -> dict[str, Locked]:
 
 
 def meaning(rule: Rule) -> str:
-    """Return the SHA-256 of what decides when a rule matches and what it reports.
+    """Return the SHA-256 of the parts that decide when a rule matches and what it reports.
 
     Texts, steps and severity are not included.
 
-    Parts with default values are left out, so that a new optional part of the format changes no rule.
+    Parts with default values are omitted, so adding an optional part to the format changes no hash.
     """
     table = rule.table
     parts = {

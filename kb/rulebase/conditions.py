@@ -1,11 +1,11 @@
 """Parses the `when` of a rule, an expression or a mapping, into the Condition values of kb.rulebase.rule.
 
-Faults are collected, never raised, each with its place in the file. Depth and size are bounded.
+Faults are collected with their places in the file, never raised. Depth and size are bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal, TypeVar, cast, get_args
 
 from kb.errors import Fault
@@ -37,7 +37,7 @@ _Item = TypeVar("_Item")
 
 
 class _Broken(Exception):  # noqa: N818 - ends one expression; its fault is noted
-    """Raised where an expression cannot be parsed further."""
+    """Raised when an expression cannot be parsed further."""
 
 
 class ConditionParser:
@@ -49,7 +49,7 @@ class ConditionParser:
         self.faults: list[Fault] = []
 
     def parse(self, node: Node) -> Condition | None:
-        """Return the condition, or None where it has faults (see `faults`)."""
+        """Return the condition; None if it has faults (see `faults`)."""
         before = len(self.faults)
         condition = self._condition(node, 0)
         return condition if len(self.faults) == before else None
@@ -299,7 +299,7 @@ class ConditionParser:
 
 
 def read_span(text: str) -> Span | None:
-    """Parse a span written as 30s, 10m, 2h, 500ms, 1d or "40 lines"; None where it is invalid."""
+    """Parse a span such as 30s, 10m, 2h, 500ms, 1d or "40 lines"; None if it is invalid."""
     match = _SPAN.match(text)
     if match is None:
         return None
@@ -310,31 +310,6 @@ def read_span(text: str) -> Span | None:
 
 
 def any_of(names: Collection[str]) -> Condition:
-    """Return the condition of a rule without `when`: any of its patterns."""
+    """Return the condition of a rule without `when`, which is any of its patterns."""
     parts = tuple(Name(name) for name in names)
     return parts[0] if len(parts) == 1 else Any(parts)
-
-
-def walk(condition: Condition) -> Iterator[Condition]:
-    """Yield a condition and all its parts."""
-    yield condition
-    if isinstance(condition, All | Any):
-        for part in condition.parts:
-            yield from walk(part)
-    elif isinstance(condition, Not):
-        yield from walk(condition.part)
-
-
-def names(condition: Condition) -> frozenset[str]:
-    """Return the patterns that a condition names."""
-    found: set[str] = set()
-    for part in walk(condition):
-        if isinstance(part, Name):
-            found.add(part.name)
-        elif isinstance(part, Sequence):
-            found.update(part.order)
-        elif isinstance(part, Count | Ranks):
-            found.add(part.of)
-        elif isinstance(part, Absent):
-            found.update((part.of, part.anchor))
-    return frozenset(found)

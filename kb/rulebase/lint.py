@@ -1,6 +1,6 @@
 """Finds problems of rules that load: too few tests, weak or slow patterns, unused parts, missing references.
 
-The loader refuses what cannot be used; the linter reports what a reviewer would send back.
+The loader rejects rules that cannot be used; the linter reports problems that a reviewer would reject.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from kb.errors import Fault
 from kb.regex.hazards import hazards
 from kb.rulebase.checks import FILLED, slow_regex, unsafe_regex, wrong_regex
-from kb.rulebase.conditions import names
+from kb.rulebase.condition_parts import names
 from kb.rulebase.patterns import literal_regex
 from kb.rulebase.rule import Pattern, Rule, Rulebook, TableRow
 from kb.rulebase.rulebook import Positions
@@ -31,13 +31,13 @@ def lint(
     positions: Positions | None = None,
     empty: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Fault, ...]:
-    """Look through all rules.
+    """Check all rules.
 
     Args:
         rulebook: the rules.
         tests: rule id → names of its tests, relative to its folder ("match/a.log", "silent/b/rank-0.log").
-        positions: where the parts of the rules stand (`Loaded.positions`); without it faults stand in line 1.
-        empty: rule id → those of its tests that hold no text.
+        positions: the places of the rules' parts (`Loaded.positions`); without them, faults are reported at line 1.
+        empty: rule id → its tests that contain no text.
     """
     places = positions or Positions()
     found: list[Fault] = []
@@ -88,7 +88,7 @@ def _texts(rule: Rule, places: Positions) -> Iterator[Fault]:
 
 
 def _holes(rule: Rule, places: Positions) -> Iterator[Fault]:
-    """Yield a fault for each hole that leaves a gap in its text where no line names what belongs there."""
+    """Yield a fault for each hole that leaves a gap in its text if no line fills it."""
     table = rule.table
     sure = {"pattern", "key", "title"} | ({table.key} if table else set())
     parts: dict[str, Rule | TableRow] = {"": rule}
@@ -109,7 +109,7 @@ def _tests(rule: Rule, places: Positions, given: Sequence[str], empty: Collectio
     if rule.status == "deprecated":
         return
     for folder, least in (("match", MATCH_TESTS), ("silent", SILENT_TESTS)):
-        # the files of a bundle are in a folder and count as one test
+        # the files of a bundle share a folder and count as one test
         have = {tuple(parts[:2]) for name in given if (parts := name.split("/"))[0] == folder and len(parts) > 1}
         if len(have) < least:
             yield places.fault(rule, "id", f"{len(have)} of at least {least} tests under {folder}/")
@@ -126,12 +126,14 @@ def _pattern(rule: Rule, pattern: Pattern, places: Positions) -> Iterator[Fault]
             for message in messages:
                 yield places.fault(rule, f"{path}.{key}", f"pattern {pattern.name!r}: {message}")
     for key, regex in _full_syntax(pattern):
-        if message := _weak(regex, whole=key.startswith("structure") or key == "exception.type"):
+        if message := _weak(
+            regex, whole=key.startswith("structure") or key in ("exception.type", "exception.not_type")
+        ):
             yield places.fault(rule, f"{path}.{key}", f"pattern {pattern.name!r}: {message}")
 
 
 def _full_syntax(pattern: Pattern) -> Iterator[tuple[str, str]]:
-    """Return the regexes that are not searched in every line, by the path of their key."""
+    """Return the regexes that are not searched for in every line, by the path of their key."""
     found: list[tuple[str, str | None]] = [
         ("confirm", pattern.confirm),
         ("not_line", pattern.not_line),
@@ -144,6 +146,7 @@ def _full_syntax(pattern: Pattern) -> Iterator[tuple[str, str]]:
             ("exception.message", test.message),
             ("exception.frame", test.frame),
             ("exception.last_frame", test.last_frame),
+            ("exception.not_type", test.not_type),
             ("exception.not_message", test.not_message),
             ("exception.not_frame", test.not_frame),
             ("exception.not_last_frame", test.not_last_frame),
@@ -155,7 +158,7 @@ def _full_syntax(pattern: Pattern) -> Iterator[tuple[str, str]]:
 
 
 def _weak(regex: str, *, whole: bool) -> str:
-    """Return what is weak in a regex of full syntax. `whole`: it must match the whole text, which may be empty."""
+    """Return the weaknesses of a regex with full syntax. `whole`: it must match the whole text, which may be empty."""
     if message := wrong_regex(regex) or slow_regex(regex):
         return message
     if not whole and re.search(regex, "") is not None:

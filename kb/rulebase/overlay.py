@@ -1,13 +1,13 @@
-"""What a site adds to the rule base without changing it: exceptions with reason and expiry, numbers, its own rules.
+"""A site's additions to the unchanged rule base: exceptions with reason and expiry, parameter values, its own rules.
 
-The folder holds `site.yaml` and `rules/<family>/<id>/rule.yaml`; docs/site-overlay.md explains both. A wrong part is
-skipped and reported, and the base still works.
+The folder holds `site.yaml` and `rules/<family>/<id>/rule.yaml`; docs/site-overlay.md explains both. An invalid part is
+skipped and reported; the base still works.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kb.errors import Fault
 from kb.rulebase.build import pattern
@@ -17,13 +17,14 @@ from kb.rulebase.rule import Condition, Pattern, Rule, SiteException, SiteFiles
 from kb.rulebase.schema.site_file import SiteExceptionFile, SiteFile
 from kb.rulebase.schema.validation import check
 from kb.rulebase.yaml_nodes import Node, nearest, parse
+from kb.values import dataclass
 
 NAME = "site.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """The contents of site.yaml: rule id → its numbers, and its exceptions, each with its place."""
+    """The contents of site.yaml: the parameter values and exceptions of each rule id, with their places."""
 
     params: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     exceptions: Mapping[str, tuple[tuple[Node, SiteExceptionFile], ...]] = field(default_factory=dict)
@@ -32,7 +33,7 @@ class Overlay:
 
 
 def read(site: SiteFiles, known: Collection[str]) -> Overlay:
-    """Read site.yaml. `known`: the ids of all rules; naming any other is a fault."""
+    """Read site.yaml. `known` holds the ids of all rules; any other id is a fault."""
     text = site.files.get(NAME)
     if text is None:
         return Overlay()
@@ -71,7 +72,7 @@ def numbers(overlay: Overlay, rule: str, known: Collection[str]) -> tuple[dict[s
 
 
 def number_fault(overlay: Overlay, rule: str, faults: Collection[Fault]) -> Fault:
-    """Return the fault of a rule that cannot use the site's numbers and keeps its own."""
+    """Return the fault for a rule that cannot use the site's numbers and therefore keeps its own."""
     first = min(faults)
     return _at(overlay.node, "params", rule).fault(
         f"rule {rule!r} cannot use these numbers and keeps its own: {first.message}"
@@ -99,7 +100,7 @@ def excepted(rule: Rule, overlay: Overlay, today: str | None) -> tuple[Rule, lis
 
 
 def expired(place: Node, day: str, rule: str) -> Fault:
-    """Return the fault of an exception that has expired."""
+    """Return the fault for an expired exception."""
     message = f"the exception to {rule!r} expired on {day}; the rule is active again"
     return place.key_fault("expires", message, "review it: renew it with a reason, or remove it")
 
@@ -107,7 +108,7 @@ def expired(place: Node, day: str, rule: str) -> Fault:
 def _condition(
     place: Node, item: SiteExceptionFile, known: list[Pattern]
 ) -> tuple[list[Pattern], Condition | None, list[Fault]]:
-    """Return the patterns of an exception, and its condition over them and the rule's."""
+    """Return an exception's patterns, and its condition, which can use them and the rule's patterns."""
     faults = list(check_patterns(place))
     taken = {pattern.name for pattern in known}
     match = _at(place, "match")
@@ -130,7 +131,7 @@ def _those(known: Collection[str]) -> str:
 
 
 def _at(node: Node | None, *path: str) -> Node:
-    """Return the node at a path, or the deepest one on the way."""
+    """Return the node at a path, or its deepest existing ancestor."""
     found = node if node is not None else Node(NAME, 1, 1, None)
     for key in path:
         found = found.get(key) or found
@@ -138,7 +139,7 @@ def _at(node: Node | None, *path: str) -> Node:
 
 
 def same_id(paths: Mapping[str, str], base: Collection[str], nodes: Mapping[str, Node | None]) -> Iterator[Fault]:
-    """Return a fault for each of the site's rules (id → path) whose id the base has already."""
+    """Return a fault for each site rule (id → path) whose id is already in the base."""
     for name, path in paths.items():
         if name in base:
             message = f"the rule base already has a rule {name!r}"

@@ -1,9 +1,9 @@
-"""Patterns of rules: the safe subset, and the form in which the one-pass engine looks for them.
+"""The safe regex subset for rule patterns, and the form of patterns that the one-pass engine searches for.
 
 A rule's regex is Python syntax. For the pass over the log it is rewritten into a *scan form* that no engine reads
-differently: no anchors, no newline in any class, nothing optional at either end (engines report every end offset), bytes
-instead of characters. A scan form finds every line that the regex matches and may find more; where it finds exactly the
-same lines it says so (`exact`), and only the others are confirmed by Python's `re` on the hit line.
+differently. It has no anchors, no newline in any class, nothing optional at either end (engines report every end
+offset), and bytes instead of characters. A scan form finds every line that the regex matches and may find more. If it
+finds exactly the same lines, it is marked `exact`; only lines found by other forms are confirmed with Python's `re`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
-# The parser of `re` has existed under one name or the other since Python 2. No public library returns its tree.
+# The parser of `re` has had one of these two names since Python 2. No public library returns its tree.
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parse  # type: ignore[attr-defined]
 from typing import Any
 
 from kb.regex.hazards import exponential
-from kb.regex.syntax import parse
+from kb.regex.parser import parse
+from kb.rulebase.recurring_lines import RECURRING
+from kb.values import dataclass
 
 MAX_REPEAT = 1000
-WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones, since they would blow up the automaton
-TELLING = 6  # letters or digits in a row from which a part of a pattern is worth searching by itself
+WIDE_REPEAT = 40  # wider bounded repeats are treated as unbounded, since they would blow up the automaton
+TELLING = 6  # minimum run of letters or digits that makes part of a pattern worth searching for by itself
 COMMON = frozenset(
     b"cluster client connection device endpoint epoch error exception failed failure iteration killed loading memory "
     b"message network node process rank server signal socket step timeout timed training unreachable warning worker".split()
@@ -51,15 +52,13 @@ _UNSAFE = {
     sre.ATOMIC_GROUP: "an atomic group",
     sre.POSSESSIVE_REPEAT: "a possessive repeat",
 }
-_KEPT = (
-    4096  # regexes whose analysis is kept: a rule base has a thousand, and most are the same when it is loaded again
-)
+_KEPT = 4096  # number of cached analyses: a rule base has a thousand regexes, and most are unchanged at the next load
 _Items = Sequence[tuple[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class ScanForm:
-    """What the engine searches. `anchored`: the regex has `^`, which means the start of the message after its prefix."""
+    """The form that the engine searches for. `anchored`: the regex has `^`, the start of a message after its prefix."""
 
     expression: str
     exact: bool
@@ -68,7 +67,7 @@ class ScanForm:
 
 @lru_cache(maxsize=_KEPT)
 def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
-    """Return what is wrong with a regex as a pattern of a rule; empty if it is in the safe subset."""
+    """Return why a regex cannot be a rule's pattern; empty if it is in the safe subset."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # for example, a group's name that is not ASCII
@@ -106,7 +105,7 @@ def scan_form(regex: str) -> ScanForm:
     """Rewrite a regex for the pass over the log.
 
     Raises:
-        re.error: it does not parse. `check` says so with words for its author.
+        re.error: the regex does not parse. `check` reports this in words meant for its author.
     """
     tree = sre_parse.parse(regex.encode("utf-8"))
     writer = _Writer()
@@ -118,7 +117,7 @@ def scan_form(regex: str) -> ScanForm:
 
 
 def portable(regex: str) -> str:
-    """Return the whole regex as any engine of this kind reads it: bytes, no captures, no anchors; for comparisons."""
+    """Return the whole regex in the form that bytes engines read, without captures and anchors, for comparisons."""
     writer = _Writer()
     return writer.sequence(item for item in sre_parse.parse(regex.encode("utf-8")) if not _is_anchor(*item))
 
@@ -157,7 +156,7 @@ def _children(op: Any, argument: Any) -> list[Any]:
 
 
 def _squash(items: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Flatten plain groups, so that literals on both sides of a bracket form one run."""
+    """Flatten plain groups, so that literals on both sides of a parenthesis form one run."""
     flat: list[tuple[Any, Any]] = []
     for op, argument in items:
         flat.extend(_squash(argument[3]) if op is sre.SUBPATTERN else [(op, argument)])
@@ -172,7 +171,7 @@ def _informative(items: _Items) -> int:
             run.append(argument)
             continue
         if op is sre.AT or (op is sre.IN and len(argument) <= 2):
-            continue  # these do not end a run: one of two letters is nearly as selective as one
+            continue  # these do not end a run: a choice of two letters is nearly as selective as one letter
         best = max(best, _letters(run))
         run = []
         if op is sre.BRANCH:
@@ -187,7 +186,7 @@ def _letters(run: Sequence[int]) -> int:
 
 
 def _trim(items: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Drop what is optional at both ends. It changes no line's result, only the number of reported ends."""
+    """Drop optional parts at both ends. This changes no line's result, only the number of reported ends."""
     while items and (shorter := _least(items[0])) != items[:1]:
         items = shorter + items[1:]
     while items and (shorter := _least(items[-1])) != items[-1:]:
@@ -211,7 +210,7 @@ def _divided(items: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
 
 
 def _telling(part: _Items) -> int:
-    """Score how selective a part is. Words that occur on most lines of any log score low."""
+    """Score how selective a part is. Words common to most lines of any log score low."""
     flat = _squash(part)
     plain = [bytes(argument for op, argument in flat if op is sre.LITERAL)]
     for op, argument in flat:
@@ -219,6 +218,12 @@ def _telling(part: _Items) -> int:
             plain += [bytes(a for o, a in _squash(branch) if o is sre.LITERAL) for branch in argument[1]]
     common = any(text.strip(b" :=").lower() in COMMON for text in plain)
     return _informative(flat) - (8 if common else 0)
+
+
+def _recurs(part: _Items) -> bool:
+    """Whether a part occurs on lines printed at every step, each of which would need confirming in Python."""
+    text = bytes(argument if op is sre.LITERAL else 0 for op, argument in _squash(part))
+    return text.decode("latin-1").lower().strip() in RECURRING
 
 
 def _least(item: tuple[Any, Any]) -> list[tuple[Any, Any]]:
@@ -232,16 +237,16 @@ def _least(item: tuple[Any, Any]) -> list[tuple[Any, Any]]:
 
 
 class _Writer:
-    """Writes the tree as an expression for a bytes engine, noting where it had to say more than the regex did."""
+    """Writes the tree as an expression for a bytes engine, and records whether it matches more than the regex."""
 
     def __init__(self) -> None:
         self.exact = True
         self.anchored = False
 
     def alone(self, items: _Items) -> str:
-        """Write what stands by itself, nothing before or behind it: only its most telling part where repeats divide it.
+        """Write a part that has nothing before or after it. If repeats divide it, write only its most selective piece.
 
-        Two parts would keep an automaton waiting on every line that has the first. In a choice each branch stands by
+        Two pieces would keep an automaton active on every line that has the first. In a choice, each branch stands by
         itself too.
         """
         items = _trim(list(items))
@@ -249,7 +254,7 @@ class _Writer:
             return "(?:" + "|".join(self.alone(branch) for branch in items[0][1][1]) + ")"
         parts = _divided(items)
         best = max(parts, key=_telling)
-        if len(parts) == 1 or _informative(_squash(best)) < TELLING:
+        if len(parts) == 1 or _informative(_squash(best)) < TELLING or _recurs(best):
             return self.sequence(items)
         self.exact = False
         return self.alone(best)

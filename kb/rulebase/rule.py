@@ -1,13 +1,14 @@
-"""What a rule is, once loaded and checked. Frozen values; docs/rule-format.md explains each part to rule authors."""
+"""A rule after loading and checking, as frozen values. docs/rule-format.md explains each part to rule authors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from kb.model import Grade, Role, Scope, SourceKind, Stage
 from kb.report import Advice
+from kb.values import dataclass
 
 Status = Literal["draft", "shadow", "experimental", "stable", "deprecated"]
 Severity = Literal["critical", "high", "medium", "low", "info"]
@@ -30,10 +31,11 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class ExceptionTest:
-    """A test of a Python exception: `type` matches the whole class name without its module; the others are searched.
+    """A test of a Python exception. `type` matches the whole class name without its module; the rest are searched for.
 
     `frame` is searched in every frame, written as "path:line in function"; `last_frame` only in the innermost one.
-    `uncaught`: the exception ended its process, as far as the log shows.
+    `uncaught`: the exception ended its process, as far as the log shows. `classified`: the classifier
+    (kb.classifier) is sure enough of its class, which is captured as `class`.
     """
 
     type: str | None = None
@@ -43,6 +45,8 @@ class ExceptionTest:
     not_message: str | None = None
     not_frame: str | None = None
     not_last_frame: str | None = None
+    not_type: str | None = None
+    classified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class StructureTest:
 
 @dataclass(frozen=True, slots=True)
 class DetectorTest:
-    """A detector over series, by name, with its parameters."""
+    """A series detector, by name, with its parameters."""
 
     name: str
     params: Mapping[str, float] = field(default_factory=dict)
@@ -73,14 +77,14 @@ MEASURED: Mapping[str, str] = {
     "compute_time": "compute",
     "data_wait": "data",
     "input_size": "size",
-}  # the names of what iteration lines measure → fields of ProgressPoint
+}  # names of the quantities in iteration lines → fields of ProgressPoint
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesTest:
     """A test of one metric over steps, from iteration lines or from metrics.
 
-    Either `change`, one of kb.facts.series_tests.CHANGES with its `params`, or a level that is `above` or `below` a
+    Tests either a `change`, one of kb.facts.series_tests.CHANGES with its `params`, or a level `above` or `below` a
     number: of the
     value itself, or of its own earlier mean, median or maximum (`of`), for this many logged `points`, `steps` and
     `seconds`
@@ -102,7 +106,7 @@ class SeriesTest:
 
 @dataclass(frozen=True, slots=True)
 class PluginTest:
-    """A detector that users wrote in Python, by the name of its entry point, with its parameters."""
+    """A user-written Python detector, by the name of its entry point, with its parameters."""
 
     name: str
     params: Mapping[str, float] = field(default_factory=dict)
@@ -128,7 +132,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A distance in seconds or in lines; no limit where neither is set."""
+    """A distance in seconds or lines; unlimited if neither is set."""
 
     seconds: float | None = None
     lines: int | None = None
@@ -136,14 +140,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The pattern of that name was found."""
+    """The pattern with that name was found."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every part holds. With `same`: within one node, rank, GPU, communicator or stream; and within `within`."""
+    """Every part holds, within the span `within`; with `same`, also on one node, rank, GPU, communicator or stream."""
 
     parts: tuple[Condition, ...]
     same: Join | None = None
@@ -175,7 +179,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A pattern found at least (at most) this many times, within a span where one is set."""
+    """A pattern found at least (at most) this many times, within a span if one is set."""
 
     of: str
     at_least: int | None = None
@@ -196,7 +200,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """How many ranks show a pattern: a number, a share of the job's ranks, all but n, or which showed it first."""
+    """A condition on the ranks with a pattern: a number, a share of the job's ranks, all but n, or the first ones."""
 
     of: str
     at_least: int | None = None
@@ -209,7 +213,7 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A fault or rule was diagnosed on the same node (GPU, job) within the last days, at least n times."""
+    """A fault or rule was diagnosed at least n times on the same node (GPU, job) within the last days."""
 
     fault: str | None = None
     rule: str | None = None
@@ -223,9 +227,9 @@ Condition = Name | All | Any | Not | Sequence | Count | Absent | Ranks | Past
 
 @dataclass(frozen=True, slots=True)
 class RemediationStep:
-    """One step of the remedy: an action of actions.yaml, its text, and where known a read-only command and a check.
+    """One step of the remedy: an action of actions.yaml, its text, and, if known, a read-only command and a check.
 
-    `only`: captured name → regex that its whole value must match, or the step is not shown.
+    `only`: captured name → regex. The step is shown only if each regex matches the whole captured value.
     """
 
     action: str
@@ -251,6 +255,8 @@ class TableRow:
     role: Role | None = None
     severity: Severity | None = None
     summary: str | None = None
+    cause: str | None = None
+    impact: str | None = None
     remediation: tuple[RemediationStep, ...] = ()
     ignore: bool = False
     advice: Advice | None = None
@@ -259,16 +265,21 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Captured key → row. `default` is the meaning of an unknown key; None: the rule ignores it."""
+    """Captured key → row. `default` is the meaning of unknown keys; if it is None, the rule ignores them."""
 
     key: str
     rows: Mapping[str, TableRow]
     default: TableRow | None = None
 
+    @property
+    def only_words(self) -> bool:
+        """Whether the rows only word what the rule's own patterns find: they name no other fault."""
+        return self.key == "pattern" and all(row.fault is None for row in self.rows.values())
+
 
 @dataclass(frozen=True, slots=True)
 class RuleException:
-    """An exception to a rule: the rule is silent where its condition holds."""
+    """An exception to a rule. The rule stays silent when the condition holds."""
 
     reason: str
     condition: Condition
@@ -281,7 +292,7 @@ class SiteException:
     """What a site's overlay excludes from a rule until a day (ISO date, the last on which it applies).
 
     All parts that are set must hold: `jobs` and `nodes` match the whole name, `lines` is searched in the decisive line,
-    `condition` is over the rule's patterns. Matching signals do not count; with neither `lines` nor `nodes`, no signal
+    `condition` uses the rule's patterns. Matching signals do not count; with neither `lines` nor `nodes`, no signal
     counts.
     """
 
@@ -296,7 +307,7 @@ class SiteException:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The source of a fact, and what the source states."""
+    """The source of a fact, and the statement in that source."""
 
     url: str
     shows: str = ""
@@ -313,7 +324,7 @@ class Deprecation:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a rule was learned from: the incidents, the miner, and how many incidents it matches, also of other faults."""
+    """The origin of a learned rule: its incidents, miner, and number of incidents matched, including other faults."""
 
     incidents: tuple[int, ...]
     miner: str
@@ -325,9 +336,9 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: which signals mean which fault, why, and what to do about it.
+    """A rule: which signals indicate which fault, why, and what to do about it.
 
-    `advice`, with its reason `because`: where the rule knows better than its class; else both are None.
+    `advice` and its reason `because` override the fault class's; otherwise both are None.
     """
 
     id: str
@@ -365,9 +376,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class FaultClass:
-    """A class of faults.yaml. `outlives`: a run can survive it, so later progress does not clear it.
+    """A fault class of faults.yaml. `outlives`: a run can survive the fault, so later progress does not rule it out.
 
-    `explains`: the classes that can be its consequence (the loader adds the indirect ones). `because`: the reason for the
+    `explains`: classes that it can cause (the loader adds the indirect ones). `because`: the reason for the
     advice, in a sentence.
     """
 
@@ -383,7 +394,7 @@ class FaultClass:
 
 @dataclass(frozen=True, slots=True)
 class ActionWord:
-    """A word of actions.yaml: an action that can be advised, with its default grade and scope."""
+    """An action of actions.yaml that can be advised, with its default grade and scope."""
 
     id: str
     title: str
@@ -395,7 +406,8 @@ class ActionWord:
 class Rulebook:
     """The versioned set of rules with its vocabulary. `digest` covers everything that can change a report.
 
-    `versions`: rule id → its version, counted from 1 and raised whenever its meaning changes (rules/lock.json).
+    `versions`: rule id → version, which starts at 1 and increases whenever the rule's meaning changes
+    (rules/lock.json).
     """
 
     version: str
@@ -409,7 +421,7 @@ class Rulebook:
 
 @dataclass(frozen=True, slots=True)
 class SiteFiles:
-    """An overlay's files by path relative to it. `root` is the name of the folder in messages."""
+    """An overlay's files, by path relative to its root. `root` is the folder name shown in messages."""
 
     root: str
     files: Mapping[str, str]

@@ -1,26 +1,28 @@
-"""Loads rule files into a checked rulebook. A bad rule is skipped and its faults are reported; the others still load.
+"""Loads rule files into a checked rulebook. Bad rules are skipped and their faults reported; the others still load.
 
-A start from a cached rulebook needs only kb.rulebase.codec; this module reads YAML.
+This module reads YAML. A start from a cached rulebook needs only kb.rulebase.codec.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from kb.errors import Fault, RuleError, UnreadableInput
 from kb.rulebase.build import build
 from kb.rulebase.checks import Words, check_history, check_rule
 from kb.rulebase.codec import decode, digest, encode, read_lock
-from kb.rulebase.conditions import ConditionParser, any_of, walk
+from kb.rulebase.condition_parts import walk
+from kb.rulebase.conditions import ConditionParser, any_of
 from kb.rulebase.overlay import Overlay, excepted, expired, number_fault, numbers, read, same_id
 from kb.rulebase.rule import ActionWord, Condition, FaultClass, Rule, Rulebook, SiteFiles
 from kb.rulebase.schema.rule_file import RuleFile
 from kb.rulebase.schema.validation import check
 from kb.rulebase.schema.vocabulary_files import ActionsFile, FaultsFile
 from kb.rulebase.yaml_nodes import Node, nearest, parse
+from kb.values import dataclass
 
 __all__ = ["Loaded", "Positions", "decode", "encode", "load"]
 
@@ -30,12 +32,12 @@ _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where the parts of rules are: rule id → dotted path of keys ("match.retry.regex") → line and column."""
+    """The places of rule parts: rule id → dotted path of keys ("match.retry.regex") → line and column."""
 
     places: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
     def fault(self, rule: Rule, path: str, message: str, hint: str = "") -> Fault:
-        """Return a fault at a part of a rule, or at the nearest enclosing part whose place is known."""
+        """Return a fault at a part of a rule, or at the innermost enclosing part with a known place."""
         known = self.places.get(rule.id, {})
         while path and path not in known:
             path = path.rpartition(".")[0]
@@ -45,7 +47,7 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The rulebook of all good rules, the faults of the others, and the places of all parts."""
+    """The rulebook of all valid rules, the faults of the others, and the places of all parts."""
 
     rulebook: Rulebook
     faults: tuple[Fault, ...] = ()
@@ -54,7 +56,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A rule file while it is loaded: `id` and `family` come from its path."""
+    """A rule file being loaded. `id` and `family` come from its path."""
 
     path: str
     id: str
@@ -71,10 +73,10 @@ def load(
     *,
     others: Collection[str] = (),
 ) -> Loaded:
-    """Load rule files: path relative to the rules folder → text. Paths that are no rule files are passed over.
+    """Load rule files: path relative to the rules folder → text. Paths that are not rule files are ignored.
 
-    `site`: the overlay that is laid over them. `today`: ISO date on which exceptions must still hold; None: all do. `others`:
-    ids of rules that are not among the files and may be named in them.
+    `site`: the overlay to apply. `today`: ISO date on which exceptions must still be valid; None: all are. `others`:
+    ids of further rules that the files may name.
 
     Raises:
         RuleError: faults.yaml or actions.yaml is missing or has faults.
@@ -106,13 +108,13 @@ def load(
 
 
 def _drafts(files: Mapping[str, str], root: str) -> tuple[list[_Draft], list[Fault]]:
-    """Parse the rule files among some files, and return a fault for each misplaced one."""
+    """Parse the rule files among the files, and return a fault for each misplaced one."""
     found = [_draft(path, text, root) for path, text in sorted(files.items()) if path.split("/")[-1] == "rule.yaml"]
     return found, [_stray(root + path) for path in sorted(files) if _looks_like_a_rule(path)]
 
 
 def _new_only(own: Sequence[_Draft], base: Collection[str]) -> tuple[list[_Draft], list[Fault]]:
-    """Return a site's own rules without those whose id the base has."""
+    """Return a site's own rules, except those whose id is already in the base."""
     nodes = {draft.id: draft.node for draft in own}
     faults = list(same_id({draft.id: draft.path for draft in own}, base, nodes))
     return [draft for draft in own if draft.id not in base], faults
@@ -173,7 +175,7 @@ def _vocabularies(files: Mapping[str, str]) -> Rulebook:
 
 
 def _versions(text: str, ids: set[str]) -> tuple[dict[str, int], list[Fault]]:
-    """Return the versions of these rules. An unreadable lock leaves them out, since no report depends on it."""
+    """Return the versions of these rules. If the lock is unreadable, return none, since no report depends on them."""
     try:
         locked = read_lock(text)
     except UnreadableInput as error:
@@ -226,7 +228,7 @@ def _unknown_words(node: Node, actions: ActionsFile) -> Iterator[Fault]:
 
 
 def _closure(name: str, direct: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return all that a fault can cause, in order of name, without itself unless it is on a circle."""
+    """Return all faults that a fault can cause, by name. It includes itself only if it is part of a cycle."""
     found: set[str] = set()
     todo = list(direct.get(name, ()))
     while todo:
@@ -277,7 +279,7 @@ def _draft(path: str, text: str, root: str) -> _Draft:
 
 
 def _twice(drafts: Sequence[_Draft]) -> dict[str, list[Fault]]:
-    """Return the ids of more than one rule, each with a fault at every one of them. None of these rules is used."""
+    """Return the ids that several rules share, each with a fault at every such rule. None of these rules is used."""
     groups: dict[str, list[_Draft]] = {}
     for draft in drafts:
         groups.setdefault(draft.id, []).append(draft)
@@ -298,7 +300,7 @@ def _second(name: str, draft: _Draft, others: Sequence[_Draft]) -> Fault:
 def _finish(
     draft: _Draft, words: Words, base: Rulebook, params: Mapping[str, float], today: str | None
 ) -> tuple[Rule | None, list[Fault]]:
-    """Return the rule, or None where anything is wrong with it, and the faults beyond its shape."""
+    """Return the rule (None if it has any fault) and its faults beyond its shape."""
     node = draft.node
     if node is None:
         return None, []
@@ -315,7 +317,7 @@ def _finish(
 
 
 def _in_force(rule: Rule, node: Node, today: str | None) -> tuple[Rule, list[Fault]]:
-    """Return a rule without the exceptions of its own that have expired."""
+    """Return a rule without its own expired exceptions."""
     late = [today is not None and item.expires is not None and item.expires < today for item in rule.not_when]
     if not any(late):
         return rule, []

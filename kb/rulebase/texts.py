@@ -1,4 +1,4 @@
-"""The texts of rules: holes that captured words fill, and clauses that go where a word is unknown."""
+"""The texts of rules, with holes for captured words, and clauses that are dropped if a word is unknown."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ HOLE = lazy_compile(r"\{(\w+)(?:\|([^}]*))?\}")
 _CLAUSE = lazy_compile(r"\[\?([^\[\]]*)\]")
 _RANK = lazy_compile(r"\b([Rr])ank \{rank\}")
 _SPEAKER = "Rank {rank}: "
-_PLACES: Mapping[str, str] = {"rank": "a rank", "node": "the node", "gpu": "the GPU"}  # where no line names one
+_PLACES: Mapping[str, str] = {"rank": "a rank", "node": "the node", "gpu": "the GPU"}  # if no line names one
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:
-    """Fill the holes of a text: `{name}` or `{name|default}`. A clause `[? on {name}]` goes where its name is unknown."""
+    """Fill the holes `{name}` and `{name|default}`. A clause `[? on {name}]` is dropped if its name is unknown."""
 
     def clause(found: re.Match[str]) -> str:
         return found[1] if all(words.get(hole[1]) for hole in HOLE.finditer(found[1])) else ""
@@ -33,10 +33,10 @@ def fill(text: str, words: Mapping[str, str]) -> str:
 
 
 def fill_command(command: str, words: Mapping[str, str]) -> str:
-    """Fill the holes of a shell command with captured words, each quoted so that the shell takes it as part of one word.
+    """Fill the holes of a shell command with captured words, each quoted so that the shell reads it as part of one word.
 
-    Captured text is what a log says, and people copy the command: `$(reboot)` in the name of a host must not run. In a command, a
-    hole is outside of the command's own quotes, or alone in double quotes, which quoting replaces.
+    Captured text comes from logs, and people copy the command, so `$(reboot)` in a host name must not run. In a
+    command, a hole is either outside the command's own quotes, or alone in double quotes, which quoting replaces.
     """
     bare = _QUOTED_HOLE.sub(lambda hole: hole[1], command)
     safe = {name: shlex.quote("".join(filter(str.isprintable, word))) for name, word in words.items() if word}
@@ -47,7 +47,7 @@ _QUOTED_HOLE = lazy_compile(r"""["'](\{\w+(?:\|[^}"']*)?\})["']""")
 
 
 def gaps(text: str, sure: Collection[str]) -> Iterator[str]:
-    """Yield the names of holes for which the text has no words where they are unknown. `sure`: names always known."""
+    """Yield the names of holes that have no fallback text if unknown. `sure`: names that are always known."""
     for hole in HOLE.finditer(_CLAUSE.sub("", text)):
         if hole[2] is None and hole[1] not in sure and hole[1] not in _PLACES:
             yield hole[1]

@@ -1,1 +1,1 @@
-"""One pass over log bytes for all patterns: the plan, the scanner, the matcher, and the bounded summary it leaves."""
+"""Scans log bytes for all patterns in one pass: the plan, the scanner, the matcher, and the bounded summary."""

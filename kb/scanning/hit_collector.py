@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from kb.model import StreamRef
@@ -23,16 +23,17 @@ from kb.scanning.summary import (
     first_places,
     last_places,
 )
+from kb.values import dataclass
 
 SHOWN = 512
-RANKS_TOLD = 64  # so many lines of a pattern in a block agree with the log's own rank, and the rest need not be asked
+RANKS_TOLD = 64  # once this many lines of a pattern in a block agree with the log's rank, the rest are not checked
 NEAR = 4096  # bytes of a line around a match that `confirm` and `not_line` see
 LINES_OF_STEPS = 10  # searches of full length in one stream that look-around and back references may cost a pattern
 
 
 @dataclass(slots=True)
 class _KeptHits:
-    """The hits of one line pattern while the stream is read: first places, hits taken a rank, tallies, last windows."""
+    """The hits of one line pattern during a scan: first places, hits kept per rank, tallies, last windows."""
 
     count: int = 0
     first: list[Place] = field(default_factory=list)
@@ -50,7 +51,7 @@ class HitCollector:
         self._hits: dict[int, _KeptHits] = {}
 
     def add(self, index: int, data: bytes, starts: list[int], base: int, year: int | None) -> None:
-        """Take the lines of a block in which a pattern was hit; `base` is the block's offset in the stream."""
+        """Process the lines of a block that a pattern hit; `base` is the block's offset in the stream."""
         line = self._plan.lines[index]
         if line.sources and self._ref.kind not in line.sources:
             return
@@ -77,7 +78,7 @@ class HitCollector:
             kept.last.append((base + start, data[max(0, start - 1024) : start + 8192], min(start, 1024)))
 
     def _asked(self, data: bytes, starts: list[int]) -> tuple[list[int], list[int]]:
-        """Which lines must be asked for their rank: in a rank's own log a few, unless one of those is another rank's."""
+        """Return the lines whose rank must be checked: in a rank's own log only a few, unless one belongs to another rank."""
         fixed = self._ref.resource.rank
         if fixed is None or len(starts) <= RANKS_TOLD:
             return starts, []
@@ -135,7 +136,7 @@ def _shown_part(text: bytes, at: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _finder(line: LinePattern) -> Callable[[bytes], Found | None]:
-    """Search a line for the pattern; after the peeled prefix where the regex has `^`."""
+    """Search a line for the pattern, after the stripped prefix if the regex has `^`."""
     regex = compiled(line.regex.encode(), line.ignore_case)
 
     def find(text: bytes) -> Found | None:
@@ -149,7 +150,7 @@ def _finder(line: LinePattern) -> Callable[[bytes], Found | None]:
 
 @lru_cache(maxsize=4096)
 def _decider(line: LinePattern) -> Callable[[bytes, Budget], bool]:
-    """Whether a line that the engine hit is one that the rule means. Where that costs too much it is none."""
+    """Whether the rule accepts a line that the engine hit. False if checking costs too much."""
     find = _finder(line)
     confirm: SafePattern | None = compiled(line.confirm.encode()) if line.confirm else None
     deny: SafePattern | None = compiled(line.not_line.encode()) if line.not_line else None

@@ -10,97 +10,218 @@ from kb.parsers.logs.prefixes import HEAD, peel_head
 from kb.parsers.logs.progress.form_families import GENERAL
 from kb.parsers.logs.progress.formats import FORMATS, read_line
 from kb.parsers.logs.progress.line_format import changed
+from kb.parsers.logs.progress.side_lines import own_step
 from kb.parsers.logs.timestamps import find_time
 from kb.regex.lazy import lazy_compile
 from kb.scanning.hit_collector import NEAR
 from kb.scanning.line_access import LONGEST_LINE
-from kb.scanning.summary import LAST_POINTS, POINTS, SIZED_POINTS, Series, series_of, thinning
+from kb.scanning.summary import BESIDE, LAST_POINTS, POINTS, SIZED_POINTS, Series, series_of, thinning
+from kb.values import dataclass
 
-BESIDE = frozenset({"used", "rate", "loss_scale", OWN})  # forms of lines beside the iterations, often many a step
-BESIDE_WHOLE = 512 * 1024  # so far into a stream they are all looked at, further on a part
-SPARSE, SPARSE_EACH = 128 * 1024, 64
-BESIDE_THIN = 7
+BESIDE_EACH_RANK = 128  # maximum number of auxiliary lines kept per log of one rank
 ODD_LINES = 32
-AT_HOME = 8  # so many training losses of a block are read, and the general forms still to come are not tried
-ASKED = 32  # lines of a form in a block that are read to see whether they give one
+AT_HOME = 8  # once this many training losses of a block are read, the remaining general forms are skipped
+ASKED = 32  # lines of a form in a block that are read to find out whether they contain a loss
+BESIDE_END = 16 * 1024  # bytes at the end of a stream whose lines beside the iterations are all kept, up to LAST_POINTS
 _NOT_FINITE = lazy_compile(rb"[:=\s'\"](?:nan|NaN|NAN|inf|Inf|INF|Infinity)\b(?! iter)")
 _NotedLine = tuple[
     int, int, bytes, int
 ]  # an iteration line: its offset, its form, text around it, where the form begins
 
 
+class _Sample:
+    """Lines selected by a hash of their key and a mask. The mask grows when there are too many lines."""
+
+    def __init__(self, most: int) -> None:
+        self.mask = 0
+        self._most = most
+        self._lines: dict[object, tuple[int, _NotedLine]] = {}
+
+    def takes(self, key: int) -> bool:
+        """Whether a line with this key is kept."""
+        return thinning(key) & self.mask == 0
+
+    def add(self, key: int, noted: _NotedLine, place: object) -> None:
+        """Keep a line whose key passes the mask, replacing an earlier one at the same place."""
+        self._lines[place] = key, noted
+        self._thin(2 * self._most)
+
+    def lines(self) -> Iterator[_NotedLine]:
+        """Return the remaining lines."""
+        self._thin(self._most)
+        return (noted for _, noted in self._lines.values())
+
+    def _thin(self, most: int) -> None:
+        while len(self._lines) > most:
+            self.mask = self.mask << 1 | 1
+            self._lines = {place: item for place, item in self._lines.items() if self.takes(item[0])}
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block of the stream at offset `base`. The lines that begin between `low` and `high` are owned.
+
+    `last`: it may be the last one.
+    """
+
+    data: bytes
+    base: int
+    low: int
+    high: int
+    last: bool
+
+    def line_start(self, at: int) -> int:
+        """Return the start of the line that contains a byte."""
+        return self.data.rfind(b"\n", max(0, at - LONGEST_LINE), at) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """Where lines beside the iterations are sampled: in the first `whole` bytes, then in each `each`-th piece of `piece` bytes."""
+
+    whole: int
+    piece: int
+    each: int
+    once: bool = False  # of a step, only the last line of a form is kept
+
+    def covers(self, offset: int) -> bool:
+        """Whether a line that begins here is sampled."""
+        return offset < self.whole or offset // self.piece % self.each == 0
+
+    def stretches(self, block: _Block) -> Iterator[tuple[int, int]]:
+        """Yield the parts of a block that are looked at: what is sampled, and the end of one that may be the last."""
+        edge = max(block.low, block.high - BESIDE_END) if block.last else block.high
+        at = block.low
+        while at < edge:
+            place = block.base + at
+            stop = min(edge, at + (self.whole - place if place < self.whole else self.piece - place % self.piece))
+            if self.covers(place):
+                yield at, stop
+            at = stop
+        if block.last:
+            yield edge, block.high
+
+
+_SHARED = _Reach(512 * 1024, 128 * 1024, 64)
+_OF_ONE_RANK = _Reach(64 * 1024, 16 * 1024, 512, once=True)
+
+
 class IterationLines:
-    """Notes the iteration lines of one stream, and reads the few that thinning leaves."""
+    """Records the iteration lines of one stream, and reads the few that remain after thinning.
+
+    Lines beside the iterations, often many a step, are sampled apart from them, by their step: all ranks keep the same steps, so that
+    they can be compared.
+    """
 
     def __init__(self, ref: StreamRef) -> None:
         self._ref = ref
-        self._noted: list[_NotedLine] = []
+        own = ref.resource.rank is not None
+        self._reach = _OF_ONE_RANK if own and (ref.size or 0) > _SHARED.whole else _SHARED
+        self._main = _Sample(POINTS)
+        self._beside = _Sample(BESIDE_EACH_RANK if own else POINTS)
         self._noted_first: _NotedLine | None = None
         self._noted_last: deque[_NotedLine] = deque(maxlen=LAST_POINTS)
+        self._beside_last: deque[_NotedLine] = deque(maxlen=LAST_POINTS)
         self._noted_odd: list[_NotedLine] = []
         self._noted_sized: list[_NotedLine] = []
-        self._mask = self._seen = 0
+        self._seen = 0
 
     def add(self, forms: list[int], data: bytes, base: int, low: int, high: int) -> None:
-        """Note the iteration lines of a block; they are read at the end, the few that thinning leaves.
+        """Record the iteration lines of a block. The few that remain after thinning are read at the end."""
+        last = base + high >= (self._ref.size or 0) - BESIDE_END
+        block = _Block(data, base, max(0, low), max(0, high), last)
+        claimed = self._add_main([index for index in forms if FORMATS[index].name not in BESIDE], block)
+        if beside := [index for index in forms if FORMATS[index].name in BESIDE]:
+            self._add_beside(beside, block, claimed)
+
+    def _add_main(self, forms: list[int], block: _Block) -> set[int]:
+        """Record the iteration lines of a block, and return their starts.
 
         This runs for each line of a form, so the text of a line is only copied if the line is kept.
         """
         claimed: set[int] = set()
+        data, base = block.data, block.base
         latest: deque[tuple[int, int, int]] = deque(maxlen=LAST_POINTS)
         home = 0
         rfind = data.rfind
         for index in forms:
             form = FORMATS[index]
             general, bar, asked = form.name.endswith(GENERAL), form.name == "tqdm", 0
-            sized, beside = form.name == RESIZED, form.name in BESIDE
+            sized = form.name == RESIZED
             if general and home >= AT_HOME:
                 continue
-            for first, last in _searched_stretches(form.name, base, max(0, low), max(0, high)):
-                for match in form.find.finditer(data, first, last):
-                    at, end = match.span()
-                    start = rfind(b"\n", at - LONGEST_LINE if at > LONGEST_LINE else 0, at) + 1
-                    if (start in claimed and not bar) or (general and b"oss" not in data[start:end]):
-                        continue
-                    if not bar or (data[end : end + 1] != b"]" and _loss_in_bar(data, end)):
-                        claimed.add(start)
-                    if home < AT_HOME and asked < ASKED and not (beside or sized):  # those are never the training's own
-                        asked += 1
-                        home += _is_training_point(form.read(match))
-                    latest.append((index, start, at))
-                    self._seen += 1
-                    offset = base + start
-                    kept = thinning(offset) & (self._mask | BESIDE_THIN * (beside and offset >= BESIDE_WHOLE)) == 0
-                    odd = sized or (len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(data, at, end) is not None)
-                    if kept or odd or self._noted_first is None or offset < self._noted_first[0]:
-                        self._note(_noted(index, data, base, start, at), kept=kept, odd=odd)
+            for match in form.find.finditer(data, block.low, block.high):
+                at, end = match.span()
+                start = rfind(b"\n", at - LONGEST_LINE if at > LONGEST_LINE else 0, at) + 1
+                if (start in claimed and not bar) or (general and b"oss" not in data[start:end]):
+                    continue
+                if not bar or (data[end : end + 1] != b"]" and _loss_in_bar(data, end)):
+                    claimed.add(start)
+                if home < AT_HOME and asked < ASKED and not sized:  # those are never the training's own
+                    asked += 1
+                    home += _is_training_point(form.read(match))
+                latest.append((index, start, at))
+                self._seen += 1
+                offset = base + start
+                kept = thinning(offset) & self._main.mask == 0
+                odd = sized or (len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(data, at, end) is not None)
+                if kept or odd or self._noted_first is None or offset < self._noted_first[0]:
+                    self._note(_noted(index, data, base, start, at), kept=kept, odd=odd)
         self._noted_last.extend(_noted(index, data, base, start, at) for index, start, at in latest)
+        return claimed
 
     def _note(self, noted: _NotedLine, *, kept: bool, odd: bool) -> None:
-        """Keep a line: because thinning leaves it, because it is odd, or because it is the first."""
-        if self._noted_first is None or noted[0] < self._noted_first[0]:
-            self._noted_first = noted
+        """Keep a line if it passes thinning, is unusual, or is the first."""
+        self._note_first(noted)
         if odd and FORMATS[noted[1]].name != RESIZED:
             self._noted_odd.append(noted)
         elif odd and len(self._noted_sized) < SIZED_POINTS:
             self._noted_sized.append(noted)
         if kept:
-            self._noted.append(noted)
-            while len(self._noted) > 2 * POINTS:
-                self._mask = self._mask << 1 | 1
-                self._noted = [item for item in self._noted if thinning(item[0]) & self._mask == 0]
+            self._main.add(noted[0], noted, noted[0])
 
-    def series(self, year: int | None) -> Series:
-        """Read the lines noted: a sample of all, the first, the last few, and the first that look like nan or inf."""
-        sample = {item[0] for item in self._noted if thinning(item[0]) & self._mask == 0}
-        while len(sample) > POINTS:
-            self._mask = self._mask << 1 | 1
-            sample = {offset for offset in sample if thinning(offset) & self._mask == 0}
-        odd = (*self._noted_odd, *self._noted_sized)
-        ends = [item for item in (self._noted_first, *self._noted_last, *odd) if item is not None]
-        wanted = {item[0]: item for item in self._noted if item[0] in sample} | {end[0]: end for end in ends}
+    def _note_first(self, noted: _NotedLine) -> None:
+        if self._noted_first is None or noted[0] < self._noted_first[0]:
+            self._noted_first = noted
+
+    def _add_beside(self, forms: list[int], block: _Block, claimed: set[int]) -> None:
+        """Note the lines beside the iterations in the stretches of a block, each once, with the first of its forms."""
+        data, base = block.data, block.base
+        for first, last in self._reach.stretches(block):
+            found: dict[int, tuple[int, int]] = {}
+            for index in forms:
+                for match in FORMATS[index].find.finditer(data, first, last):
+                    at = match.start()
+                    start = block.line_start(at)
+                    if start not in found and start not in claimed:
+                        found[start] = (index, at)
+            self._seen += sum(self._reach.covers(base + start) for start in found)
+            for start, (index, at) in sorted(found.items()):
+                key = _key_beside(FORMATS[index].name, data, base, start)
+                if key is not None:
+                    self._note_beside(key, _noted(index, data, base, start, at), block)
+
+    def _note_beside(self, key: int, noted: _NotedLine, block: _Block) -> None:
+        offset, form = noted[:2]
+        if self._beside.takes(key) and self._reach.covers(offset):
+            self._note_first(noted)
+            self._beside.add(key, noted, (key, form) if self._reach.once else offset)
+        if offset >= block.base + block.high - BESIDE_END:
+            self._beside_last.append(noted)
+
+    def series(self, year: int | None, end: int | None = None) -> Series:
+        """Read the recorded lines: a sample, the first, the last few, and the first ones that look like nan or inf.
+
+        `end`: where the stream ends; None for a shard that others follow.
+        """
+        last = () if end is None else (item for item in self._beside_last if item[0] >= end - BESIDE_END)
+        ends = (*self._noted_last, *last, *self._noted_odd, *self._noted_sized)
+        first = () if self._noted_first is None else (self._noted_first,)
+        wanted: dict[int, _NotedLine] = {
+            item[0]: item for item in (*self._beside.lines(), *self._main.lines(), *first, *ends)
+        }
         points = [point for _, item in sorted(wanted.items()) if (point := self._read_noted(*item, year)) is not None]
-        return series_of(points, self._seen, self._mask)
+        return series_of(points, self._seen, self._main.mask, self._beside.mask)
 
     def _read_noted(self, offset: int, form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | None:
         line = text.partition(b"\n")[0]
@@ -118,23 +239,17 @@ class IterationLines:
 
 
 def _noted(form: int, data: bytes, base: int, start: int, at: int) -> _NotedLine:
-    """What is kept of the line that begins at `start` and has its form at `at`."""
+    """Return the parts to keep of the line that begins at `start`, whose form begins at `at`."""
     low = max(start, at - NEAR // 2)
     return base + start, form, data[low : at + NEAR // 2], at - low
 
 
-def _searched_stretches(name: str, base: int, low: int, high: int) -> Iterator[tuple[int, int]]:
-    """Where to look for a form: everywhere, but for lines beside the iterations only in a part of a long stream."""
-    if name not in BESIDE:
-        yield low, high
-        return
-    at = low
-    while at < high:
-        place = base + at
-        edge = min(high, at + SPARSE - place % SPARSE)
-        if place < BESIDE_WHOLE or place // SPARSE % SPARSE_EACH == 0:
-            yield at, edge
-        at = edge
+def _key_beside(name: str, data: bytes, base: int, start: int) -> int | None:
+    """By what a line beside the iterations is sampled: its step, or its offset where its form has none; None if it cannot be read."""
+    if name != OWN:
+        return base + start
+    end = data.find(b"\n", start, start + NEAR)
+    return own_step(data[start : end if end >= 0 else start + NEAR])
 
 
 def _is_training_point(point: ProgressPoint | None) -> bool:

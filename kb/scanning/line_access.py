@@ -1,4 +1,4 @@
-"""Lines in a block of bytes: where they begin, whose they are, and when they were written."""
+"""Finds the start, writer and time of lines in a block of bytes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from functools import lru_cache
 from itertools import pairwise
 
 from kb.model import Resource
-from kb.parsers.logs.prefixes import Prefix, peel
+from kb.parsers.logs.prefixes import MAX_BYTES, Prefix, peel
 from kb.parsers.logs.structured import stamp_of
 from kb.parsers.logs.timestamps import find_time
 
 LONGEST_STRUCTURED = 2048  # bytes of a JSON line in which its time is searched
 LONGEST_LINE = 64 * 1024
+_OF_OTHER_RANKS = (b" ", b"\x1b", *(b"[%d" % digit for digit in range(10)), b"[proc", b"[Proc", b"[jax")
 
 
 def owned_lines(
     data: bytes, hits: list[tuple[int, int]], low: int, high: int, once: frozenset[int]
 ) -> tuple[dict[int, list[int]], set[int]]:
-    """Hits as pattern → the starts of the lines owned here, in order, none twice; and which `once` patterns are there.
+    """Return pattern → sorted unique starts of the owned lines that it hits, and the `once` patterns that occur.
 
-    Those tell of one line of the block only, which may lie in the context around what is owned.
+    `once` patterns report only one line of the block, which may lie in the context around the owned part.
     """
     found: dict[int, list[int]] = {}
     present: set[int] = set()
@@ -45,21 +46,21 @@ def owned_lines(
         present.add(pattern)
         del found[pattern]
     for pattern, starts in found.items():
-        if any(later <= earlier for earlier, later in pairwise(starts)):  # engines order hits by where they end
+        if any(later <= earlier for earlier, later in pairwise(starts)):  # engines order hits by their end
             found[pattern] = sorted(set(starts))
     return found, present
 
 
 def rank_of_line(data: bytes, start: int) -> int | None:
-    """Return the rank in a line's prefix. Nearly every line is decided without peeling it."""
+    """Return the rank in a line's prefix. For nearly every line, this does not require parsing the whole prefix."""
     head = data[start : start + 96]
     if head.startswith(b"[rank"):
         number, closed, _ = head[5:12].partition(b"]")
         if closed and number.isdigit():
             return int(number)
-    if b"[rank" in head or head[:1].isdigit() or head.startswith((b" ", b"[1,", b"\x1b")):
+    if b"ank" in head or b"RANK" in head or head[:1].isdigit() or head.startswith(_OF_OTHER_RANKS):
         return peel(data[start : start + 256]).rank
-    return None
+    return peel(line_at(data, start)[: 2 * MAX_BYTES]).rank if b"%|" in head else None
 
 
 def line_at(data: bytes, start: int) -> bytes:
@@ -69,14 +70,14 @@ def line_at(data: bytes, start: int) -> bytes:
 
 
 def line_resource(stream: Resource, prefix: Prefix) -> Resource:
-    """Return the resource of a line's prefix, filled up with that of the stream."""
+    """Return the resource in a line's prefix, completed with the stream's."""
     return filled_resource(
         stream, Resource(node=prefix.node, rank=prefix.rank, local_rank=prefix.local_rank, pid=prefix.pid)
     )
 
 
 def filled_resource(stream: Resource, line: Resource) -> Resource:
-    """Return the resource that a line names, filled up with that of its stream."""
+    """Return the resource that a line names, completed with its stream's."""
     return Resource(
         cluster=line.cluster or stream.cluster,
         node=line.node or stream.node,
@@ -89,7 +90,7 @@ def filled_resource(stream: Resource, line: Resource) -> Resource:
 
 
 def time_of_line(line: bytes, year: int | None) -> float | None:
-    """Return the time stamp of a line; None where it has none."""
+    """Return the timestamp of a line; None if it has none."""
     return _stamp(line[:LONGEST_STRUCTURED], year)
 
 
@@ -103,7 +104,7 @@ def _stamp(line: bytes, year: int | None) -> float | None:
 
 
 def time_at_or_before(data: bytes, start: int, year: int | None) -> float | None:
-    """Return the time of a line: its own stamp, or that of the nearest of the twelve lines before it."""
+    """Return the time of a line: its own timestamp, or the nearest one in the twelve lines before it."""
     for line in (line_at(data, start), *reversed(data[max(0, start - 2048) : start].split(b"\n")[-13:])):
         if line and (time := time_of_line(line, year)) is not None:
             return time
@@ -111,7 +112,7 @@ def time_at_or_before(data: bytes, start: int, year: int | None) -> float | None
 
 
 def first_time(head: bytes, year: int | None) -> float | None:
-    """Return the first time stamp within the first 200 lines."""
+    """Return the first timestamp in the first 200 lines."""
     for line in head.split(b"\n")[:200]:
         if line and (time := time_of_line(line, year)) is not None:
             return time
@@ -119,5 +120,5 @@ def first_time(head: bytes, year: int | None) -> float | None:
 
 
 def decode(value: bytes) -> str:
-    """Decode text as UTF-8 and replace what is invalid."""
+    """Decode text as UTF-8, replacing invalid bytes."""
     return value.decode("utf-8", errors="replace")

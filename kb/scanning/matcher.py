@@ -1,16 +1,17 @@
-"""One pass over a block of bytes with all patterns at once: Hyperscan, or RE2 with equal answers.
+"""Searches a block of bytes for all patterns in one pass, using Hyperscan, or RE2 with the same results.
 
-A matcher says, for a block, which pattern matched in which line: pairs of the pattern's index and the byte offset of some
-byte of that line. It may say a pair more than once. Patterns marked `once` only tell that the block has them at all.
+For each block, a matcher reports which pattern matched in which line: pairs of the pattern's index and the byte offset
+of some byte of that line. It may report a pair more than once. Patterns marked `once` only report that the block
+contains them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kb.errors import SignalboxError
+from kb.values import dataclass
 
 Hit = tuple[int, int]
 
@@ -25,15 +26,15 @@ class ScanPattern:
 
 
 class Matcher(Protocol):
-    """A compiled set of patterns. Not shared between threads."""
+    """A compiled set of patterns. It must not be shared between threads."""
 
     name: str
 
     def hits(self, block: bytes) -> list[Hit]:
-        """Return all (pattern index, offset of a byte in the matching line) of a block, in no order."""
+        """Return all (pattern index, offset of a byte in the matching line) of a block, in any order."""
 
     def dump(self) -> bytes | None:
-        """Return the compiled set for a cache, or None where the engine does not support it."""
+        """Return the compiled set for a cache; None if the engine does not support it."""
 
 
 class EngineFault(SignalboxError):  # noqa: N818 - says what it is
@@ -124,7 +125,7 @@ class Re2Matcher:
 
 
 def self_test(build: Callable[[Sequence[ScanPattern]], Matcher]) -> None:
-    """Refuse an engine that misses matches (upstream issues 358 and 382 of Vectorscan).
+    """Reject an engine that misses matches (upstream issues 358 and 382 of Vectorscan).
 
     Raises:
         EngineFault: with the case that failed.

@@ -1,8 +1,8 @@
-"""Which lines a log store need send: a small set of words such that every line that anybody looks for has one of them.
+"""Chooses a small set of words such that every line needed from a log store contains at least one of them.
 
-A regex is taken apart into what each of its matches must hold: for each way through its choices a few runs of literal
-characters. A word that lies within one of the runs finds all lines of that way. From all words that could do, some are
-taken greedily, so that all ways are covered and the words stand on as few lines of a healthy run as can be.
+A regex is split into the parts that each of its matches must contain: for each path through its choices, a few runs of
+literal characters. A word within one of the runs finds all lines of that path. From all candidate words, some are
+chosen greedily, so that all paths are covered and the words occur on as few lines of a healthy run as possible.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES
 from kb.rulebase.codec import digest
 from kb.rulebase.patterns import literal_regex
+from kb.rulebase.recurring_lines import RECURRING
 from kb.rulebase.rule import Rulebook
 from kb.scanning.plan import active
 from kb.scanning.telling_words import TELLING_WORDS, may_be_found
 
-MOST_WAYS = 260  # of one regex; where there would be more, what makes them is passed over
+MOST_WAYS = 260  # per regex; parts that would create more are skipped
 LETTERS = 26
 FEWEST = 3  # letters or digits of a word
 LONGEST = 4  # parts of a word
 
-# Parts of words that stand on the lines that a healthy run prints again and again.
+# Parts of words on lines that a healthy run prints repeatedly.
 COMMON = frozenset(
     """
     accuracy after all allocated and args async attempt avg backend backward batch begin block bytes cache call capacity check checkpoint chunk
@@ -52,7 +53,7 @@ COMMON = frozenset(
     value values version wait waiting warn warning was will with worker workers write writing zero
     """.split()  # noqa: SIM905 - as above
 )
-# Parts of words that a healthy run has few of.
+# Parts of words that are rare in a healthy run.
 TELLING = frozenset(
     """
     abort aborted aborting assert assertionerror bug corrupt corrupted corruption crash crashed deadlock denied died disconnected
@@ -63,36 +64,6 @@ TELLING = frozenset(
     traceback truncated unable uncorrectable unhandled unhealthy unreachable violation xid unrecognized unsupported
     """.split()  # noqa: SIM905 - as above
 )
-# Lines of which a run prints one with each step, or many a second: words on them find nothing.
-RECURRING = """
- iteration 12/ 500 | consumed samples: 24 | elapsed time per iteration (ms): 5.1
- | throughput per gpu (tflop/s/gpu): 41.0 | learning rate: 2.9e-04 | global batch size: 2048 | lm loss: 1.9e+00
- | loss scale: 1.0 | grad norm: 0.3 | number of skipped iterations: 0 | number of nan iterations: 0
- | params norm: 1.2 | load_balancing_loss: 1.0 |
-iteration: 10 / 200 | consumed_tokens: 1m | time_per_iteration_ms: 90 | tokens_per_sec: 1k | global_batch_size: 8
-{'loss': 2.1, 'grad_norm': 0.3, 'learning_rate': 5e-05, 'epoch': 0.1, 'num_tokens': 10.0, 'mean_token_accuracy':
- 0.5}
-{"step": 3, "loss": 1.2, "learning_rate": 1e-4, "gpu_memory_usage": 1, "gradient_norm": 1, "global_step": 3}
-[2026-11-20 03:04:05,100] [info] [logging.py:96:log_dist] [rank 0] step=10, skipped=0, lr=[0.0001], mom=[(0.9,
- 0.95)]
-[info] [timer.py:199:stop] epoch=0/micro_step=10/global_step=10, runningavgsamplespersec=5, memallocated=1gb,
- maxmemallocated
-steps: 10 loss: 2.5 iter time (s): 0.5 samples/sec: 16.0
-training epoch 0, iteration 10/99 | lr: 1e-4 | global_batch_size: 8 | global_step: 10 | reduced_train_loss: 2.1
- | timing
-epoch 0:  10%|#         | 10/100 [00:10<01:40, 1.00it/s, v_num=0, loss=2.31, train_loss_step=2.3, val_loss=2.0]
-epoch: [0][10/100] time 0.5 ( 0.5) data 0.1 ( 0.1) loss 2.1e+00 (2.2e+00) acc@1 10.00 (9.00) eta: 0:01:40 max mem:
- 1024
-step:10 - global_seqlen/mean:1 - actor/entropy:0.1 - critic/score/mean:0.1 - timing_s/gen:1.0 - perf/throughput:10
-[batch=10/100]: train: time/batch: 9 train: loss/train/total: 2.1 train: memory/peak_allocated_mem: 1.0
- throughput/tokens
-step: 10 loss: 2.1 grad_norm: 0.5 memory: 10.0gib(12%) tps: 1,000 tflops: 40.1 mfu: 40.1%
-step 10/100 train_loss:2.1 train_time:100ms step_avg:10.0ms val loss 2.0 dt: 100ms tok/sec: 1000 reducing to
-forward: 1.0 ms, backward: 1.0 ms, wait: 1.0 ms, queue 3 of 32, errors 0, late 0, time across ranks (ms): all-reduce
-allocated: 10.0 mb, max allocated: 10.0 mb, reserved: 10.0 mb, segments, cpu virtual memory: used = 10.0 gb,
- percent = 5%
-read 10 samples from /data/corpus/part-00001.bin in 1.0 ms, cache hit rate 0.9, dataloader workers 8
-"""
 _PART = re.compile(r"[a-z0-9]+")
 _REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
 _PRINTED = frozenset(range(0x20, 0x7F))
@@ -104,12 +75,12 @@ _COMMON_COSTS = (
 _COSTS = (3.0, 1.5, 1.2)  # likewise where one of them is not
 _TELLING_COST = 1.0
 
-Way = frozenset[str]  # runs of characters in lower case, all of which a line has that matches in this way
+Way = frozenset[str]  # lower-case runs of characters that every line matching in this way contains
 _Items = Iterable[tuple[Any, Any]]
 
 
 def prefilter(rulebook: Rulebook) -> Prefilter:
-    """The words of all that is looked for in lines: patterns of active rules, triggers of the readers, marks of stages."""
+    """Return the words of everything searched for in lines: active rules' patterns, readers' triggers, stage marks."""
     ways: set[Way] = set()
     uncovered = left_out = 0
     for regex in sorted(set(wanted(rulebook))):
@@ -122,7 +93,7 @@ def prefilter(rulebook: Rulebook) -> Prefilter:
 
 
 def wanted(rulebook: Rulebook) -> Iterator[str]:
-    """The regexes of all lines that are looked for."""
+    """Return the regexes of all lines that are searched for."""
     for rule in rulebook.rules:
         if active(rule):
             yield from (
@@ -135,7 +106,7 @@ def wanted(rulebook: Rulebook) -> Iterator[str]:
 
 
 def ways_of(regex: str) -> tuple[Way, ...]:
-    """The ways in which a line may match; a way without runs is one that no literal finds."""
+    """Return the ways in which a line may match. No literal finds a way without runs."""
     states = _follow(sre_parse.parse(regex.encode("utf-8")), [_State()])
     return tuple(dict.fromkeys(state.closed().runs for state in states))
 
@@ -178,7 +149,7 @@ def _step(op: Any, argument: Any, states: list[_State]) -> list[_State]:  # noqa
 
 
 def _texts(letters: Sequence[str], states: list[_State]) -> list[_State]:
-    """A character that is one of these; none: it may be any."""
+    """A character from this set; if the set is empty, any character."""
     if not letters or len(letters) * len(states) > MOST_WAYS:
         return [state.closed() for state in states]
     return [state.with_text(letter) for state in states for letter in letters]
@@ -206,13 +177,13 @@ def _repeat(low: int, high: Any, body: _Items, states: list[_State]) -> list[_St
 
 
 def _fold(members: Iterable[int]) -> tuple[str, ...]:
-    """Characters without regard to case; none where one of them is not printed the same everywhere."""
+    """Return the characters regardless of case; none if one of them is not printed the same everywhere."""
     members = set(members)
     return tuple(sorted({chr(member).lower() for member in members})) if members <= _PRINTED else ()
 
 
 def _letters(items: Sequence[tuple[Any, Any]]) -> tuple[str, ...]:
-    """The members of a class where they are few: one letter in both cases, a handful, or any letter."""
+    """Return the members of a class if they are few: one letter in both cases, a handful, or any letter."""
     members: set[int] = set()
     for op, argument in items:
         if op is sre.LITERAL:
@@ -230,7 +201,7 @@ def _letters(items: Sequence[tuple[Any, Any]]) -> tuple[str, ...]:
 
 
 def cover(ways: Iterable[Way]) -> tuple[str, ...]:
-    """Words, in order, such that each way has one within one of its runs; few of them common."""
+    """Return sorted words, few of them common, such that each way has one within one of its runs."""
     of_words: dict[str, set[Way]] = {}
     for way in ways:
         for word in words_of(way):
@@ -257,7 +228,7 @@ def _taken(of_words: Mapping[str, set[Way]]) -> list[str]:
 
 
 def _needed(taken: list[str], of_words: Mapping[str, set[Way]]) -> list[str]:
-    """Without the words that the others make needless, and without those that another lies within."""
+    """Return the words without those that the others make redundant or that contain another word."""
     counts: dict[Way, int] = {}
     for word in taken:
         for way in of_words[word]:

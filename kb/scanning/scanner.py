@@ -22,7 +22,7 @@ from kb.scanning.structure_collector import StructureCollector
 from kb.scanning.summary import SHARED_TAIL, TEXT, StageMark, StreamSummary, bounded_marks
 
 WORK = 4 * 1024 * 1024  # bytes collected before a pass
-BEFORE = 16 * 1024  # context kept before what is still to come
+BEFORE = 16 * 1024  # context kept before the bytes still to come
 AFTER = 64 * 1024  # context required after a line before it is scanned
 _DATED = lazy_compile(rb"(?<!\d)(?:19|20)\d\d[-/]?[01]\d[-/]?[0-3]\d")
 
@@ -57,9 +57,9 @@ class Scanner:
         self._iterations = IterationLines(ref)
 
     def feed(self, block: bytes, again: int = 0) -> None:
-        """Take the next bytes of the stream. `again`: how many of the first bytes were passed before, for context.
+        """Process the next bytes of the stream. `again`: how many of the first bytes were passed before, for context.
 
-        If they are as many as the scanner keeps, nothing is copied.
+        If that equals the number of bytes that the scanner keeps, nothing is copied.
         """
         self._end += len(block) - again
         if again and again >= self._waiting:
@@ -71,7 +71,7 @@ class Scanner:
             self._work(final=False)
 
     def finish(self) -> StreamSummary:
-        """Read what is left and return the summary."""
+        """Read the remaining bytes and return the summary."""
         self._work(final=True)
         stop = self._end if self._stop is None else min(self._stop, self._end)
         return StreamSummary(
@@ -79,7 +79,7 @@ class Scanner:
             size=max(0, stop - self._own_start),
             hits=self._hits.collected(self._year),
             structures=self._structures.collected(self._year),
-            series=self._iterations.series(self._year),
+            series=self._iterations.series(self._year, stop if stop == self._end else None),
             marks=bounded_marks(self._marks),
             first_time=self._first_time,
             last_time=self._last_time(),

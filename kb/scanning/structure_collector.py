@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kb.model import StreamRef, Structure
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.reader import Reader
 from kb.scanning.line_access import filled_resource, time_at_or_before
 from kb.scanning.summary import fuller
+from kb.values import dataclass
 
 SHAPES = 64
-PLACES_A_SHAPE = 8  # structures parsed of one shape of line, in a log of one rank
+PLACES_A_SHAPE = 8  # maximum number of structures parsed per line shape, in a log of one rank
 PLACES_A_SHARED_SHAPE = 64  # likewise, in a log of many ranks
 LAST_READ = 8
 
@@ -42,9 +43,11 @@ class StructureCollector:
             state = self._reads[index] = _ReadPlaces()
         enough = PLACES_A_SHAPE if self._ref.resource.rank is not None else PLACES_A_SHARED_SHAPE
         for start in starts:
+            if state.parsed >= reader.keep:
+                break
             shape = data[start : start + 96].partition(b"\n")[0].translate(None, b"0123456789")[:48]
             seen = state.shapes.get(shape, 0)
-            if seen < enough and state.parsed < reader.keep and (seen or len(state.shapes) < SHAPES):
+            if seen < enough and (seen or len(state.shapes) < SHAPES):
                 state.shapes[shape] = seen + 1
                 state.parsed += 1
                 self._parse(reader, base + start, *_reader_window(data, start, reader), year)
@@ -70,7 +73,7 @@ class StructureCollector:
             )
 
     def collected(self, year: int | None) -> tuple[Structure, ...]:
-        """Parse the last places too, and return all structures in order, the fullest of each place."""
+        """Parse the last places too, and return all structures in order, the most complete one at each place."""
         for index, state in sorted(self._reads.items()):
             for offset, window, at in state.last:
                 self._parse(ALL_READERS[index], offset, window, at, year)
@@ -82,7 +85,7 @@ class StructureCollector:
 
 
 def _reader_window(data: bytes, start: int, reader: Reader) -> tuple[bytes, int]:
-    """Return the bytes around a line that a reader needs, from a line start on, and the line's position in them."""
+    """Return the bytes around a line that a reader needs, starting at a line start, and the line's position in them."""
     low = max(0, start - reader.before)
     if low:
         newline = data.find(b"\n", low, start)

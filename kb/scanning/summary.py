@@ -1,6 +1,6 @@
-"""What a scanner keeps of a stream, and how the summaries of two parts of a stream are merged.
+"""The data a scanner keeps of a stream, and the merging of the summaries of two parts of a stream.
 
-`merge` is associative and independent of order: however a stream is cut into shards, threads or processes, the same
+`merge` is associative and order-independent: however a stream is split into shards, threads or processes, the same
 leaves give the same summary. Everything is bounded, whatever the size of the stream.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import TypeVar
 
-from kb.model import RESIZED, Gap, ProgressPoint, Resource, Stage, StreamRef, Structure
+from kb.model import OWN, RESIZED, Gap, ProgressPoint, Resource, Stage, StreamRef, Structure
+from kb.values import dataclass
 
 FIRST_PLACES = 24
 PLACES_A_RANK = 2
@@ -23,15 +24,16 @@ MARKS = 128
 POINTS = 1024
 LAST_POINTS = 64
 SIZED_POINTS = 16
+BESIDE = frozenset({"used", "rate", "loss_scale", OWN})  # forms of auxiliary lines, often many per step
 TEXT = 16 * 1024
-SHARED_TAIL = 4 * TEXT  # of a log of many ranks, whose last words are those of all
+SHARED_TAIL = 4 * TEXT  # for a log of many ranks, whose tail contains the last lines of all of them
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a pattern hit: the line (cut to 512 characters around the hit), its offset, resource and time."""
+    """A place where a pattern hit: the line (cut to 512 characters around the hit), its offset, resource and time."""
 
     offset: int
     line: str
@@ -42,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RankTally:
-    """How often a pattern hit on one rank of the stream (None where lines name no rank), and its first offset."""
+    """The number of hits of a pattern on one rank of the stream (None if lines name no rank), and its first offset."""
 
     rank: int | None
     count: int
@@ -73,12 +75,12 @@ class StageMark:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Iteration lines of a stream, thinned by a hash of their offset once there are too many.
+    """Iteration lines of a stream and lines beside them, both thinned by a hash once there are too many.
 
-    `mask`: a point is kept when `thinning(offset) & mask == 0`; 0 keeps all. `seen` counts the lines before thinning.
-    The first point, the last LAST_POINTS, the first that is not finite and the first SIZED_POINTS that report another
-    step
-    size are always kept.
+    `mask`: an iteration line is kept when `thinning(offset) & mask == 0`; 0 keeps all. `beside_mask`: the same for lines
+    beside them, a rank's own lines by their step instead of their offset. `seen` counts the lines before thinning. The
+    first point, the last LAST_POINTS of both, the first that is not finite and the first SIZED_POINTS that report another
+    step size are always kept.
     """
 
     points: tuple[ProgressPoint, ...] = ()
@@ -87,6 +89,7 @@ class Series:
     first: ProgressPoint | None = None
     last: ProgressPoint | None = None
     nonfinite: ProgressPoint | None = None
+    beside_mask: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +140,15 @@ def last_places(places: Iterable[Place]) -> tuple[Place, ...]:
     return tuple(sorted({p.offset: p for p in places}.values(), key=lambda item: item.offset)[-LAST_PLACES:])
 
 
-def series_of(points: Iterable[ProgressPoint], seen: int, mask: int) -> Series:
-    """Build the series of points: a thinned sample, with the first, the last few and the unusual ones."""
+def series_of(points: Iterable[ProgressPoint], seen: int, mask: int, beside_mask: int = 0) -> Series:
+    """Build the series of points: thinned samples, with the first, the last few and the unusual ones."""
     ordered = sorted({p.offset: p for p in points}.values(), key=lambda p: p.offset)
-    sample = [p for p in ordered if thinning(p.offset) & mask == 0]
-    while len(sample) > POINTS:
-        mask = mask << 1 | 1
-        sample = [p for p in sample if thinning(p.offset) & mask == 0]
+    main, mask = _thinned([(p.offset, p) for p in ordered if not _is_beside(p)], mask)
+    beside, beside_mask = _thinned([(_beside_key(p), p) for p in ordered if _is_beside(p)], beside_mask)
     odd = next((p for p in ordered if not is_finite(p)), None)
     sized = list(islice((p for p in ordered if p.format == RESIZED), SIZED_POINTS))
-    kept = {p.offset: p for p in (*ordered[:1], *sample, *ordered[-LAST_POINTS:], *sized, *((odd,) if odd else ()))}
+    always = (*ordered[:1], *sized, *((odd,) if odd else ()))
+    kept = {p.offset: p for p in (*main, *beside, *always)}
     return Series(
         tuple(kept[offset] for offset in sorted(kept)),
         seen,
@@ -154,7 +156,25 @@ def series_of(points: Iterable[ProgressPoint], seen: int, mask: int) -> Series:
         ordered[0] if ordered else None,
         ordered[-1] if ordered else None,
         odd,
+        beside_mask,
     )
+
+
+def _thinned(keyed: list[tuple[int, ProgressPoint]], mask: int) -> tuple[list[ProgressPoint], int]:
+    """The points whose key passes the mask, which grows until they are few enough, and the last ones; and the mask."""
+    sample = [item for item in keyed if thinning(item[0]) & mask == 0]
+    while len(sample) > POINTS:
+        mask = mask << 1 | 1
+        sample = [item for item in sample if thinning(item[0]) & mask == 0]
+    return [p for _, p in (*sample, *keyed[-LAST_POINTS:])], mask
+
+
+def _is_beside(point: ProgressPoint) -> bool:
+    return point.format in BESIDE or point.format.startswith("used ")
+
+
+def _beside_key(point: ProgressPoint) -> int:
+    return point.step if point.format == OWN and point.step is not None else point.offset
 
 
 def is_finite(point: ProgressPoint) -> bool:
@@ -163,7 +183,7 @@ def is_finite(point: ProgressPoint) -> bool:
 
 
 def fuller(left: Structure, right: Structure) -> Structure:
-    """Return the more complete of two readings of a place: a traceback rather than its last line alone."""
+    """Return the more complete of two readings of a place, such as a traceback instead of only its last line."""
     return max(left, right, key=lambda item: (len(str(item.fields.get("frames") or "")), repr(item)))
 
 
@@ -229,7 +249,12 @@ def _merge_structures(left: tuple[Structure, ...], right: tuple[Structure, ...])
 
 
 def _merge_series(left: Series, right: Series) -> Series:
-    return series_of((*left.points, *right.points), left.seen + right.seen, left.mask | right.mask)
+    return series_of(
+        (*left.points, *right.points),
+        left.seen + right.seen,
+        left.mask | right.mask,
+        left.beside_mask | right.beside_mask,
+    )
 
 
 def _pick(choose: Callable[..., _T], left: _T | None, right: _T | None) -> _T | None:

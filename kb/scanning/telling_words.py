@@ -1,7 +1,8 @@
 """A few words for log stores in which each word of a search costs time: nearly every failure has one on its deciding lines.
 
-The words are compared as they are written. Most lack their first letter, so that one finds `Error` and `error`, or `Failed` and
-`failed`. `choose` takes them greedily from a pool; `python bench/telling_words.py` measures which failures they keep.
+The words are case-sensitive. Most lack their first letter, so that one word finds both `Error` and `error`, or `Failed`
+and `failed`. `choose` takes them greedily from a pool; `python bench/telling_words.py` measures which failures they
+keep.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 MOST = 40
 
-# Chosen on the examples of the rules and the benchmark.
+# Chosen by hand on the examples of the rules and the benchmark. `choose` with a pool of a thousand words of these examples keeps all of
+# the benchmark, but 5 to 10 points less of runs that it had not seen: words that are common in failures generalise better than rare ones.
 TELLING_WORDS = (
     "rror",
     "ERR",
@@ -62,7 +64,7 @@ def has_telling_word(text: str) -> bool:
 
 
 def may_be_found(runs: Collection[str]) -> bool:
-    """Return whether a line with these runs of characters, in lower case, has a telling word if its case fits."""
+    """Return whether a line with these lower-case runs of characters has a telling word, assuming that its case fits."""
     return any(word.lower() in run for run in runs for word in TELLING_WORDS)
 
 

@@ -1,4 +1,4 @@
-"""Determines what a process does from its stacks: its main thread, or the thread or child process that this waits for."""
+"""Determines a process's activity from the stack of its main thread, or of the thread or child that it waits for."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ VERDICTS: Mapping[Activity, tuple[str, tuple[str, ...], str]] = {
     "user": ("straggler", ("deadlock", "code_bug"), "is in the run's own code"),
     "unknown": ("", (), "has no main-thread stack"),
 }
-# Of several ranks outside the crowd, the one with the most informative activity.
+# If several ranks are outside the crowd, the most informative activity wins.
 TELLING: tuple[Activity, ...] = (
     *("gil", "lock", "fork", "imports", "saving", "storage", "loading", "loader", "network", "compile", "subprocess", "queue"),
     *("thread", "sleep", "teardown", "events", "user", "rendezvous", "collective", "p2p", "backward", "device", "filelock"),
@@ -60,10 +60,10 @@ TELLING: tuple[Activity, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessActivity:
-    """What a process does, by its stack. `frame`: the decisive frame; `caller`: the nearest frame of the run's code.
+    """A process's activity according to its stack. `frame`: the decisive frame; `caller`: the nearest frame of the run's code.
 
-    `fault`: the fault class if this holds the job up; empty for none. `waiting`: it waits for others. `stuck_worker`: a
-    worker of its loader is stuck in the run's code.
+    `fault`: the fault class if this holds the job up, otherwise empty. `waiting`: it waits for others. `stuck_worker`:
+    a worker of its loader is stuck in the run's code.
     """
 
     activity: Activity
@@ -90,7 +90,7 @@ class StackReading:
     inner: Frame | None  # the innermost frame that is neither native nor Python's own waiting
     caller: Frame | None
     context: Context
-    leaf: Activity | None  # what its innermost frames do, when a library's frame further out decides
+    leaf: Activity | None  # the activity of its innermost frames, if a library's frame further out decides
     place: StackPlace
     loading_data: bool
     idle_worker: bool
@@ -98,7 +98,7 @@ class StackReading:
 
 @lru_cache(maxsize=16_384)
 def read_stack(frames: tuple[Frame, ...], child: bool) -> StackReading:
-    """Return what a single stack says; `child`: of a forked process, whose stack continues into its parent's."""
+    """Return the verdict on a single stack. `child`: it belongs to a forked process, so it continues into its parent's stack."""
     frames = _own_part(frames) if child else frames
     leaf, leaf_frame = _leaf(frames)
     at = next((index for index, frame in enumerate(frames) if traits_of(frame).strong), None)
@@ -127,7 +127,7 @@ def read_stack(frames: tuple[Frame, ...], child: bool) -> StackReading:
 
 
 def _hands_over_data(frames: Sequence[Frame]) -> bool:
-    """Whether the nearest frames outside Python's own library are about data, by the names of functions and files."""
+    """Whether the nearest frames outside Python's standard library handle data, judging by function and file names."""
     near = [frame for frame in frames if not (traits_of(frame).weak or is_native(frame))][:3]
     return any(
         _LOADING_NAMES.search(f"{bare(frame.function)[:80]} {frame.file.rpartition('/')[2][:80]}") for frame in near
@@ -135,7 +135,7 @@ def _hands_over_data(frames: Sequence[Frame]) -> bool:
 
 
 def _own_part(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Return the part of a forked child's stack that is its own: what is further in than the start of the process."""
+    """Return the part of a forked child's stack that belongs to it: the frames further in than the start of the process."""
     for index, frame in enumerate(frames):
         if bare(frame.function) == "_bootstrap" and path_of(frame.file).endswith("/multiprocessing/process.py"):
             return frames[: index + 1]
@@ -143,7 +143,7 @@ def _own_part(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
 
 
 def _leaf(frames: tuple[Frame, ...]) -> tuple[Activity | None, Frame | None]:
-    """What the innermost frames do, as far as they are native or Python's own; the outermost of them names it best."""
+    """Return the activity of the innermost frames that are native or Python's own; the outermost of them names it best."""
     found: tuple[Activity | None, Frame | None] = (None, None)
     python = False
     for frame in frames:
@@ -184,7 +184,7 @@ def _idle_worker(frames: tuple[Frame, ...]) -> bool:
 
 
 def doing(sample: StackSample, children: Sequence[StackSample] = ()) -> ProcessActivity:
-    """What a process does, by the stacks of its main thread and of the thread or child process that this waits for."""
+    """Return a process's activity from the stacks of its main thread and of the thread or child that this waits for."""
     main = principal(sample)
     if main is None:
         return _doing("unknown", None, "it has no main-thread stack")
@@ -239,7 +239,7 @@ def _behind(
     ]
     if read.activity == "loader":
         found = [(other, activity) for other, activity in found if other.activity in {"storage", "network", "filelock"}]
-    if read.activity == "backward":  # the engine's own threads run backward
+    if read.activity == "backward":  # the backward pass runs in the engine's own threads
         found = [
             (other, activity)
             for other, activity in found
@@ -269,7 +269,7 @@ def _of_worker(own: StackReading, worker: ThreadStack, sample: StackSample, main
 
 
 def _locked_out(sample: StackSample, main: ThreadStack, read: StackReading) -> ProcessActivity | None:
-    """A main thread that makes no progress because another thread holds the interpreter's lock and does not run."""
+    """Return the activity of a main thread blocked by another thread that holds the interpreter's lock without running."""
     holder = next(
         (thread for thread in sample.threads if thread is not main and thread.state == "gil_idle" and thread.frames),
         None,
@@ -286,7 +286,7 @@ _KEEPS_GIL = "holds that lock but does not run"
 
 
 def _crossed(sample: StackSample, main: ThreadStack, read: StackReading) -> ProcessActivity | None:
-    """Two threads of the run's own code that are both idle: rather a deadlock than a sleep."""
+    """Two idle threads of the run's own code suggest a deadlock rather than a sleep."""
     if main.state != "idle" or read.caller is None:
         return None
     for thread in sample.threads:
@@ -358,7 +358,7 @@ def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None 
         others = ("code_bug", "deadlock")
     where = read.caller if activity in {"user", "sleep", "lock", "gil"} and read.caller else read.frame
     if where is not None and read.caller is not None and is_native(where):
-        where = read.caller  # the name of a native function means little to readers
+        where = read.caller  # a native function's name means little to readers
     if activity in {"loader", "saving", "loading"} and read.inner and not traits_of(read.inner).library:
         where = read.inner
     return ProcessActivity(

@@ -27,11 +27,11 @@ class MergedFrame:
 
 
 MOST_BRANCHES = 24
-BRANCH_FRAMES = 16  # frames shown of one branch: its outermost and its innermost ones
+BRANCH_FRAMES = 16  # frames shown per branch: its outermost and innermost ones
 
 
 def branches(lines: Sequence[MergedFrame], most: int = MOST_BRANCHES) -> tuple[StackBranch, ...]:
-    """Return the merged view with frames of the same ranks put together; at most `most`, those of most ranks."""
+    """Return the merged view, with frames of the same ranks combined, limited to the `most` frames with the most ranks."""
     runs: list[list[MergedFrame]] = []
     for line in lines:
         before = runs[-1][-1] if runs else None
@@ -70,7 +70,7 @@ def _frame_text(frame: Frame) -> str:
 
 @dataclass(slots=True)
 class _Node:
-    """A frame of the tree while it grows. `paths`: the numbers of the stacks that go through it."""
+    """A frame of the tree under construction. `paths`: the indices of the stacks that contain it."""
 
     frame: Frame
     depth: int
@@ -82,7 +82,7 @@ class _Node:
 
 
 def merged(samples: Iterable[StackSample], most: int = 200) -> tuple[MergedFrame, ...]:
-    """The main threads of all ranks as one tree, outermost frame first, at most `most` lines, largest branches first.
+    """Return the main threads of all ranks as one tree of up to `most` lines, outermost frame and largest branch first.
 
     Each line says which ranks are inside and outside the frame, of those with a stack.
     """

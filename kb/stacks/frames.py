@@ -19,7 +19,7 @@ Activity = Literal[
     "p2p",  # sends to or receives from one rank
     "backward",  # inside the autograd engine, whose own threads wait for the device or for others
     "device",  # waits for the accelerator
-    "rendezvous",  # meets the other ranks to form a group
+    "rendezvous",  # joins the other ranks to form a group
     "loader",  # waits for, or makes, a batch
     "storage",  # inside a file system or object store
     "filelock",  # waits for a lock file
@@ -31,7 +31,7 @@ Activity = Literal[
     "fork",  # starts a process
     "imports",  # imports a module
     "network",  # talks to an outside service, or a socket
-    "queue",  # waits for another thread or process to hand something over
+    "queue",  # waits for another thread or process to pass something on
     "thread",  # waits for another thread or process to end
     "subprocess",  # waits for a program
     "events",  # an event loop with nothing to do
@@ -157,7 +157,7 @@ _LIBRARIES = re.compile(
 )  # fmt: skip
 
 
-# --- what a frame is ---
+# --- classification of a frame ---
 
 
 def bare(function: str) -> str:
@@ -166,7 +166,7 @@ def bare(function: str) -> str:
 
 
 def path_of(file: str) -> str:
-    """Return the file as a path in which parts of the tables are looked up."""
+    """Return the file as a path for looking up the tables' parts."""
     return file if file.startswith(("/", "<")) else "/" + file
 
 

@@ -1,4 +1,4 @@
-"""Compares ranks by their stacks: which rank is not where the others are, what it does, with a fault class and its reason."""
+"""Compares ranks by their stacks to find those that differ from the others, their activity, a fault class and a reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kb.stacks.stall_vote import Memo, RankStillness, Stillness, has_frames, ran
 MOST_GROUPS = 32  # maximum shown
 MOST_OUTLIERS = 64  # maximum shown
 GROUP_FRAMES = 48  # frames shown of a group's stack
-ALL_ALIKE = 0.8  # share of the ranks that are outside the crowd for the same reason: then the job is at fault, not they
+ALL_ALIKE = 0.8  # share of ranks outside the crowd for the same reason above which the job is at fault, not they
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class StackGroup:
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A rank that is not where the crowd is. `sure` is false if it may be there for a good reason."""
+    """A rank outside the crowd. `sure` is false if there may be a legitimate reason."""
 
     rank: int
     resource: Resource
@@ -45,7 +45,7 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The ranks in comparison. `crowd` is the index in `groups` of the largest group that waits; None if no group does.
+    """The comparison of the ranks. `crowd` is the index in `groups` of the largest waiting group; None if there is none.
 
     `outliers` are shown up to a bound, the likeliest first; `outlier_ranks` (ranges) and `outlier_count` cover all.
     `unseen`: expected ranks without a stack. `shared`: most ranks are outside alike, so no rank is at fault.
@@ -108,7 +108,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _RankGroups:
-    """The groups, largest first, with the rounds of every rank and the limits for unchanged stacks."""
+    """The groups, largest first, with every rank's rounds and the criteria for unchanged stacks."""
 
     members: list[list[_RankStack]]
     rounds: Mapping[int, list[StackSample]]
@@ -130,7 +130,7 @@ def _stands(by_rank: Mapping[int, list[StackSample]], children: Mapping[int, lis
 
 
 def _grouped(stands: Iterable[_RankStack]) -> list[list[_RankStack]]:
-    """Groups of ranks that do the same at the same place, the largest first."""
+    """Return groups of ranks with the same activity at the same place, largest first."""
     groups: dict[object, list[_RankStack]] = {}
     for each in stands:
         groups.setdefault((each.place, each.doing.activity, each.doing.fault), []).append(each)
@@ -239,7 +239,7 @@ def _outlier(groups: _RankGroups, index: int, rank_stack: _RankStack, words: str
 
 
 def _stuck(process_activity: ProcessActivity, rounds: Sequence[StackSample], still: RankStillness) -> ProcessActivity:
-    """The fault of a rank that would be slow, if it were not idle at the same place in every round: it is stuck there.
+    """Return the fault of a rank that is stuck rather than slow, because it is idle at the same place in every round.
 
     A slow rank moves on, or is at work in native code. Python frames do not show which of sleep, lock, file and a
     stopped process it is.
@@ -276,7 +276,7 @@ def _outlying(
 
 
 def _all_waiting(base: Comparison, groups: _RankGroups, crowd: int | None) -> Comparison:
-    """Return the findings if all wait, but perhaps not for the same."""
+    """Return the findings if all ranks wait, but perhaps not for the same thing."""
     crowd = crowd or 0
     main = groups.members[crowd][0]
     words = f"{len(groups.members[crowd])} of {groups.seen} ranks are elsewhere (rank {main.rank} {main.doing.reason})"
@@ -311,7 +311,7 @@ def _all_waiting(base: Comparison, groups: _RankGroups, crowd: int | None) -> Co
 
 
 def _odd(group: list[_RankStack], groups: _RankGroups, crowd: int) -> bool | None:
-    """Whether a waiting group is out of step with the crowd: certainly, perhaps, or (None) not.
+    """Return whether a waiting group is out of step with the crowd: certainly, perhaps, or not (None).
 
     Stages of a pipeline wait at different places by design; a wait inside backward or for the device says little.
     """

@@ -21,7 +21,7 @@ def rounds_of(samples: Iterable[StackSample]) -> dict[int, list[StackSample]]:
 
 
 def _when(sample: StackSample) -> tuple[bool, float, tuple[tuple[int, str], ...]]:
-    """Sort key: by time if known, then by the round's name, with numbers in it compared as numbers."""
+    """Return a sort key: the time if known, then the round's name, in which numbers are compared as numbers."""
     parts = re.findall(r"\d{1,18}|\D+", sample.sample[:120])
     name = tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts)
     return sample.time is not None, sample.time or 0.0, name

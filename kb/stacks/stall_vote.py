@@ -15,15 +15,15 @@ from kb.stacks.sampling_rounds import rounds_of
 
 _WATCHED_FRAMES = re.compile(r"/torch/utils/data/|/torch/autograd/|/prefetch|/data_?loader")
 
-_WORKING = 0.03  # of a core: polling takes less
-_MOVED_BYTES = 2048.0  # a second
-_WAKES = 0.2  # a second: a thread that gives up its core more often runs on between its waits
+_WORKING = 0.03  # share of a core; polling takes less
+_MOVED_BYTES = 2048.0  # per second
+_WAKES = 0.2  # per second: a thread that gives up its core more often runs on between its waits
 _JUDGED = 0.75  # share of the answering ranks that must have been judged before those that are still speak for the job
 
 
 @dataclass(frozen=True, slots=True)
 class Stillness:
-    """When stacks count as unchanged: over how many rounds, how far apart (seconds), for what share of the ranks."""
+    """The criteria for unchanged stacks: the number of rounds, their distance in seconds, and the share of the ranks."""
 
     samples: int = 3
     apart: float = 20.0
@@ -104,7 +104,7 @@ def _all_wait(by_rank: Mapping[int, list[StackSample]], moving: Sequence[int]) -
 
 
 def _blind(by_rank: Mapping[int, Sequence[StackSample]], ranks: Sequence[RankStillness], limits: Stillness) -> str:
-    """Why no rank could be judged: nothing taken, no main threads, too few rounds, or rounds too close in time."""
+    """Return why no rank could be judged: no samples, no main threads, too few rounds, or rounds too close in time."""
     if not ranks:
         return "no stacks were taken"
     if not any(rank.rounds for rank in ranks):
@@ -141,7 +141,7 @@ def rank_stillness(rank: int, rounds: Sequence[StackSample], limits: Stillness, 
 
 
 def has_frames(sample: StackSample) -> bool:
-    """Whether the sample shows any function of the program, and not only where the kernel holds it."""
+    """Whether the sample shows any function of the program, not only its place in the kernel."""
     return any(not is_native(frame) for thread in sample.threads for frame in thread.frames)
 
 
@@ -181,7 +181,7 @@ def _spaced(alike: Sequence[StackSample], apart: float) -> tuple[int, float | No
 
 Memo = dict[
     int, tuple[bool, StackPlace]
-]  # by the identity of frames that are kept alive; equal stacks are mostly the same object
+]  # keyed by the identity of frames that are kept alive; equal stacks are usually the same object
 
 
 def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, StackPlace], int]]:

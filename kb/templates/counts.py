@@ -1,4 +1,4 @@
-"""Counts over a part of a stream, collected as arrays block by block and summed when the part is closed."""
+"""Counts for part of a stream, collected block by block as arrays and summed when the part is closed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 NONE = -(2**62)  # the window of a line before any is known
-_RANKS = 10**9  # more than a rank has digits
+_RANKS = 10**9  # more digits than a rank has
 
 
 class OriginCounts:

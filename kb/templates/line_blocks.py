@@ -1,4 +1,4 @@
-"""A block of lines as arrays: the shape of each, and the step and time that hold there. Nothing here handles lines one by one."""
+"""Blocks of lines as arrays of shapes, steps and times. Nothing here processes lines individually."""
 
 from __future__ import annotations
 
@@ -137,11 +137,11 @@ class LineBlock:
         return self._text[self._starts[index] : self._ends[index]]
 
     def offset(self, index: int) -> int:
-        """Where a line starts in its stream."""
+        """Return the offset of a line in its stream."""
         return self.start + int(self._starts[index])
 
     def line_number(self, index: int) -> int:
-        """Its number from 1, counted by line feeds."""
+        """Return a line's number from 1, counted by line feeds."""
         return self._before + 1 + self._feeds_in(index)
 
     def feeds_before(self, size: int) -> int:
@@ -251,7 +251,7 @@ class LineBlock:
         yield from self._stamps[changed].tolist()
 
     def ranks(self) -> tuple[Ints, Ints, Ints]:
-        """How often each template came from each rank: positions in `templates`, ranks, counts."""
+        """Return how often each template came from each rank: positions in `templates`, ranks, counts."""
         indexes = self._having(_RANK)
         indexes = indexes[self._places[indexes] >= 0]
         ranks, which = np.unique(self._digits(indexes, _RANK), return_inverse=True)
@@ -259,7 +259,7 @@ class LineBlock:
         return templates, ranks[others], counts
 
     def nodes(self) -> tuple[Ints, Ints, Ints, list[str]]:
-        """How often each template came from each node: positions in `templates`, positions in the names, counts, names."""
+        """Return how often each template came from each node: positions in `templates`, positions in the names, counts, names."""
         indexes = self._having(_NODE)
         indexes = indexes[self._places[indexes] >= 0]
         keys, one, which = np.unique(self._hashes(indexes, _NODE), return_index=True, return_inverse=True)

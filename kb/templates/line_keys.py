@@ -1,4 +1,4 @@
-"""Keys of lines: a number for each line of a block that tells it from lines of other shapes, computed for all lines at once.
+"""Computes keys for all lines of a block at once: numbers that distinguish lines of different shapes.
 
 Digits are first folded to zeros. Two lines that fold to the same bytes have the same key if they start at the same position modulo
 eight bytes; so a line has up to eight keys, and code that stores keys examines the line itself when it meets a key for the first time.
@@ -110,7 +110,7 @@ class KeyTable:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._bits = 12
         self._keys = np.zeros(1 << self._bits, _U)
         self._numbers = np.zeros(1 << self._bits, np.int32)

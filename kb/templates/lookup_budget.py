@@ -1,4 +1,4 @@
-"""Limits how many lines of a stream are examined in full, so that a stream in which no two lines are alike ends soon.
+"""Limits how many lines of a stream are examined in full, so that a stream of all-different lines is still processed quickly.
 
 A full examination costs a hundred times as much as a line that folds to a known one. Training logs need a few hundred; lines of random
 words need one each. The budget counts examinations, never time, so that the same stream always gives the same table.
@@ -29,7 +29,7 @@ _RAISED = re.compile(
 
 
 class LookupBudget:
-    """The full examinations left of `most`, with as many again for lines of trouble, and some for lines that recur."""
+    """The remaining full examinations of `most`, with as many again for lines that report trouble and some for recurring ones."""
 
     def __init__(self, most: int = LOOKS) -> None:
         self._left = self._for_trouble = most
@@ -40,7 +40,7 @@ class LookupBudget:
 
     @property
     def spent(self) -> bool:
-        """Whether none is left for lines without trouble."""
+        """Whether no examination is left for lines that report no trouble."""
         return self._left <= 0
 
     def may_glance(self, folded: bytes) -> bool:
@@ -51,7 +51,7 @@ class LookupBudget:
         return False
 
     def remember(self, folded: bytes) -> None:
-        """Treat a folded line as one that was met before."""
+        """Treat a folded line as one seen before."""
         if len(self._once) >= REMEMBERED:
             self._once.clear()
         self._once.add(hash(folded))
@@ -78,7 +78,7 @@ class LookupBudget:
 
 
 def unlike_shape(folded: bytes) -> LineShape:
-    """The shape of a folded line that is not examined."""
+    """Return the shape of a folded line that is not examined."""
     if _tells(folded):
         return UNLIKE_TROUBLE
     return UNLIKE_INDENTED if folded[:1] in (b" ", b"\t") else UNLIKE

@@ -28,7 +28,7 @@ _HEAD = 160  # bytes in which a timestamp, a rank or a level is looked for
 
 
 class LineKind(IntEnum):
-    """What a line is: a template of its own, nothing, or a part of a Python traceback."""
+    """The kind of a line: a separate template, nothing, or part of a Python traceback."""
 
     PLAIN = 0
     BLANK = 1
@@ -44,7 +44,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LineShape:
-    """What all lines that fold alike have in common.
+    """The properties that all lines with the same folded form share.
 
     `template` is None for a blank line. `voice`, `rank`, `node`, `step` and `stamp` are byte ranges of the line: what identifies the
     speaker, the digits of the rank, the host, the digits of the step in an iteration line, and the timestamp down to its minutes; `start`

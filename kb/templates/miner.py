@@ -1,8 +1,9 @@
 """Counts the templates of a stream: call `feed(bytes)` as often as needed, then `finish()`.
 
-Lines are folded before anything slow sees them: digits become zeros for a whole block at a time, and lines that fold alike are masked
-once. A miner may be given a shard of a stream: it counts the lines that start in its range and must be fed from `WARM` bytes before the
-range, to know whether a traceback is under way there, to `AFTER` bytes after it.
+Lines are folded before anything slow sees them: digits become zeros for a whole block at a time, and lines that fold
+alike are masked once. A miner can process a shard of a stream. It counts the lines that start in its range. Feed it
+from `WARM` bytes before the range, so that it knows whether a traceback is in progress, to `AFTER` bytes after the
+range.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ NEW = 128  # number of new templates among them: then fewer
 
 
 class _Sighting(NamedTuple):
-    """A place, not yet read: `dated` is the line that has its time."""
+    """A place that has not been read yet. `dated` is the line that has its time."""
 
     offset: int
     number: int
@@ -73,7 +74,7 @@ _INDEX = itemgetter(0)
 
 @dataclass(slots=True)
 class _Record:
-    """A template while a part is read."""
+    """A template while a part of a stream is being read."""
 
     template: Template
     number: int
@@ -132,7 +133,7 @@ class Miner:
         self._stamped: bytes | None = None
 
     def feed(self, block: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Process the next bytes of the stream."""
         if self._skipping:
             block = self._skipped(block)
         ends = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1

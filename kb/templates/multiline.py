@@ -1,4 +1,4 @@
-"""Lines that count with others: the rest of a cut line, and the body of a traceback with the exception that ends it."""
+"""Lines that count as part of others: the rest of a cut line, and the body of a traceback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kb.templates.line_blocks import LineBlock
 from kb.templates.masking import LineKind, LineShape, frame_of, with_frame
 from kb.templates.shape_index import FOLDED, SHAPES
 
-LONGEST_TRACEBACK = 32 * 1024  # bytes from its head on, including lines of others in between
+LONGEST_TRACEBACK = 32 * 1024  # bytes from its head, including other speakers' lines in between
 FAR = 64  # lines that may come between a line's start and its rest
 
 
@@ -70,7 +70,7 @@ class Tracebacks:
         self._voices: dict[bytes, _OpenTraceback] = {}
 
     def __bool__(self) -> bool:
-        """Whether any is under way."""
+        """Whether any traceback is in progress."""
         return bool(self._voices)
 
     def fold(self, block: LineBlock) -> None:
@@ -94,7 +94,7 @@ class Tracebacks:
             del self._voices[speaker]
 
     def _heard(self, shape: LineShape, line: bytes, offset: int) -> LineShape:  # noqa: PLR0911 - one for each way it may go
-        """What a line counts as, given the tracebacks that are under way."""
+        """Return what a line counts as, given the tracebacks in progress."""
         span = shape.rank or shape.node
         speaker = b"" if span is None else line[: shape.start][span[0] : span[1]]
         if shape.kind is LineKind.HEAD:

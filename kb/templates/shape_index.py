@@ -1,4 +1,4 @@
-"""The shapes of lines that a miner has seen, by number, looked up for all lines of a block at once."""
+"""Looks up the known shapes, by number, of all lines of a block at once."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class ShapeIndex:
         new = np.flatnonzero(numbers < 0)
         if len(new):
             if loose is not None and any(item in text for item in _UNSURE):
-                loose = None  # what a line counts as is not known yet
+                loose = None  # it is not yet known what a line counts as
             _, first, which, times = np.unique(keys[new], return_index=True, return_inverse=True, return_counts=True)
             chosen = new[first]
             if looks.spent:
                 for item in chosen[times > 1].tolist():
                     looks.remember(fold(text[starts[item] : ends[item]]))
-            order = np.argsort(chosen)  # in the order of arrival, so that every run learns the same
+            order = np.argsort(chosen)  # in order of arrival, so that every run learns the same shapes
             spans = zip(starts[chosen[order]].tolist(), ends[chosen[order]].tolist(), strict=True)
             met = np.array([self._met(fold(text[start:end]), loose, looks) for start, end in spans], np.int32)
             found = np.empty_like(met)

@@ -147,7 +147,7 @@ class FoldedGroups:
             self._likes[bare] = _SimilarLines(words, shape)
 
     def fitting(self, key: Key) -> LineShape | None:
-        """The shape of the group that the line belongs to; None if unknown."""
+        """Return the shape of the line's group; None if unknown."""
         if not self._likes:
             return None
         bare, words = _parted(key)

@@ -1,4 +1,4 @@
-"""The templates of a stream: how often each came, where, from whom and when, in a table that stays small.
+"""A bounded table of a stream's templates: how often, where and when each occurred, and who wrote it.
 
 `merge` is associative and independent of order: however a stream was cut, the tables of its parts give the same table as one pass. This
 holds although the table is bounded, because everything that makes it coarser only grows: a group of similar templates folds into one
@@ -64,7 +64,7 @@ class TemplateTable:
 
     @property
     def bytes(self) -> int:
-        """Bytes that were read."""
+        """Number of bytes read."""
         return sum(span.stop - span.start for span in self.spans)
 
     @property

@@ -139,7 +139,7 @@ def folding(
 
 
 def _weights(templates: Iterable[Template], keep: int) -> tuple[dict[str, int], dict[str, int]]:
-    """The weight of each group and each family: a folded one weighs as much as it takes to fold, so that weights only grow."""
+    """Return the weight of each group and family. A folded one keeps the weight at which it folded, so weights only grow."""
     groups: dict[str, int] = {}
     family_of: dict[str, str] = {}
     families: dict[str, int] = {}
@@ -162,7 +162,7 @@ def standing_for(template: Template, name: str) -> Template:
 
 
 def common(left: str, right: str) -> str:
-    """What two texts of equally many words have in common, word by word; the rest is variable."""
+    """Return the words common to two texts of equal length; the other words become variables."""
     if left == right:
         return left
     pairs = zip(left.split(" ", WIDEST - 1), right.split(" ", WIDEST - 1), strict=False)

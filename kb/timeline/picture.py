@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from kb.report import TimeZone
 from kb.timeline.rows import RowError, Span, StreamActivity
 
 COLUMNS = 240
@@ -65,6 +66,7 @@ class Timeline:
     marks: tuple[Mark, ...] = ()
     folded: str = ""
     notes: tuple[str, ...] = ()
+    zone: TimeZone = "utc"
 
     @property
     def standing_out(self) -> tuple[TimelineRow, ...]:

@@ -47,6 +47,7 @@ def timeline(
         marks=tuple(_marks(evidence, report, span, cause)),
         folded=folded,
         notes=tuple(_notes(evidence, report, seen, rows, span)),
+        zone=report.time_zone,
     )
 
 

@@ -54,7 +54,7 @@ def written(burial: buried.Burial, folder: Path) -> dict[str, bytes]:
         ("pyspy-six.log", "dump", ()),
     ],
 )
-def test_a_file_is_told_by_its_name(name: str, part: str, ranks: tuple[int, ...]) -> None:
+def test_a_file_is_reported_by_its_name(name: str, part: str, ranks: tuple[int, ...]) -> None:
     """A file's name shows whether it is of a rank, several ranks, the job or the kernel, or an unchanged dump."""
     assert buried.classify(name, b"") == buried.Own(name, part, b"", ranks)
 

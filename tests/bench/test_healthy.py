@@ -32,7 +32,7 @@ def test_a_template_is_filled_with_values_and_chance():
 
 
 def test_a_template_that_names_an_unknown_value_is_refused():
-    """A slip in a text is told, not printed."""
+    """An unknown placeholder in a template raises an error instead of being printed."""
     with pytest.raises(KeyError):
         fill("@{nothing}", {}, random.Random(1))
 
@@ -82,7 +82,7 @@ def test_logs_are_written_as_a_file_or_a_folder(made, tmp_path):
 
 
 def test_alarms_are_counted_by_kind():
-    """Kinds stand with their alarms and logs, the highest share first; those without an alarm are left out."""
+    """Each kind is listed with its alarms and logs, the highest share first; kinds without an alarm are left out."""
     said = [
         _outcome("a", ("frame x", "noise n"), alarm=True),
         _outcome("b", ("frame x",), alarm=False),

@@ -46,7 +46,7 @@ def _crash(*_):
     ],
 )
 def test_what_becomes_of_an_input(tmp_path, run, expected):
-    """Only what is read or refused is right; a traceback is kept."""
+    """An input must be read or refused; a traceback is a failure and is kept."""
     assert fuzz.outcome(run, 1, tmp_path)[0] == expected
     assert (tmp_path / "traceback.txt").exists() == (expected == "traceback")
 

@@ -72,7 +72,7 @@ class Command:
         stdout: int | None = None,
         **options: Any,
     ) -> Ran:
-        """Run it. Whatever the input, there is no traceback. `stdout`: a descriptor to write to, in place of `out`."""
+        """Run it. No input may cause a traceback. `stdout`: a descriptor to write to, in place of `out`."""
         environment, folder = self.environment(env), options.pop("cwd", self.cwd)
         if self.warm is not None and not options and self.warm.can(environment):
             done: Done | subprocess.CompletedProcess[bytes] = self.warm.run(

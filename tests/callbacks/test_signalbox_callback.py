@@ -92,7 +92,7 @@ def test_chosen_ranks_write(callback, tmp_path, monkeypatch):
 
 
 def test_the_training_goes_on_when_the_log_cannot(callback, tmp_path, capsys):
-    """A path that cannot be written is told once."""
+    """A path that cannot be written is reported once."""
     (tmp_path / "file").write_text("")
     log = callback.StepLog(tmp_path / "file/logs", every=1, rank=0)
     log.step(1, loss=1.0)

@@ -1,1 +1,1 @@
-"""Tests of what is deployed beside Signalbox: the collectors of logs."""
+"""Tests of what is deployed together with Signalbox: the collectors of logs."""

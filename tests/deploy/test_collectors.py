@@ -168,13 +168,13 @@ def queued(folder):
 
 
 def wait_until(true, seconds=90.0):
-    """Wait until it is so, or time is over: what was waited for is asserted by the caller."""
+    """Wait until the condition holds or time is up; the caller asserts the condition."""
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
         time.sleep(0.05)
 
 
-def told(sink):
+def received(sink):
     """Rank and number of each document."""
     return sorted((document["rank"], int(document["message"].split()[1])) for document in sink.documents.values())
 
@@ -203,7 +203,7 @@ def test_an_outage_with_a_restart_and_a_crash_loses_and_doubles_no_line(tmp_path
         with serving(sink):
             write(tmp_path, range(100))
             wait_until(lambda: len(sink.documents) == 100 * RANKS)
-        assert told(sink) == written(100)
+        assert received(sink) == written(100)
         write(tmp_path, range(100, 2100))
         wait_until(lambda: queued(tmp_path) > 2000 * RANKS * 100)
         assert queued(tmp_path) > 2000 * RANKS * 100, "the lines of the outage are not on disk"
@@ -222,7 +222,7 @@ def test_an_outage_with_a_restart_and_a_crash_loses_and_doubles_no_line(tmp_path
             write(tmp_path, range(4300, 4500))
             wait_until(lambda: len(sink.documents) == 4500 * RANKS)
             time.sleep(1.0)  # for what might come twice
-    assert told(sink) == written(4500)
+    assert received(sink) == written(4500)
     assert (sink.lose, sink.refuse) == (0, 0), (
         "no answer was lost, or nothing refused: the test shows less than it says"
     )
@@ -258,7 +258,7 @@ def test_a_queue_that_is_full_stops_the_reading_and_drops_no_line(tmp_path):
         with serving(sink):
             wait_until(lambda: len(sink.documents) == 1500 * RANKS)
             time.sleep(0.5)
-    assert told(sink) == written(1500)
+    assert received(sink) == written(1500)
 
 
 @needs_rsyslog
@@ -283,7 +283,7 @@ def test_files_that_are_read_again_bring_back_what_was_lost_and_double_nothing(t
     with collecting(config), serving(sink):
         wait_until(lambda: len(sink.documents) == 1700 * RANKS)
         time.sleep(0.5)
-    assert told(sink) == written(1700)
+    assert received(sink) == written(1700)
 
 
 def test_the_others_are_read_as_what_they_are():

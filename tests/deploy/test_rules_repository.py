@@ -72,7 +72,7 @@ DIFF = "1 bundles: 1 new, 0 lost, 0 changed, 0 same\n\n| What | Bundle | Old | N
 
 
 def test_what_the_workflows_may_do():
-    """Whatever runs code of a pull request may only read; whatever writes runs none of it; no text of others is put into a shell."""
+    """Steps that run code of a pull request may only read; steps that write run none of it; no untrusted text gets into a shell."""
     check, comment = workflow("rules.yml"), workflow("rules-comment.yml")
     assert (check[True], check["permissions"]) == ({"pull_request": None}, {"contents": "read"})
     assert comment[True] == {"workflow_run": {"workflows": ["rules"], "types": ["completed"]}}
@@ -89,7 +89,7 @@ def test_what_the_workflows_may_do():
 
 
 def test_github_looks_at_a_pull_request(repository, tmp_path):
-    """Lint, the logs beside the rules, and the first answers that would change; all of it in the summary."""
+    """Lint, the test logs of the rules, and the first answers that would change; the summary contains all of it."""
     summary, temp = tmp_path / "summary", tmp_path / "temp"
     temp.mkdir()
     env = {
@@ -167,7 +167,7 @@ json.dump(state, open(os.environ["GH_STATE"], "w"))
     ],
 )
 def test_github_writes_one_comment(tmp_path, before):
-    """A second report edits the first one; whose pull request it is, GitHub says; what a stranger wrote mentions nobody."""
+    """A second report edits the first comment; GitHub gives the author of the pull request; a stranger's text mentions nobody."""
     folder, state = tmp_path / "work", tmp_path / "state.json"
     folder.mkdir()
     (tmp_path / "bin").mkdir()

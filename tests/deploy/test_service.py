@@ -12,7 +12,8 @@ import pytest
 import yaml
 from flask import Flask
 
-from bot.config.file import Metrics, load
+from bot.config.file import load
+from bot.config.settings import Metrics
 from bot.incidents.ledger import Ledger
 from bot.server.health import operations
 from tests.support.paths import ROOT
@@ -103,7 +104,7 @@ def test_systemd_takes_the_unit(tmp_path):
 
 
 def test_the_settings_that_the_files_speak_of_are_taken(tmp_path):
-    """The words in their headers are no dead ones."""
+    """The settings named in the headers of the files exist."""
     found = load(
         "version: 1\nserve:\n  listen: 0.0.0.0:8080\n  slack:\n    bot_token: {file: /run/secrets/slack_bot_token}\n"
         "    app_token: {env: SLACK_APP_TOKEN}\ncollect: {spool: /var/lib/signalbox/spool}\n",

@@ -108,7 +108,7 @@ WITH = {"usergroups:read": {"users:read"}}  # Slack grants the one with the othe
 
 
 def uncommented() -> dict[str, Any]:
-    """The manifest for HTTP: the addresses that stand there as comments are in it."""
+    """The manifest for HTTP, with the addresses that are commented out enabled."""
     lines = (ROOT / "deploy" / "slack" / "manifest.yaml").read_text().splitlines()
     return yaml.safe_load(
         "\n".join(re.sub(r"# (url|request_url|message_menu_options_url):", r"\1:", line) for line in lines)
@@ -117,7 +117,7 @@ def uncommented() -> dict[str, Any]:
 
 @pytest.mark.parametrize("manifest", [MANIFEST, uncommented()], ids=["socket", "http"])
 def test_it_is_what_slack_documents(manifest):
-    """For Socket Mode as it stands, for HTTP with its addresses."""
+    """For Socket Mode unchanged, for HTTP with its addresses."""
     jsonschema.validate(manifest, SCHEMA)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from waitress.server import create_server
 
-from bot.config.file import Webhook
+from bot.config.settings import Webhook
 from bot.policy.job_end import JobWatcherSettings, as_of
 from bot.queue.tasks import TaskQueue
 from bot.server.job_watcher import JobWatcher, WatchedScheduler, ask_of, job_ends_of
@@ -37,14 +37,14 @@ ODD = 'it\'s "odd"\n@&job=1'
 
 @dataclass
 class Site:
-    """A server of ours, and the folders in which the script lies: once for each way in which Slurm can call it."""
+    """A server of ours, and the folders of the script: one for each way in which Slurm can call it."""
 
     url: str
     epilog: Path
     completion: Path
 
     def jobs(self, tenant: str = "epilog") -> dict[str, str]:
-        """The jobs in the work list: id → why. Each way has a tenant of its own."""
+        """The jobs in the work list: id → why. Each way has its own tenant."""
         with TaskQueue(self.url) as works:
             found = [works.work(number) for number in range(1, 1 + sum(works.counts().values()))]
         told = [json.loads(item.payload) for item in found]
@@ -131,7 +131,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealSlur
         yield slurm, own, ran(slurm)
 
 
-def test_a_job_that_fails_is_told_at_once(cluster) -> None:
+def test_a_job_that_fails_is_reported_at_once(cluster) -> None:
     """Failed jobs, tasks of arrays and jobs of parts come, by the ids that people use; good and stopped ones do not."""
     _, own, ids = cluster
     wanted = {
@@ -232,23 +232,23 @@ def test_a_server_that_is_silent_holds_up_nothing(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         caller, _ = server.accept()
         with caller:
-            lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if readable(path)]
+            lines = [command_line(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
             assert [line for line in lines if SECRET.encode()[:11] in line] == []
             caller.settimeout(5)
             assert b"Authorization: Bearer " + SECRET.encode() in caller.recv(65536)
 
 
-def readable(path: Path) -> bool:
-    """Whether a process is still there."""
+def command_line(path: Path) -> bytes:
+    """The command line of a process; empty if it has ended."""
     try:
-        return bool(path.read_bytes())
+        return path.read_bytes()
     except OSError:
-        return False
+        return b""
 
 
 @pytest.mark.parametrize("lacking", ["signalbox-epilog.conf", "signalbox-secret"])
 def test_without_its_settings(tmp_path: Path, lacking: str) -> None:
-    """It does nothing, and is no error."""
+    """It does nothing, without an error."""
     shutil.copy2(SCRIPT, tmp_path)
     (tmp_path / "signalbox-secret").write_text(SECRET)
     settings(tmp_path, "http://127.0.0.1:9/")

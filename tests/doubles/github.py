@@ -254,7 +254,7 @@ class GitHubDouble(Double):
 
     # -- pull requests ------------------------------------------------------------------------------------------------
 
-    def told(self, pull: PullRequest) -> dict[str, Any]:
+    def as_json(self, pull: PullRequest) -> dict[str, Any]:
         """A pull request as JSON."""
         here = {"full_name": "acme/rules"}
         return {
@@ -273,7 +273,7 @@ class GitHubDouble(Double):
     def _pulls(self, asked: Asked) -> Said:
         head, state = asked.query.get("head", ""), asked.query.get("state", "open")
         found = [
-            self.told(pull)
+            self.as_json(pull)
             for pull in reversed(self.pulls)
             if state in ("all", pull.state) and (not head or head == f"acme:{pull.head}")
         ]
@@ -312,7 +312,7 @@ class GitHubDouble(Double):
             len(self.pulls) + 1, body["title"], body.get("body") or "", head, base, bool(body.get("draft"))
         )
         self.pulls.append(pull)
-        return Said(201, self.told(pull))
+        return Said(201, self.as_json(pull))
 
     def _pull(self, asked: Asked, number: int, rest: tuple[str, ...]) -> Said:
         if number > len(self.pulls):
@@ -320,12 +320,12 @@ class GitHubDouble(Double):
         pull = self.pulls[number - 1]
         match asked.method, rest:
             case "GET", ():
-                return Said(200, self.told(pull))
+                return Said(200, self.as_json(pull))
             case "PATCH", ():
                 if set(asked.body) - {"title", "body", "state", "base", "maintainer_can_modify"}:
                     self.strange.append(f"{asked.words}: {sorted(asked.body)}")
                 pull.title, pull.body = asked.body.get("title", pull.title), asked.body.get("body", pull.body)
-                return Said(200, self.told(pull))
+                return Said(200, self.as_json(pull))
             case "POST", ("requested_reviewers",):
                 names = asked.body.get("reviewers", []) + asked.body.get("team_reviewers", [])
                 if set(names) - self.collaborators:
@@ -334,7 +334,7 @@ class GitHubDouble(Double):
                         "Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a collaborator of the acme/rules repository.",
                     )
                 pull.reviewers += [name for name in names if name not in pull.reviewers]
-                return Said(201, self.told(pull))
+                return Said(201, self.as_json(pull))
             case _:
                 return Said(501)
 

@@ -177,7 +177,7 @@ class GitLabDouble(Double):
 
     # -- merge requests -----------------------------------------------------------------------------------------------
 
-    def told(self, merge_request: MergeRequest) -> dict[str, Any]:
+    def as_json(self, merge_request: MergeRequest) -> dict[str, Any]:
         """A merge request as JSON."""
         sha = self.repository.branches.get(merge_request.source)
         state = self.pipelines.get(sha or "")
@@ -202,7 +202,7 @@ class GitLabDouble(Double):
         found = [
             merge for merge in reversed(self.merges) if state in ("all", merge.state) and source in (None, merge.source)
         ]
-        return self.page(asked, [self.told(item) for item in found])
+        return self.page(asked, [self.as_json(item) for item in found])
 
     def _merge_made(self, body: Mapping[str, Any]) -> Said:
         source, target = body.get("source_branch"), body.get("target_branch")
@@ -220,7 +220,7 @@ class GitLabDouble(Double):
         labels = [text for text in body.get("labels", "").split(",") if text]
         made = MergeRequest(len(self.merges) + 1, body["title"], description, source, target, labels=labels)
         self.merges.append(made)
-        return Said(201, self.told(made))
+        return Said(201, self.as_json(made))
 
     def _merge(self, asked: Asked, number: int, rest: tuple[str, ...]) -> Said:  # noqa: PLR0911 - one route after the other
         if number > len(self.merges):
@@ -228,7 +228,7 @@ class GitLabDouble(Double):
         one = self.merges[number - 1]
         match asked.method, rest:
             case "GET", ():
-                return Said(200, self.told(one))
+                return Said(200, self.as_json(one))
             case "PUT", ():
                 known = {"title", "description", "add_labels", "reviewer_ids"}
                 if not asked.body or set(asked.body) - known:
@@ -240,7 +240,7 @@ class GitLabDouble(Double):
                     name for name in asked.body.get("add_labels", "").split(",") if name and name not in one.labels
                 ]
                 one.reviewers = asked.body.get("reviewer_ids", one.reviewers)
-                return Said(200, self.told(one))
+                return Said(200, self.as_json(one))
             case "GET", ("notes",):
                 return self.page(asked, [{"id": at, "body": note} for at, note in enumerate(one.notes)])
             case "PUT", ("notes", place):

@@ -1,7 +1,7 @@
-"""A Kubernetes API server over real HTTP, as strict as its documentation: selectors, paging, rights, logs, Status objects.
+"""A Kubernetes API server over real HTTP, as strict as the real one: selectors, paging, rights, logs, Status objects.
 
-Written from the API concepts and the reference of pods/log. Rights come from RBAC manifests, so that tests show a manifest to be
-sufficient. It supports reading only.
+Compared with kube-apiserver 1.36 by tests/connectors/kubernetes/test_real_kubernetes.py. Rights come from RBAC manifests, so that
+tests show a manifest to be sufficient. It supports reading only.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import yaml
 
+from tests.doubles.kubelet import Kubelet, Line
 from tests.doubles.listening import Answering, listening
 
 TOKEN = "service-account-token"  # noqa: S105 - of the double
@@ -59,26 +59,15 @@ class Refused(Exception):  # noqa: N818 - an answer
 
 
 @dataclass(slots=True)
-class Line:
-    """A line of a container's log: seconds since the epoch and text."""
-
-    at: float
-    text: str
-
-
-@dataclass(slots=True)
 class Cluster:
     """What the server holds and how it behaves.
 
-    `logs`: (namespace, pod, container, "current" or "previous") → lines. `zones`: pod → hours its node is ahead of UTC. `throttled`: how
-    many requests are answered with 429 first. `expire_after`: a continue token is refused with 410 after so many uses of tokens.
-    `odd_logs`: pod → what the kubelet says in place of the log.
+    `kubelet`: the logs. `throttled`: how many requests are answered with 429 first. `expire_after`: a continue token is refused with 410
+    after so many uses of tokens.
     """
 
     objects: dict[tuple[str, str], list[dict]] = field(default_factory=dict)
-    logs: dict[tuple[str, str, str, str], list[Line]] = field(default_factory=dict)
-    zones: dict[str, int] = field(default_factory=dict)
-    odd_logs: dict[str, str] = field(default_factory=dict)
+    kubelet: Kubelet = field(default_factory=Kubelet)
     dead_nodes: set[str] = field(default_factory=set)
     rights: list[tuple[str | None, dict]] = field(default_factory=list)
     throttled: int = 0
@@ -100,7 +89,7 @@ class Cluster:
         """Set the log of a pod's container."""
         meta = pod["metadata"]
         name = container or pod["spec"]["containers"][0]["name"]
-        self.logs[meta["namespace"], meta["name"], name, which] = [Line(at, text) for at, text in lines]
+        self.kubelet.logs[meta["namespace"], meta["name"], name, which] = [Line(at, text) for at, text in lines]
 
     def allow(self, manifest: Path) -> None:
         """Grant what the RBAC objects of a file grant, and nothing else."""
@@ -139,14 +128,18 @@ class Cluster:
             self._admit(headers)
             return 200, self._route(verb, parts.path, query, body), {}
         except Refused as refused:
-            return refused.code, refused.status, {"Retry-After": "1"} if refused.code == 429 else {}
+            told = refused.status if refused.status["message"] else "404 page not found\n"
+            return refused.code, told, {"Retry-After": "1"} if refused.code == 429 else {}
 
     def _admit(self, headers: Mapping[str, str]) -> None:
         if self.throttled:
             self.throttled -= 1
             words = "the server has received too many requests and has asked us to try again later"
             raise Refused(429, "TooManyRequests", words)
-        if headers.get("authorization") != f"Bearer {TOKEN}":
+        if not headers.get("authorization"):
+            user = 'User "system:anonymous" cannot get path'
+            raise Refused(403, "Forbidden", f"forbidden: {user}")
+        if headers["authorization"] != f"Bearer {TOKEN}":
             raise Refused(401, "Unauthorized", "Unauthorized")
 
     def _route(self, verb: str, path: str, query: dict[str, str], body: bytes) -> object:
@@ -158,6 +151,8 @@ class Cluster:
         group, version, namespace, plural, more = _parsed(words)
         known = plural in SERVED.get((group, version), {}) and (group, plural) not in self.absent
         wide = plural in CLUSTER_WIDE
+        if not known and group not in BUILT_IN:
+            raise Refused(404, "", "")
         if not known or (wide and namespace is not None) or (more and not wide and namespace is None) or len(more) > 2:
             raise Refused(404, "NotFound", "the server could not find the requested resource")
         resource = plural if len(more) < 2 else f"{plural}/{more[1]}"
@@ -211,6 +206,8 @@ class Cluster:
         raise Refused(404, "NotFound", f'{plural} "{name}" not found')
 
     def _list(self, group: str, version: str, plural: str, namespace: str | None, query: dict[str, str]) -> object:
+        if ",," in query.get("labelSelector", ""):
+            raise Refused(400, "BadRequest", "found ',', expected: identifier after ','")
         labels = label_selector(query.get("labelSelector", ""))
         fields = field_selector(query.get("fieldSelector", ""), plural)
         items = [
@@ -245,9 +242,11 @@ class Cluster:
             told = json.loads(base64.urlsafe_b64decode(query["continue"]))
             start = told["start"]
         except (ValueError, KeyError, TypeError):
-            raise Refused(400, "BadRequest", "continue key is not valid") from None
+            raise Refused(400, "BadRequest", "invalid continue token: continue key is not valid") from None
         if told["of"] != selected:
-            raise Refused(400, "BadRequest", "continue key is not valid: it belongs to another request")
+            raise Refused(
+                400, "BadRequest", "invalid continue token: continue key is not valid: it belongs to another request"
+            )
         self._tokens_used += 1
         if told["consistent"] and self.expire_after is not None and self._tokens_used > self.expire_after:
             self.expire_after = None
@@ -270,7 +269,7 @@ class Cluster:
             )
         if container not in names:
             raise Refused(400, "BadRequest", f"container {container} is not valid for pod {name}")
-        _check_log_options(query)
+        _check_log_options(name, query)
         previous = _flag(query, "previous")
         statuses = pod["status"].get("containerStatuses", []) + pod["status"].get("initContainerStatuses", [])
         status = next((item for item in statuses if item["name"] == container), {})
@@ -282,33 +281,16 @@ class Cluster:
             reason = status["state"]["waiting"]["reason"]
             raise Refused(400, "BadRequest", f'container "{container}" in pod "{name}" is waiting to start: {reason}')
         if pod["spec"]["nodeName"] in self.dead_nodes:
-            url = f"https://10.0.0.9:10250/containerLogs/{namespace}/{name}/{container}"
+            asked = urlencode(sorted((key, value) for key, value in query.items() if key != "container"))
+            url = f"https://10.0.0.9:10250/containerLogs/{namespace}/{name}/{container}?{asked}"
             raise Refused(500, "InternalError", f'Get "{url}": dial tcp 10.0.0.9:10250: connect: no route to host')
-        if name in self.odd_logs:
-            return self.odd_logs[name]
-        which = "previous" if previous else "current"
-        return self._text(self.logs.get((namespace, name, container, which), []), name, query)
-
-    def _text(self, lines: list[Line], pod: str, query: dict[str, str]) -> str:
-        """The lines since, of these the last ones, of these the first bytes: in this order, as the kubelet does."""
-        if "sinceTime" in query:
-            since = datetime.fromisoformat(query["sinceTime"]).timestamp()
-            lines = [line for line in lines if line.at >= since]
-        if "sinceSeconds" in query:
-            lines = [line for line in lines if line.at >= time.time() - int(query["sinceSeconds"])]
-        if "tailLines" in query:
-            lines = lines[len(lines) - min(len(lines), int(query["tailLines"])) :]
-        stamps = _flag(query, "timestamps")
-        zone = timezone(timedelta(hours=self.zones.get(pod, 0)))
-        text = "".join(f"{_stamp(line.at, zone)} {line.text}\n" if stamps else f"{line.text}\n" for line in lines)
-        data = text.encode()
-        return data[: int(query["limitBytes"])].decode(errors="ignore") if "limitBytes" in query else text
+        return self.kubelet.text(namespace, name, container, query) or ""
 
 
-def _check_log_options(query: dict[str, str]) -> None:
+def _check_log_options(pod: str, query: dict[str, str]) -> None:
     if "sinceTime" in query and "sinceSeconds" in query:
-        words = "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
-        raise Refused(422, "Invalid", f'PodLogOptions "" is invalid: {words}')
+        words = "[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
+        raise Refused(422, "Invalid", f'PodLogOptions "{pod}" is invalid: {words}')
     if "sinceTime" in query and not _RFC3339.fullmatch(query["sinceTime"]):
         raise Refused(
             400, "BadRequest", f'parsing time "{query["sinceTime"]}" as "2006-01-02T15:04:05Z07:00": cannot parse'
@@ -316,8 +298,18 @@ def _check_log_options(query: dict[str, str]) -> None:
     for name, least in (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1)):
         if name in query and _whole(query, name, least) < least:
             words = f"must be greater than {least - 1 if least else 'or equal to 0'}"
-            raise Refused(422, "Invalid", f'PodLogOptions "" is invalid: {name}: Invalid value: {query[name]}: {words}')
+            raise Refused(
+                422, "Invalid", f'PodLogOptions "{pod}" is invalid: {name}: Invalid value: {query[name]}: {words}'
+            )
     _flag(query, "timestamps")
+
+
+def _json(value: object) -> bytes:
+    """JSON as the server writes it: without spaces, with escapes for HTML."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    for sign in "&<>":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return f"{text}\n".encode()
 
 
 def _flag(query: dict[str, str], name: str) -> bool:
@@ -332,13 +324,6 @@ def _whole(query: dict[str, str], name: str, default: int) -> int:
         return int(query.get(name, default))
     except ValueError:
         raise Refused(400, "BadRequest", f'strconv.ParseInt: parsing "{query[name]}": invalid syntax') from None
-
-
-def _stamp(at: float, zone: timezone) -> str:
-    whole = datetime.fromtimestamp(int(at), zone)
-    offset = whole.strftime("%z")
-    shown = "Z" if zone.utcoffset(None) == timedelta(0) else f"{offset[:3]}:{offset[3:]}"
-    return f"{whole.strftime('%Y-%m-%dT%H:%M:%S')}.{round((at - int(at)) * 1e9):09d}{shown}"
 
 
 def _key(item: dict) -> str:
@@ -428,7 +413,7 @@ def serving(cluster: Cluster) -> Iterator[str]:
             """Answer."""
             body = self.body()
             code, told, more = cluster.answer(self.command, self.path, self.lowered(), body)
-            data = told.encode() if isinstance(told, str) else json.dumps(told).encode()
+            data = told.encode() if isinstance(told, str) else _json(told)
             self.send(code, data, "text/plain" if isinstance(told, str) else "application/json", more)
 
     with listening(Handler) as cluster.url:

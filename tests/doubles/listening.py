@@ -1,4 +1,4 @@
-"""The HTTP server under the doubles: a local address, answers as whole packets, no messages of its own."""
+"""The HTTP server under the doubles: a local address, answers as whole packets, and no output."""
 
 from __future__ import annotations
 

@@ -138,13 +138,23 @@ class LokiDouble:
             if self.tenant is None and not headers.get("x-scope-orgid"):
                 raise Refused(401, "no org id")  # this endpoint wants a tenant even where there are none
             return self.limits.published()
-        if path in ("/loki/api/v1/index/volume_range", "/loki/api/v1/index/volume"):
-            return self._volume(params, ranged=path.endswith("range"))
+        if path.startswith("/loki/api/v1/index/"):
+            return self._index(path.rpartition("/")[2], params)
         if path == "/loki/api/v1/query":
             raise Refused(
                 400,
                 "log queries are not supported as an instant query type, please change your query to a range query type",
             )
+        return self._listing(path, params)
+
+    def _index(self, name: str, params: Mapping[str, str]) -> object:
+        if name == "stats":
+            return self._stats(params)
+        if name in ("volume", "volume_range"):
+            return self._volume(params, ranged=name == "volume_range")
+        raise Refused(404, "404 page not found")
+
+    def _listing(self, path: str, params: Mapping[str, str]) -> object:
         start, end = _bounds(params, 6 * 3600)
         self._not_longer(start, end)
         wanted = self._selected(params["query"]) if params.get("query") else list(self.streams)
@@ -221,6 +231,15 @@ class LokiDouble:
         time.sleep(min(seconds, self.limits.timeout))
         if seconds > self.limits.timeout:
             raise Refused(504, SLOW)
+
+    def _stats(self, params: Mapping[str, str]) -> object:
+        """Streams, chunks, bytes and entries of a window, without the envelope of other answers."""
+        start, end = _bounds(params, 6 * 3600)
+        self._not_longer(start, end)
+        there = [[*item.entries(start, end, ALL, backward=False)] for item in self._selected(params["query"])]
+        sizes = [sum(len(entry[1].encode("utf-8", "replace")) for entry in held) for held in there]
+        streams = sum(1 for held in there if held)
+        return {"streams": streams, "chunks": streams, "bytes": sum(sizes), "entries": sum(map(len, there))}
 
     def _volume(self, params: Mapping[str, str], *, ranged: bool) -> object:
         """Bytes by stream labels; per step in a range. The index knows no structured metadata."""

@@ -147,7 +147,7 @@ def _offset(token: str) -> int:
 
 
 def _filter(text: str) -> list[tuple[str, bool, str]]:
-    """The clauses of a filter: tag, whether it must be equal, value. There is no OR, and no way to escape a quote."""
+    """The clauses of a filter: tag, whether it must be equal, value. OR and escaped quotes are not supported."""
     found, at = [], 0
     while text[at:].strip():
         match = _CLAUSE.match(text, at)

@@ -19,7 +19,7 @@ def engine() -> Matcher:
     return KNOWN.matcher()
 
 
-def said(engine: Matcher, **streams: str) -> Report:
+def diagnosed(engine: Matcher, **streams: str) -> Report:
     """The report on streams by name: `rank_3="…"` is rank-3.log, `node_a_dmesg` is node-a-dmesg.log."""
     texts = {f"{name.replace('_', '-')}.log": text.encode() for name, text in streams.items()}
     return diagnose(evidence_of(KNOWN, engine, texts), KNOWN.rulebook)
@@ -68,7 +68,7 @@ def raised(message: str, frame: str = "pretrain.py", rank: int = 0) -> str:
 
 def test_the_launchers_root_cause_may_be_a_victim(engine: Matcher) -> None:
     """Its block names the first process that it saw end: rank 6, aborted by its watchdog; the key error is rank 2's."""
-    report = said(
+    report = diagnosed(
         engine,
         rank_2=STEPS + raised("KeyError: 'position_ids'", rank=2),
         rank_6=ABORT.format(rank=6),
@@ -79,12 +79,12 @@ def test_the_launchers_root_cause_may_be_a_victim(engine: Matcher) -> None:
 
 
 def test_one_ranks_python_error_stands_before_63_peers_nccl_errors(engine: Matcher) -> None:
-    """The many are folded under the one, with how many they are."""
+    """The many are folded under the one, with who they are."""
     peers = {f"rank_{rank}": ABORT.format(rank=rank) for rank in range(64) if rank != 17}
-    report = said(engine, rank_17=STEPS + raised("ZeroDivisionError: division by zero", rank=17), **peers)
+    report = diagnosed(engine, rank_17=STEPS + raised("ZeroDivisionError: division by zero", rank=17), **peers)
     assert first(report) == ("fault", "code_bug")
     assert report.diagnoses[0].suspects[0].rank == 17
-    assert sum(explained.count for explained in report.diagnoses[0].explains) >= 63
+    assert "0-16,18-63" in {explained.ranks for explained in report.diagnoses[0].explains}
 
 
 def test_a_full_disk_stands_before_the_checkpoint_that_it_spoiled(engine: Matcher) -> None:
@@ -94,7 +94,7 @@ def test_a_full_disk_stands_before_the_checkpoint_that_it_spoiled(engine: Matche
         + "OSError: [Errno 28] No space left on device\n\nDuring handling of the above exception, another exception occurred:\n\n"
         + raised("RuntimeError: [enforce fail at inline_container.cc:626] . unexpected pos 704 vs 598", "checkpoint.py")
     )
-    assert first(said(engine, rank_0=text)) == ("fault", "disk_full")
+    assert first(diagnosed(engine, rank_0=text)) == ("fault", "disk_full")
 
 
 def test_an_error_page_stands_before_the_decoder_that_choked_on_it(engine: Matcher) -> None:
@@ -105,7 +105,7 @@ def test_an_error_page_stands_before_the_decoder_that_choked_on_it(engine: Match
         "During handling of the above exception, another exception occurred:\n\n"
         + raised("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", "data.py")
     )
-    assert first(said(engine, rank_0=text)) == ("fault", "external_network")
+    assert first(diagnosed(engine, rank_0=text)) == ("fault", "external_network")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_an_error_page_stands_before_the_decoder_that_choked_on_it(engine: Match
 def test_sigterm_with_a_reason_is_that_reason(engine: Matcher, reason: str, fault: str) -> None:
     """The signal itself proves nothing; its sender may."""
     agent = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4410 got signal: 15\n"
-    assert first(said(engine, train=STEPS + reason + agent)) == ("fault", fault)
+    assert first(diagnosed(engine, train=STEPS + reason + agent)) == ("fault", fault)
 
 
 def test_sigterm_without_a_reason_is_not_called_likely(engine: Matcher) -> None:
@@ -134,7 +134,7 @@ def test_sigterm_without_a_reason_is_not_called_likely(engine: Matcher) -> None:
         "signal, shutting down workers\n"
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4410 got signal: 15\n"
     )
-    report = said(engine, train=STEPS + agent)
+    report = diagnosed(engine, train=STEPS + agent)
     assert report.verdict in ("fault", "no_match")
     assert all(diagnosis.band != "likely" for diagnosis in report.diagnoses)
 
@@ -149,7 +149,7 @@ def test_a_rank_with_another_sequence_number_is_the_one(engine: Matcher) -> None
     ranks = {
         f"rank_{rank}": ABORT.format(rank=rank) + waits.format(rank=rank, seq=4411) for rank in range(8) if rank != 3
     }
-    report = said(engine, rank_3=STEPS + waits.format(rank=3, seq=4410), **ranks)
+    report = diagnosed(engine, rank_3=STEPS + waits.format(rank=3, seq=4410), **ranks)
     assert report.verdict == "fault"
     assert report.diagnoses[0].suspects[0].rank == 3
 
@@ -163,14 +163,14 @@ def test_a_stuck_watchdog_is_a_symptom(engine: Matcher) -> None:
         "GUID 0(default_pg) Rank 5] Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL "
         "watchdog hang.\n"
     )
-    report = said(engine, rank_5=text)
+    report = diagnosed(engine, rank_5=text)
     assert report.verdict == "fault"
     assert all(diagnosis.band != "likely" for diagnosis in report.diagnoses)
 
 
 def test_the_kernel_log_names_what_the_jobs_log_cannot(engine: Matcher) -> None:
     """The program saw an illegal access and a lost peer; the kernel of node-b saw its GPU leave the bus."""
-    report = said(
+    report = diagnosed(
         engine,
         rank_1=STEPS + raised("RuntimeError: CUDA error: unspecified launch failure", rank=1),
         rank_2=ABORT.format(rank=2),
@@ -185,7 +185,7 @@ def test_the_kernel_log_names_what_the_jobs_log_cannot(engine: Matcher) -> None:
 
 def test_memory_errors_of_the_attempt_before_stand_before_the_out_of_memory(engine: Matcher) -> None:
     """Tests of the rule out-of-memory-on-suspect-gpu have the whole of it; here: without history it is plain."""
-    report = said(
+    report = diagnosed(
         engine, node_a=STEPS + raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
     )
     assert first(report) == ("fault", "cuda_oom")

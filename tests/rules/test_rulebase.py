@@ -19,7 +19,9 @@ from kb.diagnosis.ranking import explains, rank
 from kb.facts.job_facts import Facts
 from kb.rulebase.patterns import check, scan_form
 from kb.rulebase.rule import Rule
+from kb.scanning import staged_matcher
 from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher
+from kb.scanning.staged_matcher import StagedMatcher
 from tests.support.paths import BUNDLES, DEMO, ROOT
 
 BENCHMARK = ROOT.parent / "shared" / "benchmark"
@@ -106,8 +108,8 @@ def hits_by_line(matcher: Matcher, text: bytes, starts: list[int]) -> dict[int, 
     return found
 
 
-def test_engines_agree_on_all_test_lines() -> None:
-    """Hyperscan and RE2 find the same lines, and miss none in which Python's `re` finds the rule's own regex."""
+def test_engines_agree_on_all_test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hyperscan, in one and in two stages, and RE2 find the same lines, and miss none in which `re` finds the rule's own regex."""
     text = all_lines()
     lines = text.split(b"\n")
     starts = [0]
@@ -117,6 +119,8 @@ def test_engines_agree_on_all_test_lines() -> None:
     fast = hits_by_line(HyperscanMatcher(patterns), text, starts)
     slow = hits_by_line(Re2Matcher(patterns), text, starts)
     assert fast == slow
+    monkeypatch.setattr(staged_matcher, "SPARSE", 0)  # two stages, although each line has a hit
+    assert hits_by_line(StagedMatcher(patterns), text, starts) == fast
     where = {pattern: index for index, pattern in enumerate(patterns)}
     for wanted in KNOWN.plan.lines:
         flags = re.IGNORECASE if wanted.ignore_case else 0
@@ -141,7 +145,7 @@ def test_the_healthy_bundle_is_silent() -> None:
 
 
 def test_the_killed_rank_is_named() -> None:
-    """Of two launchers' failure blocks the one that tells what came first decides."""
+    """Of two launchers' failure blocks, the one that names the first failure decides."""
     report = diagnose_bundle(KNOWN, BUNDLES / "rank-killed").report
     best = report.diagnoses[0]
     assert (best.fault, best.suspects[0].rank, best.suspects[0].node) == ("killed", 3, "node-a")
@@ -158,7 +162,7 @@ def test_the_demo_names_the_rank_whose_shard_is_damaged() -> None:
 
 @pytest.mark.benchmark
 def test_no_fault_is_named_on_the_benchmarks_healthy_runs(tmp_path: Path) -> None:
-    """Neither on the cases labelled healthy nor on the clean logs beside them."""
+    """On the cases labelled healthy and on their clean logs."""
     if not BENCHMARK.is_dir():
         pytest.skip(f"there is no benchmark at {BENCHMARK}")
     for case in sorted((BENCHMARK / "cases").iterdir()):

@@ -1,4 +1,4 @@
-"""What is shown of every rule: whole sentences, whatever is known, and advice with a reason."""
+"""The texts of every rule: whole sentences in all cases, and advice with a reason."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_commands_name_a_placeholder_for_what_is_unknown() -> None:
 
 
 def test_every_class_has_advice_with_a_reason() -> None:
-    """The reason is a sentence of its own, shown below the advice."""
+    """The reason is a separate sentence, shown below the advice."""
     for fault in BOOK.faults.values():
         assert fault.because[:1].isupper(), fault.id
         assert not fault.because.endswith("."), fault.id
@@ -95,7 +95,7 @@ def test_a_plain_requeue_is_only_for_what_the_platform_ended() -> None:
 
 
 def test_rules_of_the_program_never_advise_a_restart() -> None:
-    """Neither do their rows, whatever fault those name."""
+    """Nor do their rows, whatever fault those name."""
     for rule in BOOK.rules:
         for part in parts(rule):
             fault = BOOK.faults[part.fault or rule.fault]

@@ -1,1 +1,1 @@
-"""What tests share: samples, builders, servers, and checks of what is shown."""
+"""What tests share: samples, builders, servers, and checks of output."""

@@ -86,8 +86,8 @@ FALLEN_GPU = Report(
             iteration=1198,
             evidence=(KERNEL_LINE, RANK_LINE),
             explains=(
-                Explained("collective_timeout", 63, "0-6,8-63"),
-                Explained("peer_failure", 8, "0,8,16,24,32,40,48,56"),
+                Explained("collective_timeout", 63, "0-6,8-63", "Collective timed out in the watchdog"),
+                Explained("peer_failure", None, "0,8,16,24,32,40,48,56", "NCCL socket closed by a peer"),
             ),
             remediation=(
                 RemedyStep(

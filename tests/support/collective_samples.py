@@ -1,4 +1,4 @@
-"""Recorders made again: traces of ranks that ran programs until nobody got on."""
+"""Rebuilt recorders: traces of ranks that ran programs until none made progress."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def done(pg, last, first=1):
 def stuck(groups, programs, *, gloo=False, names=None, tail=2000):
     """Return the recorders of ranks that each ran their program in order until none made progress.
 
-    `programs`: of each rank (group, sizes), or (group, sizes, name). gloo tells no members, no states and no counters.
+    `programs`: of each rank (group, sizes), or (group, sizes, name). gloo has no members, no states and no counters.
     `tail`: how many entries a ring keeps.
     """
     at = dict.fromkeys(programs, 0)

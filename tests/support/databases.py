@@ -1,4 +1,4 @@
-"""Databases for tests: SQLite in a file, and a real PostgreSQL of its own where the program is installed."""
+"""Databases for tests: SQLite in a file, and a separate PostgreSQL where the program is installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def program(name: str) -> str | None:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
-    """A server in a folder of its own; its URL. It does not run as root, so root hands it to `nobody`."""
+    """Start a server in its own folder and return its URL. It does not run as root, so root hands it to `nobody`."""
     initdb, server = program("initdb"), program("postgres")
     assert initdb is not None
     assert server is not None

@@ -82,7 +82,7 @@ def stamp(value: Any) -> float:
 
 
 def every(ledger: Ledger, tenant: str, until: datetime) -> list[End]:
-    """All reports with what was said of them by then."""
+    """All reports, with the feedback given by then."""
     found = []
     with ledger.database.session() as session:
         rows = session.execute(

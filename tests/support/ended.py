@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends soon, or has: nobody may have collected its status yet."""
+    """Whether a process ends soon or has ended; it may be a zombie."""
     for _ in range(500):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

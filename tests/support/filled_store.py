@@ -15,7 +15,8 @@ from bot.incidents.lifecycle import LifecycleStep, StepNotAllowed, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
 from bot.store.database import Repository
-from bot.store.incidents import Origin, add_within, file
+from bot.store.incidents import add_within
+from bot.store.packed_reports import Origin, file
 from bot.store.tables import IncidentRow
 from kb.report import Report
 from kb.rulebase.rule import FaultClass, Rulebook
@@ -47,7 +48,7 @@ def fill(
     chance, numbers = Random(seed), []
     with store.database.session(write=True) as session:
         for incident in incidents(BOOK, until, days=days, seed=seed, pace=pace, tenant=tenant):
-            for report, at in _told(chance, incident.report, incident.at):
+            for report, at in _reports_of(chance, incident.report, incident.at):
                 origin = _origin(chance, incident.origin, at)
                 filed = file(dumps(report), report, b"x\n", None, at, origin=origin)
                 number = add_within(session, filed)
@@ -55,7 +56,7 @@ def fill(
                 if chance.random() < 0.8:
                     row.chain = f"{origin.cluster}/{report.job.name}/{report.job.id}"
                 session.add(row)
-                for place, (when, said) in enumerate(_said(chance, incident.said, at)):
+                for place, (when, said) in enumerate(_closings(chance, incident.said, at)):
                     annotate_within(session, number, tenant, key=f"{report.id}:{place}", said=said, now=when)
                 numbers.append((number, at))
     with store.database.session(write=True) as session:
@@ -83,7 +84,7 @@ def _lived(session: Session, chance: Random, numbers: list[tuple[int, datetime]]
                 step_within(session, number, tenant, key=f"life:{number}", step=step, now=at + timedelta(days=3))
 
 
-def _told(chance: Random, report: Report, at: datetime) -> list[tuple[Report, datetime]]:
+def _reports_of(chance: Random, report: Report, at: datetime) -> list[tuple[Report, datetime]]:
     """The reports on one end of a job: with holes, of odd phases, at times two of them."""
     job = report.job
     runs = tuple(
@@ -126,7 +127,9 @@ def _origin(chance: Random, origin: Origin, at: datetime) -> Origin:
     )
 
 
-def _said(chance: Random, said: tuple[tuple[datetime, Closing], ...], at: datetime) -> list[tuple[datetime, Closing]]:
+def _closings(
+    chance: Random, said: tuple[tuple[datetime, Closing], ...], at: datetime
+) -> list[tuple[datetime, Closing]]:
     """What people say, at times again and otherwise, or that they do not know."""
     found = list(said)
     if found and chance.random() < 0.2:

@@ -1,4 +1,4 @@
-"""The HTTP server under the doubles of forges: faults as they are told, everything that was asked, rate limits in headers."""
+"""The HTTP server under the doubles of forges: scripted faults, recorded requests, rate limits in headers."""
 
 from __future__ import annotations
 

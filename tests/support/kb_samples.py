@@ -9,7 +9,8 @@ from kb.facts.job_facts import Facts
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.rulebase.rule import ActionWord, FaultClass, Name, Pattern, Rule, Rulebook
 from kb.scanning.matcher import HyperscanMatcher
-from kb.scanning.plan import ScanPlan, plan
+from kb.scanning.plan import ScanPlan
+from kb.scanning.plan_builder import plan
 from kb.scanning.scanner import scan
 from kb.scanning.summary import (
     PatternHits,
@@ -164,7 +165,7 @@ def exception(
     rank: int | None = None,
     **fields: str | int,
 ) -> Structure:
-    """An exception whose last line lies at an offset, its traceback beginning at `start`."""
+    """An exception whose last line is at an offset, its traceback beginning at `start`."""
     line = f"{kind}: {message}"
     values = {"type": kind, "message": message, "start": offset if start is None else start, **fields}
     return Structure("exception", offset, offset + len(line) + 1, line, values, Resource(rank=rank), time)

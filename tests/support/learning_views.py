@@ -11,7 +11,7 @@ from bot.incidents.ledger import Ledger
 from bot.incidents.resolution import Closing
 from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge
-from bot.store.incidents import Origin
+from bot.store.packed_reports import Origin
 from kb.diagnosis.engine import diagnose
 from kb.report import JobView
 

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,10 +22,6 @@ import pytest
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 AGAIN = 30.0  # seconds after a timeout until the next one, where a clean-up hangs too
-OF_PYTHON = (
-    "multiprocessing.resource_tracker",
-    "multiprocessing.forkserver",
-)  # one for all tests, started by the first
 _kept: set[int] = set()  # ids of processes of fixtures that several tests share
 
 
@@ -110,9 +107,14 @@ def _owned_by_a_test(pid: int) -> psutil.Process | None:
         if process.status() == psutil.STATUS_ZOMBIE:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        elif not any(word in part for part in process.cmdline() for word in OF_PYTHON):
+        elif pid not in _of_python():
             return process
     return None
+
+
+def _of_python() -> set[int | None]:
+    """The processes that multiprocessing starts once for all tests. Those of a killed service have their names, and do not stay."""
+    return {resource_tracker._resource_tracker._pid, forkserver._forkserver._forkserver_pid}  # type: ignore[attr-defined]
 
 
 def _below(process: psutil.Process) -> list[psutil.Process]:

@@ -22,7 +22,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.support.shipped_layouts import otlp_body
+
 VARIABLE = "SIGNALBOX_TEST_LOKI"
+OTLP_BATCH = 5000  # entries in one export
 BATCH = 1_500_000  # bytes of lines in one push; the server takes 4 MiB of protobuf
 READY = 120.0  # seconds until the rings of a single process are active
 FLUSHED = 4.0  # seconds until the index knows what was flushed
@@ -91,6 +94,18 @@ class LokiServer:
                 return
         except HTTPError as error:
             raise AssertionError(f"push: {error.code} {error.read()[:500]!r}") from error
+
+    def push_otlp(self, streams: Iterable[tuple[Mapping[str, str], Sequence[Entry]]]) -> int:
+        """Store lines through the OTLP endpoint and return their number. `streams`: resource attributes and entries."""
+        count = 0
+        for attributes, entries in streams:
+            for first in range(0, len(entries), OTLP_BATCH):
+                part = [(dict(attributes), list(map(tuple, entries[first : first + OTLP_BATCH])))]
+                body = json.dumps(otlp_body(part)).encode()
+                request = Request(f"{self.url}/otlp/v1/logs", body, {"Content-Type": "application/json"})  # noqa: S310
+                with urlopen(request, timeout=120):  # noqa: S310 - our own server
+                    count += len(part[0][1])
+        return count
 
     def flush(self) -> None:
         """Write what is in memory to chunks in the store: only then lines with old times are found."""

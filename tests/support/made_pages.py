@@ -242,7 +242,7 @@ class Read(HTMLParser):
             self.faults.append(f"</{tag}>")
 
     def handle_data(self, data):
-        """Text; what stands in the head is not shown."""
+        """Collect text outside of the head."""
         if "style" in self._open:
             self.styles.append(data)
         elif "body" in self._open:

@@ -123,6 +123,8 @@ def _rehearse(known: Any) -> None:
     """Import and compile what every run needs."""
     import gc
 
+    import httpx
+
     import bot.slack.service  # noqa: F401
     import connectors.bundles.connector  # noqa: F401
     from bot.diagnosis.diagnose import diagnose_bundle
@@ -130,9 +132,16 @@ def _rehearse(known: Any) -> None:
     from bot.render.raster import png
     from bot.render.timeline import loads
     from bot.render.timeline_svg import draw
+    from bot.runtime.redaction import redact
+    from bot.slack.messages.answer import answer_message
+    from bot.slack.messages.card import Card
 
     answer = diagnose_bundle(known, DEMO, workers=1)
     png(draw(loads(answer.timeline())))
+    answer_message(answer.report, Card("h-1"))
+    redact("a line\n" * 100_000)  # the search through large texts is compiled
+    with httpx.Client():  # imports what is between it and the network
+        pass
     with Ledger("sqlite://"):
         pass
     gc.freeze()  # what is there is not looked at again in each life

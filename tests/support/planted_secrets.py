@@ -1,6 +1,6 @@
-"""Secrets of a dozen kinds, each in the words that carry it, to be planted wherever text comes from; and how to find one again.
+"""Secrets of a dozen kinds, each in the text around it, to be planted in every source of text; and how to find them in an output.
 
-They are put together here, so that no token stands in the file.
+They are put together here, so that the file contains no token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RUN = 8
 
 
 def come_out(output: str) -> list[str]:
-    """Return the kinds of secrets of which eight characters in a row stand in an output."""
+    """Return the kinds of secrets of which eight characters in a row are in an output."""
     return [
         kind
         for kind, (_, secret) in PLANTS.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from bot.collection.bundle_writer import BundleWriter
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.rulebase.loader import Knowledge, knowledge
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, Spool
-from connectors.log_stores.query_plan import LogStore, fetch_lines
+from connectors.log_stores.query_plan import fetch_lines
+from connectors.log_stores.store_queries import LogStore
 from kb.model import Gap, Prefilter
 from kb.scanning.prefilter import prefilter
 from tests.support import stored_logs
@@ -48,12 +50,18 @@ def asked_of(held: list[tuple[dict[str, str], list[tuple[int, str]]]], *, deep: 
 def refilled(
     bundle: Path, target: Path, store: LogStore, request: CollectionRequest, all_lines: int
 ) -> tuple[Gap, ...]:
-    """A copy of a bundle with the logs that a store gave in place of its own."""
+    """A copy of a bundle with the logs that a store returned in place of its own."""
+    return refilled_by(
+        bundle, target, lambda share: fetch_lines(store, request, share, "store", source="store", all_lines=all_lines)
+    )
+
+
+def refilled_by(bundle: Path, target: Path, collect: Callable[[Spool], Iterable[Gap]]) -> tuple[Gap, ...]:
+    """A copy of a bundle with logs that a source wrote in place of its own."""
     shutil.copytree(bundle, target)
     shutil.rmtree(target / "logs")
     spool = BundleWriter(target, 1 << 30)
-    share: Spool = spool.share("store", 1 << 30)
-    gaps = fetch_lines(store, request, share, "store", source="store", all_lines=all_lines)
+    gaps = tuple(collect(spool.share("store", 1 << 30)))
     told = {name: {key: value for key, value in item.items() if key != "query"} for name, item in spool._files.items()}
     (target / "bundle.yaml").write_text(yaml.safe_dump({"format": 1, "files": told}), "utf-8")
     return gaps

@@ -1,4 +1,4 @@
-"""A real S3 server on this host: moto's, in a process of its own, with the buckets and keys that a test puts there."""
+"""A real S3 server on this host: moto's, in a separate process, with the buckets and keys that a test creates."""
 
 from __future__ import annotations
 

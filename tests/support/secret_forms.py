@@ -1,6 +1,6 @@
 """Made-up secrets in the forms of many vendors, files and commands, and what wraps them in logs.
 
-Bodies are drawn by chance from a seed, and heads are put together from parts, so that no secret and nothing like one stands here.
+Bodies are drawn by chance from a seed, and prefixes are put together from parts, so that the file contains no secret.
 """
 
 from __future__ import annotations

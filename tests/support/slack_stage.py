@@ -13,7 +13,8 @@ import httpx
 from flask import Flask
 from slack_sdk import WebClient
 
-from bot.config.file import Config, read
+from bot.config.file import read
+from bot.config.settings import Config
 from bot.demo.fakeslack.rate_limits import RateLimits, unlimited
 from bot.demo.fakeslack.ui.serve import serving
 from bot.demo.fakeslack.values import App as ChatApp
@@ -121,7 +122,7 @@ class Stage:
             if message.by_app and message.thread_ts in (None, message.ts)
         ]
 
-    def told(self, user: str = ADA, channel: str = CHANNEL) -> list[str]:
+    def ephemerals(self, user: str = ADA, channel: str = CHANNEL) -> list[str]:
         """Return the messages that only this person sees."""
         return [ephemeral.text for ephemeral in self.workspace.ephemerals(channel, user)]
 

@@ -146,7 +146,7 @@ class RealSlurm:
             )
 
     def stop(self) -> None:
-        """End all daemons, the last started first; whatever jobs still ran ends with their nodes."""
+        """End all daemons, the last started first; running jobs end with their nodes."""
         with suppress(AssertionError, subprocess.TimeoutExpired, OSError):
             self.run("scancel", "--user=root", "--full")
             time.sleep(0.5)
@@ -236,7 +236,7 @@ def _storage(cluster: RealSlurm, ports: dict[str, int]) -> None:
 
 
 def with_rest(cluster: RealSlurm) -> None:
-    """Start slurmrestd beside it, and fetch a token for root. It trusts tokens only, so it runs as a user with no rights."""
+    """Start slurmrestd for the cluster, and fetch a token for root. It only accepts tokens, so it runs as a user without rights."""
     port = _ports("rest")["rest"]
     words = ("slurmrestd", "-a", "rest_auth/jwt", "-u", "nobody", f"127.0.0.1:{port}")
     cluster.start("slurmrestd", *words, environment={**cluster.environment, "SLURM_JWT": "daemon"})

@@ -1,4 +1,4 @@
-"""Stacks as py-spy writes them, innermost frame first, and jobs of ranks that stand at them."""
+"""Stacks as py-spy writes them, innermost frame first, and jobs of ranks with these stacks."""
 
 import re
 

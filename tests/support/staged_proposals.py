@@ -1,4 +1,4 @@
-"""One stage for each back end: a repository with a rule in it, seen alike whatever keeps it."""
+"""One stage for each back end: a repository with a rule in it, with the same view of each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLENTY: dict[str, Any] = {"hourly": 1000, "at_once": 1000}
 
 @dataclass(frozen=True)
 class Request:
-    """A pull request, or a branch that stands for one."""
+    """A pull request, or a branch in place of one."""
 
     branch: str
     state: str

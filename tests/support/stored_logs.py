@@ -15,7 +15,7 @@ JOB = "llm-7b"
 
 
 def entries(path: Path, begin: int, end: int) -> list[tuple[int, str]]:
-    """Each line with the time that it tells; without one, evenly between its neighbours that do, or the ends of the job."""
+    """Each line with its time; without one, evenly between its neighbours that have one, or the ends of the job."""
     lines = [line for line in path.read_bytes().split(b"\n") if line]
     told = [find_time(line, 2026) for line in lines]
     known = [

@@ -76,6 +76,6 @@ def drop(
 
 
 def _say(text: str) -> None:
-    from bot.render.phrases import shown
+    from bot.render.text_format import shown
 
     say(shown(text))

@@ -11,7 +11,7 @@ from bot.cli.console import say, say_json
 from bot.cli.options import ConfigFile
 
 if TYPE_CHECKING:
-    from bot.config.file import Config
+    from bot.config.settings import Config
     from connectors.base.contract import CheckResult
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -26,7 +26,7 @@ def check(
     """Check the file and try every connector: what works, what was sent, what to change. Exits 1 if one fails."""
     from bot.config.file import read
     from bot.diagnosis.job import check as try_all
-    from bot.render.phrases import shown
+    from bot.render.text_format import shown
     from connectors.base.contract import Deadline
 
     known = read(config)
@@ -85,11 +85,22 @@ def _count(things: Sized, word: str) -> str:
 
 
 @app.command()
-def example() -> None:
-    """Print a commented signalbox.yaml with every connector type."""
+def example(
+    shipper: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="NAME",
+            help="Only a log store, with the labels of this log shipper: alloy, docker, filebeat, fluent-bit, journal, otel,"
+            " promtail or vector.",
+        ),
+    ] = None,
+) -> None:
+    """Print a commented signalbox.yaml with every connector type, or one that fits the labels of a log shipper."""
     from bot.config.docs import example_text
+    from bot.config.shipper_examples import shipper_example
 
-    say(example_text(), end="")
+    say(example_text() if shipper is None else shipper_example(shipper), end="")
 
 
 @app.command()

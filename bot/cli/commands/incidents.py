@@ -85,9 +85,9 @@ def show(
         say_json(record.report_json)
         return
     from bot.cli.incident_actions import history
-    from bot.render.phrases import shown
     from bot.render.report_json import from_json
     from bot.render.terminal import show as print_report
+    from bot.render.text_format import shown
     from bot.runtime.redaction.structure import redacted
 
     incident = record.incident
@@ -227,7 +227,7 @@ def _store() -> IncidentStore:
 
 
 def _row(incident: Incident) -> str:
-    from bot.render.phrases import shown
+    from bot.render.text_format import shown
 
     job = ", ".join(part for part in (incident.job_name, incident.job_id) if part)
     summary = shown(incident.summary)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bot.cli.console import say, say_json
+from bot.cli.console import say, say_json, say_table
 from kb.regex.lazy import lazy_compile
 
 if TYPE_CHECKING:
     from bot.incidents.exclusions import ExclusionList, NodeExclusion, State
+    from kb.digest.repeat_offenders import OffenderNode
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -119,6 +120,7 @@ def lemons(
 
     import msgspec
 
+    from bot.render.columns import Column
     from bot.rulebase.loader import knowledge
     from bot.runtime.paths import database_url
     from bot.store.database import Database
@@ -133,11 +135,16 @@ def lemons(
     if not found.nodes:
         say(f"No hardware or network failures on a known node in the last {WEEKS} weeks.")
     else:
-        say(f"{'node':<40} {'jobs':>5} {'score':>6}  jobs by week, oldest first")
-    for node in found.nodes:
-        counts = " ".join(str(count) for count in node.weeks)
-        _say(f"{node.name:<40} {node.jobs:>5} {node.score:>6.1f}  {counts}{'  lemon' if node.lemon else ''}")
+        columns = (
+            Column("node"), Column("jobs", right=True), Column("score", right=True), Column("jobs by week, oldest first"),
+        )  # fmt: skip
+        say_table(columns, [_offender(node) for node in found.nodes])
     say(f"\n{DEFINITIONS['offenders']}\n{DEFINITIONS['lemon']}")
+
+
+def _offender(node: OffenderNode) -> tuple[str, ...]:
+    weeks = " ".join(str(count) for count in node.weeks)
+    return node.name, str(node.jobs), f"{node.score:.1f}", f"{weeks}{'  lemon' if node.lemon else ''}"
 
 
 def _decide(
@@ -210,6 +217,6 @@ def _now() -> datetime:
 
 
 def _say(text: str) -> None:
-    from bot.render.phrases import shown
+    from bot.render.text_format import shown
 
     say("\n".join(shown(line) for line in text.split("\n")))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli.console import refuse, say
+from bot.cli.console import refuse, say, say_table
 from bot.cli.options import RulesFolder
 from bot.cli.rules.loading import load_rule_base, load_valid, reported_errors, rule_named
 from kb.errors import Fault, RuleError
@@ -33,9 +33,11 @@ def list_rules(
     site: Site = None,
 ) -> None:
     """List all rules, one per line: id, fault, role, status, title."""
-    for rule in load_rule_base(rules, site).rulebook.rules:
-        if fault in (None, rule.fault):
-            say(f"{rule.id:44} {rule.fault:20} {rule.role:13} {rule.status:13} {rule.title}")
+    from bot.render.columns import Column
+
+    found = [rule for rule in load_rule_base(rules, site).rulebook.rules if fault in (None, rule.fault)]
+    columns = tuple(map(Column, ("id", "fault", "role", "status", "title")))
+    say_table(columns, [(rule.id, rule.fault, rule.role, rule.status, rule.title) for rule in found], heads=False)
 
 
 @app.command()
@@ -62,6 +64,7 @@ def lint(
     from kb.plugin import wanted
     from kb.rulebase.lint import lint as lint_rules
     from kb.rulebase.rulebook import load
+    from kb.scanning.rule_costs import costly
 
     folder = rules or default_folder()
     files, unread = read_files(folder)
@@ -73,6 +76,7 @@ def lint(
         raise typer.Exit(1) from error
     tests = tests_of(folder, loaded.rulebook.rules)
     found = {*unread, *more, *loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)}
+    found.update(costly(loaded.rulebook, loaded.positions))
     if wanted(loaded.rulebook.rules):
         found.update(detector_faults(load_rule_base(rules, site), tests, loaded.positions))
     faults = [*sorted(found), *(Fault(str(test.path), 1, 1, "the test log is empty") for test in tests if empty(test))]

@@ -192,7 +192,7 @@ def _unknown(incident_id: int) -> NoReturn:
 
 
 def _say(words: str) -> None:
-    from bot.render.phrases import shown
+    from bot.render.text_format import shown
 
     say("\n".join(shown(line) for line in words.split("\n")))
 

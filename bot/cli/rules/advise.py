@@ -25,7 +25,7 @@ from bot.learning.replay import shadow
 from bot.learning.replay.backtest import Backtest, backtest
 from bot.learning.replay.clean_corpus import clean_logs
 from bot.learning.replay.trial import RuleFiles, base_of, trial
-from bot.render.phrases import shown
+from bot.render.text_format import shown
 from bot.rulebase.loader import default_folder, read_files
 from bot.runtime.paths import DEFAULT_TENANT, config_path, database_url
 from bot.store.database import Database

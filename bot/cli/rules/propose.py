@@ -8,15 +8,17 @@ from pathlib import Path
 
 import msgspec
 
-from bot.cli.console import say, say_json, shell_user
-from bot.config.file import Config, read
+from bot.cli.console import say, say_json, say_table, shell_user
+from bot.config.file import read
 from bot.config.rules import PullRequests
+from bot.config.settings import Config
 from bot.incidents.ledger import Ledger
 from bot.learning.drafts.service import DraftService, refusal
 from bot.learning.drafts.store import DraftContent
 from bot.learning.proposals.publish import ProposalWorker
 from bot.learning.proposals.store import Proposal, ProposedRule, proposal_of, proposals, propose
-from bot.render.phrases import shown
+from bot.render.columns import Column
+from bot.render.text_format import shown
 from bot.runtime.paths import config_path, database_url
 from kb.errors import SignalboxError
 
@@ -109,6 +111,10 @@ def _draft_lines(content: DraftContent) -> Iterator[str]:
         yield ""
         yield from (f"  {note}" for note in content.notes)
     yield from (f"  regression: {hurt}" for hurt in content.hurts)
+    if content.questions:
+        yield ""
+        yield "Open questions"
+        yield from (f"  {question}" for question in content.questions)
 
 
 def listed(*, as_json: bool, live: bool) -> None:
@@ -119,12 +125,13 @@ def listed(*, as_json: bool, live: bool) -> None:
     """
     with Ledger(database_url()) as ledger:
         found = proposals(ledger.database, live=live)
-    for proposal in found:
-        if as_json:
+    if as_json:
+        for proposal in found:
             say_json(msgspec.json.encode(_row(proposal)))
-        else:
-            say(shown(_line(proposal)))
-    if not found and not as_json:
+    elif found:
+        columns = (Column("id", right=True), Column("state"), Column("rule"), Column("pull request or branch"))
+        say_table(columns, [_cells(proposal) for proposal in found], heads=False)
+    else:
         say("No proposals yet. `signalbox rules propose INCIDENT` creates one.")
 
 
@@ -146,10 +153,10 @@ def _row(proposal: Proposal) -> dict[str, object]:
     return {name: getattr(proposal, name) for name in names}
 
 
-def _line(proposal: Proposal) -> str:
+def _cells(proposal: Proposal) -> tuple[str, ...]:
     state = "draft" if proposal.state == "open" and proposal.draft else proposal.state
     where = proposal.url or proposal.branch
-    return f"{proposal.id:>4}  {state:7} {proposal.rule:40} {where}{f'  ({proposal.error})' if proposal.error else ''}"
+    return str(proposal.id), state, proposal.rule, f"{where}{f'  ({proposal.error})' if proposal.error else ''}"
 
 
 # -- also for `rules advise --propose` -----------------------------------------------------------------------------------
@@ -169,7 +176,16 @@ def hand_over(url: str, settings: PullRequests, proposed: ProposedRule) -> int:
         words = ProposalWorker(ledger.database, settings).advance(asked.proposal)
         found = proposal_of(ledger.database, asked.proposal)
     say(shown(f"proposal {asked.proposal}: {words}"), err=True)
+    if found is not None and found.state == "open":
+        say(
+            shown(f"Review and merge {_where(settings, found)}. `signalbox rules proposals` shows its state."), err=True
+        )
     return 0 if found is not None and found.state in ("open", "merged") else 1
+
+
+def _where(settings: PullRequests, proposal: Proposal) -> str:
+    """What a reviewer opens: the pull request, or the branch of a clone."""
+    return proposal.url or f"branch {proposal.branch} of {settings.repository}"
 
 
 def settings_of(configured: PullRequests | None, branch: Path | None) -> PullRequests | None:

@@ -10,7 +10,7 @@ import typer
 
 from bot.authoring.selftest import RuleTestResult, findings_in, pasted, streams_at
 from bot.cli.console import say
-from bot.render.phrases import shown
+from bot.render.text_format import shown
 from bot.rulebase.loader import Knowledge
 from kb.rulebase.rule import Rule
 

@@ -1,1 +1,1 @@
-"""Advice on existing rules from closed incidents: narrow, widen, promote, retire; unknown failures by cost."""
+"""Advice on existing rules from closed incidents (narrow, widen, promote, retire), and unknown failures by cost."""

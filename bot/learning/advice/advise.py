@@ -1,7 +1,7 @@
-"""Advice on rules from closed incidents: correct, narrow, widen, link, promote, retire; and the unknown failures that cost most.
+"""Advice on rules from closed incidents (correct, narrow, widen, link, promote, retire), and the most expensive unknown failures.
 
-Each piece of advice names its incidents and n, and where possible the files to change, from which a pull request can be made as
-for a mined rule. This module changes nothing.
+Each piece of advice names its incidents and n and, where possible, the files to change. These can become a pull request, like a
+mined rule. This module changes nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kb.scanning.plan import active
 
 MOST_AGAINST = 200  # incidents of other faults on which a wider pattern is tested
 MOST_MISSED = 12
-LEAST_SAME, SAME = 5, 0.9  # a rule that was never right gets another class if this many people named the same one
+LEAST_SAME, SAME = 5, 0.9  # a rule that was never right gets a different class if this many people named the same one
 LEAST_WEAK, WEAK = (
     3,
     0.7,
-)  # of this many close-outs it is right in a smaller share: a person must review it, without a suggested change
+)  # with a smaller share of right answers in this many close-outs, a person must review the rule; no change is suggested
 WINDOW_DAYS, WINDOW_INCIDENTS = 180, 200  # days of evidence before a rule that never fired may be retired
 
 Kind = Literal["correct", "narrow", "widen", "link", "promote", "retire"]
@@ -43,9 +43,9 @@ Kind = Literal["correct", "narrow", "widen", "link", "promote", "retire"]
 
 @dataclass(frozen=True, slots=True)
 class RuleAdvice:
-    """What to do with a rule, and why. `files`: path below the rules folder → new text; empty if a person must write it.
+    """What to do with a rule, and why. `files`: path below the rules folder → new text; empty if a person must write the change.
 
-    `patterns`: regexes that the rule has then and has not now. All texts in it are cleaned (`bot.learning.drafts.anonymise`).
+    `patterns`: regexes that the change adds to the rule. All texts in it are anonymised (`bot.learning.drafts.anonymise`).
     """
 
     kind: Kind
@@ -114,9 +114,14 @@ def _narrowed(
 
 
 def _fresh(told: ReviewedIncident, looked: Mapping[tuple[str, str], datetime]) -> bool:
-    """Whether it was judged after the last review of its rule."""
+    """Whether the incident was judged after the last review of its rule."""
     since = looked.get((told.tenant, told.rule or ""))
     return since is None or (told.judged is not None and told.judged > since)
+
+
+def _names_one_fault(rule: Rule) -> bool:
+    """Whether every line that a rule matches is its own fault, so that its fault and patterns can be changed as they are."""
+    return rule.table is None or rule.table.only_words
 
 
 def _narrower(
@@ -127,7 +132,7 @@ def _narrower(
     title = f"{rule.id} was wrong in {len(wrong)} incidents"
     if text is None:
         return RuleAdvice("narrow", rule.id, title, (why, "it is in the site overlay; change it there"), numbers)
-    named = _always(seen, wrong) if not right and rule.table is None else None
+    named = _always(seen, wrong) if not right and _names_one_fault(rule) else None
     if named is not None:
         files = {rule.file: with_value(text, "fault", named)}
         return RuleAdvice("correct", rule.id, f"{rule.id} names {named}", (why,), numbers, files)
@@ -151,20 +156,20 @@ def _narrower(
 
 
 def _truths(seen: AdviceHistory, numbers: Sequence[int]) -> str:
-    """Return the causes that people named instead, with counts."""
+    """Return the causes that people named instead, with their counts."""
     named = Counter(seen.told[number].truth or "no fault" for number in numbers)
     return ", ".join(f"{name} ({count})" for name, count in named.most_common(3))
 
 
 def _always(seen: AdviceHistory, numbers: Sequence[int]) -> str | None:
-    """Return the fault that people named nearly every time, often enough, or None."""
+    """Return the fault that people named almost every time, if they did so often enough; otherwise None."""
     named, count = Counter(seen.told[number].truth for number in numbers).most_common(1)[0]
     enough = len(numbers) >= LEAST_SAME and count >= SAME * len(numbers)
     return named if enough and named in seen.base.known.rulebook.faults else None
 
 
 def _excluding(text: str, values: Mapping[str, Any], wrong: int, right: int) -> str:
-    """Return the rule with one more pattern, silent where that matches. A rule without a condition gets one that excludes it."""
+    """Return the rule with an additional pattern that silences it. A rule without a condition gets one that excludes the pattern."""
     names = list(value_of(text, "match"))
     name = _free(names, "elsewhere")
     if value_of(text, "when") is None:
@@ -219,7 +224,7 @@ def _wider(
     title = f"{rule.id} missed {count} incidents"
     numbers = tuple(case.id for case in cases)
     text = seen.text(rule)
-    if text is None or rule.table is not None:
+    if text is None or not _names_one_fault(rule):
         return RuleAdvice("widen", rule.id, title, tuple(reasons), numbers)
     apart = widening(cases, near.line, _against(seen, fault), fault, lambda item: fit(item, cleaner.names))
     if apart is None:
@@ -239,7 +244,7 @@ def _against(seen: AdviceHistory, fault: str) -> Background:
 
 
 def _also(text: str, values: Mapping[str, Any]) -> str:
-    """Return the rule with one more pattern on which it also fires."""
+    """Return the rule with an additional pattern on which it also fires."""
     name = _free(list(value_of(text, "match")), "also")
     when = value_of(text, "when")
     if isinstance(when, str):
@@ -249,7 +254,7 @@ def _also(text: str, values: Mapping[str, Any]) -> str:
     return with_pattern(text, name, values)
 
 
-# --- faults that come together ---------------------------------------------------------------------------------------
+# --- faults that occur together ---------------------------------------------------------------------------------------
 
 
 def _linked(seen: AdviceHistory) -> Iterator[RuleAdvice]:
@@ -279,7 +284,7 @@ def _linked(seen: AdviceHistory) -> Iterator[RuleAdvice]:
 
 
 def _order(report: StoredReport, faults: Mapping[str, Any]) -> list[str]:
-    """Return the faults of a report that are not symptoms, in order of first sight, or of rank where there is no time."""
+    """Return the faults of a report that are not symptoms, in the order in which they were first seen, or by rank if they have no time."""
     found = [diagnosis for diagnosis in report.diagnoses if diagnosis.role in ("root_cause", "contributing")]
     found = [item for item in found if item.fault in faults and not faults[item.fault].symptom]
     if all(item.first_seen is not None for item in found):

@@ -16,7 +16,7 @@ from bot.incidents.resolution import annotations_within
 from bot.learning.drafts.cases import logs_of, parted
 from bot.learning.outcomes import ReviewedIncident
 from bot.learning.replay.trial import RuleFiles
-from bot.store.incidents import REPLAY_BYTES
+from bot.store.packed_reports import REPLAY_BYTES
 from bot.store.tables import IncidentRow, ReplayRow, ReportRow
 from kb.learning.cases import Case
 from kb.rulebase.rule import Rule
@@ -129,7 +129,7 @@ class AdviceHistory:
         return next((rule for rule in self.base.known.rulebook.rules if rule.id == name), None)
 
     def text(self, rule: Rule) -> str | None:
-        """Return the text of a rule's file, or None if it is in the site's overlay."""
+        """Return the text of a rule's file, or None if the rule is in the site's overlay."""
         return self.base.files.get(rule.file)
 
     def cases(self, numbers: Iterable[int]) -> list[Case]:

@@ -1,4 +1,4 @@
-"""Turn advice that has files into a proposal, as for learned rules."""
+"""Turn advice that has files into a proposal, like that for a learned rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import msgspec
 from bot.learning.advice.advise import RuleAdvice
 from bot.learning.advice.test_logs import SingleRuleScan
 from bot.learning.drafts.service import lines_of
-from bot.learning.proposals.store import Proposal, ProposedRule, replayed
+from bot.learning.proposals.pull_request import replayed
+from bot.learning.proposals.store import Proposal, ProposedRule
 from bot.learning.replay.backtest import Backtest
 from bot.learning.replay.trial import RuleFiles, Trial
 from kb.rulebase.codec import meaning
@@ -21,7 +22,7 @@ from kb.rulebase.rule import Rule
 def proposed_of(advice: RuleAdvice, tried: Trial, told: Backtest, *, tenant: str, who: str) -> ProposedRule:
     """Return the proposal. Its key is a digest of the kind of change and of the rule's new meaning.
 
-    `tried`, `told`: the change as it was tried, and what that gave.
+    `tried`, `told`: the tested change, and the result of the test.
     """
     rule = _rule(tried, advice.rule)
     files = {path: text.encode() for path, text in advice.files.items()}
@@ -46,10 +47,10 @@ def proposed_of(advice: RuleAdvice, tried: Trial, told: Backtest, *, tenant: str
 
 
 def against(advice: RuleAdvice, base: RuleFiles, folder: Path, told: Backtest) -> Iterator[str]:
-    """Return the reasons against proposing an advice, as sentences. `folder`: of the rules, with their tests.
+    """Return the reasons against proposing a piece of advice, as sentences. `folder`: the rules folder, with the tests.
 
     Raises:
-        RuleError: the rule as it would be has faults.
+        RuleError: the changed rule has errors.
     """
     yield from told.hurts
     rule = next((item for item in base.known.rulebook.rules if item.id == advice.rule), None)
@@ -63,7 +64,7 @@ def against(advice: RuleAdvice, base: RuleFiles, folder: Path, told: Backtest) -
 
 
 def in_the_way(proposed: ProposedRule, live: tuple[Proposal, ...]) -> Proposal | None:
-    """Return an undecided proposal with another change of the same rule: a rule has one pending change at a time."""
+    """Return an undecided proposal that changes the same rule. A rule has one pending change at a time."""
     kind = f"{proposed.key.partition(':')[0]}:"
     return next(
         (

@@ -1,4 +1,4 @@
-"""Test logs for a changed rule: anonymised lines of the incidents that the change comes from.
+"""Test logs for a changed rule: anonymised lines from the incidents behind the change.
 
 Each log is tested: the changed rule is silent on logs for `silent/` and fires on logs for `match/`.
 """
@@ -25,29 +25,29 @@ from kb.learning.yaml_edits import value_of
 from kb.regex.pattern import compiled
 from kb.rulebase.rule import Rule
 from kb.rulebase.rulebook import load
-from kb.scanning.plan import plan
+from kb.scanning.plan_builder import plan
 
 MOST_LOGS = 2
 MOST_LINES = 4  # decisive lines per source
 
 
 def cleaner_of(base: RuleFiles, cases: Sequence[Case]) -> Anonymiser:
-    """Return the anonymiser for lines, as for learned rules (`bot.learning.drafts.rule_folder`)."""
+    """Return the anonymiser for lines that learned rules use (`bot.learning.drafts.rule_folder`)."""
     return Anonymiser(words_of(base.known.rulebook), frozenset().union(*(case.names for case in cases)))
 
 
 def fit(found: MinedPattern, names: Collection[str]) -> bool:
-    """Whether a pattern may go into a rule: it contains nothing that looks like a secret, and no name of the incidents."""
+    """Whether a pattern may go into a rule: it contains nothing that looks like a secret, and no names from the incidents."""
     plain = found.search.replace("\\", "").lower()
     held = any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", plain) for name in names)
     return not held and redact(found.search) == found.search
 
 
 class SingleRuleScan:
-    """A single rule, activated whatever its status.
+    """A single rule, active regardless of its status.
 
     Raises:
-        RuleError: its text has faults.
+        RuleError: the text of the rule has errors.
     """
 
     def __init__(self, base: RuleFiles, rule: Rule, text: str) -> None:
@@ -63,19 +63,19 @@ class SingleRuleScan:
         self._matcher = self._known.matcher()
 
     def lines(self, streams: Mapping[str, bytes]) -> tuple[str, ...]:
-        """Return the lines on which it fires."""
+        """Return the lines on which the rule fires."""
         heard = findings_on(self._known, self._matcher, streams)
         return tuple(dict.fromkeys(signal.line for finding in heard for signal in finding.signals))
 
     def failed(self, rules: Path) -> Iterator[str]:
-        """Return its own tests that it fails."""
+        """Return the tests in its folder that the rule fails."""
         for test in tests_of(rules, self._known.rulebook.rules):
             if not run(self._known, self._matcher, test).passed:
                 yield f"{test.path.parent.name}/{test.path.name}"
 
 
 def silent_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
-    """Return logs on which a narrowed rule is silent, by path: lines on which it fired before, with those that now silence it."""
+    """Return logs on which a narrowed rule is silent, by path: lines on which it used to fire, with the lines that now silence it."""
     was, will = SingleRuleScan(base, rule, base.files[rule.file]), SingleRuleScan(base, rule, text)
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
     made: dict[str, dict[str, bytes]] = {}
@@ -92,7 +92,7 @@ def silent_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cas
 
 
 def match_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
-    """Return logs on which a widened rule fires, by path: lines of the incidents that it missed."""
+    """Return logs on which a widened rule fires, by path: lines from the incidents that it missed."""
     was, will = SingleRuleScan(base, rule, base.files[rule.file]), SingleRuleScan(base, rule, text)
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
     made: dict[str, dict[str, bytes]] = {}
@@ -109,7 +109,7 @@ def match_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, case
 
 
 def _lines(case: Case, found: MinedPattern, spoke: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the decisive lines of an incident by source: those of the pattern, and those on which the rule fired."""
+    """Return the decisive lines of an incident by source: lines that match the pattern, and lines on which the rule fired."""
     quoted = {}
     for source, text in case.texts.items():
         hits = [
@@ -123,7 +123,7 @@ def _lines(case: Case, found: MinedPattern, spoke: Sequence[str]) -> dict[str, t
 
 
 def _files(rule: Rule, made: Mapping[str, Mapping[str, bytes]]) -> dict[str, str]:
-    """Return a log, or a folder of logs if an incident has several, below the rule's folder."""
+    """Return the files of a log below the rule's folder; if an incident has several logs, they form a folder."""
     home = rule.file.rpartition("/")[0]
     found = {}
     for place, streams in made.items():

@@ -1,4 +1,4 @@
-"""The work list: failures that no rule knows, grouped by what stood out in them, most expensive first."""
+"""The work list: failures that no rule covers, grouped by what stood out in them, most expensive first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class UnknownFailure:
-    """Unanswered failures that look alike. `hours`: GPU-hours lost by those `known` incidents for which the loss is known."""
+    """Similar unanswered failures. `hours`: GPU-hours lost by the `known` incidents, those whose loss is known."""
 
     incidents: tuple[int, ...]
     hours: float
@@ -26,7 +26,7 @@ class UnknownFailure:
 
 
 def unknown(seen: AdviceHistory) -> Iterator[UnknownFailure]:
-    """Return the groups of unanswered failures, those that lost most GPU-hours first."""
+    """Return the groups of unanswered failures, starting with those that lost the most GPU-hours."""
     unanswered = sorted((item.incident for item in seen.told.values() if item.verdict == "no_match"), reverse=True)
     lines = {number: _telling(seen.reports[number]) for number in unanswered[:MOST_UNKNOWN] if number in seen.reports}
     groups = []

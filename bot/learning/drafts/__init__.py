@@ -1,1 +1,1 @@
-"""Drafts of rules from closed incidents: cases, anonymised logs, the rule folder, edits of people."""
+"""Drafts of rules from closed incidents: cases, anonymised logs, the rule folder, and edits by people."""

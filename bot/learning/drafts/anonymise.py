@@ -1,24 +1,29 @@
-"""Removes what must not leave the site from lines and texts: secrets, hosts, people, paths, addresses, ids.
+"""Removes from lines and texts what must not leave the site: secrets, hosts, people, paths, addresses, ids.
 
-Two methods combined: text of a recognisable form is replaced by a placeholder, and of plain words only those stay that the rule
-base uses or that the rule matches. So a name that cannot be recognised is an unknown word, and is removed.
+It combines two methods. Text of a recognisable form is replaced by a placeholder. Plain words stay only if they are words of
+English, the rule base uses them, or the rule matches them, so a name that cannot be recognised is an unknown word and is removed.
 """
 
 from __future__ import annotations
 
 import builtins
+import gzip
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 from bot.runtime.redaction import redact_bytes
 from kb.learning.tokenizer import Token, tokens
 from kb.rulebase.rule import Rulebook
 from kb.scanning.prefilter import COMMON, TELLING
 
-LONGEST = 600  # characters of a line
-NAME = "name"  # replaces an unknown word
+LONGEST = 600  # characters per line
+NAME = "name"  # replaces an unknown word of a log line
+SOMEBODY = "(name)"  # likewise in a person's text
+_CAPITAL = re.compile(r"(?<=[a-z0-9,] )[A-Z][a-z]{1,30}\b(?![-\w])")  # within a sentence: a name
+_PROGRAM = re.compile(r"[a-z][a-z0-9_.-]{1,30}(?=\s|==)")  # of a command; a single word may as well be a login
 _PARTS = re.compile(r"[A-Za-z]+")
 _LIBRARY = re.compile(r"(?:site-packages|dist-packages)/((?:[\w.-]{1,60}/){0,8}[\w.-]{1,60})")
 _SUFFIX = re.compile(
@@ -38,67 +43,138 @@ _PLAIN = frozenset(
     world size epoch lr iter
     """.split()  # noqa: SIM905 - a list would take a page
 )
+# words of the trade that a dictionary lacks
+_TRADE = frozenset(
+    """
+    admin backend backoff bashrc boolean bootstrapped checksum checksums cgroup chunked config configs cron daemonset
+    dataloader dataset datasets datacenter decommissioned deduplicated dequeued desync env failover filesystem firmware
+    fsync goodput hostname inode inodes kernel kubectl lifecycle metadata mid misconfigured mtime namespace netplan
+    nonzero offline online optimizer optimizers overcommit param params patched pinned prefetch prefetching preempted
+    preprocess preprocessed prolog quorum ran rebalanced rebased rebooted reconnect reconnected redeployed reindexed
+    relaunch relaunched reload reloaded remount remounted renamed reopened repo requeue requeued rerun resharded
+    reshard resubmit resubmitted resync resynced retokenised retokenized retried retries rollout runtime serialized
+    sharded sharding shards signed softirq stalled subnet subprocess symlink sync synced sysadmin systemd throttled
+    timeout timeouts timestamp timestamps tokenise tokenised tokenize tokenized tokenizer tokenizers toolchain unmount
+    unmounted unset upstream venv vlan wandb watchdog whitelist whitelisted workflow yaml
+    """.split()  # noqa: SIM905 - a list would take a page
+)
+# words of English that are more often people in a close-out
+_PEOPLE = frozenset(
+    [
+        "bob",
+        "bobby",
+        "dick",
+        "earl",
+        "frank",
+        "gene",
+        "harry",
+        "jack",
+        "jay",
+        "jerry",
+        "jimmy",
+        "josh",
+        "ken",
+        "mike",
+        "nick",
+        "pat",
+        "robin",
+        "sue",
+        "tom",
+        "tommy",
+        "victor",
+    ]
+)
 
 
 @dataclass(slots=True)
 class Anonymiser:
-    """Anonymises the lines of one rule. A host gets the same placeholder throughout.
+    """Anonymises the lines of one rule. Each host keeps the same placeholder throughout.
 
-    `known`: words that may stay, in lower case; `names`: words that may not, whatever else says so.
+    `known`: words that may stay, in lower case; `names`: words that must be removed in any case.
     """
 
     known: frozenset[str]
     names: frozenset[str] = frozenset()
     _stand_ins: dict[str, str] = field(default_factory=dict)
 
-    def line(self, line: str, keep: Collection[str] = ()) -> str:
-        """Return a line without anything that must not leave the site. `keep`: words that the rule matches."""
+    def line(self, line: str, keep: Collection[str] = (), name: str = NAME) -> str:
+        """Return a line without anything that must not leave the site.
+
+        Args:
+            line: the text; only its beginning counts.
+            keep: words that the rule matches.
+            name: what replaces an unknown word.
+        """
         hidden = redact_bytes(line[:LONGEST].encode("utf-8", "replace"), emails=True).decode("utf-8", "replace")
-        return "".join(self._piece(token, keep) for token in tokens(hidden, self.names)).rstrip()
+        return "".join(self._piece(token, keep, name) for token in tokens(hidden, self.names)).rstrip()
 
-    def words(self, text: str) -> str:
-        """Return a person's text as plain words, without markup, names, or placeholders of rule texts."""
-        lines = (self.line(part) for part in text.splitlines())
-        plain = re.sub(r"[^A-Za-z0-9 ,.;:/()%+-]+", " ", " ".join(lines))
-        return re.sub(rf"\b{NAME}(?: {NAME})+\b", NAME, " ".join(plain.split())).strip(" ,;:-")
+    def words(self, text: str, keep: Collection[str] = ()) -> str:
+        """Return a person's text as plain words and commands in backticks, without markup, names, or placeholders of rule texts."""
+        parts = re.split(r"`([^`\n]{1,300})`", " ; ".join(text.split("\n")))
+        told = [self._command(part, keep) if at % 2 else self._prose(part, keep) for at, part in enumerate(parts)]
+        plain = re.sub(r"\s+([,.;:)])", r"\1", " ".join(" ".join(told).split()))
+        return re.sub(rf"{re.escape(SOMEBODY)}(?:[ ,]+{re.escape(SOMEBODY)})+", SOMEBODY, plain).strip(" ,;:-")
 
-    def _piece(self, token: Token, keep: Collection[str]) -> str:
+    def _prose(self, text: str, keep: Collection[str]) -> str:
+        unnamed = _CAPITAL.sub(lambda hit: hit[0] if hit[0].lower() in self.known or hit[0] in keep else SOMEBODY, text)
+        line = self.line(unnamed, keep, SOMEBODY)
+        return re.sub(r"[^A-Za-z0-9 ,.;:/()%+=_'-]+", " ", line)
+
+    def _command(self, text: str, keep: Collection[str]) -> str:
+        """A command in backticks. Its program is kept: it is what the reader needs."""
+        program = _PROGRAM.match(text.strip())
+        words = _PARTS.findall(program[0]) if program is not None else []
+        kept = frozenset(keep) | {word for word in words if word.lower() not in self.names}
+        clean = re.sub(r"[^A-Za-z0-9 ,.;:/()%+=_<>|'-]+", " ", self.line(text, kept))
+        return f"`{' '.join(clean.split())}`" if clean.strip() else ""
+
+    def _piece(self, token: Token, keep: Collection[str], name: str) -> str:
         if token.kind == "word":
-            return self._word(token.text, keep)
+            return self._word(token.text, keep, name)
         if token.kind == "number":
             return token.text if len(token.text) <= 6 else "123456"
         if token.kind == "space":
             return token.text if token.text.isspace() else " "
         if token.kind == "sign":
             return token.text if " " <= token.text <= "~" else "?"
-        return self._varying(token)
+        return self._varying(token, keep, name)
 
-    def _word(self, word: str, keep: Collection[str]) -> str:
-        if word in keep:
+    def _word(self, word: str, keep: Collection[str], name: str) -> str:
+        if word in keep and word.lower() not in self.names:
             return word
         parts = [part.lower() for item in _PARTS.findall(word) for part in _camels(item)]
-        fine = all(part in self.known and part not in self.names for part in parts)
-        return word if fine and word.lower() not in self.names else NAME
+        fine = all((part in self.known or part in english()) and part not in self.names for part in parts)
+        return word if fine and word.lower() not in self.names else name
 
-    def _varying(self, token: Token) -> str:
+    def _varying(self, token: Token, keep: Collection[str], name: str) -> str:
         text = token.text
         if token.form == "path":
             return _path(text)
         if token.form == "quoted":
-            return f"{text[0]}{''.join(self._piece(item, ()) for item in tokens(text[1:-1], self.names))}{text[-1]}"
+            return (
+                f"{text[0]}{''.join(self._piece(item, (), name) for item in tokens(text[1:-1], self.names))}{text[-1]}"
+            )
         if token.form == "ip":
             tail = re.search(r"[:<]\d{1,5}>?$", text)
             return f"{self._stand_in('ip', text[: tail.start()] if tail else text)}{tail[0] if tail else ''}"
-        if token.form == "name":
-            return self._stand_in("name", text)
-        if token.form in ("pci", "time"):
+        if token.form in ("name", "maybe_name"):
+            return self._name(token, keep, name)
+        if token.form in ("pci", "time", "unit"):
             return text
         return {"url": "https://example.com/path", "email": "user@example.com"}.get(token.form) or re.sub(
             r"[0-9A-Fa-f]", "0", text
         )
 
+    def _name(self, token: Token, keep: Collection[str], name: str) -> str:
+        """Return a placeholder for a name, or the word if it may be none: one of the event or of the language."""
+        text, word = token.text, token.text.isalpha()
+        common = text in keep or (text.islower() and text in english())
+        if word and common and token.form == "maybe_name" and text.lower() not in self.names:
+            return text
+        return SOMEBODY if name == SOMEBODY and word else self._stand_in("name", text)
+
     def _stand_in(self, form: str, text: str) -> str:
-        """Return node-a, node-b, … or an address reserved for documentation."""
+        """Return a placeholder for a host: node-a, node-b, …, or an address reserved for documentation."""
         known = self._stand_ins
         if text not in known:
             number = sum(word.startswith("192.0.2.") == (form == "ip") for word in known.values())
@@ -116,7 +192,7 @@ def _camels(word: str) -> Iterator[str]:
 
 
 def _path(path: str) -> str:
-    """Return a library's path from its package on, and any other path as a folder and a file with its extension."""
+    """Return the path of a library starting at its package, and any other path as a folder and a file with its extension."""
     own = _LIBRARY.search(path)
     if own is not None:
         return f"/usr/lib/python3/dist-packages/{own[1]}"
@@ -125,9 +201,16 @@ def _path(path: str) -> str:
     return f"/path/file{ending}" if path.startswith(("/", "~", ".")) else f"file{ending}"
 
 
+@lru_cache(1)
+def english() -> frozenset[str]:
+    """Return the words of English, in lower case; english_words.LICENSE says where they come from."""
+    text = gzip.decompress(Path(__file__).with_name("english_words.gz").read_bytes()).decode()
+    return frozenset(text.split()) - _PEOPLE | _TRADE
+
+
 @lru_cache(4)
 def vocabulary(texts: frozenset[str]) -> frozenset[str]:
-    """Return all words of some texts in lower case, and the words common in logs."""
+    """Return all words in some texts, in lower case, and the words common in logs."""
     found = {part.lower() for text in texts for item in _PARTS.findall(text) for part in (*_camels(item), item)}
     built_in = {part.lower() for name in dir(builtins) for part in _camels(name)}
     return frozenset(

@@ -27,10 +27,10 @@ _FIELDS: Mapping[str, str] = {
 
 
 def edited(files: Mapping[str, bytes], edits: DraftEdits) -> dict[str, bytes]:
-    """Return the files of a rule, by path below the folder of the rules, with a person's edits.
+    """Return the files of a rule with a person's edits, by path below the rules folder.
 
     Raises:
-        ValueError: there is no rule.yaml among them that is a mapping.
+        ValueError: the files contain no rule.yaml that is a mapping.
     """
     path = rule_path(files)
     rule: dict[str, Any] = dict(yaml.safe_load(files[path]))
@@ -54,10 +54,10 @@ def edited(files: Mapping[str, bytes], edits: DraftEdits) -> dict[str, bytes]:
 
 
 def rule_path(files: Mapping[str, bytes]) -> str:
-    """Where its rule.yaml stands.
+    """Return the path of its rule.yaml.
 
     Raises:
-        ValueError: nowhere, or in two places.
+        ValueError: there is none, or more than one.
     """
     found = [path for path in files if path.endswith("/rule.yaml")]
     if len(found) != 1:
@@ -66,24 +66,27 @@ def rule_path(files: Mapping[str, bytes]) -> str:
 
 
 def regexes_of(rule: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return its line regexes, or None if it matches anything else too."""
+    """Return the rule's line regexes, or None if it also matches anything else."""
     match = rule.get("match")
     if not isinstance(match, dict) or not match:
         return None
     if not all(
-        isinstance(item, dict) and set(item) == {"regex"} and isinstance(item["regex"], str) for item in match.values()
+        isinstance(item, dict)
+        and {"regex"} <= set(item) <= {"regex", "not_line", "confirm"}
+        and isinstance(item["regex"], str)
+        for item in match.values()
     ):
         return None
     return tuple(item["regex"] for item in match.values())
 
 
 def written(rule: Mapping[str, Any]) -> bytes:
-    """Return a rule as YAML. A YAML library writes it, so that its texts stay text whatever they contain."""
+    """Return a rule as YAML. It is written by a YAML library, so that its texts stay text whatever they contain."""
     return yaml.safe_dump(dict(rule), sort_keys=False, allow_unicode=True, width=110, default_flow_style=False).encode()
 
 
 def wrong(files: Mapping[str, bytes], folder: Path) -> dict[str, str]:
-    """Return the loader's errors by field of the form. `folder`: of the rules, for their vocabulary."""
+    """Return the loader's errors by form field. `folder`: the rules folder, for its vocabulary."""
     path = rule_path(files)
     text = files[path].decode()
     words = {name: (folder / name).read_text("utf-8") for name in VOCABULARY if (folder / name).is_file()}
@@ -99,7 +102,7 @@ def wrong(files: Mapping[str, bytes], folder: Path) -> dict[str, str]:
 
 
 def _field(text: str, fault: Fault) -> str:
-    """Return the form field that a position in the file came from."""
+    """Return the form field that corresponds to a position in the file."""
     for line in reversed(text.split("\n")[: fault.line]):
         hit = _KEY.match(line)
         if hit is not None:
@@ -108,7 +111,7 @@ def _field(text: str, fault: Fault) -> str:
 
 
 def _steps(before: Any, texts: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the steps with new texts. Each keeps its other values; a new step has the action of the first."""
+    """Return the steps with new texts. Each step keeps its other values; a new step gets the action of the first."""
     known = [item for item in before if isinstance(item, dict)] if isinstance(before, list) else []
     first = known[0].get("action", "inspect") if known else "inspect"
     return [
@@ -118,9 +121,10 @@ def _steps(before: Any, texts: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _look_for(rule: dict[str, Any], regexes: tuple[str, ...]) -> None:
-    """Return the patterns under their previous names. If their number changed, any of them suffices."""
+    """Return the patterns under their previous names. If their number changed, a match of any of them suffices."""
     names = list(rule.get("match", {}))
     if len(names) != len(regexes):
         names = ["line", *(f"line_{number}" for number in range(2, len(regexes) + 1))]
         rule.pop("when", None)
-    rule["match"] = {name: {"regex": regex} for name, regex in zip(names, regexes, strict=True)}
+    before = rule.get("match", {})
+    rule["match"] = {name: {**before.get(name, {}), "regex": regex} for name, regex in zip(names, regexes, strict=True)}

@@ -1,14 +1,15 @@
 """Write a candidate as a rule folder: rule.yaml, logs on which it must fire, and near misses on which it must not.
 
-A YAML dumper writes everything, from a fixed alphabet, so that no text of an incident can break out of its place. The folder is
-tested before it is returned: tests that the rule fails are removed or reported.
+Everything is written by a YAML dumper, in a fixed alphabet, so that no text from an incident can break out of its place. The
+folder is tested before it is returned: tests that the rule fails are removed or reported.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -23,16 +24,21 @@ from kb.facts.history import History
 from kb.facts.job_facts import Facts
 from kb.learning.cases import MINER, Candidate
 from kb.learning.events import raised
+from kb.learning.precision import HitRate
 from kb.learning.regex_generalisation import aligned
+from kb.learning.rule_texts import steps_of
+from kb.learning.tokenizer import tokens
 from kb.parsers.logs.prefixes import peel
 from kb.rulebase.lint import lint
 from kb.rulebase.rule import Rulebook
 from kb.rulebase.rulebook import Loaded, load
-from kb.scanning.plan import plan
+from kb.scanning.plan_builder import plan
 
 MOST_LOGS = 4
+MOST_STEPS = 5
 AROUND = 2  # context lines on each side
-SAID = 600  # characters of people's texts
+SAID = 600  # characters of texts by people
+_WORD = re.compile(r"[A-Za-z]{3,40}")
 _NAMES = re.compile(r"\(\?P<(\w+)>")
 _SEVERITY = {
     "hardware": "critical",
@@ -45,20 +51,30 @@ _SEVERITY = {
 
 
 @dataclass(frozen=True, slots=True)
-class DraftFolder:
-    """The files of a learned rule by path below the rules folder, and what a person still has to add.
+class EdgeResult:
+    """On how many rewordings of its event a rule fires, of how many: `variations` should be all, `near` none."""
 
-    `said`: what people said when they closed the incidents, with nothing in it that must not leave.
+    variations: HitRate = field(default_factory=lambda: HitRate(0, 0))
+    near: HitRate = field(default_factory=lambda: HitRate(0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class DraftFolder:
+    """The files of a learned rule, by path below the rules folder, and what a person still has to add.
+
+    `said`: what people said when they closed the incidents, without anything that must not leave the site. `edge`: the result
+    on rewordings of the event.
     """
 
     candidate: Candidate
     files: Mapping[str, bytes]
     missing: tuple[str, ...] = ()
     said: str = ""
+    edge: EdgeResult = field(default_factory=EdgeResult)
 
     @property
     def folder(self) -> str:
-        """Return its folder below the rules folder."""
+        """Return the rule's folder below the rules folder."""
         return f"{self.candidate.family}/{self.candidate.id}"
 
 
@@ -75,27 +91,27 @@ def draft(
 
     Args:
         candidate: what was mined.
-        texts: incident → its texts by source, for the context of the lines that decide.
+        texts: incident → its texts by source, for the context of the decisive lines.
         knowledge: the rule base, for its words.
         base: the vocabulary files of the rules folder (faults.yaml, actions.yaml, VERSION).
-        names: hosts and people that may stand in no file.
+        names: hosts and people that must not appear in any file.
         link: where people read an incident; without it references say `incident:<number>`.
     """
     book = knowledge.rulebook
     cleaner = Anonymiser(words_of(book), frozenset(name.lower() for name in names))
-    statement = "; ".join(dict.fromkeys(told for item in candidate.said if (told := cleaner.words(item))))[
-        :SAID
-    ].strip()
-    values = _values(candidate, book, statement, link or (lambda number: f"incident:{number}"))
-    text, leak = _hidden(dumped(values))
-    judge = _RuleTester(candidate, text, base)
     keep = kept_words(candidate.match)
+    people = _statements(candidate, book, cleaner, keep | _shared_words(candidate, cleaner.names))
+    values = _values(candidate, book, people, link or (lambda number: f"incident:{number}"))
+    text, leak = _hidden(dumped(values))
+    judge = RuleTester(candidate, text, base)
     match = _match_logs(candidate, texts, cleaner, keep, judge)
     silent = _silent_logs(candidate, texts, cleaner, keep, judge)
     root = f"{candidate.family}/{candidate.id}"
     files = {"rule.yaml": text.encode(), **match, **silent}
     missing = [*leak, *(str(fault) for fault in _lint(candidate, judge.loaded, [*match, *silent]))]
-    return DraftFolder(candidate, {f"{root}/{name}": data for name, data in files.items()}, tuple(missing), statement)
+    said = " ".join([people.cause, *(step["text"] for step in people.steps)]).strip()
+    edge = EdgeResult(judge.share(candidate.edge.variations), judge.share(candidate.edge.near))
+    return DraftFolder(candidate, {f"{root}/{name}": data for name, data in files.items()}, tuple(missing), said, edge)
 
 
 def dumped(values: Mapping[str, Any]) -> str:
@@ -104,7 +120,7 @@ def dumped(values: Mapping[str, Any]) -> str:
 
 
 def _hidden(text: str) -> tuple[str, list[str]]:
-    """The rule's text, and a word for a person where a pattern held what looks like a secret: it is masked, so finds nothing."""
+    """The rule's text, and a note if a pattern contained what looks like a secret: it is masked and therefore matches nothing."""
     hidden = redact_bytes(text.encode(), emails=True).decode()
     return hidden, [] if hidden == text else [
         "rule.yaml: a pattern contains what looks like a secret, which is masked: rewrite the pattern"
@@ -114,15 +130,28 @@ def _hidden(text: str) -> tuple[str, list[str]]:
 # -- rule.yaml -----------------------------------------------------------------------------------------------------------
 
 
-def _values(candidate: Candidate, book: Rulebook, statement: str, link: Callable[[int], str]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """What people said, without anything that must not leave the site: about the cause, and the steps that they took."""
+
+    cause: str = ""
+    steps: tuple[dict[str, str], ...] = ()
+
+
+def _statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: frozenset[str]) -> _Statements:
+    steps, more = steps_of([cleaner.words(item, keep) for item in candidate.actions], book.actions)
+    notes = [said for item in candidate.notes if (said := cleaner.words(item, keep))]
+    causes = dict.fromkeys((*notes, *more))
+    cause = " ".join(f"{said[:1].upper()}{said[1:]}{'' if said[-1] in '.!?' else '.'}" for said in causes)
+    return _Statements(
+        cause[:SAID].strip(), tuple({"action": step.action, "text": step.text[:SAID]} for step in steps[:MOST_STEPS])
+    )
+
+
+def _values(candidate: Candidate, book: Rulebook, people: _Statements, link: Callable[[int], str]) -> dict[str, Any]:
     fault = book.faults[candidate.fault]
     many = len(candidate.support)
-    lines = (
-        "these lines"
-        if any("structure" not in entry and "series" not in entry for entry in candidate.match.values())
-        else "this"
-    )
-    cause = f"{fault.title}. {many} resolved {'incidents' if many > 1 else 'incident'} of this fault had {lines}"
+    runs = f"The {many} runs that it was learned from" if many > 1 else "The run that it was learned from"
     values: dict[str, Any] = {
         "format": 1,
         "id": candidate.id,
@@ -132,15 +161,13 @@ def _values(candidate: Candidate, book: Rulebook, statement: str, link: Callable
         "status": "draft",
         "severity": _SEVERITY[fault.domain],
         "summary": _summary(candidate),
-        "cause": f"{cause}. People said: {statement}." if statement else f"{cause}; no further cause is known.",
-        "impact": "The run continues, but degraded."
-        if fault.outlives
-        else "The run ends, or its other ranks wait until they time out.",
+        "cause": people.cause or f"Not known yet: the close-outs name the class {candidate.fault} and no cause.",
+        "impact": f"{runs} continued, but degraded." if fault.outlives else f"{runs} failed.",
         "match": {name: _plain(item) for name, item in candidate.match.items()},
     }
     if candidate.when is not None:
         values["when"] = candidate.when
-    values["remediation"] = _remediation(candidate, book, statement)
+    values["remediation"] = people.steps or _usual_step(candidate, book)
     values["references"] = [{"url": link(number), "shows": "what it was closed as"} for number in candidate.support[:5]]
     if candidate.remarks:
         values["known_problems"] = [remark[:400] for remark in candidate.remarks]
@@ -162,31 +189,37 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _summary(candidate: Candidate) -> str:
     named = sorted({name for name in _NAMES.findall(str(candidate.match)) if name not in ("rank", "node", "step")})[:2]
-    holes = "".join(f", {name} {{{name}|unknown}}" for name in named)
-    return f"{candidate.title} (rank {{rank|unknown}}, node {{node|unknown}}{holes})."
+    clauses = "".join(f"[?, {name} {{{name}}}]" for name in named)
+    return f"{candidate.title}[? (rank {{rank}})][? on {{node}}]{clauses}."
 
 
-def _remediation(candidate: Candidate, book: Rulebook, statement: str) -> list[dict[str, str]]:
-    """The first step that most rules of the fault advise, and what people did."""
-    alike = [rule for rule in book.rules if rule.fault == candidate.fault and rule.remediation]
-    counts: dict[str, int] = {}
-    for rule in alike:
-        counts[rule.remediation[0].action] = counts.get(rule.remediation[0].action, 0) + 1
+def _usual_step(candidate: Candidate, book: Rulebook) -> list[dict[str, str]]:
+    """The first step that most rules for the fault advise, for a rule whose incidents name none."""
+    counts = Counter(
+        rule.remediation[0].action for rule in book.rules if rule.fault == candidate.fault and rule.remediation
+    )
     action = min(counts, key=lambda count: (-counts[count], count)) if counts else "look_at_logs"
-    first = f"{book.actions[action].title}; start with the quoted lines on {{node|the node}}."
-    steps = [{"action": action, "text": first}]
-    if statement:
-        steps.append(
-            {
-                "action": "look_at_logs",
-                "text": f"Check whether it matches the incidents that the rule was learned from: {statement}.",
-            }
+    return [{"action": action, "text": f"{book.actions[action].title}."}]
+
+
+def _shared_words(candidate: Candidate, names: frozenset[str]) -> frozenset[str]:
+    """The words that the decisive lines of all incidents contain: those of the event, which its texts may repeat. Names are none."""
+    each = [
+        frozenset(
+            part
+            for lines in own.values()
+            for line in lines
+            for token in tokens(line, names)
+            if token.kind == "word"
+            for part in _WORD.findall(token.text)
         )
-    return steps
+        for own in candidate.lines.values()
+    ]
+    return frozenset.intersection(*each) if each else frozenset()
 
 
 def kept_words(match: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """The words that a rule looks for by the values of its `match`; they stay in its logs."""
+    """The words that a rule looks for, taken from the values of its `match`. They stay in its logs."""
     found: set[str] = set()
     for values in match.values():
         test = values.get("exception") or {}
@@ -199,8 +232,8 @@ def kept_words(match: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
 # -- logs ----------------------------------------------------------------------------------------------------------------
 
 
-class _RuleTester:
-    """Tests logs with the rule alone."""
+class RuleTester:
+    """Tests logs with this rule only."""
 
     def __init__(self, candidate: Candidate, text: str, base: Mapping[str, str]) -> None:
         live = text.replace("\nstatus: draft\n", "\nstatus: experimental\n", 1)
@@ -215,6 +248,12 @@ class _RuleTester:
         evidence = evidence_of(self._knowledge, self._matcher, streams)
         return bool(find(self._knowledge.rulebook, Facts(evidence), History()).findings)
 
+    def share(self, texts: Sequence[str]) -> HitRate:
+        """On how many of some texts the rule fires, each a log of its own."""
+        return HitRate(
+            sum(self.speaks({"rank-7.log": f"{text}\n".encode("utf-8", "replace")}) for text in texts), len(texts)
+        )
+
 
 def _vocabularies(base: Mapping[str, str]) -> dict[str, str]:
     return {name: base[name] for name in ("VERSION", "faults.yaml", "actions.yaml") if name in base}
@@ -225,9 +264,9 @@ def _match_logs(
     texts: Mapping[int, Mapping[str, str]],
     cleaner: Anonymiser,
     keep: frozenset[str],
-    judge: _RuleTester,
+    judge: RuleTester,
 ) -> dict[str, bytes]:
-    """Return one log per incident, all different; of a single incident, also a variant with other numbers."""
+    """Return one log per incident, all different. A single incident also gets a variant with other numbers."""
     made: list[dict[str, bytes]] = []
     frame = next(
         (str(test["frame"]) for entry in candidate.match.values() if "frame" in (test := entry.get("exception") or {})),
@@ -280,7 +319,7 @@ def _file_name(source: str, index: int) -> str:
 
 
 def retold(streams: Mapping[str, bytes], frame: str = "") -> dict[str, bytes]:
-    """Return only the exceptions, each with a traceback header, which the parser requires."""
+    """Return only the exceptions, each with the traceback header that the parser requires."""
     function = re.search(r"\w{3,60}(?=\$$)", frame)
     where = function[0].encode() if function is not None else b"main"
     head = b'Traceback (most recent call last):\n  File "/path/train.py", line 10, in ' + where + b"\n    step()\n"
@@ -305,9 +344,9 @@ def _silent_logs(
     texts: Mapping[int, Mapping[str, str]],
     cleaner: Anonymiser,
     keep: frozenset[str],
-    judge: _RuleTester,
+    judge: RuleTester,
 ) -> dict[str, bytes]:
-    """Return near misses, and the incident's other lines without the decisive ones."""
+    """Return near misses, and the lines of the incident without the decisive ones."""
     logs = [cleaner.line(line, keep) for line in candidate.near]
     found = [
         fromkey

@@ -14,36 +14,40 @@ import msgspec
 import yaml
 from sqlmodel import Session
 
-from bot.config.file import Config
+from bot.authoring.selftest import evidence_of
 from bot.config.rules import PullRequests
+from bot.config.settings import Config
 from bot.forges.base import PlanRefused
 from bot.learning.drafts.cases import DraftCases, gathered
 from bot.learning.drafts.edits import edited, regexes_of, rule_path
-from bot.learning.drafts.rule_folder import draft
+from bot.learning.drafts.rule_folder import EdgeResult, draft
 from bot.learning.drafts.store import Draft, DraftContent, DraftEdits, DraftRequest, draft_of, made_within
-from bot.learning.proposals.store import ProposedRule, propose_within, refuse, replayed, told_of_within
+from bot.learning.proposals.pull_request import replayed
+from bot.learning.proposals.store import ProposedRule, propose_within, refuse, told_of_within
 from bot.learning.replay.backtest import backtest
 from bot.learning.replay.clean_corpus import clean_logs
 from bot.learning.replay.trial import RuleFiles, base_of, trial
 from bot.notify.outbox import enqueue_item
 from bot.queue.tasks import QueuedTask
 from bot.queue.worker import TaskResult
-from bot.rulebase.loader import default_folder
+from bot.rulebase.loader import default_folder, engine
 from bot.rulebase.reload import CurrentRules
 from bot.store.database import Database
 from bot.store.visibility import PUBLIC, Viewer
 from kb.errors import RuleError
 from kb.learning.cases import Candidate, Refusal
+from kb.learning.decisive import decisive_line
 from kb.learning.miner import mine
+from kb.scanning.matcher import Matcher
 
-SHOWN = 12  # lines of logs in a form or a pull request
+SHOWN = 12  # log lines in a form or a pull request
 
 
 @dataclass
 class DraftService:
     """Drafts rules for one store.
 
-    `url`: of its database; `folder`: of the rules; `site`: of the overlay; None for the defaults.
+    `url`: the URL of the database; `folder`: the rules folder; `site`: the overlay folder; None for the defaults.
     """
 
     url: str
@@ -61,6 +65,16 @@ class DraftService:
         folders = [Path(text) for text in self.config.learning.clean]
         return clean_logs(self.base.known, self.folder or default_folder(), folders)
 
+    @cached_property
+    def _matcher(self) -> Matcher:
+        return engine()(self.base.known.plan.patterns)
+
+    def _first_line(self, texts: Mapping[str, str]) -> str:
+        """The line of the first event in some texts that no known symptom explains."""
+        streams = {name: text.encode("utf-8", "replace") for name, text in texts.items()}
+        known = self.base.known
+        return decisive_line(evidence_of(known, self._matcher, streams), known.rulebook)
+
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     def content(
@@ -72,14 +86,16 @@ class DraftService:
         alone: bool = False,
         viewer: Viewer = PUBLIC,
     ) -> DraftContent:
-        """Return a draft with its replay, or why there is none. `alone`: ignore other incidents of the same cause.
+        """Return a draft with its replay, or why there is none. `alone`: ignore other incidents with the same cause.
 
-        `viewer`: for whom it is drafted.
+        `viewer`: the person for whom it is drafted.
 
         Raises:
             SignalboxError: the store or the rules cannot be used.
         """
-        found = gathered(self.url, incident, tenant, alone=alone, clean=self._clean, viewer=viewer)
+        found = gathered(
+            self.url, incident, tenant, alone=alone, clean=self._clean, viewer=viewer, first_line=self._first_line
+        )
         if found is None:
             return DraftContent(reasons=(f"Incident {incident} does not exist.",))
         mined = mine(found.cases, found.background, self.base.known.rulebook)
@@ -108,6 +124,8 @@ class DraftService:
             notes=(*alone, *candidate.remarks, *missing),
             incidents=candidate.support,
             why=made.said,
+            questions=candidate.questions,
+            edge=_edge_figures(made.edge),
         )
 
     def replayed(self, content: DraftContent, tenant: str, edits: DraftEdits | None = None) -> DraftContent:
@@ -126,14 +144,14 @@ class DraftService:
             figures: tuple[tuple[str, str], ...] = ()
         else:
             figures, hurts, _ = replayed(result)
-        # not proposed automatically, because the replay speaks against it; a proposal names the person who requests it anyway
+        # not proposed automatically, because the replay found problems; a proposal names the person who requests it anyway
         return msgspec.structs.replace(
             content,
             key=_key(rule),
             files=files,
             edits=edits or content.edits,
             patterns=regexes_of(rule) or (_words(rule),),
-            figures=tuple(figures),
+            figures=(*content.edge, *figures),
             hurts=tuple(hurts),
             passed=not hurts,
         )
@@ -154,6 +172,7 @@ class DraftService:
             lines=content.lines,
             silent=tuple(lines_of(content.files, "/silent/")),
             figures=content.figures,
+            questions=content.questions,
             notes=(*content.notes, *(f"The backtest advises against it: {harm}" for harm in content.hurts)),
             passed=content.passed,
         )
@@ -206,7 +225,7 @@ class DraftService:
 
 
 def refusal(settings: PullRequests | None, proposed: ProposedRule) -> str | None:
-    """Return why it must not or cannot be proposed, or None if it may."""
+    """Return why the draft must not or cannot be proposed; None if it may be."""
     if settings is None:
         return "`rules: pull_requests:` is not configured"
     try:
@@ -224,7 +243,7 @@ def _reply_to_requester(session: Session, found: Draft, words: str, now: datetim
 
 @dataclass
 class DraftWorker:
-    """Processes draft tasks, and caches what it built for a rule base until another one is in force."""
+    """Processes draft tasks, and caches what it built for a rule base until a different one is in force."""
 
     url: str
     config: Config
@@ -240,6 +259,16 @@ class DraftWorker:
         return self._drafter.do(work)
 
 
+def _edge_figures(edge: EdgeResult) -> tuple[tuple[str, str], ...]:
+    """The figures on rewordings of the event; none for a rule that no line decides."""
+    if not edge.variations.n:
+        return ()
+    return (
+        ("Rewordings of the event that it matches", edge.variations.words),
+        ("Lines of the same component in health that it matches", edge.near.words if edge.near.n else "none made"),
+    )
+
+
 def _rule(files: Mapping[str, bytes]) -> dict[str, Any]:
     return dict(yaml.safe_load(files[rule_path(files)]))
 
@@ -251,7 +280,7 @@ def _key(rule: Mapping[str, Any]) -> str:
 
 
 def _words(rule: Mapping[str, Any]) -> str:
-    """Return a rule's patterns as written in its file."""
+    """Return a rule's patterns as they are written in its file."""
     meant = {name: rule[name] for name in ("match", "when", "not_when") if name in rule}
     return yaml.safe_dump(meant, sort_keys=False, width=100).strip()
 

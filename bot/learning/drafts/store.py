@@ -29,7 +29,7 @@ Then = Literal["show", "propose"]
 
 
 class DraftEdits(msgspec.Struct, frozen=True):
-    """The edits of a person. `regexes`: None if not asked for; `fault`: None keeps it.
+    """A person's edits. `regexes`: None if the form did not ask for them; `fault`: None keeps the fault.
 
     `force`: propose it even if the backtest advises against it.
     """
@@ -40,7 +40,7 @@ class DraftEdits(msgspec.Struct, frozen=True):
     silent: tuple[str, ...] = ()
     remediation: tuple[str, ...] = ()
     owner: str = ""
-    force: bool = msgspec.field(default=False, name="all_the_same")  # the name in drafts that are stored already
+    force: bool = msgspec.field(default=False, name="all_the_same")  # the name used in drafts that are already stored
 
 
 class DraftRequest(msgspec.Struct, frozen=True):
@@ -53,9 +53,10 @@ class DraftRequest(msgspec.Struct, frozen=True):
 class DraftContent(msgspec.Struct, frozen=True):
     """A draft with its replay.
 
-    `files`: by path below the folder of the rules. `edits`: what of it a person may change, as it stands; `looks_for`: what it
-    looks for, in words. `lines`, `figures`, `hurts`, `notes`, `patterns`, `incidents`: see bot.learning.proposals.store.ProposedRule; `key`: the fingerprint of
-    its patterns. `reasons`: why there is no draft, then all else is empty.
+    `files`: by path below the rules folder. `edits`: the current values of the parts that a person may change. `looks_for`: what
+    the rule looks for, in words. `lines`, `figures`, `hurts`, `notes`, `patterns`, `incidents`: see
+    bot.learning.proposals.store.ProposedRule. `key`: the fingerprint of its patterns. `reasons`: why there is no draft; then
+    all other fields are empty. `questions`: what a reviewer should add. `edge`: figures on rewordings of the event.
     """
 
     rule: str = ""
@@ -72,6 +73,8 @@ class DraftContent(msgspec.Struct, frozen=True):
     why: str = ""
     passed: bool = False
     reasons: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    edge: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def ask_draft_within(
             session.add(row)
             session.flush()
     except IntegrityError:
-        return handle, False  # the other delivery came first
+        return handle, False  # the other delivery was first
     _work_within(session, row, now)
     return handle, True
 
@@ -120,7 +123,7 @@ def ask_draft_within(
 def wish_draft_within(
     session: Session, handle: str, tenant: str, *, version: int, wish: DraftRequest, now: datetime
 ) -> bool:
-    """Store a request for a draft at `version`. Return whether it was accepted before any other."""
+    """Store a request for a draft at `version`. Return whether it was the first to be accepted."""
     row = session.exec(
         select(DraftRow).where(col(DraftRow.handle) == handle, col(DraftRow.tenant) == tenant).with_for_update()
     ).first()

@@ -1,4 +1,4 @@
-"""Bring a proposal to the forge and keep it up to date.
+"""Publishes a proposal on the forge and keeps it up to date.
 
 Each step first checks the current state and is recorded afterwards.
 
@@ -21,12 +21,13 @@ from bot.config.rules import PullRequests
 from bot.forges.base import Forge, ForgeError, PlanRefused, PullRequest, PullRequestPlan
 from bot.forges.pull_request_body import hidden
 from bot.forges.registry import forge_of
-from bot.learning.proposals.store import LIVE, Proposal, changed, plan_of, proposal_of, reserved_within
+from bot.learning.proposals.pull_request import plan_of
+from bot.learning.proposals.store import LIVE, Proposal, changed, proposal_of, reserved_within
 from bot.queue.tasks import QueuedTask
 from bot.queue.worker import TaskResult
 from bot.store.database import Database
 
-MOST_TRIES = 90  # attempts, an hour apart: some days
+MOST_TRIES = 90  # attempts, one hour apart: a few days
 LONGEST = 3600.0
 TOLD = ("state", "number", "url", "draft", "sent", "error")  # states that people are notified of
 ABSENT = "rules.pull_requests is not configured, so nothing can be proposed"
@@ -39,7 +40,7 @@ def _now() -> datetime:
 
 @dataclass(slots=True)
 class ProposalWorker:
-    """Publishes proposals, and keeps its login to the forge between them."""
+    """Publishes proposals, and stays logged in to the forge between them."""
 
     database: Database
     settings: PullRequests | None
@@ -79,7 +80,7 @@ class ProposalWorker:
             return self._failed(found, ForgeError("refused", str(error)), now)
 
     def _elsewhere(self, found: Proposal, now: datetime) -> str:
-        """Whether it belongs to another repository, or none is configured."""
+        """Whether the proposal belongs to a different repository, or none is configured."""
         words = ABSENT
         if self.settings is not None:
             words = f"it was opened on {found.forge}, but {self.settings.forge} is configured now; decide on it there"
@@ -88,7 +89,7 @@ class ProposalWorker:
         return words
 
     def _failed(self, found: Proposal, failed: ForgeError, now: datetime) -> str:
-        """Store the reason and the time of the next attempt. If only other settings would help, give up."""
+        """Store the reason and the time of the next attempt. Give up if only a change of settings would help."""
         tries = found.tries + 1
         values: dict[str, Any] = {"error": str(failed)[:500], "tries": tries, "looked_at": now}
         if failed.kind == "nothing":
@@ -168,11 +169,11 @@ class _ProposalCheck:
         return words or ("opened" if pull.url is None else f"opened at {pull.url}")
 
     def _is_draft(self, pull: PullRequest) -> bool:
-        """Whether we may mark it ready: a pull request that a person turned back into a draft stays one."""
+        """Whether we may mark it ready: a pull request that a person converted back to a draft stays a draft."""
         return pull.draft and self.found.draft
 
     def _undone(self, pull: PullRequest) -> str | None:
-        """Return why it is still a draft."""
+        """Return why the pull request is still a draft."""
         if not self.found.content.passed:
             return "it stays a draft: the backtest did not pass"
         if not self.settings.checks:
@@ -189,7 +190,7 @@ class _ProposalCheck:
         return None
 
     def _told_only(self, pull: PullRequest | None) -> str:
-        """Somebody else committed to the branch: comment the change there, once per version."""
+        """Post the change as a comment, once per version, because somebody else committed to the branch."""
         found = self.found
         began = found.number is not None or found.sent is not None
         if pull is None or not (began or hidden(self.plan.mark) in pull.body):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
@@ -19,9 +18,7 @@ from sqlalchemy import or_, update
 from sqlmodel import Session, col, select
 
 from bot.config.rules import PullRequests
-from bot.forges.base import PREFIX, PlanRefused, PullRequestPlan, placed, refuse_rule, without_secrets
-from bot.forges.pull_request_body import BodyContent, body_of, plain, title_of
-from bot.learning.replay.backtest import Backtest
+from bot.forges.base import PREFIX, PlanRefused, placed, refuse_rule
 from bot.notify.messages import add_message
 from bot.queue.tasks import TaskRequest, enqueue_task
 from bot.store.database import Database, insert_new
@@ -32,18 +29,17 @@ PROPOSE = "propose"
 LIVE = ("asked", "open")
 HOUR = timedelta(hours=1)
 _LARGEST = 64 << 20  # bytes after unpacking
-_FEW = 8
 State = Literal["asked", "open", "merged", "closed", "failed"]
 How = Literal["new", "updated", "same", "closed", "merged"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedRule:
-    """A rule to propose. `key`: a fingerprint of its patterns; `files`: by path below the folder of the rules.
+    """A rule to propose. `key`: a fingerprint of its patterns; `files`: by path below the rules folder.
 
     `fault`: its fault class. `who`: who requested it. `why`: the feedback it is based on; `lines`: log lines that it
     matches; `silent`: lines that it must not match. `figures`, `passed`: results of the backtest (`replayed`).
-    `notes`: hints for reviewers.
+    `notes`: hints for reviewers; `questions`: what they should add.
     """
 
     key: str
@@ -61,6 +57,7 @@ class ProposedRule:
     figures: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = ()
     passed: bool = False
+    questions: Sequence[str] = ()
 
 
 class ProposalContent(msgspec.Struct, frozen=True):
@@ -82,11 +79,12 @@ class ProposalContent(msgspec.Struct, frozen=True):
     passed: bool = False
     keys: list[str] = []
     gone: list[str] = []
+    questions: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalRequest:
-    """The result of a request. `how`: closed or merged if it was decided before and stays so."""
+    """The result of a request. `how`: closed or merged, if the proposal was decided earlier and stays that way."""
 
     proposal: int
     how: How
@@ -124,7 +122,7 @@ class Proposal:
     content: ProposalContent
 
 
-# --- asking for it ---------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------
 
 
 def propose(
@@ -141,7 +139,7 @@ def propose(
     `posting`: the message about it, which is updated whenever the proposal changes.
 
     Raises:
-        PlanRefused: it must not go into a repository.
+        PlanRefused: the content must not go into a repository.
         StoreError: the store cannot be used.
     """
     refuse(settings, proposed)
@@ -154,7 +152,7 @@ def refuse(settings: PullRequests, proposed: ProposedRule) -> None:
     """Check whether the content may go into a repository.
 
     Raises:
-        PlanRefused: it may not.
+        PlanRefused: the content must not go into a repository.
     """
     refuse_rule(proposed.rule)
     homes = [path.split("/")[-2] for path in placed(proposed.files, settings.folder) if path.endswith("/rule.yaml")]
@@ -209,7 +207,7 @@ def propose_within(
 
 
 def _existing_proposal(session: Session, proposed: ProposedRule) -> ProposalRow | None:
-    """Return the proposal of this pattern: by its key, or one of this rule that had the pattern or is undecided."""
+    """Return the proposal of this pattern: the one with its key, or one for this rule that had the pattern or is undecided."""
     found = session.exec(select(ProposalRow).where(col(ProposalRow.key) == proposed.key).with_for_update()).first()
     if found is not None:
         return found
@@ -225,7 +223,7 @@ def _renewed(session: Session, row: ProposalRow, proposed: ProposedRule, now: da
     gone = sorted((set(old.gone) | set(old.files)) - set(new.files)) if row.state in LIVE else []
     new = msgspec.structs.replace(new, keys=sorted({*old.keys, *new.keys}), gone=gone)
     if row.state in LIVE and new == old:
-        row.ready_at = now  # a repeated request tries it again
+        row.ready_at = now  # a repeated request triggers another attempt
         return "same"
     if row.state in ("closed", "merged"):
         row.branch, row.number, row.url, row.head = _branch(session, row.rule), None, None, None
@@ -240,7 +238,7 @@ def _renewed(session: Session, row: ProposalRow, proposed: ProposedRule, now: da
 
 
 def _branch(session: Session, rule: str) -> str:
-    """Return a branch name that no proposal had: that of a decided one may still exist."""
+    """Return a branch name that no proposal has used. The branch of a decided one may still exist."""
     taken = set(session.exec(select(ProposalRow.branch).where(col(ProposalRow.branch).startswith(PREFIX + rule))).all())
     names = (PREFIX + rule if count == 1 else f"{PREFIX}{rule}-{count}" for count in range(1, 10_000))
     return next(name for name in names if name not in taken)
@@ -258,103 +256,10 @@ def _content(proposed: ProposedRule) -> ProposalContent:
         silent=list(proposed.silent),
         figures=list(proposed.figures),
         notes=list(proposed.notes),
+        questions=list(proposed.questions),
         passed=proposed.passed,
         keys=[proposed.key],
     )
-
-
-# --- results of the replay -------------------------------------------------------------------------------------------
-
-
-def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], bool]:
-    """The figures of a backtest, the arguments against the rule, and whether it passed."""
-    changes = {kind: backtest.of(kind) for kind in ("new", "lost", "changed")}
-    figures = [
-        ("Incidents searched", f"{backtest.incidents}{_beside(backtest.without_text, 'no longer have their text')}"),
-        ("Matches", _listed(backtest.hits)),
-        *(
-            (f"First answers {kind}", _listed([measured_event.incident for measured_event in found]))
-            for kind, found in changes.items()
-        ),
-        (
-            "Better, worse than the cause that people named",
-            f"{_count(backtest, 'better')}, {_count(backtest, 'worse')}",
-        ),
-        ("Precision", backtest.precision.words),
-        ("Recall", backtest.recall.words),
-        (
-            "Rules that are no longer first",
-            ", ".join(f"{name} {count}" for name, count in backtest.shadowed.items()) or "none",
-        ),
-        ("Logs of successful runs that it matches", f"{len(backtest.clean_hits)} of {backtest.clean}"),
-        ("Cost", "; ".join((backtest.cost.words, *backtest.dear))),
-    ]
-    if backtest.unjudged:
-        figures.insert(1, ("Not evaluated (too many)", str(backtest.unjudged)))
-    return tuple(figures), tuple(backtest.hurts), not backtest.hurts
-
-
-def _count(backtest: Backtest, what: Literal["better", "worse"]) -> int:
-    return sum(bool(getattr(change, what)) for change in backtest.changes)
-
-
-def _beside(count: int, words: str) -> str:
-    return f" ({count} more {words})" if count else ""
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    if not numbers:
-        return "0"
-    told = ", ".join(f"no. {number}" for number in numbers[:_FEW])
-    return f"{len(numbers)}: {told}{', …' if len(numbers) > _FEW else ''}"
-
-
-# --- the plan --------------------------------------------------------------------------------------------------------
-
-
-def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
-    """The pull request for a proposal."""
-    content, home = proposal.content, settings.folder
-    mark = f"signalbox:{sha256(f'{proposal.key} {proposal.branch}'.encode()).hexdigest()[:20]}"
-    body_content = BodyContent(
-        mark=mark,
-        rule=proposal.rule,
-        title=content.title,
-        fault=content.fault,
-        who=proposal.who,
-        why=content.why,
-        patterns=content.patterns,
-        lines=content.lines,
-        silent=content.silent,
-        figures=content.figures,
-        notes=content.notes,
-        incidents=content.incidents,
-        passed=content.passed,
-    )
-    note = (
-        "Opened as a draft by Signalbox. It is marked ready when the backtest and the checks of this repository pass."
-    )
-    body = body_of(body_content, "" if settings.backend == "local" else note)
-    title = title_of(proposal.rule, content.title)
-    numbers = ", ".join(str(number) for number in content.incidents[:20])
-    message = f"{title}\n\nProposed by Signalbox{f' from incidents {numbers}' if numbers else ''}."
-    if settings.backend == "local":  # it cannot go elsewhere
-        message += f"\n\n{body}"
-    root = "" if home == "." else f"{home}/"
-    plan = PullRequestPlan(
-        mark=mark,
-        branch=proposal.branch,
-        base=settings.base,
-        title=title,
-        body=body,
-        message=message + "\n",
-        files=placed(content.files, home),
-        gone=tuple(f"{root}{path}" for path in content.gone),
-        labels=tuple(label for item in settings.labels if (label := plain(item, 50))),
-        reviewers=settings.reviewers,
-        at=proposal.created_at,
-    )
-    return without_secrets(plan)
 
 
 # --- reading and changing --------------------------------------------------------------------------------------------
@@ -466,7 +371,7 @@ def reserved_within(session: Session, number: int, settings: PullRequests, now: 
 
 
 def changed(database: Database, proposal: Proposal, now: datetime, values: Mapping[str, Any], *, tell: bool) -> None:
-    """Store the new state. `tell`: the message about it changes too."""
+    """Store the new state. `tell`: also update the message about the proposal."""
 
     def change(session: Session) -> None:
         session.execute(update(ProposalRow).where(col(ProposalRow.id) == proposal.id).values(**values))

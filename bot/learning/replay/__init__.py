@@ -1,1 +1,1 @@
-"""Replays of rules: backtest on past incidents, clean logs, scan cost, shadow runs."""
+"""Replays of rules: backtests on past incidents, clean logs, scan cost, shadow runs."""

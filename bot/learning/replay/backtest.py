@@ -26,7 +26,7 @@ from bot.learning.outcomes import ReviewedIncident, faults_of, told_within
 from bot.learning.replay.scan_cost import dearer
 from bot.learning.replay.trial import FirstAnswer, Trial, TrialJudge, TrialResult
 from bot.store.database import Database
-from bot.store.incidents import REPLAY_BYTES
+from bot.store.packed_reports import REPLAY_BYTES
 from bot.store.tables import ReplayRow
 from kb.errors import SignalboxError
 from kb.learning.precision import HitRate, fits
@@ -34,8 +34,8 @@ from kb.rulebase.rule import Rulebook
 
 MOST_JUDGED = 1_500  # incidents evaluated with both rule bases: those with feedback first, then the newest
 FEW = 8  # incidents or logs listed in a reason
-_CHUNK, _FEW_TEXTS = 64, 8  # incidents per task: to search, to evaluate
-_ROUND = 96  # incidents between checks whether enough is known
+_CHUNK, _FEW_TEXTS = 64, 8  # incidents per task of the first and of the second pass
+_ROUND = 96  # incidents between two checks whether enough is known
 _NOTHING = HitRate(0, 0)
 
 Kind = Literal["new", "lost", "changed"]
@@ -48,7 +48,7 @@ Kind = Literal["new", "lost", "changed"]
 class ChangedAnswer:
     """An incident whose first answer changes. `truth`: the fault that people named, None if nobody did.
 
-    `better`: only the new answer is what people named; `worse`: only the old one.
+    `better`: only the new answer matches what people named; `worse`: only the old answer does.
     """
 
     incident: int
@@ -79,12 +79,13 @@ class BacktestCost:
 class Backtest:
     """The effects of a change.
 
-    `incidents`: whose text was searched; `without_text`: whose text is kept no more; `judged`: by both rule bases; `unjudged`:
-    could be touched, and there were too many; `unjudged_said`: those of them of which people spoke. `hits`: incidents on which a touched rule speaks. `precision`: of the hits
-    whose cause people named, on how many it is that of the rule that speaks; `recall`: of the incidents of these causes, on
-    how many a rule speaks. `shadowed`: rules that led before and no longer do, with how often. `clean`, `clean_hits`: logs of
-    good runs, and those on which a touched rule speaks or the answer is another one. `hurts`: why this must not be proposed
-    unless a person asks for it. `dear`: what is to be said of its cost, and keeps nothing from being proposed (`costing`).
+    `incidents`: those whose text was searched; `without_text`: those whose text is no longer stored; `judged`: those evaluated
+    with both rule bases; `unjudged`: those that may be affected but exceeded the limit; `unjudged_said`: those among them that
+    have feedback. `hits`: incidents on which a changed rule fires. `precision`: the share of hits with a known cause for which
+    the rule names that cause; `recall`: the share of incidents with these causes on which a rule fires. `shadowed`: rules that
+    gave the first answer before and no longer do, with how often. `clean`, `clean_hits`: logs of successful runs, and those on
+    which a changed rule fires or the answer changes. `hurts`: why this must not be proposed unless a person asks for it.
+    `dear`: remarks on its cost, which do not prevent a proposal (`costing`).
     """
 
     rules: tuple[str, ...]
@@ -131,10 +132,10 @@ def backtest(
     workers: int | None = None,
     most: int | None = MOST_JUDGED,
 ) -> Backtest:
-    """Test a change on the incidents of a store and on logs of good runs (`clean_logs`).
+    """Test a change on the incidents of a store and on logs of successful runs (`clean_logs`).
 
-    `tenant`: its incidents alone; `most`: so many are judged at the most, those of which people spoke first, and none any more
-    once it has made `FEW` confirmed answers worse; None for all.
+    `tenant`: use only the incidents of this tenant. `most`: evaluate at most this many, those with feedback first, and stop once
+    the change has made `FEW` confirmed answers worse; None evaluates all.
 
     Raises:
         StoreError: the store cannot be read.
@@ -261,7 +262,7 @@ def _change(number: int, heard: TrialResult, reviewed: ReviewedIncident) -> Chan
     old, new = heard.old, heard.new
     kind: Kind = "changed" if bool(old.fault) == bool(new.fault) else "new" if new.fault else "lost"
     was, now = (item.fault == reviewed.truth and reviewed.truth is not None for item in (old, new))
-    # a report that was right thanks to more than its text must not become wrong either
+    # a report that was right because of more than its text must not become wrong either
     was = was or (reviewed.confirmed and old.fault is None and new.fault is not None)
     return ChangedAnswer(number, kind, old, new, reviewed.truth, better=now and not was, worse=was and not now)
 

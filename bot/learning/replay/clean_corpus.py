@@ -20,8 +20,8 @@ LARGEST = 8 << 20  # bytes read per log
 def clean_logs(known: Knowledge, rules: Path, folders: Sequence[Path] = ()) -> dict[str, dict[str, bytes]]:
     """Return logs of runs without a failure: near misses of the base's rules on which no rule fires, and logs in given folders.
 
-    In a folder each file or subfolder is one run. Of a rule's `silent/` those count on which the base as it is has nothing to
-    say and sees no failure: the others are of another fault.
+    In a folder, each file or subfolder is one run. A log in a rule's `silent/` counts only if the current rule base finds nothing
+    in it and sees no failure; the others show a different fault.
 
     Raises:
         UnreadableInput: a folder cannot be read.

@@ -1,6 +1,6 @@
-"""The cost of changed rules on logs of good runs, compared with the other rules: lines that the engine reports for them.
+"""The cost of changed rules on logs of successful runs, compared with other rules: the number of lines the engine reports for them.
 
-Seconds vary between runs; the number of lines does not. Each line costs microseconds to check, in a good run for nothing.
+Seconds vary between runs; the number of lines does not. Each line takes microseconds to check, which a successful run wastes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from bot.learning.replay.trial import Trial
 from bot.rulebase.loader import engine
 from kb.rulebase.rule import Rule
 from kb.scanning.matcher import Matcher
-from kb.scanning.plan import ScanPlan, lines_plan
+from kb.scanning.plan import ScanPlan
+from kb.scanning.plan_builder import lines_plan
 
 SHARE = 0.95
-LEAST_RULES, LEAST_BYTES = 20, 100_000  # fewer rules are too few to compare with
-LEAST = 10.0  # lines per MB below which no rule counts as expensive
+LEAST_RULES, LEAST_BYTES = 20, 100_000  # minimum number of rules for a comparison
+LEAST = 10.0  # a rule with fewer lines per MB is never expensive
 
 
 def dearer(trial: Trial, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
-    """Return a sentence for each changed rule that needs more lines of good runs than before, and than 95 % of the base's rules."""
+    """Return a sentence for each changed rule that checks more lines of successful runs than before and than 95 % of the base's rules."""
     texts = [text for streams in clean.values() for text in streams.values()]
     size = sum(map(len, texts))
     plan = trial.known.plan

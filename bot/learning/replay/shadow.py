@@ -1,7 +1,7 @@
 """Rules in status shadow: evaluated on every live incident and counted, but not shown; and their promotion.
 
-A shadow rule is promoted by evidence only: enough incidents in which people named the cause that it would have named,
-and a precision whose lower bound is high enough. Age does not count, nor do hits of an earlier version of the rule.
+A shadow rule is promoted on evidence only: enough incidents in which people named the cause that it would have named,
+and a precision whose lower bound is high enough. Neither its age nor the hits of an earlier version count.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PromotionThreshold:
 class ShadowHit:
     """A hit of a shadow rule in an incident: the rule with version and meaning (kb.rulebase.codec), and the fault it would name.
 
-    `leads`: that would have been the first answer.
+    `leads`: this fault would have been the first answer.
     """
 
     rule: str
@@ -52,9 +52,9 @@ class ShadowHit:
 
 @dataclass(frozen=True, slots=True)
 class ShadowStats:
-    """The record of a shadow rule in its current version: hits, how many would have led, and how many with a known cause were right.
+    """The record of the current version of a shadow rule: hits, how many led, how many had a known cause, and how many were right.
 
-    `earned`: it may be promoted. `lacks`: what it still lacks, in words.
+    `earned`: the rule may be promoted. `lacks`: what it still lacks, in words.
     """
 
     rule: str
@@ -78,7 +78,7 @@ def shadows_of(rulebook: Rulebook) -> tuple[Rule, ...]:
 
 
 def shadowed(known: Knowledge, evidence: Evidence, history: History | None = None) -> tuple[ShadowHit, ...]:
-    """Return the hits of the shadow rules in an incident. Costs nothing if there are none, or none fires."""
+    """Return the hits of the shadow rules in an incident. Costs nothing if there are no shadow rules or none of them fires."""
     shadows = shadows_of(known.rulebook)
     if not shadows or not any(_hit(rule, evidence) for rule in shadows):
         return ()
@@ -95,7 +95,7 @@ def shadowed(known: Knowledge, evidence: Evidence, history: History | None = Non
 
 
 def _hit(rule: Rule, evidence: Evidence) -> bool:
-    """Whether a rule could fire: its line patterns were hit, or it needs more than lines."""
+    """Whether a rule could fire: one of its line patterns matched, or it needs more than lines."""
     keys = [f"{rule.id}#{pattern.name}" for pattern in rule.patterns if pattern.literal or pattern.regex]
     return len(keys) < len(rule.patterns) or any(key in stream.hits for stream in evidence.streams for key in keys)
 
@@ -103,7 +103,7 @@ def _hit(rule: Rule, evidence: Evidence) -> bool:
 def _found(
     book: Rulebook, rule: Rule, heard: Sequence[Finding], shown: Sequence[Finding], facts: Facts
 ) -> ShadowHit | None:
-    """Return the shadow's findings that survive ranking with all that is shown."""
+    """Return the shadow findings that survive ranking together with everything that is shown."""
     own = [finding for finding in heard if finding.rule.id == rule.id]
     standing = combine_findings(sorted((*own, *shown), key=lambda finding: finding.rule.id), facts) if own else ()
     kept = [finding for finding in standing if finding.rule.id == rule.id and finding.role != "context"]
@@ -179,7 +179,7 @@ def _lacks(right: HitRate, bar: PromotionThreshold) -> str:
 
 
 def promoted(text: str) -> str:
-    """Return the rule.yaml of a shadow rule with a visible status."""
+    """Return the rule.yaml of a shadow rule, with its status changed to a visible one."""
     return with_value(text, "status", "experimental")
 
 

@@ -24,7 +24,8 @@ from kb.rulebase.overlay import NAME
 from kb.rulebase.rule import FaultClass, Rule, Rulebook, SiteFiles
 from kb.rulebase.rulebook import load
 from kb.scanning.matcher import Hit, Matcher
-from kb.scanning.plan import ScanPlan, active, joined, lines_plan
+from kb.scanning.plan import ScanPlan, active
+from kb.scanning.plan_builder import joined, lines_plan
 
 _NEW = "~new~"  # prefix of a changed rule's id while texts are scanned; no rule id contains it
 _VOCABULARY = ("faults.yaml", "actions.yaml", "VERSION")
@@ -45,9 +46,9 @@ class RuleFiles:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A rule base, the same with a change, and the ids of the rules that the change affects.
+    """A rule base, the same rule base with a change, and the ids of the rules that the change affects.
 
-    Rules in status draft or shadow that are touched are tried in `new` as if they spoke.
+    In `new`, changed rules with status draft or shadow are evaluated as if they were active.
     """
 
     known: Knowledge
@@ -62,7 +63,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswer:
-    """A first answer: the verdict, and the fault and rule if there is one."""
+    """A first answer: the verdict and, if there is one, the fault and rule."""
 
     verdict: str
     fault: str | None = None
@@ -89,10 +90,10 @@ def base_of(folder: Path, site: Path | None = None) -> RuleFiles:
 def trial(base: RuleFiles, extra: Mapping[str, str | bytes | None]) -> Trial:
     """Return a change of a rule base. Files: path → text of added or replaced files, None for deleted ones.
 
-    What is no rule file (the logs of tests) is passed over.
+    Files that are not rule files (test logs) are ignored.
 
     Raises:
-        RuleError: what is changed has faults.
+        RuleError: the changed files have errors.
     """
     changed = {
         path: _text(text)
@@ -119,7 +120,7 @@ def _text(text: str | bytes | None) -> str | None:
 
 
 def _whole(base: RuleFiles, changed: Mapping[str, str | None], day: str) -> Rulebook:
-    """Load all rules again, because a vocabulary changed that any of them may use."""
+    """Load all rules again, because a vocabulary file changed that any of them may use."""
     files = {path: text for path, text in {**base.files, **changed}.items() if text is not None}
     loaded = load(files, base.site, day)
     known = {(fault.file, fault.message) for fault in base.known.faults}
@@ -146,7 +147,7 @@ def between(known: Knowledge, new: Rulebook) -> Trial:
 
 
 def _same(left: FaultClass | None, right: FaultClass | None) -> bool:
-    """Whether two classes rank the same. Their titles may differ."""
+    """Whether two fault classes rank the same. Their titles may differ."""
     parts = ("symptom", "outlives", "explains")
     return left is not None and right is not None and all(getattr(left, part) == getattr(right, part) for part in parts)
 
@@ -168,7 +169,7 @@ def _spoke(rule: Rule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The answers of both rule bases for one text. `spoke`: changed rule → the faults that it now finds."""
+    """The answers of both rule bases to one text. `spoke`: changed rule → the faults that it now finds."""
 
     old: FirstAnswer
     new: FirstAnswer
@@ -194,7 +195,7 @@ class TrialJudge:
         self._needles: Matcher | None = None
 
     def sift(self, text: bytes) -> tuple[bool, int]:
-        """Return whether a text can be affected, and how many lines the engine reports for line patterns."""
+        """Return whether the change can affect a text, and how many lines the engine reports for line patterns."""
         if not self.sifting.patterns:
             return bool(self.sifting.wanted), 0
         if self._needles is None:
@@ -230,7 +231,7 @@ class TrialJudge:
 
 
 class _CombinedMatcher:
-    """The engine of a rule base and one with a few additional patterns, so that the first need not be compiled again."""
+    """Combines the engine of a rule base with one for a few additional patterns, so that the first need not be recompiled."""
 
     name = "both"
 

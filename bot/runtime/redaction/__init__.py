@@ -17,6 +17,7 @@ from typing import AnyStr
 
 from bot.runtime.redaction import assignments, credentials, net, private_keys, tokens, wrappers
 from bot.runtime.redaction.candidates import SMALL, Area, Chooser
+from bot.runtime.redaction.literals import LiteralFinder
 from bot.runtime.redaction.search import Search, Span
 from kb.regex.lazy import lazy_compile
 
@@ -143,10 +144,8 @@ def _hinted(lowered: bytes) -> Iterator[Search]:
     if len(lowered) > _SHORT:
         yield from (search for search in _SEARCHES if any(hint in lowered for hint in search.hints))
         return
-    # Hundreds of literals are looked up by their first characters: names and sentences are short, and there are many of them.
-    heads = {lowered[place : place + size] for size in _HEADS for place in range(len(lowered) - size + 1)}
-    near = {n for head in heads & _BY_HEAD.keys() for n in _BY_HEAD[head]}
-    yield from (_SEARCHES[n] for n in sorted(near) if any(hint in lowered for hint in _SEARCHES[n].hints))
+    near = {n for hint in _HINTS.find(lowered) for n in _BY_HINT[hint]}
+    yield from (_SEARCHES[n] for n in sorted(near))
 
 
 def _inner(text: bytes, depth: int) -> list[Span]:
@@ -170,19 +169,19 @@ _SEARCHES: tuple[Search, ...] = (
     ),
 )
 _ONCE = 256 << 10  # characters: above it, the set-up pays
-_SHORT = 1024  # bytes: above it, looking for every literal is faster
-_HEADS = (1, 2, 3)
+_SHORT = 4096  # bytes: above it, looking for each literal is faster than looking for all at each place
 
 
-def _by_head() -> dict[bytes, set[int]]:
-    found: dict[bytes, set[int]] = {}
+def _by_hint() -> dict[bytes, list[int]]:
+    found: dict[bytes, list[int]] = {}
     for n, search in enumerate(_SEARCHES):
         for hint in search.hints:
-            found.setdefault(hint[: max(_HEADS)], set()).add(n)
+            found.setdefault(hint, []).append(n)
     return found
 
 
-_BY_HEAD = _by_head()
+_BY_HINT = _by_hint()
+_HINTS = LiteralFinder(_BY_HINT)
 _ESCAPED = Search(wrappers.MARKS, (), lambda _text: ())
 _CHOOSER = Chooser((*_SEARCHES, Search((net.MARK,), (), _loose, after=1, cased=True), _ESCAPED))
 

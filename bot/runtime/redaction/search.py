@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+from kb.values import dataclass
 
 Span = tuple[int, int]
 
@@ -35,9 +36,12 @@ def pattern_search(
 ) -> Search:
     """Return the search for a pattern, whose last group that matched is masked. `hints`: separated by spaces; marks too, if none are given."""
     literals = tuple(hints.encode().split())
-    compiled = re.compile(pattern)
+    compiled: re.Pattern[bytes] | None = None  # when first needed: few of some hundred ever are
 
     def find(text: bytes) -> Iterator[Span]:
+        nonlocal compiled
+        if compiled is None:
+            compiled = re.compile(pattern)
         for hit in compiled.finditer(text):
             group = hit.lastindex or 0
             if accepts is None or accepts(hit[group]):

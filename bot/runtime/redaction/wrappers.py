@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from bot.runtime.redaction.search import Span
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 MOST_LAYERS = 3
 

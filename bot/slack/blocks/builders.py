@@ -1,4 +1,4 @@
-"""Builders for the parts of Slack messages and views, as the dicts that Slack takes. Texts are escaped on the way in."""
+"""Builders for the parts of Slack messages and views, as the dicts that Slack accepts. They escape the texts that they are given."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class DoesNotFit(ValueError):  # noqa: N818 - an outcome
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A Slack message. `text` is for notifications and screen readers, `blocks` is what people see."""
+    """A Slack message. `text` is for notifications and screen readers; people see `blocks`."""
 
     text: str
     blocks: tuple[Json, ...]
@@ -178,7 +178,7 @@ def _fitted_all(blocks: Iterable[Json]) -> list[Json]:
 
 
 def _fitted(node: Any, where: str, kind: str = "") -> Any:
-    """Return a part of a message with cut texts and checked names. `kind`: its type if it does not carry one."""
+    """Return a part of a message with cut texts and checked names. `kind`: the type of a part that does not carry one."""
     if isinstance(node, list | tuple):
         return [_fitted(item, where, kind) for item in node]
     if not isinstance(node, dict):

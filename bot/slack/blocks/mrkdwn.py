@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from bot.render.phrases import many, shown, uncoloured
+from bot.render.text_format import many, shown, uncoloured
 from bot.runtime.redaction import redact
 from bot.slack.blocks.limits import cut, length
 
@@ -40,7 +40,7 @@ def escaped(text: str, limit: int) -> str:
 
 
 def quoted(text: str, most: int, limit: int) -> str:
-    """Return the first `most` log lines for rich_text_preformatted, each cut, with indents; can be empty."""
+    """Return the first `most` log lines for rich_text_preformatted, each cut, with indentation. May be empty."""
     parts = [part for part in redact(uncoloured(text)).splitlines() if part.strip()]
     kept = [_line(part, limit) for part in parts[:most]]
     if len(parts) > most:
@@ -49,7 +49,7 @@ def quoted(text: str, most: int, limit: int) -> str:
 
 
 def _line(part: str, limit: int) -> str:
-    indent = min(len(part) - len(part.lstrip(" ")), 8)  # a traceback keeps its shape
+    indent = min(len(part) - len(part.lstrip(" ")), 8)  # keep the shape of a traceback
     return " " * indent + safe(part, limit - indent)
 
 

@@ -1,1 +1,1 @@
-"""From rows to Slack: compose messages, send them once, upload attachments."""
+"""Delivers rows to Slack: composes messages, sends them once, and uploads attachments."""

@@ -19,7 +19,7 @@ from kb.model import NOT_FAILED
 TIMELINE = "timeline"
 _WIDTH = 100
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
-_ALT = 1900  # Slack takes 2,000 characters
+_ALT = 1900  # Slack accepts 2,000 characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Attachment:
 
 
 def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[Attachment]:
-    """Return the files of an incident: none if nothing failed, unless somebody asked for them."""
+    """Return the files of an incident. If nothing failed, there are none unless somebody asked for them."""
     record = ledger.incidents.answer(incident)
     if record is None:
         return []
@@ -49,7 +49,7 @@ def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[A
 
 
 def _picture(kept: bytes, stem: str) -> Attachment | None:
-    """Return the timeline as an image; None if it is empty or an older version wrote it."""
+    """Return the timeline as an image; None if it is empty or was written by an older version."""
     try:
         timeline = loads(kept)
     except SignalboxError:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.incidents.exclusions import in_words
 from bot.incidents.ledger import Ledger
 from bot.incidents.resolution import Annotation, word
 from bot.notify.messages import Posting
 from bot.policy.notifications import Mute, RuleRecord, matching_mute, subject_of
 from bot.policy.resolution_codes import nameless
-from bot.render.phrases import clock
+from bot.render.text_format import clock
 from bot.rulebase.loader import Knowledge
 from bot.slack.messages.card import Card, Chain, ExcludedNode, IncidentStatus, Opinion
 from bot.store.incident_state import state_of
@@ -61,7 +61,7 @@ class CardComposer:
         )
 
     def card_for(self, incident: Incident, report: Report, handle: str, channel: str) -> Card:
-        """Return what accompanies a report that is shown without a message of ours."""
+        """Return what accompanies a report that is shown without a Signalbox message."""
         mute = self._muted(incident, report, channel)
         return Card(
             handle=handle,
@@ -79,7 +79,7 @@ class CardComposer:
         )
 
     def bars(self, incident: int) -> tuple[ExcludedNode, ...]:
-        """Return the nodes that the incident excludes, with the current state of each exclusion."""
+        """Return the nodes that the incident proposes to exclude, with the current state of each exclusion."""
         now = datetime.fromtimestamp(self.now(), UTC)
         return tuple(
             ExcludedNode(

@@ -1,6 +1,6 @@
-"""Composes what a message says now from its row, its incident, close-outs and mutes.
+"""Composes the current text of a message from its row, its incident, close-outs and mutes.
 
-Reads the ledger, writes nothing and calls nobody. The sender asks here for the current text of a message.
+This module reads the ledger, writes nothing and makes no calls. The sender uses it to get the current text of a message.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.digest.schedule import numbers_of
 from bot.incidents.ledger import Ledger
 from bot.learning.proposals.store import proposal_of
@@ -61,7 +61,7 @@ class Composer:
         self.cards.known = known
 
     def opening(self, posting: Posting) -> Message:
-        """Return the text that is posted first. Everything that matters follows as an edit."""
+        """Return the opening text of a message. Everything that matters follows as an edit."""
         if posting.state in WHOLE_AT_ONCE:
             return self.message(posting)
         if posting.state == PostingState.COLLECTING:
@@ -72,7 +72,7 @@ class Composer:
         return replies.opening_words(job, str(posting.facts.get("why") or ""), called)
 
     def wanted(self, posting: Posting) -> bool:
-        """Whether to still post the message. A reminder is dropped once somebody has closed the incident."""
+        """Whether the message should still be posted. A reminder is dropped once somebody has closed the incident."""
         if posting.state != PostingState.REMINDER or posting.incident_id is None:
             return True
         record = self.ledger.incidents.answer(posting.incident_id)
@@ -80,7 +80,7 @@ class Composer:
         return not said and not posting.facts.get("dismissed")
 
     def message(self, posting: Posting) -> Message:
-        """Return what the message says now."""
+        """Return the current text of the message."""
         besides: Mapping[str, Callable[[Posting], Message]] = {
             PostingState.REMINDER: self._reminder,
             PostingState.COLLECTING: self._collecting,
@@ -179,7 +179,7 @@ class Composer:
         )
 
     def refusal(self, refused: Refusal) -> Message:
-        """Say why a person cannot do something here. What is hidden reads like what was never there."""
+        """Say why a person cannot do something here. The text for a hidden item is the same as for one that never existed."""
         if refused.why in ("person", "guest"):
             return self.refused(refused.verb, refused.ask if refused.why == "person" else ())
         if refused.why in ("channel", "stranger"):

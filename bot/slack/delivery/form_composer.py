@@ -32,7 +32,7 @@ class FormComposer:
     def rule_form(
         self, draft: Draft, edits: DraftEdits | None = None, *, busy: bool = False, problem: str = ""
     ) -> Json:
-        """Return the form of a draft, or a placeholder while there is no draft. `edits`: what was just typed."""
+        """Return the form of a draft, or a placeholder while there is no draft. `edits`: the values that were just typed."""
         record = self.ledger.incidents.answer(draft.incident_id)
         name = "this incident" if record is None else self.subject_words(record.incident)
         content = draft.content
@@ -51,7 +51,7 @@ class FormComposer:
                 lines=content.lines,
                 figures=content.figures,
                 hurts=content.hurts,
-                notes=content.notes,
+                notes=(*content.notes, *content.questions),
                 busy=busy,
                 problem=problem,
             )
@@ -59,7 +59,7 @@ class FormComposer:
 
     @staticmethod
     def rule_errors(draft: Draft, edits: DraftEdits) -> dict[str, str]:
-        """Return the obvious errors of an edited draft, by field."""
+        """Return the obvious errors in an edited draft, by field."""
         if draft.content is None or not draft.content.files:
             return {"title": "There is no draft yet. Wait until the form is filled in."}
         return wrong(edited(draft.content.files, edits), default_folder())
@@ -105,7 +105,7 @@ class FormComposer:
         return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes[:20])
 
     def near(self, incident: Incident) -> list[MergeCandidate]:
-        """Return the incidents that this one can be merged into: same job or fault first, then the latest."""
+        """Return the incidents that this one can be merged into: those with the same job or fault first, then the latest."""
         now = datetime.fromtimestamp(self.now(), UTC)
         since = now - timedelta(days=14)
         found = self.ledger.incidents.list(

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.incidents.handover import handover
 from bot.incidents.ledger import Ledger
-from bot.render.phrases import joined
+from bot.render.text_format import joined
 from bot.slack.blocks.limits import Message
 from bot.slack.blocks.mrkdwn import is_person
 from bot.slack.delivery.cards import CardComposer
@@ -66,7 +66,7 @@ class ListComposer:
         return f"closed: {said[0].cause}" if said else "closed"
 
     def rules(self, tenant: str, asked: str) -> list[ListedRule]:
-        """Return the rules with all these words in their id, title or fault; weak rules first."""
+        """Return the rules that have all these words in their id, title or fault, weak rules first."""
         wanted = asked.lower().split()
         book = self.cards.known.rulebook
         found = []

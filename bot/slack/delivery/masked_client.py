@@ -1,6 +1,6 @@
-"""The client of Slack's API that everything is sent with: it masks the secrets in every text that people read.
+"""The Slack API client that sends everything. It masks the secrets in every text that people read.
 
-What Slack or this service reads stays whole: ids, values of buttons, addresses, metadata of forms.
+Values that Slack or this service reads stay unchanged: ids, button values, addresses, form metadata.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ READ = frozenset(
 
 
 class MaskedClient(WebClient):
-    """A client whose calls carry no secrets in their texts."""
+    """A client that masks secrets in the texts of its calls."""
 
     def api_call(self, api_method: str, **given: Any) -> Any:
         """Call a method of the API."""
@@ -31,7 +31,7 @@ class MaskedClient(WebClient):
 
 
 def masked_texts(body: Any, *, read: bool = False) -> Any:
-    """Return a message, a view or the arguments of a call with the secrets in its texts masked. `read`: people read all of it."""
+    """Return a message, a view or call arguments with the secrets in all texts masked. `read`: whether people read every text in it."""
     if isinstance(body, str):
         return redact(body) if read else body
     if isinstance(body, Mapping):
@@ -46,7 +46,7 @@ def masked_texts(body: Any, *, read: bool = False) -> Any:
 
 
 def _errors(by_field: Any) -> Any:
-    """Return the errors of a form, which are texts by the ids of its fields."""
+    """Return the errors of a form, which map field ids to texts, with secrets masked."""
     return (
         {key: masked_texts(value, read=True) for key, value in by_field.items()}
         if isinstance(by_field, Mapping)

@@ -1,17 +1,19 @@
 """Sends messages until Slack shows what the ledger says, even if a sender dies halfway.
 
-Runs as one loop in its own process, so no listener waits for Slack to answer. It keeps the rate limits: one message per second
-and channel, and Retry-After. What Slack rejects for good is logged and dropped.
+It runs as one loop in a separate process, so no listener waits for Slack to answer. It respects the rate limits: one message per
+second and channel, and Retry-After. Anything that Slack rejects permanently is logged and dropped.
 """
 
 from __future__ import annotations
 
 import logging
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import httpx
@@ -38,7 +40,7 @@ IDLE = 0.2  # seconds between polls of an idle ledger
 A_CHANNEL = 1.1  # seconds between two new messages in one channel
 SETTLE = 1.0  # seconds between checks for failed tasks
 LONGEST_PAUSE = 300.0
-EDITS = 40  # progress edits a minute: Slack allows about 50 edits in total
+EDITS = 40  # progress edits per minute; Slack allows about 50 edits in total
 TIMEOUT = 10.0
 
 _NO_PLACE = frozenset(
@@ -57,6 +59,12 @@ class _NotSent(Exception):  # noqa: N818 - an outcome
         self.kind = kind
         self.pause = pause
         super().__init__(why)
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return the certificates that httpx trusts, which it would otherwise read again for each request."""
+    return httpx.create_ssl_context()
 
 
 @dataclass(slots=True)
@@ -91,7 +99,7 @@ class Sender:
                 time.sleep(pause)
 
     def step(self) -> bool:
-        """Send one message and one outbox item; whether there was any."""
+        """Send one message and one outbox item. Return whether there was anything to send."""
         now = self.clock()
         if time.monotonic() - self._settled > SETTLE:
             self._settled = time.monotonic()
@@ -133,7 +141,7 @@ class Sender:
         message = self.composer.opening(posting)
         self._posted[posting.channel] = time.monotonic()
         answer = self._message("chat.postMessage", message, channel=posting.channel, thread_ts=posting.thread)
-        # These are complete when posted. All others are edited afterwards.
+        # These messages are complete when posted. All others are edited afterwards.
         sent = posting.version if posting.state in WHOLE_AT_ONCE else 0
         ts, channel = str(answer["ts"]), str(answer["channel"])
         if not self.ledger.messages.mark_delivered(posting, ts, channel, sent, self.clock()):
@@ -149,7 +157,7 @@ class Sender:
         self.ledger.messages.mark_delivered(posting, posting.ts or "", posting.channel, posting.version, self.clock())
 
     def _room(self, now: datetime) -> bool:
-        """Whether the rate limit leaves room for an edit that only shows progress."""
+        """Whether the rate limit allows an edit that only shows progress."""
         at = now.timestamp()
         self._edits = [edit for edit in self._edits if at - edit < 60.0]
         if len(self._edits) >= EDITS:
@@ -167,7 +175,7 @@ class Sender:
         except _NotSent as problem:
             if problem.kind != "blocks":
                 raise
-            # Slack has a rule that the renderer does not know: send the text without blocks
+            # Slack has a rule that the renderer does not know about: send the text without blocks
             _log.error("%s refused blocks: %s", method, problem)
             return self._call(method, {**body, "blocks": []} if method == "chat.update" else body)
 
@@ -178,7 +186,7 @@ class Sender:
         elif (
             problem.kind == "place" and posting.ts is None and posting.asked_by and posting.channel != posting.asked_by
         ):
-            note = {"nowhere": posting.channel}  # the answer goes to the requester instead, and says why
+            note = {"nowhere": posting.channel}  # the answer goes to the requester instead and says why
             self.ledger.messages.redirect(posting, posting.asked_by, note, now)
         else:
             _log.warning("giving up on message %d in %s: %s", posting.id, posting.channel, problem)
@@ -200,7 +208,7 @@ class Sender:
             return
         try:
             if item.state == OutboxState.COMPLETING:
-                # Slack had everything it needed. Whether it finished is unknown, and a retry could post twice.
+                # Slack received everything it needed. It is unknown whether it finished, and a retry could post twice.
                 self.ledger.outbox.set_item_state(item, OutboxState.SENT, "the sender died while Slack processed it")
                 return
             send(item)
@@ -231,7 +239,7 @@ class Sender:
         if isinstance(address, str):
             body = {"response_type": "ephemeral", "text": message.text, "blocks": list(message.blocks)}
             try:
-                told = httpx.post(address, json=masked_texts(body), timeout=TIMEOUT, proxy=self.client.proxy)
+                told = self._post_to(address, json=masked_texts(body), timeout=TIMEOUT)
             except httpx.HTTPError as error:
                 raise _NotSent("later", f"the reply URL: {type(error).__name__}") from None
             if told.status_code == httpx.codes.OK:
@@ -270,7 +278,7 @@ class Sender:
         """Update a form that was opened before its draft existed."""
         draft = draft_of(self.ledger.database, str(item.payload["draft"]))
         if draft is None or draft.version != item.payload["version"]:
-            return  # the draft has changed meanwhile
+            return  # the draft has changed in the meantime
         self._call("views.update", {"external_id": draft.handle, "view": self.composer.forms.rule_form(draft)})
 
     def _files(self, item: OutboxItem) -> None:
@@ -299,12 +307,15 @@ class Sender:
         asked = {"filename": file.name, "length": len(file.content), "alt_txt": file.alt or None}
         given = self._call("files.getUploadURLExternal", {key: value for key, value in asked.items() if value})
         try:
-            told = httpx.post(given["upload_url"], content=file.content, timeout=60.0, proxy=self.client.proxy)
+            told = self._post_to(given["upload_url"], content=file.content, timeout=60.0)
         except httpx.HTTPError as error:
             raise _NotSent("later", f"the upload of {file.name}: {type(error).__name__}") from None
         if told.status_code != httpx.codes.OK:
             raise _NotSent("later", f"the upload of {file.name}: {told.status_code}")
         return {"id": str(given["file_id"]), "title": file.title}
+
+    def _post_to(self, url: str, **options: Any) -> httpx.Response:
+        return httpx.post(url, proxy=self.client.proxy, verify=_certificates(), **options)
 
     # -- API calls -----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.policy.resolution_codes import LONGEST, MOST_NODES, NAMELESS, VERDICTS, Cause, Verdict
-from bot.render import phrases
+from bot.render import text_format
 from bot.slack.blocks.builders import choice, handled, note, plain, section
 from bot.slack.blocks.limits import Json
 from bot.slack.blocks.mrkdwn import safe
@@ -51,7 +51,7 @@ UNTIL: Mapping[str, tuple[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisOption:
-    """A diagnosis on offer: its rank in the report, fault, rule and title."""
+    """A diagnosis to choose from: its rank in the report, fault, rule and title."""
 
     rank: int
     fault: str
@@ -61,7 +61,7 @@ class DiagnosisOption:
 
 @dataclass(frozen=True, slots=True)
 class CloseOut:
-    """What a person says about the cause of an incident.
+    """What a person stated about the cause of an incident.
 
     `cause`: shown (`fault` and `rule` come from a diagnosis of the report), fault (another one), no_rule, unknown; None
     if left open. `lost_hours`: hours of wall time. Texts are as typed, with secrets masked, and can be empty.
@@ -80,7 +80,7 @@ class CloseOut:
 
 @dataclass(frozen=True, slots=True)
 class CloseOutForm:
-    """The content of the form: the handle and description of the incident, the diagnoses on offer, known values."""
+    """The content of the form: the handle and description of the incident, the diagnoses to choose from, and known values."""
 
     handle: str
     subject: str
@@ -109,10 +109,10 @@ class JobChoice:
 
 
 def close_out(form: CloseOutForm) -> Json:
-    """Return the close-out form: at most five fields and a check box.
+    """Return the close-out form, which has at most five fields and a check box.
 
-    The field for another fault appears once `known.cause` asks for it (`cause` sends an action when it changes). The form asks
-    for lost hours if there is a figure to confirm, else for a note.
+    The field for a different fault appears once `known.cause` requires it (`cause` sends an action when it changes). The form asks
+    for lost hours if there is a figure to confirm, and otherwise for a note.
     """
     known = form.known
     causes = [
@@ -121,7 +121,7 @@ def close_out(form: CloseOutForm) -> Json:
     causes += _choices(_CAUSES)
     chosen = _chosen(form)
     blocks = [
-        section(phrases.cut(form.subject, 300)),
+        section(text_format.cut(form.subject, 300)),
         entry("cause", "What was it?", pick("cause", causes, chosen), dispatch=True),
         *([fault_field("Which fault?", known.fault)] if known.cause == "fault" else []),
         entry("verdict", "Was the answer right?", pick("verdict", _choices(VERDICTS), known.verdict)),
@@ -156,7 +156,7 @@ def _choices(words: Mapping[Any, str]) -> list[Json]:
 
 
 def fault_field(label: str, fault: str | None) -> Json:
-    """Return the field that searches fault classes while people type; `other_fault` in the submission."""
+    """Return the field that searches fault classes while people type. It is called `other_fault` in the submission."""
     element: Json = {
         "type": "external_select",
         "action_id": "other_fault",
@@ -269,7 +269,7 @@ def mute_view(handle: str, subject: str) -> Json:
     untils = [choice(key, label) for key, (label, _) in UNTIL.items()]
     wheres = [choice("channel", "In this channel"), choice("everywhere", "Everywhere")]
     blocks = [
-        section(f"Automatic posts about {phrases.cut(subject, 200)} will be off. `/diagnose` still works."),
+        section(f"Automatic posts about {text_format.cut(subject, 200)} will be off. `/diagnose` still works."),
         entry("until", "For how long?", pick("until", untils, "1d"), optional=False),
         entry("where", "Where?", pick("where", wheres, "channel"), optional=False),
         entry("why", "Why", typing("why", "", most=LONGEST["action"])),
@@ -291,7 +291,7 @@ def read_mute(state: object) -> tuple[MuteForm, Errors]:
 
 
 def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
-    """Return the form that asks which job a message is about: (handle, name) of those on offer, and a field for another."""
+    """Return the form that asks which job a message is about: the listed jobs as (handle, name), and a field for any other job."""
     options = [choice(handled(pair), name) for pair, name in named[:100]]
     ask = "The message names several jobs." if options else "The message names no known job."
     blocks = [
@@ -303,7 +303,7 @@ def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
 
 
 def read_which_job(state: object) -> tuple[JobChoice, Errors]:
-    """Return the chosen job. Typed text wins over a pick."""
+    """Return the chosen job. Typed text takes precedence over a selection."""
     values = state_values(state)
     errors: Errors = {}
     text = typed(values, "name", 256, errors)
@@ -320,7 +320,7 @@ def read_which_job(state: object) -> tuple[JobChoice, Errors]:
 def error_view(title: str, problem: str, error: str = "") -> Json:
     """Return a view that shows an error. `error`: the id of the log entry."""
     blocks = [
-        section(phrases.cut(problem, 1000)),
+        section(text_format.cut(problem, 1000)),
         *([note(f"Error {error}. See the Signalbox log.")] if error else []),
     ]
     return modal("failed", title, blocks, "")
@@ -328,4 +328,4 @@ def error_view(title: str, problem: str, error: str = "") -> Json:
 
 def done_view(title: str, told: str) -> Json:
     """Return a view that says that the action was done or refused."""
-    return modal("done", title, [section(phrases.cut(told, 1000))], "")
+    return modal("done", title, [section(text_format.cut(told, 1000))], "")

@@ -1,4 +1,4 @@
-"""Form fields, and how submissions are read back. Values of the wrong type count as missing."""
+"""Form fields, and functions that read submissions. Values of the wrong type count as missing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bot.slack.blocks.builders import choice, handled, plain
 from bot.slack.blocks.limits import Json, fit_view
 from bot.slack.blocks.mrkdwn import safe
 
-Errors = dict[str, str]  # by block_id, as response_action `errors` expects
+Errors = dict[str, str]  # keyed by block_id, as response_action `errors` expects
 
 
 def modal(callback: str, title: str, blocks: Sequence[Json], handle: str, submit: str = "") -> Json:
-    """Return a view with a title and a handle; with `submit` it is a form."""
+    """Return a view with a title and a handle. With `submit`, it is a form."""
     view: Json = {
         "type": "modal",
         "callback_id": callback,

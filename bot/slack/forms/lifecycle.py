@@ -1,4 +1,4 @@
-"""The forms for assign, snooze and merge, and how submissions are read back."""
+"""The forms for assign, snooze and merge, and functions that read their submissions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.render import phrases
+from bot.render import text_format
 from bot.slack.blocks.builders import choice, section
 from bot.slack.blocks.limits import Json
 from bot.slack.forms.fields import Errors, entry, modal, pick, picked, state_values, typed, typing
@@ -48,7 +48,7 @@ class StepForm:
 def form(
     verb: str, handle: str, subject: str, near: Sequence[MergeCandidate] = (), assignee: str | None = None
 ) -> Json:
-    """Return the form of a step. `subject`: the incident in words; `near`: merge candidates, likely ones first."""
+    """Return the form of a step. `subject`: the incident in words; `near`: merge candidates, likeliest first."""
     if verb == "assign":
         fields = [entry("assignee", "Assignee", _people(assignee), hint="Leave empty to unassign")]
     elif verb == "snooze":
@@ -56,7 +56,9 @@ def form(
         fields = [entry("span", "For how long?", pick("span", spans, "next"), optional=False)]
     else:
         likely = [
-            choice(str(merge_candidate.number), phrases.cut(f"{merge_candidate.number}: {merge_candidate.told}", 75))
+            choice(
+                str(merge_candidate.number), text_format.cut(f"{merge_candidate.number}: {merge_candidate.told}", 75)
+            )
             for merge_candidate in near[:50]
         ]
         fields = [entry("near", "Into which incident?", pick("near", likely, None))] if likely else []
@@ -68,7 +70,7 @@ def form(
         "merge": "Both incidents will count as one failure:",
     }[verb]
     blocks = [
-        section(f"{told} {phrases.cut(subject, 200)}"),
+        section(f"{told} {text_format.cut(subject, 200)}"),
         *fields,
         entry("note", "Note", typing("note", "", most=_NOTE)),
     ]
@@ -95,7 +97,7 @@ def read_form(verb: str, state: object) -> tuple[StepForm, Errors]:
 
 
 def _other(values: Mapping[str, Any], errors: Errors) -> int | None:
-    """Return the chosen incident. Typed text wins over a pick."""
+    """Return the chosen incident. Typed text takes precedence over a selection."""
     text = typed(values, "other", 20, errors) or picked(values, "near") or ""
     found = _NUMBER.match(text)
     if found is None:

@@ -1,6 +1,6 @@
 """The form in which a person reads, edits and proposes a rule.
 
-It opens at once; a worker drafts and replays the rule and fills it in.
+The form opens immediately; a worker then drafts and replays the rule and fills in the form.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.learning.drafts.store import DraftEdits
 from bot.learning.proposals.store import Proposal
-from bot.render import phrases
+from bot.render import text_format
 from bot.slack.blocks.builders import (
     actions,
     button,
@@ -41,7 +41,7 @@ _OPEN = "Proposing a rule"
 class RuleForm:
     """A draft as the form shows it.
 
-    `subject`: the incidents it comes from; `looks_for`: its conditions in words if they are more than text patterns (then
+    `subject`: the incidents that it comes from; `looks_for`: its conditions in words if they are more than text patterns (then
     `edits.regexes` is None); `lines`: matching log lines; `figures`: results of the replay; `hurts`: problems found by the
     replay; `notes`: remarks. `busy`: a replay is running.
     """
@@ -59,10 +59,10 @@ class RuleForm:
 
 
 def loading(handle: str, subject: str) -> Json:
-    """Return the placeholder that opens at once: a trigger is valid for three seconds, and drafting takes longer."""
+    """Return the placeholder that opens immediately. A trigger is valid for three seconds, and drafting takes longer."""
     blocks = [
         section(
-            f"Looking for a pattern that only {phrases.cut(subject, 200)} shows, and replaying it on past incidents…"
+            f"Looking for a pattern that only {text_format.cut(subject, 200)} shows, and replaying it on past incidents…"
         ),
         note(
             "This takes a few seconds. The form updates itself. You can close it: nothing is proposed until you submit."
@@ -74,9 +74,9 @@ def loading(handle: str, subject: str) -> Json:
 def refused(handle: str, subject: str, reasons: Sequence[str]) -> Json:
     """Say that no rule can be drafted, and why."""
     blocks = [
-        section(f"Cannot draft a rule for {phrases.cut(subject, 200)}."),
+        section(f"Cannot draft a rule for {text_format.cut(subject, 200)}."),
         *rich(*([{"type": "rich_text_list", "style": "bullet", "elements": [
-            {"type": "rich_text_section", "elements": [{"type": "text", "text": phrases.cut(reason, 500)}]}
+            {"type": "rich_text_section", "elements": [{"type": "text", "text": text_format.cut(reason, 500)}]}
             for reason in list(reasons)[:10]]}],)),
         note("To write a rule yourself, run `signalbox rules new`."),
     ]  # fmt: skip
@@ -87,8 +87,8 @@ def form(shown: RuleForm) -> Json:
     """Return the draft as a form to read, edit, replay and propose."""
     edits = shown.edits
     blocks = [
-        section(f"From {phrases.cut(shown.subject, 300)}."),
-        *([note(f"⚠ {phrases.cut(shown.problem, 500)}")] if shown.problem else []),
+        section(f"From {text_format.cut(shown.subject, 300)}."),
+        *([note(f"⚠ {text_format.cut(shown.problem, 500)}")] if shown.problem else []),
         *_replay_blocks(shown),
         divider(),
         entry("title", "Title: what the rule finds", typing("title", edits.title, most=TITLE), optional=False),
@@ -117,16 +117,16 @@ def _replay_blocks(shown: RuleForm) -> list[Json]:
         return [note("Replaying it on past incidents…")]
     told = [note(*(f"{name}: {value}" for name, value in shown.figures[:10]))] if shown.figures else []
     if shown.hurts:
-        told.append(section("⚠ " + phrases.cut("; ".join(shown.hurts), 1500)))
+        told.append(section("⚠ " + text_format.cut("; ".join(shown.hurts), 1500)))
     if shown.notes:
-        told.append(note(*(phrases.cut(text, 300) for text in shown.notes[:5])))
+        told.append(note(*(text_format.cut(text, 300) for text in shown.notes[:5])))
     return [*told, actions(button("try_rule", "Replay again", shown.handle))]
 
 
 def _pattern_field(shown: RuleForm) -> list[Json]:
     edits = shown.edits
     if edits.regexes is None:
-        return [section(phrases.cut(shown.looks_for, 2000))]
+        return [section(text_format.cut(shown.looks_for, 2000))]
     found = rich(preformatted("\n".join(shown.lines), 6, 1500)) if shown.lines else []
     text = "\n".join(edits.regexes)[:TEXT]
     field_: Json = {"type": "plain_text_input", "action_id": "patterns", "max_length": TEXT, "multiline": True}
@@ -149,12 +149,12 @@ def proposed(proposal: Proposal) -> Message:
     state, mark = _STATES[proposal.state]
     if proposal.state == "open" and proposal.draft:
         state = "is proposed as a draft"
-    head = f"{mark} Rule {phrases.cut(proposal.rule, 80)} {state}"
+    head = f"{mark} Rule {text_format.cut(proposal.rule, 80)} {state}"
     where = link(proposal.url, "pull request" if proposal.number is None else f"pull request {proposal.number}")
     by = [*words(", requested by "), *mention(proposal.who)] if is_person(proposal.who) else []
-    branch = words(f" (branch {phrases.cut(proposal.branch, 120)})") if proposal.url is None else []
+    branch = words(f" (branch {text_format.cut(proposal.branch, 120)})") if proposal.url is None else []
     told = [*words(f"{head}{': ' if where else ''}"), *where, *branch, *by, *words(".")]
-    more = words(phrases.cut(proposal.error or "", 500), italic=True) if proposal.error else []
+    more = words(text_format.cut(proposal.error or "", 500), italic=True) if proposal.error else []
     return fit(Message(escaped(f"{head}: {proposal.content.title}", 600), tuple(rich(paragraph(told, more)))))
 
 

@@ -1,1 +1,1 @@
-"""Listeners for everything Slack delivers, by feature. Each reads a delivery, writes it down and acknowledges it."""
+"""Listeners for everything Slack delivers, by feature. Each reads a delivery, records it and acknowledges it."""

@@ -1,4 +1,4 @@
-"""What all listeners share: who asked, the acknowledgement, errors in words."""
+"""Shared by all listeners: who asked, the acknowledgement, and error messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ButtonAction = Callable[[Person, Subject, ButtonPress], Message | None]
 
 
 class ListenerBase:
-    """What the listeners of all features share. Errors reach the person who asked."""
+    """Shared by the listeners of all features. Errors are shown to the person who asked."""
 
     def __init__(self, use_cases: UseCases, composer: Composer) -> None:
         self._use_cases = use_cases
@@ -75,7 +75,7 @@ class ListenerBase:
         return listener
 
     def on_subject(self, press: ButtonPress, handle: str, do: ButtonAction) -> None:
-        """Run an action on what a handle stands for. All writes happen before the acknowledgement, forms open after it."""
+        """Run an action on the subject of a handle. All writes happen before the acknowledgement; forms open after it."""
         person = person_of(press.body)
         told = self.safely(person, lambda: do(person, self._use_cases.forms.subject(person, handle), press))
         if told is not None:
@@ -83,12 +83,12 @@ class ListenerBase:
         press.acknowledge()
 
     def opened(self, body: Body, view: Body) -> tuple[Person, Mapping[str, Any]]:
-        """Return who uses a form, and where; and what it is about, which is empty if it expired or is somebody else's."""
+        """Return who uses a form and where, and what the form is about: empty if it has expired or belongs to somebody else."""
         place = self._use_cases.forms.load(str(view.get("private_metadata") or ""), body["user"]["id"])
         return person_of(body, place), place
 
     def submitted(self, ack: Ack, title: str, kept: Callable[[], Json]) -> None:
-        """Acknowledge a submitted form with what `kept` returns, or with the error in its place."""
+        """Acknowledge a submitted form with the result of `kept`, or with the error instead."""
         try:
             ack(**masked_texts(kept()))
         except NotAllowed as refused:
@@ -179,7 +179,7 @@ def workspaces_of(body: Body) -> frozenset[str]:
     found = {_id(body.get(name)) for name in ("team", "team_id", "enterprise", "enterprise_id")}
     for installed in body.get("authorizations") or ():
         found |= {_id(installed.get("team_id")), _id(installed.get("enterprise_id"))}
-    if not any(found):  # an app that a whole organisation installed
+    if not any(found):  # an app installed for a whole organisation
         found.add(_id((body.get("user") or {}).get("team_id")))
     return frozenset(item for item in found if item)
 

@@ -19,7 +19,7 @@ from kb.errors import SignalboxError
 
 
 class CloseOutListeners(ListenerBase):
-    """Listeners that record what an incident was."""
+    """Listeners that record the cause of an incident."""
 
     def __init__(self, use_cases: UseCases, composer: Composer, rules: RuleListeners) -> None:
         super().__init__(use_cases, composer)
@@ -30,7 +30,7 @@ class CloseOutListeners(ListenerBase):
         self._use_cases.incidents.mark_right(person, subject, press.key)
 
     def wrong(self, person: Person, subject: Subject, press: ButtonPress) -> None:
-        """The button "Wrong" of an answer: recorded, then the form opens."""
+        """The button "Wrong" of an answer: the click is recorded, then the form opens."""
         # recorded before the form opens: closing the form without submitting still counts as "wrong"
         self._use_cases.incidents.mark_wrong(person, subject, press.key)
         self.open_form(person, subject, press, wrong=True)
@@ -65,7 +65,7 @@ class CloseOutListeners(ListenerBase):
         client.views_update(view_id=view["id"], hash=view.get("hash"), view=form)
 
     def search(self, ack: Ack, body: Body, payload: Body) -> None:
-        """Suggest other faults for typed text, in the close-out form and in that of a rule draft."""
+        """Suggest other faults for typed text, in the close-out form and in the form of a rule draft."""
         try:
             self._may_use(body, body.get("view") or {})
         except SignalboxError:

@@ -1,4 +1,4 @@
-"""Proposed node exclusions: confirmed or refused."""
+"""Listeners that confirm or refuse proposed node exclusions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The gate before all listeners: nobody passes whose workspace is not allowed, or whom Slack does not identify.
+"""The gate before all listeners. It rejects people whose workspace is not allowed, and those whom Slack does not identify.
 
-A signature proves that Slack sent a delivery, not for whom: an app that several workspaces installed gets those of all of them,
-and in a channel shared with another organisation their people press its buttons.
+A signature proves that Slack sent a delivery, but not on whose behalf. An app installed in several workspaces gets the deliveries
+of all of them, and in a channel shared with another organisation, people from there press its buttons.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Gate(ListenerBase):
     def admit(self, ack: Ack, body: Body, next_: Callable[[], BoltResponse]) -> BoltResponse:
         """Pass a delivery on, or refuse it and say why."""
         person = _person(body)
-        if person is None:  # of nobody, such as the message of another bot: listeners ignore it
+        if person is None:  # not from a person, such as a message from another bot: listeners ignore it
             return next_() if self._use_cases.access.serves(workspaces_of(body)) else ack()
         standing = self._use_cases.access.standing(person)
         if standing in ("member", "guest"):
@@ -35,7 +35,7 @@ class Gate(ListenerBase):
         return self._refused(ack, body, person, Refusal("read", "unknown" if standing == "unknown" else "workspace"))
 
     def _refused(self, ack: Ack, body: Body, person: Person, refused: Refusal) -> BoltResponse:
-        """Acknowledge a delivery with a refusal, in the form that its kind takes. Events get none: nobody waits for it."""
+        """Acknowledge a delivery with a refusal in the format for its kind. Events get no refusal, because nobody waits for one."""
         told, kind = self._composer.refusal(refused), body.get("type")
         if "command" in body:
             return ack(**masked_texts({"text": told.text, "blocks": list(told.blocks)}), response_type="ephemeral")

@@ -1,1 +1,1 @@
-"""Messages and the home tab as blocks. Pure functions of values, without a store."""
+"""Messages and the home tab as blocks. These are pure functions of values, without a store."""

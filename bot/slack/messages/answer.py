@@ -20,7 +20,7 @@ from kb.report import Report
 def answer_message(report: Report, card: Card) -> Message:
     """Return the message for a report: decision, summary, up to three diagnoses with evidence, missing evidence.
 
-    A closed incident is shown short: who closed it, and with what cause.
+    A closed incident is shown in short form: who closed it, and with what cause.
     """
     if card.life.whole is not None:
         return merged_message(report, card)

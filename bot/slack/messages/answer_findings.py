@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bot.render import phrases
-from bot.render.phrases import few, joined, many
+from bot.render import phrases, text_format
+from bot.render.text_format import few, joined, many
 from bot.slack.blocks.builders import bullets, divider, note, paragraph, preformatted, rich, words
 from bot.slack.blocks.limits import Json
 from bot.slack.blocks.mrkdwn import listed
 from bot.slack.messages.card import Card
 from bot.slack.messages.text_limits import BRIEF, NAME, QUOTED_LINE, SENTENCE
-from kb.report import Diagnosis, EvidenceItem, Indicator, Report
+from kb.report import Diagnosis, EvidenceItem, Indicator, Report, TimeZone
 
 _DIAGNOSES = 3
-_QUOTES = (3, 2, 1)  # evidence items shown for the first, second and third diagnosis
-_QUOTE_LINES = (4, 2, 1)  # lines shown of each item
+_QUOTES = (3, 2, 1)  # evidence items shown for the first, second and third diagnoses
+_QUOTE_LINES = (4, 2, 1)  # lines shown per item
 _GAPS = 2
 _NEEDED = 4  # gaps shown if they are the answer
 _ADVICE = 3
@@ -43,16 +43,16 @@ def findings(report: Report, card: Card) -> Iterator[Json]:
 def _diagnoses(report: Report, card: Card) -> Iterator[Json]:
     for place, diagnosis in enumerate(report.diagnoses[:_DIAGNOSES]):
         yield divider()
-        yield from _diagnosis(diagnosis, place, card)
+        yield from _diagnosis(diagnosis, place, card, report.time_zone)
     rest = report.diagnoses[_DIAGNOSES:]
     if rest:
-        yield note(phrases.cut(f"Also found: {few([f'{item.fault} ({item.band})' for item in rest])}", SENTENCE))
+        yield note(text_format.cut(f"Also found: {few([f'{item.fault} ({item.band})' for item in rest])}", SENTENCE))
 
 
-def _diagnosis(diagnosis: Diagnosis, place: int, card: Card) -> list[Json]:
+def _diagnosis(diagnosis: Diagnosis, place: int, card: Card, zone: TimeZone) -> list[Json]:
     """Return one fault: the first in detail, the others in a few lines.
 
-    The remediation is a block of its own, because Slack folds long blocks.
+    The remediation is a separate block, because Slack folds long blocks.
     """
     role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
     weak = card.weak.get(diagnosis.rule)
@@ -64,7 +64,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card) -> list[Json]:
         sure += words(f" (rule {diagnosis.rule}@{diagnosis.rule_version})", NAME * 2)
     if weak is not None:
         sure += words(f" ⚠ weak rule: {weak}", NAME * 2, bold=True)
-    where = joined(phrases.place(diagnosis))
+    where = joined(phrases.place(diagnosis, zone))
     suspects = phrases.suspected(diagnosis.suspects)
     quotes = 1 if place and diagnosis.band == "weak" else _QUOTES[place]
     explained = "" if place else phrases.explains(diagnosis)
@@ -75,7 +75,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card) -> list[Json]:
             _labelled("Suspects", suspects),
             _labelled("Where", where),
         ),
-        *(_quote(item, _QUOTE_LINES[place]) for item in diagnosis.evidence[:quotes]),
+        *(_quote(item, _QUOTE_LINES[place], zone) for item in diagnosis.evidence[:quotes]),
         paragraph(
             words("" if place else _more(len(diagnosis.evidence) - quotes), italic=True),
             _labelled("Also explains", explained),
@@ -89,9 +89,9 @@ def _labelled(label: str, text: str) -> list[Json]:
     return [*words(label, bold=True), *words(f" {text}", SENTENCE)] if text else []
 
 
-def _quote(item: EvidenceItem, lines: int) -> list[Json]:
+def _quote(item: EvidenceItem, lines: int, zone: TimeZone) -> list[Json]:
     """Return the source and time of an evidence item, and its text without markup."""
-    when = phrases.clock(item.time) if item.time is not None else ""
+    when = text_format.clock(item.time, zone) if item.time is not None else ""
     return [
         *paragraph([*words(phrases.source(item), NAME * 2, italic=True), *words(f" {when}" if when else "", NAME)]),
         *preformatted(item.text, lines, QUOTED_LINE),
@@ -142,7 +142,7 @@ def _indicators(report: Report) -> list[Json]:
             paragraph(words(_more(len(found.events) - len(shown)), italic=True)),
             bullets(
                 [
-                    *_odd_ones("Node", found.nodes),
+                    *_odd_ones(phrases.places(found).removesuffix("s"), found.nodes),
                     *_odd_ones("Stage", found.stages),
                     *_odd_ones("Step", found.iterations),
                 ],
@@ -155,7 +155,7 @@ def _indicators(report: Report) -> list[Json]:
 def _unusual(indicator: Indicator) -> list[Json]:
     if indicator.evidence is None:
         return [*paragraph(words(indicator.why, SENTENCE, italic=True)), *preformatted(indicator.what, 2, QUOTED_LINE)]
-    place = f"{phrases.source(indicator.evidence)}{phrases.tail(indicator.why)}"
+    place = f"{phrases.source(indicator.evidence)}{text_format.tail(indicator.why)}"
     return [
         *paragraph(words(place, SENTENCE, italic=True)),
         *preformatted(indicator.evidence.text or indicator.what, 2, QUOTED_LINE),
@@ -163,7 +163,7 @@ def _unusual(indicator: Indicator) -> list[Json]:
 
 
 def _odd_ones(kind: str, found: Sequence[Indicator]) -> list[str]:
-    told = [f"{kind}: {indicator.what}{phrases.tail(indicator.why)}" for indicator in found[:_ODD]]
+    told = [f"{kind}: {indicator.what}{text_format.tail(indicator.why)}" for indicator in found[:_ODD]]
     rest = len(found) - len(told)
     return [*told, *([f"… and {many(rest, f'more {kind.lower()}')}"] if rest else [])]
 

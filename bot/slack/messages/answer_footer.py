@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.render import phrases
-from bot.render.phrases import few, many
+from bot.render import phrases, text_format
+from bot.render.text_format import few, many
 from bot.slack.blocks.builders import (
     actions,
     button,
@@ -43,7 +43,7 @@ def context_notes(report: Report, card: Card) -> list[Json]:
 def _numbered(report: Report, card: Card) -> str:
     """Return the incident number, for the command line, and the versions."""
     number = "" if card.number is None else f"Incident {card.number}; "
-    return phrases.cut(f"{number}{phrases.versions(report)}", SENTENCE)
+    return text_format.cut(f"{number}{phrases.versions(report)}", SENTENCE)
 
 
 def _requester(card: Card) -> list[Json]:
@@ -85,7 +85,7 @@ def exclusion_blocks(card: Card) -> list[Json]:
     if not open_:
         return blocks
     names = few(open_)
-    what = phrases.cut(open_[0], _LABEL) if len(open_) == 1 else f"{len(open_)} nodes"
+    what = text_format.cut(open_[0], _LABEL) if len(open_) == 1 else f"{len(open_)} nodes"
     asks = (
         f"Signalbox will advise against using {names} and flag later jobs that run there. "
         "Nothing changes on the cluster."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.render import phrases
-from bot.render.phrases import few, joined, many
+from bot.render import phrases, text_format
+from bot.render.text_format import few, joined, many
 from bot.slack.blocks.builders import mention, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json
 from bot.slack.blocks.mrkdwn import escaped, listed
@@ -30,7 +30,7 @@ def name_of(report: Report) -> str:
 
 def headline(report: Report) -> str:
     """Return the header: the job, and how it ended."""
-    name = phrases.cut(name_of(report), NAME)
+    name = text_format.cut(name_of(report), NAME)
     if report.verdict == "no_match":
         return f"🟡 {name}: {PHASE_WORDS.get(report.phase, 'failed')}, cause unknown"
     if report.hang.lone is not None:
@@ -74,12 +74,12 @@ def job_facts(report: Report, card: Card) -> list[Json]:
             f"attempt {job.attempt}" if job.attempt is not None else "",
             *phrases.size_facts(job),
             f"state {job.state}" if job.state else "",
-            f"stopped {phrases.clock(stopped)}" if stopped is not None else "",
+            f"stopped {text_format.clock(stopped)}" if stopped is not None else "",
         ]
     )
     hang = phrases.hang(report) or (phrases.voted(report.hang) if report.phase == "running" else "")
     rows = [which, joined(phrases.progress(report)), f"Hang {hang}" if hang else "", _chain(card.chain), _since(card)]
-    return [note(phrases.cut(row, SENTENCE)) for row in rows if row]
+    return [note(text_format.cut(row, SENTENCE)) for row in rows if row]
 
 
 def _since(card: Card) -> str:
@@ -104,11 +104,11 @@ def assignment_blocks(life: IncidentStatus) -> list[Json]:
         by = [*words(" by " if life.acked else " to "), *mention(life.assignee)] if life.assignee else []
         told.append([*words(head, bold=True), *by])
     if life.snoozed is not None:
-        told.append(words(f"Snoozed until {phrases.clock(life.snoozed)}", bold=True))
+        told.append(words(f"Snoozed until {text_format.clock(life.snoozed)}", bold=True))
     if life.reopened:
         told.append(words("Reopened: the previous close-out no longer applies", SENTENCE))
     if life.parts:
-        named = few([f"{number} ({phrases.cut(job, NAME)})" for number, job in life.parts])
+        named = few([f"{number} ({text_format.cut(job, NAME)})" for number, job in life.parts])
         told.append(
             [*words("Includes ", bold=True), *words(f"incident{'s' if len(life.parts) > 1 else ''} {named}", SENTENCE)]
         )

@@ -11,7 +11,7 @@ from bot.policy.resolution_codes import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Attempts of one job that failed in a row: the number of this one, and how often each fault ended an earlier one."""
+    """Consecutive failed attempts of one job: the number of this attempt, and how often each fault ended an earlier one."""
 
     attempt: int
     earlier: tuple[tuple[str, int], ...] = ()
@@ -50,7 +50,7 @@ class IncidentStatus:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedNode:
-    """A node that the decision excludes, and the state of that exclusion. `told`: the state in words; `by`: who decided, or None."""
+    """A node that the decision excludes, and the state of the exclusion. `told`: the state in words; `by`: who decided, or None."""
 
     node: str
     state: Literal["proposed", "barred", "refused", "lifted"]
@@ -64,10 +64,10 @@ class Card:
 
     `handle` identifies it in buttons; `number`: the incident number. `asked_by`: Slack user id; `why`: the trigger of an
     automatic answer. `closings`: close-outs, the decisive one first; others are shown if they disagree. `weak`: rules with a poor
-    record, and that record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who owns the fault. `link`:
+    record, and that record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user that owns the fault. `link`:
     address of the incident page. `later`: attempts that failed after this one; `times`: how often the same failure occurred.
     `private`: only the requester sees it. `muted`: what is muted here and until when, by `muted_by`. `life`: assignment, snooze
-    and merge state. `bars`: the nodes that it proposes to exclude.
+    and merge state. `bars`: the nodes that the report proposes to exclude.
     """
 
     handle: str

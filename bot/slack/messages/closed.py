@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.policy.resolution_codes import VERDICTS
-from bot.render import phrases
-from bot.render.phrases import few, joined
+from bot.render import phrases, text_format
+from bot.render.text_format import few, joined
 from bot.slack.blocks.builders import actions, button, header, link, mention, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped
@@ -23,12 +23,12 @@ def merged_message(report: Report, card: Card) -> Message:
     """Return a merged incident, in two lines."""
     assert card.life.whole is not None  # noqa: S101 - checked by the caller
     number, job, page = card.life.whole
-    body = f"Merged into incident {number} ({phrases.cut(job, NAME)})"
+    body = f"Merged into incident {number} ({text_format.cut(job, NAME)})"
     blocks = [
-        header(f"⚪ {phrases.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'diagnosed')}, merged"),
+        header(f"⚪ {text_format.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'diagnosed')}, merged"),
         *rich(paragraph([*words(body, SENTENCE, bold=True), *words(" "), *link(page, "page")])),
         note(
-            phrases.cut(joined([*phrases.size_facts(report.job), *phrases.progress(report)]), SENTENCE),
+            text_format.cut(joined([*phrases.size_facts(report.job), *phrases.progress(report)]), SENTENCE),
             _first_answer(report),
         ),
         *context_notes(report, card),
@@ -56,11 +56,11 @@ def closed_message(report: Report, card: Card) -> Message:
     )
     body = f"Closed: {valid.cause}{_nodes(valid)}{_verdict_on_answer(valid)}. Signalbox said: {phrases.decided(report)}"
     blocks = [
-        header(f"⚪ {phrases.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'diagnosed')}, closed"),
+        header(f"⚪ {text_format.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'diagnosed')}, closed"),
         *rich(told),
         *assignment_blocks(replace(card.life, acked=False, assignee=None, snoozed=None, reopened=False)),
         note(
-            phrases.cut(joined([*phrases.size_facts(report.job), *phrases.progress(report)]), SENTENCE),
+            text_format.cut(joined([*phrases.size_facts(report.job), *phrases.progress(report)]), SENTENCE),
             _first_answer(report),
         ),
         *context_notes(report, card),
@@ -97,4 +97,4 @@ def _first_answer(report: Report) -> str:
     if not report.diagnoses:
         return "Signalbox found no cause"
     first = report.diagnoses[0]
-    return phrases.cut(f"Signalbox said: {first.title} ({first.band})", SENTENCE)
+    return text_format.cut(f"Signalbox said: {first.title} ({first.band})", SENTENCE)

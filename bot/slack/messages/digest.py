@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.digest import phrases
 from bot.digest.codec import loads
 from bot.digest.html import tiles
-from bot.render.phrases import many
+from bot.render.text_format import many
 from bot.slack.blocks.builders import actions, bullets, button, header, newline, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json, Message, fit
 from kb.digest.digest import Digest
@@ -18,10 +18,10 @@ _THREAD = "In the thread: charts, the full report with all definitions (HTML) an
 def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = False) -> Message:
     """Return the digest as a message, from its stored figures. `open_handle`: the value of the button that lists open incidents.
 
-    `alone`: it goes to one person, without a thread of files.
+    `alone`: the message goes to one person, without a thread of files.
 
     Raises:
-        UnreadableInput: another version wrote the figures.
+        UnreadableInput: the figures were written by a different version.
     """
     digest = loads(numbers)
     head = f"Training job failures, week {digest.week}"

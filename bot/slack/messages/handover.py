@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.incidents.handover import Handover, HandoverIncident, HandoverNode, HandoverSection, node_words, waiting_words
-from bot.render import phrases
-from bot.render.phrases import clock, many
+from bot.render import text_format
+from bot.render.text_format import clock, many
 from bot.slack.blocks.builders import bullets, header, mention, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped, is_person
@@ -51,7 +51,7 @@ def _section(title: str, listed: HandoverSection) -> list[Json]:
 
 
 def _line(line: HandoverIncident) -> list[Json]:
-    told = f"{line.incident} {phrases.cut(line.job, _NAME)}: {phrases.cut(line.told, _SENTENCE)}"
+    told = f"{line.incident} {text_format.cut(line.job, _NAME)}: {text_format.cut(line.told, _SENTENCE)}"
     by = line.by or (line.assignee if line.state in ("open", "acknowledged", "snoozed") else None)
     return [*words(f"• {told}"), *words(" (" if by else ""), *_who(by), *words(")" if by else "")]
 

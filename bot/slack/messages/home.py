@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.render.phrases import clock
+from bot.render.text_format import clock
 from bot.slack.blocks.builders import actions, divider, header, note, paragraph, plain, rich, words
 from bot.slack.blocks.limits import Json, fit_view
 from bot.slack.messages.lists import ClusterState, ListedIncident, all_of_them, cluster, how_to, incident
@@ -53,7 +53,7 @@ def home(
 
 
 def no_home(channels: Sequence[str]) -> Json:
-    """Return the view for somebody who is not known to use Signalbox. `channels`: where they can."""
+    """Return the view for somebody who is not known to use Signalbox. `channels`: where they can use it."""
     blocks = [
         header("What happened to my job?"),
         *how_to(),

@@ -1,4 +1,4 @@
-"""Answers of `/signalbox incidents|rules|config|help`, visible only to the requester, five items a page."""
+"""Answers to `/signalbox incidents|rules|config|help`, visible only to the requester, with five items per page."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bot.render import phrases
-from bot.render.phrases import clock, joined, tail
+from bot.render import text_format
+from bot.render.text_format import clock, joined, tail
 from bot.slack.blocks.builders import button, link, note, paragraph, rich, section, words
 from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped
@@ -61,7 +61,7 @@ class ListedRule:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorState:
-    """A source at its last check: name, type, whether it responded (None: not checked), and its message."""
+    """A source as of its last check: name, type, whether it responded (None: not checked), and the message."""
 
     name: str
     kind: str
@@ -132,8 +132,8 @@ def guide() -> Message:
 def incident(listed_incident: ListedIncident) -> Json:
     """Return an incident as a row with a button that opens it."""
     when = clock(listed_incident.at) if listed_incident.at is not None else ""
-    said = f"{phrases.cut(listed_incident.job, _NAME)}{tail(phrases.cut(listed_incident.said, _SENTENCE))}"
-    state = joined([when, phrases.cut(listed_incident.closed, _SENTENCE) or "not closed"])
+    said = f"{text_format.cut(listed_incident.job, _NAME)}{tail(text_format.cut(listed_incident.said, _SENTENCE))}"
+    state = joined([when, text_format.cut(listed_incident.closed, _SENTENCE) or "not closed"])
     return section(f"{said} ({state})", button("open_incident", "Open", listed_incident.handle))
 
 
@@ -165,7 +165,7 @@ def _connector(connector_state: ConnectorState) -> list[Json]:
 def _rule(listed_rule: ListedRule) -> Json:
     record = f"{'⚠ weak: ' if listed_rule.weak else ''}{listed_rule.record or 'no record yet'}"
     return section(
-        phrases.cut(
+        text_format.cut(
             f"{listed_rule.id}@{listed_rule.version}: {listed_rule.title} ({listed_rule.fault}); {record}",
             2 * _SENTENCE,
         )
@@ -177,8 +177,10 @@ def _page(title: str, found: Sequence[_T], page: int, total: int, *, row: Callab
     shown = found[:PAGE]
     first = (max(page, 1) - 1) * PAGE + 1
     span = f": {first} to {first + len(shown) - 1} of {max(total, first + len(shown) - 1)}" if shown else ": none"
-    head = f"{phrases.cut(title, _NAME)}{span}"
+    head = f"{text_format.cut(title, _NAME)}{span}"
     rest = total - (first + len(shown) - 1)
-    more = [note(f"… {rest} more: {phrases.cut(again, _NAME)} page {max(page, 1) + 1}")] if shown and rest > 0 else []
+    more = (
+        [note(f"… {rest} more: {text_format.cut(again, _NAME)} page {max(page, 1) + 1}")] if shown and rest > 0 else []
+    )
     blocks = [*rich(paragraph(words(head, bold=True))), *(row(t) for t in shown), *more]
     return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bot.render import phrases
-from bot.render.phrases import few, many
+from bot.render import phrases, text_format
+from bot.render.text_format import few, many
 from bot.slack.blocks.builders import (
     actions,
     bullets,
@@ -53,7 +53,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A job on offer: the handle of its button, and known facts."""
+    """A job to choose from: the handle of its button, and known facts."""
 
     handle: str
     name: str
@@ -80,11 +80,13 @@ def collecting(
     `why`: the trigger if no person asked. `seconds`: the deadline of the answer.
     """
     done = sum(source.state != "waiting" for source in sources)
-    head = f"⏳ {phrases.cut(job, _NAME)}: {f'collecting {done}/{len(sources)}' if sources else 'looking for the job'}"
+    head = (
+        f"⏳ {text_format.cut(job, _NAME)}: {f'collecting {done}/{len(sources)}' if sources else 'looking for the job'}"
+    )
     lines = [
         [
             *words(f"{_MARKS[source.state]} {source.name}", _NAME, bold=source.state == "failed"),
-            *words(phrases.tail(source.told), _SENTENCE),
+            *words(text_format.tail(source.told), _SENTENCE),
         ]
         for source in sources[:_SOURCES]
     ]
@@ -105,7 +107,7 @@ def _logged(error: str) -> str:
 
 def not_collected(job: str, why: str, error: str, handle: str, gaps: Sequence[Gap] = ()) -> Message:
     """Say that no data could be collected: why, which sources failed, and the log reference (`work 17`, `error e81f`)."""
-    head = f"❔ {phrases.cut(job, _NAME)}: no data could be collected"
+    head = f"❔ {text_format.cut(job, _NAME)}: no data could be collected"
     blocks = [
         header(head),
         *rich(
@@ -133,7 +135,7 @@ def not_done(problem: str, error: str = "") -> Message:
 
 def unknown_job(text: str, candidates: Sequence[Candidate], gaps: Sequence[Gap] = ()) -> Message:
     """Say that no job has this name; offer up to five candidates as buttons and list unavailable sources."""
-    head = f"No job “{phrases.cut(text, _NAME)}” found."
+    head = f"No job “{text_format.cut(text, _NAME)}” found."
     ask = "Did you mean one of these?" if candidates else "Check the name or id."
     blocks: list[Json] = rich(paragraph(words(head, _SENTENCE, bold=True), words(ask)))
     blocks += [_candidate(candidate) for candidate in candidates[:_CANDIDATES]]
@@ -156,18 +158,18 @@ def recent_jobs(candidates: Sequence[Candidate]) -> Message:
 
 
 def _candidate(candidate: Candidate) -> Json:
-    told = f"{phrases.cut(candidate.name, _NAME)}{f' ({phrases.cut(candidate.facts, _SENTENCE)})' if candidate.facts else ''}"
+    told = f"{text_format.cut(candidate.name, _NAME)}{f' ({text_format.cut(candidate.facts, _SENTENCE)})' if candidate.facts else ''}"
     return section(told, button("pick_job", "Diagnose", candidate.handle))
 
 
 def usage(problem: str, command: str = USAGE) -> Message:
-    """Print what is wrong with a command, and its usage."""
+    """Say what is wrong with a command, and show its usage."""
     told = paragraph(words(problem, _SENTENCE, bold=True), [*words("Usage: "), *words(command, _SENTENCE, code=True)])
     return fit(Message(escaped(f"{problem} Usage: {command}", _FALLBACK), tuple(rich(told))))
 
 
 def not_here(channels: Sequence[str], *, direct: bool = False) -> Message:
-    """Say where Signalbox can be used instead. `direct`: here is a direct message or the Home tab."""
+    """Say where Signalbox can be used instead. `direct`: the person is in a direct message or on the Home tab."""
     if direct:
         head = "Signalbox shows incidents here to people who used it in its channel in the last seven days."
     else:
@@ -207,7 +209,7 @@ def held_back(held: Sequence[Held], span: str = "this hour") -> Message:
         ),
         note("/signalbox incidents lists them all. /diagnose JOB shows a single job."),
     ]
-    named = few([f"{phrases.cut(item.job, _NAME)} ({phrases.cut(item.fault, _NAME)})" for item in held])
+    named = few([f"{text_format.cut(item.job, _NAME)} ({text_format.cut(item.fault, _NAME)})" for item in held])
     return fit(Message(escaped(f"{head}: {named}", _FALLBACK), tuple(blocks)))
 
 
@@ -218,7 +220,7 @@ def _page(url: str | None) -> list[Json]:
 
 def reminder(job: str, user: str, handle: str) -> Message:
     """Return the one reminder to close out an incident, for the person who asked."""
-    head = f"What was the cause of the failure of {phrases.cut(job, _NAME)}?"
+    head = f"What was the cause of the failure of {text_format.cut(job, _NAME)}?"
     who = mention(user) if is_person(user) else []
     blocks = [
         *rich(paragraph([*who, *(words(" ") if who else []), *words(head, bold=True)])),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.render import phrases
+from bot.render import text_format
 from bot.slack.blocks.builders import link, mention, paragraph, preformatted, rich, words
 from bot.slack.blocks.limits import Message, fit
 from bot.slack.blocks.mrkdwn import escaped
@@ -12,7 +12,7 @@ from bot.slack.blocks.mrkdwn import escaped
 TAKEN = "Diagnosing "  # the start of every acknowledgement
 _SENTENCE = 600
 _NAME = 80
-_DRAINS = 8  # commands shown
+_DRAINS = 8  # drain commands shown
 
 
 def text_reply(text: str) -> Message:
@@ -22,8 +22,8 @@ def text_reply(text: str) -> Message:
 
 
 def request_accepted(job: str, *, private: bool = False, there: bool = False, link_to: str | None = None) -> Message:
-    """Acknowledge a request. `there`: a message here already answers it or soon will; `link_to`: its address."""
-    name = phrases.cut(job, _NAME)
+    """Acknowledge a request. `there`: a message in this channel answers it already or soon will; `link_to`: the address of the message."""
+    name = text_format.cut(job, _NAME)
     if there:
         head = f"{name} is already being diagnosed in this channel, or was a moment ago: see "
         where = link(link_to, "the answer") or words("the message above")
@@ -34,15 +34,19 @@ def request_accepted(job: str, *, private: bool = False, there: bool = False, li
 
 def opening_words(job: str, why: str, called: Sequence[str]) -> Message:
     """Return the opening text of an automatic answer. Mentions go here, because an edit notifies nobody."""
-    head = f"{phrases.cut(job, _NAME)} failed" if why.startswith(("job ended", "it ended")) else phrases.cut(job, _NAME)
+    head = (
+        f"{text_format.cut(job, _NAME)} failed"
+        if why.startswith(("job ended", "it ended"))
+        else text_format.cut(job, _NAME)
+    )
     people = [part for text in called for part in (*words(" "), *mention(text))]
     told = paragraph([*words(f"{head}. I'll post the diagnosis here."), *people], words(why, _SENTENCE, italic=True))
-    return fit(Message(escaped(f"{head}{phrases.tail(why)}", _SENTENCE), tuple(rich(told))))
+    return fit(Message(escaped(f"{head}{text_format.tail(why)}", _SENTENCE), tuple(rich(told))))
 
 
 def exclusions_decided(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:
     """Report the decided exclusions, with the drain commands. Signalbox never runs them."""
-    head = f"Excluded: {phrases.few(nodes)}." if nodes else "No node was excluded."
+    head = f"Excluded: {text_format.few(nodes)}." if nodes else "No node was excluded."
     more = f" {'; '.join(late)}." if late else ""
     how = "Signalbox changes nothing on the cluster. To drain the node, run:" if drains else ""
     parts = [

@@ -1,4 +1,4 @@
-"""How many characters of each kind of text a message shows. The evidence file has the rest."""
+"""The number of characters that a message shows of each kind of text. The evidence file has the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parse what people type after a command or mention. Pure; all input is untrusted."""
+"""Parses what people type after a command or mention. The functions are pure; all input is untrusted."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from bot.config.schema import seconds
 from kb.errors import UnreadableInput
 
-LONGEST = 256  # characters of a job's name
+LONGEST = 256  # characters in a job's name
 SHIFT = 12 * 3600.0  # seconds
 USAGE = "/diagnose JOB [last 2h] [private] [deep]"
-_LINKED = re.compile(r"<(?:https?://|mailto:)[^|>]*\|([^>]*)>")  # Slack makes a link of `train.py`
+_LINKED = re.compile(r"<(?:https?://|mailto:)[^|>]*\|([^>]*)>")  # Slack turns `train.py` into a link
 _BARE_LINK = re.compile(r"<(https?://[^|>]*)>")
 _QUOTES = "`'\"“”\u2018\u2019«»"
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
@@ -39,7 +39,7 @@ class UsageError:
 
 
 def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
-    """Parse `<job> [last 2h] [private] [deep]`; the words after the job come in any order."""
+    """Parse `<job> [last 2h] [private] [deep]`. The words after the job may come in any order."""
     rest = plain(text)
     last: float | None = None
     flags = {"private": False, "deep": False}
@@ -64,10 +64,10 @@ def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
 
 
 def read_shift(text: str) -> float:
-    """Parse `[12h] [here]`: the seconds of a shift, by default twelve hours.
+    """Parse `[12h] [here]` and return the length of a shift in seconds, twelve hours by default.
 
     Raises:
-        UnreadableInput: not a time span.
+        UnreadableInput: the text is not a time span.
     """
     told = plain(text).lower().removesuffix("here").removeprefix("since ").strip()
     found = _span(told) if told else SHIFT

@@ -1,4 +1,4 @@
-"""Job names in a message: an alert, a scheduler mail, a question. Candidates, the most certain first. Pure."""
+"""Finds candidate job names in a message, such as an alert, a scheduler mail or a question; the most certain first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks, from where, and with what permissions. The decision is `bot.policy.permissions`; here it gets its facts."""
+"""Who asks, from where, and with what permissions. `bot.policy.permissions` decides; this module supplies the facts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from bot.config.chat import Tenant
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.incidents.ledger import Ledger
 from bot.notify.messages import Posting
 from bot.policy.permissions import (
@@ -33,7 +33,7 @@ from bot.store.tables import AuditRow
 from bot.store.visibility import Viewer
 from kb.errors import SignalboxError
 
-NOT_THERE = "This has expired or belongs to another channel. Run the command again."  # also for what is hidden
+NOT_THERE = "This has expired or belongs to another channel. Run the command again."  # also for hidden subjects
 
 
 class NotAllowed(SignalboxError):  # noqa: N818 - an outcome
@@ -60,7 +60,7 @@ class Person:
 
     @property
     def direct(self) -> bool:
-        """Whether they ask in a direct message or on the Home tab."""
+        """Whether the person asks in a direct message or on the Home tab."""
         return self.channel.startswith("D")
 
 
@@ -77,8 +77,8 @@ class Subject:
 class People:
     """What is known about people.
 
-    `members`: returns the members of a user group, as last read from Slack; `profile`: who a person is, None if Slack does not
-    say; `workspaces`: ids of the workspaces and organisations whose people are answered.
+    `members`: returns the members of a user group, as last read from Slack; `profile`: returns who a person is, None if Slack does
+    not say; `workspaces`: ids of the workspaces and organisations whose people may use Signalbox.
     """
 
     members: Callable[[str], Collection[str]]
@@ -109,11 +109,11 @@ class AccessControl:
         return not self.people.workspaces.isdisjoint(delivered)
 
     def standing(self, person: Person) -> Standing:
-        """Return what the person is to the allowed workspaces."""
+        """Return the person's relation to the allowed workspaces."""
         return standing(self.people.workspaces, person.delivered, self.people.profile(person.id))
 
     def tenants_of(self, person: Person) -> tuple[str, ...]:
-        """Return the tenants that a request from here can be about, the likeliest first.
+        """Return the tenants that a request from this place can be about, the likeliest first.
 
         A channel has one tenant; a single tenant also owns direct messages and unlisted channels. In direct messages, the tenant
         whose channels the person used last is first.
@@ -132,9 +132,9 @@ class AccessControl:
         return tuple(sorted(tenants, key=lambda name: last[name], reverse=True))
 
     def allow(self, person: Person, verb: Verb, what: str, subject: Subject | None = None) -> str:
-        """Return the tenant in which this person is allowed to do this. Refusals go to the audit log.
+        """Return the tenant in which this person may do this. Refusals are written to the audit log.
 
-        `subject`: the incident or message it is about; its tenant decides, whatever the place.
+        `subject`: the incident or message that the request is about. The tenant of the subject decides, whatever the place.
 
         Raises:
             NotAllowed: the person lacks permission.
@@ -149,16 +149,16 @@ class AccessControl:
                 return tenant
             refused = found
         if len(tenants) > 1 and refused.why == "stranger":
-            refused = replace(refused, ask=())  # the channels of one tenant are no business of another
+            refused = replace(refused, ask=())  # never reveal the channels of one tenant to another
         with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
             session.add(self.audit_row(person, tenants[0] if tenants else DEFAULT_TENANT, verb, what, refused.why))
         raise NotAllowed(refused)
 
     def reach(self, person: Person, subject: Subject) -> Subject:
-        """Return the subject if this person can know of it here.
+        """Return the subject if this person may know about it here.
 
         Raises:
-            NotAllowed: they cannot; to them it does not exist.
+            NotAllowed: they may not; for them, the subject does not exist.
         """
         asker = self._asker(person)
         found = unreachable(
@@ -174,12 +174,12 @@ class AccessControl:
         return subject
 
     def viewer(self, person: Person, tenant: str) -> Viewer:
-        """Return as whom this person sees lists of a tenant."""
+        """Return the viewer as whom this person sees a tenant's lists."""
         asker = self._asker(person)
         return Viewer(person.id, sees_all_private(self.rights(tenant), asker, self.people.members))
 
     def rights(self, tenant: str) -> Rights:
-        """Return what a tenant allows. Without any tenant, or with a single one that names no channels, everywhere."""
+        """Return what a tenant allows. Without any tenant, or with a single one that names no channels, this applies everywhere."""
         rights = self.settings(tenant).rights
         alone = len(self.config.tenants_of_chat) <= 1
         return replace(rights, anywhere=alone and not rights.channels)
@@ -210,7 +210,7 @@ class AccessControl:
 
 
 def _target(person: Person, subject: Subject) -> Target:
-    """Return what the decision needs to know of a subject."""
+    """Return what the decision needs to know about a subject."""
     posting, record = subject.posting, subject.record
     private_to = None if record is None else record.incident.private_to
     if posting is None:
@@ -233,7 +233,7 @@ def record_of(subject: Subject) -> ReportedIncident:
     """Return the incident and report behind a message.
 
     Raises:
-        SignalboxError: there is none.
+        SignalboxError: there is no such message or incident.
     """
     if subject.record is None:
         raise SignalboxError("This message has no report.")

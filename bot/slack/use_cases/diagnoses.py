@@ -37,20 +37,20 @@ class DiagnosisRequests:
         return self._request(person, order, key, again=again)
 
     def diagnose_choice(self, person: Person, handle: str, key: str) -> tuple[RequestOutcome, str]:
-        """Diagnose the job that was picked; return the outcome and the job."""
+        """Diagnose the selected job. Return the outcome and the job."""
         tenant, payload = self.ledger.choices.choice(handle) or ("", "{}")
         chosen: dict[str, Any] = msgspec.json.decode(payload)
         if "order" not in chosen:
             raise SignalboxError(EXPIRED)
         order = msgspec.convert(chosen["order"], DiagnosePayload)
-        if chosen.get("private") and order.private_to is None:  # offered before private answers had tasks of their own
+        if chosen.get("private") and order.private_to is None:  # offered before private answers had separate tasks
             order = msgspec.structs.replace(order, private_to=person.id)
         if order.tenant != tenant or order.private_to not in (None, person.id):
             raise SignalboxError(EXPIRED)
         try:
             self.access.allow(person, "diagnose", order.job, Subject(None, None, tenant))
         except NotAllowed as refused:
-            if refused.refused.why == "channel":  # of another tenant
+            if refused.refused.why == "channel":  # belongs to another tenant
                 raise SignalboxError(EXPIRED) from None
             raise
         return self._request(replace(person, thread_ts=chosen.get("thread_ts")), order, key), order.job
@@ -91,7 +91,7 @@ class DiagnosisRequests:
         return self.ledger.database.write(record)
 
     def list_recent(self, person: Person, key: str) -> None:
-        """List the person's recent failed jobs: no job was named."""
+        """List the person's recent failed jobs, because no job was named."""
         tenant = self.access.allow(person, "diagnose", "")
         users = tuple(name for name, who in self.access.settings(tenant).people.users.items() if who == person.id)
         order = RecentJobsPayload(tenant, person.id, users)
@@ -99,7 +99,7 @@ class DiagnosisRequests:
         self.ledger.requests.request_diagnosis(request, order.request(), self.access.time(), 0.0)
 
     def request_digest(self, person: Person, week: str, key: str) -> str:
-        """Request the digest of a week, by default the last full one; return its name.
+        """Request the digest of a week, by default the last full one. Return the name of the week.
 
         Raises:
             SignalboxError: there is no such week.
@@ -118,7 +118,7 @@ class DiagnosisRequests:
 
 
 def _private_to(person: Person, subject: Subject) -> str | None:
-    """Return for whom alone to diagnose again: what was private stays so, also where it failed without a report."""
+    """Return the only person for whom to diagnose again: a private request stays private, even if it failed without a report."""
     if subject.record is not None:
         return person.id if subject.record.incident.private_to is not None else None
     return person.id if subject.posting is not None and is_direct(subject.posting.channel) else None

@@ -1,4 +1,4 @@
-"""Nodes that Signalbox advises to exclude."""
+"""Nodes that Signalbox recommends excluding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Exclusions:
     ) -> tuple[list[NodeExclusion], list[str]]:
         """Confirm or refuse the proposed exclusions of an incident.
 
-        Return those decided, and messages about those that others decided first.
+        Return the exclusions that were decided, and messages about those that others decided first.
         """
         incident = record_of(subject).incident
         self.access.allow(person, "bar", f"incident {incident.id}", subject)

@@ -1,4 +1,4 @@
-"""What a button or form is about, stored behind a random handle. Slack does not say it when a form is submitted."""
+"""What a button or form is about, stored under a random handle, because Slack does not say it when a form is submitted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FormContexts:
         return None if record is None or record.incident.tenant != tenant else Subject(None, record, tenant)
 
     def save(self, person: Person, tenant: str, subject: Subject | None = None, kind: str = "") -> str:
-        """Save what a form is about, and where and by whom it was opened; return the handle."""
+        """Save what a form is about, and where and by whom it was opened. Return the handle."""
         told = {"channel": person.channel, "thread_ts": person.thread_ts, "kind": kind, "who": person.id}
         if subject is not None and subject.posting is not None:
             told["handle"] = subject.posting.handle
@@ -53,7 +53,7 @@ class FormContexts:
         return handle
 
     def load(self, handle: str, who: str) -> dict[str, Any]:
-        """Load what a form is about; empty if the handle has expired or somebody else opened the form."""
+        """Load what a form is about. Empty if the handle has expired or somebody else opened the form."""
         _, payload = self.ledger.choices.choice(handle) or ("", "{}")
         found: dict[str, Any] = msgspec.json.decode(payload)
         return {"handle": handle, **found} if found.get("who") == who else {}

@@ -37,7 +37,7 @@ class IncidentActions:
     faults: Mapping[str, str] = field(default_factory=dict)
 
     def mark_right(self, person: Person, subject: Subject, key: str) -> bool:
-        """Record that the top diagnosis was right, or that nothing failed; whether this is new."""
+        """Record that the top diagnosis was right, or that nothing failed. Return whether this is new."""
         report = from_json(record_of(subject).report_json)
         first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
         if first is None:
@@ -50,7 +50,7 @@ class IncidentActions:
         return self._annotate(person, subject, key, Closing(person.id, "slack", "wrong"))
 
     def close(self, person: Person, subject: Subject, key: str, form: CloseOut) -> bool:
-        """Store a submitted close-out; whether it is new."""
+        """Store a submitted close-out. Return whether it is new."""
         said = Closing(
             who=person.id,
             source="slack",
@@ -85,7 +85,7 @@ class IncidentActions:
     def apply_step(
         self, person: Person, subject: Subject, key: str, verb: StepVerb, filled: StepForm | None = None
     ) -> bool:
-        """Apply a lifecycle step to an incident; whether it is new."""
+        """Apply a lifecycle step to an incident. Return whether it is new."""
         incident = record_of(subject).incident.id
         self.access.allow(person, "annotate", f"incident {incident}", subject)
         now, filled = self.access.time(), filled or StepForm()
@@ -105,7 +105,7 @@ class IncidentActions:
         return self.ledger.database.write(taken)
 
     def send_evidence(self, person: Person, subject: Subject, key: str) -> bool:
-        """Send the evidence files again; whether this is new."""
+        """Send the evidence files again. Return whether the request is new."""
         record = record_of(subject)
         self.access.allow(person, "read", f"incident {record.incident.id}", subject)
         with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
@@ -145,7 +145,7 @@ class IncidentActions:
 
 
 def _implied(form: CloseOut, record: ReportedIncident) -> Verdict:
-    """Derive whether the answer was right, if the person only named a cause."""
+    """Derive whether the answer was right if the person only named a cause."""
     report = from_json(record.report_json)
     faults = [diagnosis.fault for diagnosis in report.diagnoses] if report.verdict == "fault" else []
     return implied(form.cause, form.fault, faults)

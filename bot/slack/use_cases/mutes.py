@@ -1,4 +1,4 @@
-"""Mutes: no automatic posts about a rule, job or node."""
+"""Mutes, which stop automatic posts about a rule, job or node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Mutes:
     access: AccessControl
 
     def target(self, subject: Subject, kind: str) -> str | None:
-        """Return what would be muted; None if the message has no such thing."""
+        """Return what would be muted; None if the message has no such rule, job or node."""
         incident = record_of(subject).incident
         if kind == "rule":
             return incident.rule
@@ -34,7 +34,7 @@ class Mutes:
         return next((node for diagnosis in report.diagnoses for node in diagnosis.nodes), None)
 
     def mute(self, person: Person, subject: Subject, kind: str, form: MuteForm, key: str) -> bool:
-        """Mute a rule, job or node; whether this is new."""
+        """Mute a rule, job or node. Return whether this is new."""
         what = self.target(subject, kind)
         if what is None:
             raise SignalboxError(f"There is no {kind} to mute.")

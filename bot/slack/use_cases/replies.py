@@ -20,7 +20,7 @@ class Replies:
     access: AccessControl
 
     def send(self, person: Person, key: str, payload: Mapping[str, Any]) -> None:
-        """Send a reply to this person only, where no acknowledgement can carry it."""
+        """Send a reply to this person only, if no acknowledgement can carry it."""
         told = {**payload, "who": person.id, "channel": person.channel, "thread_ts": person.thread_ts}
         if person.reply_to:
             told["reply_to"] = person.reply_to
@@ -35,7 +35,7 @@ class Replies:
         self.send(person, key, {"form": "incident", "incident": incident, "handle": handle})
 
     def refresh_home(self, person: Person, key: str) -> None:
-        """Redraw the home tab of a person: with the incidents of their tenant, or without any."""
+        """Redraw a person's home tab, with the incidents of their tenant or without any."""
         told: dict[str, Any] = {"who": person.id}
         try:
             tenant = self.access.allow(person, "read", "home")

@@ -35,7 +35,7 @@ class RuleDrafts:
         if not self.enabled:
             raise SignalboxError("Rules cannot be proposed: `rules: pull_requests:` is not configured.")
         posting = subject.posting
-        channel = posting.channel if posting is not None else person.id  # without a thread: to the requester
+        channel = posting.channel if posting is not None else person.id  # without a thread, it goes to the requester
         parent = posting.id if posting is not None else None
 
         def asked(session: Session) -> str:
@@ -73,7 +73,7 @@ class RuleDrafts:
         return found
 
     def update_draft(self, draft: Draft, wish: DraftWish) -> bool:
-        """Queue an action on a draft; whether it was still at the version that the person saw."""
+        """Queue an action on a draft. Return whether the draft was still at the version that the person saw."""
         now = self.access.time()
         return self.ledger.database.write(
             lambda session: wish_draft_within(

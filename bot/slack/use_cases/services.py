@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.incidents.ledger import Ledger
 from bot.slack.presence import Presence
 from bot.slack.use_cases.access import AccessControl, People

@@ -1,4 +1,4 @@
-"""Alembic's entry: takes the steps on the connection that `bot.store.database` hands in, within its transaction."""
+"""Alembic's entry point: runs the migrations on the connection that `bot.store.database` passes in, within its transaction."""
 
 from alembic import context
 

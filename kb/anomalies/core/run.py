@@ -107,6 +107,12 @@ class RunProfile:
         """The nodes that printed anything."""
         return frozenset(voice.node for voice in self.voices if voice.lines)
 
+    def kinds(self) -> Mapping[str, str]:
+        """What each of `nodes` and `heard` is: a "rank", a "log" that belongs to no rank or node, or a "node"."""
+        logs = {voice.source for voice in self.voices}
+        units = sorted({*self.nodes, *self.heard} - {JOB})
+        return {unit: "rank" if unit.startswith("rank ") else "log" if unit in logs else "node" for unit in units}
+
 
 def has_failed(job: Job) -> bool:
     """Whether the scheduler says so, by its state or by the exit code of the last attempt."""

@@ -41,7 +41,7 @@ _MILD = lazy_compile(
     r"|experimental|beta|is disabled|disabling|optional|for best performance|please (?:install|consider|use|tune)"
     # that the speaker went on
     r"|switched off|dropped|skipped|trying (?:another|again)|will (?:retry|try)|attempt \S+|buffering|buffered|instead|resum(?:ed|es|ing)|restored"
-    r"|carr(?:y|ies|ying) on|continu(?:e|es|ing)|still trying|already exists|unused)\b"
+    r"|carr(?:y|ies|ying) on|continu(?:e|es|ing)|still trying|already exists|already (?:been )?registered|unused)\b"
 )
 _CONSEQUENCE = lazy_compile(
     r"(?i)closing signal|killing subprocess|exits with return code|childfailederror|root cause \(first observed|failed \(exitcode"
@@ -55,7 +55,7 @@ _CONSEQUENCE = lazy_compile(
     r"|rendezvous(?:closed|timeout|connection|state)|inner error is reported|exits for this inner error|task from \w+ run failed|exiting with|received signal|got signal|died unexpectedly|stopping (?:all )?(?:workers|container)|force[- ]?kill"
     r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout|gloo.*(?:closed|timed out)"
 )
-# What monitors the job, or cleans up the host: its own troubles do not end a run.
+# Programs that monitor the job or clean up the host; their own trouble does not end a run.
 _ASIDE = lazy_compile(
     r"(?i)\b(?:metrics?|telemetry|scrap(?:e|er|ing)|prometheus|wandb|w&b|weights & biases|tensorboard|mlflow|exporter|log shipper|log forwarder"
     r"|syslog|ntp|chrony|logrotate|fwupd|motd|apt|snapd|cron|sshd|usb|audio|snd_\w+|bluetooth|git repository|deprecationwarning|futurewarning"
@@ -111,7 +111,7 @@ def is_raised(text: str) -> bool:
 
 
 def is_grave(text: str) -> bool:
-    """Whether its words report something that does not pass by itself."""
+    """Whether its words report a problem that does not go away by itself."""
     return _GRAVE.search(text) is not None
 
 
@@ -121,27 +121,27 @@ def is_uneasy(text: str) -> bool:
 
 
 def is_mild(text: str) -> bool:
-    """Whether its words say that the speaker goes on."""
+    """Whether its words say that the process continues."""
     return _MILD.search(text) is not None
 
 
 def is_aside(text: str) -> bool:
-    """Whether it is about something that only monitors the job, or cleans up the host."""
+    """Whether the line is about a program that only monitors the job or cleans up the host."""
     return _ASIDE.search(text) is not None
 
 
 def by_signal(text: str) -> bool:
-    """Whether it reports a process that a signal ended, which could not say why itself."""
+    """Whether the line reports a process that a signal ended, so it could not report the reason itself."""
     return _SIGNAL.search(text) is not None
 
 
 def is_ignored(text: str) -> bool:
-    """Whether it opens a traceback that ends nothing."""
+    """Whether the line starts a traceback that does not end the process."""
     return _IGNORED.search(text) is not None
 
 
 def of_machine(text: str) -> bool:
-    """Whether it comes from an operating system's kernel."""
+    """Whether the line comes from an operating system's kernel."""
     return _MACHINE.search(text) is not None
 
 

@@ -206,7 +206,7 @@ class EventMeasurer:
         )
 
     def _of_rules(self, where: Mapping[str, NodeEvent]) -> float:
-        """What a rule's knowledge of one of its lines adds."""
+        """The contribution of a rule that knows one of the event's lines."""
         spots = (spot for seen in where.values() for spot in seen.spots)
         return max((self._known.get((spot.source, spot.offset), 0.0) for spot in spots), default=0.0)
 

@@ -57,18 +57,21 @@ def ending_of(run: RunProfile, course: StepCourse, turned: Sequence[StepChange],
 
 
 def rank_events(
-    measured: Sequence[MeasuredEvent], nodes: int, model: EventModel, *, filtered: bool
+    measured: Sequence[MeasuredEvent], run: RunProfile, model: EventModel, *, filtered: bool
 ) -> tuple[RankedEvent, ...]:
-    """All events by how likely they indicate the failure. `nodes` of the run that printed anything; `filtered`: a good run is known."""
+    """All events of a run by how likely they indicate the failure. `filtered`: a good run is known."""
     scores = event_probabilities(measured, model, filtered=filtered)
-    found = [_weighed(item, score, nodes) for item, score in zip(measured, scores, strict=True)]
+    kinds = {unit: kind for unit, kind in run.kinds().items() if unit in run.heard}
+    found = [_weighed(item, score, kinds) for item, score in zip(measured, scores, strict=True)]
     return tuple(sorted(found, key=lambda item: (-item.score, item.event.id)))
 
 
-def _weighed(measured_event: MeasuredEvent, score: float, nodes: int) -> RankedEvent:
+def _weighed(measured_event: MeasuredEvent, score: float, kinds: Mapping[str, str]) -> RankedEvent:
     why = [measured_event.why] if measured_event.why else []
-    if nodes > 2 and len(measured_event.nodes) <= max(1, nodes // 8):
-        why.append(f"on {len(measured_event.nodes)} of {nodes} nodes")
+    those = {kinds[unit] for unit in measured_event.nodes if unit in kinds}
+    alike = sum(kind in those for kind in kinds.values())
+    if alike > 2 and len(measured_event.nodes) <= max(1, alike // 8):
+        why.append(f"on {len(measured_event.nodes)} of {alike} {' or '.join(f'{kind}s' for kind in sorted(those))}")
     return RankedEvent(
         measured_event.event,
         score,

@@ -84,14 +84,30 @@ def node_evidence(
     `fresh`: by event, 0 to 1, how little the good run has of it; `told`: the events that indicate the failure, with their weight.
     """
     look = _EvidenceCollector(run, fresh, moment, off)
-    if len(look.found) >= 2:
+    comparable = _comparable(run)
+    if len(comparable) >= 2:
         look.by_events()
         look.by_names()
         look.by_absence()
         look.by_ranks()
         look.by_told(told)
         look.by_shape()
-    return look.found
+    return {node: found for node, found in look.found.items() if node in comparable}
+
+
+def _comparable(run: RunProfile) -> set[str]:
+    """Return the nodes, and the ranks and logs whose node is unknown, that can differ from each other.
+
+    A single node that some lines name is left out: those ranks and logs are probably on it, too. So is a log that belongs
+    to no rank or node, such as a launcher's, beside those of ranks or nodes: it is not one of them.
+    """
+    kinds = run.kinds()
+    units = set(kinds)
+    machines = {unit for unit in units if kinds[unit] == "node"}
+    if len(machines) == 1:
+        units -= machines
+    peers = {unit for unit in units if kinds[unit] != "log"}
+    return peers if len(peers) >= 2 else units
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +121,7 @@ class _Times:
     count: int
     first: float | None
     first_since: float | None
+    dated: bool  # `first_since` is the line's own time
 
 
 class _EvidenceCollector:
@@ -154,14 +171,19 @@ class _EvidenceCollector:
             seen.count,
             min(known, default=None),
             min(since, default=None),
+            any(
+                spot.dated
+                for spot, time in zip(seen.spots, times, strict=True)
+                if since and time is not None and time == min(since)
+            ),
         )
 
-    # What it says
+    # What the node prints
 
     def by_events(self) -> None:
-        """What few nodes print, or print more often, near the turn or since it."""
+        """Events that few nodes print, or print more often, near the turn or after it."""
         says: dict[str, list[tuple[float, str, int]]] = defaultdict(list)
-        first: list[tuple[float, str, str, float]] = []
+        first: list[tuple[float, str, str, float, bool]] = []
         for event in self._run.events.values():
             signal = by_signal(event.text)
             if (is_body(event.text) or is_consequence(event.text)) and not signal:
@@ -176,22 +198,26 @@ class _EvidenceCollector:
                     (told * times.near * (0.25 + 0.75 * new) * self._rare(len(seen)), event.id, len(seen))
                 )
                 if told >= TROUBLE and times.first_since is not None and len(seen) <= MANY * len(self._heard):
-                    first.append((times.first_since, node, event.id, told * (0.3 + 0.7 * new)))
+                    first.append((times.first_since, node, event.id, told * (0.3 + 0.7 * new), times.dated))
         for node, several in says.items():
             self._add_rare_lines(node, sorted(several, key=lambda item: (-item[0], item[1])))
         start = min(first, default=(0.0,))[0]
-        for time, node, name, worth in first:
-            odd = OddNode(node, worth, "it reported trouble first", (name,))
+        leaders = {node for time, node, _, _, dated in first if time == start and dated}
+        for time, node, name, worth, dated in first:
+            why = "it reports trouble" if not dated else "it was among the first to report trouble"
+            if time == start and leaders == {node}:
+                why = "it reported trouble first"
+            odd = OddNode(node, worth, why, (name,))
             self.found[node].take("first", worth * math.exp(-(time - start) / ALONG), odd)
 
     def _add_rare_lines(self, node: str, several: Sequence[tuple[float, str, int]]) -> None:
         worth, name, few = several[0]
-        why = "only this node prints this" if few == 1 else "it prints what few other nodes do"
+        why = "no other node or rank prints this" if few == 1 else "few others print this"
         self.found[node].take("says", worth, OddNode(node, worth, why, (name,)))
         rest = sum(item[0] / (1 + place) for place, item in enumerate(several[1:5])) / 1.5
         names = tuple(item[1] for item in several[1:4])
         self.found[node].take(
-            "says more", rest, OddNode(node, rest, "it prints several lines that few other nodes do", names)
+            "says more", rest, OddNode(node, rest, "it prints several lines that few others print", names)
         )
 
     def _alike(self, event: RunEvent, told: float, seen: Mapping[str, _Times]) -> None:
@@ -200,11 +226,7 @@ class _EvidenceCollector:
         for node, item in seen.items():
             found = self.found[node]
             worth = item.near * max(0.0, new - 0.3) / 0.7 * self._rare(len(seen)) * min(1.0, (1 + item.soon) / 3)
-            why = (
-                "only this node prints new lines since the failure"
-                if len(seen) == 1
-                else "few nodes print these new lines"
-            )
+            why = "no other node or rank prints this new line" if len(seen) == 1 else "few others print this new line"
             found.take("new", worth * (0.5 if item.before else 1.0), OddNode(node, worth, why, (event.id,)))
             if item.count > 1:
                 alike = self._rare(sum(other.count * 2 >= item.count for other in seen.values()))
@@ -226,23 +248,23 @@ class _EvidenceCollector:
         close = len(starts) == len(seen) and max(starts) - min(starts) <= max(TOGETHER, self._moment.interval)
         for node, item in seen.items():
             worth = item.near * (0.2 + 0.8 * told) * self._new(event) * (1.0 if close else 0.3)
-            why = f"{len(seen)} nodes print this together, the others do not"
+            why = f"{len(seen)} print this together, the others do not"
             self.found[node].take("together", worth, OddNode(node, worth, why, (event.id,)))
 
     def by_told(self, told: Sequence[tuple[str, float]]) -> None:
-        """What indicates the failure, if few nodes print it."""
+        """Events that indicate the failure, if few nodes print them."""
         for name, worth in told:
             nodes = [node for node in self._run.events[name].nodes if node in self.found]
             why = (
-                "only this node prints the line that stands out"
+                "no other node or rank prints the line that stands out"
                 if len(nodes) == 1
-                else "few nodes print the line that stands out"
+                else "few others print the line that stands out"
             )
             for node in nodes:
                 part = worth * self._rare(len(nodes))
                 self.found[node].take("told", part, OddNode(node, part, why, (name,)))
 
-    # What others say of it, and what it does not say
+    # What others print about the node, and what it does not print
 
     def by_names(self) -> None:
         """Nodes that others name when they report trouble since the turn."""
@@ -268,7 +290,7 @@ class _EvidenceCollector:
         for node, by in speakers.items():
             soon = first.get(node, math.inf) - start <= 2.0
             worth = 0.6 * len(by) / most * min(1.0, 0.4 + len(by) / total) + (0.4 if soon else 0.0)
-            why = "another node mentions it" if len(by) == 1 else f"{len(by)} other nodes mention it"
+            why = "another one mentions it" if len(by) == 1 else f"{len(by)} others mention it"
             self.found[node].take("named", worth, OddNode(node, worth, why))
 
     def by_absence(self) -> None:
@@ -316,11 +338,14 @@ class _EvidenceCollector:
         total = sum(map(len, voices.values()))
         if total < 3 or sum(map(len, crying.values())) * 2 < total:
             return
+        kinds = self._run.kinds()
         mute = {node: len(ranks - crying[node]) for node, ranks in voices.items()}
         for node, few in mute.items():
             if few:
                 worth = few / sum(mute.values())
-                why = f"{few} of its ranks lack what the others print at the end"
+                own = kinds[node] != "node"
+                those = "it lacks" if own else f"{few} of its ranks {'lacks' if few == 1 else 'lack'}"
+                why = f"{those} what the others print at the end"
                 self.found[node].take("mute ranks", worth, OddNode(node, worth, why))
 
     # Its log as a whole
@@ -339,5 +364,6 @@ class _EvidenceCollector:
         for odd in off_values(run, moment.at, off):
             self.found[odd.node].take("values", odd.score, odd)
         weight = {name: worth for name, worth in self._fresh.items() if worth >= 0.5}
-        for place, odd in enumerate(isolated(run, weight)[:MOST_FOREST]):
+        several = min(MOST_FOREST, max(1, len(self._heard) // 3))  # of few nodes, not all differ from the others
+        for place, odd in enumerate(isolated(run, weight)[:several]):
             self.found[odd.node].take("forest", 1 / (1 + place) if odd.score else 0.0, odd)

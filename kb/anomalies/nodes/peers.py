@@ -238,7 +238,7 @@ class SharedPlace:
 
     @property
     def why(self) -> str:
-        """What makes it one suspect, in words."""
+        """Describe the evidence against the suspect."""
         return (
             f"{self.suspects} of the {self.of} suspicious nodes share it, out of {self.members} of the job's {self.nodes} nodes"
             f" (by chance: {self.chance:.1g}); the fault is probably in what they share rather than in each node"

@@ -64,7 +64,7 @@ class Baseline:
 
 
 def baseline_of(run: RunProfile, label: str = "") -> Baseline:
-    """What a comparison needs of a good run."""
+    """The data about a good run that a comparison needs."""
     counts: dict[tuple[str, ...], tuple[int, int, int]] = {}
     failed, behind = _failure(run)
     for event in run.events.values():
@@ -249,7 +249,7 @@ def is_foreign(run: RunProfile, good: Baseline) -> bool:
 
 
 def doubts(run: RunProfile, good: Baseline) -> list[str]:
-    """What makes a comparison with a good run less certain, in words."""
+    """Describe what makes a comparison with a good run less certain."""
     said = []
     if good.failed:
         said.append(

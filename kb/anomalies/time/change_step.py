@@ -25,7 +25,7 @@ SIGMAS = 6.0
 MANY = 8  # steps on either side whose mean is compared although they vary
 _STEP = re.compile(r"(?i)\b(?:iteration|iter|global[ _]?step|step)\W{0,3}(\d{1,9})\b")
 STALLED = 600.0  # seconds without a step, at least
-LOOSE = 10  # steps by which two counters of the same steps may differ
+LOOSE = 10  # maximum difference in steps between two counters of the same steps
 FIRST_STEPS = 3  # slow in every run
 
 

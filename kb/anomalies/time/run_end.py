@@ -44,7 +44,7 @@ class LineTimes:
         self._told = {source: sorted(places) for source, places in told.items()}
 
     def time(self, spot: LineRef) -> float | None:
-        """The line's time, or that of the next line that is later."""
+        """The line's time, or the time of the next later line."""
         when = corrected(spot, self._off)
         if spot.dated and when is not None:
             return when

@@ -24,7 +24,7 @@ from kb.anomalies.time.change_step import StepCourse
 STAGES = ("launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving")
 INTERLUDES = ("evaluating", "saving")
 USUAL = 0.6  # share of an interlude's known occurrences in which a line must come to belong to it
-ROOM = 1.0  # seconds by which lines of two nodes may be out of order
+ROOM = 1.0  # maximum seconds by which lines of two nodes may be out of order
 _TROUBLE = frozenset({"warning", "error", "critical"})
 
 # The field's words for what is done in a stage; lines that warn or report failures are left out.

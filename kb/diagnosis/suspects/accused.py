@@ -30,6 +30,8 @@ def shared_by_job(
     if 1 < len(seen) >= ALL_ALIKE * places.world and claims and not of_kernels:
         return whole_job(quoted, f"seen on {len(seen)} of {places.world} ranks")
     nodes = {claim.place.node for claim in claims} & set(places.nodes)
+    if 1 < places.world - 1 <= len(seen) and not of_kernels and nodes >= set(places.nodes):
+        return whole_job(quoted, f"seen on {len(seen)} of {places.world} ranks")  # the last one was stopped before
     fewest = MANY_NODES if of_kernels else 2
     if len(nodes) >= max(fewest, ALL_ALIKE * len(places.nodes)) and len(seen) < len(nodes):
         return whole_job(quoted, f"seen on {len(nodes)} of {len(places.nodes)} nodes")
@@ -86,6 +88,9 @@ def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple
             to_suspect(replace(suspect_claim, place=place), "reported by the kernel of its node")
             for suspect_claim in hardware[:1]
         )
+    by_address = {claim.pci: replace(claim, place=Place()) for claim in reversed(hardware) if claim.pci}
+    if len(by_address) == 1:  # on another node, the same address is another GPU
+        return with_scores(to_suspect(claim, "reported by the kernel of its node") for claim in by_address.values())
     return ()
 
 

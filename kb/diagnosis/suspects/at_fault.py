@@ -10,12 +10,20 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.accused import ALL_ALIKE, hardware_suspects, most_named, named_by_others, shared_by_job
 from kb.diagnosis.suspects.call_sites import elsewhere_in_code
-from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, claims_of, recent_claims
+from kb.diagnosis.suspects.claims import (
+    SUSPECTS,
+    WAITING_FAULTS,
+    EvidenceWeight,
+    SuspectClaim,
+    claims_of,
+    recent_claims,
+)
+from kb.diagnosis.suspects.ended import first_ended
 from kb.diagnosis.suspects.launcher import from_launcher
 from kb.diagnosis.suspects.mismatch import mismatching_ranks
-from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting
+from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only_silent_rank
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
-from kb.facts.topology import Places, names_a_node
+from kb.facts.topology import Place, Places, names_a_node
 from kb.regex.lazy import lazy_compile
 from kb.report import EvidenceItem, GpuRef, Suspect
 
@@ -27,7 +35,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
     """Return the suspects, at most `SUSPECTS`; none where nothing points to one."""
     best, facts, places = ranked.best, layout.facts, layout.places
     if not best.rule.patterns:  # an unknown failure: its place is known
-        return _of_event(best, places, quoted)
+        return _of_event(best, places, quoted) or only_silent_rank(ranked, layout) or first_ended(best, layout)
     found = whole_job(quoted, "it ended the whole job") if best.fault.id in _JOB_FAULTS else _compared(best, places)
     if (
         not found and not best.ranks
@@ -38,7 +46,7 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         claims = recent_claims(
             [claim for finding in ranked.findings for claim in claims_of(finding, places, facts)], best
         )
-        found = _by_evidence(claims, ranked, layout, quoted)
+        found = _by_evidence(claims, ranked, layout, quoted) or first_ended(best, layout)
     return tuple(with_evidence(item, place, quoted) for place, item in enumerate(_on_nodes(found)[:SUSPECTS]))
 
 
@@ -110,11 +118,28 @@ def _by_evidence(
         return (
             missing_among_waiting(waits, ranked, layout, rumours)
             or elsewhere_in_code(ranked, layout)
-            or most_named(by[EvidenceWeight.RUMOUR], "reported by peers", waits)
+            or _of_rumours(by[EvidenceWeight.RUMOUR], waits)
             or shared_by_job(waits, ranked.best.ranks, places, quoted)
-            or tuple(replace(suspect, why="waiting; blocker unknown") for suspect in first_in_time(waits))
+            or (_waiting(waits) if ranked.best.is_symptom or ranked.best.fault.id in WAITING_FAULTS else ())
         )
     return _without_claims(ranked, layout, quoted)
+
+
+def _of_rumours(rumours: Sequence[SuspectClaim], waits: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
+    """Return those that lines name most. Only another rank is a peer; a line of no rank is a launcher's."""
+    peers = [claim for claim in rumours if claim.teller is not None and _speaks_of_another(claim.teller, claim.place)]
+    return most_named(rumours, "reported by peers" if peers else "reported by the launcher", waits)
+
+
+def _speaks_of_another(teller: Place, place: Place) -> bool:
+    if teller.rank is not None:
+        return teller.rank != place.rank
+    return teller.node is not None and place.node is not None and teller.node != place.node
+
+
+def _waiting(waits: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
+    """Return those that wait, where nothing shows for whom."""
+    return tuple(replace(suspect, why="waiting; blocker unknown") for suspect in first_in_time(waits))
 
 
 def _lost_before(own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
@@ -134,4 +159,4 @@ def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[Evidence
         return missing_among_waiting((), ranked, layout, {})
     if any(_CANCELLED.search(signal.line) for signal in ranked.best.signals):  # `ON` names where the message comes from
         return whole_job(quoted, "the scheduler ended the whole job")
-    return from_launcher(ranked.best, layout, quoted)
+    return from_launcher(ranked.best, layout, quoted) or only_silent_rank(ranked, layout)

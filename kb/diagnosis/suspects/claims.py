@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from kb.diagnosis.conditions import by_time
@@ -12,6 +12,7 @@ from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.facts.topology import Place, Places
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 SUSPECTS = 16
 LONG_BEFORE = 3600.0  # seconds; kernel messages that much older than the failure are ignored
@@ -24,6 +25,7 @@ _WAITS = lazy_compile(
     r"(?i)timed? ?-?out|waiting for|clients joined|store_based_barrier|still waiting|connection (?:was )?(?:closed|reset|refused|aborted)"
     r"|closed by (?:remote )?peer|reset by peer|remote process exited|broken pipe"
 )
+_RECEIVED = lazy_compile(r"op\.preamble\.length <= op\.nbytes")  # Gloo: another rank sent more than this one expects
 _OF_PEER = lazy_compile(r"Got completion|retry counter exceeded|RETRY_EXC_ERR")
 _LOCAL_STATUS = frozenset({"1", "2", "4", "5", "6", "8"})  # of a work completion: the fault is on this side
 _LAUNCHER = lazy_compile(
@@ -106,6 +108,16 @@ def _claims_of_line(own: SuspectClaim, named: Sequence[Place]) -> Iterator[Suspe
         yield replace(own, weight=EvidenceWeight.OWN) if own.weight is EvidenceWeight.TOLD else own
 
 
+def waits_for_others(signal: Signal) -> bool:
+    """Whether a line reports that its rank waits for another one, or has lost it."""
+    return _WAITS.search(signal.line) is not None
+
+
+def of_launcher(signal: Signal) -> bool:
+    """Whether a launcher or scheduler wrote a line, also if its prefix names a rank."""
+    return bool(signal.captures.get("launcher")) or _LAUNCHER.search(signal.line) is not None
+
+
 def has_place(place: Place) -> bool:
     """Whether a rank or a node is known."""
     return place.rank is not None or place.node is not None
@@ -115,9 +127,9 @@ def _weight_of(finding: Finding, signal: Signal, facts: Facts) -> EvidenceWeight
     line = signal.line
     if facts.streams[signal.stream].summary.ref.kind in ("kernel", "health") or _KERNEL.search(line):
         return EvidenceWeight.HARDWARE
-    if finding.is_symptom or (finding.fault.id in WAITING_FAULTS and _WAITS.search(line)):
+    if finding.is_symptom or (finding.fault.id in WAITING_FAULTS and _WAITS.search(line)) or _RECEIVED.search(line):
         return EvidenceWeight.WAITS
-    if _OF_PEER.search(line) or _LAUNCHER.search(line) or signal.captures.get("launcher"):
+    if _OF_PEER.search(line) or of_launcher(signal):
         return EvidenceWeight.TOLD
     return EvidenceWeight.OWN
 
@@ -174,7 +186,7 @@ def _expand_hosts(name: str) -> list[str]:
 def _ranks_named(signal: Signal, places: Places) -> list[Place]:
     """Return the ranks that a line reports as late, absent or slow."""
     numbers = [int(found) for found in _DIGITS.findall(signal.captures.get("ranks", ""))[:SUSPECTS]]
-    return [Place(rank, places.node_of(rank)) for rank in dict.fromkeys(numbers) if rank < places.world]
+    return [Place(rank, places.node_of(rank)) for rank in dict.fromkeys(numbers) if places.allows(rank)]
 
 
 def recent_claims(claims: Sequence[SuspectClaim], best: Finding) -> list[SuspectClaim]:

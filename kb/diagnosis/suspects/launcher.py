@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.suspects.accused import ALL_ALIKE
@@ -13,7 +13,7 @@ from kb.facts.job_facts import Facts
 from kb.model import Structure
 from kb.report import EvidenceItem, Suspect
 
-_EXIT_SIGNALS: Mapping[str, frozenset[str]] = {
+EXIT_SIGNALS: Mapping[str, frozenset[str]] = {
     "host_oom": frozenset({"SIGKILL"}),
     "killed": frozenset({"SIGKILL"}),
     "segfault": frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"}),
@@ -30,6 +30,8 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
     ranks = {rank for item in items if isinstance(rank := item.fields.get("rank"), int)}
     if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * places.world:
         return whole_job(quoted, f"{len(ranks)} of {places.world} ranks ended the same way")
+    if best.first.kind == "exception" and len(ranks) > 1 and best.count >= len(ranks) and _rest_stopped(ranks, layout):
+        return whole_job(quoted, f"all {len(ranks)} ranks that ended by themselves ended the same way")
     if best.first.kind == "exception" and places.world > 1 and best.count >= ALL_ALIKE * places.world:
         return whole_job(quoted, f"seen {best.count} times on {places.world} ranks")
     if _in_all_logs(best, layout.facts):
@@ -45,6 +47,13 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
     return with_scores(found.values())
 
 
+def _rest_stopped(ranks: Collection[int], layout: JobLayout) -> bool:
+    """Whether the launcher stopped all other ranks, so that they could not fail of the same."""
+    blocks = [item for _, item in layout.facts.structures("elastic_failure")]
+    stopped = {item.fields.get("rank") for item in blocks if item.fields.get("signal") == "SIGTERM"}
+    return len(stopped | set(ranks)) >= ALL_ALIKE * layout.places.world
+
+
 def _in_all_logs(best: Finding, facts: Facts) -> bool:
     """Whether nearly all of several logs show it, so that none stands out."""
     logs = sum(1 for _ in facts.of_kind("job"))
@@ -55,7 +64,7 @@ def _in_all_logs(best: Finding, facts: Facts) -> bool:
 def _ends_like(structure: Structure, best: Finding) -> bool:
     """Whether a process of the launcher's block could have printed the decisive line."""
     signal = str(structure.fields.get("signal") or "")
-    wanted = _EXIT_SIGNALS.get(best.fault.id)
+    wanted = EXIT_SIGNALS.get(best.fault.id)
     if signal == "SIGTERM":
         return False
     if wanted is not None and (best.first.kind != "exception" or signal):

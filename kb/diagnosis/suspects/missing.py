@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
-from kb.diagnosis.suspects.claims import SUSPECTS, WAITING_FAULTS, SuspectClaim
+from kb.diagnosis.suspects.claims import SUSPECTS, WAITING_FAULTS, SuspectClaim, waits_for_others
 from kb.diagnosis.suspects.ranking import with_scores
 from kb.facts.job_facts import Facts
 from kb.facts.topology import Place, Places
 from kb.report import Suspect
+from kb.values import dataclass
 
+SEVERAL = 2
+MOST_RANKS = 1 << 20
 FEW_QUIET = 1 / 3  # upper bound on the share of ranks (nodes) that are suspects while all others wait
 
 
@@ -35,15 +37,36 @@ def missing_among_waiting(
     """Return those that do not wait while most others do. `rumours`: how often peers name a node."""
     units = layout.places.units
     waiting = {wait.place.unit for wait in waits} | {(rank, None, None) for rank in ranked.best.ranks}
-    for finding in layout.findings:
-        if finding.is_symptom or finding.fault.id in WAITING_FAULTS:
-            waiting |= {(rank, None, None) for rank in finding.ranks}
+    waiting |= {(rank, None, None) for rank in _waiting_ranks(layout)}
     quiet = [place for place in units if place.unit not in waiting]
     if not quiet or len(quiet) > max(1, FEW_QUIET * len(units)):
         return _silent_nodes(waits, layout.places)
-    why = f"{len(units) - len(quiet)} of {len(units)} ranks wait, this one does not"
+    why = _silent(len(units) - len(quiet), len(units), "ranks")
     quiet.sort(key=lambda place: -rumours.get(place.node, 0))  # of several, the one that peers name
     return _silent_suspects(_whole_nodes(quiet, units, rumours), why)
+
+
+def only_silent_rank(ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
+    """Return the one rank that reports no lost peer while all others do: lines that name no rank are its own."""
+    places = layout.places
+    waiting = _waiting_ranks(layout)
+    if places.world < SEVERAL or ranked.best.ranks or len(waiting) != places.world - 1:
+        return ()
+    silent = [Place(rank, places.node_of(rank)) for rank in set(range(min(places.world, MOST_RANKS))) - waiting]
+    why = _silent(len(waiting), places.world, "ranks")
+    return _silent_suspects(silent, why) if len(silent) == 1 else ()
+
+
+def _waiting_ranks(layout: JobLayout) -> frozenset[int]:
+    """Return the ranks that report a lost peer or a timeout."""
+    waiting: set[int] = set()
+    for finding in layout.findings:
+        if finding.is_symptom or finding.fault.id in WAITING_FAULTS:
+            waiting |= finding.ranks
+        else:
+            ranks = (signal.resource.rank for signal in finding.signals if waits_for_others(signal))
+            waiting |= {rank for rank in ranks if rank is not None}
+    return frozenset(waiting)
 
 
 def _silent_nodes(waits: Sequence[SuspectClaim], places: Places) -> tuple[Suspect, ...]:
@@ -52,7 +75,7 @@ def _silent_nodes(waits: Sequence[SuspectClaim], places: Places) -> tuple[Suspec
     absent = [Place(None, node) for node in places.nodes if node not in nodes]
     if any(wait.place.rank is not None for wait in waits) or len(absent) > FEW_QUIET * len(places.nodes):
         return ()
-    return _silent_suspects(absent, f"{len(nodes)} of {len(places.nodes)} nodes wait, this one does not")
+    return _silent_suspects(absent, _silent(len(nodes), len(places.nodes), "nodes"))
 
 
 def _whole_nodes(quiet: Sequence[Place], units: Sequence[Place], rumours: Mapping[str | None, int]) -> list[Place]:
@@ -63,6 +86,11 @@ def _whole_nodes(quiet: Sequence[Place], units: Sequence[Place], rumours: Mappin
         whole = here[place.node] > 1 and (here[place.node] == all_here[place.node] or rumours.get(place.node, 0) > 0)
         shown.setdefault(Place(None, place.node) if whole and place.node is not None else place)
     return list(shown)
+
+
+def _silent(others: int, of: int, units: str) -> str:
+    """Return why a rank or node stands out. The others' lines do not tell waiting from being stopped."""
+    return f"{others} of {of} {units} timed out, lost a peer or were stopped; this one reports none of that"
 
 
 def _silent_suspects(places: Sequence[Place], why: str) -> tuple[Suspect, ...]:

@@ -1,1 +1,1 @@
-"""Compares several answers of NCCL RAS with each other."""
+"""Compares several NCCL RAS answers with each other."""

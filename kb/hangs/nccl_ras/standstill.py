@@ -1,4 +1,4 @@
-"""Finds communicators that are stuck, over several answers of NCCL RAS."""
+"""Finds communicators that are stuck across several NCCL RAS answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAVING: Final = ("finalizing", "aborted")
 
 @dataclass(frozen=True, slots=True)
 class RasPlace:
-    """A rank of a pending communicator. `world_rank`: None if it could not be worked out. `lag`: operations behind.
+    """A rank of a pending communicator. `world_rank`: None if it could not be determined. `lag`: operations behind.
 
     `moves`: whether its process still launches operations in another communicator.
     """
@@ -43,9 +43,9 @@ class RasPlace:
 class PendingCommunicator:
     """A communicator that is stuck.
 
-    `kind`: "behind" if some ranks launched fewer operations, "disagree" if as many but different ones, "missing" if the
-    others wait for ranks that do not answer, "init" if it does not finish initializing. `age`: seconds without
-    progress, at least. `odd`: the smaller of the two sets of ranks, those behind or those ahead; `ahead` says which.
+    `kind`: "behind" if some ranks launched fewer operations, "disagree" if the same number but different ones,
+    "missing" if the others wait for ranks that do not answer, "init" if it does not finish initializing. `age`: minimum
+    seconds without progress. `odd`: the smaller set of ranks, either those behind or those ahead; `ahead` says which.
     `certain`: the missing ranks are known to lack an operation that others launched.
     """
 
@@ -79,7 +79,7 @@ class RasSuspect:
 
 @dataclass(frozen=True, slots=True)
 class RasVote:
-    """Whether a collective is pending, over several answers. `span`: seconds from the first to the last of them."""
+    """Whether a collective is pending across several answers. `span`: seconds from the first to the last answer."""
 
     vote: Ballot
     detail: str
@@ -97,7 +97,7 @@ def ras_vote(
     ranks: Mapping[Process, int] | None = None,
     world_size: int | None = None,
 ) -> RasVote:
-    """Decide whether a collective has been pending for `threshold` seconds, over two or more answers, and for which ranks.
+    """Decide whether a collective has been pending for `threshold` seconds across two or more answers, and on which ranks.
 
     A communicator counts if its ranks have launched different operations or it lacks ranks, and its counts have not
     changed for that long. One that is initializing may take `init_threshold`; one that is being torn down never counts.
@@ -134,7 +134,7 @@ def ras_vote(
 
 
 def last_launch(polls: Sequence[RasReport]) -> float | None:
-    """Return the time of the newest answer with more launches than the previous one; None if older than 16 answers."""
+    """Return the time of the newest answer with more launches than its predecessor; None if it is over 16 answers old."""
     timed = sorted((poll for poll in polls if poll.time is not None), key=lambda poll: (poll.time or 0.0, poll.source))
     newest = [(poll.time, _launched(poll)) for poll in timed[-_STEADY:]]
     for (_, before), (time, after) in reversed(list(pairwise(newest))):
@@ -209,7 +209,7 @@ class _Polls:
         return None
 
     def _since(self, comm: RasCommunicator) -> float:
-        """Return the time of the earliest answer since which the communicator has not changed."""
+        """Return the time of the earliest answer after which the communicator did not change."""
         now = {rank.rank: rank.counts for rank in comm.ranks}
         since = self._polls[-1].time or 0.0
         for poll, index in zip(reversed(self._polls[:-1]), reversed(self._index[:-1]), strict=True):
@@ -220,7 +220,7 @@ class _Polls:
         return since
 
     def _lacks(self, comm: RasCommunicator) -> bool:
-        """Whether a missing rank, when last seen, had launched less than the others have now."""
+        """Whether a missing rank had launched fewer operations when last seen than the others have now."""
         most = max((_total(rank) for rank in comm.ranks if rank.counts), default=0)
         gone = {rank.rank for rank in comm.ranks if rank.state in _GONE}
         for index in reversed(self._index[:-1]):
@@ -272,7 +272,7 @@ class _Polls:
         return RasPlace(rank.rank, world, rank.host, rank.pid, rank.gpu, lag, key in self._moving)
 
     def suspects(self, found: Sequence[PendingCommunicator]) -> tuple[RasSuspect, ...]:
-        """The processes that the others wait for: those that never wait first, then the dead, then those in most communicators."""
+        """Return the processes that others wait for: first those that never wait, then dead ones, then those in most communicators."""
         held: dict[Process | tuple[str, str, int], RasSuspect] = {}
         for pending_communicator in found:
             for state, places in (
@@ -310,7 +310,7 @@ def _worse(entry: str, other: str) -> str:
 
 
 def _same(old: RasCommunicator, new: RasCommunicator, now: Mapping[int, Counts]) -> bool:
-    """Whether no rank that is counted in both answers launched anything between them."""
+    """Whether no rank counted in both answers launched an operation between them."""
     if new.partial:
         return old.levels == new.levels and {item.rank for item in old.ranks} == {item.rank for item in new.ranks}
     return all(not rank.counts or not now.get(rank.rank) or now[rank.rank] == rank.counts for rank in old.ranks)
@@ -321,7 +321,7 @@ def _total(rank: RasRank) -> int:
 
 
 def _apart(comm: RasCommunicator, present: Sequence[RasRank]) -> tuple[PendingKind, str, list[RasRank], bool] | None:
-    """How the ranks differ in what they launched: the kind, the operation, the odd ones, and whether these are ahead."""
+    """Return how the ranks' launches differ: the kind, the operation, the odd ranks, and whether they are ahead."""
     if comm.partial:
         return _apart_text(comm, present)
     vectors = Counter(rank.counts for rank in present)
@@ -335,7 +335,7 @@ def _apart(comm: RasCommunicator, present: Sequence[RasRank]) -> tuple[PendingKi
     most = max(totals)
     behind = [rank for rank in present if _total(rank) < most]
     front = [rank for rank in present if _total(rank) == most]
-    # a rank that launched something alone is the odd one, not the thousands that did not
+    # the odd rank is the one that launched something alone, not the thousands that did not
     return ("behind", op, behind, False) if len(behind) <= len(front) else _fewer(op, behind, front)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from kb.parsers.nccl_ras.values import Process, RasReport
 
-MAX_POLLS: Final = 64  # only the newest are compared
+MAX_POLLS: Final = 64  # number of newest answers compared
 
 
 def world_ranks(
@@ -16,8 +16,8 @@ def world_ranks(
 ) -> Mapping[Process, int]:
     """Return the global rank of each (host, pid) that RAS names.
 
-    Derived from a communicator as large as the world, and from `known`. RAS names hosts by address where logs use names: there, a pid
-    that occurs once on both sides decides. Contradictory results are left out.
+    Derived from a communicator as large as the world, and from `known`. RAS uses host addresses and logs use host
+    names, so a pid that occurs once on both sides identifies the host. Contradictory results are omitted.
     """
     processes: dict[Process, int | None] = {}
     for report in reports[-MAX_POLLS:]:

@@ -1,10 +1,9 @@
-"""What a detector returns."""
+"""The result of a detector."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kb.model import ProgressPoint
+from kb.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ EARLY_LEAST = 8  # records before a leap within the first steps, where losses ar
 CLIMB_BLOCKS = 40  # parts of a log whose medians distinguish a slow climb from noise
 CLIMB_LEAST = 8
 CLIMB_ORDER = 0.6
+FALL = 5  # losses in a row, each below the one before: the loss was falling, not fluctuating
 
 
 def loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
@@ -178,6 +179,21 @@ def _stays_above(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -
     return _spike(losses, 1, values[0])
 
 
+def _turn(losses: Sequence[ProgressPoint], index: int, level: float) -> tuple[int, float]:
+    """Return where the rise to a point began, and the loss before it.
+
+    In a noisy loss that is the point itself and its usual level. Where the loss fell below that level, it rose from the
+    last loss of the fall: a median of what it fell through is no loss that it had.
+    """
+    start = index
+    while start > 1 and (losses[start - 1].loss or 0.0) > (losses[start - 2].loss or 0.0):
+        start -= 1
+    before = [p.loss or 0.0 for p in losses[max(0, start - FALL) : start]]
+    if len(before) == FALL and all(later < earlier for earlier, later in pairwise(before)):
+        return start, before[-1]
+    return index, level
+
+
 def _order(values: Sequence[float]) -> float:
     """Return how far values are in rising order, -1 to 1 (Kendall's tau)."""
     pairs = list(combinations(values, 2))
@@ -210,6 +226,7 @@ def _spikes(here: float, before: Sequence[float], after: Sequence[float], params
 
 
 def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> SeriesFinding:
+    index, level = _turn(losses, index, level)
     point = losses[index]
     peak = max(losses[index : index + 20], key=lambda p: p.loss or 0.0)
     text = f"loss rose from {level:.4g} to {peak.loss:.4g} from step {step_label(point)} on"

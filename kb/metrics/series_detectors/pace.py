@@ -105,7 +105,8 @@ def _each_once(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
 def _fallen(slow: Sequence[ProgressPoint], level: float, now: float) -> SeriesFinding:
     point = slow[0]
     text = f"the rate falls from {level:.4g} to {now:.4g} per second from step {step_label(point)} on"
-    captures = (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (level / now - 1):.0f}"))
+    pace = f"The rate fell from {level:.4g} to {now:.4g} per second"
+    captures = (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("pace", pace))
     return SeriesFinding(point, text, captures, tuple(slow[-2:]))
 
 
@@ -142,7 +143,11 @@ def _slower(slow: Sequence[ProgressPoint], level: float, now: float) -> SeriesFi
     return SeriesFinding(
         point,
         text,
-        (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (now / level - 1):.0f}")),
+        (
+            ("level", f"{level:.4g}"),
+            ("value", f"{now:.4g}"),
+            ("pace", f"A step takes {now:.4g} s instead of {level:.4g} s"),
+        ),
         tuple(slow[1:2]),
     )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kb.model import Structure
+from kb.report import ranges
+from kb.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,14 @@ def collective_behind(statuses: Sequence[tuple[int, Structure]]) -> tuple[Behind
         stuck = max(waiting)
         behind = {rank: at for rank, at in ranks.items() if at[2] < stuck}
         if behind and len(behind) < len(ranks):
+            named = ("rank " if len(behind) == 1 else "ranks ") + ranges(behind)
             for rank, (stream, item, enqueued, _) in sorted(behind.items()):
-                words = (("behind", str(rank)), ("waited", str(stuck)), ("reached", str(enqueued)))
+                words = (
+                    ("behind", str(rank)),
+                    ("waited", str(stuck)),
+                    ("reached", str(enqueued)),
+                    ("all_behind", named),
+                )
                 found.append(BehindRank(stream, item, words))
     return tuple(found)
 

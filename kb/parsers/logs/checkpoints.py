@@ -6,13 +6,13 @@ Many programs log only one of begin and end; a begin without an end is no sign o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from kb.model import Scalar, Structure
 from kb.parsers.logs.lines import line_at, line_start, on_line, plain, text
 from kb.parsers.logs.recoveries import quoted
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ _AT = rb"(?:at |from |for )?(?:the )?(?:last )?(?:iteration|step|global step) {0
 
 
 def _form(says: str, trigger: str, find: bytes) -> _Form:
-    return _Form(says, trigger, re.compile(find))
+    return _Form(says, trigger, lazy_compile(find))
 
 
 # Ordered: the first one that reads the line decides.
@@ -56,6 +56,13 @@ _CHECKPOINTS = (
     _form("save_end", r"Saved checkpoint (?:to|at) ", rb"Saved checkpoint" + _TO),
     _form("save_end", r"[Cc]heckpoint saved (?:to|at|in) ", rb"[Cc]heckpoint saved" + _TO),
     _form("save_end", r"[Ss]aved checkpoint \S*[/.]", rb"[Ss]aved checkpoint (?P<path>[^\s:]{0,150}[/.][^\s:]{1,150})"),
+    _form(
+        "save_end",
+        r"(?:[Ww]rote|[Ss]aved|[Ss]tored) .{0,20}(?:checkpoint|ckpt).{1,300}\((?:at )?(?:update|step|iter)",
+        rb"(?:[Ww]rote|[Ss]aved|[Ss]tored) (?:\w{1,9} ){0,2}"
+        + _PATH
+        + rb" {1,3}\((?:at )?(?:update|(?:global )?step|iter(?:ation)?) {0,12}(?P<iteration>\d{1,12})\)",
+    ),
     _form("save_end", "Random states saved in ", rb"Random states saved in " + _PATH),
     _form(
         "save_end",

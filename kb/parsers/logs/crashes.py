@@ -48,9 +48,11 @@ def _crash(
     node: bytes | None = None,
     pid: int | None = None,
     end: int | None = None,
+    raised: tuple[str, str] = ("", ""),
 ) -> tuple[Structure, ...]:
+    """Return the crash; `raised`: the class and the message of the exception that nobody caught."""
     said = what if isinstance(what, str) else text(what)
-    fields: dict[str, Scalar] = {"signal": signal, "what": said}
+    fields: dict[str, Scalar] = {"signal": signal, "what": said, "type": raised[0], "message": raised[1]}
     who = resource(peel(line_at(window, at)[0]), node=text(node) or None, pid=pid)
     return (on_line("native_crash", window, at, fields, end=end, who=who),)
 
@@ -98,12 +100,16 @@ def _read_terminate(window: bytes, at: int) -> tuple[Structure, ...]:
         if what_line and (other.rank, other.local_rank, other.pid) == (prefix.rank, prefix.local_rank, prefix.pid):
             message, end = text(what_line[1]), behind
             break
-    return _crash(window, at, "SIGABRT", f"{name}: {message}" if message else name, end=end)
+    raised = (name if found[1] else "", message)
+    return _crash(window, at, "SIGABRT", f"{name}: {message}" if message else name, end=end, raised=raised)
 
 
 def _read_unhandled(window: bytes, at: int) -> tuple[Structure, ...]:
     found = _UNHANDLED.search(_line(window, at))
-    return _crash(window, at, "SIGABRT", f"{text(found[1])}: {text(found[2])}") if found else ()
+    if found is None:
+        return ()
+    raised = (text(found[1]), text(found[2]))
+    return _crash(window, at, "SIGABRT", ": ".join(raised), raised=raised)
 
 
 def _read_heap(window: bytes, at: int) -> tuple[Structure, ...]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from kb.model import Resource, Structure
-from kb.parsers.logs.lines import line_at, on_line, plain, resource
-from kb.parsers.logs.prefixes import Prefix, peel
-from kb.parsers.logs.structured import rank_of
+from kb.model import Structure
+from kb.parsers.logs.lines import line_at, on_line, plain
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.speakers import speaker
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
@@ -30,14 +30,16 @@ _LOGFMT = lazy_compile(
     rb"(?:^|[ \t])(?:level|lvl|severity)=\"?(?P<word>error|crit(?:ical)?|fatal|panic)\b", re.IGNORECASE
 )
 _WORD = lazy_compile(rb"(?:^|[\s\[(|<{-])(?P<word>ERROR|CRITICAL|FATAL|SEVERE|PANIC|EMERG|ALERT)(?=$|[\s\])|>}:,-])")
-_GLOG = lazy_compile(rb"(?:^|[\s\[:])(?P<level>[EF])(?:\d{4}|\d{8})[ -]\d\d:\d\d:\d\d(?:\.\d{1,9})? ")
+_GLOG = lazy_compile(
+    rb"(?:^|[\s\[:>])(?P<level>[EF])(?:\d{4}|\d{8})[ -](?:\d\d:\d\d:\d\d|00:00:\d{10})(?:\.\d{1,9})? "
+    rb"|\d: (?P<fatal>F) [\w./+-]{1,240}:\d{1,7}\] "  # TensorFlow
+)
 _GAVE_UP = lazy_compile(
     rb"\bCheck fail(?:ed|ure)\b|\bASSERT FAILED\b|\b[Aa]ssertion [`'\"(].{1,400} failed|\b[Aa]ssertion failed\b"
     rb"|\bpanicked at\b|^panic: |^fatal error: |^[Ff]atal: |\b[Ff]atal [Ee]rror\b|^Exception in thread \""
     rb"|\bLLVM ERROR: |^UNREACHABLE executed|^pure virtual method called|\bterminating due to uncaught exception"
     rb"|\b[Uu]n(?:caught|handled) exception\b|^terminate called |^libc\+\+abi: |^\*\*\* [A-Z][\w .]{2,60} \*\*\*$|^Aborted\b"
 )
-_RANK = lazy_compile(rb"[\[(](?:global[_ ])?[Rr](?:ank|ANK)[ =:]{0,2}(?P<rank>\d{1,6})[\])]")
 # a progress bar drawn before the line, without a newline between them
 _BAR_BEFORE = lazy_compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]{0,400}\] *(?=\S)")
 _CALM_LEVEL = lazy_compile(
@@ -57,7 +59,7 @@ def error_level(line: bytes) -> Level | None:
         return _named(found["word"] or found["inner"] or found["number"]) if found else None
     glog = _GLOG.search(line[:HEAD])
     if glog is not None:
-        return "fatal" if glog["level"] == b"F" or _GAVE_UP.search(line) else "error"
+        return "fatal" if glog["fatal"] or glog["level"] == b"F" or _GAVE_UP.search(line) else "error"
     message = line[peel(line).end :]
     if _GAVE_UP.search(message.lstrip()):
         return "fatal"
@@ -95,14 +97,6 @@ def _read(window: bytes, at: int) -> tuple[Structure, ...]:
     if level is None:
         return ()
     return (on_line("error_line", window, at, {"level": level}, who=speaker(line, peel(line))),)
-
-
-def speaker(line: bytes, prefix: Prefix) -> Resource:
-    """Return the process that wrote a line: from its prefix, a rank in brackets, or a structured logger's fields."""
-    if prefix.rank is not None:
-        return resource(prefix)
-    bracket = _RANK.search(line[:HEAD])
-    return resource(prefix, rank=int(bracket["rank"]) if bracket else rank_of(line))
 
 
 READERS: tuple[Reader, ...] = (

@@ -1,8 +1,8 @@
 """Parses the prefixes that launchers, collectors and loggers put before a message, and the process they identify.
 
-`[rank3]:` is the global rank; `[default5]:` and `[host1:5]` name the local rank; `12: ` (srun -l) is a task id, taken
-as the rank. Levels and module names stay with the message, unless they share a bracket with a timestamp (glog, NeMo,
-HF).
+`[rank3]:` is the global rank, in any of its spellings; `[default5]:` and `[host1:5]` name the local rank; `12: `
+(srun -l) is a task id, taken as the rank. Levels and module names stay with the message, unless they share a bracket
+with a timestamp (glog, NeMo, HF). `[Rank 5]` in c10d's own messages is the rank in a process group and stays, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _NOTHING = Prefix()
 
 # The start of a line with a prefix; most lines have none and are skipped here.
 _GATE = lazy_compile(
-    rb"[\x1b\[(\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\|)"
+    rb"[\x1b\[(<\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\||/\d{1,4} \[| [a-z][\w-]{0,40} \[)"
+    rb"|(?:[Rr]ank|RANK)[ =_-]?\d"
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
 )
 # Words that look like host names but are not: programs, and counters of a run.
@@ -46,23 +47,49 @@ _NO_HOST = (
     rb"|run|task|attempt|trial|fold|batch|seed|ckpt|checkpoint|gpt|bert|utf|sha|cuda|torch|python|thread|process|proc|block|head|expert"
     rb"|part|shard|chunk)-"
 )
+# a progress bar that another process's message follows without a line break, drawn by tqdm or one of its kind
+_BAR = lazy_compile(
+    rb"[^\n]{0,400}?(?:it/s|s/it)[^\]\n]{0,300}\] ?(?=\[(?:rank|default|\d{4}-)|\([\w ]{1,60}pid=|Traceback \()"
+)
+# what must follow a form that ordinary text has, too
+_THEN_RANK = rb"(?=\[(?:rank|default)[ =:_]?\d)"
+# the words of c10d's watchdog, whose `[Rank 5]` counts within a process group
+_OF_GROUP = rb"(?!:? ?(?:[Ww]atchdog|NCCL|Found|Timeout|Some|First|Last|Received|Observed|Exception|Heartbeat|Rank \d))"
+_RANK = (
+    rb"(?:(?:global|world|GLOBAL|WORLD)[_ ])?(?:rank|RANK)(?:[ =_-]|: ?)?(?P<rank>\d{1,6})(?:/\d{1,6})?[\])>][:|]? ?"
+    rb"|Rank ?(?P<group_rank>\d{1,6})(?:/\d{1,6})?[\])>]" + _OF_GROUP + rb"[:|]? ?"
+)
 # Every form starts with its own class of bytes, so most forms reject a line without a prefix at once.
 _PIECE = lazy_compile(
     rb"(?P<ansi>(?:\x1b\[[0-9;?]{0,12}[A-Za-z]|\[[0-9;]{1,9}m|\r)+) ?"
-    rb"|\[(?:(?P<of_rank>(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63})[ /|:])?rank(?:: )?(?P<rank>\d{1,6})\]:? ?"
+    rb"|[\[(<](?:(?:\w{1,10}=)?(?P<of_rank>(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}) ?[ /|:,] ?"
+    rb"|(?:[A-Za-z]{0,8}[=:]?\d{1,6}[ ,|]){1,5})?(?:" + _RANK + rb")"
+    rb"|(?:[Rr]ank|RANK)[ =_-]?(?P<bare_rank>\d{1,6})(?:/\d{1,6})?(?:: | ?\| ?| - )"
+    rb"|\[(?:[Ll]ocal[_ ][Rr]ank|LOCAL_RANK)[ =:_]{0,2}(?P<local_rank>\d{1,3})\]:? ?"
+    rb"|\[(?:jax )?[Pp]roc(?:ess)?(?:_index|_id)?[ =:](?P<process>\d{1,6})(?:/\d{1,6})?\]:? ?"
     rb"|\[[A-Za-z_]\w{0,30}?(?P<local>\d{1,4})\]: ?"
-    rb"|\[(?P<tee>(?![A-Z]+:|[\w.-]{1,60}\.(?:py|cc|cpp|cu|h|go|rs):)(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}):(?P<tee_local>1[0-5]|\d)\] ?"
-    rb"|\[\d{1,4},(?P<mpi>\d{1,6})\]<std(?:out|err|diag)>: ?"
+    rb"|\[(?P<bracket_host>(?=\w{0,63}[\d.-])[a-z][\w.-]{0,63})\] ?"
+    + _THEN_RANK
+    + rb"|(?P<lane>\d{1,6}) ?\| ?(?=\[(?:rank|default|\d{4}-)|\d{4}-\d\d|Traceback \()"
+    rb"|\[(?P<prepended>\d{1,6})\]:? (?=Traceback \(|  File |\[rank|[A-Z]\w{2,40}(?:Error|Exception): )"
+    rb"|\[\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\] ?(?=\[)"
+    rb"|[IWEF]0000 00:00:(?P<epoch>\d{10}(?:\.\d{1,9})?) {1,8}\d{1,9} [^\]\n]{1,160}\] ?"
+    rb"|\[(?P<tee>(?![A-Z]+:|[\w.-]{1,60}\.(?:py|cc|cpp|cu|h|go|rs):)(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}):(?P<tee_local>1[0-5]|\d)\]:? ?"
+    rb"|\[(?:[\w.@-]{1,80},)?(?P<mpi>\d{1,6})\](?:\[(?P<mpi_host>[\w.-]{1,64}):(?P<mpi_pid>\d{1,9})\])?<std(?:out|err|diag)>: ?"
     rb"|\[pod/(?P<pod>[\w.-]{1,80})(?:/[\w.-]{1,80})?\] ?"
     rb"|\[ {0,7}\d{1,9}\.\d{6}\](?P<dmesg> )"
     rb"| {0,6}(?P<srun>\d{1,6}):(?:[ \t]|(?=[\r\n])|\Z)"
     rb"|\d{1,7}\.\d{1,4}s\t(?P<kaggle>\d{1,9})\t"
-    rb"|\((?:[\w.:-]{1,80}[ ,] ?)?(?:rank=\d{1,6},? )?(?:node_rank=\d{1,6},? )?pid=(?P<ray_pid>\d{0,10})"
-    rb"(?:, ip=(?P<ray_ip>[0-9A-Fa-f.:]{1,45}))?\) ?"
+    rb"|\((?:[\w.:-]{1,80}(?:\((?:rank=(?P<worker_rank>\d{1,6}))?[^()\n]{0,60}\))?[ ,] ?)?(?:rank=(?P<ray_rank>\d{1,6}),? )?"
+    rb"(?:node_rank=\d{1,6},? )?pid=(?P<ray_pid>\d{0,10})(?:, ip=(?P<ray_ip>[0-9A-Fa-f.:]{1,45}))?(?:, \w{1,20}=[\w-]{1,64}){0,4}\) ?"
     rb"|\((?:raylet|autoscaler|gcs_server)(?:, ip=(?P<raylet_ip>[0-9A-Fa-f.:]{1,45}))?[^)\n]{0,60}\) ?"
     rb"|(?P<open>\[(?:[A-Z]{4,8}\|[\w./-]{1,60}:\d{1,6}\] |NeMo [A-Z] )?)?"
     rb"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(?P<stamp>" + STAMP + rb")"
-    rb"|slurm(?:step)?d-(?P<slurmd>[A-Za-z][\w.-]{0,62}): "
+    rb"|[a-z][\w-]{0,40}/\d{1,4} "
+    + _THEN_RANK  # torchx: role and replica
+    + rb"|(?P<stern>[a-z][a-z0-9.-]{0,80}) [a-z][\w-]{0,40} "
+    + _THEN_RANK  # stern: pod and container
+    + rb"|slurm(?:step)?d-(?P<slurmd>[A-Za-z][\w.-]{0,62}): "
     rb"|(?P<host>(?!" + _NO_HOST + rb")[a-z][a-z0-9.-]{0,62}-(?:[a-z]{0,8}\d{1,6}|[a-z])(?:-[a-z0-9]{1,10})?"
     rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}"
     rb"|(?:\d{1,3}\.){3}\d{1,3})(?:: | {1,30}\| )"
@@ -75,21 +102,33 @@ _PLAIN_TAIL = lazy_compile(
 # the kernel's own lines name no host: these are followed by a driver or a device
 _OF_KERNEL = lazy_compile(rb"\]:? ?|[ \t]|")
 _SYSLOG_TAIL = lazy_compile(rb"\]? ?(?:(?P<host>[\w.-]{1,64}) [\w./-]{1,40}(?:\[(?P<pid>\d{1,8})\])?: ?)?")
-_BRACKET_TAIL = lazy_compile(rb"[^\]\n]{0,160}\]:? ?")
+_BRACKET_TAIL = lazy_compile(rb"(?:[^\]\n]{0,120}[ _]rank[:= ]?(?P<rank>\d{1,6})(?=[ \]]))?[^\]\n]{0,160}\]:? ?")
 _HF_TAIL = lazy_compile(rb" >> ?")
 
 
-def peel(line: bytes, year: int | None = None) -> Prefix:
+def peel(line: bytes, year: int | None = None, *, behind_bar: bool = True) -> Prefix:
     """Remove the prefixes of a line, left to right: at most 8, within 512 bytes.
 
-    `year` applies to timestamps without one; without it, such a timestamp is removed but yields no time.
+    `year` applies to timestamps without one; without it, such a timestamp is removed but yields no time. `behind_bar`:
+    a progress bar that stands before the prefixes is removed, too.
     """
+    return _peeled(line[: 3 * MAX_BYTES], year, behind_bar)
+
+
+@lru_cache(maxsize=1024)
+def _peeled(line: bytes, year: int | None, behind_bar: bool) -> Prefix:
+    """See `peel`. Cached: in a storm, several readers and their windows ask for the same line."""
     found = _NOTHING
-    limit = min(len(line), MAX_BYTES)
+    if behind_bar and b"it" in line and (b"it/s" in line or b"s/it" in line):
+        bar = _BAR.match(line, 0, 2 * MAX_BYTES)
+        found = Prefix(bar.end()) if bar else _NOTHING
+    limit = min(len(line), found.end + MAX_BYTES)
     kernel = False
     for _ in range(MAX_PREFIXES):
         match = _PIECE.match(line, found.end, limit) if _GATE.match(line, found.end, limit) else None
         if match is None or (kernel and match["host"]):
+            break
+        if match["group_rank"] and b".cpp:" in line[: found.end]:  # c10d counts ranks within a process group
             break
         after = _take(found, match, line, year, limit)
         if after.end == found.end:  # a timestamp inside other text: its time counts, the text stays
@@ -102,7 +141,7 @@ def peel(line: bytes, year: int | None = None) -> Prefix:
 @lru_cache(maxsize=8)
 def peel_head(head: bytes) -> Prefix:
     """Remove the prefixes within the first HEAD bytes of a line. Cached: several readers ask for the same line."""
-    return peel(head)
+    return peel(head, behind_bar=False)
 
 
 def _of_kernel(match: re.Match[bytes], tail: bytes) -> bool:
@@ -119,21 +158,28 @@ def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, 
     if match["stamp"]:
         return _take_stamp(found, match, line, year, limit)
     rank, local, node, pid = found.rank, found.local_rank, found.node, found.pid
-    if match["rank"]:
-        rank, node = int(match["rank"]), _text(match["of_rank"]) or node
-    elif match["local"]:
-        local = int(match["local"])
+    if told := match["rank"] or match["group_rank"] or match["bare_rank"]:
+        rank, node = int(told), _text(match["of_rank"]) or node
+    elif told := match["local"] or match["local_rank"]:
+        local = int(told)
     elif match["tee"]:  # a custom tee around torchrun: [host:local rank]
         local, node = int(match["tee_local"]), _text(match["tee"])
     elif match["ray_pid"]:
         pid = int(match["ray_pid"])
         node = _text(match["ray_ip"]) or node
+        told = match["worker_rank"] or match["ray_rank"]
+        rank = int(told) if told and rank is None else rank
     elif match["raylet_ip"]:
         node = _text(match["raylet_ip"])
-    elif task := match["mpi"] or match["srun"]:
+    elif task := match["mpi"] or match["srun"] or match["process"] or match["lane"] or match["prepended"]:
         rank = int(task) if rank is None else rank
+        node, pid = _text(match["mpi_host"]) or node, int(match["mpi_pid"]) if match["mpi_pid"] else pid
+    elif match["epoch"]:
+        return Prefix(match.end(), rank, local, node, pid, float(match["epoch"]))
     else:
-        node = _text(match["host"] or match["pod"] or match["slurmd"]) or node
+        node = (
+            _text(match["host"] or match["pod"] or match["slurmd"] or match["stern"] or match["bracket_host"]) or node
+        )
     return Prefix(match.end(), rank, local, node, pid, found.time)
 
 
@@ -144,9 +190,15 @@ def _take_stamp(found: Prefix, match: re.Match[bytes], line: bytes, year: int | 
     tail = _tail_form(match).match(line, match.end(), limit)
     if tail is None or (match["open"] == b"[" and b"]" not in tail[0]):
         return Prefix(found.end, found.rank, found.local_rank, found.node, found.pid, time)
-    host, pid = (tail["host"], tail["pid"]) if tail.lastindex else (None, None)
+    said = tail.groupdict()
+    host, pid, rank = said.get("host"), said.get("pid"), said.get("rank")
     return Prefix(
-        tail.end(), found.rank, found.local_rank, _text(host) or found.node, int(pid) if pid else found.pid, time
+        tail.end(),
+        int(rank) if rank else found.rank,
+        found.local_rank,
+        _text(host) or found.node,
+        int(pid) if pid else found.pid,
+        time,
     )
 
 

@@ -14,7 +14,7 @@ from kb.regex.lazy import lazy_compile
 _TIME = lazy_compile(
     rb'"(?:@?timestamp|ts|time|asctime|datetime)": ?(?:"(?P<text>[^"\r\n]{10,40})"|(?P<number>\d{9,19}(?:\.\d{1,9})?)(?=[,} ]))'
 )
-_RANK = lazy_compile(rb'"(?:global_)?rank": ?"?(?P<rank>\d{1,7})"?(?=[,} ])')
+_RANK = lazy_compile(rb'"(?:(?:global_|world_)?(?:rank|RANK)|process_index)": ?"?(?P<rank>\d{1,7})"?(?=[,} ])')
 _MEMORY = lazy_compile(
     rb'"gpu_mem(?:ory)?_(?:usage|used|allocated)(?:_(?P<unit>bytes|[kmg]i?b))?": ?(?P<value>\d{1,16}(?:\.\d{1,9})?)(?=[,} ])'
 )

@@ -49,6 +49,12 @@ def find_time(text: bytes, year: int | None = None) -> float | None:
     return None if match is None else stamp_time(match, year)
 
 
+def states_zone(line: bytes) -> bool | None:
+    """Whether a timestamp in the first 128 bytes of a line states its zone; None if there is no timestamp."""
+    stamps = list(_STAMP.finditer(line, 0, HEAD)) if _CLOCK.search(line, 0, HEAD) else []
+    return any(stamp["zone"] for stamp in stamps) if stamps else None
+
+
 def stamp_time(match: re.Match[bytes], year: int | None = None) -> float | None:
     """Return the time of a match of `STAMP`."""
     date = _date(match, year)

@@ -214,7 +214,10 @@ def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     )
     stamped = moment(mapping(item.get("metadata")).get("creationTimestamp"))
     what, name = string(about.get("kind"), 60), string(about.get("name"), 253)
-    host = string(told_by.get("host"), 253)
+    component = string(
+        told_by.get("component") or item.get("reportingComponent") or item.get("reportingController"), 80
+    )
+    host = string(told_by.get("host") or (item.get("reportingInstance") if component == "kubelet" else ""), 253)
     fields: dict[str, Scalar] = {
         "object": what,
         "name": name,
@@ -226,9 +229,7 @@ def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         or 1,
         "type": string(item.get("type"), 20),
         "first": first if first is not None else stamped,
-        "component": string(
-            told_by.get("component") or item.get("reportingComponent") or item.get("reportingController"), 80
-        ),
+        "component": component,
     }
     node = name if what == "Node" else host
     who = Resource(node=node or None, container=_container(about.get("fieldPath")))

@@ -67,7 +67,7 @@ class Pod:
 
     `reason`: why it was ended as a whole; `waits`: why its container does not run. `role`, `group` and `index`: which
     of the job's replicas it is; `image`: of the main container; `node_rank` and `processes`: from its environment or
-    arguments; `odd`: other containers that failed.
+    arguments; `odd`: other containers that failed, and init containers for which the main one waits.
     """
 
     name: str
@@ -118,7 +118,11 @@ def read_pod(item: Mapping[str, Any], containers: Sequence[str] = ()) -> Pod:
         uid=string(meta.get("uid"), 100) or string(meta.get("name"), 253),
         node=string(spec.get("nodeName"), 253) or None,
         container=name,
-        odd=tuple(string(state.get("name"), 253) for state in states if state is not own and _ended_badly(state)),
+        odd=tuple(
+            string(state.get("name"), 253)
+            for state in states
+            if state is not own and (_ended_badly(state) or _is_awaited(state, own, status, spec))
+        ),
         labels=_texts(meta.get("labels")),
         phase=string(status.get("phase"), 40),
         reason=string(status.get("reason"), 80) or _disrupted(status),
@@ -187,6 +191,21 @@ def _place(marks: Mapping[str, str]) -> tuple[str, int | None, int | None]:
 def _ended_badly(entry: Mapping[str, Any]) -> bool:
     states = (mapping(mapping(entry.get(key)).get("terminated")) for key in ("state", "lastState"))
     return any(integer(state.get("exitCode")) for state in states) or bool(_waits(entry))
+
+
+def _is_awaited(
+    state: Mapping[str, Any], own: Mapping[str, Any], status: Mapping[str, Any], spec: Mapping[str, Any]
+) -> bool:
+    """Return whether this is an init container that still runs before the main one starts. Sidecars run all the time."""
+    begun = {"running", "terminated"} & mapping(own.get("state")).keys() or mapping(own.get("lastState"))
+    if begun or "running" not in mapping(state.get("state")):
+        return False
+    name = state.get("name")
+    listed = objects(spec.get("initContainers"), MOST_CONTAINERS)
+    sidecar = any(entry.get("name") == name and entry.get("restartPolicy") == "Always" for entry in listed)
+    return not sidecar and any(
+        entry.get("name") == name for entry in objects(status.get("initContainerStatuses"), MOST_CONTAINERS)
+    )
 
 
 def _waits(entry: Mapping[str, Any]) -> str:

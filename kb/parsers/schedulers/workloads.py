@@ -180,11 +180,16 @@ def stem(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A job with its pods: the record, the pods, and which of their ranks are inferred."""
+    """A job with its pods: the record, the pods, and which of their ranks are inferred.
+
+    `size`: how many pods with ranks its specification asks for at the same time, 0 if it does not tell; `places`: how many of these exist.
+    """
 
     record: JobRecord
     pods: tuple[Pod, ...]
     ranks: Ranks
+    size: int = 0
+    places: int = 0
 
 
 def workload(
@@ -199,9 +204,10 @@ def workload(
     outlined = outline(item, site.owners)
     current = _current(pods)
     gpus = max((pod.gpus for pod in current), default=0)
+    roles = _roles(kind, item)
     ranks = ranks_of(
         current,
-        _roles(kind, item),
+        roles,
         site.processes or _processes(kind, item, gpus),
         by_index=kind.group != "ray.io",
     )
@@ -232,7 +238,19 @@ def workload(
         topology=_topology(nodes, site.topology or {}),
         labels={"kind": kind.word, **({kind.label: outlined.name} if kind.label else {})},
     )
-    return Workload(record, tuple(pods), ranks)
+    places = sum(not roles or pod.role in roles for pod in current)
+    return Workload(record, tuple(pods), ranks, _asked_for(kind, item, roles), places)
+
+
+def _asked_for(kind: Kind, item: Mapping[str, Any], roles: Roles) -> int:
+    """Return how many pods a specification asks for at the same time; 0 if that may change while it runs."""
+    spec = mapping(item.get("spec"))
+    if spec.get("elasticPolicy"):
+        return 0
+    if kind.group == "batch":
+        completions, parallel = (integer(spec.get(word)) or 0 for word in ("completions", "parallelism"))
+        return completions if spec.get("completionMode") == "Indexed" and parallel >= completions else 0
+    return sum(groups * size for groups, size in roles.values())
 
 
 def _roles(kind: Kind, item: Mapping[str, Any]) -> Roles:

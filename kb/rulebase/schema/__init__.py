@@ -1,5 +1,5 @@
-"""What rule.yaml, faults.yaml, actions.yaml and site.yaml hold, as pydantic models, and their JSON Schema for editors.
+"""Pydantic models of rule.yaml, faults.yaml, actions.yaml and site.yaml, and their JSON Schema for editors.
 
-The only package that imports pydantic: a start from a cached rulebook never comes here. A condition is checked by
-kb.rulebase.conditions, names across files by kb.rulebase.rulebook.
+This is the only package that imports pydantic, and a start from a cached rulebook never loads it. Conditions are
+checked by kb.rulebase.conditions, names across files by kb.rulebase.rulebook.
 """

@@ -1,4 +1,4 @@
-"""The kinds of field that the files share: ids, texts, regexes, days and numbers."""
+"""Field types that the files share: ids, texts, regexes, days and numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Domain = Literal["hardware", "network", "platform", "software", "training", "non
 
 
 def _as_alternatives(value: Any) -> Any:
-    """Whole numbers may stand for text where a value is compared as text: `exitcode: 137`."""
+    """Accept whole numbers as text for values that are compared as text, such as `exitcode: 137`."""
     if (
         isinstance(value, list)
         and value
@@ -44,7 +44,7 @@ NumberOrParam = Number | Annotated[str, Field(pattern=r"^\$[A-Za-z][A-Za-z0-9_]*
 
 
 class StrictModel(BaseModel):
-    """The base of every file's model: no unknown keys, no conversions, frozen."""
+    """The base of all file models: frozen, without unknown keys or conversions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False)
 

@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) of the files, for editors."""
+"""Generates the JSON Schema (draft 2020-12) of the files, for editors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kb.rulebase.schema.site_file import SiteFile
 
 
 class _UntitledSchema(GenerateJsonSchema):
-    """Leaves out the titles that pydantic makes of every field's name."""
+    """Omits the titles that pydantic derives from field names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
 
 
 def rule_json_schema(faults: Collection[str] = (), actions: Collection[str] = ()) -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of rule.yaml for editors; with the words of both vocabularies where given."""
+    """Return the JSON Schema (draft 2020-12) of rule.yaml for editors, with the words of both vocabularies if given."""
     schema = RuleFile.model_json_schema(by_alias=True, schema_generator=_UntitledSchema)
     parts = schema["$defs"]
     parts["Condition"] = _condition_schema()
@@ -34,7 +34,7 @@ def rule_json_schema(faults: Collection[str] = (), actions: Collection[str] = ()
 
 
 def site_json_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of a site's site.yaml for editors."""
+    """Return the JSON Schema (draft 2020-12) of site.yaml for editors."""
     schema = SiteFile.model_json_schema(by_alias=True, schema_generator=_UntitledSchema)
     parts = schema["$defs"]
     parts["Condition"] = _condition_schema()

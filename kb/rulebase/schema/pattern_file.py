@@ -1,4 +1,4 @@
-"""A pattern of a rule and its parts."""
+"""A pattern in a rule file, and its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kb.rulebase.schema.fields import FieldTest, Identifier, NumberOrParam, Patt
 
 
 class WhereFile(StrictModel):
-    """Where a pattern may stand."""
+    """Where a pattern may match."""
 
     sources: list[SourceKind] = Field(default=[], description="Kinds of source. Default: any.")
     stages: list[Stage] = Field(default=[], description="Stages of the run. Default: any.")
@@ -31,16 +31,20 @@ class ExceptionFile(StrictModel):
     not_message: Regex | None = Field(None, description="Regex that the message must not contain.")
     not_frame: Regex | None = Field(None, description="Regex that no frame may contain.")
     not_last_frame: Regex | None = Field(None, description="Regex that the innermost frame must not contain.")
+    not_type: Regex | None = Field(None, description="Regex that must not match the whole class name.")
+    classified: bool = Field(
+        default=False, description="The classifier is sure enough of its class, which is captured as 'class'."
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> ExceptionFile:
-        if not (self.type or self.message or self.frame or self.last_frame):
-            raise ValueError("an exception pattern needs type, message, frame or last_frame")
+        if not (self.type or self.message or self.frame or self.last_frame or self.classified):
+            raise ValueError("an exception pattern needs type, message, frame, last_frame or classified")
         return self
 
 
 class StructureFile(StrictModel):
-    """A structure of docs/structures.md."""
+    """A structure from docs/structures.md."""
 
     kind: Identifier = Field(description="Kind of structure.")
     fields: dict[str, FieldTest] = Field(
@@ -57,7 +61,7 @@ class DetectFile(StrictModel):
 
 
 class SeriesFile(StrictModel):
-    """A test of one metric over the steps of a run: how it changes, or above or below which number it is, for how long."""
+    """A test of one metric over the steps of a run: how it changes, or how long it stays above or below a number."""
 
     metric: Identifier = Field(description="A field of iteration lines, or a metric of the bundle.")
     change: Identifier | None = Field(None, description="The kind of change to look for.")

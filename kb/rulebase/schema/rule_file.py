@@ -46,13 +46,15 @@ def _with_reason(advice: Advice | None, because: str | None) -> None:
 
 
 class RowFile(StrictModel):
-    """What a captured key means; parts left out are the rule's own."""
+    """The meaning of a captured key. Omitted parts default to the rule's."""
 
     title: Line | None = Field(None, description="Name of the fault found.")
     fault: Identifier | None = Field(None, description="A class of rules/faults.yaml.")
     role: Role | None = None
     severity: Severity | None = None
     summary: Line | None = None
+    cause: Text | None = None
+    impact: Text | None = None
     remediation: list[StepFile] = Field(default=[])
     ignore: bool = Field(default=False, description="This key is harmless; report nothing.")
     advice: Advice | None = Field(None, description="What to do with the job, where the row knows better.")
@@ -67,7 +69,7 @@ class RowFile(StrictModel):
 
 
 class TableFile(StrictModel):
-    """One rule for a catalogue: a captured key picks the row."""
+    """Turns one rule into a catalogue: a captured key selects the row."""
 
     key: PatternName = Field(description="The capture whose value selects the row.")
     rows: Annotated[dict[str, RowFile], Field(min_length=1)]
@@ -75,7 +77,7 @@ class TableFile(StrictModel):
 
 
 class NotWhenFile(StrictModel):
-    """An exception to the rule: where it holds, the rule is silent."""
+    """An exception to the rule. When it holds, the rule stays silent."""
 
     reason: Line
     if_: Any = Field(alias="if", description="A condition.")
@@ -84,7 +86,7 @@ class NotWhenFile(StrictModel):
 
 
 class ReferenceFile(StrictModel):
-    """Where a fact comes from."""
+    """The source of a fact."""
 
     url: Line
     shows: Annotated[str, Field(max_length=400)] = Field("", description="What the source states.")
@@ -99,7 +101,7 @@ class DeprecatedFile(StrictModel):
 
 
 class LearnedFile(StrictModel):
-    """What a rule was learned from, as the miner wrote it."""
+    """The origin of a learned rule, as the miner wrote it."""
 
     incidents: Annotated[list[Counted], Field(min_length=1, max_length=1000)] = Field(description="Their numbers.")
     miner: Line = Field(description="Version of the miner.")
@@ -110,7 +112,7 @@ class LearnedFile(StrictModel):
 
 
 class RuleFile(StrictModel):
-    """A rule of Signalbox: which signals mean which fault, why, and what to do about it."""
+    """A Signalbox rule: which signals indicate which fault, why, and what to do about it."""
 
     format: Literal[1]
     id: Id = Field(description="The name of the rule's folder; never reused.")

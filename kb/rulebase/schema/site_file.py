@@ -1,4 +1,4 @@
-"""site.yaml, what a site lays over the rule base."""
+"""site.yaml, a site's changes to the rule base."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kb.rulebase.schema.pattern_file import PatternFile
 
 
 class SiteExceptionFile(StrictModel):
-    """What a site takes out of a rule of the base. Of the parts that are given all must hold."""
+    """A site's exception to one of the base's rules. All given parts must hold."""
 
     rule: Id = Field(description="The rule to silence here.")
     reason: Line
@@ -35,7 +35,7 @@ class SiteExceptionFile(StrictModel):
 
 
 class SiteFile(StrictModel):
-    """site.yaml: what a site lays over the rule base."""
+    """site.yaml: a site's changes to the rule base."""
 
     version: Literal[1]
     exceptions: Annotated[list[SiteExceptionFile], Field(max_length=500)] = Field(default=[])

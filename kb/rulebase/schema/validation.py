@@ -1,4 +1,4 @@
-"""A file's tree as a model, and pydantic's errors as faults with a place in the file."""
+"""Converts a file's tree to a model, and pydantic's errors to faults with a place in the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 
 def check(model: type[_ModelT], node: Node) -> tuple[_ModelT | None, tuple[Fault, ...]]:
-    """A file's tree as a model, or everything that is wrong with it, each where it stands."""
+    """Return a file's tree as a model, or all its faults, each with its place."""
     try:
         return model.model_validate(node.plain()), ()
     except ValidationError as error:
@@ -23,7 +23,7 @@ def check(model: type[_ModelT], node: Node) -> tuple[_ModelT | None, tuple[Fault
         return None, tuple(sorted(faults))
 
 
-# -- pydantic's errors, in our words -----------------------------------------------------------------------------------
+# -- rewording pydantic's errors ---------------------------------------------------------------------------------------
 
 _MESSAGES = {
     "string_type": "must be text",
@@ -59,7 +59,7 @@ def to_fault(model: type[BaseModel], node: Node, error: Any) -> Fault:
 
 
 def _message_and_hint(name: str, error: Any) -> tuple[str, str]:
-    """A message and a hint for a value that is wrong in itself."""
+    """Return a message and a hint for a value that is invalid in itself."""
     kind, context, given = error["type"], error.get("ctx") or {}, error["input"]
     if kind == "value_error":
         return str(context.get("error", error["msg"])), ""
@@ -76,7 +76,7 @@ def _message_and_hint(name: str, error: Any) -> tuple[str, str]:
 
 
 def _deepest_node(node: Node, loc: Sequence[str | int]) -> tuple[Node, tuple[str, ...]]:
-    """The deepest node on the way of a loc, and the way there. Names of union members in a loc lead nowhere."""
+    """Return the deepest node along a pydantic `loc`, and its path. Names of union members are skipped."""
     path: list[str] = []
     for step in loc:
         child = node.get(step)
@@ -87,7 +87,7 @@ def _deepest_node(node: Node, loc: Sequence[str | int]) -> tuple[Node, tuple[str
 
 
 def _keys(model: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """The keys that a model knows at a path."""
+    """Return the keys that a model accepts at a path."""
     current: Any = model
     for step in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -102,7 +102,7 @@ def _keys(model: type[BaseModel], path: Sequence[str]) -> list[str]:
 
 
 def _unwrapped(annotation: Any) -> Any:
-    """What stands inside Annotated and `… | None`."""
+    """Return the type inside `Annotated` and `… | None`."""
     while True:
         if hasattr(annotation, "__metadata__"):
             annotation = annotation.__origin__

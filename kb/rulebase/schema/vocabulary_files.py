@@ -32,7 +32,7 @@ class FaultsFile(StrictModel):
 
 
 class ActionRow(StrictModel):
-    """A word of what may be advised."""
+    """An action that can be advised."""
 
     id: Identifier
     title: Line

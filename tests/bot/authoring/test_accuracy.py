@@ -57,7 +57,7 @@ def test_a_fault_or_an_unknown_failure_on_a_healthy_run_is_an_alarm(report, alar
     assert (judged.false_alarm, judged.top1, judged.needle) == (alarm, right, None)
 
 
-def test_healthy_runs_of_which_nothing_can_be_told_are_counted_apart():
+def test_healthy_runs_of_which_nothing_can_be_reported_are_counted_apart():
     """They are neither right nor alarms."""
     judged = [judge(WELL, HEALTHY), judge(WELL, TOO_LITTLE), judge(FALLEN, TOO_LITTLE)]
 
@@ -176,7 +176,7 @@ def test_the_floor_of_the_calibration_error_falls_with_the_number_of_cases() -> 
 
 
 def test_explicit_faults_are_those_that_a_line_can_name() -> None:
-    """A needle and a class that is no symptom and not only seen in numbers; what was named is measured beside."""
+    """Classes that a needle can show count as explicit, not symptoms or classes seen only in numbers; the fault that was named is measured separately."""
     faults = {
         "gpu_fell_off_bus": FaultClass("gpu_fell_off_bus", "hardware", "Gone"),
         "loss_spike": FaultClass("loss_spike", "training", "Spike"),

@@ -1,4 +1,4 @@
-"""Cases with known causes, labels beside them, and the accepted advice by class."""
+"""Cases with known causes, their labels, and the advice accepted for each class."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_own_lines_are_found_in_plain_and_compressed_logs(tmp_path):
 
 
 def test_without_a_needle_the_log_of_a_rank_at_fault_counts(tmp_path):
-    """Its lines are there, whatever they say."""
+    """Its lines count, whatever their content."""
     logs, case = tmp_path / "logs", LabelledCase("c1", "code_bug", (), (), (5,))
     logs.mkdir()
     (logs / "rank-4.log").write_text("step 3\n")

@@ -8,7 +8,7 @@ import pytest
 
 from bot.authoring.cases import LabelledCase
 from bot.authoring.harm import CURED_BY, TITLES, Harm, harm, shares, table
-from kb.report import Decision
+from kb.report import Decision, GpuRef, Suspect
 from kb.rulebase.rule import FaultClass
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, TOO_LITTLE, UNKNOWN
 
@@ -133,6 +133,20 @@ def test_the_first_rank_among_the_suspects_counts():
     assert judged(replace(BUG, ranks=(8,)), TOO_LITTLE).rank_first is False
     assert judged(replace(BUG, ranks=()), FALLEN_GPU).rank_first is None
     assert judged(replace(BUG, ranks=(7, 8)), FALLEN_GPU).rank_first is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "right"),
+    [("cn-a1", True), ("cn-a2", False), ("PCI:0000:CB:00", True), ("0000:cb:00.0", True), ("0000:cb:01.0", False)],
+)
+def test_a_node_or_gpu_at_fault_is_compared_by_its_name(wanted, right):
+    """A case without a rank names the node, or the GPU by its PCI address in any spelling."""
+    first = FALLEN_GPU.diagnoses[0]
+    suspect = Suspect("gpu", node="cn-a1", gpu=GpuRef(pci="0000:cb:00"))
+    report = replace(FALLEN_GPU, diagnoses=(replace(first, suspects=(suspect,)),))
+
+    assert judged(replace(BUG, ranks=(wanted,)), report).rank_first is right
+    assert judged(replace(BUG, ranks=(wanted,)), TOO_LITTLE).rank_first is False
 
 
 def test_a_proven_end_asks_for_no_fault():

@@ -245,7 +245,7 @@ def test_pages_are_written_checked_and_taken_away(few_rules, tmp_path):
 
 
 def test_pages_can_go_elsewhere(few_rules, tmp_path):
-    """Installed, the rules have no docs/ beside them: then --to is asked for."""
+    """An installed rule base has no docs/ folder next to it, so `--to` is required."""
     installed = few_rules.rename(tmp_path / "_rules")
 
     refused = rules("docs", "--rules", installed)
@@ -396,7 +396,7 @@ def test_a_new_rule_loads_and_its_logs_do_what_they_say(few_rules, tmp_path):
 
 
 def test_a_new_rule_of_which_little_is_known_says_so(few_rules):
-    """Without pattern and log there are two empty folders, a pattern that finds nothing, and a list of what is missing."""
+    """Without a pattern or a log, two empty folders, a pattern that matches nothing, and a list of what is missing are written."""
     ran = rules("new", "tape-arm-stuck", *WORDS, "--rules", few_rules)
     folder = few_rules / "storage/tape-arm-stuck"
 
@@ -410,7 +410,7 @@ def test_a_new_rule_of_which_little_is_known_says_so(few_rules):
     assert selftest.findings_on(known, known.matcher(), {"a.log": b"some text\n"}) == []
 
 
-def test_a_log_that_the_pattern_does_not_find_is_told(few_rules, tmp_path):
+def test_a_log_that_the_pattern_does_not_find_is_reported(few_rules, tmp_path):
     """A kernel log keeps the name by which it is known as one."""
     log = tmp_path / "dmesg-of-yesterday.txt"
     log.write_bytes(b"all is well\n")
@@ -446,7 +446,7 @@ def test_a_log_that_the_pattern_does_not_find_is_told(few_rules, tmp_path):
     ],
 )
 def test_a_rule_that_cannot_be_is_refused(few_rules, name, options, told):
-    """Status 2, what is wrong, and nothing written."""
+    """Exits with 2 and a message, and writes nothing."""
     before = sorted(few_rules.rglob("*"))
 
     ran = rules("new", name, *WORDS, *options, "--rules", few_rules)
@@ -472,7 +472,7 @@ def test_a_log_that_cannot_be_a_test_is_refused(few_rules, tmp_path, kind):
 
 
 def test_nothing_is_overwritten(few_rules):
-    """Not even a folder that is no rule yet."""
+    """An existing folder is not changed, even if it holds no rule."""
     own = few_rules / "storage/arm/notes.txt"
     own.parent.mkdir()
     own.write_text("mine\n")
@@ -535,7 +535,7 @@ def test_the_rule_base_in_numbers(few_rules, book):
 
     fewest = min(counts.values())
     assert lines[0].startswith("2 rules, ")
-    assert lines[0].endswith(f" 0 fallbacks, 0 tables, {sum(counts.values())} tests")
+    assert lines[0].endswith(f" 0 fallbacks, 2 tables, {sum(counts.values())} tests")
     assert f"at least {fewest} (" in lines[1]
     assert lines[1].endswith(f"median {sum(counts.values()) / 2:g}")
     assert {"     1  storage", "     2  experimental", "     2  root_cause", "     1  disk_full"} <= set(lines)

@@ -1,4 +1,4 @@
-"""Running the logs beside rules, and trying rules on other logs."""
+"""Running the test logs of rules, and trying rules on other logs."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def plain(noted: tuple[JobNote, ...]) -> list[JobNote]:
     return [msgspec.structs.replace(job_note, seconds=0.0, incident=None) for job_note in noted]
 
 
-def test_what_it_would_have_said(known, site: Path) -> None:
+def test_what_it_would_have_reported(known, site: Path) -> None:
     """Each failed job has its fault, completed jobs are counted apart, and no bundle remains."""
     told: list[tuple[int, int]] = []
     notes = site.parent / "notes.jsonl"
@@ -91,7 +91,7 @@ def test_only_the_jobs_that_are_meant(known, site: Path) -> None:
     assert (len(found.noted), found.left) == (1, len(every.jobs) - 1)
 
 
-def test_kept_they_are_marked_and_told_to_nobody(known, site: Path, url: str) -> None:
+def test_kept_they_are_marked_and_reported_to_nobody(known, site: Path, url: str) -> None:
     """Incidents get the time at which their jobs ended, a second backfill recognizes them, and nothing is queued for sending."""
     with Ledger(url) as ledger:
         filling = Backfill(known, read(site), site.parent / "notes.jsonl", ledger)
@@ -163,7 +163,7 @@ def test_killed_it_goes_on_where_it_was(signalbox, site: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("known")
-def test_nobody_to_ask_is_said(tmp_path: Path, monkeypatch, last: str, configured: bool, why: str) -> None:
+def test_nobody_to_ask_is_reported(tmp_path: Path, monkeypatch, last: str, configured: bool, why: str) -> None:
     """A missing configuration, invalid span, or configuration without job sources gives an error that says what to do."""
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path))
     monkeypatch.setattr("bot.cli.backfill.config_path", lambda: None)

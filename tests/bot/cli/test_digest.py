@@ -35,7 +35,7 @@ def test_a_store_with_incidents_of_its_own_is_not_filled(signalbox):
     assert "has real incidents" in ran.err
 
 
-def test_what_is_wrong_is_told_in_a_line(signalbox):
+def test_what_is_wrong_is_reported_in_a_line(signalbox):
     """No such week, no such time zone."""
     week, zone = signalbox("digest", "--week", "2026-47"), signalbox("digest", "--zone", "Berlin")
     assert (week.status, zone.status) == (2, 2)

@@ -1,4 +1,4 @@
-"""`diagnose --engine`: a cluster's answer is this host's answer; what is missing is said at once."""
+"""`diagnose --engine`: a cluster gives the same answer as this host; a missing engine is reported at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli.main import app
+from bot.cli.command_line import command_line
+
+app = command_line()
 
 SKIPPED = "SKIPPED: Ray is not installed (pip install 'signalbox[ray]')"
 
@@ -50,7 +52,7 @@ def test_ray_gives_the_answer_of_this_host(signalbox, bundle):
     assert "frobnicator" in reports[0]["indicators"]["events"][0]["what"]
 
 
-def test_ray_that_is_missing_is_said_before_anything_is_read(bundle, monkeypatch):
+def test_ray_that_is_missing_is_reported_before_anything_is_read(bundle, monkeypatch):
     """The message names what to install."""
     monkeypatch.setitem(sys.modules, "ray", None)
     ran = CliRunner().invoke(app, asked(bundle, "ray"))
@@ -59,7 +61,7 @@ def test_ray_that_is_missing_is_said_before_anything_is_read(bundle, monkeypatch
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason=SKIPPED)
-def test_a_cluster_that_does_not_answer_is_said(signalbox, bundle):
+def test_a_cluster_that_does_not_answer_is_reported(signalbox, bundle):
     """Within seconds, with its address; nothing hangs."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -69,7 +71,7 @@ def test_a_cluster_that_does_not_answer_is_said(signalbox, bundle):
 
 
 def test_a_person_sees_how_much_was_compared(signalbox, bundle):
-    """Behind what was read for the rules; the line is taken away in the end."""
+    """The progress line shows the bytes that are read once, for rules and comparison, and is removed at the end."""
     terminal, behind = os.openpty()
     words = signalbox.words(asked(bundle, "local"))
     ran = subprocess.Popen(
@@ -80,8 +82,8 @@ def test_a_person_sees_how_much_was_compared(signalbox, bundle):
     while piece := read_some(terminal):
         told += piece
     assert ran.wait(60) == 0
-    assert b" MB read, 0 MB compared " in told
-    assert told.endswith(b"\r\x1b[K")
+    assert b" MB read " in told
+    assert told.endswith(b"\r\x1b[0K")
 
 
 def read_some(terminal: int) -> bytes:

@@ -7,7 +7,7 @@ from tests.support.paths import DEMO
 
 
 def test_the_page_of_an_answer_and_of_the_incident_kept(signalbox, tmp_path):
-    """Both show the picture, the lines around the evidence and the curves; the second one what people said too."""
+    """Both show the picture, the lines around the evidence and the curves; the second also shows feedback."""
     done = signalbox("diagnose", "--bundle", DEMO, "--html", tmp_path / "a.html")
     assert (done.status, done.err) == (0, "")
     signalbox("incidents", "close", "1", "--cause", "right", "--note", "the copy broke off")

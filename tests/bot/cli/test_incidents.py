@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.commands.incidents import app
-from bot.config.file import Retention
+from bot.config.settings import Retention
 from bot.render.report_json import dumps
 from bot.render.terminal import plain
 from bot.retention.sweep import tidy
@@ -72,7 +72,7 @@ def test_the_list_as_json_is_one_object_a_line():
 
 
 @pytest.mark.usefixtures("_three")
-def test_an_incident_is_shown_as_it_was_told():
+def test_an_incident_is_shown_as_it_was_reported():
     """`show` gives the report's text under a line that names the incident."""
     assert run("show", "3").stdout == f"Incident 3, 2026-03-02 10:30Z, bundle night-run\n\n{plain(FALLEN_GPU)}"
     assert run("show", "1", "--verbose").stdout.endswith(plain(HEALTHY, verbose=True))
@@ -92,7 +92,7 @@ def test_an_incident_says_where_its_evidence_is(tmp_path):
 
 
 @pytest.mark.usefixtures("_three")
-def test_a_report_whose_time_is_over_is_told():
+def test_a_report_whose_time_is_over_is_reported():
     """The error does not claim that the incident does not exist."""
     with IncidentStore(database_url()) as store:
         tidy(store.database, Path("/nowhere"), NOW + timedelta(days=800), Retention(packs="/nowhere"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli import logs as module
-from bot.config.file import Cluster, Config, Connector
+from bot.config.settings import Cluster, Config, Connector
 from bot.diagnosis.job import JobRequest
 from bot.live.log_view import LineFilter
 from bot.rulebase.loader import Knowledge
@@ -122,7 +122,7 @@ def test_following_ends_with_an_interrupt(logs: Path) -> None:
 
 
 def test_a_silent_job_is_followed(known: Knowledge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job whose last line is an hour old: that line, then nothing, then what is new; it is found once."""
+    """A job whose last line is an hour old: that line is printed, then nothing, then each new line, once."""
     monkeypatch.setattr(module, "POLL", 0.0)
     now = time.time_ns()
     old = [(now - 3600 * 10**9, "old")]

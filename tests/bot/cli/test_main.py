@@ -29,7 +29,7 @@ STEPS = b"".join(b"iteration %d/ 9000 | lm loss: %.4f\n" % (i, 9 / i) for i in r
 
 @pytest.fixture
 def logs(tmp_path):
-    """A folder for logs, with one that tells of a full disk."""
+    """A folder for logs, one of which reports a full disk."""
     folder = tmp_path / "logs"
     folder.mkdir()
     (folder / "rank-3.log").write_bytes(STEPS + FULL)
@@ -103,7 +103,7 @@ def test_the_same_bundle_gives_the_same_report(signalbox, tmp_path):
 
 
 def test_each_subfolder_is_a_bundle(signalbox, tmp_path):
-    """`--each` gives one JSON report a line, in the order of the names, whatever the bundles hold."""
+    """`--each` prints one JSON report per line, in the order of the names, for bundles of any content."""
     folder = tmp_path / "many"
     shutil.copytree(KILLED, folder / "b-killed")
     shutil.copytree(HEALTHY, folder / "c-healthy")
@@ -158,7 +158,7 @@ def test_each_subfolder_is_a_bundle(signalbox, tmp_path):
         (["incidents", "show", "seven"], "seven"),
     ],
 )
-def test_bad_usage_is_told_in_a_line(signalbox, words, told):
+def test_bad_usage_is_reported_in_a_line(signalbox, words, told):
     """Errors go to stderr, with status 2 and nothing on stdout."""
     ran = signalbox(*words)
 
@@ -185,7 +185,7 @@ def test_a_path_without_the_option_is_read(signalbox, logs):
 
 
 def test_an_empty_folder_has_nothing_to_collect(signalbox, tmp_path):
-    """Nothing at all is status 3, as bundle it is a report that says that it saw nothing."""
+    """A missing input exits with 3; an empty bundle gives a report that says that nothing was read."""
     empty = tmp_path / "none"
     empty.mkdir()
 
@@ -230,7 +230,7 @@ def test_a_bad_file_among_good_ones_is_a_gap(signalbox, logs, kind):
 
 @pytest.mark.parametrize("kind", ["empty", "binary", "utf-16", "bzip2"])
 def test_only_bad_files_are_nothing_collected(signalbox, tmp_path, kind):
-    """Where nothing could be read there is no report: status 3, and the reason."""
+    """Without readable input there is no report: status 3, and the reason."""
     bad = tmp_path / "rank-0.log"
     bad.write_bytes(BAD[kind][0])
 
@@ -350,12 +350,14 @@ def test_a_bomb_is_read_to_a_bound(signalbox, logs):
 
 WITHOUT_RIGHTS = """
 import os, sys
+import concurrent.futures.process, getpass, importlib.metadata, logging, multiprocessing, tempfile, traceback, bot.cli.command_line
 import bot.diagnosis.batch, bot.cli.main, bot.diagnosis.diagnose, bot.render.report_json, bot.render.terminal
 from bot.rulebase.loader import knowledge
 from bot.store.incidents import IncidentStore
 if os.geteuid() == 0:  # everything is imported by use: root's own Python may lie where nobody else can read
     folder, os.environ["SIGNALBOX_CACHE"] = os.environ["SIGNALBOX_CACHE"], os.environ["CACHE_OF_ROOT"]
     knowledge()
+    importlib.metadata.version("hyperscan")
     os.environ["SIGNALBOX_CACHE"] = folder
     with IncidentStore("sqlite://") as store:
         store.list(1)
@@ -464,7 +466,7 @@ def test_a_closed_pipe_is_no_error(signalbox, words):
 
 
 def test_a_closed_pipe_under_a_list_is_silent(signalbox):
-    """Lists that are cut off by `head` say nothing of it."""
+    """Lists that are cut off by `head` print no error."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -475,7 +477,7 @@ def test_a_closed_pipe_under_a_list_is_silent(signalbox):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 @pytest.mark.parametrize("words", [("demo",), ("demo", "--json"), ("rules", "list")])
-def test_a_full_disk_under_the_output_is_told(signalbox, words):
+def test_a_full_disk_under_the_output_is_reported(signalbox, words):
     """An answer that cannot be written is an error of one line."""
     with Path("/dev/full").open("w") as full:
         ran = signalbox(*words, stdout=full.fileno())
@@ -538,7 +540,7 @@ BAD_RULES = {
 
 
 @pytest.mark.parametrize("kind", BAD_RULES)
-def test_a_bad_rule_is_told_and_left_out(signalbox, few_rules, logs, kind):
+def test_a_bad_rule_is_reported_and_left_out(signalbox, few_rules, logs, kind):
     """Lint names file, line and fault with status 1; a diagnosis leaves the rule out, says so, and uses the others."""
     text, told = BAD_RULES[kind]
     folder = few_rules / "moon" / "odd"
@@ -556,7 +558,7 @@ def test_a_bad_rule_is_told_and_left_out(signalbox, few_rules, logs, kind):
     assert ran.err.count("\n") == 1
 
 
-def test_a_slow_confirm_is_told_by_lint(signalbox, few_rules):
+def test_a_slow_confirm_is_reported_by_lint(signalbox, few_rules):
     """A regex of full syntax is looked at too."""
     folder = few_rules / "moon" / "odd"
     folder.mkdir(parents=True)
@@ -583,7 +585,7 @@ def test_an_id_of_two_rules_leaves_out_both(signalbox, few_rules, logs):
     assert "sun/odd/rule.yaml:2:5: id 'odd' is also used by moon/odd/rule.yaml" in ran.err
 
 
-def test_rule_files_that_are_no_files_are_told(signalbox, few_rules, logs):
+def test_rule_files_that_are_no_files_are_reported(signalbox, few_rules, logs):
     """A FIFO or a dead link for a rule is not waited for."""
     for name in ("pipe", "link"):
         (few_rules / "moon" / name).mkdir(parents=True)
@@ -601,7 +603,7 @@ def test_rule_files_that_are_no_files_are_told(signalbox, few_rules, logs):
 
 @pytest.mark.parametrize("text", ["", "faults: [", "faults: []\n", None])
 def test_without_its_vocabulary_no_rule_can_be_used(signalbox, few_rules, logs, text):
-    """Broken faults.yaml: lint lists what is wrong, a diagnosis is not made."""
+    """With a broken faults.yaml, lint lists the errors and a diagnosis is refused."""
     (few_rules / "faults.yaml").unlink()
     if text is not None:
         (few_rules / "faults.yaml").write_text(text)
@@ -632,7 +634,7 @@ def test_rules_can_be_listed_shown_and_tried(signalbox, few_rules):
     assert other.out == b"no rule matches\n"
 
 
-def test_a_rule_test_that_fails_is_told(signalbox, few_rules):
+def test_a_rule_test_that_fails_is_reported(signalbox, few_rules):
     """A log under match/ on which the rule is silent is status 1 and names who spoke."""
     (few_rules / "storage/disk-full/match/wrong.log").write_text("all is well\n")
     (few_rules / "storage/disk-full/silent/empty.log").write_text(" \n")

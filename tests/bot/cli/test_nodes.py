@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from bot.cli.command_line import command_line
 from bot.cli.commands.nodes import app as nodes
-from bot.cli.main import app
 from bot.rulebase.loader import Knowledge
 from tests.support.paths import BUNDLES, DEMO
+
+app = command_line()
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +65,7 @@ def test_a_node_is_excluded_listed_and_lifted() -> None:
         (("excluded", "--system", "pbs"), "slurm or kubernetes"),
     ],
 )
-def test_what_is_wrong_is_told(words: tuple[str, ...], error: str) -> None:
+def test_what_is_wrong_is_reported(words: tuple[str, ...], error: str) -> None:
     """In a sentence."""
     assert error in run(*words)
 
@@ -117,7 +119,7 @@ def test_good_runs_are_kept_listed_and_forgotten() -> None:
     assert "no baseline for 'x'" in run("baselines", "drop", "x", which=app)
 
 
-def test_diagnose_remembers_what_it_said_before_and_what_people_said(tmp_path: Path) -> None:
+def test_diagnose_remembers_earlier_answers_and_feedback(tmp_path: Path) -> None:
     """A run that completed becomes the good one of its family; a failed one is recognised when it comes again."""
     run("diagnose", "--bundle", BUNDLES / "healthy", which=app)
     assert "lm-tiny|pytorch-ddp|" in run("baselines", "list", which=app)

@@ -10,14 +10,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bot.cli.main import app
+from bot.cli.command_line import command_line
 from bot.incidents.exclusions import propose_within
 from bot.incidents.ledger import Ledger
 from bot.incidents.resolution import Closing
 from bot.render.report_json import dumps
 from bot.runtime.paths import database_url
-from bot.store.incidents import Origin
+from bot.store.packed_reports import Origin
 from tests.support.bot_samples import FALLEN_GPU
+
+app = command_line()
 
 NOW = datetime.now(UTC)
 WEEK = "{}-W{:02}".format(*NOW.isocalendar())

@@ -29,14 +29,14 @@ PACK = {"plain": bytes, "gzip": gzip.compress, "xz": lzma.compress, "zstd": zsta
 
 @pytest.fixture
 def spooling(tmp_path):
-    """The folder for temporary files of a run: what is left in it would be a trace."""
+    """The folder for temporary files of a run; a file left in it would be a trace."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     return folder
 
 
 def diagnose(signalbox, spooling, data, *words):
-    """A diagnosis of piped bytes; nothing of them is left."""
+    """A diagnosis of piped bytes leaves no file behind."""
     ran = signalbox("diagnose", *words, stdin=data, env={"TMPDIR": str(spooling)})
     assert list(spooling.iterdir()) == []
     return ran
@@ -187,7 +187,7 @@ class Failing:
     """Input that breaks off with an error."""
 
     def read1(self, size: int) -> bytes:
-        """Nothing, whatever the size."""
+        """Return nothing, for any size."""
         del size
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -222,7 +222,7 @@ def test_more_than_there_is_room_for_is_refused(tmp_path):
     assert (tmp_path / "signalbox-stdin-x" / "stdin").stat().st_size <= 5_000_000
 
 
-def test_a_full_disk_is_told(tmp_path):
+def test_a_full_disk_is_reported(tmp_path):
     """As by a limit on the size of files."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -237,13 +237,13 @@ def test_a_full_disk_is_told(tmp_path):
         signal.signal(signal.SIGXFSZ, ignored)
 
 
-def test_input_that_fails_is_told(tmp_path):
+def test_input_that_fails_is_reported(tmp_path):
     """One line, no traceback."""
     with pytest.raises(UnreadableInput, match="standard input cannot be read: Input/output error"):
         copied(Failing(), tmp_path, 1000)
 
 
-def test_no_input_is_told(tmp_path):
+def test_no_input_is_reported(tmp_path):
     """Nothing came."""
     with pytest.raises(NothingCollected, match="standard input is empty"):
         copied(io.BytesIO(), tmp_path, 1000)

@@ -12,7 +12,9 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from bot.cli.main import app
+from bot.cli.command_line import command_line
+
+app = command_line()
 
 ROOT = Path(__file__).parents[3]
 HEAVY = {"flask", "hyperscan", "httpx", "jinja2", "matplotlib", "msgspec", "numpy", "psutil", "pydantic", "rapidfuzz", "rich",
@@ -36,7 +38,7 @@ def test_h_is_help_of_every_command(words):
     assert "-h, --help" in short.output
 
 
-def test_the_versions_are_told():
+def test_the_versions_are_reported():
     """Of the program and of the rules that it came with, in a line."""
     ran = CliRunner().invoke(app, ["--version"])
 
@@ -74,7 +76,8 @@ def test_commands_and_options_are_completed(signalbox):
 
 def test_the_start_imports_nothing_heavy():
     """Help, completion and errors do not wait for the engine, the store or the web."""
-    words = [sys.executable, "-c", "import bot.cli.main, sys; print(len(sys.modules), *sys.modules)"]
+    every = "import sys; from bot.cli.command_line import command_line; command_line(); print(len(sys.modules), *sys.modules)"
+    words = [sys.executable, "-c", every]
     count, *modules = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
 
     assert {name for name in modules if re.split(r"\.", name)[0] in HEAVY} == set()

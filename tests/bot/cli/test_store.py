@@ -12,13 +12,15 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from bot.cli.main import app
+from bot.cli.command_line import command_line
 from bot.collection.collect import CollectionMark, mark_of
 from bot.render.report_json import dumps
 from bot.runtime.paths import database_url, sqlite_file
 from bot.store.incidents import IncidentStore
 from tests.support.bot_samples import FALLEN_GPU
 from tests.support.paths import DEMO
+
+app = command_line()
 
 OLD = datetime.now(UTC) - timedelta(days=20)
 

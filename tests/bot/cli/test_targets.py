@@ -60,7 +60,7 @@ def refusal(capsys, *targets, **options):
     "part", ["logs/rank-0.log", "stacks/rank-0/1.txt", "flight_recorder/0", "metrics/m.json", "attempts/1/x.log"]
 )
 def test_a_folder_with_a_bundles_folders_is_a_bundle(here, part):
-    """Also where logs lie beside them."""
+    """Also where there are logs next to those folders."""
     (here / "run" / part).parent.mkdir(parents=True)
     (here / "run" / part).write_bytes(FULL)
     (here / "run" / "train.log").write_bytes(FULL)
@@ -183,7 +183,7 @@ def test_a_closed_folder_is_named(here, monkeypatch):
 
 
 @pytest.mark.parametrize(("kind", "what"), [("bundle", "bundle"), ("folder", "folder of logs"), ("file", "log")])
-def test_a_path_that_may_be_a_job_is_read_and_said_to_be(configured, capsys, kind, what):
+def test_a_path_that_may_be_a_job_is_read_and_reported_to_be(configured, capsys, kind, what):
     """Where systems are connected a word may name both; the line says how to get the job."""
     name = "llm 7b"
     if kind == "bundle":

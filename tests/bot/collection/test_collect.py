@@ -30,7 +30,7 @@ from bot.collection.collect import (
 )
 from bot.collection.find_job import ConnectedCluster, JobNotFound, LocatedJob, find, merged, nearest, side_by_side
 from bot.collection.window import ends_with_lines, window_gap, window_of
-from bot.config.file import Cluster, Collect
+from bot.config.settings import Cluster, Collect
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.diagnosis.evidence import from_bundle
 from bot.render.report_json import dumps
@@ -161,6 +161,19 @@ def test_a_job_is_found_by_name_and_the_newest_counts() -> None:
 JOBS: frozenset[EvidenceKind] = frozenset({"jobs"})
 
 
+def test_a_job_of_the_same_name_in_another_namespace_is_a_gap() -> None:
+    """The newest is taken; the gap names the others and the option that selects one."""
+    jobs = tuple(
+        JobRecord(Job(id=f"{space}/llm", name="llm", start=START + at), "kubernetes", namespace=space)
+        for at, space in enumerate(("dev", "ml"))
+    )
+    found = find([wired(kube=Toy(jobs=jobs, provides=JOBS))], JobQuery("llm", Window(START, END)), Deadline.within(5))
+    assert found.record.job.id == "ml/llm"
+    assert [(gap.code, gap.scope, "--namespace" in gap.reason) for gap in found.gaps] == [
+        ("job_ambiguous", "dev/llm", True)
+    ]
+
+
 def test_the_first_system_counts_and_others_fill_in() -> None:
     """If two systems know the job, the first one's values win, and the other fills in missing ones."""
     other = replace(
@@ -213,7 +226,7 @@ def test_what_is_no_name_is_not_looked_for(text: str) -> None:
 
 
 def test_candidates_are_alike() -> None:
-    """What is not alike is no candidate; an id counts as a name."""
+    """Only equivalent jobs are candidates; an id counts as a name."""
     jobs = [("east", JobSummary(str(n), f"job-{n}")) for n in range(4710, 4712)]
     assert nearest("4711", jobs)[0][1].id == "4711"
     assert nearest("zzzzzz", jobs) == []
@@ -290,6 +303,18 @@ def test_logs_come_from_the_first_source_that_has_any(tmp_path: Path) -> None:
     assert [gap["code"] for gap in described(tmp_path / "2")["gaps"]] == ["source_unreachable"]
 
 
+def test_logs_that_are_gone_in_one_source_come_from_the_next(tmp_path: Path) -> None:
+    """A source that has logs, but not of all pods, is followed by the next one; what both have stays apart."""
+
+    def act(_asked: CollectionRequest, spool: Spool) -> Iterable[Gap]:
+        spool.append("logs/kubernetes/rank-0.log", OOM)
+        return (Gap("logs_gone", "kubernetes", "1 of 2 pods do not exist"),)
+
+    kubernetes, loki = Toy(act), Toy(writes("logs/loki/rank-1.log", OOM))
+    run(wired(kubernetes=kubernetes, loki=loki, third=Toy(writes("logs/third.log", OOM))), tmp_path / "b")
+    assert sorted(described(tmp_path / "b")["files"]) == ["logs/kubernetes/rank-0.log", "logs/loki/rank-1.log"]
+
+
 def test_a_source_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     """At the deadline the bundle is closed: what hangs becomes a gap, and can write no more."""
     began = time.monotonic()
@@ -309,9 +334,9 @@ def test_a_source_that_has_written_is_waited_for(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(module, "HEDGE", 0.0)
 
     def slowly(_asked: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        spool.replace("logs/a.log", b"late\n")
+        spool.replace({"logs/a.log": b"late\n"})
         time.sleep(0.1)
-        spool.replace("logs/a.log", b"early\nlate\n")
+        spool.replace({"logs/a.log": b"early\nlate\n"})
         return ()
 
     got = run(wired(a=Toy(slowly), b=Toy(writes("logs/b.log", b"x\n"))), tmp_path / "b")
@@ -330,7 +355,7 @@ def test_a_mistake_in_a_connector_is_a_gap(tmp_path: Path) -> None:
     assert (gap["source"], "KeyError" in gap["reason"]) == ("a", True)
 
 
-def test_nothing_is_said_to_be_nothing(tmp_path: Path) -> None:
+def test_nothing_is_reported_to_be_nothing(tmp_path: Path) -> None:
     """If no source has evidence there is no bundle, and each source's message is reported."""
     with pytest.raises(NothingCollected, match="4711: a: nothing"):
         run(wired(a=Toy()), tmp_path / "b")
@@ -366,7 +391,7 @@ def test_secrets_are_masked_on_writing(tmp_path: Path) -> None:
     "path", ["../x", "/etc/passwd", "logs/../../x", "logs/.x", "", "logs//x", "logs/a\nb", "a/" * 9]
 )
 def test_paths_stay_in_the_bundle(tmp_path: Path, path: str) -> None:
-    """A source cannot write elsewhere, whatever it is made to say."""
+    """A source cannot write outside the bundle, whatever path it gives."""
     bundle = BundleWriter(tmp_path / "b", 1000)
     with pytest.raises(SourceFailed, match="not a valid name"):
         bundle.share("a", 1000).write(path, b"x")
@@ -421,9 +446,17 @@ def test_the_job_is_written_as_it_is_known(tmp_path: Path) -> None:
     ],
 )
 def test_windows(start: float | None, end: float | None, last: float | None, expected: tuple[float, float]) -> None:
-    """The span lies around the end of the job, bounded."""
+    """The time range covers the end of the job and is bounded."""
     found = window_of(replace(JOB, job=replace(JOB.job, start=start, end=end)), Collect(), NOW, last)
     assert (found.start, found.end) == expected
+
+
+def test_the_window_reaches_lines_of_a_clock_that_is_ahead() -> None:
+    """The last line is inside it."""
+    ahead = replace(JOB, job=replace(JOB.job, start=None, end=None, state=None), seen=Window(NOW - 600, NOW + 300))
+    found = window_of(ahead, Collect(), NOW, None)
+    assert found.end is not None
+    assert NOW + 300 < found.end < NOW + 302
 
 
 def test_the_window_of_a_job_that_only_its_lines_tell_of() -> None:
@@ -492,7 +525,7 @@ def test_what_is_old_or_smaller_is_not_shared(tmp_path: Path) -> None:
 
 
 def test_the_oldest_bundles_go_first(tmp_path: Path) -> None:
-    """The spool keeps so many bytes; the newest stays, whatever its size."""
+    """The spool keeps a limited number of bytes; the newest bundle stays, however large."""
     counted = Counted()
     sharing = SharedSpool(tmp_path, 0, 1 << 30)
     for second in range(3):
@@ -553,7 +586,7 @@ def test_the_folder_of_a_tenant_is_private(tmp_path: Path) -> None:
     assert [(tmp_path / "red").stat().st_mode & 0o777, made.folder.parent.stat().st_mode & 0o777] == [0o700, 0o700]
 
 
-def test_a_folder_without_locks_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_locks_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some file systems refuse locks: the error says so and what to do, and does not wait for the deadline."""
 
     def refused(*_: object) -> None:
@@ -564,7 +597,7 @@ def test_a_folder_without_locks_is_told_at_once(tmp_path: Path, monkeypatch: pyt
         ask(SharedSpool(tmp_path, 60, 1 << 30), Counted())
 
 
-def test_a_collection_that_does_not_end_is_told(tmp_path: Path) -> None:
+def test_a_collection_that_does_not_end_is_reported(tmp_path: Path) -> None:
     """Who waits for another's collection waits until the deadline and no longer."""
     counted = Counted(pause=1.0)
     sharing = SharedSpool(tmp_path, 60, 1 << 30)
@@ -577,7 +610,7 @@ def test_a_collection_that_does_not_end_is_told(tmp_path: Path) -> None:
 
 
 def test_names_of_folders_are_safe() -> None:
-    """The name of a bundle is made of the job and the time, whatever the job is called."""
+    """The name of a bundle consists of job and time and is safe for any job name."""
     assert folder_name(JOB, NOW) == "4711-2025-11-13T03-14-20Z"
     odd = folder_name(replace(JOB, job=Job(id="../../x y")), NOW)
     assert "/" not in odd

@@ -11,7 +11,7 @@ from bot.config.connectors import KINDS
 
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_is_there(name):
-    """Its module has the settings, and what is built from them."""
+    """Its module has the settings and the class that is built from them."""
     kind = KINDS[name]
     assert isinstance(kind.settings_class(), type)
     assert callable(getattr(import_module(kind.module), kind.connector))

@@ -12,15 +12,18 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from bot.cli.main import app
+from bot.cli.command_line import command_line
 from bot.config.connectors import KINDS, ConnectorType
 from bot.config.docs import example_text, schema_text
-from bot.config.file import Cluster, Collect, Config, ConfigError, Connector, Retention, load, read
+from bot.config.file import ConfigError, load, read
 from bot.config.schema import build, model_of, seconds, size
+from bot.config.settings import Cluster, Collect, Config, Connector, Retention
 from connectors.base.contract import CheckResult, Deadline, Seconds, Size, SourceFailed
 from connectors.base.http import Endpoint, Login
 from connectors.base.secret import Secret
 from tests.support.paths import ROOT
+
+app = command_line()
 
 DOCS = ROOT / "docs"
 
@@ -106,7 +109,7 @@ def faults(text: str) -> list[str]:
 
 
 def test_a_whole_file() -> None:
-    """Everything in the file arrives: units, secrets by reference, the endpoint's fields beside the connector's own."""
+    """All settings in the file are read: units, secrets by reference, the endpoint's fields together with the connector's own."""
     endpoint = Endpoint(
         "https://toys.example/api", Login(token=Secret(env="TOY_TOKEN"), headers={"X-Scope-OrgID": "research"})
     )
@@ -178,7 +181,7 @@ def test_files_that_are_none(text: str, said: str) -> None:
 
 
 def test_where_it_is_read_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By flag, by SIGNALBOX_CONFIG, from the user's folder; none at all is an empty configuration."""
+    """From the flag, from SIGNALBOX_CONFIG, from the user's folder; without any, the configuration is empty."""
     monkeypatch.delenv("SIGNALBOX_CONFIG", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert read() == Config()
@@ -226,7 +229,7 @@ def test_how_long_things_are_kept_is_read() -> None:
         ("collect: {spool: ~/spool}", "x.yaml:2:10: '~/spool' is not an absolute path"),
     ],
 )
-def test_what_contradicts_itself_is_told_where_it_stands(text: str, told: str) -> None:
+def test_what_contradicts_itself_is_reported_where_it_stands(text: str, told: str) -> None:
     """Settings that do not go together are faults with line and column."""
     with pytest.raises(ConfigError) as caught:
         load(f"version: 1\n{text}", Path("x.yaml"))
@@ -276,7 +279,7 @@ def test_what_is_built_is_what_was_checked() -> None:
 
 
 def test_check_tries_every_connector(tmp_path: Path) -> None:
-    """What works, what was sent, what to change, for people and as JSON; exit 1 where one does not work."""
+    """Shows which connectors work, what was sent and what to change, as text and as JSON; exits with 1 if one fails."""
     path = tmp_path / "signalbox.yaml"
     lines = [f"      {user}: {{type: toy, url: 'http://x', user: {user}}}" for user in ("well", "broken")]
     path.write_text("\n".join(["version: 1", "clusters:", "  east:", "    connectors:", *lines, ""]))

@@ -79,7 +79,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_dump_is_a_gap(name, known, tmp_path):
-    """The report says what is wrong with it, and the rank that stopped is named all the same."""
+    """The report names what is wrong with it, and still names the rank that stopped."""
     dumps, codes = BAD[name]
     ranks, told = diagnosed(known, tmp_path, GOOD | dumps)
 

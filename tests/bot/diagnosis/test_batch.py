@@ -18,7 +18,7 @@ HEALTHY = KILLED.with_name("healthy")
 
 
 def test_subfolders_are_bundles_by_name(tmp_path):
-    """Files are no bundles; links to folders are."""
+    """Files are not bundles; links to folders are."""
     (tmp_path / "b").mkdir()
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "c").write_text("")

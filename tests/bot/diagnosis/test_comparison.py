@@ -47,7 +47,7 @@ def a_bundle(folder: Path, *, baseline: bool = True) -> Path:
     return folder
 
 
-def test_the_line_that_no_rule_knows_is_told_with_its_place(tmp_path: Path) -> None:
+def test_the_line_that_no_rule_knows_is_reported_with_its_place(tmp_path: Path) -> None:
     """Asked to compare, the answer names the line, by its number, and the node."""
     report = diagnose_bundle(KNOWN, a_bundle(tmp_path / "b"), workers=1, compare=ComparisonOptions(always=True)).report
     first = report.indicators.events[0]
@@ -66,7 +66,7 @@ def test_without_a_good_run_a_gap_says_so(tmp_path: Path) -> None:
 
 
 def test_a_good_run_without_logs_is_a_gap(tmp_path: Path) -> None:
-    """An empty folder and one of a few lines are no run."""
+    """An empty folder and one with a few lines do not count as a run."""
     (tmp_path / "empty").mkdir()
     good, gaps = read_baseline([tmp_path / "empty"])
     assert (good, [gap.code for gap in gaps]) == (None, ["no_baseline"])
@@ -76,7 +76,7 @@ def test_a_good_run_without_logs_is_a_gap(tmp_path: Path) -> None:
     assert (good, [gap.code for gap in gaps]) == (None, ["no_baseline"])
 
 
-def test_a_good_run_that_failed_or_is_of_another_job_is_told(tmp_path: Path) -> None:
+def test_a_good_run_that_failed_or_is_of_another_job_is_reported(tmp_path: Path) -> None:
     """Limits of the comparison are gaps of the report."""
     bundle = a_bundle(tmp_path / "b", baseline=False)
     wrong = tmp_path / "wrong"
@@ -89,17 +89,18 @@ def test_a_good_run_that_failed_or_is_of_another_job_is_told(tmp_path: Path) -> 
         log.write_text("\n".join((*usual, log.read_text("utf-8"))), "utf-8")
     other = [f"2026-03-01 10:00:{n:02d} quite {word}: nothing like that, part {n}" for n in range(9) for word in trades]
     (wrong / "x.log").write_text("\n".join((*other, "")), "utf-8")
-    told = _told(bundle, wrong)
+    told = _reasons(bundle, wrong)
     assert "the good run seems to belong to another job, so it was not used" in told
     failed = written(tmp_path / "failed", 2, broken=False)
     with (failed / "node1.log").open("a", encoding="utf-8") as file:
         file.write("\n".join((*ends, *stop, "")))
     assert any(
-        item.startswith("the good run seems to have failed as well ('ValueError: no") for item in _told(bundle, failed)
+        item.startswith("the good run seems to have failed as well ('ValueError: no")
+        for item in _reasons(bundle, failed)
     )
 
 
-def _told(bundle: Path, good: Path) -> list[str]:
+def _reasons(bundle: Path, good: Path) -> list[str]:
     report = diagnose_bundle(KNOWN, bundle, workers=1, compare=ComparisonOptions(baseline=good)).report
     return [gap.reason for gap in report.gaps if gap.code == "not_compared"]
 
@@ -176,12 +177,12 @@ def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
     ],
 )
 def test_the_family_of_a_job_leaves_out_what_changes(name: str, family: str) -> None:
-    """Numbers of runs, dates and digests at the end of a name are no part of it."""
+    """Run numbers, dates and digests at the end of a name are not part of it."""
     assert family_of(Job(name=name, framework="x")) == family
 
 
 def test_a_run_in_another_image_is_compared_with_where_there_is_none_of_the_same(tmp_path: Path) -> None:
-    """The same image goes before; a name that only begins alike is another family, whatever signs are in it."""
+    """Runs with the same image are preferred; a name with the same beginning is another family, whatever characters follow."""
     old, new, other = (Baseline({("a", "b", name): (1, 1, 1)}, label=name) for name in ("old", "new", "other"))
     with Database(f"sqlite:///{tmp_path}/s.db") as database:
         first = family_of(Job(name="llm%", framework="x", image="img:1"))

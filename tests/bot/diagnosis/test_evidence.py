@@ -1,4 +1,4 @@
-"""Evidence of files: what is worked out of logs alone."""
+"""Evidence from files: what logs alone provide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many dumps, read in child processes: what is read, what a hostile dump costs."""
+"""Many dumps, read in child processes: their results, and the cost of a hostile dump."""
 
 import json
 import os
@@ -138,7 +138,7 @@ def test_the_number_of_lost_children_is_bounded(folder, monkeypatch):
 
 
 def test_time_for_all_is_bounded(folder):
-    """When the time is up, what was read counts and the rest is one gap."""
+    """When the time is up, the dumps that were read count and the others are one gap."""
     rings, gaps = read_dumps(folder.iterdir(), PoolLimits(budget=0.0))
 
     assert (rings, codes(gaps)) == ((), ["dumps_not_read"])

@@ -66,8 +66,8 @@ def test_a_site_and_a_job_say_when_a_hang_is_called(signalbox, tmp_path: Path) -
     assert [ran.report["hang"]["called"] for ran in answers] == [False, True, True, False]
 
 
-def test_numbers_that_nothing_takes_are_told(signalbox, tmp_path: Path) -> None:
-    """A misspelt name, a rule that takes none and what is no number are gaps, and the rest holds."""
+def test_numbers_that_nothing_takes_are_reported(signalbox, tmp_path: Path) -> None:
+    """A misspelt name, a rule without parameters and a value that is not a number are gaps; the other settings apply."""
     wrong = {"hang-called": {"silence_lest": 60, "retry": "x", "silence_least": 60}, "disk-full": {"a": 1}, "b": 3}
     ran = signalbox("diagnose", "--json", "--no-store", "--bundle", run(tmp_path / "run", wrong))
     assert ran.report["hang"]["called"]

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli.main import app
+from bot.cli.command_line import command_line
 from bot.collection.collect import ProtectedBundles
 from bot.collection.find_job import JobNotFound
 from bot.config.connectors import KINDS, ConnectorType
-from bot.config.file import Cluster, Collect, Config, Connector
+from bot.config.settings import Cluster, Collect, Config, Connector
 from bot.diagnosis import job as module
 from bot.diagnosis.job import JobRequest, diagnose_job, gather
 from bot.rulebase.loader import Knowledge
@@ -24,6 +24,8 @@ from connectors.base.secret import Secret
 from kb.errors import SignalboxError
 from kb.model import Gap, Job, JobRecord, Window
 from tests.support.common.collection_samples import END, OOM, START
+
+app = command_line()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def _one_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def config() -> Config:
-    """Two tenants, each with a cluster and a job of its own."""
+    """Two tenants, each with its own cluster and job."""
     clusters = [
         Cluster(place, tenant, (Connector("logs", "one", StoreSettings(job, OOM.decode())),))
         for place, tenant, job in (("east", "red", "llm-red"), ("west", "blue", "llm-blue"))
@@ -87,7 +89,7 @@ def config() -> Config:
 
 
 def test_a_job_is_found_collected_and_diagnosed(known: Knowledge, tmp_path: Path) -> None:
-    """From a name to the answer; the bundle lies in the spool of the tenant."""
+    """From a name to the answer; the bundle is in the spool of the tenant."""
     found = diagnose_job(known, config(), JobRequest("llm-red", "red"))
     report = found.answer.report
     assert (report.diagnoses[0].fault, report.job.id, report.job.state) == ("cuda_oom", "id-of-llm-red", "FAILED")
@@ -97,7 +99,7 @@ def test_a_job_is_found_collected_and_diagnosed(known: Knowledge, tmp_path: Path
     assert again.answer.report == report
 
 
-def test_what_is_out_of_reach_is_told(known: Knowledge, tmp_path: Path) -> None:
+def test_what_is_out_of_reach_is_reported(known: Knowledge, tmp_path: Path) -> None:
     """A shared spool that is not mounted, and the bundle of a worker that died elsewhere: gaps of the bundle, and an answer."""
     limits = Collect(spool=str(tmp_path / "not mounted"))
     lost = Path("/other/host/run-1")
@@ -108,7 +110,7 @@ def test_what_is_out_of_reach_is_told(known: Knowledge, tmp_path: Path) -> None:
 
 
 def test_eviction_asks_what_must_stay(known: Knowledge) -> None:
-    """With a spool that is full, what is pinned stays though it is older."""
+    """If the spool is full, pinned bundles stay although they are older."""
     full = replace(config(), collect=Collect(keep=1, share=0.0))
     first = diagnose_job(known, full, JobRequest("llm-red", "red")).collected.folder
     pinned = ProtectedBundles(pinned=frozenset({str(first)}))

@@ -1,4 +1,4 @@
-"""Line numbers and texts of what is shown."""
+"""Line numbers and texts of quoted lines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_each_source_is_read_once(tmp_path, monkeypatch):
 
 
 def test_what_is_gone_has_no_number(tmp_path, monkeypatch):
-    """A source that vanished, became shorter or lies too far in keeps its text and has no number."""
+    """A line of a source that vanished, shrank or is too large to count keeps its text and has no number."""
     (tmp_path / "short.log").write_bytes(TEXT[:50])
     (tmp_path / "a.log").write_bytes(TEXT)
     monkeypatch.setattr(module, "MOST", len(TEXT) - 1000)

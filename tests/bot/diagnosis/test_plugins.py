@@ -68,7 +68,7 @@ def gave(source: str, install: Install, **params: float) -> Plugged:
 
 
 def test_a_detector_sees_job_streams_and_numbers_and_yields_signals(install: Install) -> None:
-    """What it prints is no part of its answer."""
+    """Its output is not part of the answer."""
     source = (
         "def probe(job, streams, params):\n"
         "    print('hello')\n"

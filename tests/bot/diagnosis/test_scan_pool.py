@@ -51,7 +51,7 @@ def test_shards_say_what_the_whole_file_says(known, monkeypatch, large, workers)
     monkeypatch.setattr(scan_pool, "ALONE", 0)
     monkeypatch.setattr(scan_pool, "SHARD", 400_003)
     ref = discover([large]).streams[0]
-    assert len(scan_pool._shards(0, ref, None)) > 5
+    assert len(scan_pool.shards(0, ref, None)) > 5
 
     cut = diagnose_paths(known, [large], workers=workers).report
 
@@ -62,7 +62,7 @@ def test_shards_say_what_the_whole_file_says(known, monkeypatch, large, workers)
 def test_shards_cover_a_stream_once():
     """Every byte belongs to one shard; the last one has no end."""
     ref = discover([Path(__file__)]).streams[0]
-    tasks = scan_pool._shards(3, replace(ref, size=10 * scan_pool.SHARD + 5), 2026)
+    tasks = scan_pool.shards(3, replace(ref, size=10 * scan_pool.SHARD + 5), 2026)
 
     assert [task.start for task in tasks] == [index * scan_pool.SHARD for index in range(10)]
     assert [task.stop for task in tasks] == [*(task.start for task in tasks[1:]), None]
@@ -78,7 +78,7 @@ def test_no_streams_are_no_work(known):
 def test_of_more_workers_than_tasks_only_some_start(known, monkeypatch, large):
     """A hundred workers for one file are one, which is this process."""
     monkeypatch.setattr(scan_pool, "ALONE", 0)
-    monkeypatch.setattr(scan_pool, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(scan_pool, "worker_pool", None)
 
     assert scan_all(known, discover([large]).streams, workers=100)[0].size == large.stat().st_size
 

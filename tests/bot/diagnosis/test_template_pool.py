@@ -78,7 +78,7 @@ def test_a_worker_that_dies_is_a_gap_that_names_its_part(streams, monkeypatch):
     assert any(gap.source == streams[1].uri and "from byte" in gap.reason for gap in found.gaps)
 
 
-def test_ray_that_is_missing_is_said(streams, monkeypatch):
+def test_ray_that_is_missing_is_reported(streams, monkeypatch):
     """Without Ray the message names the extra and the other engine."""
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(UnreadableInput, match=r"signalbox\[ray\].*--engine local"):
@@ -143,7 +143,7 @@ def test_a_task_that_kills_each_worker_of_ray_is_a_gap(streams, ray, monkeypatch
     assert isinstance(found.tables[1], TemplateTable)
 
 
-def test_a_stream_of_unlike_lines_is_told_and_the_same_whoever_mines_it(tmp_path, monkeypatch):
+def test_a_stream_of_unlike_lines_is_reported_and_the_same_whoever_mines_it(tmp_path, monkeypatch):
     """What other streams taught a worker changes nothing; the gap says how many lines were only counted."""
     for name, size in {"LOOKS": 900, "FEWEST_LOOKS": 300, "LEARNED": 150, "STRANGE": 100}.items():
         monkeypatch.setattr(template_pool, name, size)

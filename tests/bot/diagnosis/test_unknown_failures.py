@@ -40,7 +40,7 @@ def test_an_unknown_first_cause_leads(known, tmp_path, name) -> None:
 
 @pytest.mark.parametrize("name", SYMPTOMS)
 def test_a_symptom_without_an_earlier_error_still_leads(known, tmp_path, name) -> None:
-    """Errors that ended nothing, and errors of the teardown, are no first cause."""
+    """Errors that ended nothing and errors of the teardown are not first causes."""
     report = diagnosed(known, SYMPTOMS[name], tmp_path)
     assert (report.verdict, report.diagnoses[0].fault) == ("fault", "collective_timeout")
     assert "unknown" not in {diagnosis.fault for diagnosis in report.diagnoses}

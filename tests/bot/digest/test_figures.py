@@ -263,7 +263,7 @@ def test_both_databases_give_the_same(database, tmp_path):
 
 
 def test_the_same_by_sql(database):
-    """Where nothing is missing and nobody has spoken, SQL alone counts the same by class, cluster and partition."""
+    """Without missing values and feedback, plain SQL gives the same counts by class, cluster and partition."""
     week, span = Week(2026, 47), {"start": datetime(2026, 11, 15, 23), "end": datetime(2026, 11, 22, 23)}  # noqa: DTZ001
     with Ledger(database) as ledger:
         for incident in incidents(BOOK, NOW, days=12, seed=8):
@@ -312,7 +312,7 @@ def test_merged_failures_count_once(tmp_path):
 
 
 def test_an_empty_store(tmp_path):
-    """Nothing is no error, and nothing is divided by nothing."""
+    """An empty store is not an error, and no division by zero occurs."""
     with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
         digest = compute(ledger.database, "default", Week(2026, 47), BERLIN, until=NOW, faults=FAULTS)
     assert digest.classes == ()

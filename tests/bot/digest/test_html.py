@@ -1,4 +1,4 @@
-"""The digest as page, text and pictures: whole, and safe whatever names there are; the page in a real Chromium."""
+"""The digest as page, text and pictures: complete, and safe for any name; the page in a real Chromium."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def test_a_week_without_failures_says_so(empty):
 
 
 def test_no_secret_leaves_the_store(hostile):
-    """Names of jobs, nodes, owners may hold secrets: none is in the numbers, so none is in what is drawn of them."""
+    """Names of jobs, nodes and owners may contain secrets: none gets into the numbers, so none gets into the drawings."""
     numbers = dumps(hostile).decode()
     assert not [secret for secret in SECRETS if secret in numbers]
     assert hostile.failures > 5
 
 
 def test_pictures_of_hostile_names(hostile):
-    """They are drawn, in both themes, with words beside them that are within Slack's limit and on one line."""
+    """They are drawn in both themes; their alternative text stays within Slack's limit and on one line."""
     for theme in ("light", "dark"):
         drawn = pictures(hostile, theme)
         assert [picture.name for picture in drawn] == ["pareto", "trend", "nodes"]
@@ -119,7 +119,7 @@ def test_text_of_hostile_names(hostile):
 
 @pytest.mark.parametrize("numbers", [b"", b"{}", b"[]", b"\xff", b'{"schema":"signalbox.digest/9"}'])
 def test_numbers_that_are_none(numbers):
-    """What is no digest, or another version's, is an error with a name."""
+    """A file that is not a digest, or of another version, raises a named error."""
     with pytest.raises(UnreadableInput):
         loads(numbers)
 

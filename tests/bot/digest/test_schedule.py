@@ -12,7 +12,7 @@ from sqlalchemy import event
 from sqlmodel import select
 
 from bot.config.chat import Tenant, Weekly
-from bot.config.file import Config
+from bot.config.settings import Config
 from bot.digest import schedule
 from bot.digest.attachments import files_of
 from bot.digest.charts import pictures
@@ -61,7 +61,7 @@ WHOLE = (
 
 
 def test_nothing_before_its_time(ledger):
-    """A second before it is due there is no claim and no message."""
+    """A second before the due time there is no claim and no message."""
     assert tick(ledger.database, CONFIG, FAULTS, DUE - timedelta(seconds=1), "a") == []
     assert put_out(ledger) == ([], [], [], [])
 
@@ -162,7 +162,7 @@ def test_one_who_is_slow_says_nothing_when_another_has_taken_over(ledger, monkey
     assert put_out(ledger) == WHOLE
 
 
-def test_an_error_of_ours_is_told(ledger, caplog):
+def test_an_error_of_ours_is_reported(ledger, caplog):
     """Where the figures cannot be worked out there is a message with the id of the error, and the log has more under it."""
     broken: Any = {"nvlink_fault": None}
     assert len(tick(ledger.database, CONFIG, broken, DUE, "a")) == 1
@@ -174,7 +174,7 @@ def test_an_error_of_ours_is_told(ledger, caplog):
 
 
 def test_its_files(tmp_path):
-    """Pictures, page and numbers, the pictures the same each time they are drawn from what is kept."""
+    """Pictures, page and numbers; the pictures are identical each time they are drawn from the stored numbers."""
     with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
         fill(ledger, 3, days=12, pace=0.5, until=DUE)
         tick(ledger.database, CONFIG, FAULTS, DUE, "a")

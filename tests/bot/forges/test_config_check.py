@@ -49,7 +49,7 @@ def test_a_clone_is_tried(tmp_path):
 
 
 def test_the_section_of_the_configuration():
-    """Spans of time as everywhere; what cannot be is told with its place."""
+    """Durations are written as everywhere else; a value that is not valid is reported with its position."""
     text = (
         "version: 1\nrules:\n  source: {git: 'https://h/rules.git', every: 1m, token: {env: T}}\n"
         "  pull_requests:\n    backend: github\n    repository: acme/rules\n    settle: 5m\n"

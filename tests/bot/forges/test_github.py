@@ -139,7 +139,7 @@ def test_enterprise_has_graphql_beside_the_rest(monkeypatch):
         (lambda double: double.repository.branches.pop("main"), "is empty"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_proposed(stage, change, words):
+def test_what_is_wrong_is_reported_before_anything_is_proposed(stage, change, words):
     """By reading alone."""
     assert stage.forge().check().works
     change(stage.double)

@@ -87,7 +87,7 @@ def test_a_title_of_a_person_stays(stage):
         (lambda double: double.repository.branches.pop("main"), "there is no branch main"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_proposed(stage, change, words):
+def test_what_is_wrong_is_reported_before_anything_is_proposed(stage, change, words):
     """By reading alone."""
     assert stage.forge().check().works
     change(stage.double)

@@ -29,7 +29,7 @@ def everything(home: Path) -> dict[str, bytes]:
 
 
 def test_what_a_person_does_there_is_not_touched(stage, monkeypatch):
-    """Neither changed files nor what is staged, whatever the environment names."""
+    """Neither changed nor staged files are touched, whatever the environment variables."""
     (stage.home / "README.md").write_text("half an edit")
     (stage.home / "new").write_text("x")
     stage.git("add", "new")
@@ -46,7 +46,7 @@ def test_what_a_person_does_there_is_not_touched(stage, monkeypatch):
 
 
 def test_what_the_commit_says(stage):
-    """The whole body, for there is no other place; by us, at the time of the proposal."""
+    """The commit contains the whole body, since there is no other place; its author is Signalbox, its time that of the proposal."""
     stage.advance(stage.propose(proposed()).proposal)
     told = stage.git("log", "-1", "--format=%an <%ae> %cn %aI%n%B", BRANCH).decode()
     assert told.startswith(
@@ -117,8 +117,8 @@ def test_nobodys_checkout_changes_under_their_feet(stage, tmp_path):
     assert (stage.advance(number), stage.commits(BRANCH)) == ("opened", 2)
 
 
-def test_what_is_wrong_is_said(tmp_path):
-    """Of a path that is no repository, and of one without the base."""
+def test_what_is_wrong_is_reported(tmp_path):
+    """A path that is not a repository and a repository without the base branch are errors."""
     plain = LocalGit(PullRequests("local", str(tmp_path)))
     assert (plain.check().works, "is not a git repository; name a clone" in plain.check().words) == (False, True)
     away = LocalGit(PullRequests("local", str(tmp_path / "away"))).check()

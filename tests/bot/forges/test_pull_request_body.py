@@ -1,4 +1,4 @@
-"""What a pull request says: everything of an incident is text, whatever it tries to be."""
+"""The text of a pull request: content of incidents is always plain text."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ ACTS = [
 
 @pytest.mark.parametrize("text", EVIL)
 def test_no_text_of_an_incident_acts(text):
-    """Wherever it stands: no mention, reference, address, HTML, command; the marks stay ours, once."""
+    """No mention, reference, address, HTML or command gets into the body, whatever text it comes from; our markers stay unique."""
     told = replace(
         TOLD, title=text, fault=text, who=text, why=text, patterns=[text], lines=[text, text], silent=[text],
         figures=[(text, text)], notes=[text], incidents=[1],
@@ -132,7 +132,7 @@ link p1 down
 link p1 up
 ```
 
-**Backtest on stored incidents**
+**Tests and backtest on stored incidents**
 
 | Backtest |  |
 | --- | --- |
@@ -140,6 +140,7 @@ link p1 up
 
 The backtest passed: no confirmed answer changes, and no clean log matches.
 
+**To try it** on a log, from this branch: `signalbox rules test --drafts --rules RULES --on failed.log`, with the rules folder as RULES.
 **To accept:** review `rule.yaml`, fix it in this branch if needed, and merge. A rule with status draft or shadow does not appear in answers yet.
 **To reject:** close this pull request. The same pattern is not proposed again.
 After somebody commits to this branch, Signalbox only comments here.
@@ -157,7 +158,7 @@ def test_secrets_are_masked():
 
 
 def test_a_body_is_bounded():
-    """Whatever is told; what must be there stays."""
+    """Long texts are cut; the required parts stay."""
     told = replace(
         TOLD,
         why="x" * 10**6,

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from sqlmodel import col, select
 
-from bot.config.file import Cluster, Config, Connector
+from bot.config.settings import Cluster, Config, Connector
 from bot.handlers.keep_baseline import KeepBaselineHandler, keep_bundle
 from bot.handlers.successful_runs import (
     SuccessfulRun,
@@ -173,7 +173,7 @@ def test_a_run_that_is_too_large_is_not_read(ledger: Ledger, known: Knowledge, m
 def test_the_worker_collects_and_keeps_it(
     ledger: Ledger, known: Knowledge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """End to end; a job that is no longer known does not fail the task."""
+    """End to end; a job that can no longer be found does not fail the task."""
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
     shutil.copytree(GOOD, tmp_path / "runs" / "fine")
     config = Config((Cluster("c1", "default", (Connector("b", "bundles", BundlesSettings(str(tmp_path / "runs"))),)),))

@@ -98,7 +98,7 @@ def test_who_confirms_bars_it_and_stands_in_the_audit(ledger: Ledger) -> None:
         assert [row.version for row in session.exec(select(PostingRow))] == [2]
 
 
-def test_of_two_people_the_second_is_told_what_the_first_did(ledger: Ledger) -> None:
+def test_of_two_people_the_second_is_reported_what_the_first_did(ledger: Ledger) -> None:
     """Refused and confirmed at once: one of both holds."""
     proposed(ledger)
     ledger.exclusions.decide(1, "default", "refused", "ana", NOW)
@@ -203,7 +203,7 @@ def test_for_one_job_for_one_cluster_for_one_tenant(ledger: Ledger) -> None:
     ],
 )
 def test_hostile_names_are_no_names(ledger: Ledger, name: str) -> None:
-    """A person is told; of a report's they are left out: its lines may say anything."""
+    """A person gets an error; names from a report are left out, since its lines can contain anything."""
     with pytest.raises(SignalboxError, match="is not a valid node name"):
         ledger.exclusions.add(ExclusionRequest("default", "c1", name), "ana", NOW)
     assert proposed(ledger, excluding(name)) == 0

@@ -91,7 +91,7 @@ def test_an_incident_is_one_annotation_that_changes(ledger, monkeypatch):
         assert [item["text"] for item in kept.values()] == ["llm-70b: disk_full"]
 
 
-def test_a_refusal_is_told(ledger, monkeypatch):
+def test_a_refusal_is_reported(ledger, monkeypatch):
     """The sender tries again later."""
     monkeypatch.setenv("GRAFANA", "wrong")
     web, _ = grafana()

@@ -25,7 +25,7 @@ from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import LifecycleStep
 from bot.incidents.resolution import Closing
 from bot.render.report_json import dumps as dumps_report
-from bot.store.incidents import Origin
+from bot.store.packed_reports import Origin
 from bot.store.tables import BarRow, PostingRow, ProposalRow, WorkRow
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY
 
@@ -47,7 +47,7 @@ def line(incident: int, hours: float, told: str = "GPU 3 fell off", **more: obje
 
 
 def test_a_shift(database: str) -> None:
-    """Everything in it, and nothing of other tenants, of jobs that ended well, of the past."""
+    """It lists the shift, and nothing of other tenants, of jobs that ended well, or of earlier times."""
     with Ledger(database) as ledger:
         for number in range(1, 8):
             add(ledger, 2 * number)  # incident n is 2n hours old
@@ -168,7 +168,7 @@ def test_long_lists_have_an_end(url: str) -> None:
 
 
 @pytest.mark.parametrize("tenant", ["default", "nobody"])
-def test_nothing_is_said_so(url: str, tenant: str) -> None:
+def test_nothing_is_reported_so(url: str, tenant: str) -> None:
     """An empty store: each list says none."""
     with Ledger(url) as ledger:
         told = text(handover(ledger.database, tenant, SINCE, NOW))

@@ -100,7 +100,7 @@ def test_two_deliveries_at_one_moment_are_one_step(ledger: Ledger) -> None:
 
 
 def test_snoozed_it_is_in_no_list_until_then(ledger: Ledger) -> None:
-    """At the time itself it is there again, by itself; who acknowledges it wakes it."""
+    """It returns at the set time; acknowledging it ends the snooze."""
     step(ledger, 1, "snooze", until=NOW + HOUR)
     before, then = (IncidentFilter("default", NOW, to_do=True), IncidentFilter("default", NOW + HOUR, to_do=True))
     assert [item.id for item in ledger.incidents.list(10, before)] == [4, 3, 2]
@@ -161,7 +161,7 @@ def test_two_that_are_merged_into_each_other_at_once(ledger: Ledger) -> None:
     assert len(errors) == 1
 
 
-def test_reopened_what_was_said_holds_no_more(ledger: Ledger) -> None:
+def test_reopened_what_was_reported_holds_no_more(ledger: Ledger) -> None:
     """It is kept; the next close-out holds again, and one who still has it keeps it."""
     step(ledger, 1, "assign", assignee="grace")
     close(ledger, 1)
@@ -216,7 +216,7 @@ def test_what_makes_no_sense_is_refused(ledger: Ledger, number: int, verb: str, 
 
 @pytest.mark.parametrize("number", [99, 5, 0, -1, 2**63])
 def test_of_other_tenants_there_is_nothing(ledger: Ledger, number: int) -> None:
-    """Neither to step on nor to merge into; numbers that no table has are no error of the database."""
+    """Incidents of other tenants cannot be changed or merged into; ids out of range are not database errors."""
     with pytest.raises(IncidentNotFound):
         step(ledger, number, "ack")
     with pytest.raises(IncidentNotFound):

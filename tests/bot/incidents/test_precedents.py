@@ -22,7 +22,8 @@ from bot.policy.routing import JobFacts, link_of
 from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge
 from bot.store.database import StoreError
-from bot.store.incidents import Origin, add_within, file
+from bot.store.incidents import add_within
+from bot.store.packed_reports import Origin, file
 from bot.store.tables import IncidentRow
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt
@@ -100,7 +101,7 @@ def numbers(past: Precedents, *, own: bool | None = None) -> list[int]:
 
 
 def test_earlier_incidents_of_the_tenant_and_the_cluster(ledger: Ledger) -> None:
-    """Not those of others, not those that ended later, not what is older than thirty days."""
+    """Incidents of other tenants and clusters, later ones and those older than thirty days are left out."""
     first = add(ledger, 50, "1", name="a")
     second = add(ledger, 3, "2", name="b", user="bob")
     add(ledger, 2, "3", cluster="c2")
@@ -112,8 +113,8 @@ def test_earlier_incidents_of_the_tenant_and_the_cluster(ledger: Ledger) -> None
     assert {past_incident.node for past_incident in recall(ledger).history.past} == {"gpu-017"}
 
 
-def test_the_tries_of_a_job_are_told_from_other_jobs(ledger: Ledger) -> None:
-    """The job itself, requeued; its name and user within a day; and what is in their chain."""
+def test_the_tries_of_a_job_are_reported_from_other_jobs(ledger: Ledger) -> None:
+    """The requeued job itself, jobs of the same name and user within a day, and those in their chain."""
     first = add(ledger, 60, "100", attempt=1, reached=10, advice="requeue_without")
     second = add(ledger, 20, "150", reached=20, name="llm-70b")
     other = add(ledger, 5, "300", name="else", user="bob")
@@ -126,7 +127,7 @@ def test_the_tries_of_a_job_are_told_from_other_jobs(ledger: Ledger) -> None:
     )
 
 
-def test_without_a_scheduler_tries_are_told_by_id_and_name(ledger: Ledger) -> None:
+def test_without_a_scheduler_tries_are_reported_by_id_and_name(ledger: Ledger) -> None:
     """As of a bundle on the command line; a name that says nothing ties nothing together."""
     own = add(ledger, 3, "100", name="llm-70b")
     add(ledger, 4, "101", name="bash")
@@ -152,7 +153,7 @@ def test_an_end_is_never_its_own_past(ledger: Ledger) -> None:
 
 
 def test_a_later_report_on_the_same_end_stands_for_the_one_before(ledger: Ledger) -> None:
-    """A job that was diagnosed twice failed once; what was merged into another one counts as a part of that."""
+    """A job that was diagnosed twice failed once; a merged incident counts as part of the other."""
     add(ledger, 3, "1", attempt=1)
     second = add(ledger, 2.999, "1", attempt=1)
     third = add(ledger, 2, "2")
@@ -161,7 +162,7 @@ def test_a_later_report_on_the_same_end_stands_for_the_one_before(ledger: Ledger
     assert numbers(recall(ledger, "9")) == [second]
 
 
-def test_what_an_incident_left_is_told_and_what_cannot_be_read_is_not(ledger: Ledger) -> None:
+def test_what_an_incident_left_is_reported_and_what_cannot_be_read_is_not(ledger: Ledger) -> None:
     """All faults with their places; a row without it gives what the row has."""
     trace = IncidentTrace(
         (FaultPlace("r", "gpu_memory_ecc", "gpu-3", "0000:5d:00"),), ("shard-1.tar",), "abc", ("gpu-3",)
@@ -177,7 +178,7 @@ def test_what_an_incident_left_is_told_and_what_cannot_be_read_is_not(ledger: Le
     assert [place.node for place in third.places] == ["gpu-017"]
 
 
-def test_how_advice_fared_is_told_by_what_came_next(ledger: Ledger) -> None:
+def test_how_advice_fared_is_reported_by_what_came_next(ledger: Ledger) -> None:
     """The next attempt got further, no further, or completed; failures without one are not counted."""
     for job, reached, later in (("1", 10, 20), ("2", 10, 10), ("3", 10, None), ("4", 10, None)):
         add(ledger, 40, job, name=f"n{job}", reached=reached)
@@ -215,7 +216,7 @@ def test_bars_in_force_of_the_jobs_own_nodes(ledger: Ledger) -> None:
     ids=["the scheduler", "the last line", "a clock that is ahead", "nothing", "no time", "nan"],
 )
 def test_when_a_job_ended(end: float | None, last: float | None, expected: datetime | None) -> None:
-    """As far as anything tells; never in the future."""
+    """Uses the best known time, and never one in the future."""
     streams = (StreamSummary(ref("a.log"), last_time=last),)
     assert moment(Evidence(Job(end=end), streams=streams), NOW) == expected
 

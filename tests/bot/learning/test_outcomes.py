@@ -64,7 +64,7 @@ def test_the_last_word_counts_and_disagreement_is_kept(base, database):
     assert (told.truth, told.disputed, told.right, told.confirmed) == ("storage_io", True, False, False)
 
 
-def test_what_was_said_before_somebody_looked_counts_no_more(base, database):
+def test_what_was_reported_before_somebody_looked_counts_no_more(base, database):
     """A rule that was fixed starts again, for that tenant."""
     add(database, base.known, OOM, job="1", said=wrong("disk_full"))
     add(database, base.known, OOM, job="2", said=right("cuda_oom"), days=3)
@@ -115,7 +115,7 @@ def test_a_rule_that_was_wrong_is_narrowed_by_what_the_wrong_ones_share(base, da
 
 
 def test_a_rule_that_always_means_another_fault_is_corrected(base, database):
-    """Where people named the same one each time; two who differ are no ground for it."""
+    """If people named the same fault each time; two different corrections are not enough."""
     for at in range(5):
         add(database, base.known, FULL, job=f"{at}", said=wrong("storage_io"))
     (advice,) = [item for item in seen(database, base).advice if item.rule == "disk-full" and item.kind != "widen"]
@@ -126,8 +126,8 @@ def test_a_rule_that_always_means_another_fault_is_corrected(base, database):
     assert [item.kind for item in seen(database, base).advice if item.kind == "correct"] == []
 
 
-def test_a_rule_that_missed_is_widened_or_told_what_it_lacks(base, database):
-    """The pattern that comes nearest is named with the words that kept it silent; the wider rule finds what was missed."""
+def test_a_rule_that_missed_is_widened_or_reported_what_it_lacks(base, database):
+    """The closest pattern is named with the words that kept it silent; the wider rule matches the missed cases."""
     text = STEPS + "writer: no space is left here on the volume, giving up\nfatal: writer ended\n"
     missed = [add(database, base.known, text, job=f"{at}", said=wrong("disk_full")) for at in (1, 2, 3)]
     add(database, base.known, OOM, job="4", said=right("cuda_oom"))
@@ -154,7 +154,7 @@ def test_two_faults_that_keep_coming_together_are_linked(base, database):
     assert trial(base, found[0].files).rules == ("disk-full",)
 
 
-def test_rules_that_never_fire_are_told_only_over_a_long_window(base, database):
+def test_rules_that_never_fire_are_reported_only_over_a_long_window(base, database):
     """Half a year and two hundred incidents; of rules written by hand only that it is so."""
     with Ledger(database) as ledger, ledger.database.session(write=True) as session:
         for at in range(200):

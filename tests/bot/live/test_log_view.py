@@ -37,7 +37,7 @@ def _at(seconds: int) -> str:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Path:
-    """Two ranks that speak in turn; the second one tells of an exception."""
+    """Two ranks that write in turn; the second logs an exception."""
     return _write(
         tmp_path / "logs",
         rank__0_dot_log=f"{_at(1)} a\n{_at(3)} c\n",
@@ -50,8 +50,8 @@ def test_ranks_are_merged_by_time(two: Path) -> None:
     assert _shown(two) == ["0 a", "1 b", "1 Traceback:", "1   File x", "0 c", "1 d"]
 
 
-def test_what_is_told_of_a_line(two: Path) -> None:
-    """Time, rank, source, number, and the line as it stands there."""
+def test_what_is_read_from_a_line(two: Path) -> None:
+    """The parsed time, rank, source and number, and the line unchanged."""
     [_, line, *_] = lines_of(of_paths([two]), LineFilter(), [])
     assert line == (DAY + 2, 1, None, "rank-1.log", 1, "b", f"{_at(2)} b")
 
@@ -74,7 +74,7 @@ def test_structured_lines_tell_their_own_time_and_rank(tmp_path: Path) -> None:
 
 
 def test_a_search_finds_lines_with_their_times(two: Path) -> None:
-    """A line that was found has the time of the stamp before it, which was passed over."""
+    """A line has the time of the timestamp before it."""
     [line] = lines_of(of_paths([two]), LineFilter(grep=search_of("file X", ignore_case=True)), [])
     assert (line.time, line.text, line.number) == (DAY + 2, "  File x", 3)
 
@@ -112,7 +112,7 @@ def test_progress_bars_show_their_last_state(tmp_path: Path) -> None:
 
 
 def test_odd_bytes_and_long_lines(tmp_path: Path) -> None:
-    """Bytes that are no text, a line of megabytes, a log without an end of line: all are lines."""
+    """Bytes that are not text, a line of megabytes and a log without a final newline are all split into lines."""
     folder = _write(tmp_path / "l", rank__0_dot_log=b"\x80\xff\xfe odd\n" + b"x" * (9 << 20) + b"\nlast")
     lines = list(lines_of(of_paths([folder]), LineFilter(), []))
     assert [len(line.text) for line in (lines[0], lines[-1])] == [7, 4]
@@ -170,7 +170,7 @@ def test_no_ranks(text: str) -> None:
 
 
 def test_following(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First what is there, then what is added, of new files too; a line that is not ended waits; a rotated log begins again."""
+    """Existing lines come first, then new ones, also of new files; an unfinished line waits; a rotated log is read from its start."""
     monkeypatch.setattr("bot.live.tail.AGAIN", 1)
     tailing = LogTail(lambda: of_paths([two]), LineFilter())
     assert [line.text for line in tailing.look()] == ["a", "b", "Traceback:", "  File x", "c", "d"]

@@ -140,7 +140,7 @@ def test_a_healthy_job_is_left_alone(known, tmp_path):
 # Faults
 
 
-def test_a_fatal_line_is_told_within_thirty_seconds(known, tmp_path):
+def test_a_fatal_line_is_reported_within_thirty_seconds(known, tmp_path):
     """A rank's out-of-memory error is reported at once, called when the stacks agree, and the answer names the rank."""
     job = Job(tmp_path / "logs", hangs_at=START + 70, lines={START + 71: (1, TRACE)})
     ran = watched(known, job, tmp_path / "kept")
@@ -161,7 +161,7 @@ def test_an_error_that_the_run_lives_with_is_not_called(known, tmp_path):
     assert ran.events() in ([], ["fault", "bundle", "went_on"])
 
 
-def test_an_xid_of_the_kernel_is_told_within_thirty_seconds(known, tmp_path):
+def test_an_xid_of_the_kernel_is_reported_within_thirty_seconds(known, tmp_path):
     """New lines of the kernel log are judged with everything else."""
     ring = tmp_path / "ring"
     ring.touch()
@@ -305,7 +305,7 @@ def test_a_folder_that_vanishes_ends_nothing(known, tmp_path):
 
 
 def test_a_bundle_that_cannot_be_written_does_not_stop_the_call(known, tmp_path):
-    """Where there is nowhere to write, what was seen is diagnosed."""
+    """Without a writable folder, the diagnosis uses what was observed."""
     (tmp_path / "kept").write_bytes(b"a file is in the way")
     ran = watched(known, Job(tmp_path / "logs", hangs_at=START + 60), tmp_path / "kept")
     assert "cannot be written" in ran.first("gap").text
@@ -314,7 +314,7 @@ def test_a_bundle_that_cannot_be_written_does_not_stop_the_call(known, tmp_path)
 
 
 def test_secrets_and_bounds_hold_in_the_copy(known, tmp_path, monkeypatch):
-    """Of a long log the beginning and the end are kept, what is between is said to be left out, and secrets are masked."""
+    """A long log keeps its beginning and end with a note about the omitted part; secrets are masked."""
     monkeypatch.setattr("bot.live.bundle_writer.MOST_LOG", 20_000)
     monkeypatch.setattr("bot.live.bundle_writer.LEAST_LOG", 20_000)
     job = Job(tmp_path / "logs", hangs_at=START + 60)
@@ -335,7 +335,7 @@ def test_somebody_who_stops_it_keeps_the_bundle(known, tmp_path):
     ran = watched(known, job, tmp_path / "kept", stop_at=START + 130)
     assert (ran.outcome.interrupted, ran.outcome.called) == (True, "")
     assert status(ran.outcome, signal.SIGTERM) == 143
-    assert diagnose_bundle(known, tmp_path / "kept").report.job.gpus == 4
+    assert diagnose_bundle(known, tmp_path / "kept").report.job.ranks == 4
 
 
 # Logs that grow
@@ -408,7 +408,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_has_one_line_that_changes_and_elsewhere_only_changes_are_shown():
-    """Votes rewrite their line on a terminal; in a file they stand where they differ; text cannot move the cursor."""
+    """On a terminal, votes are drawn over each other; in a file, a line is written when they change. Text cannot move the cursor."""
     live, plain = Terminal(), io.StringIO()
     for out in (live, plain):
         screen = Screen(out, as_json=False)

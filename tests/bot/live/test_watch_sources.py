@@ -186,7 +186,7 @@ def ends(known, host, until):
     return [(item.rank, item.how, item.others) for item in looking.ended]
 
 
-def test_a_process_that_ends_alone_is_told(known):
+def test_a_process_that_ends_alone_is_reported(known):
     """At once if the cause is known; after a delay if it is unknown and other ranks continue."""
     assert ends(known, Ends({2: START + 10}, "SIGKILL"), 10) == [(2, "SIGKILL", 3)]
     assert ends(known, Ends({2: START + 10}), 20) == []
@@ -194,7 +194,7 @@ def test_a_process_that_ends_alone_is_told(known):
 
 
 def test_the_end_of_a_job_is_no_process_that_ended_alone(known):
-    """All at once, one look apart, or all but the one that still writes: nothing is told of them."""
+    """No event is reported if all processes end at once, one check apart, or if all but the one that still writes end."""
     assert ends(known, Ends(dict.fromkeys(range(4), START + 10)), 60) == []
     assert ends(known, Ends({0: START + 10, 1: START + 14, 2: START + 14, 3: START + 14}), 60) == []
     assert ends(known, Ends(dict.fromkeys((1, 2, 3), START + 10)), 60) == []

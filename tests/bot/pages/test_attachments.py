@@ -1,4 +1,4 @@
-"""What is kept for a page: bounded, secrets masked, and read again; what is broken counts as missing."""
+"""Attachments of a page: bounded, masked and readable again; a broken one counts as missing."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from bot.pages.signed_links import PREFIX, LinkGrant, PageLinks, signed
 from bot.render.report_json import dumps
 from bot.render.timeline import dumps as timeline_of
 from bot.store.digest_rows import compute
-from bot.store.incidents import Origin
+from bot.store.packed_reports import Origin
 from bot.store.tables import DigestRow, ReportRow
 from kb.digest.weeks import week_named
 from kb.report import Hang, StackBranch, Vote
@@ -59,7 +59,7 @@ HUNG = replace(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, known):
-    """The addresses of a full incident, of a hostile one, and of the overview, and the folder of pages that stand alone."""
+    """The addresses of a full incident, of a hostile one and of the overview, and the folder of standalone pages."""
     folder = tmp_path_factory.mktemp("pages")
     with Ledger(f"sqlite:///{folder / 'x.db'}") as ledger:
         web = Flask("test")
@@ -151,7 +151,7 @@ def screen(browser):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_nothing_runs_and_nothing_is_asked_of_others(browser, served, name):
-    """No script, no handler, nothing that the policy had to stop, no request beside the page itself."""
+    """The page has no scripts or handlers, violates no policy, and requests nothing but itself."""
     browser.get_log("browser")
     browser.get(served[name])
     browser.execute_script(OPEN)
@@ -203,7 +203,7 @@ def test_the_pictures_are_there(browser, served, screen, name, scheme):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_it_fits(browser, served, screen, width, scheme):
-    """Nothing runs out of the window at the side, whatever the words; the ground is that of the scheme."""
+    """For any text, nothing overflows the window horizontally; the background follows the colour scheme."""
     screen(width, scheme)
     for name in EVERY:
         browser.get(served[name])
@@ -215,7 +215,7 @@ def test_it_fits(browser, served, screen, width, scheme):
 
 
 def axe() -> str | None:
-    """The program of axe-core, from the package that carries it; that is not imported, for it wants a browser of its own."""
+    """The script of axe-core, from the package that contains it; the package is not imported, since it starts its own browser."""
     package = find_spec("axe_playwright_python")
     folders = package.submodule_search_locations if package is not None else None
     file = Path(folders[0]) / "axe.min.js" if folders else None
@@ -224,7 +224,7 @@ def axe() -> str | None:
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_everybody_can_read_them(browser, served, screen, width, scheme):
-    """axe-core finds nothing at all: contrast, names, order of headings, what a keyboard reaches."""
+    """axe-core finds no violation: contrast, names, order of headings, keyboard access."""
     program = axe()
     if program is None:
         pytest.skip("the accessibility check needs axe-core (pip install axe-playwright-python)")

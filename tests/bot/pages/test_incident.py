@@ -1,4 +1,4 @@
-"""The incident page as text: what it says, and that nothing of others becomes markup, whatever is in a report."""
+"""The incident page as text: its content, and that no text of a report becomes markup."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_decision_comes_first_then_all_that_supports_it(known):
         "Incident 12", "Requeue without gpu-017", "fell off the bus at iteration 1198", "Exclude gpu-017", "llm-70b",
         "1,198 of 5,000", "9.6", "Who wrote when", "end of the job 12:03:59", "A GPU fell off the bus", "Suspects",
         "gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017", "logs/dmesg-gpu-017.log:812", "before", "Xid (PCI:0000:5d:00): 79", "after",
-        "Drain gpu-017 and reboot it.", "disruptive", "scontrol update", "Check: `nvidia-smi -L`", "63 collective timeouts",
+        "Drain gpu-017 and reboot it.", "disruptive", "scontrol update", "Check: `nvidia-smi -L`", "Also explains",
         "A power, link or board fault.", "dies, and all who wait", "xid-catalogue", "A collective timed out", "Hang: not called",
         "Curves", "step 390", "leaves the others", "No confirmed cause yet", "rulebook 2026.3",
     )  # fmt: skip
@@ -45,7 +45,7 @@ def test_a_report_alone_is_a_page_too(report):
     assert "Who wrote when" not in page
 
 
-def test_what_people_said_is_shown_the_last_word_first(known):
+def test_what_people_reported_is_shown_the_last_word_first(known):
     """All annotations, with their authors."""
     first = Closing("ana", "slack", "right", "shown", "gpu_fell_off_bus", "xid-catalogue", nodes=("gpu-017",))
     last = Closing("bo", "cli", "wrong", "no_rule", action="swapped the riser", lost_hours=1.5, note="twice this week")
@@ -62,6 +62,15 @@ def test_what_people_said_is_shown_the_last_word_first(known):
         "Nodes: gpu-017",
     )
     assert page.missing(*wanted) == []
+
+
+def test_times_of_logs_without_a_zone_are_not_called_utc():
+    """The footer says what is known about the zone."""
+    assert "Times are UTC." in Read(incident_page(FALLEN_GPU)).text
+    text = Read(incident_page(replace(FALLEN_GPU, time_zone="unknown"))).text
+    assert "Times with Z are UTC. The logs state no time zone." in text
+    assert "12:00:13" in text
+    assert "12:00:13Z" not in text
 
 
 def test_stacks_show_who_is_inside_and_outside():

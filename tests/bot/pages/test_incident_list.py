@@ -125,7 +125,7 @@ def test_each_state_has_its_own(filled):
 
 
 def test_what_is_known_of_an_incident_is_listed(filled):
-    """Its nodes, and what people say it was; how many there are of each fault in these weeks, whatever is filtered."""
+    """Its nodes and confirmed cause; the counts of each fault in these weeks do not depend on the filter."""
     ledger, numbers = filled
     ledger.closings.annotate(numbers["nccl"], "default", "k", Closing("ana", "cli", "wrong", "fault", "rdma_link"), NOW)
     found = find(ledger.database, "default", IncidentQuery(fault="collective_timeout"), NOW)
@@ -153,7 +153,7 @@ def test_pages_go_on_where_the_last_one_ended(tmp_path):
 
 
 def test_a_form_that_nobody_filled_in_is_the_usual_list():
-    """What is no choice counts as not said; nothing is unbounded."""
+    """Values that are not valid choices are ignored; every list is bounded."""
     assert IncidentQuery.of({"state": "x", "weeks": "-1", "page": "0", "fault": "", "what": "x"}) == IncidentQuery()
     assert IncidentQuery.of({"weeks": "٣", "page": "9" * 30}) == IncidentQuery(weeks=USUAL_WEEKS)
     assert IncidentQuery.of({"page": "999999"}).page == MOST_PAGES

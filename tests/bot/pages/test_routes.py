@@ -20,7 +20,7 @@ from bot.pages.templates import policy
 from bot.render.report_json import dumps
 from bot.render.timeline import dumps as timeline_of
 from bot.store.digest_rows import compute
-from bot.store.incidents import Origin
+from bot.store.packed_reports import Origin
 from bot.store.tables import DigestRow
 from kb.digest.weeks import Week
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY
@@ -125,7 +125,7 @@ def test_a_private_incident_has_a_page_only_for_the_link_of_its_owner(served):
 
 
 def test_tenants_are_apart(served):
-    """A link of one tenant shows nothing of another's, by number or in the list."""
+    """A link of one tenant shows nothing of another's, neither by number nor in the list."""
     own, other = served.add(FALLEN_GPU, "a"), served.add(replace(HEALTHY, summary="told to b alone"), "b")
     assert served.get(SETTINGS.incident("a", own, served.now)).status_code == 200
     assert served.get(SETTINGS.incident("a", other, served.now)).status_code == 404
@@ -156,7 +156,7 @@ def test_the_overview_leads_to_each_page_and_filters(served):
 
 
 def test_nothing_hostile_comes_through_the_list(served):
-    """Reports, and what is asked for."""
+    """Neither reports nor query parameters."""
     for text in ATTACKS:
         served.add(replace(hostile_report(text), id=str(abs(hash(text)))))
     address = SETTINGS.overview("default", served.now)
@@ -169,7 +169,7 @@ def test_nothing_hostile_comes_through_the_list(served):
         assert all(link.startswith(SETTINGS.base_url) for link in page.links)
 
 
-def test_a_report_that_cannot_be_read_is_said_so(served):
+def test_a_report_that_cannot_be_read_is_reported_so(served):
     """By a later version, or damaged."""
     number = served.ledger.incidents.add(b'{"schema":"other"}', FALLEN_GPU, b"", None, AT)
     answer = served.get(SETTINGS.incident("default", getattr(number, "id", number), served.now))
@@ -177,7 +177,7 @@ def test_a_report_that_cannot_be_read_is_said_so(served):
 
 
 def test_the_digest_and_its_pictures(served):
-    """The last one's pictures stand on the overview, at addresses that end with its own; other names and tenants have none."""
+    """The overview shows the latest pictures, at addresses that end with their own names; other names and tenants get none."""
     served.add(FALLEN_GPU)
     assert "in pictures" not in served.get(SETTINGS.overview("default", served.now)).text
     with served.ledger.database.session(write=True) as session:
@@ -205,7 +205,7 @@ def test_the_digest_and_its_pictures(served):
 
 
 def test_a_merged_incident_and_its_whole_lead_to_each_other(served):
-    """Both sides, with what was done by whom."""
+    """Both pages link to each other and show who merged them."""
     first, second = served.add(FALLEN_GPU), served.add(HEALTHY)
     served.ledger.lifecycle.step(
         second, "default", "k", LifecycleStep("merge", "ana", "cli", other=first, note="one switch"), AT

@@ -47,7 +47,7 @@ def test_no_changed_or_strange_address_is_taken():
 
 @pytest.mark.parametrize("body", [[1], ["a", "b", "c"], {"t": 1}, None, ["a", 1, "x"], ["a", 1, 2, 3]])
 def test_what_is_signed_and_no_address_is_refused_too(body):
-    """Nobody makes such, and it is no crash."""
+    """They are never generated, and cause no crash."""
     with pytest.raises(LinkRefused):
         read(SECRET, str(_signer(SECRET).dumps(body)), NOW)
 
@@ -62,7 +62,7 @@ def test_what_is_signed_and_no_address_is_refused_too(body):
     ],
 )
 def test_settings_that_cannot_work_or_protect_nothing_are_refused(settings, why):
-    """With what is wrong."""
+    """The error names what is wrong."""
     with pytest.raises(SignalboxError, match=why):
         PageLinks(*settings)
 

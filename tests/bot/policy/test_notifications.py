@@ -1,4 +1,4 @@
-"""Notification limits: properties for any stream of failures, and each decision by itself."""
+"""Notification limits: properties for any stream of failures, and each decision on its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ streams = st.lists(
 )
 
 
-def told(stream, cap, mutes=()):
+def decided(stream, cap, mutes=()):
     """Return the decisions for a stream of failures (seconds since the previous one, fingerprint, chain) in one channel."""
     at, posted, flaps, found = NOW, [], {}, []
     for pause, fingerprint, chain in stream:
@@ -54,7 +54,7 @@ def told(stream, cap, mutes=()):
 @given(streams, st.integers(1, 4))
 def test_no_stream_gets_past_the_cap(stream, most):
     """The hourly limit holds, and nothing vanishes: each failure is posted, counted or listed."""
-    found = told(stream, Cap(most))
+    found = decided(stream, Cap(most))
     posts = [at for at, _, item in found if item.do == "post"]
     assert all(sum(start <= at < start + HOUR for at in posts) <= most for start in posts)
     assert {item.do for _, _, item in found} <= {"post", "count", "hold"}
@@ -63,10 +63,10 @@ def test_no_stream_gets_past_the_cap(stream, most):
 @settings(max_examples=60, deadline=None)
 @given(streams)
 def test_the_same_again_is_counted_and_its_pauses_grow(stream):
-    """At least the pause lies between two messages about the same failure, it never shrinks, and every repeat is counted."""
+    """Two messages about the same failure are at least the pause apart, the pause never shrinks, and every repeat is counted."""
     last: dict = {}
     counts: dict = {}
-    for at, key, item in told(stream, Cap(1000)):
+    for at, key, item in decided(stream, Cap(1000)):
         counts[key] = counts.get(key, 0) + 1
         assert item.flap.count == counts[key]
         if item.do == "post":
@@ -81,13 +81,13 @@ def test_the_same_again_is_counted_and_its_pauses_grow(stream):
 
 @settings(max_examples=30, deadline=None)
 @given(streams)
-def test_what_is_muted_is_never_said(stream):
+def test_what_is_muted_is_never_reported(stream):
     """Nothing is posted until the mute ends, counting continues, and other failures are unaffected."""
     mute = Mute("rule", "gpu/xid-79", NOW + 5 * HOUR, "red")
-    for at, _, item in told(stream, Cap(1000), (mute,)):
+    for at, _, item in decided(stream, Cap(1000), (mute,)):
         assert (item.do == "drop") == (at < mute.until)
     other = replace(mute, what="gpu/xid-48")
-    assert told(stream, Cap(2), (other,)) == told(stream, Cap(2))
+    assert decided(stream, Cap(2), (other,)) == decided(stream, Cap(2))
 
 
 def test_a_failure_that_flaps():

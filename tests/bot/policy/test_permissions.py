@@ -37,7 +37,7 @@ def why(verb="read", *, who="U0ANY", channel=CHANNEL, kind="member", target=None
 
 
 def test_nothing_is_allowed_to_whom_nobody_knows():
-    """A person of whom nothing is said is refused everything, everywhere."""
+    """A person without any role is refused every action in every channel."""
     for verb, channel in product(VERBS, (CHANNEL, "D0ANY", None)):
         found = refusal(Rights(anywhere=True), verb, Asker("U0ANY", channel), members=lambda _: ())
         assert found is not None
@@ -63,7 +63,7 @@ def test_standing(delivered, profile, what):
 
 
 def test_no_workspace_is_allowed_by_default():
-    """Without a list nobody is a member."""
+    """Without a list, everybody is refused."""
     assert standing((), ("T1",), Profile(frozenset({"T1"}))) == "outside"
 
 
@@ -106,7 +106,7 @@ def test_who_may_do_what(asked, refused):
 
 
 def test_admins_see_private_answers_only_where_the_tenant_says_so():
-    """By default nobody else does."""
+    """By default only the requester sees them."""
     for says, what in ((False, "hidden"), (True, None)):
         rights = Rights((CHANNEL,), {"admin": ("U0BOSS",)}, admins_see_private=says)
         assert why(who="U0BOSS", target=Target(private_to="U0ADA"), rights=rights) == what

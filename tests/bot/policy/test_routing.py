@@ -121,7 +121,7 @@ def test_a_quiet_start_goes_to_one_place():
     ],
 )
 def test_who_is_called(answer, user, called):
-    """The group that owns the fault, else the user; no group for a weak diagnosis; nobody if unknown."""
+    """The group that owns the fault, else the user; no group for a weak diagnosis, and none if unknown."""
     [one] = destinations(answer, replace(JOB, user=user), (), PEOPLE, announce="C99")
     assert [mention.id for mention in one.mentions] == called
 

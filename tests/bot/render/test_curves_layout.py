@@ -51,13 +51,13 @@ def test_nothing_is_no_chart(values):
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -3.25, 1e-9, 1e14])
 def test_a_constant_line_is_a_chart(value):
-    """In the middle, with a level beside it."""
+    """The line is drawn in the middle, with its value next to it."""
     drawn = curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (CurveLine("a", (value,) * 5),)))
     assert drawn.levels
     assert {y for _, y in zip(*[iter(NUMBERS.findall(drawn.curves[0].path))] * 2, strict=True)} == {"50.0"}
 
 
-def test_values_are_told_in_few_letters():
+def test_values_are_reported_in_few_letters():
     """Bytes with their unit."""
     found = [
         value_text(0.0),

@@ -1,4 +1,4 @@
-"""PNG out of our SVG: only of our own elements, with our own font, whatever letters and fonts there are."""
+"""PNG from our SVG: only of our own elements, with our own font, for any characters."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_letters_that_the_font_lacks_are_boxes(words):
 
 @pytest.mark.parametrize("bold", [False, True])
 def test_widths_are_those_of_the_drawn_text(bold):
-    """What is measured is what is drawn, to a pixel or two of the letters' own margins."""
+    """The measured width is the drawn width, up to a pixel or two of side bearing."""
     for words in ("Rank 17 (node-c): GPU memory", "13:47:20.8 \u00b7 36,000", "\u042f\u03a9\u1ebd WWW iii"):
         left, right = inked(drawn(words, bold=bold))
         assert right - left == pytest.approx(width(words, 20, bold=bold), abs=4)

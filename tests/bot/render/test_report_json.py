@@ -40,6 +40,7 @@ def test_a_report_has_the_documented_shape():
             "owner": None,
             "attempts": [],
             "last_good": None,
+            "ranks": None,
         },
         "versions": {
             "engine": "0.1.0",
@@ -94,13 +95,14 @@ def test_a_report_has_the_documented_shape():
         "not_evaluated": [{"rule": "xid-catalogue", "needs": "kernel log"}],
         "streams": 0,
         "bytes_read": 0,
+        "time_zone": "utc",
         "timing": {"read": 0.25},
     }
     assert json.dumps(expected) == json.dumps(actual)
 
 
 def test_times_are_iso_8601_in_utc():
-    """Every time, wherever it stands, is text with a Z; fractions of a second are kept."""
+    """Every time in the report is text that ends with Z; fractions of a second are kept."""
     body = to_json(FALLEN_GPU)
 
     assert body["window"] == {"start": "2026-03-01T10:00:00Z", "end": "2026-03-01T12:15:00.500000Z"}
@@ -190,7 +192,7 @@ def test_a_report_is_one_line_and_the_same_each_time():
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_any_number_is_a_time_or_null(time):
-    """Every float is written, and what is written reads back as itself."""
+    """Every float is written, and read back as the same value."""
     text = iso(time)
 
     assert text is None or text == iso(seconds(text))
@@ -198,7 +200,7 @@ def test_any_number_is_a_time_or_null(time):
 
 
 def test_numbers_that_json_lacks_do_not_get_out():
-    """NaN and infinity become null, or zero where a number must stand, and the result reads back."""
+    """NaN and infinity become null, or zero where a number is required, and the result can be read back."""
     diagnosis = replace(FALLEN_GPU.diagnoses[0], confidence=math.nan, first_seen=math.inf)
     odd = replace(FALLEN_GPU, diagnoses=(diagnosis,), decision=replace(FALLEN_GPU.decision, gpu_hours_lost=math.inf))
 
@@ -244,7 +246,7 @@ def test_keys_of_a_later_version_are_left_out():
     ],
 )
 def test_what_is_no_report_is_refused(text):
-    """Text that is no report of this schema is an error that says so, whatever is wrong with it."""
+    """Text that is not a report of this schema raises a clear error."""
     with pytest.raises(UnreadableInput, match="report"):
         from_json(text)
 

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bot.render.phrases import shown
 from bot.render.terminal import lines, plain, render, show
+from bot.render.text_format import shown
+from kb.parsers.logs.lines import LINE_CHARACTERS
 from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, StackBranch, Suspect, ranges
 from tests.support.bot_samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
@@ -45,8 +46,8 @@ for rank 7 until they failed.
               logs/rank-7.log:40213 (rank 7)
                 RuntimeError: CUDA error: unspecified launch failure
                     Compile with `TORCH_USE_CUDA_DSA` to see more.
-   Also       explains 63 collective timeouts (ranks 0-6, 8-63); 8 peer failures
-              (ranks 0, 8, 16, 24, 32, 40, 48, 56)
+   Also       explains: Collective timed out in the watchdog (ranks 0-6, 8-63);
+              NCCL socket closed by a peer (ranks 0, 8, 16, 24, 32, 40, 48, 56)
    Do first   Drain gpu-017 and reboot it. (disruptive: affects other jobs)
               $ scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
               Check: `nvidia-smi -L` lists 8 GPUs
@@ -105,9 +106,19 @@ def quoting(text: str, verbose: bool = False, width: int = 80) -> str:
     return plain(replace(FALLEN_GPU, summary=text, diagnoses=(first,), decision=decision), width, verbose)
 
 
-def test_a_fault_is_told_from_the_decision_to_what_was_not_seen():
+def test_a_fault_is_reported_from_the_decision_to_what_was_not_seen():
     """The whole text of a report with a fault."""
     assert plain(FALLEN_GPU) == FALLEN_GPU_TEXT
+
+
+def test_times_of_logs_without_a_zone_have_no_z():
+    """The zone is not known; where other logs state theirs, the last line says so once."""
+    unknown = plain(replace(FALLEN_GPU, time_zone="unknown"))
+    assert "first seen 2026-03-01 12:00:13\n" in unknown
+    assert "12:00:00Z" not in unknown
+    mixed = plain(replace(FALLEN_GPU, time_zone="mixed"))
+    assert mixed.replace("\n", " ").count("some logs state no time zone") == 1
+    assert "12:00:13Z" not in mixed
 
 
 def test_an_unknown_failure_shows_what_stands_out():
@@ -203,12 +214,12 @@ def test_the_first_line_is_the_decision(decision, first):
     ],
 )
 def test_the_first_line_says_why_there_is_no_advice(report, first):
-    """The three verdicts without a fault are told apart on the first line."""
+    """The first line distinguishes the three verdicts without a fault."""
     assert plain(report).splitlines()[0] == first
 
 
-def test_missing_evidence_is_told_with_what_it_hides():
-    """A report that saw too little says what was missing, what that hides, and what the rules wanted."""
+def test_missing_evidence_is_reported_with_what_it_hides():
+    """A report on too little evidence lists what was missing, what cannot be told without it, and what the rules needed."""
     text = plain(TOO_LITTLE)
 
     assert "   - rank logs (ranks 0-31): none found; cannot tell: which rank failed\n" in text
@@ -245,7 +256,7 @@ def test_ranks_are_ranges():
     ("numbers", "text"), [([], ""), ([3], "3"), ([2, 1, 0, 5], "0-2,5"), ([4, 4, 6], "4,6"), (range(8, 64), "8-63")]
 )
 def test_numbers_become_ranges(numbers, text):
-    """Neighbours are joined, whatever their order and number."""
+    """Adjacent numbers are joined, for any order and count."""
     assert ranges(numbers) == text
 
 
@@ -272,7 +283,7 @@ def test_what_is_not_seen_as_it_is_is_escaped(line, seen):
 @pytest.mark.parametrize("verbose", [False, True])
 @given(text=st.text(min_size=1, max_size=200))
 def test_no_text_moves_the_cursor_or_breaks_the_width(text, verbose):
-    """Whatever stands in a report, the output is printable lines of at most 80 columns (commands apart)."""
+    """For any text in a report, the output consists of printable lines of at most 80 columns, except for commands."""
     for line in quoting(text, verbose).split("\n"):
         assert line == "" or line.isprintable()
         assert columns(line) <= 80 or line.lstrip().startswith("$ ")
@@ -302,6 +313,8 @@ def test_a_long_line_is_cut_and_says_so():
     line = "x" * 65_536
 
     assert "(65236 more characters)" in quoting(line).replace("\n", " ").replace("  ", "")
+    kept = quoting("x" * LINE_CHARACTERS).replace("\n", " ").replace("  ", "")
+    assert f"(at least {LINE_CHARACTERS - 300} more characters)" in kept
     assert len(re.findall("x", quoting(line, verbose=True))) > len(line)
 
 
@@ -327,14 +340,14 @@ def test_a_block_of_many_lines_is_cut_and_says_so():
 
 
 def test_commands_are_never_broken():
-    """A command stands on one line, however long, so that it can be copied."""
+    """A command is printed on one line, however long, so that it can be copied."""
     command = FALLEN_GPU.diagnoses[0].remediation[0].command
 
     assert f"$ {command}\n" in plain(FALLEN_GPU, width=40)
 
 
 def test_markup_of_the_terminal_library_is_plain_text():
-    """Square brackets and emoji codes of a log line come out as they are."""
+    """Square brackets and emoji codes of a log line come out unchanged."""
     stream = io.StringIO()
     line = "[red]x[/red] [link=http://evil]y :warning: [/]"
     report = replace(FALLEN_GPU, summary=line)

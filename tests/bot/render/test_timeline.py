@@ -51,7 +51,7 @@ def bundle(folder, ranks=8, silent=2, *, minutes=30, early=10, merged=False, pac
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda item: item.name)
 def test_the_first_of_the_ranking_is_the_first_row(known, folder):
-    """In recorded incidents the suspects of the first diagnosis stand on top; the JSON is small, and the same twice."""
+    """In recorded incidents, the suspects of the first diagnosis are the top rows; the JSON is small and reproducible."""
     answer = diagnose_bundle(known, folder, workers=1)
     text = answer.timeline()
     made = loads(text)

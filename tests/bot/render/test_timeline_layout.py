@@ -40,7 +40,7 @@ def test_cells_are_put_together_by_level():
 
 
 def test_broken_activity_is_silence():
-    """What is no digit, too short, too long."""
+    """Characters that are not ASCII digits, and values that are too short or too long, are drawn as silence or left out."""
     made = layout(replace(timeline(), rows=(replace(row(), heard="9x٣"), replace(row(), heard="9" * 999))))
     assert {name for name, _ in made.paths} == {"u0", "u9"}
     assert all(
@@ -62,7 +62,7 @@ def test_flags_that_are_near_stand_one_above_the_other():
 
 @pytest.mark.parametrize("nothing", [{"start": None}, {"rows": ()}, {"end": NOON}])
 def test_without_times_there_is_no_picture(nothing):
-    """The words stand alone."""
+    """Only the text is shown."""
     assert layout(replace(timeline(), **nothing)) is None
 
 

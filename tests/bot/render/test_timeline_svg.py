@@ -99,7 +99,7 @@ def test_no_text_is_read_as_markup_and_none_warns(theme):
     ],
     ids=["empty", "no times", "no span", "all time", "levels", "out of the calendar"],
 )
-def test_whatever_is_told_can_be_drawn(odd):
+def test_whatever_is_reported_can_be_drawn(odd):
     """Values at the edges give a picture that is not blank."""
     _, colours = pixels(png(draw(odd)))
     assert len(colours) > 1 or not odd.finding
@@ -118,6 +118,7 @@ def test_the_words_tell_the_finding_and_its_numbers():
         "end of the job 12:04:00. no log of rank 2."
     )
     assert len(alt_text(replace(made, notes=("x" * 900,) * 8))) == MOST_ALT
+    assert "to 12:04:00. " in alt_text(replace(made, zone="unknown"))
 
 
 @pytest.mark.parametrize("span", [1.0, 60.0, 3600.0, 86400.0, 40 * 86400.0])
@@ -129,7 +130,7 @@ def test_ticks_are_few_and_round(span):
 
 
 def test_a_time_out_of_the_calendar_is_a_question_mark():
-    """No error for a number that is no time."""
+    """A number outside the calendar is no error."""
     assert [clock(time) for time in (NOON, 1e300, float("nan"))] == ["12:00:00", "?", "?"]
 
 
@@ -139,7 +140,7 @@ def elements(svg, tag):
 
 
 def test_a_row_ends_at_its_time():
-    """Its bar fills the columns up to its last line, in the suspect's colour, and the mark of the last line stands there."""
+    """Its bar fills the columns up to its last line, in the suspect's colour, and ends with the mark of the last line."""
     svg = draw(picture())
     paths = {found["class"]: found["d"] for found, _ in elements(svg, "path") if "class" in found}
     odd, usual = (re.findall(r"M(\d+) \d+h(\d+)v", paths[name]) for name in ("s9", "u9"))
@@ -163,7 +164,7 @@ def test_the_suspect_is_drawn_up_to_its_last_line_and_no_further():
 
 
 def test_the_picture_says_everything_in_words():
-    """Title, job, span, names, nodes, instants, figures, legend, what was folded and noted."""
+    """Title, job, time range, names, nodes, times, values, legend, folded rows and notes."""
     odd = row("rank 7", why="suspect", suspect=True, node="node-b", error=RowError(NOON + 200.0, "Boom", cause=True))
     failed = row("rank 1", 220, node="node-a", why="behind", error=RowError(NOON + 210.0, "Late boom"))
     svg = draw(
@@ -233,7 +234,7 @@ def test_a_drawing_is_one_svg_without_anything_foreign():
 
 
 def test_diagnose_writes_the_picture(signalbox, tmp_path):
-    """`--picture FILE` beside the answer; where it cannot be written it says so, and with --each it is refused."""
+    """`--picture FILE` is written in addition to the answer; a file that cannot be written is an error, and --each refuses the option."""
     file = tmp_path / "incident.png"
     ran = signalbox("diagnose", "--bundle", DEMO, "--no-store", "--picture", file)
     assert (ran.status, pixels(file.read_bytes())[0][0]) == (0, WIDTH)

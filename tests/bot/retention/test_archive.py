@@ -38,7 +38,7 @@ def held(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_is_packed_comes_out_again(bundle: Path, tmp_path: Path) -> None:
-    """All files, byte for byte; the pack is small, for this user alone, and nothing else is left beside it."""
+    """All files are identical after unpacking; the pack is small, readable by this user only, and leaves no other files behind."""
     target = tmp_path / "archive" / f"run-1{ENDING}"
     size = pack(bundle, target)
     assert size == target.stat().st_size < 1000
@@ -50,7 +50,7 @@ def test_what_is_packed_comes_out_again(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_links_are_left_out(bundle: Path, tmp_path: Path) -> None:
-    """What a link leads to is no part of the bundle."""
+    """The target of a link is not part of the bundle."""
     (tmp_path / "secret").write_text("hidden")
     (bundle / "logs" / "link.log").symlink_to(tmp_path / "secret")
     (bundle / "more").symlink_to("/etc")
@@ -78,7 +78,7 @@ def test_a_folder_that_somebody_removes_meanwhile_gives_no_pack(bundle: Path, tm
 
 
 def test_nothing_is_no_pack(tmp_path: Path) -> None:
-    """An empty folder, and one that is not there, are told."""
+    """An empty folder and a missing one raise an error."""
     (tmp_path / "empty").mkdir()
     with pytest.raises(ArchiveError, match="nothing to pack"):
         pack(tmp_path / "empty", tmp_path / "p.tar.zst")
@@ -99,7 +99,7 @@ def test_a_cut_pack_is_not_sound(bundle: Path, tmp_path: Path, lost: int) -> Non
 
 
 def test_a_changed_byte_is_noticed(bundle: Path, tmp_path: Path) -> None:
-    """A pack says whether it is what was written."""
+    """Reading a pack verifies that it is unchanged."""
     target = tmp_path / "p.tar.zst"
     pack(bundle, target)
     data = bytearray(target.read_bytes())
@@ -140,7 +140,7 @@ def test_what_no_bundle_holds_is_refused(tmp_path: Path, name: str, kind: bytes,
 
 
 @pytest.mark.parametrize("data", [b"", b"junk" * 100, zstandard.compress(b"no tar" * 300)])
-def test_what_is_no_pack_is_told(tmp_path: Path, data: bytes) -> None:
+def test_what_is_no_pack_is_reported(tmp_path: Path, data: bytes) -> None:
     """Any other file is an error that names it."""
     (tmp_path / "p.tar.zst").write_bytes(data)
     with pytest.raises(ArchiveError, match=r"p\.tar\.zst: cannot be read"):

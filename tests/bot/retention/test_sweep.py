@@ -16,7 +16,7 @@ import pytest
 from sqlmodel import SQLModel, col, select
 
 from bot.collection.collect import CollectionMark, ProtectedBundles, evicted_of, mark_of, marks, prune
-from bot.config.file import Retention
+from bot.config.settings import Retention
 from bot.render.report_json import dumps
 from bot.retention import sweep
 from bot.retention.archive import contents, pack
@@ -70,7 +70,7 @@ class Site:
         return tidy(self.store.database, self.spool, now, self.settings)
 
     def archive(self, number: int) -> Path:
-        """Where an incident's pack lies."""
+        """Return the path of the pack of an incident."""
         with self.store.database.session() as session:
             return Path(str(session.get_one(IncidentRow, number).archive))
 
@@ -100,7 +100,7 @@ def small(tmp_path: Path) -> Iterator[Site]:
         yield Site(store, tmp_path / "spool", Retention(packs=str(tmp_path / "packs")))
 
 
-def test_a_bundle_lives_as_long_as_is_said(site: Site) -> None:
+def test_a_bundle_lives_as_long_as_is_reported(site: Site) -> None:
     """Hot: a folder; then packed; then gone, and the incident says when and why; its report stays, until that goes too."""
     number, folder = site.bundle("run", 0)
     day = timedelta(days=1)
@@ -165,7 +165,7 @@ def test_pinning_is_written_down(small: Site) -> None:
 
 
 def test_a_bundle_of_several_incidents_ages_with_the_youngest(site: Site) -> None:
-    """Packed when the last one is no longer hot; kept while one of them is pinned; then all know where it is."""
+    """It is packed when the latest incident is no longer hot, and kept while one is pinned; then all have the path of the pack."""
     first, folder = site.bundle("run", 30)
     second = site.incident("again", 5, str(folder))
     assert (site.tidy(), site.state(first)) == (NOTHING, "folder")
@@ -177,7 +177,7 @@ def test_a_bundle_of_several_incidents_ages_with_the_youngest(site: Site) -> Non
 
 
 def test_folders_of_people_are_never_touched(small: Site, tmp_path: Path) -> None:
-    """A bundle that somebody named lies outside of the spool: it stays, whatever its age and its incident's."""
+    """A bundle that a user put outside of the spool stays, whatever its age and that of its incident."""
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "a.log").write_text("x")
@@ -282,7 +282,7 @@ def test_a_pack_whose_removal_was_killed_goes_the_next_day(small: Site, monkeypa
 
 
 def test_a_database_restored_from_a_backup_finds_its_packs(small: Site) -> None:
-    """Incidents that the database believes hot are told where their packs lie."""
+    """Incidents that the database lists as hot get the paths of their packs."""
     number, _ = small.bundle("run", 20)
     small.tidy()
     with small.store.database.session(write=True) as session:
@@ -305,7 +305,7 @@ def test_packs_that_no_incident_knows_go_with_time(small: Site) -> None:
 def test_one_bundle_that_cannot_be_packed_does_not_stop_the_others(
     small: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk, say: it is told, the folder stays, the next bundle is packed."""
+    """If the disk is full, for example, the failure is reported, the folder stays, and the next bundle is packed."""
     bad, folder = small.bundle("bad", 20)
     good, _ = small.bundle("good", 20)
     taken = pack
@@ -359,7 +359,7 @@ def test_two_rounds_at_once_end_well(site: Site) -> None:
 
 
 def test_eviction_takes_closed_ones_first_and_pinned_ones_never(site: Site) -> None:
-    """First what is closed or old, then what is hot and open; what is pinned stays though the spool is too full."""
+    """Closed and old bundles go first, then hot and open ones; pinned ones stay even if the spool is too full."""
     pinned, folder_pinned = site.bundle("pinned", 60)
     pin(site.store.database, pinned, NOW, "me")
     closed, folder_closed = site.bundle("closed", 1)
@@ -417,7 +417,7 @@ def rows_of(at: datetime, name: str) -> list[SQLModel]:
     ],
 )
 def test_rows_go_when_they_are_old(site: Site, days: float, gone: dict[str, int]) -> None:
-    """Each table has its time; what waits to be sent or done, and what is new, stays."""
+    """Each table has its own retention time; unsent messages, open tasks and new rows stay."""
     with site.store.database.session(write=True) as session:
         session.add_all([*rows_of(NOW - timedelta(days=days), "old"), *rows_of(NOW, "new")])
     assert prune_rows(site.store.database, NOW) == gone

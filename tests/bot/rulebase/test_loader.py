@@ -9,7 +9,8 @@ import pytest
 from bot.rulebase import loader
 from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge, read_files
 from kb.errors import RuleError, UnreadableInput
-from kb.scanning.matcher import HyperscanMatcher, Re2Matcher
+from kb.scanning.matcher import Re2Matcher
+from kb.scanning.staged_matcher import StagedMatcher
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_the_shipped_rules_load_whole(known):
 
 
 def test_a_folder_gives_its_rule_files_only(few_rules):
-    """Test logs and other files beside rules are not read."""
+    """Test logs and other files in the folders of rules are not read."""
     files, faults = read_files(few_rules)
 
     rules = {"memory/cuda-out-of-memory/rule.yaml", "storage/disk-full/rule.yaml"}
@@ -53,7 +54,7 @@ def test_the_second_start_comes_from_the_cache(few_rules, kept, builds):
     first, second = knowledge(few_rules), knowledge(few_rules)
 
     assert len(builds) == 1
-    assert len(list(kept.iterdir())) == 1
+    assert len(list(kept.glob("knowledge-*"))) == 1
     assert (second.rulebook, second.plan, second.faults) == (first.rulebook, first.plan, first.faults)
     assert second.matcher().hits(b"OSError: [Errno 28] No space left on device") == first.matcher().hits(
         b"OSError: [Errno 28] No space left on device"
@@ -76,14 +77,14 @@ def test_a_change_makes_the_cache_stale(few_rules, kept, builds, monkeypatch, ch
     knowledge(few_rules)
 
     assert len(builds) == 2
-    assert len(list(kept.iterdir())) == 2
+    assert len(list(kept.glob("knowledge-*"))) == 2
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "text", "folder"])
 def test_a_damaged_cache_is_built_anew(few_rules, kept, builds, damage):
-    """No byte of a damaged cache reaches the pattern engine, and nobody hears of it."""
+    """A damaged cache never reaches the pattern engine and causes no message."""
     first = knowledge(few_rules)
-    path = next(kept.iterdir())
+    path = next(kept.glob("knowledge-*"))
     data = path.read_bytes()
     if damage == "folder":
         path.unlink()
@@ -97,7 +98,7 @@ def test_a_damaged_cache_is_built_anew(few_rules, kept, builds, damage):
 
     assert len(builds) == 2
     assert second.rulebook == first.rulebook
-    assert [item.name for item in kept.iterdir()] == [path.name]
+    assert [item.name for item in kept.glob("knowledge-*")] == [path.name]
     assert damage == "folder" or path.read_bytes() == data
 
 
@@ -107,7 +108,7 @@ def test_old_caches_are_thrown_away(few_rules, kept):
         (few_rules / "VERSION").write_text(f"1.{index}\n")
         knowledge(few_rules)
 
-    assert len(list(kept.iterdir())) == 8
+    assert len(list(kept.glob("knowledge-*"))) == 8
 
 
 def test_a_cache_in_use_outlives_others(few_rules, kept, builds):
@@ -119,7 +120,7 @@ def test_a_cache_in_use_outlives_others(few_rules, kept, builds):
             knowledge(few_rules)
 
     assert len(builds) == 1 + 12
-    assert len(list(kept.iterdir())) == 8
+    assert len(list(kept.glob("knowledge-*"))) == 8
 
 
 def test_both_engines_find_the_same(few_rules, kept, monkeypatch):
@@ -127,7 +128,7 @@ def test_both_engines_find_the_same(few_rules, kept, monkeypatch):
     pytest.importorskip("re2")
     del kept
     text = b"a line\nOSError: [Errno 28] No space left on device\nCUDA out of memory. Tried to allocate 2.00 GiB\n"
-    assert engine() is HyperscanMatcher
+    assert engine() is StagedMatcher
     first = {pattern for pattern, _ in knowledge(few_rules).matcher().hits(text)}
     monkeypatch.setenv("SIGNALBOX_ENGINE", "re2")
     assert engine() is Re2Matcher
@@ -136,7 +137,7 @@ def test_both_engines_find_the_same(few_rules, kept, monkeypatch):
 
 
 def test_faults_of_rules_stay_with_the_cached(few_rules, kept, builds):
-    """A bad rule is told on the second start too."""
+    """A bad rule is reported on the second start too."""
     del kept
     path = few_rules / "storage/disk-full/rule.yaml"
     path.write_text(path.read_text() + "colour: red\n")
@@ -149,7 +150,7 @@ def test_faults_of_rules_stay_with_the_cached(few_rules, kept, builds):
 
 
 def test_names_that_are_no_utf8_do_no_harm(few_rules, kept):
-    """A folder with any name is told as a fault, and cached."""
+    """A folder whose name is not UTF-8 is reported as a fault, and cached."""
     del kept
     folder = few_rules / "moon\udcff" / "odd"
     folder.mkdir(parents=True)

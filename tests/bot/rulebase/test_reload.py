@@ -157,7 +157,7 @@ def test_a_broken_version_is_refused(home, source, name):
 
 
 def test_what_was_wrong_before_does_not_refuse_more(home, source):
-    """A host that begins with faults begins all the same, and says them; a version with the same faults is no worse."""
+    """A host that starts with faults still starts, and reports them; a version with the same faults is not worse."""
     edit(home, "role: root_cause", "role: culprit")
     first = pull(source)
     assert (first.refused, len(first.faults), titles(CurrentRules(source))) == (None, 1, [MEMORY])
@@ -168,7 +168,7 @@ def test_what_was_wrong_before_does_not_refuse_more(home, source):
 
 
 def test_a_source_that_is_away_changes_nothing(home, source, tmp_path):
-    """It is said, and over when it is back."""
+    """The failure is reported, and cleared once the source is back."""
     good = pull(source).version
     home.rename(tmp_path / "away")
     told = pull(source)
@@ -178,7 +178,7 @@ def test_a_source_that_is_away_changes_nothing(home, source, tmp_path):
 
 
 def test_only_plain_files_come_out_of_a_repository(home, source):
-    """No link, no hidden file, none of the logs beside the rules."""
+    """Links, hidden files and test logs of rules are left out."""
     (home / "rules" / "VERSION").unlink()
     (home / "rules" / "VERSION").symlink_to("/etc/passwd")
     (home / "rules" / ".hidden").write_text("x")
@@ -256,7 +256,7 @@ def test_a_folder_that_is_watched(few_rules):
 
 
 def test_an_overlay(home):
-    """Rules of one's own beside those of the installation; its version says so."""
+    """The site's rules are added to those of the installation; the version shows it."""
     (home / "site").mkdir()
     (home / "site" / "site.yaml").write_text("version: 1\n")
     own = (home / "rules" / DISK).read_text().replace("id: disk-full", "id: my-disk-full")
@@ -303,7 +303,7 @@ def test_a_token_goes_to_the_server_and_nowhere_else(monkeypatch):
 
 
 def test_a_source_is_tried_without_keeping_anything(home, source):
-    """`config check` says the version, or what is wrong with it."""
+    """`config check` reports the version, or what is wrong with it."""
     version = commit(home, "x")
     told = check(source)
     assert (
@@ -320,7 +320,7 @@ def test_a_source_is_tried_without_keeping_anything(home, source):
 
 
 def test_a_running_service_takes_up_what_is_merged(home, tmp_path, cache, known, monkeypatch):
-    """Real processes: a rule is proposed as a branch, a person merges it, the next diagnosis speaks by it; /healthz tells of a broken merge."""
+    """With real processes: a rule is proposed as a branch, a person merges it, the next diagnosis uses it; /healthz reports a broken merge."""
     del known  # fills the cache
     monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
     port = free_port()

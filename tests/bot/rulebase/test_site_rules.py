@@ -109,7 +109,7 @@ WAITS = [frame("all_reduce", "/env/torch/distributed/distributed_c10d.py", 2806)
 
 
 def stacks(folder: Path, odd: str) -> None:
-    """Rank 1 stands in a function of ours, the others in a collective, three times."""
+    """Rank 1 is in a function of ours, the others are in a collective, in three samples."""
     for turn in (1, 2, 3):
         (folder / "stacks" / str(turn)).mkdir(parents=True, exist_ok=True)
         for rank in range(4):
@@ -155,7 +155,7 @@ def ring(folder: Path, group: str) -> None:
 
 
 def held(folder: Path, odd: str = "lease_wait") -> None:
-    """A hang in which rank 1 stands in a function of ours."""
+    """A hang in which rank 1 is in a function of ours."""
     job(folder, world=4, seconds=700)
     steps(folder, 9)
     stacks(folder, odd)
@@ -231,7 +231,7 @@ def test_a_sites_own_rule_over_series_stacks_or_collectives(known: Knowledge, tm
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_series_is_told_where_it_stands(known: Knowledge, name: str) -> None:
+def test_a_wrong_series_is_reported_where_it_stands(known: Knowledge, name: str) -> None:
     """With the rule's file and line; the rule is left out, the others work on."""
     told = [fault.line for fault in known.faults if f"wrong-{name}/" in fault.file and WRONG[name][1] in fault.message]
     assert told[:1] == [13]

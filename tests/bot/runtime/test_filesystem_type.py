@@ -1,4 +1,4 @@
-"""Which file systems are told, from the text that Linux gives."""
+"""Which file systems are reported, from the text that Linux gives."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_database_on_a_network_file_system_is_warned_of() -> None:
     assert database_warning(Path("/srv/signalbox.db")) is None
 
 
-def test_where_nothing_is_told_nothing_is_said(mounts: Path) -> None:
-    """Without a list of mounts there is no kind."""
+def test_without_mount_information_no_type_is_reported(mounts: Path) -> None:
+    """Without a list of mounts the type is unknown."""
     mounts.write_text("")
     assert kind_of(Path("/srv")) is None
     mounts.unlink()
@@ -71,5 +71,5 @@ def test_where_nothing_is_told_nothing_is_said(mounts: Path) -> None:
 
 
 def test_this_machine_has_file_systems(tmp_path: Path) -> None:
-    """A folder that does not exist lies on the file system of its nearest parent."""
+    """A folder that does not exist is on the file system of its nearest parent."""
     assert kind_of(tmp_path / "not" / "there") is not None

@@ -72,7 +72,7 @@ def test_a_message_cannot_make_a_line_of_its_own(log, form):
         assert [json.loads(line)["message"][:1] for line in lines] == ["a"]
 
 
-def test_a_call_with_wrong_arguments_is_told(log):
+def test_a_call_with_wrong_arguments_is_reported(log):
     """A library's mistake loses no line."""
     written = log("text")
     logging.getLogger("bot.x").info(*("%d of %d", "one"))

@@ -1,4 +1,4 @@
-"""Secrets are masked, ordinary lines stay, and nothing moves. Tokens are put together here so that none stands in the file."""
+"""Secrets are masked, ordinary lines stay, and no offset changes. Tokens are put together here, so that the file contains none."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ SECRETS = [
 
 @pytest.mark.parametrize(("line", "head", "secret", "_tail"), SECRETS, ids=[line for line, *_ in SECRETS])
 def test_a_secret_is_masked_and_nothing_else(line, head, secret, _tail):
-    """The secret becomes stars of its length; what stands around it, its telling head too, is as before."""
+    """The secret becomes stars of the same length; the text around it, including its prefix, does not change."""
     text = line.format(head + secret)
     before, after = line.format("\0").split("\0")
 
@@ -145,7 +145,7 @@ def _pem(prefix="", glue="\n"):
 
 @pytest.mark.parametrize(("prefix", "glue"), [("", "\n"), ("[rank0]: ", "\n"), ("", "\\n"), ("", "\r\n")])
 def test_a_private_key_is_masked_between_its_marks(prefix, glue):
-    """Its lines go, its marks, the line ends and what stands before and after stay; also in JSON, with escaped line ends."""
+    """The lines of the key are masked; the markers, line ends and surrounding text stay, also in JSON with escaped line ends."""
     text = f"before the key{glue}{_pem(prefix, glue)}{glue}ordinaryWordsAfterwards 12345678"
 
     masked = redact(text)
@@ -157,7 +157,7 @@ def test_a_private_key_is_masked_between_its_marks(prefix, glue):
 
 
 def test_a_private_key_that_is_cut_is_masked():
-    """With one mark out of sight, long key lines beside the other go, and ordinary lines stay."""
+    """With only one marker left, long key lines next to it are masked and ordinary lines stay."""
     lines = _pem().split("\n")
 
     head = redact("\n".join([*lines[:3], "ordinary words stay"]))
@@ -261,7 +261,7 @@ def test_a_word_for_a_password_in_other_languages():
 
 
 def test_settings_in_base64_stay():
-    """Launchers pass their settings so; text that is no secret is none in base64 either."""
+    """Launchers pass settings in base64; text that is not secret is not masked there either."""
     for settings in ({"localhost": [0]}, {f"worker-{n}": list(range(8)) for n in range(4)}):
         text = f"--world_info={base64.urlsafe_b64encode(json.dumps(settings).encode()).decode()} --master_port=29500"
         assert redact(text) == text

@@ -37,7 +37,7 @@ def test_labels_of_the_site_come_first() -> None:
     assert (job.job, job.namespace) == ("r1", "ml")
 
 
-def test_an_alert_that_names_no_job_is_told() -> None:
+def test_an_alert_that_names_no_job_is_reported() -> None:
     """The Prometheus label `job` is the scrape job; no job is guessed from it."""
     jobs, left_out = read_webhook(
         payload(alert(job="node"), alert(job="node"), alert(job_id="a\nb"), truncatedAlerts=3)

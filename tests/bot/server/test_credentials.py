@@ -9,7 +9,7 @@ from http import HTTPStatus
 import pytest
 
 from bot.config.chat import Linked
-from bot.config.file import Metrics, Serve, Webhook
+from bot.config.settings import Metrics, Serve, Webhook
 from bot.server.credentials import HttpRefusal, admission, check_secrets, knows, presented
 from connectors.base.secret import Secret
 from tests.support.common.served_bot import SECRET

@@ -15,7 +15,7 @@ import pytest
 from flask import Flask
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.config.file import Metrics
+from bot.config.settings import Metrics
 from bot.incidents.ledger import Ledger
 from bot.queue.payloads import DiagnosePayload
 from bot.runtime.metrics import FOLDER

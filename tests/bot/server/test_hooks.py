@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from flask.testing import FlaskClient
 
-from bot.config.file import Webhook
+from bot.config.settings import Webhook
 from bot.policy.job_end import LARGEST
 from bot.queue.tasks import TaskQueue
 from bot.server.webhooks import app
@@ -76,7 +76,7 @@ def test_the_cluster_that_is_named(web: FlaskClient, url: str, sent: str, cluste
     ],
 )
 def test_other_ends_are_no_work(web: FlaskClient, url: str, body: dict, why: str) -> None:
-    """The response gives the reason and is no error."""
+    """The response gives the reason and is not an error."""
     told = web.post("/hooks/ended/slurm", json=body, headers=BEARER)
     assert (told.status_code, told.get_json()) == (200, {"asked": [], "left_out": [why]})
     assert orders(url) == []

@@ -12,8 +12,8 @@ from contextlib import closing
 import pytest
 from flask import Flask
 
-from bot.config.file import Webhook
 from bot.config.http import HttpLimits
+from bot.config.settings import Webhook
 from bot.queue.tasks import TaskQueue
 from bot.server import http_server
 from bot.server.alert_payloads import LARGEST
@@ -114,7 +114,7 @@ def test_an_ordinary_request_is_answered_and_its_connection_kept(start: Start) -
     ],
 )
 def test_the_body_of_a_stranger_is_not_read(start: Start, headers: bytes) -> None:
-    """The answer comes before the body does, whatever bytes stand in place of the secret."""
+    """The response comes before the body is read, whatever bytes are sent as the secret."""
     with closing(connected(start(), HEAD + headers + b"Content-Length: 900000\r\n\r\n")) as conn:
         assert answer(conn).startswith(b"HTTP/1.1 401")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.config.file import Cluster, Config, Connector
+from bot.config.settings import Cluster, Config, Connector
 from bot.handlers.successful_runs import SuccessfulRun
 from bot.policy.job_end import JobWatcherSettings
 from bot.queue.payloads import DiagnosePayload
@@ -218,7 +218,7 @@ def test_parts_and_arrays() -> None:
     assert OF_ONE_ARRAY == 3
 
 
-def test_a_scheduler_that_fails_is_told_once() -> None:
+def test_a_scheduler_that_fails_is_reported_once() -> None:
     """Retried with growing pauses up to a quarter of an hour; later ends are then handled."""
     bench = Bench()
     watch = bench.watch()

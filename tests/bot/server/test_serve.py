@@ -14,17 +14,18 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
+import psutil
 import pytest
 from flask.testing import FlaskClient
 
-from bot.config.file import Webhook
+from bot.config.settings import Webhook
 from bot.queue.tasks import TaskQueue
 from bot.server.alert_payloads import LARGEST
 from bot.server.webhooks import app
 from bot.store.incidents import IncidentStore
 from connectors.base.secret import Secret
 from tests.support.common.alert_samples import alert, payload
-from tests.support.common.served_bot import SECRET, bearer, free_port, ok, served, until, worker_of
+from tests.support.common.served_bot import SECRET, bearer, free_port, ok, served, server_of, until, worker_of
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_alerts_become_work(web: FlaskClient, url: str) -> None:
 
 
 def test_what_names_no_job_is_answered(web: FlaskClient) -> None:
-    """Nothing to do is no error: the sender must not retry."""
+    """Having nothing to do is not an error: the sender must not retry."""
     told = web.post("/webhooks/alerts", data=payload(alert()), headers=bearer())
     assert (told.status_code, told.get_json()["asked"]) == (200, [])
 
@@ -130,7 +131,7 @@ def test_other_requests(web: FlaskClient) -> None:
 
 @pytest.mark.skipif(shutil.which("prometheus-alertmanager") is None, reason="needs Debian's prometheus-alertmanager")
 def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path, known: object) -> None:
-    """An alert in a real Alertmanager becomes a task that a worker runs; a killed worker is restarted; SIGTERM stops everything."""
+    """An alert in a real Alertmanager becomes a task that a worker runs; what is killed is restarted; SIGTERM stops everything."""
     del known  # fills the cache
     port, own, cluster = free_port(), free_port(), free_port()
     config = tmp_path / "alertmanager.yml"
@@ -171,11 +172,22 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
         finally:
             manager.kill()
             manager.wait()
+        log = tmp_path / "serve.log"
         os.kill(worker_of(service.pid), signal.SIGKILL)
-        until(lambda: "was restarted" in (tmp_path / "serve.log").read_text())
-        service.send_signal(signal.SIGTERM)
+        until(lambda: "the worker 1 exited (status -9) and was restarted" in log.read_text())
+        server = server_of(service.pid)
+        assert server is not None
+        forked = server.children()
+        server.kill()
+        until(lambda: log.read_text().count("was restarted") == 1 + len(forked))
+        until(lambda: not any(begun(process.pid) for process in forked))
+        until(lambda: begun(worker_of(service.pid)))
+        main = psutil.Process(service.pid)
+        for process in (main, *main.children(recursive=True)):  # as systemd stops a service
+            process.send_signal(signal.SIGTERM)
         assert service.wait(60) == 0
-    assert "stopped" in (tmp_path / "serve.log").read_text()
+    assert log.read_text().count("was restarted") == 1 + len(forked)
+    assert "stopped" in log.read_text()
 
 
 def test_nobody_is_left_when_the_service_is_killed(tmp_path: Path, cache: Path, known: object) -> None:
@@ -184,8 +196,8 @@ def test_nobody_is_left_when_the_service_is_killed(tmp_path: Path, cache: Path, 
     port = free_port()
     with served(tmp_path, cache, port) as service:
         until(lambda: ok(port))
-        children = [int(text) for text in Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split()]
         until(lambda: begun(worker_of(service.pid)))
+        children = [child.pid for child in psutil.Process(service.pid).children(recursive=True)]
         service.kill()
         service.wait()
         until(lambda: not any(begun(child) for child in children))

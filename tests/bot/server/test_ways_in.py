@@ -1,4 +1,4 @@
-"""Every way into and out of the service beside Slack's listeners: routes, tasks, what is sent. A new one fails the tables here."""
+"""Every way into and out of the service apart from Slack's listeners: routes, tasks, outgoing messages. A new one fails the tables here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from slack_bolt import App
 
 from bot.config.chat import Linked, Slack
-from bot.config.file import Config, Serve, Webhook
+from bot.config.settings import Config, Serve, Webhook
 from bot.incidents.ledger import Ledger
 from bot.render.report_json import dumps
 from bot.rulebase.reload import CurrentRules
@@ -21,7 +21,7 @@ from bot.server import serve as module
 from bot.server import supervisor
 from bot.slack.delivery import sender
 from bot.slack.service import Listening
-from bot.store.incidents import Origin
+from bot.store.packed_reports import Origin
 from connectors.base.secret import Secret
 from tests.support.bot_samples import FALLEN_GPU, NOON
 

@@ -1,1 +1,1 @@
-"""Slack: what is shown and what comes back."""
+"""Slack: what is shown, and how actions are handled."""

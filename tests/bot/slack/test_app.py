@@ -18,7 +18,7 @@ def test_a_diagnosis(play):
     """It is acknowledged at once, answered by one edited message, and the thread has the file and the image."""
     delivery = play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
     assert delivery.acknowledged
-    assert play.told() == ["Diagnosing demo. I'll post the result here."]
+    assert play.ephemerals() == ["Diagnosing demo. I'll post the result here."]
     assert play.answers() == []
 
     play.settle()
@@ -45,12 +45,12 @@ def test_an_unknown_job_gives_candidates(play):
 
 
 def test_an_unknown_job_is_looked_for_again(play):
-    """An unknown job is no cached answer."""
+    """An unknown job is not cached."""
     play.diagnose("nightly")
-    assert "No job" in play.told()[-1]
+    assert "No job" in play.ephemerals()[-1]
     play.workspace.command(GRACE, CHANNEL, "/diagnose", "nightly")
     play.settle()
-    assert "No job" in play.told(GRACE)[-1]
+    assert "No job" in play.ephemerals(GRACE)[-1]
 
 
 def test_the_same_job_is_linked_and_not_looked_at_twice(play):
@@ -58,7 +58,7 @@ def test_the_same_job_is_linked_and_not_looked_at_twice(play):
     play.diagnose("demo")
     play.diagnose("demo", user=GRACE)
     answer = only(play.answers())
-    assert "see" in only(play.told(GRACE))
+    assert "see" in only(play.ephemerals(GRACE))
     assert answer.ts.replace(".", "") in json.dumps(play.workspace.ephemerals(CHANNEL, GRACE)[0].blocks)
 
     press(play, answer.ts, "more", value=option(answer, "again"))
@@ -90,7 +90,7 @@ def test_private_goes_to_the_person(play):
 def test_what_cannot_be_read_is_explained(play, text, told):
     """Only to the requester."""
     play.diagnose(text)
-    assert told in play.told()[-1].lower()
+    assert told in play.ephemerals()[-1].lower()
     assert play.answers() == []
 
 
@@ -254,7 +254,7 @@ def test_home(play):
 def test_no_job_named(play):
     """The person's recent failed jobs are offered."""
     play.diagnose("")
-    assert play.told()[-1].startswith(("Your recent failed jobs", "None of your jobs"))
+    assert play.ephemerals()[-1].startswith(("Your recent failed jobs", "None of your jobs"))
 
 
 def test_nothing_failed(play):
@@ -290,7 +290,7 @@ def test_guests_and_people_of_other_organisations(play):
         play.workspace.add_channel(CHANNEL, "incidents", [ADA, GRACE, EVE, "U0GUEST", "U0OTHER"])
     for user, words in (("U0GUEST", "You don't have permission to diagnose"), ("U0OTHER", "does not answer people")):
         play.diagnose(user=user)
-        assert words in only(play.told(user))
+        assert words in only(play.ephemerals(user))
         play.workspace.open_home(user)
         play.send()
     assert play.workspace.home("U0OTHER") is None
@@ -298,7 +298,7 @@ def test_guests_and_people_of_other_organisations(play):
     assert play.ledger.incidents.list() == ()
     play.diagnose()
     press(play, only(play.answers()).ts, "right", user="U0OTHER")
-    assert "does not answer people" in play.told("U0OTHER")[-1]
+    assert "does not answer people" in play.ephemerals("U0OTHER")[-1]
     assert play.ledger.closings.annotations(1) == ()
 
 
@@ -308,7 +308,7 @@ def test_deliveries_for_another_workspace_are_refused(play):
     delivery = play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
     assert delivery.acknowledged
     play.settle()
-    assert "does not answer people of this workspace" in only(play.told())
+    assert "does not answer people of this workspace" in only(play.ephemerals())
     assert play.ledger.tasks.counts() == {}
 
 
@@ -331,7 +331,7 @@ def test_rights(tmp_path, known, monkeypatch):
         press(play, answer.ts, "more", user=EVE, value=option(only(play.answers()), "mute_job"))
         assert play.workspace.modal(EVE) is None
         play.workspace.command(ADA, FOREIGN, "/diagnose", "demo")
-        assert "isn't enabled in this channel" in play.told(channel=FOREIGN)[-1]
+        assert "isn't enabled in this channel" in play.ephemerals(channel=FOREIGN)[-1]
 
         with play.ledger.database.session() as session:
             from sqlmodel import select

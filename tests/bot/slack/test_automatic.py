@@ -1,4 +1,4 @@
-"""Automatic answers: where they go, in which thread, and what is not posted."""
+"""Automatic answers: their channel and thread, and what is not posted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ended(play, name, job=None, *, source="demo", why="job ended: FAILED", who="
     play.settle()
 
 
-def test_a_failure_is_told_in_the_channel(play):
+def test_a_failure_is_reported_in_the_channel(play):
     """With its trigger, its files, and a mention of the owner in the first post."""
     ended(play, "llm-70b")
     answer = only(play.answers())
@@ -54,7 +54,7 @@ def test_a_failure_is_told_in_the_channel(play):
     assert len(play.workspace.files) == 2
 
 
-def test_nothing_is_told_of_a_run_that_is_well(play):
+def test_nothing_is_reported_of_a_run_that_is_well(play):
     """It is only stored as an incident."""
     ended(play, "fine-run", source="fine")
     assert play.answers() == []
@@ -112,7 +112,7 @@ def test_a_channel_gets_no_more_than_its_share(play):
     assert "run-5" in text_of(rest)
 
 
-def test_what_is_muted_is_not_told_and_asking_still_answers(play):
+def test_what_is_muted_is_not_reported_and_asking_still_answers(play):
     """A rule is muted from its message; the next failure of another job with that rule is not posted."""
     ended(play, "llm-70b")
     answer = only(play.answers())
@@ -141,7 +141,7 @@ def test_one_who_asks_meanwhile_and_the_channel_both_have_it(play):
 
 
 def test_quiet_start(tmp_path, known, monkeypatch):
-    """During the rollout everything goes to one channel, and nobody is mentioned."""
+    """During the rollout everything goes to one channel, without mentions."""
     quiet = TENANT + f"    quiet: {{channel: {OTHER}, close_outs: 1, precision: 0.1}}\n"
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=quiet) as play:
         ended(play, "llm-70b")

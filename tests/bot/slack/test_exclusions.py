@@ -26,7 +26,7 @@ def fallen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def play(tmp_path, known, fallen, monkeypatch) -> Iterator[Stage]:
-    """A service with such a run; two replicas, each delivery arrives twice."""
+    """A service with this run; two replicas, and each delivery arrives twice."""
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with stage(
         tmp_path, known, url, monkeypatch.setenv, bundles={**BUNDLES, "fallen": fallen}, replicas=2, duplicate=True
@@ -66,7 +66,7 @@ def test_proposed_and_confirmed(play):
     assert "node-b: excluded for the cluster on" in told
     assert f'"user_id": "{ADA}"' in told
     assert buttons(only(play.answers())) == {}
-    assert [text for text in play.told() if text.startswith("Excluded:")] == ["Excluded: node-b."]
+    assert [text for text in play.ephemerals() if text.startswith("Excluded:")] == ["Excluded: node-b."]
     ephemeral = str(play.workspace.ephemerals(CHANNEL, ADA)[-1].blocks)
     assert "scontrol update NodeName=node-b State=DRAIN" in ephemeral
     assert [(bar.node, bar.state, bar.decided_by) for bar in play.ledger.exclusions.list("default")] == [
@@ -92,17 +92,17 @@ def test_two_people_press_at_once(play):
     play.workspace.click(ADA, CHANNEL, message.ts, "bar_refuse", None)
     play.workspace.click(GRACE, CHANNEL, message.ts, "bar_confirm", None)
     play.settle()
-    assert "node-b was refused by U0ADA" in play.told(GRACE)[-1]
+    assert "node-b was refused by U0ADA" in play.ephemerals(GRACE)[-1]
     assert play.ledger.exclusions.list("default") == ()
 
 
-def test_who_may_not_is_told_so(tmp_path, known, fallen, monkeypatch):
+def test_who_may_not_is_reported_so(tmp_path, known, fallen, monkeypatch):
     """The permission has its own verb; the proposal stays."""
     url, only_ada = f"sqlite:///{tmp_path / 'signalbox.db'}", "    verbs: {bar: [U0ADA]}"
     with stage(tmp_path, known, url, monkeypatch.setenv, tenant=only_ada, bundles={"fallen": fallen}) as play:
         play.diagnose("fallen")
         press(play, "bar_confirm", EVE)
-        assert "You don't have permission" in play.told(EVE)[-1]
+        assert "You don't have permission" in play.ephemerals(EVE)[-1]
         assert [bar.state for bar in play.ledger.exclusions.list("default")] == ["proposed"]
 
 

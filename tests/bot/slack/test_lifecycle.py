@@ -61,13 +61,13 @@ def test_put_off(play):
     assert state(play) == "snoozed"
     play.workspace.command(ADA, CHANNEL, "/signalbox", "incidents")
     play.send()
-    assert "none" in play.told()[-1]
+    assert "none" in play.ephemerals()[-1]
     take(play, "reopen")
     assert state(play) == "open"
 
 
 def test_merged_and_both_sides_say_so(play):
-    """The likely incident is on offer; a wrong number is reported beside the field, and the form stays open."""
+    """The likely incident is offered; a wrong number is reported at its field, and the form stays open."""
     play.diagnose("demo")
     play.diagnose("fine")
     first, second = play.ledger.incidents.list()[1].id, play.ledger.incidents.list()[0].id
@@ -99,14 +99,14 @@ def test_reopened(play):
     assert state(play) == "open"
 
 
-def test_who_may_not_is_told_so(tmp_path, known, monkeypatch):
+def test_who_may_not_is_reported_so(tmp_path, known, monkeypatch):
     """Only to that person; the message stays unchanged."""
     url, only_ada = f"sqlite:///{tmp_path / 'signalbox.db'}", "    verbs: {annotate: [U0ADA]}"
     with stage(tmp_path, known, url, monkeypatch.setenv, tenant=only_ada) as play:
         play.diagnose()
         take(play, "ack", EVE)
         assert state(play) == "open"
-        assert "You don't have permission" in play.told(EVE)[-1]
+        assert "You don't have permission" in play.ephemerals(EVE)[-1]
 
 
 def test_delivered_twice_to_two_replicas_it_is_one_step(tmp_path, known, monkeypatch):

@@ -1,4 +1,4 @@
-"""Who people are: looked up once an hour, remembered while Slack is down, and nobody by default."""
+"""Identities of people: looked up once an hour, remembered while Slack is down, and unknown by default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Client:
         self.calls = 0
 
     def api_call(self, method, *, data):
-        """Answer, or fail where there is no user."""
+        """Answer, or fail if there is no such user."""
         assert (method, data) == ("users.info", {"user": "U0ADA"})
         self.calls += 1
         if self.user is None:
@@ -72,7 +72,7 @@ def test_whom_slack_never_named_is_nobody():
 
 
 def test_users_of_the_api():
-    """Guests, strangers, members of an organisation, the deactivated, and what is no user."""
+    """Guests, strangers, members of an organisation, deactivated users, and ids that are not users."""
     assert profile_of({"team_id": "T1", "is_ultra_restricted": True}) == Profile(frozenset({"T1"}), guest=True)
     assert profile_of({"team_id": "T1", "is_stranger": True}) == Profile(frozenset({"T1"}), guest=True)
     organisation = {"enterprise_id": "E1", "teams": ["T1", "T2"]}

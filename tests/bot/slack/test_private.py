@@ -28,7 +28,7 @@ from tests.support.slack_stage import ADA, CHANNEL, GRACE
 
 @pytest.fixture
 def asked(play):
-    """Ada asked privately; nobody else asked."""
+    """Ada asked privately; no other request was made."""
     play.diagnose("demo private")
     return play
 
@@ -62,7 +62,7 @@ def test_only_who_asked_finds_it(asked):
 def test_others_who_ask_get_an_answer_of_their_own(asked):
     """No task and no incident is shared, also where the private one came first."""
     asked.workspace.command(GRACE, CHANNEL, "/diagnose", "demo")
-    assert asked.told(GRACE) == ["Diagnosing demo. I'll post the result here."]
+    assert asked.ephemerals(GRACE) == ["Diagnosing demo. I'll post the result here."]
     asked.settle()
     assert "Only you see this" not in text_of(only(asked.answers()))
     every = asked.ledger.incidents.list(9, IncidentFilter(viewer=OPERATOR))
@@ -74,7 +74,7 @@ def test_others_who_ask_get_an_answer_of_their_own(asked):
 
 
 def test_running_it_again_keeps_it_private(asked):
-    """The answer comes to the same direct messages, and to nobody's list."""
+    """The answer goes to the same direct messages and appears in no list."""
     first = only(asked.answers(direct(asked).id))
     asked.workspace.click(ADA, direct(asked).id, first.ts, "more", option(first, "again"))
     asked.settle()
@@ -84,7 +84,7 @@ def test_running_it_again_keeps_it_private(asked):
 
 
 def test_it_can_be_closed_by_who_asked(asked):
-    """With the buttons of its message; nothing of it goes elsewhere."""
+    """Through the buttons of its message; nothing about it goes elsewhere."""
     answer = only(asked.answers(direct(asked).id))
     asked.workspace.click(ADA, direct(asked).id, answer.ts, "right")
     asked.settle()

@@ -91,7 +91,7 @@ def test_a_form_is_submitted_only_by_whom_it_was_opened_for(stage: Scene) -> Non
 
 
 def test_what_is_hidden_reads_like_what_never_was(stage: Scene) -> None:
-    """Another's private incident and a handle that nobody has give the same answer."""
+    """Another person's private incident and an unknown handle give the same answer."""
     button = next(door for door in DOORS if door.name == "right").made
     asked = Asked(stage, NOBODY, Place(CHANNELS[RED]), stage.targets[2], stage.targets[2].listed)
     texts = []

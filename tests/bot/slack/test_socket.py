@@ -46,7 +46,7 @@ def test_from_a_command_to_a_closed_incident(tmp_path, known, monkeypatch):
     """A command, its answer, a button, a form with a search: as over HTTP."""
     with linked(tmp_path, known, monkeypatch) as (play, _):
         assert play.diagnose().acknowledged
-        assert play.told() == ["Diagnosing demo. I'll post the result here."]
+        assert play.ephemerals() == ["Diagnosing demo. I'll post the result here."]
         answer = only(play.answers())
         press(play, answer.ts, "wrong")
         form(play)

@@ -15,7 +15,7 @@ from bot.incidents.lifecycle import LifecycleStep
 from bot.incidents.resolution import Closing
 from bot.render.report_json import dumps
 from bot.store.fault_library import known_within
-from bot.store.incidents import Origin
+from bot.store.packed_reports import Origin
 from bot.store.tables import PatternRow, ReportRow
 from bot.store.visibility import Viewer
 from kb.precedents.signature import FaultLibrary, signature_of
@@ -57,7 +57,7 @@ def entries(ledger: Ledger, tenant: str = "default") -> list[tuple[int, str | No
 
 
 def test_a_confirmed_diagnosis_is_an_entry(ledger: Ledger) -> None:
-    """With what was done about it, and what it looked like."""
+    """Each entry has the remedy and the signature of the failure."""
     close(ledger, 1, cause="shown", fault="gpu_fell_off_bus", rule="xid-catalogue", action="reseated the board")
     assert entries(ledger) == [(1, "gpu_fell_off_bus", "gpu_fell_off_bus", "reseated the board")]
     (found,) = library_of(ledger, "default").alike(signature_of(FALLEN_GPU))
@@ -141,7 +141,7 @@ def test_an_incident_whose_report_is_gone_teaches_nothing_new(ledger: Ledger) ->
 
 
 def test_what_is_private_is_known_only_to_its_owner(ledger: Ledger) -> None:
-    """To nobody else, and in no answer that others see."""
+    """It is visible to nobody else, and appears in no answer that others see."""
     report = replace(FALLEN_GPU, id="private")
     number = ledger.incidents.add(dumps(report), report, b"", None, NOW, origin=Origin(private_to="U0ADA"))
     close(ledger, number, cause="shown", fault="gpu_fell_off_bus")

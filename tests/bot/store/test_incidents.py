@@ -14,14 +14,15 @@ import pytest
 from bot.render.report_json import dumps
 from bot.runtime import paths
 from bot.store.database import SCHEMA_VERSION, StoreError
-from bot.store.incidents import REPLAY_BYTES, Incident, IncidentFilter, IncidentStore, remember
+from bot.store.incidents import Incident, IncidentFilter, IncidentStore, remember
+from bot.store.packed_reports import REPLAY_BYTES
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
 from tests.support.common.incident_samples import NOW, put
 from tests.support.paths import ROOT
 
 
 def test_an_incident_is_kept_with_what_people_look_for(url):
-    """The latest list shows job, verdict, first fault and rule of what was added, with the time in UTC."""
+    """The latest list shows job, verdict, first fault and rule of the added incident, with its time in UTC."""
     with IncidentStore(url) as store:
         put(store, FALLEN_GPU, bundle="night-run", now=NOW.astimezone(timezone(timedelta(hours=5))))
         actual = store.list()
@@ -81,7 +82,7 @@ def test_the_same_report_is_the_same_incident(url):
 
 
 def test_the_list_is_newest_first_and_bounded(url):
-    """The list is by time, at most as long as asked, and `since` leaves out what is older."""
+    """The list is ordered by time and limited, and `since` leaves out what is older."""
     with IncidentStore(url) as store:
         for hour in (2, 0, 3, 1):
             put(store, replace(HEALTHY, id=f"r{hour}"), now=NOW + timedelta(hours=hour))
@@ -117,7 +118,7 @@ def test_a_long_replay_is_cut_at_a_line_end_and_says_so(url):
 
 
 def test_a_replay_of_one_endless_line_is_cut_too(url):
-    """Where there is no line end the cut is at 256 KB."""
+    """Without line ends, the text is cut at 256 KB."""
     with IncidentStore(url) as store:
         record = store.get(put(store, HEALTHY, b"x" * (REPLAY_BYTES + 5)))
 

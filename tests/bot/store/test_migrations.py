@@ -238,8 +238,8 @@ def test_a_step_that_fails_changes_nothing(database: str, version: int, monkeypa
         assert len(store.list()) == 2
 
 
-def test_a_database_whose_version_is_lost_is_told(database: str) -> None:
-    """Tables without a version are nobody's: an error that names the store, nothing made."""
+def test_a_database_whose_version_is_lost_is_reported(database: str) -> None:
+    """Tables without a version raise an error that names the store; nothing is created."""
     make_old(database, 1)
     with opened(database) as connection:
         connection.execute(text("DELETE FROM schema_version"))

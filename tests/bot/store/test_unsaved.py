@@ -29,7 +29,7 @@ def _write(url, number, gate, warnings):
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_twenty_writers_at_once_lose_nothing(tmp_path, fresh):
-    """On a new store as on an old one, all incidents are stored: none with a warning, none beside the store."""
+    """All incidents are stored, in a new store as in an old one: without a warning, and without files left next to the store."""
     url = f"sqlite:///{tmp_path}/s.db"
     if not fresh:
         with IncidentStore(url):
@@ -49,7 +49,7 @@ def test_twenty_writers_at_once_lose_nothing(tmp_path, fresh):
 
 
 def test_what_a_locked_store_refuses_is_taken_in_by_the_next_command(tmp_path, monkeypatch):
-    """The warning names the file, the next incident brings the refused one with it, and nothing is left beside the store."""
+    """The warning names the file, the next incident brings the refused one with it, and no file is left next to the store."""
     url = f"sqlite:///{tmp_path}/s.db"
     with IncidentStore(url):
         pass
@@ -92,7 +92,7 @@ def test_a_claim_of_a_process_that_is_gone_is_taken_up(tmp_path):
 
 
 def test_an_answer_that_was_printed_is_stored_though_its_command_was_killed(tmp_path):
-    """It was promised before it was printed; nobody else takes it in while the command lives, and it is stored once."""
+    """It was written before it was printed; other commands leave it alone while this one lives, and it is stored once."""
     url = f"sqlite:///{tmp_path}/s.db"
     packed = {
         "report": dumps(FALLEN_GPU),
@@ -117,7 +117,7 @@ def test_an_answer_that_was_printed_is_stored_though_its_command_was_killed(tmp_
 
 
 def test_a_promise_is_removed_once_it_is_kept(tmp_path):
-    """In the store or, if that refuses, beside it."""
+    """It is removed whether the incident goes into the store or, if the store refuses it, into a file."""
     url = f"sqlite:///{tmp_path}/s.db"
     for number, place in enumerate((url, "sqlite:////proc/none/s.db")):
         promised = unsaved.promise(url, b"")

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from bot.render.report_json import dumps
-from bot.store.incidents import IncidentFilter, IncidentStore, Origin
+from bot.store.incidents import IncidentFilter, IncidentStore
+from bot.store.packed_reports import Origin
 from bot.store.tables import PostingRow, RequestRow, WorkRow
 from bot.store.visibility import OPERATOR, PUBLIC, Viewer
 from tests.support.bot_samples import FALLEN_GPU

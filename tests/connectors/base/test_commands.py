@@ -1,4 +1,4 @@
-"""Commands and their children: what they print, what stops them, and what is left of them."""
+"""Commands and their children: their output, what stops them, and what they leave behind."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from connectors.base.budget import Budget, Load
 from connectors.base.contract import Deadline, SourceFailed, safe_name
 from connectors.base.http import Endpoint, HttpClient, HttpRequest, Login, url_path
 from connectors.base.secret import Secret
+from tests.doubles.kubelet import Kubelet, kubelet_serving
 from tests.doubles.listening import Answering, listening
+from tests.support.certificates import certificate
 from tests.support.contract.hostile import Fault, Hostile, hostile
 
 
@@ -239,7 +241,7 @@ def test_safe_names() -> None:
 
 
 def test_a_call_that_is_sent_once(server: Hostile) -> None:
-    """The answer is returned whatever its status, with headers; nothing is retried, and half an answer is an error."""
+    """The answer is returned for any status, with headers; nothing is retried, and a truncated answer is an error."""
     client = HttpClient(Endpoint(server.url))
     assert client.once(HttpRequest("/x"), soon()).status == 200
     cases: list[tuple[Fault, int]] = [("refuse_404", 404), ("limit_always", 429), ("error_always", 500)]
@@ -263,3 +265,20 @@ def test_a_secret_of_several_lines(tmp_path: Path) -> None:
     assert secret.block() == "-----BEGIN-----\nabc\n-----END-----"
     with pytest.raises(SourceFailed, match="is not a single line"):
         secret.value()
+
+
+def test_a_certificate_of_another_authority(tmp_path: Path) -> None:
+    """A server whose certificate the given CA did not sign is not talked to; the message says which setting to check."""
+    for name in ("server", "other"):
+        certificate(tmp_path / f"{name}.pem", "127.0.0.1")
+    with kubelet_serving(Kubelet(), tmp_path / "server.pem") as port:
+        ours, others = (
+            HttpClient(
+                Endpoint(f"https://127.0.0.1:{port}", ca_file=str(tmp_path / f"{name}.pem")), sleep=lambda _: None
+            )
+            for name in ("server", "other")
+        )
+        assert ours.get(HttpRequest("/containerLogs/ml/pod/main"), Deadline.within(10)).status == 200
+        with pytest.raises(SourceFailed, match=r"certificate is not trusted: .*self.signed.*; check ca_file") as failed:
+            others.get(HttpRequest("/containerLogs/ml/pod/main"), Deadline.within(10))
+    assert failed.value.kind == "unreachable"

@@ -1,4 +1,4 @@
-"""Kept bundles: found by their descriptions, copied part by part with what is known of each file, never beyond the folder."""
+"""Kept bundles: found by their descriptions, copied part by part with what is known of each file, never outside the folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bot.collection.find_job import merged
-from bot.config.file import Cluster, Config, Connector
+from bot.config.settings import Cluster, Config, Connector
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.diagnosis.job import JobRequest, diagnose_job
 from bot.rulebase.loader import Knowledge, knowledge
@@ -155,7 +155,7 @@ last_good: 6
 
 
 def test_recent_lists_all(kept: Bundles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Newest first, whatever the window, including a broken one; bounded, in the order of the last writes."""
+    """Newest first, for any window and with a broken bundle among them; bounded, in the order of the last writes."""
     listed = kept.recent(NOBODY, Deadline.within(SOON))
     assert [one.name for one in listed] == ["llm-7b", "llm-7b", "llm-7b", "by-hand", "broken"]
     assert listed[0] == JobSummary("102", "llm-7b", start=1_767_657_600.0)
@@ -167,7 +167,7 @@ def test_recent_lists_all(kept: Bundles, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_job_yaml_is_read_again_when_it_changed(kept: Bundles) -> None:
-    """What was cached for it is no longer valid."""
+    """The cached content is not used any more."""
     assert _find(kept, "101") == [("101", "monday")]
     (Path(kept.settings.folder) / "monday/job.yaml").write_text("id: 1099\nname: llm-7b\n")
     assert (_find(kept, "101"), _find(kept, "1099")) == ([], [("1099", "monday")])
@@ -207,7 +207,7 @@ ALL_PARTS: dict[str, bytes | str] = {
 
 
 def test_every_part_comes_along(tmp_path: Path) -> None:
-    """Under its own path; loose logs go to the logs; files that are no evidence stay behind."""
+    """Each keeps its path; loose logs go to the logs; other files are left behind."""
     _write(tmp_path / "a", ALL_PARTS)
     spool, gaps = _collect(Bundles(BundlesSettings(str(tmp_path))), "7")
     assert gaps == []
@@ -300,7 +300,7 @@ def test_a_scheduler_knows_better_when_now_is(kept: Bundles) -> None:
     assert _collect(kept, both)[0].logs == {"logs/rank-0.log": b"tuesday-again\n"}
 
 
-def test_a_broken_description_is_told(kept: Bundles) -> None:
+def test_a_broken_description_is_reported(kept: Bundles) -> None:
     """The evidence is collected nevertheless."""
     (Path(kept.settings.folder) / "broken/bundle.yaml").write_text("files: &a [*a]\n")
     spool, gaps = _collect(kept, "broken")
@@ -365,7 +365,7 @@ def test_a_pipe_for_a_description(tmp_path: Path) -> None:
 
 
 def test_huge_files_are_bounded(tmp_path: Path) -> None:
-    """A log is cut, a part that is too large is not read, and both are reported; earlier runs get what is left."""
+    """A log is cut, a part that is too large is not read, and both are reported; earlier runs get the remaining bytes."""
     _write(
         tmp_path / "a",
         {

@@ -30,7 +30,7 @@ gpus: 16
 
 
 def job(folder, text):
-    """The result of reading such a job.yaml, and the reasons of its gaps."""
+    """Return what is read from a job.yaml of this text, and the reasons of its gaps."""
     data = text if isinstance(text, bytes) else text.encode()
     (folder / "job.yaml").write_bytes(data)
     read, gaps = read_job(folder)
@@ -122,7 +122,7 @@ def test_what_cannot_be_used_is_a_gap_and_no_job(tmp_path, text, reason):
     ],
 )
 def test_values_of_no_sense_are_left_out(tmp_path, line):
-    """One bad value is dropped by itself, without the others."""
+    """A bad value is dropped without the others."""
     assert job(tmp_path, f"owner: mei\n{line}\n") == (Job(owner="mei"), [])
 
 
@@ -163,7 +163,7 @@ def test_the_largest_file_is_read_in_seconds(tmp_path):
 
 
 def written(folder, text):
-    """The result of reading such a bundle.yaml, and the reasons of its gaps."""
+    """Return what is read from a bundle.yaml of this text, and the reasons of its gaps."""
     (folder / "bundle.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     told, gaps = read_description(folder)
     assert all(gap.code == "bundle_unreadable" for gap in gaps)
@@ -203,7 +203,7 @@ def test_any_content_of_it_is_survived(tmp_path, text):
 
 
 def test_a_description_that_is_too_large_is_a_gap(tmp_path):
-    """It is not read at all."""
+    """It is not read."""
     (tmp_path / "bundle.yaml").write_bytes(b"#" * (LARGEST_DESCRIPTION + 1))
     assert "larger than" in read_description(tmp_path)[1][0].reason
 

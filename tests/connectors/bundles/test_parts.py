@@ -1,4 +1,4 @@
-"""The parts of a bundle besides its logs: what is read, by which rank and time, and what hostile ones become."""
+"""The parts of a bundle other than logs: what is read, for which rank and time, and how hostile ones are handled."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def series(folder: Path, metric: str, nodes: int, value: float, until: float) ->
 
 
 def hung(folder: Path, ranks: int = 4) -> Path:
-    """A bundle of a job whose rank 2 stands elsewhere: logs end at 160 s, three samples, dumps, taken at 700 s."""
+    """A bundle of a job whose rank 2 is elsewhere: logs end at 160 s, three samples and dumps are taken at 700 s."""
     job(folder, ranks, 700)
     logs(folder, ranks, 40)
     for at in (640, 665, 690):
@@ -149,7 +149,7 @@ def going_on(folder: Path, ranks: int = 4) -> Path:
     return folder
 
 
-def told(report: Report) -> list[tuple[str, int | None]]:
+def first_suspects(report: Report) -> list[tuple[str, int | None]]:
     """Fault and rank of the first suspect, of each diagnosis."""
     return [(one.fault, one.suspects[0].rank if one.suspects else None) for one in report.diagnoses]
 
@@ -166,7 +166,7 @@ def told(report: Report) -> list[tuple[str, int | None]]:
     ],
 )  # fmt: skip
 def test_names_that_are_times(text: str, seconds: int | None) -> None:
-    """ISO times with whatever stands for their colons; anything else is no time."""
+    """ISO times, with any character in place of the colons; any other name has no time."""
     assert stamp(text) == (None if seconds is None else BEGIN.timestamp() + seconds)
 
 
@@ -190,7 +190,7 @@ def test_stacks_get_rank_round_and_time_from_their_names(tmp_path: Path) -> None
 
 
 def test_dumps_are_only_listed(tmp_path: Path) -> None:
-    """Dumps are read elsewhere; notes beside them and hidden files are none."""
+    """Dumps are read elsewhere; notes next to them and hidden files are not dumps."""
     for one in ("rank_1", "rank_0.pkl", "README.md", ".part"):
         write(tmp_path / "flight_recorder" / one, b"\x80\x04.")
     assert [one.name for one in read_parts(tmp_path).dumps] == ["rank_0.pkl", "rank_1"]
@@ -214,7 +214,7 @@ def test_events_and_the_schedulers_answer_are_read(tmp_path: Path) -> None:
 
 
 def test_what_the_monitor_of_ras_wrote_are_events(tmp_path: Path) -> None:
-    """A file of `ncclras -m` beside the answers tells which process died and when; it is no unreadable answer."""
+    """A file of `ncclras -m` next to the answers shows which process died and when; it is not an unreadable answer."""
     line = "[2026-03-02 08:00:07] PEER_DEAD: Process 7212 on node gpu-02 managing GPU 4\n"
     write(tmp_path / "ras" / "monitor.txt", f"RAS Monitor Mode\n{line}")
     read = read_parts(tmp_path)
@@ -273,7 +273,7 @@ def test_garbage_is_a_gap_and_nothing_breaks(tmp_path: Path, known: Knowledge, w
 
 
 def test_one_broken_file_does_not_hide_the_others(tmp_path: Path, known: Knowledge) -> None:
-    """A hang is called though one stack is cut, one has vanished, one dump is no dump and one rank is misnamed."""
+    """A hang is diagnosed although one stack is cut, one has vanished, one dump is invalid and one rank is misnamed."""
     bundle = hung(tmp_path)
     write(bundle / "stacks" / name(640) / "rank-0.json", HOSTILE["cut"])
     (bundle / "stacks" / name(690) / "rank-1.json").unlink()
@@ -299,7 +299,7 @@ def test_what_may_not_be_read_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_a_file_that_vanishes_or_is_refused_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may not be opened is told by its path and its reason; what is gone when it is opened is told by nothing."""
+    """A file that may not be opened is reported with its path and reason; one that disappears before it is opened is not."""
     errors = {"1.json": PermissionError(13, "Permission denied"), "2.json": FileNotFoundError(2, "gone")}
     for one in errors:
         write(tmp_path / "ras" / one, "{}")
@@ -331,7 +331,7 @@ def test_files_that_are_too_large_are_not_read(tmp_path: Path, monkeypatch: pyte
 
 
 def test_too_many_files_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound on files the rest is left out, and told."""
+    """Files beyond the limit are left out and reported."""
     monkeypatch.setattr(module, "MOST_FILES", 3)
     for rank in range(5):
         write(tmp_path / "stacks" / "1" / f"rank-{rank}.json", spy(*WAITS))
@@ -351,7 +351,7 @@ def test_ranks_of_impossible_size_are_no_ranks(tmp_path: Path) -> None:
 
 
 def test_a_hang_is_called_and_its_rank_named(tmp_path: Path, known: Knowledge) -> None:
-    """Logs, stacks and dumps of a job whose rank 2 stands in its own code: hung, and rank 2 on its node first."""
+    """Logs, stacks and dumps of a job whose rank 2 is in its own code: the verdict is a hang, with rank 2 on its node first."""
     report = diagnose_bundle(known, hung(tmp_path)).report
     assert report.phase == "hung"
     assert [(one.probe, one.vote) for one in report.hang.votes] == [
@@ -364,13 +364,13 @@ def test_a_hang_is_called_and_its_rank_named(tmp_path: Path, known: Knowledge) -
 def test_a_run_that_gets_on_has_nothing(tmp_path: Path, known: Knowledge) -> None:
     """Logs, stacks, dumps and metrics of a job at work: no fault, no hang, no gap of these parts."""
     report = diagnose_bundle(known, going_on(tmp_path)).report
-    assert told(report) == []
+    assert first_suspects(report) == []
     assert (report.verdict, report.hang.called, report.hang.suspected) == ("no_fault", False, False)
     assert {one.vote for one in report.hang.votes if one.probe != "spin"} == {"no"}
 
 
 def test_a_long_checkpoint_is_no_hang(tmp_path: Path, known: Knowledge) -> None:
-    """Rank 0 writes for three minutes while the others stand in a barrier: nothing is said of it."""
+    """Rank 0 writes for three minutes while the others wait in a barrier: no hang is reported."""
     bundle = tmp_path
     job(bundle, 4, 350)
     logs(bundle, 4, 40)
@@ -388,12 +388,12 @@ def test_a_long_checkpoint_is_no_hang(tmp_path: Path, known: Knowledge) -> None:
     for rank in range(4):
         write(bundle / "flight_recorder" / f"trace_{rank}", dump(4, 19 if rank == 0 else 20, 19, 162))
     report = diagnose_bundle(known, bundle).report
-    assert told(report) == []
+    assert first_suspects(report) == []
     assert report.verdict == "no_fault"
 
 
 def test_links_that_lead_out_are_gaps(tmp_path):
-    """A file, a folder and a dump elsewhere are not read, whatever they hold; links inside the bundle are."""
+    """A file, a folder and a dump outside the bundle are not read; links within the bundle are followed."""
     bundle, other = tmp_path / "bundle", tmp_path / "other"
     (bundle / "flight_recorder").mkdir(parents=True)
     (bundle / "metrics").mkdir()

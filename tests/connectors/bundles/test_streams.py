@@ -50,7 +50,7 @@ PACKERS = {"gz": gzip.compress, "xz": lzma.compress, "zst": zst}
 
 
 def test_files_are_listed_in_the_order_of_their_numbers(tmp_path):
-    """Rank 10 comes after rank 9, whatever order the disk has."""
+    """Rank 10 comes after rank 9, whatever the order on disk."""
     for rank in (10, 9, 1):
         (tmp_path / f"rank-{rank}.log").write_text("x\n")
 
@@ -61,7 +61,7 @@ def test_files_are_listed_in_the_order_of_their_numbers(tmp_path):
 
 
 def test_hidden_files_and_files_of_other_kinds_are_passed_over(tmp_path):
-    """Checkpoints, pictures and hidden files are no logs, and nobody misses them."""
+    """Checkpoints, pictures and hidden files are not logs, and cause no gap."""
     for name in (".swp", "model.safetensors", "plot.png", "job.yaml", "a.log"):
         (tmp_path / name).write_text("x\n")
 
@@ -69,7 +69,7 @@ def test_hidden_files_and_files_of_other_kinds_are_passed_over(tmp_path):
 
 
 def test_an_archive_is_named_as_not_read(tmp_path):
-    """Logs may lie in a tar or zip; that they were not read is said."""
+    """Logs can be in a tar or zip; a gap says that they were not read."""
     (tmp_path / "logs.tgz").write_bytes(gzip.compress(b"x"))
 
     names, gaps = found(tmp_path)
@@ -79,7 +79,7 @@ def test_an_archive_is_named_as_not_read(tmp_path):
 
 
 def test_parts_of_a_bundle_that_are_no_logs_are_named(tmp_path):
-    """A baseline is not scanned, and that is said; metrics are no log lines, they are read elsewhere."""
+    """A baseline is not scanned, with a gap; metrics are not logs and are read elsewhere."""
     for name in ("metrics", "baseline", "logs"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.log").write_text("x\n")
@@ -94,7 +94,7 @@ def test_parts_of_a_bundle_that_are_no_logs_are_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["²", "٣.log", "a" * 200, "٣²3", "x\ty\nz", "\udcff.log", "-rf", "$(id)"])
 def test_any_file_name_can_be_listed(tmp_path, name):
-    """Odd digits, control characters and bytes that are no UTF-8 are all names."""
+    """Odd digits, control characters and bytes that are not UTF-8 are valid names."""
     (tmp_path / name).write_text("x\n")
     (tmp_path / "2").write_text("x\n")
 
@@ -102,14 +102,14 @@ def test_any_file_name_can_be_listed(tmp_path, name):
 
 
 def test_no_such_path_is_an_error(tmp_path):
-    """What was asked for by name and is not there cannot be passed over."""
+    """A path that was named by the user must exist."""
     with pytest.raises(UnreadableInput, match="no such file"):
         discover([tmp_path / "gone.log"])
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
 def test_an_impossible_path_is_an_error_of_ours(name):
-    """A name that the system refuses is told like one that is not there."""
+    """A name that the system refuses is reported like a missing one."""
     with pytest.raises(UnreadableInput, match=r"cannot be read|no such"):
         discover([Path(name)])
 
@@ -127,7 +127,7 @@ def test_a_loop_of_links_is_walked_once(tmp_path):
 
 
 def test_a_file_under_two_names_is_read_once(tmp_path):
-    """`latest.log` beside the file that it links to must not count everything twice."""
+    """`latest.log` next to the file that it links to must not count everything twice."""
     (tmp_path / "a.log").write_text("x\n")
     (tmp_path / "latest.log").symlink_to("a.log")
 
@@ -153,7 +153,7 @@ def test_folders_are_walked_to_a_depth_only(tmp_path, monkeypatch):
 
 
 def test_so_many_files_and_no_more(tmp_path, monkeypatch):
-    """Of a folder with too many files the first ones are read, and that is said."""
+    """Of a folder with too many files the first ones are read, with a gap."""
     monkeypatch.setattr(streams, "MOST_FILES", 3)
     for index in range(5):
         (tmp_path / f"{index}.log").write_text("x\n")
@@ -270,14 +270,14 @@ def test_a_file_that_vanishes_while_folders_are_read_is_a_gap(tmp_path):
     ],
 )
 def test_names_tell_who_wrote(name, rank, node, kind):
-    """Rank, node and kind of source stand in names."""
+    """Names contain rank, node and kind of source."""
     ref = name_hints(StreamRef(name), name)
 
     assert (ref.resource.rank, ref.resource.node, ref.kind) == (rank, node, kind)
 
 
 def test_of_one_agent_the_local_rank_is_the_rank(tmp_path):
-    """In a torchrun tree with one agent local rank 3 is rank 3; with two agents nobody knows."""
+    """In a torchrun tree with one agent, local rank 3 is rank 3; with two agents the rank is unknown."""
     for agent in ("none_x1", "none_x2"):
         folder = tmp_path / agent / "attempt_0" / "3"
         folder.mkdir(parents=True)
@@ -309,7 +309,7 @@ def test_only_the_last_attempt_is_read(tmp_path):
 @pytest.mark.parametrize("suffix", PACKERS)
 @pytest.mark.parametrize("block", [100, 1 << 20])
 def test_packed_files_read_as_their_text(tmp_path, suffix, block):
-    """gzip, xz and zstandard are told by their bytes, not by their names."""
+    """gzip, xz and zstandard are recognised by their bytes, not by their names."""
     path = tmp_path / "a.log"
     path.write_bytes(PACKERS[suffix](LINES))
 
@@ -345,7 +345,7 @@ def test_a_cut_packed_file_gives_what_it_has(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", PACKERS)
 @pytest.mark.parametrize("keep", [6, 10, 15])
 def test_a_packed_file_of_a_few_bytes_is_a_gap(tmp_path, suffix, keep):
-    """Of a header alone there is no text and no exception."""
+    """A header alone has no text and raises no exception."""
     path = tmp_path / "a.log"
     path.write_bytes(PACKERS[suffix](LINES)[:keep])
 
@@ -353,7 +353,7 @@ def test_a_packed_file_of_a_few_bytes_is_a_gap(tmp_path, suffix, keep):
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
-def test_something_else_behind_packed_data_is_said(tmp_path, suffix):
+def test_something_else_behind_packed_data_is_reported(tmp_path, suffix):
     """Text appended to a packed file is not read; the packed part is."""
     path = tmp_path / "a.log"
     path.write_bytes(PACKERS[suffix](LINES) + b"plain text behind it\n")
@@ -378,7 +378,7 @@ def test_damage_is_a_gap_or_harmless(tmp_path, suffix, data):
 
 
 def test_frames_to_skip_are_skipped(tmp_path):
-    """The tool pzstd puts a frame of its own in front of each part."""
+    """Pzstd puts a skippable frame in front of each part."""
     path = tmp_path / "a.zst"
     path.write_bytes(b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zst(b"one\n") + b"\x5f\x2a\x4d\x18\x01\0\0\0x" + zst(b"two\n"))
 
@@ -403,7 +403,7 @@ def test_xz_that_asks_for_much_memory_is_refused(tmp_path):
 
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_a_bomb_is_stopped(tmp_path, monkeypatch, suffix):
-    """What unpacks to far more than logs do is read to a bound, and that is said."""
+    """A file that unpacks to far more than logs do is read up to a limit, with a gap."""
     monkeypatch.setattr(streams, "BOMB_OUTPUT", 8 << 20)
     path = tmp_path / "a.log"
     path.write_bytes(PACKERS[suffix](b"\0" * (64 << 20)))
@@ -472,7 +472,7 @@ def test_a_part_of_a_file_is_read_from_start_to_stop(tmp_path):
 
 
 def test_a_file_that_grows_is_read_to_where_it_was(tmp_path):
-    """What is written after a file was found is not read, and that is said."""
+    """Data written after a file was found is not read, with a gap."""
     path = tmp_path / "a.log"
     path.write_bytes(LINES)
     ref = discover([path]).streams[0]

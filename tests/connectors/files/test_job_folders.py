@@ -154,7 +154,7 @@ def test_small_jobs_are_copied_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz", ".zst"])
 def test_large_logs_are_copied_in_part(tmp_path: Path, packing: str) -> None:
-    """Beginning, end, the relevant line with its surroundings, samples of the iterations, and marks for what is missing."""
+    """Beginning, end, the relevant line with its surroundings, samples of the iterations, and marks in place of omitted text."""
     text = large()
     pack = {
         "": bytes,

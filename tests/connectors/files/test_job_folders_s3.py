@@ -1,4 +1,4 @@
-"""Job folders in object storage, on a real S3 server: as on disk, and what is said when the store misbehaves."""
+"""Job folders in object storage, on a real S3 server: the same results as on disk, and errors when the store misbehaves."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_real_run_is_read(name, series, tmp_path):
 
 
 def run_for(seconds, command):
-    """The output of a command that is told to stop after some time."""
+    """The output of a command that is stopped after some time."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
         try:
             return running.communicate(timeout=seconds)[0]

@@ -61,7 +61,7 @@ def test_a_rank_whose_output_goes_through_tee_is_found_with_the_others_of_its_jo
 
 
 def test_the_ranks_of_a_launcher_that_names_the_folder_are_found(proc, logs):
-    """Torchrun --log-dir: its ranks write under it, or somewhere else; it is no rank, before it has any and after."""
+    """With `torchrun --log-dir`, ranks write below it or elsewhere; the launcher itself is never a rank."""
     proc.add(40, command=f"python -m torch.distributed.run --log-dir {logs} train.py")
     proc.opens(40, 1, logs / "launcher.log")
     assert found(logs) == ({}, ["no_processes"])
@@ -82,7 +82,7 @@ def test_a_job_id_in_the_path_or_given_ties_ranks_to_their_logs(proc, logs):
 
 
 def test_where_two_jobs_may_write_the_logs_none_is_taken(proc, logs):
-    """Two jobs that only work above the folder: it is said that they are two."""
+    """Two jobs that only share a working directory above the folder: neither is chosen, and a gap says so."""
     for pid, port in ((50, 29500), (60, 29600)):
         proc.add(pid, RANK=0, MASTER_PORT=port)
         proc.works_in(pid, logs.parent)
@@ -92,7 +92,7 @@ def test_where_two_jobs_may_write_the_logs_none_is_taken(proc, logs):
 
 
 def test_a_single_process_without_a_rank_is_rank_0(proc, logs):
-    """`python train.py > train.log`, with workers of its loader; the shell that started it is no rank."""
+    """`python train.py > train.log`, with worker processes of its loader; the shell that started it is not a rank."""
     proc.add(40, command="bash run.sh")
     proc.opens(40, 1, logs / "train.log")
     proc.add(50, parent=40)
@@ -113,7 +113,7 @@ def test_a_shell_that_wraps_a_rank_gives_way_to_the_program(proc):
 
 
 def test_a_pattern_may_end_a_word_of_the_command_line(proc):
-    """`train.py$` means the program that is called so, whatever arguments follow; `^python` the whole line's start."""
+    """`train.py$` matches the program of that name with any arguments; `^python` matches the start of the whole line."""
     proc.add(50, command="python /opt/job/train.py --lr 1e-4", RANK=0)
     proc.add(60, command="python /opt/job/train.pyx --lr 1e-4", RANK=1)
     for pattern in (r"train\.py$", r"^python .*train\.py --lr"):

@@ -63,7 +63,7 @@ def test_a_launcher_is_no_rank_and_loader_workers_are_children(proc):
     assert found[0].main.world_size == 16
 
 
-def test_without_any_rank_they_are_numbered_and_that_is_told(proc):
+def test_without_any_rank_they_are_numbered_and_that_is_reported(proc):
     """Processes that do not state their rank get numbers, and a gap says so."""
     proc.add(70)
     proc.add(71)
@@ -79,7 +79,7 @@ def test_children_of_one_launcher_are_the_ranks(proc):
     assert ranks(pattern="train")[0] == {0: (81, []), 1: (82, [])}
 
 
-def test_two_that_claim_one_rank_are_told(proc):
+def test_two_that_claim_one_rank_are_reported(proc):
     """Of two unrelated processes with one rank the older is used, with a gap."""
     proc.add(90, started=900, RANK=3)
     proc.add(91, started=500, RANK=3)
@@ -141,7 +141,7 @@ def test_a_missing_py_spy_says_what_to_install(proc, tmp_path):
 
 
 def test_ranks_come_with_their_python_children(proc, tmp_path):
-    """Main processes with C frames, Python children without, others not at all."""
+    """Main processes with C frames, Python children without them, and no other processes."""
     proc.add(30, RANK=0)
     proc.add(31, parent=30, RANK=0)
     proc.add(32, parent=30, command="nvidia-smi dmon")
@@ -209,7 +209,7 @@ def test_a_dump_that_hangs_is_given_up(proc, tmp_path, monkeypatch):
 
 
 def test_a_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path, monkeypatch):
-    """A sampler must not stop the job: a process that it leaves stopped is told to continue."""
+    """A sampler must not stop the job: a process that it leaves stopped is sent SIGCONT."""
     monkeypatch.setattr(connectors.host.processes, "DUMP_SECONDS", 0.4)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={"RANK": "0"}) as child:
         try:

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from connectors.base.budget import Load
-from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, JobSummary, SourceFailed
+from connectors.base.contract import Bounds, Deadline, JobQuery, JobSummary, SourceFailed
 from connectors.kubernetes.api import selector
 from connectors.kubernetes.auth import from_kubeconfig, in_cluster
 from connectors.kubernetes.connector import Kubernetes, KubernetesSettings
-from kb.model import Job, JobRecord, Resource, Window
+from kb.model import Resource, Window
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.schedulers.kubernetes import read_kubernetes
-from tests.doubles.kubernetes import TOKEN, Cluster, serving
-from tests.support.common.kubernetes_settings import DEPLOY, settings
-from tests.support.contract.subject import END, Memory, Subject, hasty
+from tests.doubles.kubernetes import TOKEN, serving
+from tests.support.common.kube_collection import WINDOW, collected, found
+from tests.support.common.kube_scenes import pytorch_cluster, restarted
+from tests.support.common.kubernetes_settings import settings
+from tests.support.contract.subject import Subject, hasty
 from tests.support.contract.suite import Contract
-from tests.support.kube_objects import START, condition, ended, event, kubeflow, node, owner, pod, thing
-
-WINDOW = Window(START - 60, END)
+from tests.support.kube_objects import START, condition, event, node, owner, pod, thing
 
 
 @pytest.fixture(autouse=True)
@@ -33,54 +33,6 @@ def quick(url):
     """The connector, with a client that never waits long."""
     told = settings(url)
     return Kubernetes(told, hasty(told.endpoint))
-
-
-def pytorch_cluster(workers=3, manifest="cluster.yaml", job="llm-7b"):
-    """A cluster with a failed PyTorchJob: worker 1 ran out of memory, the others were ended."""
-    cluster = Cluster()
-    cluster.allow(DEPLOY / manifest)
-    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": workers}}}
-    failed = {"conditions": [condition("Failed", reason="PyTorchJobFailed")], "startTime": "2025-11-13T02:13:50Z"}
-    parent = thing("kubeflow.org/v1", "PyTorchJob", job, spec, failed)
-    pods = [
-        pod(
-            f"{job}-worker-{at}",
-            kubeflow(job, "worker", at),
-            node=f"node-{at}",
-            state=ended(137, "OOMKilled") if at == 1 else ended(143),
-            gpus=1,
-            env={"PET_NPROC_PER_NODE": "1", "HF_TOKEN": "hf_secret"},
-            owner=("kubeflow.org/v1", "PyTorchJob", job),
-        )
-        for at in range(workers)
-    ]
-    cluster.add(parent, *pods, *(node(f"node-{at}") for at in range(workers)))
-    for at, item in enumerate(pods):
-        cluster.log(item, [(START + 60 + step, f"worker {at} step {step}") for step in range(5)])
-    return cluster
-
-
-def collected(cluster, *, seconds=20.0, job="llm-7b", bounds=None, window=WINDOW, **more):
-    """What a collection writes, and the gaps."""
-    with serving(cluster) as url:
-        deadline = Deadline.within(seconds)
-        spool = Memory(deadline)
-        asked = CollectionRequest(
-            JobRecord(Job(id=job, name=job), "test"),
-            window,
-            deadline,
-            bounds=bounds or Bounds(),
-            **more.pop("asked", {}),
-        )
-        gaps = tuple(Kubernetes(settings(url, **more)).collect(asked, spool))
-    return spool, gaps
-
-
-def found(cluster, text, *, namespace=None, **more):
-    """The jobs found by a name."""
-    with serving(cluster) as url:
-        query = JobQuery(text, WINDOW, namespace=namespace)
-        return Kubernetes(settings(url, **more)).find(query, Deadline.within(10))
 
 
 class TestContract(Contract):
@@ -284,22 +236,15 @@ def test_a_node_that_is_gone():
     assert (gap.scope, "no route to host" in gap.reason) == ("llm-7b-worker-1", True)
 
 
-def restarted():
-    """A cluster whose worker 0 was restarted."""
-    cluster = pytorch_cluster(1)
-    last = ended(1, end=START + 100)
-    again = pod(
-        "llm-7b-worker-0",
-        kubeflow("llm-7b", "worker", 0),
-        node="node-0",
-        last=last,
-        restarts=1,
-        env={"PET_NPROC_PER_NODE": "1"},
-    )
-    cluster.objects["", "pods"] = [again]
-    cluster.log(again, [(START + 90, "RuntimeError: first")], "previous")
-    cluster.log(again, [(START + 120, "started again")])
-    return cluster
+@pytest.mark.parametrize(("others", "lists", "names"), [(300, 1, 0), (1500, 1, 20), (0, 1, 0)])
+def test_nodes_of_a_large_cluster(others, lists, names):
+    """Of many nodes, one page is read, and those of the job that it lacks by name: not all pages of a large cluster."""
+    cluster = pytorch_cluster(20)
+    cluster.add(*(node(f"a-{at:04d}") for at in range(others)))
+    spool, _ = collected(cluster, asked={"kinds": frozenset({"events"})})
+    asked = [query.get("fieldSelector") for _, path, query in cluster.seen if path == "/api/v1/nodes"]
+    assert (asked.count(None), len(asked) - asked.count(None)) == (lists, names)
+    assert len(json.loads(spool.parts["nodes.json"])["items"]) == 20
 
 
 def test_the_run_before_the_restart_comes_first():
@@ -314,7 +259,7 @@ def test_the_run_before_the_restart_comes_first():
 def test_a_previous_log_that_is_gone():
     """If the node no longer keeps the earlier log, a gap says so and the rest is there."""
     cluster = restarted()
-    cluster.odd_logs["llm-7b-worker-0"] = "unable to retrieve container logs for containerd://4f2"
+    cluster.kubelet.odd_logs["llm-7b-worker-0"] = "unable to retrieve container logs for containerd://4f2"
     spool, gaps = collected(cluster)
     assert spool.logs == {}
     assert [gap.code for gap in gaps if gap.code.startswith("logs")] == ["logs_lost"]
@@ -323,7 +268,7 @@ def test_a_previous_log_that_is_gone():
 def test_nodes_whose_clock_zone_is_not_utc():
     """A node that writes timestamps in its own zone is read in UTC."""
     cluster = pytorch_cluster(1)
-    cluster.zones["llm-7b-worker-0"] = 8
+    cluster.kubelet.zones["llm-7b-worker-0"] = 8
     spool, _ = collected(cluster)
     assert spool.logs["logs/kubernetes/rank-0.log"].startswith(b"2025-11-13T02:14:20.000000000Z worker 0 step 0\n")
 
@@ -433,7 +378,7 @@ def test_events_are_kept_an_hour():
     assert "events_expired" not in [item.code for item in gaps]
 
 
-def test_what_is_inferred_is_said():
+def test_what_is_inferred_is_reported():
     """Ranks that are known only by convention are marked so."""
     cluster = pytorch_cluster(1)
     one = cluster.objects["", "pods"][0]
@@ -452,58 +397,6 @@ def test_throttling_is_waited_for():
     assert spool.logs
 
 
-# -- rights ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_documented_roles_are_enough():
-    """With the rights in deploy/kubernetes/cluster.yaml, and no others, no request is refused, and `check` says so."""
-    cluster = pytorch_cluster()
-    _, gaps = collected(cluster)
-    assert [gap.code for gap in gaps] == ["events_expired"]
-    with serving(cluster) as url:
-        checked = Kubernetes(settings(url)).check(Deadline.within(10))
-    assert (checked.works, checked.change) == (True, "")
-
-
-def test_the_documented_role_of_one_namespace_is_enough():
-    """With the rights in deploy/kubernetes/namespaced.yaml, its single namespace is read, without nodes."""
-    cluster = pytorch_cluster(manifest="namespaced.yaml")
-    spool, gaps = collected(cluster, namespaces=("ml",), nodes=False)
-    assert [gap.code for gap in gaps] == ["events_expired"]
-    assert (len(spool.logs), sorted(spool.parts)) == (3, ["events.json", "pods.json"])
-    with serving(cluster) as url:
-        assert Kubernetes(settings(url, namespaces=("ml",), nodes=False)).check(Deadline.within(10)).works
-
-
-def test_every_right_of_the_roles_is_used():
-    """The file grants no unneeded right: without any one of them something is missing."""
-    cluster = pytorch_cluster()
-    rules = list(cluster.rights)
-    with serving(cluster) as url:
-        connector = Kubernetes(settings(url))
-        for index, (space, rule) in enumerate(rules):
-            for verb in rule["verbs"]:
-                kept = {**rule, "verbs": [item for item in rule["verbs"] if item != verb]}
-                cluster.rights = [*rules[:index], (space, kept), *rules[index + 1 :]]
-                checked = connector.check(Deadline.within(10))
-                assert f"{verb} {rule['resources'][0]}" in checked.words
-
-
-def test_a_right_that_is_lacking_is_named():
-    """Without the right to read logs there are gaps, the rest is there, and `check` says what to do."""
-    cluster = pytorch_cluster(1)
-    cluster.rights = [
-        (space, rule) for space, rule in cluster.rights if rule["resources"] not in (["pods/log"], ["nodes"])
-    ]
-    spool, gaps = collected(cluster)
-    assert ("pods.json" in spool.parts, spool.logs) == (True, {})
-    assert sorted(gap.code for gap in gaps) == ["events_expired", "source_forbidden", "source_forbidden"]
-    with serving(cluster) as url:
-        checked = Kubernetes(settings(url)).check(Deadline.within(10))
-    assert not checked.works
-    assert checked.words == "the server denies: get pods/log anywhere, get nodes anywhere, list nodes anywhere"
-
-
 # -- the double is strict ----------------------------------------------------------------------------------------------
 
 
@@ -511,7 +404,7 @@ def test_a_right_that_is_lacking_is_named():
     ("params", "words"),
     [
         ({"labelSelector": "a b=c"}, "unable to parse requirement"),
-        ({"labelSelector": "a=b,,c"}, "unable to parse requirement"),
+        ({"labelSelector": "a=b,,c"}, "expected: identifier after ','"),
         ({"labelSelector": "a=b}|x"}, "valid label"),
         ({"fieldSelector": "spec.image=x"}, "field label not supported"),
         ({"fieldSelector": "metadata.name"}, "invalid selector"),

@@ -15,11 +15,12 @@ import pytest
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, JobSummary, SourceFailed
 from connectors.base.http import Endpoint, HttpClient, Login
 from connectors.base.secret import Secret
-from connectors.log_stores import loki_client
+from connectors.log_stores import loki_counts, loki_pace
 from connectors.log_stores.loki import Loki, LokiSettings
 from connectors.log_stores.loki_client import LokiStore
 from connectors.log_stores.loki_limits import LokiLimits, limits_of
-from connectors.log_stores.query_plan import LineQuery, fetch_lines
+from connectors.log_stores.query_plan import fetch_lines
+from connectors.log_stores.store_queries import LineQuery
 from kb.model import Job, JobRecord, Member, Prefilter, Window
 from tests.doubles.loki import Limits, LokiDouble, Stream, serving
 from tests.support import stored_logs
@@ -168,7 +169,7 @@ def test_a_search_that_would_not_finish_is_not_sent(monkeypatch: pytest.MonkeyPa
     """A server that searches slowly: parts from the end as long as there is time, the rest is a gap; every rank has lines."""
     streams = made(ranks=4, lines=3000)
     with serving(LokiDouble(streams, Limits(searched=8_000.0))) as double:  # all lines in 6 s
-        monkeypatch.setattr(loki_client, "FIRST_PART", 20_000)
+        monkeypatch.setattr(loki_pace, "FIRST_PART", 20_000)
         began = time.monotonic()
         spool, gaps = selected(store(double, seconds=2.0), telling=("error", *"xyz"))
         assert time.monotonic() - began < 3
@@ -178,6 +179,37 @@ def test_a_search_that_would_not_finish_is_not_sent(monkeypatch: pytest.MonkeyPa
         searches = [params for path, params in double.asked if path.endswith("query_range") and "|~" in params["query"]]
         spans = [int(params["end"]) - int(params["start"]) for params in searches if "error" in params["query"]]
         assert spans[0] < 3000 * NS
+
+
+def test_what_would_take_long_to_count_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without volumes, the size in the index decides; the lines are searched all the same."""
+    monkeypatch.setattr(loki_counts, "READ_TO_COUNT", 1000)
+    with serving(LokiDouble(made(), Limits(volume=False))) as double:
+        found = store(double)
+        tally = found.tally(BEGIN, BEGIN + 3600 * NS, 60 * NS)
+        assert not tally.exact
+        assert 0 < tally.total() < 240
+        assert [gap.code for gap in found.gaps()] == ["not_by_origin"]
+        assert not any("count_over_time" in asked.get("query", "") for _, asked in double.asked)
+        spool = Memory(Deadline.within(20))
+        asked = CollectionRequest(
+            stored_logs.record(JOB),
+            Window(BEGIN / NS, BEGIN / NS + 3600),
+            spool.deadline,
+            Prefilter(("error",)),
+            Bounds(),
+        )
+        fetch_lines(store(double), asked, spool, "loki", source="loki", all_lines=0)
+        assert len(spool.logs) == 4
+
+
+def test_nothing_is_asked_after_the_deadline() -> None:
+    """A refusal of the clock is not answered by asking for less."""
+    with serving(LokiDouble(made())) as double:
+        found = store(double, seconds=0.0)
+        with pytest.raises(SourceFailed, match="time limit"):
+            list(found.pages(LineQuery(BEGIN, BEGIN + 60 * NS)))
+        assert (found.meter.used, double.asked) == (0, [])
 
 
 def test_a_server_that_is_busy_or_starting_is_waited_for() -> None:
@@ -200,6 +232,28 @@ def test_a_job_is_found_day_by_day() -> None:
         asked = [params for path, params in double.asked if path.endswith("/series")]
     assert len(asked) <= 24
     assert int(asked[0]["end"]) > int(asked[1]["end"])
+
+
+def test_a_clock_that_is_ahead_loses_no_line() -> None:
+    """A line of the next minutes is the last one."""
+    now = time.time_ns()
+    with serving(LokiDouble([Stream({"job": JOB}, [(now, "now"), (now + 500 * NS, "ahead")])])) as double:
+        loki = Loki(LokiSettings(Endpoint(double.url)))
+        (record,) = loki.find(JobQuery(JOB, Window(now / NS - 86400, now / NS)), Deadline.within(20))
+    assert record.seen == Window(now / NS, (now + 500 * NS) / NS)
+
+
+def test_streams_of_several_clusters_are_named() -> None:
+    """Unless one is selected."""
+    streams = [Stream({"job": JOB, "pod": "p-0", "k8s_cluster": name}, [(BEGIN, name)]) for name in ("east", "west")]
+    with serving(LokiDouble(streams)) as double:
+        found = store(double)
+        found.tally(BEGIN, BEGIN + NS, NS)
+        (gap,) = found.gaps()
+        chosen = store(double, streams={"job": (JOB,), "k8s_cluster": ("east",)})
+        chosen.tally(BEGIN, BEGIN + NS, NS)
+    assert "k8s_cluster: east, west" in gap.reason
+    assert chosen.gaps() == ()
 
 
 def test_a_refused_tenant_is_named() -> None:
@@ -248,10 +302,9 @@ def collected(settings: LokiSettings, record: JobRecord, **more: Any) -> tuple[M
 
 def selected(found: LokiStore, telling: tuple[str, ...] = ("error",)) -> tuple[Memory, tuple[Any, ...]]:
     """What the plan wrote of a job that it takes for a large one, and what it misses."""
-    deadline = Deadline.within(20)
-    spool = Memory(deadline)
+    spool = Memory(Deadline.within(20))
     window = Window(BEGIN / NS, BEGIN / NS + 3600)
-    asked = CollectionRequest(stored_logs.record(), window, deadline, Prefilter(("error",), telling=telling))
+    asked = CollectionRequest(stored_logs.record(), window, found.deadline, Prefilter(("error",), telling=telling))
     return spool, fetch_lines(found, asked, spool, "loki", source="loki", all_lines=0)
 
 
@@ -350,7 +403,7 @@ def test_the_same_diagnosis_as_from_the_files(name: str, tmp_path: Path) -> None
 
 
 def test_deep_fetches_all_lines(tmp_path: Path) -> None:
-    """`deep` fetches every line, and there is no gap."""
+    """`deep` fetches every line, without a gap."""
     held = stored_logs.streams(BUNDLES / "lab-error")
     with serving(LokiDouble([Stream(labels, lines) for labels, lines in held])) as double:
         gaps = refilled(BUNDLES / "lab-error", tmp_path / "deep", store(double, page=100), asked_of(held, deep=True), 0)

@@ -10,7 +10,8 @@ import pytest
 
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, SourceFailed
 from connectors.log_stores.line_buffer import LogOrigin, StoredLine
-from connectors.log_stores.query_plan import NS, QUERIES, LineQuery, QueryMeter, Tally, fetch_lines
+from connectors.log_stores.query_plan import fetch_lines
+from connectors.log_stores.store_queries import NS, QUERIES, LineQuery, QueryMeter, Tally
 from kb.model import Gap, Prefilter, Window
 from tests.support import stored_logs
 from tests.support.contract.subject import Memory
@@ -79,7 +80,7 @@ class Listed:
 
 
 def pulled(store: Listed, **more: Any) -> tuple[Memory, list[Gap]]:
-    """What the plan wrote and omitted, whatever the number of lines."""
+    """The lines that the plan wrote and omitted, whatever their number."""
     deadline = Deadline.within(20)
     spool = Memory(deadline)
     window = Window(BEGIN / NS, BEGIN / NS + SPAN)
@@ -168,7 +169,7 @@ def test_a_part_that_fails_leaves_the_rest() -> None:
 
 
 def test_questions_are_counted() -> None:
-    """When all queries are used up, what was fetched is written and the rest is a gap."""
+    """When all queries are used up, the lines fetched so far are written and the rest is a gap."""
     store = Listed(chatter(8, 1500), meter=QueryMeter(left=4))
     spool, gaps = pulled(store)
     assert spool.logs

@@ -16,7 +16,8 @@ from connectors.base.http import Endpoint, HttpClient, Login
 from connectors.log_stores.loki import Loki, LokiSettings
 from connectors.log_stores.loki_client import LokiStore
 from connectors.log_stores.loki_limits import limits_of
-from connectors.log_stores.query_plan import LineQuery, fetch_lines
+from connectors.log_stores.query_plan import fetch_lines
+from connectors.log_stores.store_queries import LineQuery
 from kb.model import Job, JobRecord, Prefilter, Window
 from tests.support import loki_server, stored_logs
 from tests.support.contract.subject import END, START, Memory, Subject, hasty
@@ -112,7 +113,7 @@ def test_names_are_quoted(server: loki_server.LokiServer) -> None:
 
 
 def test_long_lines_metadata_and_missing_labels(server: loki_server.LokiServer) -> None:
-    """A line of 250 KB is cut; a rank in structured metadata counts; a label that half of the streams lack is no reason to fail."""
+    """A line of 250 KB is cut; a rank in structured metadata counts; a label that half of the streams lack causes no failure."""
     job, at = f"odd-{uuid4().hex[:8]}", time.time_ns() - 60 * NS
     server.push([({"job": job, "pod": "p-0"}, [(at, "x" * 250_000, {"rank": "3"})])])
     server.push([({"job": job, "node": "n-1"}, [(at + 1, "short")])])
@@ -126,7 +127,7 @@ def test_long_lines_metadata_and_missing_labels(server: loki_server.LokiServer) 
 
 
 def test_a_tenant_is_needed(place: Path) -> None:
-    """Without X-Scope-OrgID it is refused, and the message says so; with another tenant's there is no such job."""
+    """Without X-Scope-OrgID the request is refused with a message; with another tenant's there is no such job."""
     with loki_server.running(place / "tenants", tenants=True) as found:
         at, mine = time.time_ns() - 60 * NS, {"X-Scope-OrgID": "team-a"}
         found.push([({"job": "llm", "rank": "0"}, [(at, "x")])], mine)

@@ -62,7 +62,7 @@ def test_a_line_of_the_program_stays(text: str) -> None:
 
 
 def test_pieces_of_a_cut_line_are_joined() -> None:
-    """The runtime cuts at 16 KB; lines of the other stream may stand between them."""
+    """The runtime cuts lines at 16 KB; lines of the other stream can come between the pieces."""
     head = "2026-05-28T20:30:00Z"
     given = (
         f"{head} stderr P one ",

@@ -59,7 +59,7 @@ class TestContract(Contract):
 
 
 def test_metrics_are_lines_that_the_readers_know():
-    """One line for each step with what was measured there, which reads as progress of a training run."""
+    """One line per step with its measurements, which is read as progress of a training run."""
     spool, gaps = collected(tracker())
     (data,) = spool.logs.values()
     assert data.splitlines()[0] == b'2025-11-13T02:13:20.000000000Z {"step": 0, "loss": 9.0, "learning_rate": 0.1}'
@@ -84,7 +84,7 @@ def test_values_that_are_no_numbers():
 
 
 def test_histories_come_page_by_page():
-    """Nothing is lost or told twice at the borders of pages; of very many points the newest are kept, and a gap says so."""
+    """No point is lost or repeated at page boundaries; of very many points the newest are kept, with a gap."""
     points = [(START + at / 100, at, float(at)) for at in range(45_000)]
     spool, gaps = collected(tracker(loss=points))
     steps = [read_line(line).step for line in spool.logs["logs/mlflow/llm-7b-aaaa.log"].splitlines()]
@@ -111,7 +111,7 @@ def test_only_the_window():
 
 
 def test_a_step_that_came_again():
-    """After a restart steps come again: each is a line of its own, in order of time."""
+    """Steps that repeat after a restart are separate lines, in order of time."""
     told = log_lines({"loss": [MetricPoint(10.0, 5, 1.0), MetricPoint(11.0, 6, 2.0), MetricPoint(20.0, 5, 3.0)]})
     assert [json.loads(line.split(b" ", 1)[1]) for line in told.splitlines()] == [
         {"step": 5, "loss": 1.0},
@@ -154,7 +154,7 @@ def test_names_that_cannot_be_quoted(name):
 
 
 def test_the_usual_names_of_metrics():
-    """The first of the usual names that a run has is taken, whatever its case; the site's own name wins."""
+    """The first of the usual names that a run has is used, case-insensitive; the site's own name takes precedence."""
     assert choose_metrics(["Train/Loss", "loss", "LR"], {}) == {"loss": "loss", "learning_rate": "LR"}
     assert choose_metrics(["loss", "xent"], {"loss": "xent"}) == {"loss": "xent"}
     assert all(read_line(f'{{"step": 1, "loss": 1.0, "{name}": 2.5}}'.encode()) for name in MEASURES)
@@ -164,7 +164,7 @@ def test_the_usual_names_of_metrics():
     "SIGNALBOX_MLFLOW" not in os.environ, reason="needs SIGNALBOX_MLFLOW: the address of a real MLflow server"
 )
 def test_a_real_server():
-    """A real MLflow server gives what was logged to it, page by page."""
+    """A real MLflow server returns what was logged to it, page by page."""
     client = HttpClient(Endpoint(os.environ["SIGNALBOX_MLFLOW"], load=Load(requests=10_000)))
 
     def post(path, **body):

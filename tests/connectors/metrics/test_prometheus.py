@@ -1,4 +1,4 @@
-"""Metrics from a real Prometheus: the job's own series and nobody else's, in pieces, and as medians where there are too many."""
+"""Metrics from a real Prometheus: only the job's own series, in pieces, and as medians where there are too many."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EAST = ("gpu-n1", "gpu-n2")
 
 
 def samples() -> Iterator[str]:
-    """An hour of two pod jobs (both spellings of labels), a Slurm job, a GPU of nobody, and their nodes' ports."""
+    """One hour of two pod jobs (both spellings of labels), a Slurm job, an unassigned GPU, and the ports of their nodes."""
     for at in (BEGIN + 30 * tick for tick in range(121)):
         for node in EAST:
             for gpu in range(4):
@@ -205,7 +205,7 @@ def test_the_server_s_own_limit_of_points_is_kept(address):
 
 
 def test_too_many_series_come_as_medians_and_extremes(address, monkeypatch):
-    """Each node's median by the server, the odd GPU by itself; rates of counters."""
+    """The server computes each node's median; the outlying GPU is fetched separately; counters become rates."""
     monkeypatch.setattr(module, "MOST_SERIES", 4)
     monkeypatch.setattr(module, "EXTREMES", 1)
     shelf, gaps = collected(address, pods("east", "fit-1", "fit-2"))
@@ -236,7 +236,7 @@ def test_check_says_what_there_is(address):
     [
         ("xid", ("gpu_fell_off_bus", "Xid 79 on GPU 1 of gpu-xid")),
         ("remap", ("gpu_fault", "a memory row waits to be remapped at the next GPU reset: row_remap_pending went from 0 to 1 on GPU 1")),
-        ("oom", ("host_oom", "The OOM killer ended a process on gpu-oom")),
+        ("oom", ("host_oom", "On gpu-oom, a process was killed because memory ran out or a memory limit was exceeded")),
     ],
 )  # fmt: skip
 def test_a_fault_that_only_an_exporter_shows_is_named(address, tmp_path, known, job, expected):

@@ -73,7 +73,7 @@ def test_of_a_kernel_log(tmp_path):
 
 
 def test_checks_are_kept_whole(tmp_path):
-    """Results of checks lie under the node; one too large for a check is said and left."""
+    """Results of checks are filed under the node; one that is too large is left out, with a gap."""
     write(tmp_path / "health" / "gpu-1" / "dcgmi diag.json", "{}")
     write(tmp_path / "health" / "gpu-1" / "dump", "x" * (MOST_CHECK + 1))
     shelf, gaps = collected(tmp_path)
@@ -95,7 +95,7 @@ def test_a_failed_check_is_an_event_of_its_node(tmp_path):
     ]
 
 
-def test_too_many_lines_are_cut_and_said(tmp_path):
+def test_too_many_lines_are_cut_and_reported(tmp_path):
     """The last lines are kept."""
     lines = [entry(START + at / 100, f"line {at}", _TRANSPORT="kernel") for at in range(MOST_LINES + 5)]
     write(tmp_path / "gpu-1" / "journal.json", "".join(lines))
@@ -105,8 +105,8 @@ def test_too_many_lines_are_cut_and_said(tmp_path):
     assert [(gap.code, gap.asked, gap.got) for gap in gaps] == [("lines_cut", str(MOST_LINES + 5), str(MOST_LINES))]
 
 
-def test_nodes_without_files_are_said(tmp_path):
-    """One gap names them, and what cannot be told without them."""
+def test_nodes_without_files_are_reported(tmp_path):
+    """One gap names the nodes and what stays unknown without their files."""
     write(tmp_path / "gpu-1" / "kern.log", "2025-11-13T02:20:00Z kernel: BUG\n")
     _, gaps = collected(tmp_path, ("gpu-1", "gpu-2", "gpu-3"))
     assert [(gap.code, gap.reason, gap.got) for gap in gaps] == [("no_files", "no files of gpu-2, gpu-3", "1")]
@@ -115,7 +115,7 @@ def test_nodes_without_files_are_said(tmp_path):
 
 @pytest.mark.parametrize("name", ["..", "../gpu-1", "*", "gpu-[1]", "", "a/b", "gpu-1\n", "?pu-1", "."])
 def test_odd_names_of_nodes_reach_no_file(tmp_path, name):
-    """A node's name is no path and no pattern."""
+    """A node's name is neither a path nor a pattern."""
     write(tmp_path / "gpu-1" / "kern.log", "2025-11-13T02:20:00Z kernel: BUG\n")
     shelf, gaps = collected(tmp_path, (name,))
     assert (shelf.logs, [gap.code for gap in gaps]) == ({}, ["odd_name"])

@@ -1,4 +1,4 @@
-"""Nodes reached by configured commands: real processes of this host, all side by side, nobody holding up the rest."""
+"""Nodes reached by configured commands: real processes of this host, all in parallel, none of which delays the others."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from connectors.base.contract import CollectionRequest, Deadline
 from connectors.nodes.remote import RemoteNodes, RemoteSettings
 from kb.model import Job, JobRecord, Member, Resource, Window
-from kb.parsers.artefacts.pystacks import read_stacks
+from kb.parsers.artefacts.pystacks.read import read_stacks
 from tests.support.contract.subject import Memory
 from tests.support.paths import ROOT
 
@@ -40,7 +40,7 @@ def collected(record, within=20.0, **settings):
 
 
 def test_stacks_of_each_rank():
-    """One command a rank: what it prints lies under the sample, the node and the rank, and nothing is missing."""
+    """One command per rank: its output is filed under the sample, the node and the rank, and nothing is missing."""
     shelf, gaps = collected(
         job(), stacks=("printf", "%s", '[{"pid": 1, "thread_id": 2, "frames": [], "thread_name": "{rank}"}]')
     )
@@ -77,7 +77,7 @@ def test_real_stacks():
 
 
 def test_the_script_of_the_documentation():
-    """It tells the stacks of every rank on this node by its environment, and not those of a rank's children."""
+    """It prints the stacks of each rank on this node, which it finds by the environment, and not those of a rank's children."""
     if not os.access(PY_SPY, os.X_OK):
         pytest.skip("no py-spy: pip install py-spy")
     program = "import os, time\nos.fork()\nprint(1, flush=True)\ntime.sleep(60)"
@@ -129,7 +129,7 @@ def test_the_deadline_ends_it():
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=id", "$(id)", "a;id", "../x", "a b", "", "a\nb", "ü", "a" * 300])
 def test_odd_names_of_nodes_reach_no_command(name, tmp_path):
-    """A node's name that is more than a plain name is not asked, and that is said."""
+    """A node is not queried if its name is not a plain name; a gap says so."""
     record = JobRecord(Job(id="7", nodes={name: ()}), "slurm")
     shelf, gaps = collected(record, kernel=("sh", "-c", f'touch {tmp_path}/ran; echo "$0"', "{node}"))
     assert shelf.logs == {}
@@ -154,15 +154,15 @@ def test_kernel_logs_dumps_and_ras():
     assert {gap.source for gap in gaps} == {"remote dumps"}  # this command gives rank 0 of both nodes: it is said
 
 
-def test_json_that_breaks_off_is_said():
-    """Half a dump is no dump."""
+def test_json_that_breaks_off_is_reported():
+    """Half a dump is not a dump."""
     shelf, gaps = collected(job(1, 1), stacks=("echo", '[{"pid": 1, "x', "{rank}"))
     assert shelf.parts == {}
     assert [gap.reason for gap in gaps] == ["node-0 rank 0: the output is truncated JSON"]
 
 
 def test_no_nodes_and_no_commands():
-    """A job without nodes, and settings without commands, are said to give nothing."""
+    """A job without nodes and settings without commands result in gaps."""
     assert [gap.code for gap in collected(JobRecord(Job(id="7"), "slurm"), kernel=("echo", "{node}"))[1]] == [
         "not_reached"
     ]

@@ -49,7 +49,7 @@ def restd(url, client=None):
 
 
 def quick(url):
-    """The connector, whose client logs in by itself and waits for nothing long."""
+    """A connector whose client logs in by itself and has short delays."""
     login = Login(
         headers={"X-SLURM-USER-NAME": USER}, secret_headers={"X-SLURM-USER-TOKEN": Secret(env="TOKEN_OF_DOUBLE")}
     )
@@ -128,7 +128,7 @@ def test_the_version_is_found_out(rest):
 
 
 def test_nodes_and_their_reasons(rest):
-    """A node that is down is told with its reason and since when."""
+    """A node that is down is reported with its reason and start time."""
     deadline = Deadline.within(10)
     shelf = Memory(deadline)
     assert (
@@ -177,7 +177,7 @@ def test_commands_that_hang_are_left(tmp_path, monkeypatch):
     ],
 )
 def test_patterns_of_file_names(pattern, names):
-    """Each of sbatch's letters is filled in, with its width; what is none of them stays."""
+    """Each of sbatch's placeholders is filled in, with its width; other characters stay."""
     assert expanded(pattern, RUN) == names
 
 
@@ -194,7 +194,7 @@ def test_patterns_of_file_names(pattern, names):
     ],
 )
 def test_only_files_in_allowed_folders(told, folders, paths):
-    """What lies elsewhere, or climbs there, is not named; without allowed folders nothing is."""
+    """Files outside of the allowed folders are not named, also if the path climbs out; without allowed folders, none are."""
     shown = SlurmRun(Job(id="12"), outputs=told)
     assert outputs(RUN, shown, folders) == paths
 

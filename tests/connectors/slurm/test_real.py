@@ -1,4 +1,4 @@
-"""Slurm as Debian has it: real jobs that end in every way, found and told of by commands and by slurmrestd."""
+"""Slurm as packaged by Debian: real jobs that end in every way, found and described by commands and by slurmrestd."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot.backfill.past_jobs import past_jobs
-from bot.config.file import Cluster, Connector
+from bot.config.settings import Cluster, Connector
 from connectors.base.contract import CollectionRequest, Deadline, JobQuery, SourceFailed
 from connectors.base.http import Endpoint
 from connectors.base.secret import Secret
@@ -23,7 +23,7 @@ FAILS = 'srun bash -c "sleep 1; if [ \\$SLURM_PROCID = 3 ]; then exit 7; fi; sle
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster on which one job of each kind has run; `ids` tells them."""
+    """A cluster on which one job of each kind has run; `ids` maps each kind to its job id."""
     with real_slurm() as one:
         with_rest(one)
         ids = {}
@@ -140,7 +140,7 @@ def test_a_failed_job(cluster, slurm):
 
 
 def test_out_of_memory(cluster, slurm):
-    """A step beyond the job's memory is told of, where the kernel kept the limit that Slurm set."""
+    """A step that exceeds the job's memory is reported, where the kernel enforces the limit that Slurm set."""
     if not cluster.limits:
         pytest.skip("no memory controller of cgroup v1 here: Slurm 22.05 cannot keep limits")
     (record,) = found(slurm, cluster.ids["memory"])
@@ -200,7 +200,7 @@ def test_no_name_becomes_another_query_either_way(way, request):
     ["", "--help", "--state=ALL", "pretrain,late", "pre%", "*", "' or '1'='1", "1,2", "1;2", "-1", "x" * 5000, "%"],
 )
 def test_no_name_becomes_another_query(slurm, text):
-    """What is no name of a job finds nothing, whatever it means to a shell, a database or sacct."""
+    """Text that is not the name of a job finds nothing, whatever it means to a shell, a database or sacct."""
     assert found(slurm, text) == ()
 
 
@@ -225,7 +225,7 @@ def collected(slurm, job_id):
 
 
 def test_collected_by_commands(cluster, slurm):
-    """The bundle's part tells of every run and step, and of the node that was drained since, with the reason."""
+    """The part of the bundle describes every run and step, and the node that was drained since, with the reason."""
     answer, gaps = collected(slurm, cluster.ids["failed"])
     assert gaps == ()
     told = [(event.kind, event.resource.node, event.reason) for event in answer.events]
@@ -258,13 +258,13 @@ def test_no_such_job(way, request, job_id):
 
 @pytest.mark.parametrize("way", ["slurm", "rest"])
 def test_it_can_be_tried(way, request):
-    """A try says what answered and what was sent."""
+    """`config check` reports what answered and what was sent."""
     checked = request.getfixturevalue(way).check(Deadline.within(30))
     assert checked.works, checked
     assert checked.sent
 
 
-def test_a_wrong_token_is_told(rest, monkeypatch):
+def test_a_wrong_token_is_reported(rest, monkeypatch):
     """A wrong token goes on to the controller, whose refusal comes as a failure with words."""
     monkeypatch.setenv("TOKEN_OF_SLURM", "x.y.z")
     checked = rest.check(Deadline.within(20))
@@ -282,7 +282,7 @@ def test_through_a_shell_at_another_host(cluster, slurm):
 
 
 def test_without_slurm(tmp_path, monkeypatch):
-    """Where there are no commands the failure says what to do."""
+    """Where the commands are missing, the failure says what to do."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SourceFailed) as raised:
         found(Slurm(SlurmSettings()), "1")
@@ -318,7 +318,7 @@ def test_how_jobs_end(cluster, slurm, name, ended):
 
 
 def test_a_backfill_sees_the_bad_ends(cluster, slurm):
-    """Every job that ended badly, the requeued one's runs too; those that ended well or were stopped are told apart."""
+    """Each job that failed is found, including the runs of the requeued one; completed and cancelled jobs are distinguished."""
     bad = {"failed", "odd", "broken", "het", "again"}
     cluster_ = Cluster("west", connectors=(Connector("slurm", "slurm", slurm.settings),))
     now = time.time()

@@ -70,7 +70,7 @@ def a_run(
 BROKEN = ("n2", "RuntimeError: CUDA error: uncorrectable ECC error encountered", None, 61.0)
 
 
-def test_an_event_that_the_good_run_lacks_is_told_with_its_node_stage_and_step() -> None:
+def test_an_event_that_the_good_run_lacks_is_reported_with_its_node_stage_and_step() -> None:
     """What only the failed run says, at its end, on one node, is the answer."""
     found = look(a_run(BROKEN), baseline_of(a_run(state="COMPLETED")))
     assert [BROKEN[1]] == [event.event.text for event in found.events]
@@ -94,7 +94,7 @@ def test_an_empty_good_run_and_one_of_another_job_are_not_used() -> None:
 
 
 def test_a_good_run_that_failed_itself_does_not_hide_the_same_failure() -> None:
-    """It is said, and the lines with which it failed do not count as usual."""
+    """The report says so, and the lines with which it failed do not count as usual."""
     stopped = tuple((f"n{i}", "Sending process 7 closing signal SIGTERM", "warning", 75.0) for i in range(4))
     failed = baseline_of(a_run(BROKEN, *stopped))
     found = look(a_run(BROKEN, *stopped), failed)
@@ -103,7 +103,7 @@ def test_a_good_run_that_failed_itself_does_not_hide_the_same_failure() -> None:
 
 
 def test_two_healthy_runs_give_no_indicator() -> None:
-    """Drift and single odd lines of a run that ended well are not told."""
+    """Drift and single odd lines of a run that ended well are not reported."""
     odd = ("n1", "lost connection to the metrics push gateway", "error", 30.0)
     assert shown(look(a_run(odd, state="COMPLETED"), baseline_of(a_run(state="COMPLETED")))) == Indicators()
 
@@ -115,8 +115,8 @@ def test_new_harmless_words_of_all_nodes_are_passed_over() -> None:
     assert [BROKEN[1]] == [event.event.text for event in found.events]
 
 
-def test_consequences_are_not_told_beside_their_cause() -> None:
-    """Peers that lost their connection say what was done to them."""
+def test_consequences_are_not_reported_beside_their_cause() -> None:
+    """Peers that lost their connection are consequences."""
     peers = tuple((f"n{i}", "socketProgress: Connection closed by remote peer", "warning", 70.0) for i in (0, 1, 3))
     found = look(a_run(BROKEN, *peers), baseline_of(a_run(state="COMPLETED")))
     assert [BROKEN[1]] == [event.event.text for event in found.events]
@@ -131,7 +131,7 @@ def test_a_fault_of_all_nodes_names_none() -> None:
 
 
 def test_one_node_has_no_peers() -> None:
-    """With one node the lines are told and no node."""
+    """With a single node, lines are reported but no node."""
     found = look(a_run(("n0", BROKEN[1], None, 61.0), nodes=1), baseline_of(a_run(nodes=1, state="COMPLETED")))
     assert ([BROKEN[1]], ()) == ([event.event.text for event in found.events], found.nodes)
 
@@ -152,7 +152,7 @@ def test_a_log_that_ends_early_stands_out() -> None:
     assert found.nodes[0].why.startswith("its log ends")
 
 
-def test_the_step_from_which_on_a_run_was_slower_is_told() -> None:
+def test_the_step_from_which_on_a_run_was_slower_is_reported() -> None:
     """A run that ended well and became slow turned where the slow steps begin."""
     run = a_run(state="COMPLETED", slow_from=25)
     found = look(run, baseline_of(a_run(state="COMPLETED")))
@@ -167,7 +167,7 @@ def test_single_slow_steps_turn_nothing() -> None:
     assert changes(course_of(replace(run, beats=beats), {})) == ()
 
 
-def test_a_loss_that_is_no_number_any_more_is_told() -> None:
+def test_a_loss_that_is_no_number_any_more_is_reported() -> None:
     """The first step whose loss is not finite."""
     run = a_run(state="COMPLETED")
     beats = tuple(replace(beat, loss=float("nan")) if beat.step >= 30 else beat for beat in run.beats)
@@ -196,7 +196,7 @@ def test_an_event_at_another_place_in_the_order_is_found() -> None:
     assert out_of_order(a_run(late), baseline_of(a_run(early))) == (late[1],)
 
 
-def test_what_was_set_otherwise_is_told() -> None:
+def test_what_was_set_otherwise_is_reported() -> None:
     """Settings of both runs are compared; what only one prints is not, but for options."""
     good = replace(baseline_of(a_run()), settings={"--lr": "1e-4", "driver_version": "550.1", "image": "a"})
     run = replace(a_run(), settings={"--lr": "3e-4", "driver_version": "550.1", "--bf16": "given"})
@@ -204,7 +204,7 @@ def test_what_was_set_otherwise_is_told() -> None:
 
 
 def test_what_any_of_several_good_runs_has_is_known_to_their_pool() -> None:
-    """Pooled good runs serve as one; without one of the job itself, what they print is not told."""
+    """Pooled good runs serve as one; what they print is not reported, even without a run of the job itself."""
     odd = ("n1", "fatal: device is dead, cannot read it", "error", 61.0)
     pool = pooled([baseline_of(a_run(state="COMPLETED")), baseline_of(a_run(odd, state="COMPLETED"))], "other jobs")
     assert odd[1] in [event.event.text for event in look(a_run(odd)).events]
@@ -216,7 +216,7 @@ def test_what_any_of_several_good_runs_has_is_known_to_their_pool() -> None:
 
 
 def test_clocks_and_zones_are_brought_together() -> None:
-    """A node hours ahead is found; lines that name their zone are set beside those that do not."""
+    """A node that is hours ahead is found; lines that name their zone are aligned with those that do not."""
     run = a_run()
     ahead = {
         name: replace(
@@ -238,7 +238,7 @@ def test_clocks_and_zones_are_brought_together() -> None:
 
 
 def test_binary_noise_and_cut_logs_are_borne() -> None:
-    """Whatever stands in a stream gives a run and an answer."""
+    """Any content of a stream results in a run and an answer."""
     tables = []
     for node, data in (("a", bytes(range(256)) * 40), ("b", b"2026-01-01 10:00:00 ERROR: it bro"), ("c", b"")):
         miner = Miner(StreamRef(f"{node}.log", Resource(node=node)))
@@ -260,7 +260,7 @@ def test_the_report_shows_what_was_found_with_its_lines() -> None:
 
 
 def test_every_weight_is_of_a_feature_that_is_measured() -> None:
-    """A name that nobody measures would be an error at the first failed job."""
+    """A name of an unmeasured feature would raise an error at the first failed job."""
     measured = measure_run(a_run(BROKEN), baseline_of(a_run(state="COMPLETED"))).measured
     wanted = {
         name
@@ -273,7 +273,7 @@ def test_every_weight_is_of_a_feature_that_is_measured() -> None:
     assert all(wanted <= set(measured_event.features) for measured_event in measured)
 
 
-def test_an_exception_that_the_interpreter_ignores_is_not_told() -> None:
+def test_an_exception_that_the_interpreter_ignores_is_not_reported() -> None:
     """Python says itself that it goes on: what follows that word ends nothing."""
     ignored = (
         ("n1", "Exception ignored in: <function Loader.__del__>", None, 60.5),
@@ -283,7 +283,7 @@ def test_an_exception_that_the_interpreter_ignores_is_not_told() -> None:
     assert [BROKEN[1]] == [event.event.text for event in found.events]
 
 
-def test_a_run_that_is_said_to_go_on_and_stands_still_for_long_has_not_ended_well() -> None:
+def test_a_run_that_is_reported_to_go_on_and_stands_still_for_long_has_not_ended_well() -> None:
     """Others still speak an hour after the last step of a job that the scheduler calls running."""
     stuck = ("n1", "task of the loader is blocked: cannot read the shard", "error", 400.0)
     speaking = [(f"n{i}", "fatal: nobody answers, lost the file server", "error", 4000.0) for i in (1, 2, 3)]
@@ -292,11 +292,11 @@ def test_a_run_that_is_said_to_go_on_and_stands_still_for_long_has_not_ended_wel
     assert measure_run(a_run(stuck, state="RUNNING"), good).ending.well
 
 
-def test_the_last_line_of_a_node_that_ends_early_is_told() -> None:
+def test_the_last_line_of_a_node_that_ends_early_is_reported() -> None:
     """What should have come next is missing; where it stopped is the evidence."""
     run = a_run()
     last = LineRef("n3.log", 50, "step is under way", 7, 700.0, "n3")
     short = replace(run.voices[3], last=last)
     found = look(replace(run, voices=(*run.voices[:3], short)))
     assert [(item.node, item.spot) for item in found.absent] == [("n3", last)]
-    assert "the last line of a node whose log ends early" in {event.why for event in shown(found).events}
+    assert "the last line of a log that ends early" in {event.why for event in shown(found).events}

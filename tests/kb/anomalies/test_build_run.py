@@ -39,14 +39,12 @@ def test_settings_come_from_the_record_and_from_lines_that_all_nodes_print_alike
     }  # fmt: skip
 
 
-def test_a_setting_that_few_nodes_have_otherwise_is_told_with_them() -> None:
+def test_a_setting_that_few_nodes_have_otherwise_is_reported_with_them() -> None:
     """One node's driver is not the others'."""
     run = a_run({"a": "570.1", "b": "570.1", "c": "565.4", "d": "570.1"})
     assert differing_settings(run) == (DifferingSetting("driver_version", "565.4", ("c",), "570.1"),)
     told = shown(RunFindings(nodes=(OddNode("c", 0.5, "it is odd"),), unlike=differing_settings(run)))
-    assert [(event.what, event.why) for event in told.events] == [
-        ("driver_version: 565.4 on c", "570.1 on the other nodes")
-    ]
+    assert [(event.what, event.why) for event in told.events] == [("driver_version: 565.4 on c", "570.1 on the others")]
 
 
 def test_halves_and_numbers_of_each_node_are_no_odd_settings() -> None:

@@ -35,7 +35,7 @@ def test_pending_operations_carry_ages_and_limits():
 
 
 def test_a_running_job_has_no_culprit():
-    """All finished, or all queued and none finished: nobody is named."""
+    """All finished, or all queued and none finished: no rank is named."""
     finished = judge(world(4, lambda _: done("0", 9)), NOW)
     stuck = judge(world(4, lambda _: [*done("0", 9), op("0", 10, "started")]), NOW)
 
@@ -164,7 +164,7 @@ def test_who_disagrees_is_named(odd, what):
     assert comm.mismatch.odd[0][1] == (4,)
 
 
-def test_two_that_disagree_are_both_named_and_it_is_said():
+def test_two_that_disagree_are_both_named_and_it_is_reported():
     """Without a majority both sides are named, with a lower score and the reason."""
     made = world(2, lambda rank: [op("0", 1, "started", input_sizes=((8 + rank,),))])
     verdict = judge(made, NOW)
@@ -285,7 +285,7 @@ def test_a_send_and_receive_of_different_size():
 
 
 def test_a_missing_dump_is_a_gap_and_no_culprit():
-    """All ranks with a recording joined, one gave no dump: it may be the one, and nobody is named."""
+    """All ranks with a recording joined and one has no dump: it may be the one, and no rank is named."""
     made = world(4, lambda _: [op("0", 1, "started")])
     verdict = judge(made[:2] + made[3:], NOW)
 
@@ -303,7 +303,7 @@ def test_who_waits_for_a_rank_without_a_dump_is_no_culprit():
 
 
 def test_a_missing_dump_does_not_hide_who_is_at_fault():
-    """A rank that is behind and waits for nobody is named, whoever else gave no dump."""
+    """A rank that is behind and waits for no other is named, even if others have no dump."""
     made = [item for item in grid(4, 6, 9) if item.rank != 22]
 
     assert named(judge(made, NOW)) == [9]

@@ -28,7 +28,7 @@ def test_the_ones_that_differ_are_found():
 
 
 @pytest.mark.parametrize(("ahead", "found"), [([0, 300], {}), ([0, 0, 300, 300], {2: 300.0, 3: 300.0})])
-def test_of_few_the_earlier_are_believed_or_nothing_is_said(ahead, found):
+def test_of_few_the_earlier_are_believed_or_nothing_is_reported(ahead, found):
     """Of two ranks it cannot be decided; of two halves the later ones are corrected."""
     assert offsets({item.rank: digest(item) for item in traces(ahead)}) == found
 

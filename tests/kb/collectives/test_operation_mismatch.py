@@ -31,7 +31,7 @@ def test_of_a_pair_the_one_unlike_the_other_pairs_is_odd():
     )
 
 
-def test_an_operation_of_another_name_is_told_in_the_same_way():
+def test_an_operation_of_another_name_is_reported_in_the_same_way():
     """A pair that reduces and broadcasts, and two pairs that reduce."""
     made = pairs(64, 64, 64, 64, 64, 64)
     made[4] = replace(made[4], entries=(*made[4].entries[:-1], replace(made[4].entries[-1], op="broadcast")))

@@ -70,7 +70,7 @@ def test_who_left_the_order_of_the_others_is_named(odd, rank, gloo):
 
 
 def test_another_order_that_gets_on_is_nobodys_fault():
-    """One takes its data group before its tensor group, and the others reach both: nothing is stuck, nobody is named."""
+    """One enters its data group before its tensor group, and the others reach both: nothing is stuck and no rank is named."""
     groups, programs = grid(2, 3, swapped(1, 2), [5])
     stopped = {rank: program[:-1] for rank, program in programs.items() if rank} | {0: programs[0][:-2]}
 
@@ -78,7 +78,7 @@ def test_another_order_that_gets_on_is_nobodys_fault():
     assert named(judge(stuck(groups, stopped, names=NAMES), NOW)) == [0]
 
 
-def test_what_it_did_and_what_its_peers_did_is_said():
+def test_what_it_did_and_what_its_peers_did_is_reported():
     """The reason names both operations and how many did otherwise; no rank that waits for it is named."""
     (culprit,) = judge(stuck(*grid(2, 3, without(2), [4]), names=NAMES), NOW).culprits
 
@@ -114,7 +114,7 @@ def test_of_two_alike_without_rounds_both_are_one_of_them(rank):
 
 
 def test_a_circle_of_which_nothing_tells_the_source_names_nobody():
-    """Three ranks in three groups of two, each first in a different one: no two are alike, and nobody is named."""
+    """Three ranks in three groups of two, each in a different one first: all differ, and no rank is named."""
     groups = {"a": (0, 1), "b": (1, 2), "c": (2, 0)}
     names = {"a": "left", "b": "middle", "c": "right"}
     verdict = judge(stuck(groups, {0: [("a", ())], 1: [("b", ())], 2: [("c", ())]}, names=names), NOW)
@@ -145,7 +145,7 @@ def staged(columns, stopped):
 
 @pytest.mark.parametrize("stopped", [1, 4, 5])
 def test_stages_run_different_programs(stopped):
-    """The ranks of another pipeline stage do other things, which is nobody's fault: the rank that stopped is named."""
+    """The ranks of another pipeline stage run other operations, which is normal: the rank that stopped is named."""
     verdict = judge(staged(4, stopped), NOW)
 
     assert [(culprit.rank, culprit.kind) for culprit in verdict.culprits] == [(stopped, "missing")]

@@ -39,7 +39,7 @@ def raised(name: str, line: str) -> BadEvent:
     ],
 )
 def test_a_line_is_an_event_by_its_form(text, kind, rank) -> None:
-    """Level, class name or the words of a runtime that gives up, whatever stands before them."""
+    """Level, class name or the words of a runtime that gives up, whatever the prefix."""
     (found,) = {(item.offset, item.kind): item for item in events(text)}.values()
     assert (found.kind, found.place.rank) == (kind, rank)
 
@@ -74,7 +74,7 @@ def test_the_log_of_a_rank_gives_the_place() -> None:
     ],
 )
 def test_what_others_caused_is_passed_on(event) -> None:
-    """A launcher's summary, a lost peer and a quoted sample are no failure of the speaker."""
+    """A launcher's summary, a lost peer and a quoted sample are not failures of the rank that prints them."""
     assert passed_on(event)
 
 

@@ -89,7 +89,7 @@ def test_three_valued_logic(when: Condition, expected: bool | None) -> None:
 
 
 def test_a_rule_of_which_nothing_was_seen_does_not_hold() -> None:
-    """That something is absent is no finding by itself."""
+    """The absence of something alone is not a finding."""
     assert judge(Not(Name("a")), log()).truth is False
 
 
@@ -202,7 +202,7 @@ def test_a_sequence_follows_the_offsets_of_one_stream() -> None:
 def test_a_sequence_over_two_streams_goes_by_time(
     first: float | None, second: float | None, expected: bool | None
 ) -> None:
-    """Two seconds of skew are allowed, and without times it cannot be told."""
+    """Two seconds of skew are allowed; without times the result is unknown."""
     answer = judge(Sequence(("a", "b")), log("x", a=[place(1, time=first)]), log("y", b=[place(1, time=second)]))
     assert answer.truth is expected
 
@@ -260,7 +260,7 @@ def test_a_count_speaks_of_all_lines_not_of_those_kept() -> None:
 
 
 def test_a_count_within_a_time() -> None:
-    """So many within the span, wherever it lies; across streams by the clock with its skew."""
+    """So many matches within the span at any place; across streams by the clock, with its skew."""
     when = Count("a", at_least=3, within=Span(seconds=60))
     spread = [place(n, time=100.0 * n) for n in range(3)]
     dense = [place(50 + n, time=1000.0 + 30 * n) for n in range(3)]
@@ -280,7 +280,7 @@ def test_a_count_on_the_same_node() -> None:
 
 
 def test_a_count_within_a_span_is_unknown_where_too_few_places_were_kept() -> None:
-    """Whether a thousand lines were ever five in a minute cannot be told from the first and last few."""
+    """The first and last few of a thousand lines cannot show whether five were ever in one minute."""
     kept = [place(n, time=1000.0 * n) for n in range(4)]
     assert judge(Count("a", at_least=5, within=Span(seconds=60)), log(a=hits(*kept, count=1000))).truth is None
     assert judge(Count("a", at_most=5, within=Span(seconds=60)), log(a=hits(*kept, count=1000))).truth is None
@@ -306,7 +306,7 @@ def test_a_count_within_a_span_is_unknown_where_too_few_places_were_kept() -> No
     ],
 )
 def test_absence_on_a_side_of_an_anchor(side: str, other: float | None, expected: bool | None) -> None:
-    """What lies on the other side or beyond the span does not count as there; without times it cannot be told."""
+    """Lines on the other side or beyond the span do not count as present; without times the result is unknown."""
     when = Absent("b", side, "a", Span(seconds=120))  # type: ignore[arg-type]
     answer = judge(when, log("x", a=[place(500, time=100.0)]), log("y", b=[place(1, time=other)]))
     assert answer.truth is expected
@@ -329,7 +329,7 @@ def test_absence_needs_its_anchor() -> None:
 
 
 def test_absence_near_an_anchor_is_unknown_where_too_few_places_were_kept() -> None:
-    """Among a thousand lines of which a few are kept one may stand beside the anchor."""
+    """If only a few of a thousand lines are kept, another one may be next to the anchor."""
     when = Absent("b", "after", "a", Span(seconds=60))
     kept = [place(1, time=10.0), place(9000, time=9000.0)]
     assert judge(when, log(a=[place(500, time=500.0)], b=hits(*kept, count=1000))).truth is None
@@ -376,7 +376,7 @@ def test_all_but_one_of_the_ranks() -> None:
 
 @pytest.mark.parametrize("condition", [Ranks("a", fraction_at_least=0.1), Ranks("a", all_but=1)])
 def test_a_share_of_an_unknown_number_of_ranks_is_unknown(condition: Ranks) -> None:
-    """Neither a world size nor logs named after ranks: the share cannot be told; with them it can."""
+    """With neither a world size nor logs named after ranks, the share is unknown; with them it is known."""
     answer = judge(condition, on(0, 1, 2))
     assert (answer.truth, answer.needs) == (None, "the number of ranks")
     logs = [log(f"rank-{n}.log", rank=n, a=[place(1, rank=n)] if n else []) for n in range(4)]
@@ -384,7 +384,7 @@ def test_a_share_of_an_unknown_number_of_ranks_is_unknown(condition: Ranks) -> N
 
 
 def test_lines_without_ranks_leave_a_quantifier_open() -> None:
-    """How many ranks said it is not known where no line tells its rank."""
+    """The number of ranks that logged it is unknown where no line has a rank."""
     answer = judge(Ranks("a", at_most=1), on(None, None), job=EIGHT)
     assert (answer.truth, answer.needs) == (None, "ranks of the lines")
 

@@ -18,7 +18,7 @@ def test_the_word_for_a_confidence(sure: float, word: str) -> None:
 
 
 def test_plain_evidence_of_a_cause_is_likely_and_a_symptom_never_is() -> None:
-    """A symptom is no cause, however often it stands there."""
+    """A symptom is not a cause, however often it occurs."""
     assert band(confidence(())) == "likely"
     assert band(confidence(["last_resort"])) == "possible"
     assert confidence(("symptom", "repeated", "agreed")) == SYMPTOM

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.diagnosis.engine import diagnose
+from kb.diagnosis.engine import diagnose, headline_place
 from kb.diagnosis.quotes import INDICATORS, SHOWN_LINES, SHOWN_TEXT
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
-from kb.report import Report, ranges
+from kb.report import Diagnosis, EvidenceItem, Report, Suspect, ranges
 from kb.rulebase.rule import (
     Absent,
     All,
@@ -98,7 +99,7 @@ OUT_OF_MEMORY = "[rank2]: CUDA out of memory. Tried to allocate 7.25 GiB on devi
 # verdicts
 
 
-def test_a_fault_is_told_with_its_place() -> None:
+def test_a_fault_is_reported_with_its_place() -> None:
     """Who, where in the run, the deciding line, and its place in the log."""
     text = rows(1, 20) + MISSING_KEY
     found = report(text)
@@ -132,7 +133,7 @@ def test_a_log_without_an_end_proves_nothing(text: str) -> None:
 
 
 def test_a_run_that_reports_its_end_completed() -> None:
-    """The line that proves it is shown, and what happened before it is no failure."""
+    """The line that proves it is shown, and errors before it are not failures."""
     end = "[after training is done] datetime: 2024-03-01 10:00:00\n"
     found = report(MISSING_KEY + rows(1, 20) + end)
     assert (found.verdict, found.phase) == ("no_fault", "completed")
@@ -142,7 +143,7 @@ def test_a_run_that_reports_its_end_completed() -> None:
 
 
 def test_an_unknown_failure_gives_indicators() -> None:
-    """The lines that ended it, the stage and the last step stand in for a diagnosis."""
+    """The lines that ended the run, the stage and the last step replace a diagnosis."""
     found = report((ref("rank-5.log", node="node-b"), rows(1, 20) + "something is invalid here\n" + UNKNOWN))
     assert (found.verdict, found.phase) == ("no_match", "failed")
     events = [event.what for event in found.indicators.events]
@@ -207,7 +208,7 @@ def test_a_kernel_log_names_gpu_and_node_and_what_to_do() -> None:
     assert [gap.code for gap in found.gaps] == []
 
 
-def test_a_loss_that_becomes_nan_is_told_from_the_series() -> None:
+def test_a_loss_that_becomes_nan_is_reported_from_the_series() -> None:
     """The run goes on in a degraded state."""
     found = report(rows(1, 20) + rows(21, 30, loss="NaN"))
     assert (found.verdict, found.phase) == ("fault", "degraded")
@@ -217,12 +218,12 @@ def test_a_loss_that_becomes_nan_is_told_from_the_series() -> None:
 
 
 def test_a_fault_of_nearly_all_ranks_is_the_jobs() -> None:
-    """Nobody stands out where all show it."""
+    """No rank is suspected where all show the fault."""
     found = report("".join(OUT_OF_MEMORY.replace("rank2", f"rank{n}") for n in range(8)), job=Job(world_size=8))
     assert [(suspect.kind, suspect.why) for suspect in found.diagnoses[0].suspects] == [("job", "seen on 8 of 8 ranks")]
 
 
-def test_what_is_missing_is_said() -> None:
+def test_what_is_missing_is_reported() -> None:
     """Ranks without a log and the kernel log; gaps of the evidence come first."""
     one = scanned(OUT_OF_MEMORY, BOOK, ref("rank-2.log", rank=2))
     gap = Gap("timeout", "loki", "it did not answer")
@@ -266,7 +267,7 @@ def test_numbers_as_ranges(numbers: Iterable[int], expected: str) -> None:
     st.lists(st.tuples(st.integers(0, 9), st.text("abcde äß漢🙂", max_size=600)), min_size=1, max_size=12),
 )
 def test_five_lines_and_two_kilobytes_are_quoted_at_most(lines: list[tuple[int, str]]) -> None:
-    """However many and however long the lines are, in whatever letters."""
+    """However many and however long the lines are, for all characters."""
     text = "".join(
         f"[rank{rank}]: CUDA out of memory. Tried to allocate {rank}.00 GiB {words}\n" for rank, words in lines
     )
@@ -290,7 +291,7 @@ def test_like_lines_are_quoted_once() -> None:
 
 
 class Shuffled:
-    """An engine that tells its hits in another order, and some of them twice."""
+    """An engine that reports its hits in another order, and some of them twice."""
 
     name = "shuffled"
 
@@ -312,7 +313,7 @@ MIXED = rows(1, 9) + OUT_OF_MEMORY + UNKNOWN + MISSING_KEY + "[rank1]: Connectio
 
 
 def test_the_same_input_gives_the_same_report() -> None:
-    """Byte for byte, also where the engine tells its hits in another order."""
+    """Byte for byte, also where the engine reports its hits in another order."""
     expected = repr(report(MIXED, UNKNOWN))
     assert repr(report(MIXED, UNKNOWN)) == expected
     what, inner = prepared(BOOK)
@@ -336,7 +337,7 @@ def test_blocks_do_not_change_the_report() -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.binary(max_size=3000), st.lists(st.integers(128, 255), max_size=500).map(bytes))
 def test_any_bytes_give_a_report(before: bytes, behind: bytes) -> None:
-    """Garbage before and behind what counts is no error, and what counts is still found."""
+    """Garbage before and after the relevant lines is not an error, and these are still found."""
     found = report((ref("logs/a.log"), before + b"\n" + OUT_OF_MEMORY.encode() + behind))
     assert found.verdict == "fault"
     assert "cuda_oom" in {diagnosis.fault for diagnosis in found.diagnoses}
@@ -374,3 +375,14 @@ def test_unrelated_lines_remove_no_diagnosis(blocks: list[str], calm: list[list[
     full = report(wide + "".join(f"{line}\n" for line in calm[-1]))
     told = [(diagnosis.fault, diagnosis.rule, diagnosis.explains) for diagnosis in bare.diagnoses]
     assert [(diagnosis.fault, diagnosis.rule, diagnosis.explains) for diagnosis in full.diagnoses] == told
+
+
+def test_a_suspect_that_did_not_show_the_symptom_is_called_one() -> None:
+    """The headline's place is otherwise that of the ranks whose lines are quoted."""
+    lines = tuple(EvidenceItem(f"e{rank}", "line", "logs/train.log", "timed out", rank=rank) for rank in (1, 3))
+    best = Diagnosis(1, "collective_timeout", "timeout", 1, "Timeout", "", 0.5, "possible", "symptom", evidence=lines)
+    of = {rank: replace(best, suspects=(Suspect("rank", rank=rank),)) for rank in (1, 2)}
+    assert (headline_place(of[2]), headline_place(of[1])) == (" (suspect: rank 2)", " (rank 1)")
+    several = replace(best, suspects=tuple(Suspect("rank", rank=rank) for rank in (4, 5)))
+    assert headline_place(several) == " (suspects: ranks 4-5)"
+    assert headline_place(replace(of[2], evidence=())) == " (rank 2)"

@@ -118,7 +118,7 @@ def test_a_harmless_row_is_silent_and_so_is_an_unknown_key() -> None:
 
 
 def test_a_table_whose_key_was_not_captured_is_silent() -> None:
-    """There is no row to speak for it."""
+    """No row applies."""
     assert xids(Table("severity", XIDS.rows, TableRow("", "any")), 48) == {}
 
 
@@ -147,7 +147,7 @@ def test_what_the_run_survived_is_no_finding() -> None:
     assert set(found(*rules, streams=(log,))) == {"s"}
 
 
-def test_only_what_was_not_survived_is_told() -> None:
+def test_only_what_was_not_survived_is_reported() -> None:
     """Of two like errors the fatal one gives place, rank, count and texts."""
     lines = [place(100, rank=3, size="1 GiB"), place(5000, rank=5, size="2 GiB")]
     one = rule("r", "cuda_oom", LINE)
@@ -164,12 +164,12 @@ VALUE = rule("value", "cuda_oom", Pattern("line", exception=ExceptionTest(type="
 
 
 def test_a_fallback_speaks_where_no_other_rule_does() -> None:
-    """An exception that nobody knows is told by the rule of last resort."""
+    """An exception that no other rule knows is reported by the fallback rule."""
     assert set(found(ANY_ERROR, VALUE, streams=(stream(structures=[exception(100, "KeyError")]),))) == {"any"}
 
 
 def test_a_fallback_is_silent_behind_another_rule() -> None:
-    """The same exception is not told twice; another one still is, and alone."""
+    """The same exception is not reported twice; a different one is still reported by the fallback alone."""
     both = stream(structures=[exception(100, rank=1), exception(9000, "KeyError", rank=2)])
     answer = found(ANY_ERROR, VALUE, streams=(both,))
     assert where(answer["value"][0]) == [100]

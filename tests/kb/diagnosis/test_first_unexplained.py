@@ -52,7 +52,7 @@ def test_an_error_that_the_run_survived_is_none() -> None:
 
 
 def test_a_known_cause_covers_its_line() -> None:
-    """A line that a rule explains is no unexplained one."""
+    """A line that a rule explains is not an unexplained one."""
     text = "[rank2]: ERROR torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
     assert first(text + lost(0) + lost(1)) is None
 
@@ -66,9 +66,14 @@ def test_what_many_ranks_print_is_nobodys_own() -> None:
 def test_a_line_without_a_rank_is_of_the_accused() -> None:
     """Where one rank alone shows no symptom and others point at it."""
     text = STEPS + "CRITICAL census: 3 of 40 shards unaccounted for\n" + lost(0) + lost(1)
-    found = first(text, accused={2: "2 of 3 ranks wait, this one does not"})
+    found = first(
+        text, accused={2: "2 of 3 ranks timed out, lost a peer or were stopped; this one reports none of that"}
+    )
     assert found is not None
-    assert (found.event.place.rank, found.named) == (2, "2 of 3 ranks wait, this one does not")
+    assert (found.event.place.rank, found.named) == (
+        2,
+        "2 of 3 ranks timed out, lost a peer or were stopped; this one reports none of that",
+    )
 
 
 def test_the_last_words_of_a_rank_that_left() -> None:

@@ -62,7 +62,7 @@ def test_a_cause_seen_much_later_explains_nothing() -> None:
 
 
 def test_the_first_comes_before_the_loudest() -> None:
-    """Of two causes that explain nothing of each other the earlier one leads, however often the other is logged."""
+    """Of two independent causes the earlier one leads, however often the other is logged."""
     loud = [place(1000 + n, time=200.0 + n, rank=n) for n in range(60)]
     places = ranked(LINK, BUG, streams=(stream(found={"bug#line": at(100, 100.0, 3), "link#line": loud}),))
     assert order(places) == ["code_bug", "link_down"]
@@ -102,7 +102,7 @@ def test_one_ranks_error_behind_the_connection_errors_of_all_others() -> None:
 
 
 def test_a_specific_rule_comes_before_a_fallback() -> None:
-    """Where nothing tells which of them was the first."""
+    """Where the order of the two is unknown."""
     streams = stream("rank-0.log", structures=[exception(100, "KeyError")]), stream("rank-1.log", {"oom#line": at(50)})
     places = ranked(ANY_ERROR, OOM, streams=streams)
     assert order(places) == ["cuda_oom", "code_bug"]
@@ -118,13 +118,13 @@ def test_a_fallback_does_not_push_down_what_it_might_explain() -> None:
 
 
 def test_context_is_not_ranked() -> None:
-    """What is only worth showing is no diagnosis."""
+    """Context without a fault is not a diagnosis."""
     context = rule("bug", "code_bug", LINE, role="context")
     assert ranked(context, streams=(stream(found={"bug#line": at(100)}),)) == []
 
 
-def test_a_symptom_alone_is_told_and_is_not_sure() -> None:
-    """Where nothing says more it stands first, in a lower band."""
+def test_a_symptom_alone_is_reported_and_is_not_sure() -> None:
+    """Without further evidence it is ranked first, in a lower band."""
     (only,) = ranked(CLOSED, streams=(stream(found={"closed#line": at(100)}),))
     assert only.best.rule.id == "closed"
     assert band(only.confidence) == "possible"
@@ -149,7 +149,7 @@ def test_rules_of_one_fault_are_one_diagnosis() -> None:
 
 
 def test_a_rival_makes_it_less_sure() -> None:
-    """Two causes that explain nothing of each other leave doubt."""
+    """Two independent causes leave doubt."""
     alone = ranked(OOM, streams=(stream(found={"oom#line": at(100)}),))
     rivals = ranked(OOM, BUG, streams=(stream(found={"oom#line": at(100), "bug#line": at(100)}),))
     assert rivals[0].confidence < alone[0].confidence
@@ -159,8 +159,8 @@ def test_what_stands_at_the_end_is_last_words() -> None:
     """Steps after it make a finding weigh less."""
     end = ranked(OOM, streams=(stream(found={"oom#line": at(5000)}, points=steps(1, 9)),))
     before = ranked(OOM, streams=(stream(found={"oom#line": at(750)}, points=steps(1, 9)),))
-    assert "last activity before the job stopped" in end[0].reasons
-    assert "last activity before the job stopped" not in before[0].reasons
+    assert "no step was logged after it" in end[0].reasons
+    assert "no step was logged after it" not in before[0].reasons
     assert end[0].score > before[0].score
 
 
@@ -194,7 +194,7 @@ def test_within_a_stream_the_offset_tells_which_came_first(
 def test_between_streams_the_time_tells_with_two_seconds_of_skew(
     left: float | None, right: float | None, expected: float
 ) -> None:
-    """Closer than the clocks agree it cannot be told."""
+    """Events closer together than the clocks agree have no known order."""
     known = facts(stream(ref("a"), {"oom#line": at(1, left)}), stream(ref("b"), {"bug#line": at(1, right)}))
     assert (
         precedes(PatternLookup(known).look_up(OOM, LINE).signals[0], PatternLookup(known).look_up(BUG, LINE).signals[0])
@@ -203,8 +203,55 @@ def test_between_streams_the_time_tells_with_two_seconds_of_skew(
 
 
 def test_the_order_of_the_rules_does_not_matter() -> None:
-    """The same findings rank alike, in whatever order the rulebook lists its rules."""
+    """The same findings are ranked alike for any order of rules in the rulebook."""
     one = stream(found={f"{name}#line": at(100, 50.0) for name in ("oom", "bug", "link", "closed")})
     forth = ranked(OOM, BUG, LINK, CLOSED, streams=(one,))
     back = ranked(CLOSED, LINK, BUG, OOM, streams=(one,))
     assert [(place.best.rule.id, place.score) for place in forth] == [(p.best.rule.id, p.score) for p in back]
+
+
+# --- what is said about the order ------------------------------------------------------------------------------------
+
+FIRST = "it came before the other findings"
+
+
+@pytest.mark.parametrize(
+    ("oom", "bug", "said"),
+    [
+        (place(100, time=50.0, rank=1), place(900, time=51.0, rank=2), True),
+        (place(100, time=50.0, rank=1), place(900, time=50.0, rank=2), False),  # two processes within one second
+        (place(100, time=50.0, rank=1), place(900, time=50.0, rank=1), True),  # one process writes in order
+        (place(100, time=50.0), place(900, time=50.0), False),
+        (place(100), place(900), True),
+    ],
+)
+def test_the_order_is_stated_only_where_it_is_known(oom: Place, bug: Place, said: bool) -> None:
+    """Lines of one second have no order between processes, whichever was written to the log first."""
+    known = ranked(OOM, BUG, streams=(stream(found={"oom#line": [oom], "bug#line": [bug]}),))
+    assert (FIRST in known[0].reasons) is said
+
+
+def test_one_exception_has_no_order() -> None:
+    """Two rules that rest on the same traceback came at the same time."""
+    spans = {"oom#line": [place(310)], "bug#line": [place(520)]}
+    raised = exception(520, start=300)
+    apart = ranked(OOM, BUG, streams=(stream(found=spans),))
+    assert FIRST in apart[0].reasons
+    together = ranked(OOM, BUG, streams=(stream(found=spans, structures=[raised]),))
+    assert FIRST not in together[0].reasons
+
+
+def test_a_symptom_that_came_earlier_is_counted_in() -> None:
+    """What is shown as explained counts among the other findings."""
+    found = {"closed#line": at(50), "oom#line": at(100), "bug#line": at(900)}
+    assert FIRST not in ranked(CLOSED, OOM, BUG, streams=(stream(found=found),))[0].reasons
+
+
+def test_later_steps_of_another_log_are_counted_in() -> None:
+    """No step came after a line only if none did in any log."""
+    own = stream(ref("logs/rank-0.log"), {"oom#line": at(5000)}, points=steps(1, 9))
+    other = stream(ref("logs/rank-1.log"), points=steps(1, 12))
+    assert "no step was logged after it" in ranked(OOM, streams=(own,))[0].reasons
+    assert "no step was logged after it" not in ranked(OOM, streams=(own, other))[0].reasons
+    alone = stream(found={"oom#line": at(5000)})
+    assert "no step was logged after it" not in ranked(OOM, streams=(alone,))[0].reasons  # there were no steps

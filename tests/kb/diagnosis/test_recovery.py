@@ -62,7 +62,7 @@ def test_advice_and_the_nodes_to_leave_out(name: str, advice: str, owner: str, e
 
 
 def test_a_lock_up_that_comes_again_wants_a_person() -> None:
-    """Once it may go away by itself; twice it is the program's fault."""
+    """Once, it may be transient; twice, it is a fault of the program."""
     book = rulebook(rule("stuck", "deadlock", LINE))
     known = facts(stream(found={"stuck#line": [place(5000)]}, points=steps(1, 9)))
     ranked = rank(find(book, known, History()).findings, known)
@@ -115,7 +115,7 @@ def test_a_run_gets_past_its_time_limit_only_from_a_new_checkpoint() -> None:
 
 
 def test_the_scheduler_says_why_it_stopped_a_job() -> None:
-    """A bare SIGTERM from outside is a symptom; with the scheduler's reason it is no longer one."""
+    """A bare SIGTERM from outside is a symptom; with the scheduler's reason it is not."""
     ranked = places(seen("preempted"))
     symptom = [replace(ranked[0], findings=(replace(ranked[0].best, role="symptom"),))]
     assert decide(BOOK, symptom, (), RunFacts()).advice == "fix_first"
@@ -146,7 +146,7 @@ def test_a_job_may_be_preempted_any_number_of_times() -> None:
 
 
 def test_a_node_that_is_not_named_cannot_be_left_out() -> None:
-    """The advice stands and says what is missing."""
+    """The advice is given all the same, and names what is missing."""
     known = seen("ecc")
     decision = decide(BOOK, places(known), (Suspect("rank", rank=9), Suspect("job")), RunFacts())
     assert (decision.advice, decision.exclude) == ("requeue_without", ())
@@ -165,7 +165,7 @@ def test_the_row_of_a_table_says_why_a_node_is_left_out() -> None:
 
 
 def test_a_fault_that_only_comparison_shows_bars_a_node_for_this_job_alone() -> None:
-    """Nobody said that it is broken; it only differs from its peers."""
+    """The node is not known to be broken; it only differs from its peers."""
     book = rulebook(rule("slow", "gpu_memory_ecc", Pattern("observed", structure=StructureTest("peer_outlier"))))
     one = Structure("peer_outlier", 0, 1, "node-c is slow", {}, Resource(node="node-c"))
     known = facts(stream(ref("metrics.json", node="node-c", kind="health"), structures=[one]))
@@ -193,8 +193,8 @@ def test_steps_done_again_cost_gpu_hours() -> None:
 
 
 def test_the_price_comes_from_the_jobs_size_and_its_last_steps() -> None:
-    """The median length of a step; without it the times of steps tell; the first step tells the start-up."""
-    size = Job(world_size=64, start=0.0)
+    """The median length of a step; without it, the times between steps; the first step gives the start-up time."""
+    size = Job(world_size=64, gpus=64, start=0.0)
     told = Facts(Evidence(size, streams=(stream(points=steps(1, 40, seconds=6.5)),)))
     assert price(told) == Price(64, 6.5)
     timed = [replace(step, time=600.0 + 5.0 * (step.step or 0)) for step in steps(1, 40)]
@@ -226,7 +226,7 @@ def before(number: int, advice: str = "restart_in_place", ran_on: str = "", **pa
 
 
 def test_after_a_restart_on_the_same_nodes_others_are_taken() -> None:
-    """By what was advised, or by the nodes that it really had, whatever was advised."""
+    """Those of the advice, or those that the job really had."""
     assert tried()[0] == "restart_in_place"
     assert tried(before(40), nodes="")[0] == "resubmit"
     assert tried(before(40, "requeue_without", HERE))[0] == "resubmit"
@@ -241,12 +241,12 @@ def test_after_other_nodes_a_person_must_look() -> None:
 
 
 def test_another_fault_in_between_begins_anew() -> None:
-    """What was tried against one fault says nothing of another one."""
+    """What was tried against one fault is no evidence for another one."""
     assert tried(before(40, ran_on=ELSEWHERE), EarlierAttempt(("code_bug",)))[0] != "fix_first"
 
 
 def test_a_node_that_was_to_be_left_out_and_was_not() -> None:
-    """Then nothing was tried, and the advice stands and says it."""
+    """The advice was not tried, so it is repeated and says so."""
     known = seen("ecc")
     last = EarlierAttempt(("gpu_memory_ecc",), "requeue_without", ("node-b",), ELSEWHERE, 41)
     run = RunFacts(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
@@ -256,7 +256,7 @@ def test_a_node_that_was_to_be_left_out_and_was_not() -> None:
 
 
 def test_the_same_fault_on_another_named_node_is_left_out_too() -> None:
-    """Two bad GPUs in a row are no fault of the program; but what the nodes share may be."""
+    """Two bad GPUs in a row are not a fault of the program, but possibly of what the nodes share."""
     known = seen("ecc")
     last = EarlierAttempt(("gpu_memory_ecc",), "requeue_without", ("node-x",), ELSEWHERE, 41)
     run = RunFacts(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))

@@ -43,6 +43,19 @@ def test_it_leads_over_a_symptom_that_is_folded_under_it() -> None:
     assert first.band == "possible"
 
 
+def test_the_lead_is_exact_only_if_every_symptom_has_a_time() -> None:
+    """A symptom without one may have come before those with one."""
+    error = "[rank2]: 2026-11-03 04:12:30 ERROR the gate of shard 7 is stuck\n"
+    dated = report(error + LOST)
+    assert dated.summary.startswith("Unknown failure on rank 2, 10 s before the first symptom: ")
+    streams = (
+        scanned(error + LOST, BOOK, ref("logs/train.log")),
+        scanned("RuntimeError: Connection closed by peer\n", BOOK, ref("logs/rank-0.err", rank=0)),
+    )
+    undated = diagnose(Evidence(Job(world_size=3), streams=streams), BOOK)
+    assert undated.summary.startswith("Unknown failure on rank 2, about 10 s before the first symptom: ")
+
+
 def test_a_known_cause_keeps_its_place() -> None:
     """What a rule knows says more than an event that none knows."""
     found = report(RAISED + "[rank1]: out of memory. Tried to allocate 2.00 GiB\n" + LOST)
@@ -72,7 +85,7 @@ def test_the_steps_name_the_place_in_the_code() -> None:
 
 
 def test_the_search_quotes_what_the_log_says() -> None:
-    """A line is data: what it holds is no part of the command."""
+    """A line is data: its content is not part of the command."""
     text = "[rank2]: CRITICAL census $(reboot); `reboot` was not reached\n"
     search = report(text + LOST).diagnoses[0].remediation[0].command
     assert search == "grep -n -B 40 -F -- 'CRITICAL census $(reboot); `reboot` was not reached' logs/train.log"

@@ -1,4 +1,4 @@
-"""The verdict, the phase, how far the run came, and what is to be decided."""
+"""The verdict, the phase, how far the run came, and the decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kb.model import Structure
 from kb.report import Hang, Progress, Vote
 from kb.scanning.summary import StageMark
 from tests.support.allowed_matches import places, seen
-from tests.support.kb_samples import exception, facts, steps, stream
+from tests.support.kb_samples import exception, facts, place, ref, steps, stream
 
 
 def structure(kind: str, offset: int = 900, **fields: str) -> Structure:
@@ -96,7 +96,7 @@ PROVEN = Completion("completed", (EndSign("the run reports its end"),))
 
 
 def test_the_four_verdicts() -> None:
-    """A finding is a fault; signs without one are no match; only what is proven to be well is no fault."""
+    """A finding is a fault; signs without one are no match; only a proven success is no fault."""
     known = seen("oom")
     assert judge(places(known), Completion(), []) == "fault"
     crashed = facts(stream(structures=[exception(900)]))
@@ -134,7 +134,7 @@ def test_the_phase_of_a_fault(name: str, expected: str) -> None:
 
 
 def test_a_rule_about_hangs_of_a_run_that_ended() -> None:
-    """What such a rule saw hung where the probes looked at a running job, and failed where there was none to look at."""
+    """A match of this rule means a hang where the probes looked at a running job, and a failure where there was none to look at."""
     known = seen("odd")
     running = replace(known.evidence, hang=Hang(votes=(Vote("silence", "no", ""),)))
     assert phase("fault", places(known), known, Completion()) == "failed"
@@ -142,7 +142,7 @@ def test_a_rule_about_hangs_of_a_run_that_ended() -> None:
 
 
 def test_the_phase_without_a_fault() -> None:
-    """What is proven, else unknown or what the scheduler reports; a failure nobody knows failed, or was stopped."""
+    """What is proven, else unknown or the scheduler's state; an unexplained failure is failed, or stopped."""
     known = facts(stream(points=steps(1, 9)))
     runs = Completion(scheduler=SchedulerState("running", "RUNNING", "job.yaml"))
     stopped = Completion("stopped", scheduler=SchedulerState("stopped", "TIMEOUT", "job.yaml"))
@@ -188,3 +188,31 @@ def test_how_far_the_run_came() -> None:
 def test_the_last_complete_checkpoint(structures: list[Structure], expected: int | None) -> None:
     """One whose end was logged, or behind whose begin the run made steps; one that was being written does not count."""
     assert progress(facts(stream(points=steps(1, 30), structures=structures))).last_checkpoint == expected
+
+
+# a job that nobody saw end
+
+
+def dumped(*more: Structure) -> Facts:
+    """A job whose stacks were dumped while it stood still, in a log beside that of its steps."""
+    stack = Structure("stack_dump", 4900, 5400, "Thread 1 (active)", {"frames": "a.py:1 in f"})
+    found = {"oom#line": [place(5000)]}
+    return facts(stream(found=found, structures=[stack, *more]), stream("logs/main.log", points=steps(1, 9)))
+
+
+def test_a_job_whose_stacks_were_dumped_still_runs() -> None:
+    """It has not failed, unless something shows its end."""
+    known = dumped()
+    assert phase("fault", places(known), known, Completion()) == "hung"
+    ended = dumped(structure("native_crash", 9000))
+    assert phase("fault", places(ended), ended, Completion()) == "failed"
+    failed = Completion(scheduler=SchedulerState("failed", "FAILED", "job.yaml"))
+    assert phase("fault", places(known), known, failed) == "failed"
+
+
+def test_a_nodes_log_alone_shows_no_end_of_a_job() -> None:
+    """A check on a node says nothing about how a job ended."""
+    health = stream(ref("logs/health.log", node="node-a", kind="health"), {"oom#line": [place(50)]})
+    assert phase("fault", places(facts(health)), facts(health), Completion()) == "unknown"
+    with_job = facts(health, stream("logs/train.log"))
+    assert phase("fault", places(with_job), with_job, Completion()) == "failed"

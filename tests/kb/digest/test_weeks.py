@@ -46,7 +46,7 @@ def test_the_first_week_has_the_first_thursday():
 @pytest.mark.parametrize(
     "name", ["2025-W53", "2026-W00", "2026-W54", "W47", "2026-47", "", "2026-W4\uff17", "9999-W52"]
 )
-def test_what_is_no_week_is_told(name):
+def test_what_is_no_week_is_reported(name):
     """A name that is none, or a week that the year does not have, is an error and no other week."""
     with pytest.raises(UnreadableInput):
         week_named(name)
@@ -70,7 +70,7 @@ def test_due_on_monday_at_nine_by_the_clock_of_the_team():
 
 
 def test_an_hour_that_the_clocks_leave_out_comes_after():
-    """On a Sunday at two in March there is no two: it is due at three."""
+    """On a Sunday in March the hour from two to three does not exist: it is due at three."""
     at = datetime(2026, 3, 29, 1, tzinfo=UTC)
     assert due(at, BERLIN, 7, 2) == DueDigest(Week(2026, 12), at)
     assert due(at - timedelta(seconds=1), BERLIN, 7, 2) is None

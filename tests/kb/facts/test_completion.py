@@ -70,7 +70,7 @@ def test_lines_of_workers_after_the_end_of_their_driver() -> None:
 
 
 def test_a_stop_that_was_asked_for() -> None:
-    """Steps that end early are no failure where the run stops as asked and its scheduler reports success."""
+    """Steps that end early are not failures if the run was asked to stop and its scheduler reports success."""
     points = [replace(point, total=4000) for point in steps(1, 20)]
     asked = tailed(stream(points=points), "asked to stop: checkpoint of step 20 is saved, leaving\n")
     assert of(asked, job=Job(state="COMPLETED")).how == "stopped"
@@ -227,7 +227,7 @@ def test_a_bar_that_is_drawn_again_after_the_end() -> None:
 
 
 def test_processes_that_answer_go_on() -> None:
-    """Their stacks were taken, and no probe suspects a hang: a long save is no end."""
+    """Their stacks were taken and no probe suspects a hang: a long save is not an end."""
     known = facts(stream(points=steps(1, 9)))
     known.evidence = replace(known.evidence, hang=Hang(votes=(Vote("stacks", "no", "they change"),)))
     assert completion(known).how == "running"

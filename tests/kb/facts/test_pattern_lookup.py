@@ -74,14 +74,14 @@ def test_three_further_steps_mean_that_the_run_went_on(further: int, expected: b
     assert StreamFacts(stream(points=points)).went_on(1000) is expected
 
 
-def test_the_same_step_told_by_many_ranks_is_one_step() -> None:
-    """Repeated lines of one step are no progress."""
+def test_the_same_step_reported_by_many_ranks_is_one_step() -> None:
+    """Repeated lines of one step are not progress."""
     points = [*steps(5, 5), *(p for n in range(8) for p in steps(6, 6, start=2000 + n))]
     assert StreamFacts(stream(points=points)).steps_after(1000) == 1
 
 
 def test_a_run_that_says_that_it_ended_well_went_on() -> None:
-    """An error before "training completed" did not end it; a planned stop is no such word."""
+    """An error before "training completed" did not end it; a planned stop does not count as that."""
     ended = Structure("run_end", 5000, 5010, "done", {"how": "completed"})
     assert StreamFacts(stream(structures=[ended])).went_on(100)
     assert not StreamFacts(stream(structures=[ended])).went_on(6000)
@@ -100,7 +100,7 @@ def test_a_stream_without_steps_is_judged_by_the_times_of_another() -> None:
 
 
 def test_the_step_of_an_error_is_found_by_time_in_another_stream() -> None:
-    """Where the own stream has no steps the log of steps tells, up to the error's time."""
+    """If its own stream has no steps, the stream that logs steps gives the last step before the error."""
     error = stream("rank-3.log", {KEY: [place(10, time=1025.0)]}, marks=[StageMark(0, "init")])
     log = stream(points=[p for n in range(5) for p in steps(n, n, start=n, time=1000.0 + 10 * n)])
     signal = seen(LINE, error, log).signals[0]
@@ -224,7 +224,7 @@ def test_structures_are_tested_field_by_field(test: StructureTest, holds: bool) 
 
 
 def test_structures_and_exceptions_become_signals() -> None:
-    """A structure's signal spans its block and tells its place in a chain."""
+    """A structure's signal spans its block and gives its place in a chain."""
     one = stream(structures=[exception(900, start=500, rank=4, chain=1), XID], points=steps(1, 3))
     raised = seen(Pattern("line", exception=ExceptionTest(type="ValueError")), one)
     assert (raised.count, dict(raised.ranks)) == (1, {4: 1})
@@ -234,7 +234,7 @@ def test_structures_and_exceptions_become_signals() -> None:
 
 
 def test_a_detector_gives_a_signal_at_its_point() -> None:
-    """What a detector finds in a stream's series stands at the step where it went wrong, on no rank."""
+    """What a detector finds in a stream's series is placed at the step where it went wrong, without a rank."""
     bad = [*steps(1, 5, loss=2.0), *steps(6, 9, start=600, loss=float("nan"))]
     found = seen(Pattern("line", detect=DetectorTest("loss_not_finite")), stream(points=bad), stream(points=bad[:5]))
     assert [(s.stream, s.iteration, s.kind, s.offset) for s in found.signals] == [(0, 6, "series", 600)]

@@ -68,7 +68,7 @@ def test_what_is_a_normal_end(line: str, expected: str | None) -> None:
     ],
 )
 def test_what_is_fatal(line: str, expected: bool) -> None:
-    """Words of the C library, of native checks and of launchers on a program that did not end by itself."""
+    """Messages of the C library, of native checks, and of launchers about a program that was terminated."""
     assert is_fatal(line) is expected
 
 
@@ -132,7 +132,7 @@ def _part_requires(op: Any, argument: Any, words: tuple[str, ...]) -> bool:
 
 
 def _letter(op: Any, argument: Any) -> str:
-    """The character that stands at this place, without regard to case; empty where it may be another."""
+    """The character at this place, case-insensitive; empty where several are possible."""
     members = {chr(value).lower() for kind, value in argument if kind is sre.LITERAL} if op is sre.IN else set()
     if op is sre.IN and len(members) == 1 and all(kind is sre.LITERAL for kind, _ in argument):
         return members.pop()

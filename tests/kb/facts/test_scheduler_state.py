@@ -117,5 +117,5 @@ def test_a_state_that_was_read_before_the_end_is_replaced() -> None:
     ],
 )
 def test_why_a_scheduler_stopped_a_job(state: str, fault: str) -> None:
-    """Only a stopped job has such a reason."""
+    """Only a job that was stopped has a reason."""
     assert stop_reason(scheduler_state(Job(state=state or None))) == fault

@@ -54,7 +54,7 @@ def spots(test: SeriesTest, *logs: StreamSummary, **panels: Panel) -> tuple[Spot
 
 
 def steps(test: SeriesTest, *logs: StreamSummary) -> list[int | None]:
-    """The steps of what is found."""
+    """The steps of the findings."""
     return [spot.step for spot in spots(test, *logs)]
 
 
@@ -79,8 +79,8 @@ def steps(test: SeriesTest, *logs: StreamSummary) -> list[int | None]:
         (SeriesTest("step_time", above=1000), [2000.0], [1]),
     ],
 )
-def test_a_level_is_told_where_it_begins(test: SeriesTest, values: list[float], expected: list[int]) -> None:
-    """Above or below a number, or so much of its own values before, for as long as the rule asks."""
+def test_a_level_is_reported_where_it_begins(test: SeriesTest, values: list[float], expected: list[int]) -> None:
+    """Above or below a number, or relative to its own earlier values, for as long as the rule requires."""
     assert steps(test, log(MEASURED[test.metric], values)) == expected
 
 
@@ -120,7 +120,7 @@ def test_a_step_behind_an_evaluation_or_a_checkpoint_is_left_out() -> None:
 
 
 def test_a_rank_that_alone_is_so_is_named() -> None:
-    """Of three or more ranks; what all show is nobody's."""
+    """Of three or more ranks; what all show names none."""
     test = SeriesTest("compute_time", above=2, points=3)
     calm = [log("compute", [1.0] * 8, rank=rank, form=OWN) for rank in range(4)]
     odd = log("compute", [3.0] * 8, rank=7, form=OWN)
@@ -166,7 +166,7 @@ def rates(level: float, count: int, seed: int = 3) -> list[float]:
         (SeriesTest("learning_rate", "off_schedule"), [1e-3 - 1e-5 * at for at in range(50)] + [5e-4] * 60, [51]),
     ],
 )
-def test_a_change_is_told_where_it_begins(test: SeriesTest, values: list[float], expected: list[int]) -> None:
+def test_a_change_is_reported_where_it_begins(test: SeriesTest, values: list[float], expected: list[int]) -> None:
     """Each kind of kb.metrics.change_points, with the rule's numbers."""
     found = steps(test, log(MEASURED[test.metric], values))
     assert len(found) == len(expected)
@@ -185,7 +185,7 @@ def test_longer_steps_that_do_more_work_are_no_slow_down() -> None:
 
 
 def test_bars_of_another_length_are_not_compared() -> None:
-    """A bar of evaluation between the steps of training has its own pace; longer steps of one bar are still told."""
+    """An evaluation bar between training steps has its own pace; longer steps of the same bar are still reported."""
     test = SeriesTest("step_time", "slower")
     slow = rates(6, 300) + rates(9, 60)
     bars = [
@@ -197,7 +197,7 @@ def test_bars_of_another_length_are_not_compared() -> None:
     assert len(steps(test, StreamSummary(StreamRef("x"), series=Series(tuple(alone))))) == 1
 
 
-def test_memory_of_one_rank_is_told_sooner_than_that_of_all() -> None:
+def test_memory_of_one_rank_is_reported_sooner_than_that_of_all() -> None:
     """A few points tell a leak only where the other ranks show none; many do by themselves."""
     test = SeriesTest("memory", "growth")
     grows, level = [5e8 * at for at in range(2, 10)], [1e9] * 8
@@ -250,7 +250,7 @@ def test_metrics_of_nothing_are_no_finding(values: np.ndarray) -> None:
 
 
 def test_clocks_that_stand_still_or_run_back_give_columns() -> None:
-    """Steps cannot be told from such times."""
+    """These times cannot delimit steps."""
     values = np.full((4, 40), 99.0)
     for timed in ([(1e9, 1), (1e9, 2)], [(1e9, 9), (1e9 + 60, 2)], [(1e9, 1)]):
         (found, *_) = look(SeriesTest("gpu_util", above=98), (), {"gpu_util": panel("gpu_util", values)}, timed)
@@ -263,7 +263,7 @@ def test_clocks_that_stand_still_or_run_back_give_columns() -> None:
     st.lists(st.integers(-5, 10**19), max_size=60),
 )
 def test_any_numbers_are_looked_at_without_an_exception(values: list[float], at: list[int]) -> None:
-    """Whatever stands in a line, and in whatever order."""
+    """Lines may contain any numbers in any order."""
     points = tuple(
         ProgressPoint(100 * n, step, loss=value) for n, (value, step) in enumerate(zip(values, at, strict=False))
     )

@@ -18,7 +18,7 @@ def stage_at_end(text: str) -> str | None:
 
 
 def test_a_run_is_saving_until_the_save_ends() -> None:
-    """What happens after the end of a save between two steps is no part of the save."""
+    """Events between the end of a save and the next step are not part of the save."""
     assert stage_at_end(STEPS + BEGIN) == "saving"
     assert stage_at_end(STEPS + BEGIN + END) == "iterating"
     assert stage_at_end(STEPS + BEGIN + END + BEGIN) == "saving"

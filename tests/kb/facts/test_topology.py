@@ -92,14 +92,14 @@ def test_short_and_full_names_are_one_machine() -> None:
 
 
 def test_addresses_are_those_that_nccl_printed() -> None:
-    """An address that nobody printed is no node of the job."""
+    """An address that was never printed is not a node of the job."""
     known = places(scanned("cn-4:77:77 [0] NCCL INFO Bootstrap : Using ib0:10.8.0.4<0>\n", BOOK))
 
     assert (known.known("10.8.0.4"), known.known("10.8.0.5"), known.node("10.8.0.5")) == ("cn-4", None, "10.8.0.5")
 
 
 def test_ranks_of_a_node_follow_the_order_of_local_ones() -> None:
-    """Rank 5 is told by a line, so local rank 3 of the node is rank 7."""
+    """A line gives rank 5, so local rank 3 of the node is rank 7."""
     refs = [StreamRef(f"cn-2/{local}/stderr.log", Resource(node="cn-2", local_rank=local)) for local in (1, 3)]
     known = places(
         stream(refs[0], structures=[Structure("exception", 0, 9, "", {}, Resource(rank=5))]), stream(refs[1])
@@ -111,7 +111,7 @@ def test_ranks_of_a_node_follow_the_order_of_local_ones() -> None:
 
 @pytest.mark.parametrize("pid", ["", "x", "²", "-1", "9" * 40])
 def test_what_is_no_process_number_is_no_rank(pid) -> None:
-    """Lines hold anything where a number should stand."""
+    """Lines can contain any text in place of a number."""
     assert places(stream(structures=[start("cn-1", 0, 1)])).rank_at("cn-1", pid=pid, pci="²²:zz") is None
 
 

@@ -32,7 +32,7 @@ def trained(*steps: int) -> str:
 
 
 def evaluated(*steps: int) -> str:
-    """The bar of an evaluation below that of the training: in a line of its own, with the cursor going up again."""
+    """The bar of an evaluation below the training bar: on its own line, after which the cursor goes up again."""
     return "\n" + "".join(bar(step, 25) + "\x1b[A\n" for step in steps)
 
 
@@ -73,7 +73,7 @@ def test_a_run_that_ends_inside_its_evaluation() -> None:
     assert facts.stage(facts.summary.size) == "evaluating"
 
 
-def test_an_evaluation_without_losses_around_it_is_told_by_how_bars_advance() -> None:
+def test_an_evaluation_without_losses_around_it_is_reported_by_how_bars_advance() -> None:
     """One bar stops while another one runs, and goes on where it stopped."""
     text = (
         "".join(bar(step, 500) for step in range(100, 130, 5))
@@ -113,7 +113,7 @@ def test_another_attempt_in_the_file_is_no_evaluation() -> None:
 
 
 def test_a_line_without_a_step_gets_that_of_the_bar_drawn_after_it() -> None:
-    """The bar is not drawn at every step, but it is drawn again right after such a line."""
+    """The bar is not drawn at every step, but it is redrawn right after this kind of line."""
     facts = read(bar(7, 120) + losses(10, "4.118", 0.25) + bar(17, 120) + losses(20, "nan", 0.5))
     measured = [(p.step, p.total, p.grad_norm) for p in facts.points if p.grad_norm is not None]
     assert measured == [(10, 120, 0.8), (20, 120, 0.8)]
@@ -144,6 +144,17 @@ def test_steps_count_on_over_epochs() -> None:
     ]
     assert [p.step for p in steps_over_epochs(points)] == [1, 25, 25, 25, 37, 50, 53]
     assert {p.total for p in steps_over_epochs(points)} == {None}
+
+
+def test_a_last_epoch_cut_short_by_a_limit_of_steps_counts_on() -> None:
+    """With `max_steps`, the bar of the last epoch plans fewer steps; a shorter epoch before it proves another count."""
+    lines = [(0, 1, 25), (0, 25, 25), (1, 10, 25), (1, 25, 25), (2, 5, 8), (2, 8, 8)]
+    points = [
+        ProgressPoint(100 * at, step, total, epoch=float(epoch), format="tqdm")
+        for at, (epoch, step, total) in enumerate(lines)
+    ]
+    assert [p.step for p in steps_over_epochs(points)] == [1, 25, 35, 50, 55, 58]
+    assert steps_over_epochs([*points[4:], *points[:4]]) == [*points[4:], *points[:4]]
 
 
 def test_steps_that_do_not_start_again_are_left_as_they_are() -> None:

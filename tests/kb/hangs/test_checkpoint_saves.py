@@ -34,7 +34,7 @@ def run(pause: float, *, saves: int = 4, ended: bool = False, timed: bool = True
     return Facts(Evidence(Job(), streams=(writer, teller))), time
 
 
-def test_a_save_of_many_times_the_usual_is_told() -> None:
+def test_a_save_of_many_times_the_usual_is_reported() -> None:
     """By the steps around the earlier ones, with the rank that writes."""
     facts, last = run(3.0)
     found = slow_save(facts, last + 130)
@@ -60,7 +60,7 @@ def test_saves_that_may_take_that_long(made: tuple[Facts, float], after: float) 
     assert slow_save(facts, None) is None
 
 
-def test_the_longest_save_is_told_by_two_logs() -> None:
+def test_the_longest_save_is_reported_by_two_logs() -> None:
     """One log mentions saves, another one steps; a single earlier save is too few."""
     assert longest_save(run(30.0)[0]) == pytest.approx(30.0)
     assert longest_save(run(30.0, saves=2)[0]) is None

@@ -76,7 +76,7 @@ def test_a_missing_rank_is_no_transport_that_retries() -> None:
 @pytest.mark.parametrize(("age", "expected"), [(239.0, True), (241.0, False)])
 @pytest.mark.parametrize("activity", ["loader", "storage", "network"])
 def test_a_rank_that_waits_for_data_may_do_so_for_some_minutes(activity: Activity, age: float, expected: bool) -> None:
-    """Storage stalls and recovers: this counts from the last progress, whatever the last line's age is."""
+    """Storage stalls and recovers: the time counts from the last progress, whatever the age of the last line."""
     seen = scene(one_elsewhere(doing(activity)), age, missing=True)
     assert held(seen) is expected
     assert explain_phase(NO_PHASE, yes("stacks", "collective"), seen, LIMITS).name == DATA
@@ -88,7 +88,7 @@ def test_a_worker_that_is_stuck_is_no_slow_storage() -> None:
 
 
 def test_stacks_are_believed_before_the_logs_last_word() -> None:
-    """The log says evaluating, but all ranks are in a collective: nobody evaluates, so half an hour is not granted."""
+    """The log says evaluating, but all ranks are in a collective: no rank evaluates, so half an hour is not granted."""
     evaluating = Phase("evaluating", 1800.0, None, 70.0)
     assert not held(scene(ALL_WAIT, 70.0), evaluating)
     assert held(scene(one_elsewhere(doing("user", "evaluating")), 70.0), evaluating)
@@ -107,7 +107,7 @@ def test_a_checkpoint_that_no_line_tells_of(pauses: dict[str, float], moving: st
 
 @pytest.mark.parametrize(("moving", "quiet", "expected"), [("", 119.0, True), ("", 121.0, False), ("3", 900.0, True)])
 def test_a_checkpoint_far_beyond_those_before_it(moving: str, quiet: float, expected: bool) -> None:
-    """A writer that stays at one place is no progress after two minutes; one that moves is given its time."""
+    """A writer that stays at one place counts as stuck after two minutes; one that makes progress is given its time."""
     seen = scene(
         one_elsewhere(doing("user", "saving")), quiet, still(moving=moving), overdue=True, pauses={"saving": 2.0}
     )

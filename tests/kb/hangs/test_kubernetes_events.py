@@ -12,7 +12,7 @@ JOB = Job(id="ml/train", name="train", world_size=2)
 
 
 def pod(index, phase="Running", *, job="train", begun=NOON, **fields):
-    """A pod of a job, on a node of its own."""
+    """A pod of a job, on its own node."""
     name = f"{job}-worker-{index}"
     told = {"object": "Pod", "pod": name, "job": job, "index": index, **fields}
     return Event("pods.json", begun, "pod", phase, "", Resource(node=f"{job}-node-{index}"), told)
@@ -34,7 +34,7 @@ def of_node(kind, reason, node="train-node-1", *, at=NOON + 3000, **fields):
 PODS = (pod(0), pod(1))
 
 
-def told(*events, job=JOB, pods=PODS):
+def kinds_and_reasons(*events, job=JOB, pods=PODS):
     """Kind and reason of the selected events, without the pods."""
     return [
         (relevant_event.kind, relevant_event.reason)
@@ -63,7 +63,7 @@ AWAY = of_node("node_failure", "NodeNotReady")
 )
 def test_what_tells_of_the_job_stands(event, job, pods):
     """An end, a wait that is not over, a node that is away."""
-    assert told(event, job=job, pods=pods) == [(event.kind, event.reason)]
+    assert kinds_and_reasons(event, job=job, pods=pods) == [(event.kind, event.reason)]
 
 
 @pytest.mark.parametrize(
@@ -87,37 +87,45 @@ def test_what_tells_of_the_job_stands(event, job, pods):
 )
 def test_what_tells_nothing_of_its_end_is_left_out(event, job, pods):
     """Other jobs' pods and nodes, events long before or after, waits that are over, a job that ended well."""
-    assert told(event, job=job, pods=pods) == [("deleted", "Deleted")] * ("deleted" in pods[-1].fields if pods else 0)
+    assert kinds_and_reasons(event, job=job, pods=pods) == [("deleted", "Deleted")] * (
+        "deleted" in pods[-1].fields if pods else 0
+    )
 
 
 def test_a_wait_that_ended_by_another_event():
     """A pod that was placed later waited for nothing; one whose event came before that waits again."""
     placed = of_pod("lifecycle", "Scheduled", at=NOON + 10)
     again = replace(WAITS, time=NOON + 20)
-    assert told(WAITS, placed, pods=()) == [("lifecycle", "Scheduled")]
-    assert told(again, placed, pods=()) == [("not_scheduled", "FailedScheduling"), ("lifecycle", "Scheduled")]
+    assert kinds_and_reasons(WAITS, placed, pods=()) == [("lifecycle", "Scheduled")]
+    assert kinds_and_reasons(again, placed, pods=()) == [
+        ("not_scheduled", "FailedScheduling"),
+        ("lifecycle", "Scheduled"),
+    ]
 
 
 def test_a_node_that_came_back():
     """A node that was away briefly means nothing, unless a pod of the job went with it or it had rebooted."""
     back = of_node("lifecycle", "NodeReady", at=NOON + 3040)
     booted = of_node("node_failure", "Rebooted")
-    assert told(AWAY, back) == [("lifecycle", "NodeReady")]
-    assert told(AWAY, back, pods=(pod(0), pod(1, "Failed")))[0] == ("node_failure", "NodeNotReady")
-    assert told(booted, back)[0] == ("node_failure", "Rebooted")
+    assert kinds_and_reasons(AWAY, back) == [("lifecycle", "NodeReady")]
+    assert kinds_and_reasons(AWAY, back, pods=(pod(0), pod(1, "Failed")))[0] == ("node_failure", "NodeNotReady")
+    assert kinds_and_reasons(booted, back)[0] == ("node_failure", "Rebooted")
 
 
 def test_what_follows_from_a_lost_node():
-    """Kubernetes removes the pods of a node that is away: the node is the reason; without such a node the taint is."""
+    """Kubernetes removes the pods of a node that is away: the node is the reason, or else the taint."""
     moved = of_pod("eviction", "TaintManagerEviction", at=NOON + 3300)
-    assert told(AWAY, moved) == [("node_failure", "NodeNotReady")]
-    assert told(moved) == [("eviction", "TaintManagerEviction")]
+    assert kinds_and_reasons(AWAY, moved) == [("node_failure", "NodeNotReady")]
+    assert kinds_and_reasons(moved) == [("eviction", "TaintManagerEviction")]
 
 
 def test_a_nodes_kill_needs_a_pod_that_was_killed():
     """The kernel's OOM killer on a shared node may have killed another job's process."""
     killed = replace(of_pod("exit", "Error", exit_code=137), resource=Resource(node="train-node-1"))
-    assert told(of_node("oom_kill", "OOMKilling"), killed) == [("oom_kill", "OOMKilling"), ("exit", "Error")]
+    assert kinds_and_reasons(of_node("oom_kill", "OOMKilling"), killed) == [
+        ("oom_kill", "OOMKilling"),
+        ("exit", "Error"),
+    ]
 
 
 def test_pods_that_somebody_deleted():
@@ -125,10 +133,10 @@ def test_pods_that_somebody_deleted():
     stopped = of_pod("kill", "Killing", message="Stopping container main")
     failed = replace(of_pod("warning", "PyTorchJobFailed"), fields={"object": "PyTorchJob", "name": "train"})
     earlier = of_pod("exit", "Error", at=NOON + 100)
-    assert told(stopped) == [("kill", "Killing"), ("deleted", "Deleted")]
-    assert told(pods=(pod(0), pod(1, deleted=NOON + 3000))) == [("deleted", "Deleted")]
+    assert kinds_and_reasons(stopped) == [("kill", "Killing"), ("deleted", "Deleted")]
+    assert kinds_and_reasons(pods=(pod(0), pod(1, deleted=NOON + 3000))) == [("deleted", "Deleted")]
     for explained in (failed, earlier, EVICTED):
-        assert ("deleted", "Deleted") not in told(stopped, explained)
+        assert ("deleted", "Deleted") not in kinds_and_reasons(stopped, explained)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def moves(rank: int, turn: int) -> tuple[Frame, ...]:
 
 
 def evaluates(rank: int, turn: int) -> tuple[Frame, ...]:
-    """Rank 0 evaluates, and moves; the others stand in a barrier."""
+    """Rank 0 evaluates and makes progress; the others wait in a barrier."""
     return (
         (Frame("forward", "/home/u/net.py", 10 + 7 * turn), Frame("evaluate", "/home/u/fit.py", 90), *MAIN)
         if rank == 0
@@ -285,7 +285,7 @@ def test_one_probe_suspects() -> None:
 
 
 def test_stacks_of_another_hour_do_not_add_up() -> None:
-    """A silence now and stacks that stood still an hour ago are no hang."""
+    """A silence now and stacks that were stuck an hour ago are not a hang."""
     hang = hang_votes(evidence(log(400.0)), NonLogEvidence(stacks=stacks(*[WAITS] * 4, end=NOW - 3600)), BOOK)
     assert [item.vote for item in hang.votes[:2]] == ["yes", "yes"]
     assert not hang.called
@@ -303,7 +303,7 @@ def test_a_run_that_gets_on_shows_nothing() -> None:
     ("mark", "place"), [("evaluating", [evaluates] * 4), ("saving", [SAVES, BARRIER, BARRIER, BARRIER])]
 )
 def test_one_rank_at_work_in_a_phase_is_no_hang(mark: str, place: list[object]) -> None:
-    """One rank evaluates or saves, the others wait in a barrier for minutes: nothing is called, nobody is named."""
+    """One rank evaluates or saves while the others wait in a barrier for minutes: no hang is reported and no rank is named."""
     parts = NonLogEvidence(stacks(*place), tuple(ring(rank, 8 if rank == 0 else 9, 8, 200.0) for rank in range(4)))
     seen = observe(evidence(log(200.0, mark)), parts, BOOK)
     assert [item.vote for item in seen.hang.votes] == ["no", "yes", "not_observable", "yes"]
@@ -372,7 +372,7 @@ def replace_timeout(item: Ring) -> Ring:
     ],
 )
 def test_a_run_that_ended_never_hangs(job: dict[str, object], structure: Structure | None) -> None:
-    """Whatever the other evidence shows, there is no vote once the processes are gone."""
+    """Once the processes are gone there is no vote, whatever the other evidence."""
     run = replace(log(400.0), structures=(structure,) if structure else ())
     parts = NonLogEvidence(stacks(*[WAITS] * 4), waiting(400.0))
     seen = observe(evidence(run, **job), parts, BOOK)
@@ -411,7 +411,7 @@ def test_recorders_name_who_is_missing() -> None:
 
 
 def test_ranks_that_disagree_are_shown_at_any_age() -> None:
-    """Two sizes under one number are wrong, however recent and in whatever phase."""
+    """Two sizes under one sequence number are wrong, however recent and in any phase."""
     rings = tuple(ring(rank, 9, 8, 2.0, numel=32 if rank == 3 else 64) for rank in range(4))
     [one] = shown(evidence(log(3.0, "saving")), NonLogEvidence(rings=rings), "collective_culprit")
     assert (one.resource.rank, one.fields["why"]) == (3, "disagrees")
@@ -457,7 +457,7 @@ def test_a_spinning_gpu_with_a_stalled_queue_pair_and_a_blocked_task() -> None:
 def test_what_a_blocked_task_beside_a_spinning_gpu_waits_for(
     fields: dict[str, str | bool], marks: tuple[str, ...], told: list[str]
 ) -> None:
-    """What it waits for in the kernel is told; a sleep that ended and a checkpoint that is being written are nothing."""
+    """What it waits for in the kernel is reported; a sleep that ended and a checkpoint that is being written are not."""
     who = Resource(node="node-1")
     events = (
         Event("ebpf/x", NOW - 30, "cq_stall", "r", "m", who),
@@ -482,7 +482,7 @@ def test_the_merged_stacks_of_a_run_that_stands_still() -> None:
 
 
 def test_ranks_of_one_source_and_not_of_another_are_gaps() -> None:
-    """Stacks of rank 9 in a job of four, and of three ranks only, are told; dumps of missing ranks too."""
+    """Stacks of rank 9 in a job of four, stacks of only three ranks, and missing dumps are reported as gaps."""
     odd = tuple(
         replace(stack, resource=Resource(rank=9)) if stack.resource.rank == 3 else stack
         for stack in stacks(*[WAITS] * 4)
@@ -538,7 +538,7 @@ def test_dumps_of_ranks_that_the_job_has_not_are_left_out() -> None:
 
 
 def test_who_got_more_than_it_had_room_for_settles_a_disagreement() -> None:
-    """Two dumps with sizes 4096 and 4608, and the log of a third rank that died of a message nine eighths of its own."""
+    """Two dumps with sizes 4096 and 4608, and the log of a third rank that failed on a message nine eighths as large as its own."""
     rings = tuple(ring(rank, 9, 8, 90.0, numel=numel) for rank, numel in ((1, 4608), (3, 4096)))
     words = {"signal": "SIGABRT", "what": "op.preamble.length <= op.nbytes. 2304 vs 2048. Received data size"}
     died = Structure("native_crash", 99_000, 99_100, "terminate called", words)

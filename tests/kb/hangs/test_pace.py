@@ -69,7 +69,7 @@ def test_a_phase_seen_alone_is_not_judged_by_a_pause_with_two() -> None:
 
 
 def test_the_pace_is_that_of_the_newest_lines() -> None:
-    """Seconds a step, whatever the logging interval; of a few lines the longest, of one none."""
+    """Seconds per step, for any logging interval; of a few lines the longest, of one line none."""
     tens = [replace(point, step=10 * (point.step or 0)) for point in points(steady(20, 30.0))]
     assert pace_of(log(tens)) == pytest.approx(3.0)
     assert pace_of(log(points([0.0, 2.0, 9.0]))) == pytest.approx(7.0)
@@ -77,7 +77,7 @@ def test_the_pace_is_that_of_the_newest_lines() -> None:
 
 
 def test_a_long_step_is_one_that_one_of_ten_exceeds() -> None:
-    """Some slow steps of many are known; what lies in a phase is no step, and a few lines tell nothing."""
+    """A few slow steps among many are normal; the time in a phase is not a step, and a few lines are not enough."""
     times = [0.0]
     for at in range(1, 40):
         times.append(times[-1] + (5.0 if at % 5 == 0 else 2.0))
@@ -94,7 +94,7 @@ def test_a_job_is_under_way_after_some_steps() -> None:
 
 
 def test_lines_that_come_in_blocks_are_late() -> None:
-    """A block counts from the first line in it; what was there at the first look tells nothing."""
+    """A block counts from its first line; lines that were there at the first look are ignored."""
     late = Lateness()
     assert late.seen(log(points(steady(10))), START + 900.0) == pytest.approx(0.0)
     assert late.seen(log(points(steady(10))), START + 920.0) == pytest.approx(0.0)

@@ -60,7 +60,7 @@ def read(ref: StreamRef, rows: list[str]) -> StreamSummary:
     return scan(PLAN, ENGINE, ref, ["\n".join(rows).encode() + b"\n"])
 
 
-def told(found: tuple[RankField, ...]) -> list[tuple[str, int]]:
+def ranks_of(found: tuple[RankField, ...]) -> list[tuple[str, int]]:
     """The names and the ranks."""
     return [(item.field, item.rank) for item in found]
 
@@ -70,20 +70,31 @@ def told(found: tuple[RankField, ...]) -> list[tuple[str, int]]:
 def test_a_rank_that_alone_has_a_far_higher_time_is_named(name: str, merged: bool) -> None:
     """Whatever the time is called, with its unit or without, in files of their own or in one."""
     found = slow_fields(logs(FORMS[name], lambda rank, _step: 0.9 if rank == 5 else 0.02, merged=merged))
-    assert told(found) == [(name, 5)]
+    assert ranks_of(found) == [(name, 5)]
     assert found[0].value == pytest.approx(0.9, rel=0.1)
     assert (found[0].metric == "data_wait") == (name in {"data", "data_time", "fetch", "io_wait", "read_s", "tokenize"})
+
+
+def test_the_sentence_tells_only_what_is_known() -> None:
+    """The first step is compared too, and a printed step time may cover several steps."""
+    (whole,) = slow_fields(logs(FORMS["fetch"], lambda rank, _step: 0.9 if rank == 5 else 0.02))
+    assert "from the first step on; a step takes 1 s" in whole.text
+    (later,) = slow_fields(logs(FORMS["fetch"], lambda rank, step: 0.9 if rank == 5 and step > 1 else 0.02))
+    assert "since step 2; a step takes" in later.text
+    form = "iter {step} time: 1.0 fetch={seconds:.3f}s"
+    (printed,) = slow_fields(logs(form, lambda rank, _step: 0.9 if rank == 5 else 0.02, stamped=False))
+    assert printed.text.endswith("the lines print a step time of 1 s")
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 32])
 def test_two_ranks_are_enough(ranks: int) -> None:
     """Of few ranks the one with several times as much as each other one is named."""
-    assert told(slow_fields(logs(FORMS["fetch"], lambda rank, _step: 0.9 if rank == 1 else 0.02, ranks=ranks))) == [
+    assert ranks_of(slow_fields(logs(FORMS["fetch"], lambda rank, _step: 0.9 if rank == 1 else 0.02, ranks=ranks))) == [
         ("fetch", 1)
     ]
 
 
-def test_a_rank_that_becomes_slow_is_told_from_there_on() -> None:
+def test_a_rank_that_becomes_slow_is_reported_from_there_on() -> None:
     """The first steps are like those of the others."""
     (found,) = slow_fields(logs(FORMS["h2d"], lambda rank, step: 0.9 if rank == 2 and step > 35 else 0.02))
     assert (found.rank, found.since) == (2, 36)
@@ -108,7 +119,7 @@ HEALTHY: dict[str, Callable[[int, int], float]] = {
     [(why, ranks) for why in HEALTHY for ranks in (2, 4, 8) if (why, ranks) != ("half of the ranks", 2)],
 )
 def test_what_healthy_runs_show_names_nobody(why: str, ranks: int) -> None:
-    """Differences that hold nobody back, that pass, or that are not of one rank."""
+    """Differences that delay nothing, that pass, or that are not of one rank."""
     assert slow_fields(logs(FORMS["fetch"], HEALTHY[why], ranks=ranks)) == ()
 
 
@@ -120,10 +131,10 @@ def test_times_that_say_nothing_of_the_rank_itself(name: str) -> None:
 
 
 def test_without_the_length_of_a_step_nobody_is_named() -> None:
-    """A time is large only beside the step; the lines' own step time says it where they have no stamps."""
+    """A time is large only in relation to the step; the step time in the lines is used where they have no timestamps."""
     assert slow_fields(logs(FORMS["fetch"], lambda rank, _step: 0.9 if rank == 5 else 0.02, stamped=False)) == ()
     form = "iter {step} fetch={seconds:.3f}s iter_time=1.0s"
-    assert told(slow_fields(logs(form, lambda rank, _step: 0.9 if rank == 5 else 0.02, stamped=False))) == [
+    assert ranks_of(slow_fields(logs(form, lambda rank, _step: 0.9 if rank == 5 else 0.02, stamped=False))) == [
         ("fetch", 5)
     ]
 
@@ -131,7 +142,7 @@ def test_without_the_length_of_a_step_nobody_is_named() -> None:
 def test_a_long_log_is_read_at_its_end() -> None:
     """Only the start and the end of a log are kept; a rank that is slow to the end is found there."""
     found = slow_fields(logs(FORMS["fetch"], lambda rank, step: 0.9 if rank == 5 and step > 400 else 0.02, steps=900))
-    assert told(found) == [("fetch", 5)]
+    assert ranks_of(found) == [("fetch", 5)]
     assert found[0].steps > 50
 
 

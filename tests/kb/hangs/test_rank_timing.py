@@ -42,7 +42,7 @@ def logs(
     return found
 
 
-def told(found: tuple[SlowRank, ...]) -> list[tuple[str, int, bool]]:
+def ranks_of(found: tuple[SlowRank, ...]) -> list[tuple[str, int, bool]]:
     """The metric, the rank, and whether it was so from the first step on."""
     return [(slow_rank.metric, slow_rank.rank, slow_rank.standing) for slow_rank in found]
 
@@ -54,17 +54,17 @@ def test_a_rank_that_works_longer_from_the_first_step_on() -> None:
     assert (round(found.value, 1), round(found.usual, 1), found.steps) == (0.6, 0.3, 29)
 
 
-def test_a_rank_that_becomes_slower_is_told_from_there_on() -> None:
-    """A smaller share tells, since the rank has its own past; the place is where it began."""
+def test_a_rank_that_becomes_slower_is_reported_from_there_on() -> None:
+    """A smaller share is enough, since the rank is compared with its own past; the report names the step where it began."""
     (found,) = slow_ranks(logs(lambda rank, at: 0.42 if rank == 2 and at > 15 else 0.3))
-    assert told((found,)) == [("compute_time", 2, False)]
+    assert ranks_of((found,)) == [("compute_time", 2, False)]
     assert found.since == 160
 
 
 def test_a_wait_for_data_counts_beside_the_work() -> None:
     """Ten times a millisecond is nothing; a fifth of the step is something."""
-    assert told(slow_ranks(logs(lambda *_: 0.3, lambda rank, _at: 0.01 if rank == 1 else 0.001))) == []
-    assert told(slow_ranks(logs(lambda *_: 0.3, lambda rank, _at: 0.07 if rank == 1 else 0.001))) == [
+    assert ranks_of(slow_ranks(logs(lambda *_: 0.3, lambda rank, _at: 0.01 if rank == 1 else 0.001))) == []
+    assert ranks_of(slow_ranks(logs(lambda *_: 0.3, lambda rank, _at: 0.07 if rank == 1 else 0.001))) == [
         ("data_wait", 1, True)
     ]
 
@@ -74,7 +74,7 @@ def test_where_ranks_differ_by_design_only_their_own_past_counts() -> None:
     standing = logs(lambda rank, _at: 0.6 if rank == 7 else 0.3)
     changed = logs(lambda rank, at: 0.6 if rank == 7 and at > 12 else 0.3)
     assert slow_ranks(standing, uneven=True) == ()
-    assert told(slow_ranks(changed, uneven=True)) == [("compute_time", 7, False)]
+    assert ranks_of(slow_ranks(changed, uneven=True)) == [("compute_time", 7, False)]
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ NAN_POINT = ProgressPoint(1, 20, rank=1, compute=math.nan)
 def test_a_rank_at_an_end_that_does_more_by_its_place() -> None:
     """The first and the last stage of a pipeline do more from the start; that counts only from a larger part of a step on."""
     assert slow_ranks(_paced(lambda rank, _at: 0.6 if rank == 7 else 0.3, seconds=2.0)) == ()
-    assert told(slow_ranks(_paced(lambda rank, _at: 1.2 if rank == 7 else 0.3, seconds=2.0))) == [
+    assert ranks_of(slow_ranks(_paced(lambda rank, _at: 1.2 if rank == 7 else 0.3, seconds=2.0))) == [
         ("compute_time", 7, True)
     ]
-    assert told(slow_ranks(_paced(lambda rank, _at: 0.6 if rank == 5 else 0.3, seconds=2.0))) == [
+    assert ranks_of(slow_ranks(_paced(lambda rank, _at: 0.6 if rank == 5 else 0.3, seconds=2.0))) == [
         ("compute_time", 5, True)
     ]
 
@@ -146,7 +146,7 @@ def test_a_wait_for_data_counts_only_beside_the_length_of_a_step() -> None:
     ]
     assert slow_ranks(waits) == ()
     assert slow_ranks(_clocked(waits, 10.0)) == ()
-    assert told(slow_ranks(_clocked(waits, 0.5))) == [("data_wait", 3, True)]
+    assert ranks_of(slow_ranks(_clocked(waits, 0.5))) == [("data_wait", 3, True)]
 
 
 def _paced(work: Callable[[int, int], float], *, seconds: float) -> list[StreamSummary]:

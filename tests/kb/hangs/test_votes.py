@@ -137,8 +137,8 @@ def test_the_limit_follows_the_jobs_own_gap(gap: float, limit: float) -> None:
     assert silence(run, end + limit + 1, LIMITS).vote == "yes"
 
 
-def test_silence_is_told_before_the_collectives_time_out() -> None:
-    """With a timeout of 100 s the vote comes at 80 s, whatever the phase."""
+def test_silence_is_reported_before_the_collectives_time_out() -> None:
+    """With a timeout of 100 s the vote comes at 80 s, in any phase."""
     run = facts(log(steady(), (5000, "evaluating")))
     assert silence(run, START + 240 + 81, LIMITS, timeout=100.0).vote == "yes"
     assert silence(run, START + 240 + 79, LIMITS, timeout=100.0).vote == "no"
@@ -204,14 +204,14 @@ def test_one_phase_teaches_nothing_of_another() -> None:
 
 
 def test_a_pause_that_no_phase_explains_is_known_but_excuses_nothing() -> None:
-    """The longest pause is reported, and does not raise a ceiling by itself."""
+    """The longest pause is reported, and does not raise a ceiling."""
     phase = phase_of(facts(paused(90.0, None)), START, LIMITS)
     assert (phase.name, phase.ceiling) == ("", 0.0)
     assert phase.longest == pytest.approx(90.0, abs=7.0)
 
 
 def test_lines_far_apart_are_no_pauses() -> None:
-    """Where iteration lines were thinned out what lies between them is steps, not a pause."""
+    """Where iteration lines were thinned out, the time between them is steps, not a pause."""
     whole = log(steady(400))
     kept = tuple(p for at, p in enumerate(whole.series.points) if at % 7 in (0, 1) or at > 380)
     thinned = StreamSummary(

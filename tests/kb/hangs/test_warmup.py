@@ -59,5 +59,5 @@ def test_a_warm_up_that_stops_half_way() -> None:
     ],
 )
 def test_warm_ups_as_planned_or_unknown(made: list[ProgressPoint], planned: int | None) -> None:
-    """To the end, not told, resumed, too short."""
+    """Up to the end, unknown, resumed, and too short."""
     assert stuck_warm_up(made, planned) is None

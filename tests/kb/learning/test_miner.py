@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kb.learning.cases import Candidate, Refusal
+from kb.learning.discriminating_patterns import ERROR_LEVEL
 from kb.learning.miner import mine
 from kb.learning.negative_corpus import background, negative_text
 from kb.rulebase.rule import Name, Pattern, Rule
@@ -24,20 +25,20 @@ def found(cases, held_against=None):
 
 
 def refused(cases, held_against=None):
-    """Why there is no candidate: the code."""
+    """The code of the reason why there is no candidate."""
     result = mine(cases, held_against or others(OTHER), BOOK)
     assert isinstance(result, Refusal), result
     return result.code
 
 
 def test_what_incidents_share_and_others_lack_becomes_the_pattern():
-    """The line without its numbers, named by its words; who supports it is told."""
+    """The pattern is the line without its numbers, named after its words; the incidents that support it are listed."""
     candidate = found(leases(1, 2, 3))
-    assert candidate.match == {"line": {"regex": "lease of volume [\\d.]+ was refused"}}
+    assert candidate.match == {"line": {"regex": "lease of volume [\\d.]+ was refused by its owner at epoch"}}
     assert (candidate.id, candidate.family, candidate.title) == (
-        "storage-io-lease-volume",
+        "lease-volume-owner-epoch",
         "host",
-        "Storage fault: lease volume refused",
+        "Lease of volume N was refused by its owner at epoch N",
     )
     assert (candidate.support, candidate.asked, candidate.alone, candidate.counter, candidate.tried) == (
         (1, 2, 3),
@@ -51,9 +52,16 @@ def test_what_incidents_share_and_others_lack_becomes_the_pattern():
 
 
 def test_an_exception_is_looked_for_as_one():
-    """By its class without the module and what is always in its message."""
+    """By the constant part of its message if that tells enough, also where a program logs it; else with its class."""
     candidate = found([case(item, GONE.format(rank=item, volume=item * 3)) for item in (1, 2, 3)])
-    assert candidate.match == {"line": {"exception": {"type": "VolumeGoneError", "message": "gone from mount table"}}}
+    message = "volume [\\d.]+ is gone from mount table"
+    assert candidate.match == {
+        "line": {"exception": {"message": message}},
+        "logged": {"regex": message, "confirm": ERROR_LEVEL},
+    }
+    short = "[rank{}]: quota.VolumeGoneError: unmounted volume {}\n"
+    alone = found([case(item, short.format(item, item * 3)) for item in (1, 2, 3)])
+    assert alone.match["line"]["exception"]["type"] == "VolumeGoneError"
 
 
 def test_a_number_stays_where_only_it_tells_faults_apart():
@@ -70,11 +78,11 @@ def test_a_place_of_a_device_is_captured_under_its_usual_name():
     text = "kernel: mlx5_core 0000:{bus}:00.0: device health compromised, reached rank {rank}\n"
     cases = [case(item, text.format(bus=f"{item + 10:02x}", rank=item)) for item in (1, 2, 3)]
     regex = found(cases).match["line"]["regex"]
-    assert re.search(regex, text.format(bus="af", rank=12)).groupdict() == {"pci": "0000:af:00"}
+    assert re.search(regex, text.format(bus="af", rank=12)).groupdict() == {"pci": "0000:af:00", "rank": "12"}
 
 
 def test_one_incident_alone_says_so():
-    """It needs a line that tells of harm, since one incident has many lines that no other has."""
+    """It needs a line about harm, since one incident has many lines that no other has."""
     candidate = found([case(1, "[rank3]: fatal: lease of volume 7 was refused by its owner\n")])
     assert (candidate.support, candidate.alone, candidate.remarks) == ((1,), True, ("Only incident 1 supports this.",))
 
@@ -89,7 +97,7 @@ def test_one_that_was_closed_alike_and_looks_otherwise_is_named():
 
 
 def test_a_wrong_close_out_finds_no_support():
-    """What stands out stands in incidents of another fault too, and these are named."""
+    """The distinctive lines also occur in incidents of another fault, and these are named."""
     text = "[rank0]: fatal: decoder of sample {} gave up on corrupt frame\n"
     cases = [case(item, text.format(item), "gpu_memory_ecc") for item in (1, 2)]
     result = mine(cases, others(*(text.format(item) for item in (7, 8, 9))), BOOK)
@@ -105,7 +113,7 @@ def _known(fault):
 
 
 def test_one_close_out_against_a_rule_is_not_enough():
-    """The rule that speaks of the same line and names another fault is told; several incidents outweigh it."""
+    """The rule that matches the same line and names another fault is reported; several incidents outweigh it."""
     result = mine(leases(1), others(OTHER), _known("gpu_memory_ecc"))
     assert isinstance(result, Refusal)
     assert (result.code, "Rule lease" in result.reasons[0]) == ("explained", True)
@@ -133,12 +141,12 @@ def test_a_consequence_in_an_incident_closed_so_does_not_speak_against_its_cause
         ([case(item, STEPS) for item in (1, 2)], "no_support"),
     ],
 )
-def test_where_nothing_can_be_learned_the_reason_is_told(cases, code):
-    """Logs that are gone, a fault that nobody named, people who disagree, bugs, nothing to go by."""
+def test_where_nothing_can_be_learned_the_reason_is_reported(cases, code):
+    """Logs that are gone, an unnamed fault, contradicting close-outs, bugs, and too little evidence."""
     assert refused(cases) == code
 
 
-def test_two_who_disagree_are_told_where_others_agree():
+def test_two_who_disagree_are_reported_where_others_agree():
     """The others carry the rule, and a reviewer knows."""
     cases = leases(1, 2, 3)
     candidate = found([replace(cases[0], against=("data_error",)), *cases[1:]])
@@ -180,8 +188,8 @@ def test_how_many_ranks_say_it_tells_apart():
     assert found(cases, background(told)).when == {"ranks": "line", "at_most": 1}
 
 
-def test_two_lines_tell_together_what_neither_tells_alone():
-    """Both stand in incidents of other faults, never both in one."""
+def test_two_lines_distinguish_together_what_neither_does_alone():
+    """Both lines occur in incidents of other faults, but never together."""
     one, two = "[rank1]: error: mount table was reloaded twice\n", "[rank1]: fatal: volume owner is unknown\n"
     cases = [case(number, one + two) for number in (1, 2, 3)]
     candidate = found(cases, others(one, one, two, two))
@@ -189,8 +197,8 @@ def test_two_lines_tell_together_what_neither_tells_alone():
     assert candidate.remarks == ("No single line distinguishes these incidents from others; the condition does.",)
 
 
-def test_a_hang_is_told_by_where_a_rank_stands():
-    """No line tells it; what the stacks showed does, without the line of code."""
+def test_a_hang_is_distinguished_by_where_a_rank_is():
+    """No line shows it; the stacks do, without the line of code."""
     stood = seen("stack_outlier", **{"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:93)"})
     moved = seen("stack_outlier", **{"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:95)"})
     cases = [case(1, "", "deadlock", observed=(stood,)), case(2, "", "deadlock", observed=(moved,))]
@@ -201,7 +209,7 @@ def test_a_hang_is_told_by_where_a_rank_stands():
     assert candidate.match == {"seen": {"structure": {"kind": "stack_outlier", "fields": {"class": "deadlock"}}}}
 
 
-def test_a_stack_that_others_have_too_is_told_by_its_frame():
+def test_a_stack_that_others_have_too_is_reported_by_its_frame():
     """As few fields as tell the incidents apart."""
     frame = {"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:93)"}
     cases = [case(item, "", "deadlock", observed=(seen("stack_outlier", **frame),)) for item in (1, 2)]
@@ -239,3 +247,37 @@ def test_near_misses_share_words_and_are_of_other_faults():
     """What the rule must stay silent on: the same words with another meaning."""
     near = "[rank0]: lease of volume 7 was renewed by its owner"
     assert found(leases(1, 2, 3), others(f"{near}\n", OTHER)).near == (near,)
+
+
+def test_what_came_first_decides_not_what_stood_near():
+    """A warning and the end of any program stand beside the fatal line in all incidents; neither becomes a pattern."""
+    text = (
+        "[rank1]: WARNING: depot client of part {part} is slow\n"
+        "[rank1]: fatal: depot lease of part {part} was revoked\n"
+        "Aborted (core dumped)\n"
+    )
+    cases = [
+        case(item, text.format(part=item * 3), decisive=f"[rank1]: fatal: depot lease of part {item * 3} was revoked")
+        for item in (1, 2, 3)
+    ]
+    candidate = found(cases)
+    assert list(candidate.match) == ["line"]
+    assert re.search(candidate.match["line"]["regex"], "depot lease of part 4711 was revoked")
+
+
+def test_lines_at_error_level_do_not_speak_on_lines_below_it():
+    """The same words at level INFO report something else."""
+    text = "2026-03-11 10:31:12,104 ERROR depot: lease of part {} was revoked by owner\n"
+    values = found([case(item, text.format(item)) for item in (1, 2, 3)]).match["line"]
+    assert re.search(values["not_line"], "2026-03-11 10:31:12 INFO depot: lease of part 4 was revoked by owner")
+    assert not re.search(values["not_line"], text.format(4))
+
+
+def test_what_nobody_said_is_asked():
+    """The texts of the rule contain no filler for it."""
+    assert found(leases(1, 2)).questions == (
+        "What caused it? The close-outs name the class only.",
+        "What should a person do? No close-out says what was done.",
+    )
+    told = [replace(item, note="the owner had moved", action="restarted the owner") for item in leases(1, 2)]
+    assert found(told).questions == ()

@@ -33,7 +33,7 @@ RULE = FALLEN_GPU.diagnoses[0].rule
 
 
 def test_few_close_outs_change_nothing():
-    """Under eight the confidence shipped stays, whatever they say; so does a rule of which nothing is known."""
+    """Below eight, the shipped confidence stays, whatever they are; so does that of a rule without close-outs."""
     assert shrunk(0.93, HitRate(0, LEAST - 1)) == 0.93
     assert calibrated(FALLEN_GPU, {RULE: HitRate(0, LEAST - 1), "another": HitRate(0, 90)}) == FALLEN_GPU
 
@@ -67,7 +67,7 @@ def test_a_report_without_a_diagnosis_stays():
 
 
 def test_words_have_their_n():
-    """A share of nothing is none; an outcome counts what was judged alone."""
+    """A share of nothing is undefined; an outcome counts only judged answers."""
     assert HitRate(0, 0).words == "no close-outs yet"
     assert HitRate(9, 10).words == "9 of 10 (90%; 95 %: 60% to 98%)"
     assert RuleOutcome("a", 3, 1, 6).precision == HitRate(3, 4)

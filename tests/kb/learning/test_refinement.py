@@ -36,7 +36,7 @@ def rule(*patterns):
 
 
 def test_what_all_wrong_ones_have_and_no_right_one_is_found():
-    """The pattern speaks in each wrong incident, whatever its numbers, and in no right one."""
+    """The pattern matches each wrong incident, for any numbers, and no right one."""
     wrong = [case(at, FULL + QUOTA.format(at * 17)) for at in (1, 2, 3)]
     right = [case(at, FULL) for at in (4, 5)]
     found = exclusion(wrong, right)

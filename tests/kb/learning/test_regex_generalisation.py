@@ -23,7 +23,7 @@ MESSAGES = [
 @pytest.mark.parametrize("messages", MESSAGES)
 @pytest.mark.parametrize("numbers", [False, True])
 def test_each_regex_finds_each_message_and_is_safe(messages, numbers):
-    """Whatever signs stand in them; none is outside the safe subset."""
+    """For all special characters; no regex is outside the safe subset."""
     found = list(regexes(aligned(messages), FEW, numbers=numbers))
     assert found
     assert [regex.text for regex in found for message in messages if not re.search(regex.text, message)] == []
@@ -32,7 +32,7 @@ def test_each_regex_finds_each_message_and_is_safe(messages, numbers):
 
 @pytest.mark.parametrize("messages", MESSAGES)
 def test_each_later_regex_keeps_more_words(messages):
-    """The most general stands first."""
+    """The most general regex comes first."""
     counts = [len(regex.words) for regex in regexes(aligned(messages), FEW)]
     assert counts == sorted(set(counts))
 
@@ -55,7 +55,7 @@ def test_words_that_all_texts_have_tell_nothing():
 
 
 def test_a_message_of_common_words_gives_none():
-    """Nothing could be told by it."""
+    """It would not distinguish any failure."""
     assert list(regexes(aligned(["step 7 of 9", "step 8 of 9"]), FEW)) == []
 
 
@@ -83,7 +83,7 @@ def test_what_is_no_printable_ascii_may_be_anything():
         ("jane@corp.example wrote", [("jane@corp.example", "email")]),
     ],
 )
-def test_what_varies_is_told_by_its_form(message, expected):
+def test_what_varies_is_reported_by_its_form(message, expected):
     """Addresses, paths, ids, times and names never become words of a rule."""
     assert [(token.text, token.form) for token in tokens(message) if token.kind == "varying"] == expected
 

@@ -35,7 +35,7 @@ ALONG = series("xid", [0.0] * 40, Resource(node="gpu-8", gpu="0"))  # says when 
 
 
 def found(*given: MetricSeries) -> tuple[Event, ...]:
-    """The events beside a healthy GPU."""
+    """The fault events of one GPU; the other GPU is healthy."""
     return events_of_metrics([REFERENCE, ALONG, *given])
 
 
@@ -79,7 +79,7 @@ def test_each_new_xid_is_an_event() -> None:
     ],
 )
 def test_what_is_old_or_normal_is_no_event(given: MetricSeries) -> None:
-    """What was there before the job, does not change, came back, or is no fault."""
+    """Values that precede the job, do not change, recovered, or are not faults."""
     assert found(given) == ()
 
 

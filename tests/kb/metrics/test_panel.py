@@ -182,7 +182,7 @@ def test_merging_does_not_depend_on_order(
 
 
 def test_panels_of_other_metrics_are_not_merged() -> None:
-    """A temperature is no utilisation."""
+    """A temperature is not a utilisation."""
     one = made(series([1.0]))
     with pytest.raises(ValueError, match="not one panel"):
         merge(one, make_panel("gpu_temp", one.rows, one.start, one.step, one.values))

@@ -86,7 +86,7 @@ def test_the_good_direction_is_not_called() -> None:
     assert nodes(compare(panel("gpu_temp", values), ComparisonRule("both", 20.0, 0.015))) == ["n02"]
 
 
-def test_odd_since_the_first_point_is_told_as_standing() -> None:
+def test_odd_since_the_first_point_is_reported_as_standing() -> None:
     """A row without a past is only compared with the others."""
     values = group(9e10, 0.02)
     values[11] *= 0.5
@@ -219,7 +219,7 @@ def stuck(*, sm: float | None = 3.0, tensor: float | None = None, power: float |
 
 @pytest.mark.parametrize("signal", [{"sm": 3.0}, {"sm": None, "tensor": 0.1}, {"sm": None, "power": 260.0}])
 def test_spinning_gpus_without_traffic_vote_for_a_hang(signal: dict[str, float | None]) -> None:
-    """SM activity decides, and where it is not collected tensor activity or power does, said so."""
+    """SM activity decides; where it is not collected, tensor activity or power does, and the vote says so."""
     vote = spinning(stuck(**signal), NOW)
 
     assert vote.vote == "yes"
@@ -261,7 +261,7 @@ def test_what_is_not_collected_cannot_be_observed(absent: str, words: str) -> No
 
 
 def test_scrapes_that_stopped_cannot_be_observed() -> None:
-    """Traffic that was last measured before the minutes in question says nothing of them."""
+    """Traffic last measured before the minutes in question is not evidence for them."""
     tx = np.full((8, 101), 3e10)
     tx[:, 72:] = np.nan
 
@@ -281,7 +281,7 @@ def test_the_one_idle_gpu_among_spinning_ones_is_named() -> None:
 
 
 def event(kind: str, node: str | None, time: float | None = NOW - 30) -> Event:
-    """Something that an eBPF program or the kernel said."""
+    """An event reported by an eBPF program or by the kernel."""
     return Event("ebpf", time, kind, kind, "", Resource(node=node))
 
 

@@ -42,7 +42,7 @@ def test_whether_it_helped(parts: dict[str, object], helped: bool | None) -> Non
         ("requeue", ("a", ""), "requeue"),
     ],
 )
-def test_what_was_done_is_told_by_the_nodes(advice: str, nodes: tuple[str, str], done: str) -> None:
+def test_what_was_done_is_reported_by_the_nodes(advice: str, nodes: tuple[str, str], done: str) -> None:
     """Advice that nobody followed is not counted for it."""
     assert step(advice=advice, ran_on=nodes[0], next_ran_on=nodes[1]).done == done
 

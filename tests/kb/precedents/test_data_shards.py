@@ -37,7 +37,7 @@ def test_names_of_parts_of_the_data(line: str, names: list[str]) -> None:
 
 
 def test_where_logs_walk_through_the_data_the_last_part_is_where_it_ended() -> None:
-    """What is named once may be any file: its name alone tells nothing."""
+    """A file that is named only once can be any file: its name alone is no evidence."""
     walk = "".join(f"opening shard-{n:05}.tar\n" for n in range(12, 15))
     logs = [
         StreamSummary(ref("logs/0.log"), tail=walk),

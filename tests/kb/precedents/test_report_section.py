@@ -1,4 +1,4 @@
-"""What is said of the past in a report."""
+"""The part of a report about past incidents."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def past(*earlier: EarlierIncident, **parts: object) -> Precedents:
 
 
 def remembered_sentences(item: Report, evidence: Evidence | None = None, known_: Precedents | None = None) -> list[str]:
-    """What is told of it."""
+    """The sentences about it in the report."""
     return list(sentences(remembered(item, evidence or Evidence(), known_ or past()).memory))
 
 
-def test_a_node_that_failed_other_jobs_is_told_with_their_incidents() -> None:
+def test_a_node_that_failed_other_jobs_is_reported_with_their_incidents() -> None:
     """Out of memory on a node whose GPU failed another job: the earlier failure is reported, too."""
     earlier = [
         EarlierIncident(row(32, 12, nodes=("gpu-017",), fault="gpu_fell_off_bus")),
@@ -77,8 +77,8 @@ def test_a_job_counts_once_however_often_it_was_tried() -> None:
     ]
 
 
-def test_nodes_that_nobody_suspects_are_told_where_they_failed_several_jobs_by_themselves() -> None:
-    """Hardware and network only: that a user's code failed there is no word on the node."""
+def test_nodes_that_nobody_suspects_are_reported_where_they_failed_several_jobs_by_themselves() -> None:
+    """Only for hardware and network: a failure of a user's code is not evidence against the node."""
     run = Evidence(job=Job(nodes={"gpu-017": (0,), "gpu-018": (1,)}))
     twice = [EarlierIncident(row(n, n, nodes=("gpu-018",))) for n in (1, 2)]
     code = [EarlierIncident(row(n, n, nodes=("gpu-017",), fault="cuda_oom")) for n in (3, 4)]
@@ -87,7 +87,7 @@ def test_nodes_that_nobody_suspects_are_told_where_they_failed_several_jobs_by_t
     assert [text.partition(" also")[0] for text in found] == ["gpu-018"]
 
 
-def test_what_people_said_goes_before_what_was_diagnosed() -> None:
+def test_what_people_reported_goes_before_what_was_diagnosed() -> None:
     """Closed as another fault on another node; or as nothing that has a fault."""
     said = row(1, 1, nodes=("gpu-017",), cause="fault", said_fault="cuda_oom", said_nodes=("gpu-020",), closed=True)
     none = row(2, 1, nodes=("gpu-017",), cause="no_rule", closed=True)
@@ -95,7 +95,7 @@ def test_what_people_said_goes_before_what_was_diagnosed() -> None:
     assert history.past == (PastIncident("", "cuda_oom", 1.0, "gpu-020", None, None),)
 
 
-def test_rules_are_told_of_all_faults_with_their_places() -> None:
+def test_rules_are_reported_of_all_faults_with_their_places() -> None:
     """Also of those that were not the first: the GPU that failed behind an out-of-memory."""
     trace = IncidentTrace(
         (FaultPlace("oom", "cuda_oom", "gpu-1"), FaultPlace("ecc", "gpu_memory_ecc", "gpu-1", "0000:5d:00"))
@@ -109,7 +109,7 @@ def test_rules_are_told_of_all_faults_with_their_places() -> None:
     assert history_of([sound], NOW) == History()
 
 
-def test_the_digest_is_of_all_that_was_told() -> None:
+def test_the_digest_covers_all_that_was_reported() -> None:
     """The same past gives the same digest; another try, another bar, another one."""
     one = EarlierIncident(row(1, 1), own=True, reached=5)
     bar = ExcludedNode("n", "cluster", "2026-01-01", "ana")
@@ -135,7 +135,7 @@ def test_attempts_of_the_bundle_come_with_what_the_store_knows() -> None:
 
 
 def ended(step: int | None, *steps: int, tail: str = "") -> tuple[Report, Evidence]:
-    """A run that ended at a step; `steps`: those that its log tells."""
+    """A run that ended at a step; `steps`: the steps in its log."""
     points = [ProgressPoint(n, item, None) for n, item in enumerate(steps)] if steps else []
     stream = StreamSummary(ref("logs/0.log"), series=series_of(points, len(points), 0), tail=tail)
     return replace(BARE, progress=Progress(step)), Evidence(streams=(stream,))
@@ -180,7 +180,7 @@ def test_the_same_part_of_the_data_at_each_end() -> None:
 
 
 def test_with_many_readers_some_part_is_always_the_same() -> None:
-    """Nothing is said of it, unless the deciding lines name one of them."""
+    """It is not reported unless the deciding lines name one of them."""
     logs = [StreamSummary(ref(f"logs/{n}.log"), tail=f"shard {n}\nshard {n + 10}\n") for n in range(4)]
     same = tries(None, shards=[tuple(f"shard {n + 10}" for n in range(4))])
     assert remembered_sentences(BARE, Evidence(streams=tuple(logs)), same) == []
@@ -212,14 +212,14 @@ def test_where_no_rule_knows_it_a_likeness_is_the_answer() -> None:
 
 
 def test_where_a_rule_knows_it_a_likeness_changes_nothing_but_the_hint() -> None:
-    """Diagnoses, decision and summary stand."""
+    """Diagnoses, decision and summary do not change."""
     one = report(LOST, verdict="fault")
     found = remembered(one, Evidence(), past(library=FaultLibrary([known(42, LOST)])))
     assert (found.diagnoses, found.decision, found.summary) == (one.diagnoses, one.decision, one.summary)
     assert [each.incident for each in found.memory.alike] == [42]
 
 
-def test_a_run_in_which_nothing_failed_is_told_nothing() -> None:
+def test_a_run_in_which_nothing_failed_is_reported_nothing() -> None:
     """And keeps its id."""
     one = replace(BARE, verdict="no_fault", id="x")
     assert remembered(one, Evidence(), past(library=FaultLibrary([known(42, LOST)]))) is one
@@ -285,7 +285,7 @@ def here(node: str, driver: str) -> Evidence:
     return Evidence(streams=tuple(streams))
 
 
-def test_what_failed_nodes_share_across_jobs_is_told() -> None:
+def test_what_failed_nodes_share_across_jobs_is_reported() -> None:
     """A driver that all nodes that failed have, and none of the others, with the day on which it was first seen."""
     found = remembered(replace(BARE, diagnoses=(OOM,)), here("gpu-017", "580.95.05"), fleet(shared=True)).memory
     [one] = [each for each in found.recalled if each.kind == "fleet"]
@@ -295,7 +295,7 @@ def test_what_failed_nodes_share_across_jobs_is_told() -> None:
     )
 
 
-def test_what_chance_would_give_is_not_told() -> None:
+def test_what_chance_would_give_is_not_reported() -> None:
     """Nor what this job's suspect does not have, nor without a suspect."""
     told_by = [
         remembered(item, evidence, before).memory.recalled

@@ -32,7 +32,7 @@ def test_a_pattern_has_the_words_and_not_what_varies() -> None:
 
 
 def test_what_a_peer_heard_counts_for_less_than_what_failed() -> None:
-    """All failures end with lost connections: they tell nothing of the cause."""
+    """All failures end with lost connections, which do not show the cause."""
     first, last = signature_of(report(SHARD, CLOSED, verdict="fault")).events
     assert first.words[:9] == ("valueerror", "mmap", "length", "is", "greater", "than", "file", "size", "of")
     assert last.weight < first.weight / 2
@@ -58,7 +58,7 @@ def test_a_rule_and_its_absence_give_the_same_events() -> None:
     ],
 )
 def test_names_and_codes_stay_and_what_varies_goes(line: str, words: tuple[str, ...]) -> None:
-    """What tells one failure from another is kept: which key, which file, which Xid."""
+    """What distinguishes failures is kept: the key, the file, the Xid."""
     assert words_of(line) == words
 
 
@@ -69,7 +69,7 @@ def test_where_nothing_failed_there_is_no_pattern(verdict: str) -> None:
 
 
 def test_the_same_failure_is_found_again() -> None:
-    """Wholly alike, with what people said and did."""
+    """The match is complete, with feedback and remedy."""
     library = FaultLibrary([known(42, LOST), known(43, SHARD)])
     (found,) = library.alike(signature_of(report(LOST.replace("812", "70"))))
     assert (found.known.incident, found.similarity, found.known.helped) == (42, 1.0, "reseated it")
@@ -107,7 +107,7 @@ def test_a_word_that_ends_many_failures_is_no_likeness(line: str) -> None:
     assert FaultLibrary([known(42, line)]).alike(signature_of(report(line))) == []
 
 
-def test_of_one_cause_the_most_alike_is_told_and_of_equals_the_newest() -> None:
+def test_of_one_cause_the_most_alike_is_reported_and_of_equals_the_newest() -> None:
     """Ten incidents with one cause are one lead."""
     library = FaultLibrary([known(n, LOST, at=float(n)) for n in range(1, 11)])
     assert [similar_incident.known.incident for similar_incident in library.alike(signature_of(report(LOST)))] == [10]
@@ -117,7 +117,7 @@ def test_of_one_cause_the_most_alike_is_told_and_of_equals_the_newest() -> None:
     ] == [9]
 
 
-def test_different_causes_of_one_look_are_all_told() -> None:
+def test_different_causes_of_one_look_are_all_reported() -> None:
     """The same lines were two things before: the reader decides."""
     library = FaultLibrary([known(1, LOST, fault="a"), known(2, LOST, fault="b"), known(3, LOST, fault=None)])
     assert [similar_incident.known.incident for similar_incident in library.alike(signature_of(report(LOST)))] == [
@@ -152,7 +152,7 @@ patterns = st.lists(words, max_size=5).map(
 
 @given(patterns, patterns)
 def test_likeness_is_mutual_and_between_nothing_and_all(signature: Signature, other: Signature) -> None:
-    """Whoever is asked first; all alike is only what is the same."""
+    """It is symmetric, and complete only for identical failures."""
     here, there = similarity(signature, other)[0], similarity(other, signature)[0]
     assert here == pytest.approx(there)
     assert 0.0 <= here <= 1.0

@@ -79,7 +79,7 @@ def test_chains_of_options() -> None:
 
 
 def test_far_counts() -> None:
-    """Even a linear engine follows each count by itself; alternatives are not followed one after another."""
+    """Even a linear engine follows each count; alternatives are not followed one after another."""
     [reported] = hazards(r"(?:a|b)*a(?:a|b){600}c")
     assert (reported.degree, "counts up to 600 characters, more than 500" in str(reported)) == (3, True)
     assert hazards(r"(.{1,300}a.{1,400}b){4}c")[0].degree is None

@@ -9,8 +9,8 @@ import unicodedata
 import pytest
 
 from kb.regex.backtracking import STEPS, Budget, BudgetSpent, backtracker
+from kb.regex.parser import encoded, parse
 from kb.regex.pattern import SafePattern, compiled
-from kb.regex.syntax import encoded, parse
 
 PARTS = [
     *"abcksi 0",

@@ -1,4 +1,4 @@
-"""Reading of `when`: expressions, mappings, spans, and what is refused."""
+"""Parsing of `when`: expressions, mappings, durations, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.rulebase.conditions import ConditionParser, any_of, names, read_span
+from kb.rulebase.condition_parts import names
+from kb.rulebase.conditions import ConditionParser, any_of, read_span
 from kb.rulebase.rule import Absent, All, Any, Condition, Count, Name, Not, Past, Ranks, Sequence, Span
 from kb.rulebase.yaml_nodes import Node, parse
 
@@ -127,11 +128,11 @@ def test_reads(text: str, expected: object) -> None:
     ],
 )
 def test_refuses(text: str, message: str) -> None:
-    """Each mistake is told in words that help."""
+    """Each mistake has a helpful message."""
     assert message in bad(text)
 
 
-def test_all_faults_are_told() -> None:
+def test_all_faults_are_reported() -> None:
     """One bad part does not hide the next."""
     assert len(bad("{all: [x1, {count: x2, at_least: 0}, {absent: x3, after: x4}]}").splitlines()) == 5
 

@@ -57,7 +57,7 @@ def book(*rules: Rule) -> Rulebook:
     )
 
 
-def told(rule: Rule, tests: list[str] | None = None) -> list[str]:
+def messages_for(rule: Rule, tests: list[str] | None = None) -> list[str]:
     """What the linter says of one rule."""
     found = lint(book(rule), {rule.id: TESTS["fan-stopped"] if tests is None else tests})
     return [str(fault).removeprefix("host/fan-stopped/rule.yaml:1:1: ") for fault in found]
@@ -69,8 +69,8 @@ def with_pattern(**parts: AnyType) -> Rule:
 
 
 def test_a_good_rule_is_left_alone() -> None:
-    """Nothing is said of a rule that has everything."""
-    assert told(RULE) == []
+    """A complete rule has no lint messages."""
+    assert messages_for(RULE) == []
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_good_rule_is_left_alone() -> None:
 )
 def test_too_few_tests(tests: list[str], expected: list[str]) -> None:
     """Two match tests and one silent test are asked for; the files of a bundle are one test."""
-    assert sorted(told(RULE, tests)) == sorted(expected)
+    assert sorted(messages_for(RULE, tests)) == sorted(expected)
 
 
 def test_empty_tests_are_named() -> None:
@@ -120,7 +120,7 @@ def test_empty_tests_are_named() -> None:
 )
 def test_weak_and_slow_patterns(parts: dict[str, object], expected: str) -> None:
     """Patterns that find too much, or that a hostile line can make slow, are sent back."""
-    (line,) = told(with_pattern(**parts))
+    (line,) = messages_for(with_pattern(**parts))
     assert line.startswith("pattern 'fan': ")
     assert expected in line
 
@@ -135,7 +135,7 @@ def test_weak_and_slow_patterns(parts: dict[str, object], expected: str) -> None
 )
 def test_full_syntax_where_it_is_allowed(parts: dict[str, object]) -> None:
     """Look-around in confirm, and an empty field of a structure, are fine."""
-    assert told(with_pattern(**parts)) == []
+    assert messages_for(with_pattern(**parts)) == []
 
 
 def test_unused_patterns() -> None:
@@ -144,13 +144,13 @@ def test_unused_patterns() -> None:
         RULE, patterns=(*RULE.patterns, Pattern("drill", literal="drill"), Pattern("idle", literal="idling"))
     )
     rule = dataclasses.replace(rule, not_when=(RuleException("a drill", Any((Name("drill"), Not(Name("fan"))))),))
-    assert told(rule) == ["the condition in `when` does not use the pattern 'idle'"]
+    assert messages_for(rule) == ["the condition in `when` does not use the pattern 'idle'"]
 
 
 def test_texts() -> None:
-    """Long titles, missing references and missing remediation are told."""
+    """Long titles, missing references and missing remediation are reported."""
     rule = dataclasses.replace(RULE, title="x" * 81, references=(), remediation=())
-    assert sorted(told(rule)) == [
+    assert sorted(messages_for(rule)) == [
         "no reference (add a public page that supports the rule)",
         "no remediation (add what a person can do now)",
         "the title has 81 characters, more than 80",
@@ -163,21 +163,21 @@ def test_holes_that_can_stay_open() -> None:
         "check_gpu", "Replace fan {fan} of {node}[? in slot {slot}].", "look", command="fan {fan|<fan>}"
     )
     expected = ["{fan} may be unknown (give it a default, {name|default}, or a clause, [? of {name}])"]
-    assert told(dataclasses.replace(RULE, remediation=(step,))) == expected
-    assert told(dataclasses.replace(RULE, summary="Fan {fan} stopped.")) == expected
+    assert messages_for(dataclasses.replace(RULE, remediation=(step,))) == expected
+    assert messages_for(dataclasses.replace(RULE, summary="Fan {fan} stopped.")) == expected
     table = Table("fan", {"1": TableRow("1", "First fan", summary="Fan {fan} of {rack} stopped.")})
-    assert told(dataclasses.replace(RULE, table=table)) == [expected[0].replace("fan", "rack")]
+    assert messages_for(dataclasses.replace(RULE, table=table)) == [expected[0].replace("fan", "rack")]
 
 
 def test_rows_may_carry_the_remediation() -> None:
-    """A table whose every row says what to do needs no steps of its own; rows' titles are measured too."""
+    """A table whose every row has a remedy needs no steps of its own; titles of rows are measured too."""
     row = TableRow("1", "One", remediation=RULE.remediation)
     rule = dataclasses.replace(
         RULE, remediation=(), table=Table("fan", {"1": row, "2": TableRow("2", "", ignore=True)})
     )
-    assert told(rule) == []
+    assert messages_for(rule) == []
     rule = dataclasses.replace(rule, table=Table("fan", {"1": row, "2": TableRow("2", "y" * 90)}))
-    assert sorted(told(rule)) == [
+    assert sorted(messages_for(rule)) == [
         "no remediation (add what a person can do now)",
         "the title has 90 characters, more than 80",
     ]
@@ -189,7 +189,7 @@ def test_rows_may_carry_the_remediation() -> None:
 )
 def test_links(url: str) -> None:
     """A reference is an http or https link to a host."""
-    (line,) = told(dataclasses.replace(RULE, references=(Reference(url),)))
+    (line,) = messages_for(dataclasses.replace(RULE, references=(Reference(url),)))
     assert "is not a link" in line
 
 
@@ -197,7 +197,7 @@ def test_links(url: str) -> None:
     "kind", [{"literal": "fans stop"}, {"regex": "fans stop+"}, {"exception": ExceptionTest(message="fans")}]
 )
 def test_patterns_that_two_rules_share(kind: dict[str, AnyType]) -> None:
-    """One text in two rules is told at the second, naming the first; in two places of one rule it is not."""
+    """A text in two rules is reported at the second, naming the first; twice in one rule it is not."""
     first = dataclasses.replace(with_pattern(**kind), patterns=(Pattern("fan", **kind), Pattern("more", **kind)))
     first = dataclasses.replace(first, when=Any((Name("fan"), Name("more"))))
     second = dataclasses.replace(with_pattern(**kind), id="other", file="host/other/rule.yaml")
@@ -211,7 +211,7 @@ def test_retired_rules_need_nothing_more() -> None:
     rule = dataclasses.replace(
         RULE, status="deprecated", deprecated=Deprecation("2026-01-01", "old"), references=(), remediation=()
     )
-    assert told(rule, []) == []
+    assert messages_for(rule, []) == []
 
 
 def test_faults_stand_where_the_part_stands() -> None:

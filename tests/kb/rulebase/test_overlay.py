@@ -1,4 +1,4 @@
-"""A site's overlay: exceptions, numbers and rules of its own, and what is said of one that is wrong."""
+"""A site's overlay: exceptions, parameters and rules of its own, and the messages about invalid ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ EXCEPTION = "version: 1\nexceptions:\n  - {{rule: moon-set, reason: a drill, exp
 def test_an_exception_takes_out_the_signals_that_all_its_parts_fit(
     where: str, nodes: tuple[str, ...], left: list[str]
 ) -> None:
-    """Nodes and jobs by their whole name, lines by what is in them, a condition over the rule's patterns and its own."""
+    """Nodes and jobs by their whole name, lines by their content, a condition over the patterns of the rule and the exception."""
     loaded = laid(EXCEPTION.format(where))
     assert loaded.faults == ()
     judged = seen(loaded, *nodes)
@@ -89,7 +89,7 @@ def test_an_exception_takes_out_the_signals_that_all_its_parts_fit(
         assert "2027-01-31" in gap.reason
 
 
-def test_an_exception_holds_until_its_day_and_is_told_after_it() -> None:
+def test_an_exception_holds_until_its_day_and_is_reported_after_it() -> None:
     """On its last day it holds; on the next the rule speaks again, and the file's line says so."""
     text = EXCEPTION.format("always: true")
     assert seen(laid(text, today="2027-01-31"), "n").findings == ()
@@ -140,7 +140,7 @@ def test_a_site_sets_the_numbers_of_rules() -> None:
         ("version: [1\n", 2, ""),
     ],
 )
-def test_what_is_wrong_in_an_overlay_is_told_and_the_base_works_on(site: str, line: int, message: str) -> None:
+def test_what_is_wrong_in_an_overlay_is_reported_and_the_base_works_on(site: str, line: int, message: str) -> None:
     """File, line and words; the rule is there as the base has it."""
     loaded = laid(site, base="when: {count: line, at_least: $least}\nparams: {least: 1}\n")
     assert [item.id for item in loaded.rulebook.rules] == ["moon-set"]
@@ -150,7 +150,7 @@ def test_what_is_wrong_in_an_overlay_is_told_and_the_base_works_on(site: str, li
 
 
 def test_numbers_with_which_a_rule_cannot_be_used_leave_it_its_own() -> None:
-    """The fault stands in the site's file, and the rule is not lost."""
+    """The fault is reported in the site's file, and the rule is not lost."""
     base = "when: {count: line, at_least: $least}\nparams: {least: 1}\n"
     loaded = laid("version: 1\nparams:\n  moon-set: {least: -3}\n", base=base)
     assert loaded.rulebook.rules[0].params == {"least": 1.0}
@@ -160,7 +160,7 @@ def test_numbers_with_which_a_rule_cannot_be_used_leave_it_its_own() -> None:
 
 
 def test_a_site_has_rules_of_its_own_but_none_with_the_id_of_one_of_the_base() -> None:
-    """The base's stays; the other is told with the way out."""
+    """The rule of the base stays; the site's is reported with a way out."""
     loaded = laid(tide_low=rule("tide-low"), moon_set=rule())
     assert [item.id for item in loaded.rulebook.rules] == ["moon-set", "tide-low"]
     assert [item.file for item in loaded.rulebook.rules] == [

@@ -9,6 +9,7 @@ import pytest
 
 from kb.rulebase.patterns import check, informative, portable, scan_form
 from kb.scanning.matcher import HyperscanMatcher, Re2Matcher, ScanPattern, self_test
+from kb.scanning.staged_matcher import StagedMatcher
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_informative_counts_the_least_of_the_alternatives() -> None:
 
 
 def test_a_scan_form_says_where_it_finds_more_than_the_regex() -> None:
-    """Anchors are dropped and said to be, ends are trimmed and change nothing."""
+    """Dropped anchors are reported; trimmed ends change nothing."""
     assert not scan_form("^Fatal error").exact
     assert scan_form("^Fatal error").anchored
     assert scan_form(r"code \d+").exact
@@ -83,7 +84,7 @@ REGEXES = [
 ]
 
 
-@pytest.mark.parametrize("build", [HyperscanMatcher, Re2Matcher], ids=["hyperscan", "re2"])
+@pytest.mark.parametrize("build", [HyperscanMatcher, StagedMatcher, Re2Matcher], ids=["hyperscan", "staged", "re2"])
 def test_engines_find_every_line_that_re_finds(build: type) -> None:
     """On random lines no engine misses one, and exact scan forms find no other."""
     forms = [scan_form(regex) for regex in REGEXES]
@@ -111,6 +112,7 @@ def test_the_portable_form_is_the_whole_regex() -> None:
 
 
 def test_the_engines_pass_their_self_test() -> None:
-    """The upstream cases of missed matches are found by what is installed here."""
+    """The upstream cases of missed matches are found by the installed version."""
     self_test(HyperscanMatcher)
+    self_test(StagedMatcher)
     self_test(Re2Matcher)

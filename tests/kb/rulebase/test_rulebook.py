@@ -79,7 +79,7 @@ references:
 
 
 def files(**rules: str) -> dict[str, str]:
-    """Rule files: the vocabularies and each text as the rule of that folder of family "net"; "_" stands for "-"."""
+    """Rule files: the vocabularies, and each text as the rule of the folder of that name in the family "net"; "_" is written for "-"."""
     base = {"faults.yaml": FAULTS, "actions.yaml": ACTIONS, "VERSION": "1.2.0\n"}
     return base | {f"net/{name.replace('_', '-')}/rule.yaml": text for name, text in rules.items()}
 
@@ -90,8 +90,8 @@ def changed(old: str, new: str) -> str:
     return RULE.replace(old, new)
 
 
-def told(text: str) -> list[str]:
-    """The faults of one rule beside a good one, which must be loaded whatever happens to the first."""
+def faults_of(text: str) -> list[str]:
+    """Return the faults of one rule that is loaded together with a good one, which must load in any case."""
     other = RULE.replace("id: port-flaps", "id: other-rule")
     loaded = load(files(port_flaps=text, other_rule=other))
     assert "other-rule" in [rule.id for rule in loaded.rulebook.rules]
@@ -150,7 +150,7 @@ def test_params_are_resolved() -> None:
 
 
 def test_a_table_rule() -> None:
-    """Rows become values; a table rule has no owner of its own, for a row may name a fault of another domain."""
+    """Rows become values; a table rule has no owner, since a row may name a fault of another domain."""
     table = "table:\n  key: port\n  rows:\n    7: {title: 'Seven', fault: slow_step, summary: 'Key {key}.'}\n    8: {ignore: true}\n"
     loaded = load(files(port_flaps=RULE + table))
     assert loaded.faults == ()
@@ -229,9 +229,9 @@ def test_a_table_rule() -> None:
         ("impact: >-\n", "impact: &x\n", "anchor"),
     ],
 )
-def test_a_bad_rule_is_left_out_and_told(old: str, new: str, expected: str) -> None:
-    """A mistake keeps its rule out, is told with place and hint, and leaves the other rules alone."""
-    assert expected in "\n".join(told(changed(old, new)))
+def test_a_bad_rule_is_left_out_and_reported(old: str, new: str, expected: str) -> None:
+    """A mistake excludes its rule, is reported with position and hint, and does not affect the other rules."""
+    assert expected in "\n".join(faults_of(changed(old, new)))
 
 
 @pytest.mark.parametrize(
@@ -239,24 +239,24 @@ def test_a_bad_rule_is_left_out_and_told(old: str, new: str, expected: str) -> N
     [
         ("exception: {type: E, message: 'port (?P<port>x)'}", "{type} {message} {last_frame} {port}"),
         ("structure: {kind: xid}", "{pci} {xid} {port|1}"),
-        ("detect: {name: straggler_step}", "{percent} {level} {value} {port|1}"),
+        ("detect: {name: straggler_step}", "{pace} {level} {value} {port|1}"),
     ],
 )
 def test_holes_that_patterns_fill(pattern: str, holes: str) -> None:
     """Exceptions, structures and detectors each fill their own holes; rank, node and the like are always there."""
     text = changed("Port {port} of {node} flaps {times|often}.", f"{holes} {{rank}} {{iteration}} {{stage}} {{gpu}}")
     text = text.replace("literal: port is back", pattern)
-    assert [line for line in told(text) if "port" not in line] == []
+    assert [line for line in faults_of(text) if "port" not in line] == []
 
 
-def test_all_faults_of_a_rule_are_told() -> None:
-    """Wrong shape, wrong words and a wrong condition are told together."""
+def test_all_faults_of_a_rule_are_reported() -> None:
+    """A wrong type, an unknown word and an invalid condition are reported together."""
     text = (
         changed("severity: high", "severity: hot\nextra: 1")
         .replace("fault: link_down", "fault: x")
         .replace("not back", "not bakc")
     )
-    assert sorted(int(line.split(":")[0]) for line in told(text)) == [4, 7, 8, 21]
+    assert sorted(int(line.split(":")[0]) for line in faults_of(text)) == [4, 7, 8, 21]
 
 
 def test_duplicate_ids_name_both() -> None:
@@ -270,7 +270,7 @@ def test_duplicate_ids_name_both() -> None:
 
 
 def test_rules_may_speak_of_rules_that_are_broken() -> None:
-    """A rule that another one names stays known even where it has faults of its own."""
+    """A rule that another one names stays known even if it has faults."""
     text = RULE + "explains: [other-rule]\nrelated: {see: other-rule, renamed: an-old-id}\n"
     loaded = load(files(port_flaps=text, other_rule="format: 1\n"))
     assert [rule.id for rule in loaded.rulebook.rules] == ["port-flaps"]
@@ -282,23 +282,23 @@ def test_deprecated_rules() -> None:
         "status: experimental",
         "status: deprecated\ndeprecated: {date: 2026-10-01, reason: old, replaced_by: other-rule}",
     )
-    assert told(text) == []
-    assert "no rule 'nobody'" in told(text.replace("replaced_by: other-rule", "replaced_by: nobody"))[0]
-    assert "key 'date' is missing" in told(text.replace("date: 2026-10-01, ", ""))[0]
+    assert faults_of(text) == []
+    assert "no rule 'nobody'" in faults_of(text.replace("replaced_by: other-rule", "replaced_by: nobody"))[0]
+    assert "key 'date' is missing" in faults_of(text.replace("date: 2026-10-01, ", ""))[0]
 
 
 @pytest.mark.parametrize(
     "path", ["rule.yaml", "port-flaps/rule.yaml", "a/b/c/rule.yaml", "Net/port-flaps/rule.yaml", "/x/rule.yaml"]
 )
 def test_rules_lie_in_family_and_id(path: str) -> None:
-    """A rule file at another depth is told, not read."""
+    """A rule file at another depth is reported, not read."""
     loaded = load(files() | {path: RULE})
     assert loaded.rulebook.rules == ()
     assert "<family>/<id>/rule.yaml" in "\n".join(map(str, loaded.faults))
 
 
-def test_a_misnamed_rule_file_is_told() -> None:
-    """rule.yml would be passed over in silence: it is told. Files of tests are not."""
+def test_a_misnamed_rule_file_is_reported() -> None:
+    """rule.yml would otherwise be ignored silently, so it is reported. Test files are not."""
     loaded = load(files() | {"net/a/rule.yml": RULE, "net/a/match/x.log": "x", "net/a/match/b/job.yaml": "id: 1"})
     assert [str(fault) for fault in loaded.faults] == [
         "net/a/rule.yml:1:1: this file is not read (name a rule's file rule.yaml)"
@@ -310,7 +310,7 @@ def test_a_misnamed_rule_file_is_told() -> None:
     "text", [None, "", "a: [", "version: 1\n", "version: 2\nfaults: []\nactions: []\n", "- x", "\0"]
 )
 def test_a_broken_vocabulary_is_an_error(name: str, text: str | None) -> None:
-    """Without its vocabularies there is no rulebook."""
+    """Without its vocabularies the rule base cannot be loaded."""
     given_files = files(port_flaps=RULE)
     del given_files[name]
     with pytest.raises(RuleError) as caught:
@@ -332,7 +332,7 @@ def test_a_broken_vocabulary_is_an_error(name: str, text: str | None) -> None:
     ],
 )
 def test_faults_of_the_fault_table(old: str, new: str, expected: str) -> None:
-    """Circles, unknown words and repeated ids in faults.yaml are told."""
+    """Cycles, unknown words and repeated ids in faults.yaml are reported."""
     assert FAULTS.count(old) == 1
     with pytest.raises(RuleError) as caught:
         load(files() | {"faults.yaml": FAULTS.replace(old, new)})
@@ -340,7 +340,7 @@ def test_faults_of_the_fault_table(old: str, new: str, expected: str) -> None:
 
 
 def test_version_is_a_word() -> None:
-    """Without a VERSION it is 0; with a text in it there is no rulebook."""
+    """Without a VERSION it is 0; with text in it the rule base cannot be loaded."""
     bare = files()
     del bare["VERSION"]
     assert load(bare).rulebook.version == "0"
@@ -391,7 +391,7 @@ def test_cached_form_gives_the_same_rulebook(condition: Condition) -> None:
 
 
 def test_bytes_that_are_no_rulebook() -> None:
-    """Whatever stands in a cache file, decode says so in its own error."""
+    """For any content of a cache file, decode raises its own error."""
     data = encode(load(files(port_flaps=RULE)).rulebook)
     for bad in (
         b"",
@@ -461,7 +461,7 @@ def test_the_shipped_vocabularies_load() -> None:
     ],
 )
 def test_hostile_rules_cost_little(text: str) -> None:
-    """Pathological regexes, huge texts and broken files are told in bounded time."""
+    """Pathological regexes, huge texts and broken files are reported in bounded time."""
     start = time.monotonic()
     assert load(files(port_flaps=text)).faults
     assert time.monotonic() - start < 10

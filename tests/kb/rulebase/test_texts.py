@@ -30,7 +30,7 @@ def test_what_is_unknown_leaves_no_gap(text: str, words: dict[str, str], filled:
 
 
 def test_holes_that_can_stay_open() -> None:
-    """Those without a default, outside a clause, that no phrase stands in for."""
+    """Holes without a default, outside a clause, that no phrase replaces."""
     assert list(gaps("{a} {b|x} [?{c}] {rank} {key}", {"key"})) == ["a"]
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.rulebase.yaml_nodes import MAX_BYTES, nearest, parse
+
+RULES = Path(__file__).parents[3] / "rules"
 
 
 def faults(text: str) -> list[str]:
@@ -47,7 +51,7 @@ def test_values_keep_their_kind() -> None:
 
 
 def test_folded_and_literal_blocks() -> None:
-    """Block texts are folded or kept as YAML says, whatever words they hold."""
+    """Block texts are folded or kept as in YAML, for any content."""
     assert plain("a: >-\n  no\n  yes\nb: |\n  x\n  y\n") == {"a": "no yes", "b": "x\ny\n"}
 
 
@@ -107,12 +111,12 @@ def test_surprising_keys_must_be_quoted() -> None:
 
 @pytest.mark.parametrize("number", ["1" * 16, "1e999", "-" + "9" * 400, "1." + "0" * 50])
 def test_numbers_out_of_range(number: str) -> None:
-    """Numbers that nobody means are refused."""
+    """Implausible numbers are refused."""
     assert "number" in faults(f"a: {number}")[0]
 
 
 def test_duplicate_keys_are_all_named() -> None:
-    """Each key that stands twice is told with the line of the first, at any depth."""
+    """Each repeated key is reported with the line of the first, at any depth."""
     text = "a: 1\nb:\n  c: 1\n  c: 2\na: 2\n"
     assert faults(text) == [
         "4:3: key 'c' is defined twice (first in line 3)",
@@ -134,7 +138,7 @@ def test_anchor_bomb_is_refused() -> None:
 
 
 def test_merge_keys_are_refused() -> None:
-    """A bare << is no key; quoted it is one."""
+    """A bare << is not a key; a quoted one is."""
     assert faults("a: {<<: {x: 1}}") == ["1:5: merge key '<<' is not allowed (write the entries out)"]
     assert plain("'<<': 1") == {"<<": 1}
 
@@ -152,12 +156,12 @@ def test_several_documents_are_refused() -> None:
 
 
 def test_tabs_are_named() -> None:
-    """A tab as indent is told in plain words, where it stands."""
+    """A tab as indentation is reported in plain words, with its position."""
     assert faults("a:\n\tb: 1\n") == ["2:1: a tab where only spaces may stand (indent with spaces)"]
 
 
 def test_syntax_error_ends_the_file_but_keeps_earlier_faults() -> None:
-    """What was wrong before the syntax error is told beside it."""
+    """Faults before the syntax error are reported together with it."""
     told = faults("a: no\nb: 'open\n")
     assert len(told) == 2
     assert told[0].startswith("1:4: unquoted")
@@ -189,7 +193,7 @@ def test_control_characters_are_refused(text: str) -> None:
 
 
 def test_nul_is_placed() -> None:
-    """A character that may not stand in YAML is told with its place."""
+    """A character that is not allowed in YAML is reported with its position."""
     assert faults("a: 1\nb: x\0") == ["2:5: character U+0000 is not allowed (remove it)"]
 
 
@@ -250,3 +254,16 @@ def test_never_raises(text: str) -> None:
     assert all(fault.line >= 1 and fault.column >= 1 for fault in wrong)
     if node is not None and not wrong:
         assert isinstance(node.plain(), dict | list | str | int | float | bool | None)
+
+
+def test_both_parsers_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without faults is read with libyaml where it is installed: the same nodes at the same places."""
+    texts = {str(path): path.read_text("utf-8") for path in sorted(RULES.glob("*/*/rule.yaml"))}
+    texts |= {str(path): path.read_text("utf-8") for path in RULES.glob("*.yaml")}
+    parse.cache_clear()
+    fast = [parse(text, name) for name, text in texts.items()]
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    parse.cache_clear()
+
+    assert len(fast) > 300
+    assert fast == [parse(text, name) for name, text in texts.items()]

@@ -11,10 +11,11 @@ from kb.model import Prefilter
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES
 from kb.rulebase.patterns import scan_form
+from kb.rulebase.recurring_lines import RECURRING
 from kb.rulebase.rule import Rulebook
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern
 from kb.scanning.plan import active
-from kb.scanning.prefilter import RECURRING, cover, prefilter, wanted, ways_of, words_of
+from kb.scanning.prefilter import cover, prefilter, wanted, ways_of, words_of
 from tests.support.paths import BUNDLES, ROOT
 
 MOST_WORDS = 1000  # queries of log stores have limits: 1,024 clauses, some kilobytes
@@ -74,7 +75,7 @@ def test_every_way_is_covered(rulebook: Rulebook, found: Prefilter) -> None:
 
 
 def test_every_line_that_a_rule_wants_has_a_word(rulebook: Rulebook, found: Prefilter) -> None:
-    """Over the logs of all rules: whatever a pattern, a reader or a stage looks for on a line, a word finds the line."""
+    """Over the logs of all rules: each line that a pattern, a reader or a stage needs contains one of the words."""
     findable = [regex for regex in sorted(set(wanted(rulebook))) if all(map(words_of, ways_of(regex)))]
     assert len(set(wanted(rulebook))) - len(findable) == found.uncovered
     folded = {all_reader.trigger for all_reader in ALL_READERS if all_reader.ignore_case} | {
@@ -97,7 +98,7 @@ def test_every_line_that_a_rule_wants_has_a_word(rulebook: Rulebook, found: Pref
 
 
 def test_few_words_and_none_of_every_step(found: Prefilter) -> None:
-    """They fit into a query, are in lower case, none lies within another, and none stands on iteration lines."""
+    """The words fit into a query, are lower case, do not contain each other, and do not occur on iteration lines."""
     assert 100 < len(found.words) < MOST_WORDS
     assert found.uncovered <= 5
     assert [word for word in found.words if word != word.lower() or word in RECURRING] == []
@@ -115,7 +116,7 @@ def test_little_of_a_healthy_run_passes(found: Prefilter) -> None:
 
 
 def test_words_are_shared_and_common_ones_shunned() -> None:
-    """One word for two ways where one will do; of two words, the one that tells more."""
+    """One word covers two alternatives where possible; of two words, the more specific one is chosen."""
     both = [frozenset({"cuda error: illegal memory access"}), frozenset({"illegal instruction"})]
     assert cover(both) == ("illegal",)
     assert cover([frozenset({"rank 7 failed", "segfault in it"})])[0].startswith("segfault")

@@ -47,7 +47,7 @@ def sample(lines: int, seed: int = 1) -> bytes:
     return "".join(parts).encode()
 
 
-def test_a_hit_is_told_with_line_rank_and_captures() -> None:
+def test_a_hit_is_reported_with_line_rank_and_captures() -> None:
     """A place carries what a person would want to know of the line."""
     text = b"start\n[rank5]: torch: CUDA out of memory. Tried to allocate 2.50 GiB more\n"
     hits = summary(text).hits["oom#line"]
@@ -97,7 +97,7 @@ def shards(text: bytes, cuts: list[int]) -> list[StreamSummary]:
 
 
 def test_shards_merge_into_the_whole_in_any_order() -> None:
-    """However a stream is cut, and in whatever order the parts are joined, nothing is lost and nothing told twice."""
+    """However a stream is cut, and in whatever order the parts are merged, nothing is lost or counted twice."""
     text = sample(3000, seed=3)
     chance = random.Random(5)
     whole = scan(PLAN, ENGINE, MERGED, [text], year=2026)
@@ -150,8 +150,8 @@ def test_junk_gives_a_summary(junk: bytes) -> None:
     assert found.hits["closed#line"].count == 1
 
 
-def test_a_streams_own_rank_stands_where_lines_do_not_tell() -> None:
-    """The file's name tells the rank of lines that carry none; a line's own prefix wins."""
+def test_a_streams_own_rank_applies_where_lines_have_none() -> None:
+    """The file name gives the rank of lines that have none; a line's own prefix takes precedence."""
     ref = replace(MERGED, resource=Resource(rank=3, node="node-a"))
     place = summary(b"Connection closed by peer\n", ref).hits["closed#line"].first[0]
     assert (place.resource.rank, place.resource.node) == (3, "node-a")
@@ -161,7 +161,7 @@ def test_a_streams_own_rank_stands_where_lines_do_not_tell() -> None:
     "prefix", ["[rank5]: ", "[rank: 5] ", "node-3: [rank5]: ", "   5: ", "2026-11-03 04:12:00 [rank5]: "]
 )
 def test_a_rank_is_tallied_as_it_is_placed(prefix: str) -> None:
-    """Whatever stands before it, also in a log that is named after another rank: tally and place tell the same rank."""
+    """For any prefix, also in a log named after another rank: tally and place have the same rank."""
     text = f"{prefix}Connection closed by peer\n".encode() * 3
     for ref in (MERGED, replace(MERGED, resource=Resource(rank=0))):
         hits = summary(text, ref).hits["closed#line"]
@@ -212,13 +212,13 @@ def test_evaluations_do_not_stand_for_the_steps_beside_them() -> None:
 
 
 def test_a_message_glued_to_a_bare_bar_is_read_for_its_loss() -> None:
-    """A bar says the step; the loss stands in the line that another program wrote behind it."""
+    """The bar gives the step; the loss is in the text that another program wrote after it."""
     line = b" 10%%|#  | %d/99 [00:31<00:39,  3.80s/it]INFO - iter: %d loss: 2.5\n"
     assert losses(b"".join(line % (n, n) for n in range(20)))[:2] == [(0, 2.5), (1, 2.5)]
 
 
 def test_forms_at_home_keep_the_general_ones_away() -> None:
-    """Where a program prints its losses in a form of its own, lines of another form that look like steps are left alone."""
+    """If a program prints its losses in its own form, lines of another form that look like steps are ignored."""
     own = b"".join(b"{'loss': 2.5, 'learning_rate': 1e-05, 'epoch': %d.5}\n" % n for n in range(20))
     assert losses(own + b"looking back at step 3 loss: 9.5\n") == [(None, 2.5)] * 20
 

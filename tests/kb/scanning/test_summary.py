@@ -1,4 +1,4 @@
-"""Summaries of parts of a stream: whatever cut it, the same leaves give the same whole, and the whole is bounded."""
+"""Summaries of parts of a stream: any division of the same leaves gives the same whole, and the whole is bounded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STAGES = ("launch", "init", "iterating", "saving")
 
 @st.composite
 def parts(draw: st.DrawFn) -> list[StreamSummary]:
-    """Summaries of up to six parts of one stream, each with what lies in its own bytes."""
+    """Summaries of up to six parts of one stream, each of its own bytes."""
     return [_part(draw, index) for index in range(draw(st.integers(2, 6)))]
 
 
@@ -151,7 +151,7 @@ def test_thinning_never_loses_the_edges() -> None:
 
 
 def test_lines_that_change_the_size_of_a_step_outlast_thinning() -> None:
-    """The first few of them are kept whatever the number of points, and more are not, so that all stays bounded."""
+    """The first few of them are kept for any number of points, and no more, so that the size stays bounded."""
     lines = [ProgressPoint(7 * n + 1, format=RESIZED, validation=True) for n in range(0, 9000, 300)]
     series = series_of([*(ProgressPoint(7 * n, n) for n in range(9000)), *lines], 9030, 0)
     kept = [point for point in series.points if point.format == RESIZED]
@@ -162,7 +162,7 @@ def test_lines_that_change_the_size_of_a_step_outlast_thinning() -> None:
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 5000), st.integers(0, 20_000), st.sampled_from((1, 2, 8, 100, 4096)))
 def test_thinning_keeps_enough_whatever_the_period(start: int, count: int, every: int) -> None:
-    """Few points are kept all; of many, at most the bound and not much less than half of it, whatever their distance."""
+    """Few points are all kept; of many, at most the limit and not much less than half of it, for any distance."""
     found = series_of([ProgressPoint(start + every * n) for n in range(count)], count, 0)
     assert len(found.points) <= BOUND
     assert (len(found.points) == count) if count <= POINTS else (len(found.points) > POINTS // 3)
@@ -181,7 +181,7 @@ def test_first_places_are_shared_between_ranks() -> None:
 
 
 def test_last_places_hold_each_place_once() -> None:
-    """The same place told twice is one place."""
+    """The same place added twice is one place."""
     assert [last_place.offset for last_place in last_places([place(3), place(1), place(3)])] == [1, 3]
 
 
@@ -193,7 +193,7 @@ def test_the_fuller_reading_of_a_place_wins_either_way_round() -> None:
     assert fuller(full, bare) is full
 
 
-def test_places_are_told_once() -> None:
+def test_places_are_reported_once() -> None:
     """A hit that is among the first and the last is one place."""
     found = hits(place(1), place(2, rank=1))
     assert [item.offset for item in found.places()] == [1, 2]

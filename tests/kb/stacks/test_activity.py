@@ -126,7 +126,7 @@ def test_host_process_of_ray():
 
 
 def test_no_main_thread():
-    """Without a main thread there is no verdict."""
+    """Without a main thread the result is unknown."""
     told = doing(replace(stack(0, NEXT), threads=()))
     assert (told.activity, told.fault) == ("unknown", "")
 

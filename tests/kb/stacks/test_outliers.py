@@ -96,7 +96,7 @@ def test_one_rank_alone():
 
 
 def test_ranks_without_a_stack():
-    """Expected ranks without a stack are reported; if all others wait, they may be what is waited for."""
+    """Expected ranks without a stack are reported; if all others wait, they may be waiting for these."""
     found = compare(crowd(7, REDUCE), expected=range(8))
     assert (found.unseen, found.unseen_count, found.alternatives[:2]) == ("7", 1, ("node_lost", "killed"))
 
@@ -180,7 +180,7 @@ def test_a_rank_that_does_not_move_is_no_straggler():
 
 
 def test_a_rank_that_moves_is_slow():
-    """A rank that stands at another line in each round makes progress, if slowly."""
+    """A rank that is at a different line in each round makes progress, however slow."""
     texts = [lambda rank, n=n: f"step (fit.py:{n}){TRAIN}" if rank == 2 else REDUCE for n in (3, 4, 5)]
     assert compare(rounds(range(4), texts)).fault == "straggler"
 

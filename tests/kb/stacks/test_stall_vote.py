@@ -23,7 +23,7 @@ def test_moved():
 
 
 def test_too_few_rounds():
-    """Fewer rounds than needed, or too close together, cannot be judged: that is no vote against."""
+    """Fewer rounds than needed, or rounds too close together, cannot be judged: they are not a vote against a hang."""
     assert probe_stillness(rounds(range(4), [REDUCE] * 2)).vote == "not_observable"
     assert probe_stillness(rounds(range(4), [REDUCE] * 9, apart=1.0)).vote == "not_observable"
     assert probe_stillness(rounds(range(4), [REDUCE] * 9, apart=1.0), Stillness(apart=2.0)).vote == "yes"

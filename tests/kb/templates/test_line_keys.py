@@ -1,4 +1,4 @@
-"""Keys of lines: the same for what folds alike, different for all else, however long and wherever a line stands."""
+"""Keys of lines: equal for lines that fold alike and different for all others, however long a line is and wherever it starts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_lines_have_one_key_if_and_only_if_they_fold_alike():
 
 
 def test_eight_bytes_more_in_front_change_no_key():
-    """What stands before a line is no part of its key, nor which piece it comes in."""
+    """Neither the text before a line nor the block that it arrives in is part of its key."""
     lines = [b"one 12", b"", b"a line of some more bytes", b"x" * 300_000, b"the last"]
     assert keyed(lines) == keyed(lines, skipped=8) == keyed(lines, skipped=400_000)
 
 
 def test_a_table_gives_back_what_it_took():
-    """Whatever is in it, and however much; what was never given is not found."""
+    """For any content and size; a key that was never added is not found."""
     chance = random.Random(2)
     keys = np.array(sorted({chance.getrandbits(64) | 1 for _ in range(30_000)}), np.uint64)
     table, numbers = KeyTable(), np.arange(len(keys), dtype=np.int32)

@@ -68,7 +68,7 @@ def test_variables_are_masked(line, text):
     ],
 )
 def test_prefixes_are_taken_off_and_levels_kept(line, level, text):
-    """Who spoke and when is no part of a template; how loud it was is."""
+    """Who wrote a line and when is not part of a template; its level is."""
     template = shape_of(fold(line.encode()), dated=True).template
     assert template is not None
     assert (level, text) == (template.level, template.text)
@@ -95,7 +95,7 @@ def test_ranks_and_steps_are_found_where_they_stand(line, rank, step):
 
 @given(st.text(max_size=300), st.text("0123456789", min_size=1, max_size=4))
 def test_digits_do_not_matter(text, digits):
-    """Lines that fold alike have one template, whatever their digits."""
+    """Lines that fold alike have one template, for any digits."""
     line = (text + digits).encode("utf-8", "surrogatepass").replace(b"\n", b" ")
     other = bytes(48 + (byte - 41) % 10 if 48 <= byte < 58 else byte for byte in line)
     assert shape_of(fold(line)).template == shape_of(fold(other)).template
@@ -109,7 +109,7 @@ def test_any_bytes_have_a_template_or_none(line):
 
 
 def test_noise_is_one_template():
-    """Bytes that are no text do not fill a table."""
+    """Bytes that are not text do not fill a table."""
     first, second = (masked(bytes(range(128, 250))[::step]) for step in (1, -1))
     assert first == second == "<binary>"
 

@@ -12,7 +12,7 @@ def texts(text: bytes, **options) -> dict[str, int]:
 
 
 def test_a_traceback_is_its_head_and_its_exception():
-    """Frames and source lines are no templates of their own; the exception names where it was raised."""
+    """Frames and source lines are not templates; the exception names where it was raised."""
     text = b"""[rank1]: Traceback (most recent call last):
 [rank1]:   File "/app/train.py", line 10, in main
 [rank0]: all is well here
@@ -28,8 +28,8 @@ def test_a_traceback_is_its_head_and_its_exception():
     }
 
 
-def test_interleaved_tracebacks_of_ranks_are_told_apart():
-    """Each rank's exception bears the frame of its own traceback."""
+def test_interleaved_tracebacks_of_ranks_are_reported_apart():
+    """Each rank's exception has the frame of its own traceback."""
     lines = []
     for item, two in zip(
         ["Traceback (most recent call last):", '  File "a.py", line 1, in load', "ValueError: bad"],
@@ -121,6 +121,6 @@ def test_a_line_without_end_is_cut():
 
 
 def test_nothing_gives_an_empty_table():
-    """No lines, blank lines and zeros are no templates."""
+    """No lines, blank lines and zeros give no templates."""
     assert texts(b"") == {}
     assert texts(b"\n\n  \n\0\0\0\n") == {}

@@ -41,10 +41,10 @@ _TELLING = ("error", "warning", "info", "local", "rank", "step", "timeout", "ker
 
 
 class Full(ShapeCache):
-    """Looks at each line by itself."""
+    """Looks at each line separately."""
 
     def shape(self, folded: bytes, loose: FoldedGroups | None, looks: LookupBudget) -> tuple[LineShape, bool]:  # noqa: ARG002 - as its base has it
-        """The shape, whatever was met."""
+        """Return the shape, independent of what was cached."""
         return shape_of(folded, dated=False), True
 
 
@@ -77,7 +77,7 @@ def table(text: bytes, shapes: ShapeIndex | None = None) -> TemplateTable:
 
 @pytest.mark.parametrize("seed", [0, 5])
 def test_what_is_learned_changes_no_table(seed, monkeypatch):
-    """The table is what it would be if each line were looked at, and whatever other streams taught before."""
+    """The table is the same as if each line were looked at, whatever was learned from other streams."""
     text, shapes = random_log(seed), ShapeIndex(dated=False)
     table(random_log(seed + 100), shapes)
     known, fresh = table(text, shapes), table(text)
@@ -98,7 +98,7 @@ def test_what_is_learned_changes_no_table(seed, monkeypatch):
     ],
 )
 def test_lines_of_few_forms_are_what_a_full_look_says(forms, monkeypatch):
-    """Wherever the word stands, and whether its lines fold as a group, as a family or not yet."""
+    """The position of the word makes no difference, nor does whether its lines fold as a group, as a family or not yet."""
     monkeypatch.setattr(templates_miner, "FEWEST", 2000)  # what is learned helps soon
     chance = random.Random(7)
     words = ["".join(chance.choices(_LETTERS, k=8)) for _ in range(1400)]
@@ -110,7 +110,7 @@ def test_lines_of_few_forms_are_what_a_full_look_says(forms, monkeypatch):
 
 
 def test_a_line_that_differs_by_an_id_has_the_same_shape():
-    """It is found by what stands in front and by its masked rest."""
+    """It is found by its prefix and its masked rest."""
     likeness = ShapeCache(dated=False)
     first, second, third = (
         likeness.shape(fold(f"2026-11-03 04:12:07 INFO run {name} began".encode()), None, LookupBudget())[0]

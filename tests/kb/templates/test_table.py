@@ -1,4 +1,4 @@
-"""Tables of templates: however a stream is cut, and in whatever order its parts are joined, the table is the same."""
+"""Tables of templates: however a stream is cut, and in whatever order its parts are merged, the table is the same."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_versions_do_not_mix():
 
 
 def test_line_numbers_are_known_when_the_parts_before_are_there():
-    """Numbers count from the start of what was read, and from the stream's start once all is joined."""
+    """Numbers count from the start of the part, and from the stream's start once all parts are merged."""
     text = b"".join(b"line of kind %c\n" % (97 + n) for n in range(10))
     second = part(text, 80, None, warm=WARM)
     assert not second.numbered

@@ -79,7 +79,7 @@ def test_a_place_shows_the_line_put_together():
     ids=["no prefixes", "all as wide", "rulers", "one line", "nothing"],
 )
 def test_what_no_terminal_cut_is_left_alone(text):
-    """Lines of one width, rulers and plain text are no cut lines."""
+    """Lines of the same width, rulers and plain text are not joined."""
     assert width_of(text) is None
 
 
@@ -104,7 +104,7 @@ def test_parts_of_a_containers_line_are_one_line():
 
 @pytest.mark.parametrize("size", [4096, 16384])
 def test_lines_that_a_shipper_cut_are_one_line(size):
-    """The rest of a line of a round size, which comes without a prefix, is none of its own."""
+    """The rest of a cut line, which comes without a prefix, is not a line."""
     line = b"2026-11-03 04:12:00 INFO tensor " + b"ab " * 12_000
     cut = (
         b"".join(line[at : at + size] + b"\n" for at in range(0, len(line), size)) + b"2026-11-03 04:12:01 INFO done\n"
@@ -123,7 +123,7 @@ def test_lines_that_were_shortened_are_no_cut_lines():
 
 
 def test_a_line_of_a_round_size_that_is_whole_stays_alone():
-    """A prefix begins a line, whatever stands before it."""
+    """A prefix begins a line, whatever precedes it."""
     line = b"2026-11-03 04:12:00 INFO ".ljust(4096, b"x") + b"\n"
     assert [template.count for template in mined(line * 3 + b"2026-11-03 04:12:01 INFO done\n").templates.values()] == [
         3,
@@ -132,7 +132,7 @@ def test_a_line_of_a_round_size_that_is_whole_stays_alone():
 
 
 def test_the_runtime_says_whose_part_it_is():
-    """Flow and mark stand behind the runtime's time."""
+    """The runtime's time is followed by stream and mark."""
     assert part_of(b"2026-11-03T04:12:00.1Z stdout P words") == (b"stdout", True)
     assert part_of(b"2026-11-03T04:12:00.1Z stderr F words") == (b"stderr", False)
     assert part_of(b"it wrote to stdout Peter said") == (b"", False)

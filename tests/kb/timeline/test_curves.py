@@ -60,8 +60,8 @@ def test_each_rank_is_a_line_over_steps():
     assert chart.median[:2] == (6.0, 5.9)
 
 
-def test_who_leaves_the_others_is_told():
-    """A rank that is apart at the end, though nobody suspects it; the suspect before it."""
+def test_who_leaves_the_others_is_reported():
+    """A rank that differs at the end, although it is not suspected; the suspect comes before it."""
     streams = [log(rank, [2.0 + 0.01 * ((rank + at) % 3) for at in range(40)]) for rank in range(12)]
     streams[7] = log(7, [2.0] * 30 + [9.0] * 10)
     (chart,) = curves(Evidence(streams=tuple(streams)), report(Suspect("rank", rank=3))).charts
@@ -73,7 +73,7 @@ def test_who_leaves_the_others_is_told():
 
 
 def test_most_of_the_ranks_are_no_suspects():
-    """A suspect among most of the rows does not stand out."""
+    """A suspect whose rows are most of the rows is not highlighted."""
     evidence = Evidence(streams=tuple(log(rank, [1.0, 2.0, 3.0]) for rank in range(4)))
     (chart,) = curves(evidence, report(*(Suspect("rank", rank=rank) for rank in range(3)))).charts
     assert {line.why for line in chart.lines} == {""}
@@ -163,7 +163,7 @@ def test_what_was_not_measured_is_unknown_and_never_nothing():
 
 
 def test_it_stays_small_whatever_the_size_of_the_job():
-    """Many metrics of many rows, in which many stand out."""
+    """With many metrics of many rows, many of which are suspects."""
     chance = np.random.default_rng(7)
     rows = [(Resource(node=f"n{node}"), chance.random(3000)) for node in range(300)]
     evidence = Evidence(

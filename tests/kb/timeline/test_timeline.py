@@ -93,7 +93,7 @@ def test_errors_of_others_that_went_on_are_no_lead():
 
 
 def test_a_suspected_node_marks_all_its_ranks():
-    """Ranks of a node that is at fault stand out together."""
+    """All ranks of a node that is at fault are marked."""
     job = Job(world_size=8, nodes={"a": (0, 1, 2, 3), "b": (4, 5, 6, 7)})
     evidence = Evidence(job, streams=tuple(log(rank, node="ab"[rank // 4]) for rank in range(8)))
     made = timeline(evidence, accused(Suspect("node", node="b"), phase="hung"))
@@ -145,7 +145,7 @@ def test_one_rank_is_a_picture_too():
 
 
 def test_without_times_it_says_so():
-    """Rows keep what is known, and no span is shown."""
+    """Rows keep what is known, and no time range is shown."""
     streams = tuple(
         stream(ref(f"logs/rank-{rank}.log", rank), points=[ProgressPoint(0, step=7 - rank // 3)]) for rank in range(4)
     )
@@ -162,7 +162,7 @@ def test_without_times_it_says_so():
 
 
 def test_of_nothing_there_is_an_empty_picture():
-    """No log is no error."""
+    """A missing log is not an error."""
     made = timeline(Evidence(), diagnose(Evidence(), BOOK))
     assert Timeline("Not enough evidence to reach a verdict", notes=("no log of the job",)) == made
 
@@ -246,7 +246,7 @@ def test_silence_is_what_is_not_usual_for_a_row():
 
 
 def test_who_was_killed_did_not_write_on():
-    """A launcher tells whole seconds: the cause is not before what the killed rank still wrote in that second."""
+    """A launcher logs whole seconds: the cause is not before what the killed rank still wrote in that second."""
     streams = tuple(replace(log(rank), last_time=NOON + 297.4) for rank in range(4))
     told = EvidenceItem("e1", "line", "logs/node.log", "exitcode: -9", offset=0, time=NOON + 297.0)
     launcher = replace(stream("logs/node.log"), first_time=NOON, last_time=NOON + 299.0)

@@ -1,4 +1,4 @@
-"""A store of what was seen, in memory."""
+"""An in-memory store of what the watcher has seen."""
 
 from __future__ import annotations
 

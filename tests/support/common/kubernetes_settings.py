@@ -11,7 +11,8 @@ from tests.support.paths import ROOT
 DEPLOY = ROOT / "deploy" / "kubernetes"
 
 
-def settings(url, **more):
+def settings(url, *, ca_file=None, **more):
     """Settings for a server at this address."""
-    endpoint = Endpoint(url, login=Login(token=Secret(env="KUBE_TOKEN")), load=Load(requests=10_000))
+    login = Login(token=Secret(env="KUBE_TOKEN"))
+    endpoint = Endpoint(url, login=login, ca_file=ca_file, load=Load(requests=10_000))
     return KubernetesSettings(endpoint=endpoint, **more)

@@ -14,7 +14,7 @@ LOST = "frobnicator on gpu-017: phase lock is gone after 812 s, giving up"
 
 
 def report(*lines: str, verdict: str = "no_match", fault: str = "data_error") -> Report:
-    """A report of these lines: of a rule where it is a fault, else among what stands out."""
+    """A report of these lines: by a rule where it is a fault, else as anomalies."""
     items = tuple(EvidenceItem(f"e{n}", "line", "logs/a.log", text) for n, text in enumerate(lines))
     bare = Report("", "", verdict, "failed", "", Versions("1", "1", "", "1"), progress=Progress(stage="iterating"))  # type: ignore[arg-type]
     if verdict == "fault":

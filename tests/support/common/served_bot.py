@@ -1,4 +1,4 @@
-"""The server as a process of its own, and how tests talk to it."""
+"""The server as a separate process, and how tests talk to it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
 
 SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test
 
@@ -65,7 +67,16 @@ def ok(port: int) -> bool:
 
 
 def worker_of(pid: int) -> int:
-    """Return a child process that is not multiprocessing's tracker."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    [worker, *_] = [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
-    return int(worker)
+    """Return the first process that the service has forked, a worker, when it is there."""
+    until(lambda: (server := server_of(pid)) is not None and server.children())
+    server = server_of(pid)
+    assert server is not None
+    return server.children()[0].pid
+
+
+def server_of(pid: int) -> psutil.Process | None:
+    """Return the process that forks the others of the service."""
+    for child in psutil.Process(pid).children():
+        if any("multiprocessing.forkserver" in word for word in child.cmdline()):
+            return child
+    return None

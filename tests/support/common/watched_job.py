@@ -59,7 +59,7 @@ def frames(*functions):
 
 @dataclass
 class Job:
-    """A job of some ranks in a folder of logs: it writes a step a second until it is told otherwise."""
+    """A job of some ranks in a folder of logs: it writes one step per second until it is changed."""
 
     logs: Path
     name: str = "gpu-a07"

@@ -41,11 +41,12 @@ class Memory:
         with self._lock:
             self.logs[path] = self.logs.get(path, b"") + lines
 
-    def replace(self, path: str, lines: bytes) -> None:
-        """Write a whole log again."""
-        with self._lock:
-            self.logs.pop(path, None)
-        self.append(path, lines)
+    def replace(self, logs: Mapping[str, bytes]) -> None:
+        """Write whole logs again."""
+        for path, lines in logs.items():
+            with self._lock:
+                self.logs.pop(path, None)
+            self.append(path, lines)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a complete part."""
@@ -110,7 +111,7 @@ class Got:
         return not any(self.spool.logs.values()) and not any(self.spool.parts.values())
 
     @property
-    def said(self) -> str:
+    def missing(self) -> str:
         """All that was reported missing."""
         return " ".join((*(f"{gap.code} {gap.reason}" for gap in self.gaps), str(self.failed or "")))
 

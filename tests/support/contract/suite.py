@@ -65,7 +65,7 @@ class Contract:
         """Without a fault there is evidence, and `check` says that the connector works and what the system sent."""
         got = collect(self.subject, server.url)
         assert got.failed is None
-        assert not got.nothing, got.said
+        assert not got.nothing, got.missing
         checked = self.subject.build(server.url).check(Deadline.within(10))
         assert checked.works, checked
         assert checked.sent
@@ -75,7 +75,7 @@ class Contract:
         """An unknown job yields no evidence, and a gap says so."""
         got = collect(self.subject, server.url, job="no-such-job-0")
         assert got.nothing
-        assert got.said.strip()
+        assert got.missing.strip()
 
     @pytest.mark.parametrize(
         ("fault", "code"),
@@ -98,9 +98,9 @@ class Contract:
         server.fault = fault
         got = collect(self.subject, server.url)
         codes = {gap.code for gap in got.gaps} | ({got.failed.gap("x").code} if got.failed else set())
-        assert code in codes, got.said
+        assert code in codes, got.missing
         assert got.nothing
-        assert "\x1b" not in got.said
+        assert "\x1b" not in got.missing
         checked = self.subject.build(server.url).check(Deadline.within(10))
         assert not checked.works
         assert checked.words
@@ -113,7 +113,7 @@ class Contract:
         got = collect(self.subject, server.url, seconds=SOON, bounds=Bounds(log_bytes=1 << 20, part_bytes=1 << 20))
         assert time.monotonic() - began < SOON + GRACE
         codes = {gap.code for gap in got.gaps} | ({got.failed.gap("x").code} if got.failed else set())
-        assert codes & {"source_timeout", "source_too_large", "source_bad_answer"}, got.said
+        assert codes & {"source_timeout", "source_too_large", "source_bad_answer"}, got.missing
 
     @pytest.mark.parametrize("fault", ["limit_then_well", "error_then_well", "wrong_clock"])
     def test_what_passes_is_waited_for(self, server: Hostile, fault: Fault) -> None:

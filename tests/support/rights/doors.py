@@ -1,4 +1,4 @@
-"""Every way into the app: what it needs, what is delivered, and how one sees that it opened."""
+"""Every way into the app: its requirements, what is delivered, and how to see that it opened."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from slack_sdk import WebClient
 from slack_sdk.web import SlackResponse
 
 from bot.config.chat import Tenant
-from bot.config.file import Cluster, Config
 from bot.config.rules import PullRequests, Rules
+from bot.config.settings import Cluster, Config
 from bot.incidents.exclusions import propose_within
 from bot.incidents.ledger import Ledger
 from bot.notify.choices import add_choices
@@ -35,7 +35,7 @@ from bot.slack.delivery.sender import Sender
 from bot.slack.presence import Presence
 from bot.slack.use_cases.access import People
 from bot.slack.use_cases.services import UseCases, use_cases
-from bot.store.incidents import Origin
+from bot.store.packed_reports import Origin
 from bot.store.states import PostingState
 from bot.store.tables import DraftRow, PostingRow
 from tests.support.bot_samples import FALLEN_GPU
@@ -100,7 +100,7 @@ CONFIG = Config(
 
 @dataclass(frozen=True)
 class Target:
-    """An incident with what stands for it. `marker`: a word that only its texts contain; `private_to`: who asked privately.
+    """An incident with its handles. `marker`: a word that only its texts contain; `private_to`: who asked privately.
 
     `message`, `listed`, `reminder`, `draft`, `job`: handles of its message, of a row in a list, of a reminder to its owner, of a
     rule draft, and of its job in a list of jobs. `channel`: that of its message and draft.
@@ -160,7 +160,7 @@ class Scene:
         self.use_cases: UseCases = use_cases(self.ledger, CONFIG, people, faults, NOW.timestamp)
         composer = Composer(self.ledger, known, CONFIG, now=NOW.timestamp)
         client = WebClient("xoxb-nobody")
-        with patch.object(slack_app, "App", self._recording()):
+        with patch.object(slack_app, "App", self._recording()), patch.object(WebClient, "api_call", self._called):
             self.app = slack_app.build(self.use_cases, composer, client, signing_secret=None)
         self.app.listener_runner.listener_executor = Inline()
         self.sender = Sender(self.ledger, client, composer, clock=lambda: NOW, pace=0.0)

@@ -1,4 +1,4 @@
-"""Incidents, their reports and the text for replay: the tables of the first release."""
+"""The tables of the first release: incidents, their reports, and their replay text."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make them."""
+    """Create the tables."""
     op.create_table(
         "schema_version",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),

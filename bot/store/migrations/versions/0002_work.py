@@ -1,4 +1,4 @@
-"""The list of work."""
+"""The task queue."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ OPEN = sa.text("state IN ('waiting', 'running')")
 
 
 def upgrade() -> None:
-    """Make it."""
+    """Create the table."""
     op.create_table(
         "work",
         sa.Column("id", sa.Integer, primary_key=True),

@@ -1,4 +1,4 @@
-"""What people say of incidents, the messages of the chat, who may do what; an incident's tenant, chain and life."""
+"""Feedback on incidents, chat messages and permissions; the tenant, chain and life cycle of an incident."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,8 +8,8 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Widen the incidents, make the rest."""
-    # Added in place: a batch would make the table again, which SQLite refuses while reports refer to its rows.
+    """Add columns to the incidents and create the other tables."""
+    # Added in place: a batch would recreate the table, which SQLite rejects while reports refer to its rows.
     op.add_column("incident", sa.Column("tenant", sa.String, nullable=False, server_default="default"))
     op.add_column("incident", sa.Column("cluster", sa.String))
     op.add_column("incident", sa.Column("chain", sa.String))

@@ -1,4 +1,4 @@
-"""The weekly digests, and what they count of an incident."""
+"""The weekly digests, and the columns of an incident that they count."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Make them."""
+    """Create the tables and add the columns."""
     op.add_column("incident", sa.Column("attempt", sa.Integer))
     op.add_column("incident", sa.Column("width", sa.Integer))
     op.add_column("incident", sa.Column("nodes", sa.String))

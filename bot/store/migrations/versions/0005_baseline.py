@@ -1,4 +1,4 @@
-"""The events of good runs, by family of jobs."""
+"""The events of successful runs, by job family."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "baseline",
         sa.Column("tenant", sa.String(64), primary_key=True),

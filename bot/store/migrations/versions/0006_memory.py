@@ -1,4 +1,4 @@
-"""The fault library, the bar list, and what tells whether advice helped."""
+"""The fault library, the node exclusions, and data that shows whether advice helped."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ OPEN = sa.text("state IN ('proposed', 'barred')")
 
 
 def upgrade() -> None:
-    """Make them."""
+    """Create the tables and add the columns."""
     op.add_column("incident", sa.Column("advice", sa.String))
     op.add_column("incident", sa.Column("reached", sa.Integer))
     op.create_table(

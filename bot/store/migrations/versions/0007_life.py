@@ -1,4 +1,4 @@
-"""The life of an incident: who took it, until when it sleeps, into which it was merged; and the steps that say so."""
+"""The life cycle of an incident: who took it, how long it is snoozed, what it was merged into; and the recorded steps."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ OPEN = sa.text("closed_at IS NULL AND merged_into IS NULL")
 
 
 def upgrade() -> None:
-    """Make them."""
+    """Apply the changes."""
     op.add_column("incident", sa.Column("acked_at", sa.DateTime))
     op.add_column("incident", sa.Column("assignee", sa.String))
     op.add_column("incident", sa.Column("snoozed_until", sa.DateTime))

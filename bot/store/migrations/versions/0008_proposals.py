@@ -1,4 +1,4 @@
-"""Rules that are proposed as pull requests."""
+"""Rules proposed as pull requests."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "proposal",
         sa.Column("id", sa.Integer, primary_key=True),

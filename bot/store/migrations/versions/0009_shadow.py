@@ -1,4 +1,4 @@
-"""What rules in status shadow found in live incidents."""
+"""Matches of shadow rules on live incidents."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "shadow_hit",
         sa.Column("incident_id", sa.Integer, sa.ForeignKey("incident.id"), primary_key=True),

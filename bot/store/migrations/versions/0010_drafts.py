@@ -1,4 +1,4 @@
-"""Rules that are being drafted with a person."""
+"""Rules that people are drafting."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "draft",
         sa.Column("handle", sa.String(64), primary_key=True),

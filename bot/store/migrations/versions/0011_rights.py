@@ -1,4 +1,4 @@
-"""Private answers become private in every list, and who used which channel is remembered."""
+"""Private answers become private in every list; the use of channels by people is recorded."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -6,7 +6,7 @@ from alembic import op
 revision = "0011"
 down_revision = "0010"
 
-# An incident that only one person asked for, privately, and that no channel shows
+# An incident that only one person requested, privately, and that no channel shows
 _ASKED = """
 SELECT incident.id AS number, MIN(request.who) AS who, MIN(incident.report_id) AS report_id
 FROM incident
@@ -22,7 +22,7 @@ HAVING MIN(CASE WHEN request.private THEN 1 ELSE 0 END) = 1 AND COUNT(DISTINCT r
 
 
 def upgrade() -> None:
-    """Add the column and the table; mark what was private."""
+    """Add the column and the table; mark incidents that were private."""
     op.create_table(
         "presence",
         sa.Column("who", sa.String(64), primary_key=True),

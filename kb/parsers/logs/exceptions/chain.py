@@ -14,6 +14,10 @@ _PHRASES = (
     (b"direct cause of the following exception", "cause"),
     (b"During handling of the above exception, another exception occurred", "context"),
 )
+# what torch_npu adds below its errors; -1 is an unknown rank
+_OF_NPU = lazy_compile(rb"\s{0,4}\[ERROR\] \S{10,40} \(PID:\d{1,9}, Device:-?\d{1,4}, RankID:(\d{1,6})\)")
+_SPAWNED = lazy_compile(rb"-- Process (\d{1,4}) terminated with the following error:")
+_REMOTE = lazy_compile(rb"ray::[^\n]{1,300}? \(pid=(\d{1,9})(?:, ip=([0-9A-Fa-f.:]{3,45}))?")
 _THREAD = lazy_compile(rb"(?:.{0,200}\b)?Exception in thread (.{1,120}?):?$|Process ([\w.-]{1,80}):$")
 
 
@@ -60,6 +64,14 @@ def thread_before(window: bytes, start: int, voice: Voice) -> str:
     return text(said[1] or said[2], 120) if said else ""
 
 
+def spawned_before(window: bytes, start: int) -> int | None:
+    """Return the local rank that the line above a traceback names, as `torch.multiprocessing.spawn` prints it."""
+    if start <= 0:
+        return None
+    found = _SPAWNED.search(line_at(window, line_start(window, start - 1))[0])
+    return int(found[1]) if found else None
+
+
 def to_structures(
     window: bytes, found: list[RaisedException], prefix: Prefix, links: tuple[int, str], shared: dict[str, Scalar]
 ) -> tuple[Structure, ...]:
@@ -83,5 +95,10 @@ def to_structures(
         }
         when = prefix.time if own.time is None else own.time
         said = text(plain(line))
-        result.append(Structure("exception", item.offset, item.end, said, fields | shared, resource(prefix), when))
+        rank = _OF_NPU.match(window, item.end) if prefix.rank is None else None
+        who = resource(prefix, rank=int(rank[1])) if rank else resource(prefix)
+        remote = _REMOTE.search(found[index - 1].message[:1024]) if index else None
+        if remote:  # the task of Ray in which the nested exception was raised
+            who = resource(prefix, node=text(remote[2]) or None, pid=int(remote[1]))
+        result.append(Structure("exception", item.offset, item.end, said, fields | shared, who, when))
     return tuple(result)

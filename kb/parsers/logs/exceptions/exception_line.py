@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList, frame_of_line
 from kb.parsers.logs.exceptions.voice import Voice, indentation, next_line_of_voice
 from kb.parsers.logs.lines import line_at, lines_from
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 MAX_MESSAGE = 2000  # characters
 _MAX_MESSAGE_LINES = 60
@@ -15,11 +14,16 @@ HEADER = b"Traceback (most recent call last)"
 _ORIGINAL = b"Original Traceback (most recent call last)"
 MODULE = rb"((?:(?:[A-Za-z_]\w*|<locals>)\.)*)"
 CLASS_SUFFIX = rb"(?:Error|Exception|Interrupt|Exit|Timeout|Expired|ExceptionGroup|StopIteration|StopAsyncIteration)"
+EXCEPTION_MODULES = frozenset((b"exc", b"excs", b"exception", b"exceptions", b"error", b"errors"))
 _STRONG = lazy_compile(
     MODULE
     + rb"([A-Z_]\w*"
     + CLASS_SUFFIX
     + rb"|Exception|Stop(?:Async)?Iteration)(\(\w{1,80}\))?(?::(?!:)(.*)|[ \t]*)$"
+)
+# a module that by its name holds nothing but exceptions vouches for a class without the usual suffix; a number is a count
+_VOUCHED = lazy_compile(
+    rb"((?:[A-Za-z_]\w*\.)+_?(?:exc|excs|exceptions?|errors?)\.)([A-Z]\w*[a-z]\w*)(\(\w{1,80}\))?:[ \t]+([^\s\d].*)$"
 )
 _WEAK = lazy_compile(MODULE + rb"([A-Za-z_]\w*)(?:(:)(?!:)(?:[ \t]+(.*))?|[ \t]*)$")
 _CAMEL_CASE = lazy_compile(rb"[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)+")
@@ -36,7 +40,7 @@ _OTHER_START = lazy_compile(
     rb"|[\w.-]{1,64}:\d+:\d+ \[-?\d+\]|srun: |slurmstepd: |[=*#~-]{5}|\"\"\"|terminate called|frame #\d|Exception "
     rb"|wandb: |Killing subprocess|Process [\w-]+-\d+:|[ ]?iteration +\d+/|\s*\d+%\||Fatal Python error|Killed\b|Aborted\b"
     rb"|Original Traceback|Segmentation fault|The above exception was|During handling of|\[rank\d+\]:|Thread 0x|from user code:"
-    rb"|\+-|\| |\xe2\x95"
+    rb"|[ \t]{1,16}(?:at [\w.$/<>@-]{1,300}\(|\.\.\. \d{1,6} more)|Caused by: |\+-|\| |\xe2\x95"
 )
 
 
@@ -61,6 +65,9 @@ def match_exception(rest: bytes, *, after_frame: bool) -> tuple[bytes, bytes, by
     strong = _STRONG.match(rest)
     if strong:
         return strong[1].rstrip(b"."), strong[2], (strong[4] or b"").strip()
+    vouched = _VOUCHED.match(rest)
+    if vouched and not vouched[2].endswith(b"Warning"):
+        return vouched[1].rstrip(b"."), vouched[2], vouched[4].strip()
     weak = _WEAK.match(rest) if after_frame else None
     if not weak:
         return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kb.parsers.logs.lines import text
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 MAX_FRAMES = 60
 FRAME_LINE = lazy_compile(rb'[ \t]*File "([^"\n]{1,400})", line (\d{1,9})(?:, in ([^\n]{1,200}))?')

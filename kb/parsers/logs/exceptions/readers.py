@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kb.model import Scalar, Structure
-from kb.parsers.logs.exceptions.chain import links_before, thread_before, to_structures
+from kb.parsers.logs.error_lines import error_level, message_of
+from kb.parsers.logs.exceptions.chain import links_before, spawned_before, thread_before, to_structures
 from kb.parsers.logs.exceptions.exception_line import (
     CLASS_SUFFIX,
+    EXCEPTION_MODULES,
     HEADER,
     MAX_MESSAGE,
     MODULE,
@@ -15,11 +17,15 @@ from kb.parsers.logs.exceptions.exception_line import (
     read_exception,
 )
 from kb.parsers.logs.exceptions.frames import MAX_FRAMES, FrameList, frame_of_line
+from kb.parsers.logs.exceptions.java import OPENING, with_causes
+from kb.parsers.logs.exceptions.json_lines import is_json, tracebacks_in
 from kb.parsers.logs.exceptions.survived import TRAILING, in_finalizer, survived_by_program
 from kb.parsers.logs.exceptions.traceback import BOX_CORNERS, GROUP_HEADER, read_box, read_frames, voice_of, with_nested
 from kb.parsers.logs.exceptions.voice import Voice, prefix_key
 from kb.parsers.logs.lines import line_at, line_start, plain, resource, text
-from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.prefixes import Prefix, peel
+from kb.parsers.logs.speakers import rank_told, speaker
+from kb.parsers.logs.structured import stamp_of
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
@@ -27,20 +33,23 @@ from kb.regex.lazy import lazy_compile
 # `ERROR | module:run:12 - `, `name - ERROR - `
 _LEVEL = lazy_compile(
     rb"(?:[\w.]{1,60} - )?\[?(?:ERROR|CRITICAL|FATAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)?"
-    rb"(?: ?\[[\w./-]{1,60}:\d{1,6}\])?(?:[ \t]{0,8}[:|-][ \t]{1,8}|[ \t]{1,8})(?:[\w.:<>-]{1,80} [|-] )?(?=[A-Za-z_])"
+    rb"(?: ?\[[\w./-]{1,60}:\d{1,6}\])?(?:[ \t]{0,8}[:|-][ \t]{1,8}|[ \t]{1,8})(?:[\w.:<>-]{1,80} [|-] )?(?=[A-Za-z_]|\[[Rr])"
 )
 _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
 
 def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     line, after = line_at(window, at)
+    if is_json(line[peel(line).end :]):
+        return _read_json(window, at)
     column = line.find(HEADER)
     if column < 0:
         return ()
-    prefix = peel(line)
+    prefix = _with_rank(peel(line), line[:column])
+    prefix = prefix if prefix.local_rank is not None else prefix._replace(local_rank=spawned_before(window, at))
     boxed = any(corner in line[:column] for corner in BOX_CORNERS) or line[:column].endswith(b"-- ")
     if boxed:
-        voice = Voice(line[: prefix.end], prefix_key(prefix))
+        voice = Voice(line[: prefix.end], prefix_key(peel(line)))
         raised = read_box(window, after, voice)
     else:
         voice = voice_of(window, line, after, column)
@@ -57,6 +66,24 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
         shared["lived_with"] = "yes"
     links = links_before(window, at, voice)
     return to_structures(window, with_nested(window, raised, voice), prefix, links, shared)
+
+
+def _read_json(window: bytes, at: int) -> tuple[Structure, ...]:
+    """Return the exceptions whose tracebacks are strings of a JSON line."""
+    line, end = line_at(window, at)
+    who = speaker(line, peel(line))
+    found: list[Structure] = []
+    for place, told, inside in tracebacks_in(window, at):
+        for number, item in enumerate(_read_traceback(told, inside)):
+            fields = {**item.fields, "start": at}
+            time = item.time if item.time is not None else stamp_of(line)
+            own = (
+                item.resource
+                if item.resource.rank is not None
+                else replace(item.resource, rank=who.rank, node=who.node)
+            )
+            found.append(replace(item, offset=place + number, end=end, fields=fields, resource=own, time=time))
+    return tuple(found)
 
 
 def _frames_before(window: bytes, at: int, voice: Voice) -> tuple[FrameList, int]:
@@ -86,22 +113,41 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     level = _LEVEL.match(rest)
     rest = rest[level.end() :] if level else rest
     rest = rest[1:] if rest[:1] == b" " else rest
+    column = peel(rest)  # of the rank, between the level and the message
+    if column.rank is not None and prefix.rank is None:
+        prefix, rest = prefix._replace(rank=column.rank), rest[column.end :]
+    if is_json(rest) and error_level(line) is not None:
+        rest = message_of(text(line, MAX_MESSAGE)).encode()
+    opening = OPENING.match(rest)
+    rest = rest[opening.end() :] if opening else rest
     exception = match_exception(rest, after_frame=False)
     if exception is None or not _is_exception_name(*exception[:2]):
         return ()
     voice = Voice(line[: prefix.end], prefix_key(peel(line)))
     frames, start = _frames_before(window, at, voice)
+    if prefix.local_rank is None and start != at:
+        prefix = prefix._replace(local_rank=spawned_before(window, line_start(window, start)))
     shared: dict[str, Scalar] = {"thread": "", "start": start}
     excused = survived_by_program(window, start, at) if start != at else bool(TRAILING.search(exception[2]))
     if excused or in_finalizer(frames.kept()):
         shared["lived_with"] = "yes"
-    found = with_nested(window, read_exception(window, (at, after), exception, voice, frames), voice)
+    raised = read_exception(window, (at, after), exception, voice, frames)
+    found = with_nested(window, raised, voice)
+    found = with_causes(window, raised, voice) if len(found) == 1 and not raised.frames else found
     links = links_before(window, start, voice)
-    return to_structures(window, found, prefix, links, shared)
+    return to_structures(window, found, _with_rank(prefix, line.partition(exception[1])[0]), links, shared)
+
+
+def _with_rank(prefix: Prefix, before: bytes) -> Prefix:
+    """Return the prefix, with the rank that the bytes before the message name otherwise."""
+    return prefix if prefix.rank is not None else prefix._replace(rank=rank_told(before))
 
 
 def _is_exception_name(module: bytes, name: bytes) -> bool:
     """Whether a line of this class name is an exception without a traceback above it; `Error:` alone is any program's."""
+    if module.rpartition(b".")[2].strip(b"_") in EXCEPTION_MODULES:
+        # what a client retries is logged like this, too
+        return not name.endswith((b"Warning", b"Timeout", b"Expired"))
     if module or name in (b"SystemExit", b"KeyboardInterrupt", b"Exception"):
         return name.endswith((b"Error", b"Exception", b"Interrupt", b"Exit"))
     return name.endswith((b"Error", b"Exception")) and name[:1].isupper()
@@ -152,7 +198,8 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         name="exception_line",
-        trigger=r"(?:[A-Za-z]Error|Exception|KeyboardInterrupt|SystemExit)(?:\(\w{1,80}\))?(?::|[ \t]*$)",
+        trigger=r"(?:[A-Za-z]Error|Exception|KeyboardInterrupt|SystemExit)(?:\(\w{1,80}\))?(?::|[ \t]*$)"
+        r"|\w\._?(?:excs?|exceptions?|errors?)\.[A-Z]\w{1,80}:",
         read=_read_alone,
         before=4 * 1024,
         after=16 * 1024,

@@ -38,8 +38,22 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
     above = line_at(window, line_start(window, start - 1))[0][-1000:] if start > 0 else b""
     if _GUARDED.search(own) or _IGNORED.search(above):
         return True
-    said = _CARRIES_ON.search(own) or (_CARRIES_ON.search(above) and not above[:1].isspace())
-    return bool(said) and _calm_after(window, line_at(window, last)[1])
+    return _carries_on(own, above) and _calm_after(window, line_at(window, last)[1])
+
+
+def reported_as_skipped(window: bytes, start: int) -> bool:
+    """Whether the header at `start` or the line above it reports that the program continues, whatever follows.
+
+    It proves nothing alone: the last attempt looks the same. The caller knows how the job ended.
+    """
+    own = line_at(window, start)[0]
+    own = own[: max(0, own.find(HEADER))]
+    above = line_at(window, line_start(window, start - 1))[0][-1000:] if start > 0 else b""
+    return _carries_on(own, above)
+
+
+def _carries_on(own: bytes, above: bytes) -> bool:
+    return bool(_CARRIES_ON.search(own)) or (bool(_CARRIES_ON.search(above)) and not above[:1].isspace())
 
 
 def _calm_after(window: bytes, position: int) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kb.parsers.logs.lines import lines_from, plain
 from kb.parsers.logs.prefixes import Prefix, peel
+from kb.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

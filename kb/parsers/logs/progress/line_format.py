@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from kb.model import ProgressPoint
 from kb.regex.lazy import lazy_compile
+from kb.values import dataclass
 
 _FIELDS = {name: place for place, name in enumerate(ProgressPoint.__dataclass_fields__)}
 _ALL = attrgetter(*_FIELDS)
@@ -66,4 +66,4 @@ def optional_group(match: re.Match[bytes], group: str) -> bytes | None:
 
 def make_format(name: str, detector: str, head: bytes, tail: bytes, read: Read) -> ProgressFormat:
     """Build a format whose `find` is the literal head followed by the regex `tail`."""
-    return ProgressFormat(name, detector, head, re.compile(re.escape(head) + tail), read)
+    return ProgressFormat(name, detector, head, lazy_compile(re.escape(head) + tail), read)

@@ -33,6 +33,12 @@ def read_beside(match: re.Match[bytes]) -> ProgressPoint | None:
     return ProgressPoint(match.start(), throughput=value, format="rate", validation=True)
 
 
+def own_step(line: bytes) -> int | None:
+    """Return the step of a rank's own line, None where it has none."""
+    step = _OWN_STEP.search(line.lower())
+    return None if step is None else int(step["step"])
+
+
 def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
     """Read a line with a rank's own step times, without a loss."""
     before, after = line_around(match)

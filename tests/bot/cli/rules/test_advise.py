@@ -37,7 +37,7 @@ def changed(few_rules, tmp_path, text):
 
 
 def test_outcomes_as_text_and_as_json(filled, few_rules):
-    """Each rule with its n; the shadows beside them."""
+    """Lists each rule with its n, followed by the shadow rules."""
     text = filled("rules", "stats", "--outcomes", "--rules", few_rules)
     told = json.loads(filled("rules", "stats", "--outcomes", "--json", "--rules", few_rules).out)
     assert b"2 first answers of 2 rules; correct: 1 of 1" in text.out
@@ -65,7 +65,7 @@ def test_a_sound_change_passes_and_a_harmful_one_does_not(filled, few_rules, tmp
     assert (failed.status, json.loads(failed.out)["clean_hits"]) == (1, [str(runs / "good.log")])
 
 
-def test_what_cannot_be_tried_is_told_in_a_line(filled, few_rules, tmp_path):
+def test_what_cannot_be_tried_is_reported_in_a_line(filled, few_rules, tmp_path):
     """Faults of the new rules with their place; a folder that is not there."""
     broken = changed(few_rules, tmp_path, rule(fault="no_such"))
     told = filled("rules", "backtest", broken, "--rules", few_rules)
@@ -76,7 +76,7 @@ def test_what_cannot_be_tried_is_told_in_a_line(filled, few_rules, tmp_path):
 
 
 def test_advice_on_the_store(filled, few_rules):
-    """What no rule knows stands there; as JSON too."""
+    """Includes failures that no rule explains; also as JSON."""
     text = filled("rules", "advise", "--rules", few_rules)
     told = json.loads(filled("rules", "advise", "--quick", "--json", "--rules", few_rules).out)
     assert text.status == 0, text.err

@@ -211,7 +211,7 @@ def test_people_and_groups_are_read(slack):
 
 
 def test_a_message_to_a_user_goes_to_the_direct_conversation(slack):
-    """The user's id stands for it, and needs no scope."""
+    """The user's id is accepted as the channel and needs no scope."""
     made, client = slack
     channel = client.chat_postMessage(channel=ANN, text="hello")["channel"]
     assert (made.state.channels[channel].direct, [message.text for message in made.messages(channel)]) == (
@@ -299,7 +299,7 @@ def test_an_upload_of_another_length_is_refused(slack):
     assert httpx.post(told["upload_url"], content=b"abc").status_code == 404
 
 
-def test_where_a_file_was_shared_is_told_by_its_details():
+def test_where_a_file_was_shared_is_reported_by_its_details():
     """`shares` has the message's ts, which the completing call does not return."""
     made = workspace(app=App(scopes=(*SCOPES, "files:read")))
     with serving(made, pages=False) as address:

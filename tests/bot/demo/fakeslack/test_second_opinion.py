@@ -1,4 +1,4 @@
-"""A second opinion: local-slack, a public emulator written by others, beside ours.
+"""A second opinion: local-slack, a public emulator written by others, compared with ours.
 
 Set LOCAL_SLACK to its executable (npm: local-slack-linux-x64, 0.1.8), or have `local-slack` on the path.
 """

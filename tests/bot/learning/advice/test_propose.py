@@ -141,7 +141,7 @@ def test_a_promotion_becomes_a_branch_where_nothing_speaks_against_it(site, tmp_
 
 
 def test_a_change_that_breaks_the_rules_own_tests_is_refused(few_rules, cache, monkeypatch):
-    """The logs beside the rule are tried with it as it would be."""
+    """The test logs of the rule are run against the changed rule."""
     monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
     base = base_of(few_rules)
     advice = RuleAdvice("widen", "disk-full", "", (), (), {FILE: with_value(base.files[FILE], "when", "database")})
@@ -150,7 +150,7 @@ def test_a_change_that_breaks_the_rules_own_tests_is_refused(few_rules, cache, m
     assert (hurt, broken.partition(": match/")[0]) == ("it hurts", "the rule would fail its own tests")
 
 
-def test_a_number_that_is_not_in_the_list_is_told(site):
+def test_a_number_that_is_not_in_the_list_is_reported(site):
     """With how long it is."""
     with pytest.raises(SignalboxError, match=r"there is no advice 1: .* lists 0"):
         site.propose()

@@ -70,7 +70,7 @@ def missed(url, base):
 
 
 def leaked(advice):
-    """What was planted and stands in any text of an advice, its reasons too."""
+    """The planted texts that appear anywhere in an advice, including its reasons."""
     told = "\n".join([advice.title, *advice.reasons, *advice.patterns, *advice.files, *advice.files.values()]).lower()
     bare = [text.lower().rpartition(" ")[2].rpartition("=")[2] for text in PLANTED]
     found = [text for text in (*bare, "jane.doe", "jdoe", "gpu-b07") if text in told]
@@ -106,7 +106,7 @@ def test_a_widened_rule_gets_a_log_on_which_it_speaks_now(url, base):
 
 
 def test_a_pattern_with_a_name_or_a_secret_is_not_fit():
-    """Whole words alone: a name that is a part of another word is no name there."""
+    """Only whole words count: a name within another word is not a name."""
     cases = {
         at: Case(at, texts={"a.log": STEPS + "lease-agent: lease was revoked by the cinder volume\n"}) for at in (1, 2)
     }
@@ -117,7 +117,7 @@ def test_a_pattern_with_a_name_or_a_secret_is_not_fit():
     assert not fit(replace(found, search="token hf_abcdefghijklmnopqrstuvwxyz0123456789"), ())
 
 
-def test_a_rule_with_faults_is_told(base):
+def test_a_rule_with_faults_is_reported(base):
     """With their place."""
     rule = next(item for item in base.known.rulebook.rules if item.id == "disk-full")
     with pytest.raises(RuleError, match=r"storage/disk-full/rule\.yaml"):

@@ -53,7 +53,7 @@ def test_one_that_is_not_there_is_none(url, known):
     assert [gathered(url, number, "default") for number in (99, 2**70, -1)] == [None, None, None]
 
 
-def test_a_case_has_what_people_said_and_who_disagreed(url, known):
+def test_a_case_has_what_people_reported_and_who_disagreed(url, known):
     """The last word holds; the names of people, jobs and nodes are known as such."""
     number = add(url, known, LEASE, said=wrong("storage_io"))
     said = Closing(
@@ -62,7 +62,12 @@ def test_a_case_has_what_people_said_and_who_disagreed(url, known):
     with Closings(url) as closings:
         closings.annotate(number, "default", "second", said, NOW)
     found = gathered(url, number, "default").cases[0]
-    assert (found.fault, found.against, found.said) == ("data_error", ("storage_io",), "moved it\ntwice")
+    assert (found.fault, found.against, found.action, found.note) == (
+        "data_error",
+        ("storage_io",),
+        "moved it",
+        "twice",
+    )
     assert {"ada.lovelace", "lovelace", "gpu-b07", "tim", "ana", "llm-4711", "4711"} <= found.names
 
 
@@ -76,7 +81,7 @@ def test_an_incident_whose_report_or_text_is_gone_is_a_case_all_the_same(url, kn
     assert (found.id, found.fault, found.empty, found.told) == (number, None, True, ())
 
 
-def test_what_comparisons_said_is_no_log():
+def test_what_comparisons_reported_is_no_log():
     """A rule is tried on logs; secrets are masked in them once more."""
     text = b"#! source: logs/rank-0.log\npassword=hunter2hunter2 lost\n#! source: stacks/3/rank-2.json\nrank 2: idle\n"
     assert logs_of(text) == {"logs/rank-0.log": "password=************** lost\n"}

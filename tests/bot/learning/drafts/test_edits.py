@@ -86,7 +86,7 @@ def test_texts_stay_texts():
         (DraftEdits("Fabric lost", owner="Who Knows?!"), "owner"),
     ],
 )
-def test_what_is_wrong_is_told_at_its_field(edits, field):
+def test_what_is_wrong_is_reported_at_its_field(edits, field):
     """With the rule loader's errors, so that they appear while the form is open."""
     assert list(wrong(edited(FILES, edits), default_folder())) == [field]
 

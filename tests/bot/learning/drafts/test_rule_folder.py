@@ -33,7 +33,7 @@ def cases(line=LEASE, said="", text=""):
         Case(
             number,
             "storage_io",
-            said=said,
+            note=said,
             texts={f"logs/rank-{number}.log": STEPS + text + line.format(rank=number, volume=number * 7, host=host)},
             names=frozenset({host}),
         )
@@ -88,10 +88,10 @@ def test_a_draft_says_where_it_comes_from(known, base):
     assert (rule["status"], rule["provenance"], rule["learned"]) == (
         "draft",
         "learned",
-        {"incidents": [11, 12, 13], "miner": "1", "support": 3, "asked": 3, "counter_examples": 0, "tried": 2},
+        {"incidents": [11, 12, 13], "miner": "2", "support": 3, "asked": 3, "counter_examples": 0, "tried": 2},
     )
     assert [reference["url"] for reference in rule["references"]] == ["incident:11", "incident:12", "incident:13"]
-    assert "moved the volume to another server" in rule["cause"]
+    assert rule["cause"] == "Moved the volume to another server."
 
 
 def test_the_format_takes_it_back_as_it_was_written(known, base):
@@ -120,7 +120,7 @@ SECRETS = (
 
 
 def test_what_must_not_leave_is_in_no_file(known, base):
-    """Beside the deciding line and on it, in what people said; hosts of the incidents likewise."""
+    """Lines next to the deciding line, the line itself, feedback, and hosts of the incidents are all anonymised."""
     beside = "".join(f"[rank0]: {secret} was here\n" for secret in SECRETS)
     line = LEASE.replace("\n", f" {' '.join(SECRETS[2:7])}\n")
     text = whole(drafted(known, base, cases(line, said="; ".join(SECRETS), text=beside))).lower()
@@ -154,7 +154,7 @@ def test_one_incident_alone_has_two_logs_all_the_same(known, base):
     assert rule["known_problems"] == ["Only incident 11 supports this."]
 
 
-def test_what_no_log_can_show_is_told_as_missing(known, base):
+def test_what_no_log_can_show_is_reported_as_missing(known, base):
     """A rule on stacks wants bundles, which a person has to add."""
     from kb.learning.cases import Observation
 

@@ -1,4 +1,4 @@
-"""Drafts as rows: one for one press, one wish after another, what is kept is what was made; on both databases."""
+"""Drafts as rows: one per click, one request after another, and the stored draft equals the one made; on both databases."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_two_deliveries_of_one_press_are_one_draft(ledger):
 
 
 def test_a_wish_is_for_what_the_person_saw(ledger):
-    """Of two at one version the second is not taken, and nobody wishes of another tenant's, or of what was proposed."""
+    """Of two requests on one version the second is refused; so are those on another tenant's draft and on a proposed one."""
     handle, _ = ask(ledger)
     wish = DraftRequest("propose", DraftEdits("t", regexes=("a b",)))
     took = [
@@ -83,7 +83,7 @@ def test_what_was_made_for_an_older_wish_is_dropped(ledger):
 
 
 def test_there_is_none(ledger):
-    """Of a handle that nobody made."""
+    """An unknown handle gives none."""
     assert draft_of(ledger.database, "d" * 33) is None
 
 

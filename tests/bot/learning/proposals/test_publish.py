@@ -1,4 +1,4 @@
-"""Publishing proposals: one pull request whatever fails, people's decisions win, and every outcome is reported."""
+"""Publishing proposals: exactly one pull request despite failures, people's decisions win, and every outcome is reported."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_killed_anywhere(stage, monkeypatch, update, points):
 
 
 def test_a_new_version_goes_upon_our_own_commit(stage, kind):
-    """A file that is no more goes, the request stays one, what people wrote around our text stays."""
+    """A removed file is deleted, the request stays the same, and text that people added is kept."""
     number = stage.propose(proposed()).proposal
     stage.advance(number)
     one = proposed(lines=2)
@@ -146,7 +146,7 @@ def test_a_branch_that_was_there_before_is_not_taken(stage):
 
 @pytest.mark.parametrize("state", ["merged", "closed"])
 def test_a_persons_word_is_the_last(stage, state):
-    """What was closed is not proposed again, what was merged neither; unless a person asks, then on a branch of its own."""
+    """A closed or merged proposal is not proposed again unless a person asks for it; then it gets a new branch."""
     number = stage.propose(proposed()).proposal
     stage.advance(number)
     stage.decide("signalbox/rule/nic-flaps", state)
@@ -325,8 +325,8 @@ def test_a_message_that_tells_of_it_is_composed_anew(stage):
     assert version() > opened
 
 
-def test_other_settings_leave_what_stands_elsewhere(stage):
-    """A proposal is not opened a second time in another repository; without the section it is said what is missing."""
+def test_other_settings_leave_proposals_elsewhere_alone(stage):
+    """A proposal is not opened a second time in another repository; without the section, the error names what is missing."""
     number = stage.propose(proposed()).proposal
     stage.advance(number)
     elsewhere = replace(stage.settings, repository="/else/where" if stage.settings.backend == "local" else "acme/other")
@@ -387,7 +387,7 @@ def test_without_any_checks_the_replay_decides(stage, kind):
 
 
 def test_a_repository_without_drafts(tmp_path, monkeypatch):
-    """The request is opened all the same."""
+    """The request is opened without draft state."""
     with staged("github", tmp_path, monkeypatch) as stage:
         stage.double.drafts = False
         number = stage.propose(proposed()).proposal
@@ -431,8 +431,8 @@ FAULTS = {
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"], indirect=True)
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_a_forge_answers_is_said(stage, kind, name):
-    """At any call, with what to do; the next try comes when the forge says, and ends in one request. Nothing secret is told."""
+def test_what_a_forge_answers_is_reported(stage, kind, name):
+    """Each call of the forge can fail: the error says what to do, the next try follows the forge's headers and makes one request, and no secret is printed."""
     fault, words, pause = FAULTS[name]
     place = list(FAULTS).index(name)
     for at in {place % CALLS[kind]} | ({(place + 8) % CALLS[kind]} if kind == "github" else set()):
@@ -464,7 +464,7 @@ def test_what_a_forge_answers_is_said(stage, kind, name):
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"], indirect=True)
 def test_how_many_calls_a_proposal_takes(stage, kind):
-    """So that every one of them is played above; and a look at one that stands takes one."""
+    """Counts the calls, so that the test above covers each of them; checking an unchanged proposal takes one call."""
     number = stage.propose(proposed()).proposal
     stage.advance(number)
     assert len(stage.double.seen) == CALLS[kind]

@@ -75,14 +75,14 @@ def test_an_answer_that_people_confirmed_is_not_taken_away(base, database):
 
 
 def test_what_speaks_on_a_good_run_hurts(base, database):
-    """Also where no incident is stored at all."""
+    """Also if no incident is stored."""
     told = backtest(trial(base, {PATH: rule(regex="training finished")}), database, CLEAN, workers=1)
     assert (told.clean_hits, told.incidents, told.precision) == (("good",), 0, HitRate(0, 0))
     assert told.hurts == ("it matches 1 of 1 clean logs: good",)
 
 
 def test_a_replaced_rule_is_tried_against_what_it_was(base, database):
-    """A narrowed rule loses answers; losing those that people marked wrong is no harm."""
+    """A narrowed rule loses answers; losing those marked wrong is not counted against it."""
     lost = add(database, base.known, FULL, job="1", said=wrong("storage_io"))
     path = "storage/disk-full/rule.yaml"
     text = base.files[path].replace("match:\n", "match:\n  steps:\n    regex: 'step \\d+ .{1,9} loss'\n", 1)
@@ -106,8 +106,8 @@ def test_a_rule_that_is_taken_away_leaves_its_incidents_unanswered(base, databas
     assert len(told.hurts) == 1
 
 
-def test_what_is_not_judged_is_said(base, database):
-    """Those of which people spoke come first; a bound that leaves some of them out is a reason of its own."""
+def test_what_is_not_judged_is_reported(base, database):
+    """Those with feedback come first; if a limit leaves some of them out, this is a reason against the rule."""
     for job in "123":
         add(database, base.known, LEASE, job=job, said=wrong("storage_io") if job != "2" else None)
     tried = trial(base, {PATH: rule()})
@@ -180,7 +180,7 @@ def test_both_answers_are_those_of_the_two_rule_bases(base, few_rules):
 
 
 def test_no_rule_speaks_where_its_needles_are_not(known):
-    """Of the logs beside the shipped rules: where a rule finds anything in the text, its needles are in it."""
+    """Wherever a shipped rule matches one of its test logs, its needles occur in the text."""
     matcher, missed, spoke = known.matcher(), [], set()
     patterns = sieve(known.rulebook.rules).patterns
     needles = engine()(patterns)  # compiled once for all rules
@@ -199,7 +199,7 @@ def test_no_rule_speaks_where_its_needles_are_not(known):
 
 
 def beside(rules):
-    """The logs beside shipped rules."""
+    """The test logs of the shipped rules."""
     return logs_beside(default_folder(), rules)
 
 

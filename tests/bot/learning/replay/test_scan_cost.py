@@ -1,4 +1,4 @@
-"""What a changed rule costs on logs of good runs beside the others."""
+"""The cost of a changed rule on logs of good runs, compared with the other rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def base(cache):
         return base_of(default_folder())
 
 
-def test_a_rule_that_asks_for_many_lines_is_told(base):
+def test_a_rule_that_asks_for_many_lines_is_reported(base):
     """In lines a MB, the same on each machine; one that asks for few is not."""
     many = list(dearer(trial(base, {FILE: rule(regex="loss: .{1,9} [|]")}), LONG))
     each = GOOD.count("loss:") / len(GOOD) * 1e6
@@ -34,7 +34,7 @@ def test_a_rule_that_asks_for_many_lines_is_told(base):
 
 
 def test_little_text_or_few_rules_compare_with_nothing(base, few_rules, monkeypatch, cache):
-    """A few lines of a few rules say nothing of how dear a rule is."""
+    """A few lines and rules are not enough to compare costs."""
     dear = {FILE: rule(regex="loss: .{1,9} [|]")}
     assert list(dearer(trial(base, dear), {"short": {"a.log": GOOD.encode()}})) == []
     monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
@@ -50,7 +50,7 @@ def test_a_rule_that_was_dear_before_may_be_changed(base):
 
 
 def test_a_backtest_tells_it_and_lets_it_pass(base, url):
-    """It is no harm by itself."""
+    """A high cost alone does not fail the backtest."""
     told = backtest(trial(base, {FILE: rule(regex="loss: .{1,9} [|]", fault="storage_io")}), url, LONG, workers=1)
     assert [text.partition(" checks")[0] for text in told.dear] == ["lease-revoked"]
     assert [hurt.partition(" of")[0] for hurt in told.hurts] == ["it matches 1"]

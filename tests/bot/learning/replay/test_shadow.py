@@ -76,7 +76,7 @@ def test_a_shadow_is_counted_and_not_shown(base):
 
 
 def test_a_shadow_behind_another_answer_does_not_lead(base):
-    """And one that finds nothing is no hit; a draft is none at all."""
+    """A rule without a match is not counted; a draft is never counted."""
     line = "lease-agent: lease of volume 7 was revoked by its owner\n"
     assert shadowed(base.known, of(base, OOM + line)) == (hit(base, leads=False),)
     assert shadowed(base.known, of(base, OOM)) == ()

@@ -51,7 +51,7 @@ def test_killed_again_and_again(tmp_path, known, lives, monkeypatch):
     with played(tmp_path, known, url, monkeypatch) as play:
         _, left = killed(play, lives, url, tmp_path, "deadly", [2, 4, 4])  # each after it took the work
         assert (left.incidents, left.answers, left.undone) == (0, 0, 0)
-        assert "its worker died" in play.told(ADA)[-1]
+        assert "its worker died" in play.ephemerals(ADA)[-1]
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

@@ -80,7 +80,7 @@ def test_every_gesture_once(play, tmp_path):
 
     assert answered_by_both(press(play, answer.ts, "more", value=option(only(play.answers()), "again")))
     assert len(play.answers()) == 2
-    assert sum("Running again" in text for text in play.told()) == 1
+    assert sum("Running again" in text for text in play.ephemerals()) == 1
 
     head, _ = play.workspace.say(ADA, CHANNEL, "what is with demo?")
     assert answered_by_both(play.workspace.mention(ADA, CHANNEL, "diagnose fine", head.ts))
@@ -184,7 +184,7 @@ def test_a_sender_that_was_only_slow(play):
 
 
 def test_a_database_that_gives_up(play):
-    """One of two deadlocked transactions is retried, and nobody notices."""
+    """One of two deadlocked transactions is retried, and both succeed."""
     play.diagnose()
     play.diagnose("fine")
     both = threading.Barrier(2, timeout=60)

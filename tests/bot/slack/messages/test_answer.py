@@ -41,7 +41,7 @@ logs/dmesg-gpu-017.log:812 (gpu-017) 2026-03-01 12:00:13Z
 logs/rank-7.log:40213 (rank 7)
   | RuntimeError: CUDA error: unspecified launch failure
   |     Compile with `TORCH_USE_CUDA_DSA` to see more.
-*Also explains* 63 collective timeouts (ranks 0-6, 8-63); 8 peer failures (ranks 0, 8, 16, 24, 32, 40, 48, 56)
+*Also explains* Collective timed out in the watchdog (ranks 0-6, 8-63); NCCL socket closed by a peer (ranks 0, 8, 16, 24, 32, 40, 48, 56)
 *Do first* Drain gpu-017 and reboot it.* (disruptive: affects other jobs)*
   | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
 *Check* `nvidia-smi -L` lists 8 GPUs
@@ -113,6 +113,13 @@ def test_a_fault_reads_from_the_decision_to_what_was_not_seen():
         link="https://signalbox.example/incidents/7",
     )
     assert read(answer_message(FALLEN_GPU, card).blocks) == FALLEN_TEXT
+
+
+def test_times_of_logs_without_a_zone_have_no_z():
+    """Neither the places of faults nor quoted lines claim UTC where the logs state no zone."""
+    text = read(answer_message(replace(FALLEN_GPU, time_zone="unknown"), CARD).blocks)
+    assert text.count("2026-03-01 12:00:13") == 2
+    assert "12:00:13Z" not in text
 
 
 def test_an_unknown_failure_shows_what_stands_out_and_offers_to_propose_a_rule():
@@ -206,7 +213,7 @@ def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
     assert _actions(message) == ["close_out", "evidence", "life", "more"]
 
 
-def test_what_is_muted_or_private_is_said():
+def test_what_is_muted_or_private_is_reported():
     """A requester gets an answer despite a mute, and the mute is mentioned."""
     told = read(
         answer_message(HEALTHY, replace(CARD, private=True, muted="this rule until noon", muted_by="U9")).blocks

@@ -113,18 +113,18 @@ def test_the_handover_in_slack(play):
     """Shown only to the requester, at once; with `here` to everyone."""
     play.diagnose()
     assert play.workspace.command(ADA, CHANNEL, "/signalbox", "handover 8h").acknowledged
-    assert play.told()[-1].startswith("Handover, last 8 h: 1 incident open")
+    assert play.ephemerals()[-1].startswith("Handover, last 8 h: 1 incident open")
     play.workspace.command(ADA, CHANNEL, "/signalbox", "handover here")
     assert play.answers()[-1].text.startswith("Handover, last 12 h")
     play.workspace.command(ADA, CHANNEL, "/signalbox", "handover soon")
-    assert "not a time span" in play.told()[-1]
+    assert "not a time span" in play.ephemerals()[-1]
 
 
 def test_the_digest_in_slack(play):
     """A worker computes it, and only the requester gets it; an invalid week is reported at once."""
     play.diagnose()
     play.workspace.command(ADA, CHANNEL, "/signalbox", "digest now")
-    assert play.told()[-1].startswith("Preparing the digest for")
+    assert play.ephemerals()[-1].startswith("Preparing the digest for")
     play.settle()
     told = play.workspace.ephemerals(CHANNEL, ADA)[-1]
     assert told.text.startswith("Training job failures, week")
@@ -133,5 +133,5 @@ def test_the_digest_in_slack(play):
     play.settle()
     assert "lm-tiny" in text_of(play.workspace.ephemerals(CHANNEL, ADA)[-1])
     play.workspace.command(ADA, CHANNEL, "/signalbox", "digest 2026-W99")
-    assert "no week" in play.told()[-1]
+    assert "no week" in play.ephemerals()[-1]
     assert only(play.answers()).text.startswith("🔴")

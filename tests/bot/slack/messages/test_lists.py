@@ -42,7 +42,7 @@ def test_a_page_holds_five():
 
 
 @pytest.mark.parametrize("page", [1, 0, -3])
-def test_nothing_found_is_said(page: int):
+def test_nothing_found_is_reported(page: int):
     """The message is never empty."""
     assert read(incidents([], page, 0).blocks) == "*Incidents: none*\n"
 
@@ -64,7 +64,7 @@ oom@1: Out of memory (oom); no record yet
     )
 
 
-def test_clusters_with_what_their_sources_said():
+def test_clusters_with_what_their_sources_reported():
     """A failed source is marked."""
     assert (
         read(config(CLUSTERS).blocks)

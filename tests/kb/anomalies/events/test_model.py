@@ -1,4 +1,4 @@
-"""What features are worth, alone and beside the likeliest event (kb.anomalies.events.model)."""
+"""The weight of features, alone and relative to the most likely event (kb.anomalies.events.model)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_second_look_knows_who_speaks_where_the_likeliest_does() -> None:
 
 
 def test_one_event_alone_is_judged() -> None:
-    """It is the likeliest, beside nothing; none at all gives none."""
+    """A single event is the most likely one; no events give none."""
     only = an_event("boom", harm=1.0, new=1.0, near=1.0, raised=1.0)
     assert [round(p) for p in event_probabilities((only,), MODEL, filtered=True)] == [1]
     assert event_probabilities((), MODEL, filtered=True) == ()
@@ -69,7 +69,7 @@ def test_the_same_events_in_another_order_get_the_same_chances() -> None:
 
 
 def test_every_weight_is_of_a_feature_that_there_is() -> None:
-    """A weight of a feature that nobody measures would be an error at the first failed job."""
+    """A weight of an unmeasured feature would raise an error at the first failed job."""
     events = (an_event("a b c"), replace(an_event("d e f"), when=None))
     first = alone(events, Weights({"": 0.0}, {}))
     known = set(among(events, first)[0])

@@ -1,4 +1,4 @@
-"""Nodes beside their peers (kb.anomalies.nodes.peers)."""
+"""Nodes compared with their peers (kb.anomalies.nodes.peers)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_suspects_of_one_leaf_are_the_leafs() -> None:
 
 
 def test_suspects_that_share_a_place_by_chance_are_single_nodes() -> None:
-    """Two nodes, or three of a rack on which most of the job runs, are no fault of what they share."""
+    """Two nodes, or three of a rack on which most of the job runs, are not evidence against what they share."""
     topology = {f"n{i}": {"rack": "r1" if i < 24 else "r2"} for i in range(32)}
     assert shared_places(["n1", "n9"], topology) == ()
     assert shared_places(["n1", "n9", "n17"], topology) == ()
@@ -55,7 +55,7 @@ def test_suspects_that_share_a_place_by_chance_are_single_nodes() -> None:
 
 
 def test_the_same_nodes_under_two_names_are_one_place() -> None:
-    """A rack that is a leaf at once is told once."""
+    """A rack that is also a leaf is reported once."""
     topology = {f"n{i}": {"leaf": f"l{i // 8}", "rack": f"r{i // 8}"} for i in range(32)}
     assert [shared_place.place for shared_place in shared_places([f"n{i}" for i in range(8)], topology)] == ["leaf l0"]
 

@@ -18,7 +18,7 @@ Said = tuple[int, str, float]  # node, text, seconds since the last step
 
 
 def a_job(*said: Said, nodes: int = 8, level: str | None = "info", steps: bool = True) -> RunProfile:
-    """A run whose nodes print usual lines, each with its address, and some lines beside: all since an hour before the turn."""
+    """A run whose nodes print the usual lines, each with its address, and some other lines, all since an hour before the turn."""
     lines = [(i, f"bootstrap: using eth0:10.0.0.{i + 1}<0>", -3600.0) for i in range(nodes)]
     lines += [(i, "samples of this part have been read", float(-100 * k)) for i in range(nodes) for k in range(1, 5)]
     spots: dict[str, dict[str, list[LineRef]]] = {}
@@ -62,16 +62,16 @@ def test_nodes_that_all_say_the_same_are_no_suspects() -> None:
 
 
 def test_the_node_whose_peers_name_its_address_is_suspected_though_it_says_nothing() -> None:
-    """Whose address it is stands in a line that all print."""
+    """The owner of the address is known from a line that all nodes print."""
     text = "connection closed by remote peer 10.0.0.6<4242>"
     run = a_job(*[(i, text, 30.0 + i) for i in range(8) if i != 5], level="warning")
     first = named(run, new=(text,))[0]
     assert first.node == "n5"
-    assert "7 other nodes mention it" in first.why
+    assert "7 others mention it" in first.why
 
 
 def test_names_of_hosts_addresses_and_ranks_are_found_in_lines() -> None:
-    """Of a line's own speaker, of addresses that nobody has and of a process group's own numbers nothing is said."""
+    """A line's own speaker, addresses that no node has, and a process group's own numbers are ignored."""
     names = NodeNames(a_job())
     spot = LineRef("n0.log", 1, "", None, AT, "n0")
 
@@ -84,7 +84,7 @@ def test_names_of_hosts_addresses_and_ranks_are_found_in_lines() -> None:
     assert of("[Rank 2] watchdog caught a timeout") == set()
 
 
-def test_what_one_node_says_since_the_turn_counts_more_than_what_another_said_long_before() -> None:
+def test_what_one_node_says_since_the_turn_counts_more_than_what_another_reported_long_before() -> None:
     """The same words, at another time."""
     text, old = "device lost the link", "device lost the lane"
     run = a_job((2, text, 5.0), (6, old, -3000.0), level="warning")
@@ -113,7 +113,7 @@ def test_two_nodes_are_enough_to_compare() -> None:
 
 
 def test_one_node_has_no_peers_and_a_fault_of_all_names_none() -> None:
-    """Either way there is nobody to tell from the others."""
+    """In both cases there are no peers to compare with."""
     text = "ValueError: the batch cannot be divided"
     assert named(a_job((0, text, 1.0), nodes=1, level="error"), new=(text,)) == ()
     run = a_job(*[(i, text, 1.0) for i in range(8)], level="error")
@@ -164,3 +164,55 @@ def test_suspects_of_one_leaf_are_one_suspect_in_the_report() -> None:
     assert told[0].what == "leaf l0"
     assert told[0].why.startswith("6 of the 6 suspicious nodes share it, out of 8 of the job's 32 nodes")
     assert {item.what for item in told[1:]} == {f"n{i}" for i in range(6)}
+
+
+def test_the_only_named_node_is_not_set_apart_from_ranks() -> None:
+    """Where some lines name one node and others only ranks, the ranks are probably on that node, too."""
+    run = a_job((0, "ERROR: something broke", 30.0), nodes=1)
+    voices = (*run.voices, RunSource("rank-1.log", "rank 1", 1, 5), RunSource("rank-2.log", "rank 2", 2, 5))
+    assert "n0" not in {odd.node for odd in named(replace(run, voices=voices), new=("ERROR: something broke",))}
+
+
+def by_rank(run: RunProfile, log: str = "train.log") -> RunProfile:
+    """The same run with ranks in place of nodes, and a launcher's log in place of the last."""
+    last = len(run.nodes) - 1
+    names = {f"n{i}": f"rank {i}" if i < last else log for i in range(last + 1)}
+    events = {
+        name: replace(event, nodes={names[node]: seen for node, seen in event.nodes.items()})
+        for name, event in run.events.items()
+    }
+    voices = tuple(
+        replace(voice, node=names[voice.node], source=log if names[voice.node] == log else voice.source)
+        for voice in run.voices
+    )
+    return replace(run, nodes=(), events=events, voices=voices)
+
+
+def test_a_launchers_log_is_no_peer_of_the_ranks() -> None:
+    """It is not counted with them, and it is no suspect."""
+    run = by_rank(a_job((2, "window 17 rejected", -1.0), (7, "no signal from the agent", 1.0), level="error", nodes=8))
+    found = find_anomalies(run, model=event_model())
+    assert run.kinds()["train.log"] == "log"
+    assert "train.log" not in {node.node for node in found.nodes}
+    told = {event.event.id: event.why for event in found.events}
+    assert "on 1 of 7 ranks" in told["window 17 rejected"]
+
+
+def test_only_the_first_by_its_own_time_reported_trouble_first() -> None:
+    """A line without a time has that of an earlier line, which does not say when it was printed."""
+    run = a_job((2, "window 17 rejected", -1.0), (5, "chunk of the reader is invalid", 1.0), level="error")
+    why = " ".join(node.why for node in named(run, new=("window 17 rejected", "chunk of the reader is invalid")))
+    assert why.count("reported trouble first") <= 1
+    undated = {
+        name: replace(
+            event,
+            nodes={
+                node: replace(seen, spots=tuple(replace(spot, dated=False) for spot in seen.spots))
+                for node, seen in event.nodes.items()
+            },
+        )
+        for name, event in run.events.items()
+    }
+    found = named(replace(run, events=undated), new=("window 17 rejected", "chunk of the reader is invalid"))
+    assert found
+    assert "reported trouble first" not in " ".join(node.why for node in found)

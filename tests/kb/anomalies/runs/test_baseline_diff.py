@@ -45,7 +45,7 @@ def test_an_exception_after_which_the_work_went_on_is_no_failure() -> None:
     assert baseline_of(a_run(*WORK, "Exception ignored in: <function gone>", *CRASH)).failed == ""
 
 
-def test_a_good_run_of_many_times_the_length_is_told() -> None:
+def test_a_good_run_of_many_times_the_length_is_reported() -> None:
     """Its counts say little then."""
     good = baseline_of(a_run(*WORK, lines=100_000))
     assert doubts(a_run(*WORK), good) == [
@@ -63,8 +63,8 @@ def test_as_many_events_as_can_be_keep_their_place_when_orders_are_aligned() -> 
     assert out_of_order(a_run("five here"), good) == ()
 
 
-def test_a_count_beyond_the_good_runs_is_told_as_a_power_of_two() -> None:
-    """Three times on a node where the good run has it once; nothing for what is new."""
+def test_a_count_beyond_the_good_runs_is_reported_as_a_power_of_two() -> None:
+    """Three times on a node where the good run has it once; lines that are new get no power."""
     good = baseline_of(a_run("retry it", "done now"))
     found = compare(a_run("retry it", "retry it", "retry it", "quite new words"), good)
     assert (found["retry it"].excess, found["quite new words"].excess) == (1.0, 0.0)

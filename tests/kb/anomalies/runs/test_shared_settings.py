@@ -10,7 +10,7 @@ def nodes(prefix: str, count: int, *, failed: bool, driver: str, at: float) -> l
     return [Witness(f"{prefix}{i}", failed, {"driver": driver, "torch": "2.9"}, at) for i in range(count)]
 
 
-def test_what_all_failed_nodes_have_and_no_other_is_told_with_when_it_came() -> None:
+def test_what_all_failed_nodes_have_and_no_other_is_reported_with_when_it_came() -> None:
     """6 of 6 failed nodes got a driver that none of 20 others has."""
     said = shared_settings(
         [
@@ -22,7 +22,7 @@ def test_what_all_failed_nodes_have_and_no_other_is_told_with_when_it_came() -> 
     assert said[0].text() == "6 of 6 failed nodes have driver 580.1, 0 of 20 others"
 
 
-def test_what_the_whole_fleet_has_is_not_told() -> None:
+def test_what_the_whole_fleet_has_is_not_reported() -> None:
     """The same torch on all nodes explains nothing."""
     assert (
         shared_settings(
@@ -32,8 +32,8 @@ def test_what_the_whole_fleet_has_is_not_told() -> None:
     )
 
 
-def test_a_split_that_chance_gives_is_not_told() -> None:
-    """Two nodes of three are no pattern."""
+def test_a_split_that_chance_gives_is_not_reported() -> None:
+    """Two nodes of three are not a pattern."""
     few = [*nodes("bad", 2, failed=True, driver="b", at=1.0), *nodes("ok", 1, failed=False, driver="a", at=1.0)]
     assert shared_settings(few) == ()
 
@@ -56,6 +56,6 @@ def test_of_a_node_that_got_another_driver_the_old_one_is_not_blamed() -> None:
 
 
 def test_nobody_failed() -> None:
-    """Nothing to tell, and nothing at all."""
+    """Without failed nodes, or without any, no shared setting is reported."""
     assert shared_settings(nodes("ok", 5, failed=False, driver="a", at=1.0)) == ()
     assert shared_settings([]) == ()

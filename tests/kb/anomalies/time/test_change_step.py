@@ -1,4 +1,4 @@
-"""A run beside its own past: its steps, where it turned, whether it stands (kb.anomalies.time.change_step)."""
+"""A run compared with its own past: its steps, where they changed, whether it is stuck (kb.anomalies.time.change_step)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def steps_of(*seconds: float) -> StepCourse:
     return course_of(RunProfile({}, beats=tuple(beats)), {})
 
 
-def test_a_lasting_slowdown_is_told_with_its_step() -> None:
+def test_a_lasting_slowdown_is_reported_with_its_step() -> None:
     """Thirty steps of a second, then twenty of two."""
     (found,) = changes(steps_of(*[1.0] * 30, *[2.0] * 20))
     assert (found.step, found.why, found.told) == (31, "slower", "steps take 2 s from here on, 1 s before")
@@ -40,7 +40,7 @@ def test_evaluations_and_checkpoints_that_come_again_turn_nothing(every: int) ->
 
 
 def test_lengths_that_change_turn_nothing_but_hide_no_lasting_slowdown() -> None:
-    """Steps that vary by half hide single slow ones; if all become longer by half, that is told."""
+    """Steps that vary by half hide single slow ones; if all become longer by half, the change is reported."""
     varying = [1.0 + 0.5 * ((7 * i) % 11) / 11 for i in range(60)]
     assert changes(steps_of(*varying)) == ()
     (found,) = changes(steps_of(*varying[:40], *[1.6 * item for item in varying]))
@@ -48,7 +48,7 @@ def test_lengths_that_change_turn_nothing_but_hide_no_lasting_slowdown() -> None
 
 
 def test_rates_stand_in_for_seconds_and_are_never_mixed_with_them() -> None:
-    """A line that says what was done in a second tells of slower steps; one that says both tells its seconds."""
+    """A rate in units per second shows slower steps; a line with both rate and duration is read by its duration."""
     beats = [beat(i, float(i), rate=100.0 if i < 30 else 40.0) for i in range(1, 60)]
     (found,) = changes(course_of(RunProfile({}, beats=tuple(beats)), {}))
     assert (found.step, found.told) == (30, "steps take 2.5 times as long from here on")
@@ -91,7 +91,7 @@ def test_a_run_stands_when_lines_go_on_long_after_the_last_step() -> None:
     assert not is_stalled(steps_of(), 1e6)
 
 
-def test_a_loss_that_is_no_number_is_told_at_once() -> None:
+def test_a_loss_that_is_no_number_is_reported_at_once() -> None:
     """The first step whose loss is not finite."""
     beats = tuple(beat(i, float(i), loss=math.nan if i >= 20 else 2.0) for i in range(1, 31))
     assert [change.step for change in changes(course_of(RunProfile({}, beats=beats), {}))] == [20]

@@ -68,7 +68,7 @@ def test_a_checkpoint_is_ended_only_when_all_that_write_have_written() -> None:
 
 
 def test_an_exception_that_says_where_it_was_raised_is_believed() -> None:
-    """While something was saved, whatever the lines before it say."""
+    """An exception raised while saving counts as such, whatever the lines before it."""
     assert stage(run_with(), 460.0, "OSError: Disk quota exceeded [in save_checkpoint (checkpointing.py)]") == "saving"
 
 
@@ -77,7 +77,7 @@ def test_an_exception_that_says_where_it_was_raised_is_believed() -> None:
     [(5.0, "launch"), (12.0, "init"), (22.0, "data_load"), (32.0, "checkpoint_load")],
 )
 def test_before_the_first_step_the_last_line_that_tells_a_stage_counts(when: float, expected: str) -> None:
-    """Lines after the one that decides tell nothing of it."""
+    """Lines after the deciding one are ignored."""
     run = run_with(
         ("n0", 10.0, "initialized the process group"),
         ("n1", 20.0, "building train datasets"),

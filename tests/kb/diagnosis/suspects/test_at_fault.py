@@ -73,7 +73,7 @@ KEY = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\n
 STAMP = "2027-02-09 17:40:0{}"
 
 
-def told(*texts: tuple[StreamRef, str] | str, job: Job | None = None) -> list[Suspect]:
+def suspects_of(*texts: tuple[StreamRef, str] | str, job: Job | None = None) -> list[Suspect]:
     """The suspects of the first diagnosis on these logs."""
     pairs = [(ref(f"logs/part-{n}.log"), item) if isinstance(item, str) else item for n, item in enumerate(texts)]
     report = diagnose(Evidence(job or Job(), streams=tuple(scanned(text, BOOK, where) for where, text in pairs)), BOOK)
@@ -114,30 +114,30 @@ def test_a_nodes_kernel_goes_before_the_peers_that_complain() -> None:
     logs = [(ref(f"cn-a{n}.log", node=f"cn-a{n}"), completion(f"cn-a{n}", n, "10.9.0.2")) for n in (1, 3, 4)]
     kernel = "[Tue Feb  9 17:40:08 2027] mlx5_core 0000:0c:00.0 ib2: Link down\n"
 
-    found = told(*logs, (ref("dmesg-cn-a2.log", node="cn-a2", kind="kernel"), kernel), job=job(4, 1))
+    found = suspects_of(*logs, (ref("dmesg-cn-a2.log", node="cn-a2", kind="kernel"), kernel), job=job(4, 1))
 
     assert names(found) == [("node", "cn-a2", None)]
     assert found[0].why == "reported by the kernel or a check on its node"
 
 
-def test_that_kernel_and_process_agree_is_said() -> None:
+def test_that_kernel_and_process_agree_is_reported() -> None:
     """The rank that sees its own port fail is named with the node whose kernel saw it too."""
     kernel = "[Tue Feb  9 17:40:08 2027] mlx5_core 0000:0c:00.0 ib2: Link down\n"
     own = "[rank5]: cn-a2:705:801 [1] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n"
 
-    (first,) = told((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), own, job=job(2, 4))
+    (first,) = suspects_of((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), own, job=job(2, 4))
 
     assert (first.kind, first.node, first.rank) == ("rank", "cn-a2", 5)
     assert first.why == "reported by the kernel or a check on its node, and by its own process"
 
 
-def test_what_a_kernel_said_long_before_is_old_news() -> None:
+def test_what_a_kernel_reported_long_before_is_old_news() -> None:
     """A port that lost its link at boot, hours ago, is not held against its node."""
     kernel = "[Tue Feb  9 09:40:08 2027] mlx5_core 0000:0c:00.0 ib2: Link down\n"
     own = f"[{STAMP.format(5)}] cn-a1:702:801 [1] net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n"
     steps = f"[{STAMP.format(4)}] step\n"
 
-    found = told((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), (ref("r", rank=2), steps + own))
+    found = suspects_of((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), (ref("r", rank=2), steps + own))
 
     assert [item.rank for item in found] == [2]
 
@@ -156,14 +156,14 @@ def test_the_end_of_most_failed_connections_is_named(complaints, named) -> None:
     starts = "".join(start(n - 1, f"cn-a{n}", f"10.9.0.{n}", world=4) for n in range(1, 5))
     text = starts + "".join(completion(f"cn-a{item}", item - 1, f"10.9.0.{other}") for item, other in complaints)
 
-    assert told(text)[0].node == named
+    assert suspects_of(text)[0].node == named
 
 
 def test_a_local_error_is_not_the_peers() -> None:
     """Status 4, a local protection error, is of the side that reports it."""
     text = start(0, "cn-a1", "10.9.0.1", 2) + start(1, "cn-a2", "10.9.0.2", 2) + completion("cn-a1", 0, "10.9.0.2", 4)
 
-    assert told(text)[0].node == "cn-a1"
+    assert suspects_of(text)[0].node == "cn-a1"
 
 
 def test_the_driver_in_a_kernel_line_is_no_node() -> None:
@@ -172,14 +172,14 @@ def test_the_driver_in_a_kernel_line_is_no_node() -> None:
         "[Tue Feb  9 17:40:08 2027] nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 11 LTSSM Fault Up\n"
     )
 
-    assert told((ref("dmesg-cn-a2.log", node="cn-a2", kind="kernel"), line))[0].node == "cn-a2"
+    assert suspects_of((ref("dmesg-cn-a2.log", node="cn-a2", kind="kernel"), line))[0].node == "cn-a2"
 
 
 def test_a_killed_process_is_a_rank_by_its_number() -> None:
-    """The kernel names a process of the node; NCCL said at the start which rank that is."""
+    """The kernel names a process of the node; NCCL logged at the start which rank it is."""
     kernel = "[ 8123.456789] Out of memory: Killed process 706 (python3) total-vm:9kB, anon-rss:7kB\n"
 
-    (first,) = told((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), start(6, "cn-a2", "10.9.0.2"))
+    (first,) = suspects_of((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), start(6, "cn-a2", "10.9.0.2"))
 
     assert (first.node, first.rank) == ("cn-a2", 6)
 
@@ -194,21 +194,21 @@ def test_slurms_batch_host_is_no_suspect() -> None:
         "srun: error: Node failure on cn-a3\n"
     )
 
-    assert names(told(text)) == [("node", "cn-a3", None)]
+    assert names(suspects_of(text)) == [("node", "cn-a3", None)]
 
 
 def test_a_list_of_nodes_is_taken_apart() -> None:
     """Slurm's bracket form names each of them."""
     text = "srun: error: Nodes cn-a[08-10] not responding\n"
 
-    assert [item.node for item in told(text)] == ["cn-a08", "cn-a09", "cn-a10"]
+    assert [item.node for item in suspects_of(text)] == ["cn-a08", "cn-a09", "cn-a10"]
 
 
 def test_a_time_limit_is_the_jobs() -> None:
     """No node and no rank is at fault where the job's time is up."""
     text = "slurmstepd: error: *** JOB 771 ON cn-a1 CANCELLED AT 2027-02-09T17:40:08 DUE TO TIME LIMIT ***\n"
 
-    assert names(told((ref("cn-a1.log", node="cn-a1"), text))) == [("job", None, None)]
+    assert names(suspects_of((ref("cn-a1.log", node="cn-a1"), text))) == [("job", None, None)]
 
 
 def block(failed: list[tuple[int, int, str]]) -> str:
@@ -227,7 +227,7 @@ def block(failed: list[tuple[int, int, str]]) -> str:
 
 def test_the_launcher_tells_where_nothing_else_does() -> None:
     """A traceback without a rank, and one process that ended with an error."""
-    (first,) = told(KEY + block([(3, 1, "cn-a1")]), job=Job(world_size=8))
+    (first,) = suspects_of(KEY + block([(3, 1, "cn-a1")]), job=Job(world_size=8))
 
     assert (first.rank, first.node, first.why) == (3, "cn-a1", "first to fail according to the launcher")
 
@@ -236,12 +236,12 @@ def test_a_process_that_ended_otherwise_did_not_print_the_traceback() -> None:
     """The launcher saw a victim abort first; it is the one with an exit code that raised."""
     victim, raised = (2, -6, "cn-a1"), (6, 1, "cn-a2")
 
-    assert [item.rank for item in told(KEY + block([victim]) + block([raised]), job=Job(world_size=8))] == [6]
+    assert [item.rank for item in suspects_of(KEY + block([victim]) + block([raised]), job=Job(world_size=8))] == [6]
 
 
 def test_where_all_processes_end_alike_it_is_the_job() -> None:
     """Every rank of the block has the same exit, and the traceback names none of them."""
-    found = told(KEY + block([(n, 1, "cn-a1") for n in range(4)]), job=Job(world_size=4))
+    found = suspects_of(KEY + block([(n, 1, "cn-a1") for n in range(4)]), job=Job(world_size=4))
 
     assert [(item.kind, item.why) for item in found] == [("job", "4 of 4 ranks ended the same way")]
 
@@ -250,7 +250,7 @@ def test_a_kill_is_of_the_process_that_ended_by_it() -> None:
     """A kernel line of an unknown node, and two nodes' blocks: one victim aborted, one process was killed."""
     kernel = "NVRM: Out of memory: Killed process 91 (python3) total-vm:9kB, anon-rss:7kB\n"
 
-    found = told(kernel + block([(2, -6, "cn-a1")]) + block([(6, -9, "cn-a2")]), job=Job(world_size=8))
+    found = suspects_of(kernel + block([(2, -6, "cn-a1")]) + block([(6, -9, "cn-a2")]), job=Job(world_size=8))
 
     assert names(found) == [("rank", "cn-a2", 6)]
 
@@ -260,7 +260,7 @@ def test_the_rank_that_mpirun_noticed_is_named() -> None:
     line = "prterun noticed that process rank 5 with PID 411 on node cn-a1 exited on\nsignal 9 (Killed).\n"
 
     for log in (line, line.replace("\n", " ", 1)):
-        assert names(told(log, job=Job(world_size=8))) == [("rank", "cn-a1", 5)]
+        assert names(suspects_of(log, job=Job(world_size=8))) == [("rank", "cn-a1", 5)]
 
 
 def test_a_lost_node_that_nobody_names_is_the_silent_one() -> None:
@@ -269,7 +269,7 @@ def test_a_lost_node_that_nobody_names_is_the_silent_one() -> None:
     lost = "NCCL WARN Connection closed by remote peer 10.9.0.7<31>\n"
     logs = [(ref(f"rank-{n}.log", rank=n), lost if n not in (2, 3) else "step 3\n") for n in range(6)]
 
-    found = told((ref("cn-a1.log", node="cn-a1"), end), *logs, job=job(3, 2))
+    found = suspects_of((ref("cn-a1.log", node="cn-a1"), end), *logs, job=job(3, 2))
 
     assert names(found) == [("node", "cn-a2", None)]
 
@@ -280,7 +280,7 @@ def test_who_lost_a_peer_before_it_was_killed_is_a_victim(killed, named) -> None
     lost = "NCCL WARN Connection closed by remote peer 10.9.0.7<31>\n"
     logs = [(ref(f"rank-{n}.log", rank=n), lost if n != 5 else "step 3\n") for n in range(8)]
 
-    assert told(*logs, block([(killed, -9, "cn-a2")]), job=job(2, 4))[0].rank == named
+    assert suspects_of(*logs, block([(killed, -9, "cn-a2")]), job=job(2, 4))[0].rank == named
 
 
 # All alike
@@ -290,17 +290,19 @@ def test_all_ranks_alike_without_a_job_file() -> None:
     """The number of ranks comes from the lines themselves."""
     text = "".join(f"[rank{n}]: {line}\n" for n in range(8) for line in KEY.splitlines())
 
-    assert names(told(text)) == [("job", None, None)]
+    assert names(suspects_of(text)) == [("job", None, None)]
 
 
 def test_all_nodes_alike_where_ranks_are_not_known() -> None:
     """A log a node and no rank in any line."""
-    assert names(told(*[(ref(f"cn-a{n}.log", node=f"cn-a{n}"), KEY) for n in range(1, 4)])) == [("job", None, None)]
+    assert names(suspects_of(*[(ref(f"cn-a{n}.log", node=f"cn-a{n}"), KEY) for n in range(1, 4)])) == [
+        ("job", None, None)
+    ]
 
 
 def test_all_logs_alike_where_neither_is_known() -> None:
-    """Names of files that tell nothing: what stands in all of them is the job's."""
-    (only,) = told(*[(ref(f"part-{n}.txt"), KEY) for n in range(4)])
+    """Where file names are not informative, a line that is in all files belongs to the job."""
+    (only,) = suspects_of(*[(ref(f"part-{n}.txt"), KEY) for n in range(4)])
 
     assert (only.kind, only.why) == ("job", "it is in all logs of the job")
 
@@ -309,7 +311,7 @@ def test_one_long_before_the_others_is_the_one() -> None:
     """All show it at last, the first of them ten minutes before."""
     logs = [(ref(f"rank-{n}.log", rank=n), f"2027-02-09 17:{50 if n != 2 else 40}:0{n} ERROR\n{KEY}") for n in range(4)]
 
-    assert told(*logs)[0].rank == 2
+    assert suspects_of(*logs)[0].rank == 2
 
 
 # Who waits, and who does not
@@ -321,13 +323,16 @@ def test_the_one_that_does_not_wait_is_named() -> None:
     """Seven of eight gave up waiting; the eighth says nothing."""
     logs = [(ref(f"rank-{n}.log", rank=n), LATE if n != 5 else "step 3\n") for n in range(8)]
 
-    (only,) = told(*logs)
+    (only,) = suspects_of(*logs)
 
-    assert (only.rank, only.why) == (5, "7 of 8 ranks wait, this one does not")
+    assert (only.rank, only.why) == (
+        5,
+        "7 of 8 ranks timed out, lost a peer or were stopped; this one reports none of that",
+    )
 
 
 def test_a_silent_process_is_found_by_its_place_on_the_node() -> None:
-    """In a torchrun tree nobody tells the silent rank's number; its neighbours do."""
+    """In a torchrun tree no line has the silent rank's number; its neighbours identify it."""
     logs = []
     for node in range(2):
         for local in range(4):
@@ -335,33 +340,35 @@ def test_a_silent_process_is_found_by_its_place_on_the_node() -> None:
             where = StreamRef(f"cn-a{node}/{local}/stderr.log", Resource(node=f"cn-a{node}", local_rank=local))
             logs.append((where, f"[rank{rank}]: {LATE}" if rank != 6 else "hello\n"))
 
-    assert names(told(*logs)) == [("rank", "cn-a1", 6)]
+    assert names(suspects_of(*logs)) == [("rank", "cn-a1", 6)]
 
 
 def test_a_node_of_which_nobody_waits_is_named_whole() -> None:
     """All ranks of one node are silent."""
     logs = [(ref(f"rank-{n}.log", rank=n), LATE if n // 2 != 1 else "step 3\n") for n in range(8)]
 
-    assert names(told(*logs, job=job(4, 2))) == [("node", "cn-a2", None)]
+    assert names(suspects_of(*logs, job=job(4, 2))) == [("node", "cn-a2", None)]
 
 
 def test_all_that_wait_are_the_job() -> None:
-    """Where nobody is absent nobody stands out."""
-    assert names(told(*[(ref(f"rank-{n}.log", rank=n), LATE) for n in range(8)])) == [("job", None, None)]
+    """Where every rank waits, only the job as a whole is suspected."""
+    assert names(suspects_of(*[(ref(f"rank-{n}.log", rank=n), LATE) for n in range(8)])) == [("job", None, None)]
 
 
-def test_a_few_that_wait_are_not_said_to_be_at_fault() -> None:
+def test_a_few_that_wait_are_not_reported_to_be_at_fault() -> None:
     """Two of eight tell of a wait: who they wait for is not known."""
-    found = told(*[(ref(f"rank-{n}.log", rank=n), LATE if n < 2 else "step 3\n") for n in range(8)])
+    found = suspects_of(*[(ref(f"rank-{n}.log", rank=n), LATE if n < 2 else "step 3\n") for n in range(8)])
 
     assert {item.why for item in found} == {"waiting; blocker unknown"}
 
 
 def test_those_that_wait_for_clients_point_at_the_one_that_never_came() -> None:
-    """A store's timeout is no fault of the ranks that print it."""
+    """A store's timeout is not the fault of the ranks that print it."""
     text = "RuntimeError: Timed out after 601 seconds waiting for clients. 7/8 clients joined.\n"
 
-    found = told(*[(ref(f"rank-{n}.log", rank=n), text if n != 3 else "KeyErr\n") for n in range(8)], job=job(2, 4))
+    found = suspects_of(
+        *[(ref(f"rank-{n}.log", rank=n), text if n != 3 else "KeyErr\n") for n in range(8)], job=job(2, 4)
+    )
 
     assert names(found) == [("rank", "cn-a1", 3)]
 
@@ -371,16 +378,16 @@ def test_a_lost_peer_is_named_by_the_others() -> None:
     line = "misc/socket.cc:49 NCCL WARN Connection closed by remote peer cn-a3<34021>\n"
     logs = [(ref(f"cn-a{n}.log", node=f"cn-a{n}"), f"cn-a{n}:7:9 [0] {line}") for n in (1, 2)]
 
-    assert told(*logs, job=job(3, 1))[0].node == "cn-a3"
+    assert suspects_of(*logs, job=job(3, 1))[0].node == "cn-a3"
 
 
 def test_of_several_that_peers_name_it_is_the_one_that_does_not_wait_itself() -> None:
-    """Who was lost first loses nobody; those who lost a peer are then lost by others."""
+    """The rank that was lost first has lost no peer; those that lost a peer are later lost by others."""
     line = "{me}:7:9 [0] socket.cc:49 NCCL WARN Connection closed by remote peer {peer}<34021>\n"
     pairs = [("cn-a1", "cn-a2"), ("cn-a2", "cn-a3"), ("cn-a4", "cn-a2")]
     logs = [(ref(f"{me}.log", node=me), line.format(me=me, peer=peer)) for me, peer in pairs]
 
-    assert told(start(0, "cn-a3", "10.9.0.3"), *logs)[0].node == "cn-a3"
+    assert suspects_of(start(0, "cn-a3", "10.9.0.3"), *logs)[0].node == "cn-a3"
 
 
 def test_of_several_silent_ranks_the_one_that_peers_name_is_first() -> None:
@@ -388,27 +395,27 @@ def test_of_several_silent_ranks_the_one_that_peers_name_is_first() -> None:
     lost = "NCCL WARN Connection closed by remote peer cn-a3<31>\n"
     logs = [(ref(f"rank-{n}.log", rank=n), lost if n not in (1, 5) else "step 3\n") for n in range(8)]
 
-    assert [item.rank for item in told(*logs, job=job(4, 2))] == [5, 1]
+    assert [item.rank for item in suspects_of(*logs, job=job(4, 2))] == [5, 1]
 
 
-def test_silent_ranks_of_one_node_that_peers_name_are_told_by_the_node() -> None:
-    """Which of the two was lost first cannot be told."""
+def test_silent_ranks_of_one_node_that_peers_name_are_reported_as_the_node() -> None:
+    """The order in which the two were lost is unknown."""
     lost = "NCCL WARN Connection closed by remote peer cn-a2<31>\n"
     logs = [(ref(f"rank-{n}.log", rank=n), lost if n not in (1, 5, 6) else "step 3\n") for n in range(12)]
 
-    assert names(told(*logs, job=job(3, 4))) == [("node", "cn-a2", None), ("rank", "cn-a1", 1)]
+    assert names(suspects_of(*logs, job=job(3, 4))) == [("node", "cn-a2", None), ("rank", "cn-a1", 1)]
 
 
 def test_most_nodes_silent_is_no_sign() -> None:
-    """One of three nodes tells of a wait."""
-    found = told((ref("cn-a1.log", node="cn-a1"), LATE), job=job(3, 2))
+    """Only one of three nodes reports a wait."""
+    found = suspects_of((ref("cn-a1.log", node="cn-a1"), LATE), job=job(3, 2))
 
     assert names(found) == [("node", "cn-a1", None)]
 
 
 def test_ranks_that_a_line_lists_are_named_rather_than_its_speaker() -> None:
     """Rank 0 reports the stragglers."""
-    found = told((ref("rank-0.log", rank=0), "stragglers: [3, 6]\n"), job=job(2, 4))
+    found = suspects_of((ref("rank-0.log", rank=0), "stragglers: [3, 6]\n"), job=job(2, 4))
 
     assert names(found) == [("rank", "cn-a1", 3), ("rank", "cn-a2", 6)]
 
@@ -434,28 +441,28 @@ def test_the_rank_that_runs_something_else_is_named(odd) -> None:
         mismatch(n, 2048, odd, 512) if n != odd else mismatch(odd, 512, 1 if odd == 0 else 0, 2048) for n in range(8)
     )
 
-    (only,) = told(text, job=job(2, 4))
+    (only,) = suspects_of(text, job=job(2, 4))
 
     assert (only.rank, only.node, only.why) == (odd, f"cn-a{odd // 4 + 1}", "differs from 7 other ranks")
 
 
-def test_a_model_that_differs_is_told_by_the_number_of_its_parameters() -> None:
+def test_a_model_that_differs_is_reported_by_the_number_of_its_parameters() -> None:
     """DDP's check: each rank names its own number and another's."""
     lines = [f"RuntimeError: DDP expects same model across all ranks, but Rank {n} has 30 params, while rank 2 has inconsistent 31 params." for n in (0, 1, 3)]  # fmt: skip
 
-    assert [item.rank for item in told("\n".join(lines) + "\n", job=job(1, 4))] == [2]
+    assert [item.rank for item in suspects_of("\n".join(lines) + "\n", job=job(1, 4))] == [2]
 
 
 # Ray
 
 
-def test_an_address_is_a_node_by_what_nccl_said_at_its_start() -> None:
-    """Ray tells of an address and a process; NCCL's start has both with host and rank."""
+def test_an_address_is_a_node_by_what_nccl_reported_at_its_start() -> None:
+    """Ray logs an address and a process; NCCL's start logs both with host and rank."""
     text = "".join(start(n, f"cn-a{n}", f"10.9.0.{n}", world=3) for n in range(3)) + (
         "(raylet, ip=10.9.0.2) node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM)\n"
     )
 
-    assert told(text)[0].node == "cn-a2"
+    assert suspects_of(text)[0].node == "cn-a2"
 
 
 def test_the_process_that_ray_killed_is_a_rank() -> None:
@@ -464,7 +471,7 @@ def test_the_process_that_ray_killed_is_a_rank() -> None:
         "Task was killed due to the node running low on memory (IP: 10.9.0.1, ID: 7f), where pid=701 was running.\n"
     )
 
-    assert names(told(text)) == [("rank", "cn-a1", 1)]
+    assert names(suspects_of(text)) == [("rank", "cn-a1", 1)]
 
 
 # Bounds
@@ -484,7 +491,7 @@ def test_the_process_that_ray_killed_is_a_rank() -> None:
     ],
 )
 def test_odd_lines_name_at_most_so_many(line) -> None:
-    """Whatever stands where a name should stand, nothing is raised and the list stays short."""
+    """Any text in place of a name raises no error, and the list stays short."""
     report = diagnose(Evidence(Job(world_size=8), streams=(scanned(line + "\n", BOOK),)), BOOK)
 
     assert all(len(diagnosis.suspects) <= SUSPECTS for diagnosis in report.diagnoses)
@@ -501,3 +508,43 @@ def test_ten_thousand_ranks_take_no_long_time() -> None:
 
     assert time.process_time() - begun < 20
     assert len(report.diagnoses[0].suspects) <= SUSPECTS
+
+
+# Lines that name no rank
+
+
+CLOSED_BY = "[rank{0}]: Connection closed by remote peer cn-a9\n"
+
+
+def test_a_line_without_a_rank_is_that_of_the_only_rank_that_lost_nobody() -> None:
+    """All ranks announce themselves; all but one report a lost peer. With two silent ranks, none is named."""
+    starts = "".join(f"worker {rank}/4 up\n" for rank in range(4))
+    lost = [CLOSED_BY.format(rank) for rank in (0, 1, 3)]
+    found = suspects_of(starts + KEY + "".join(lost))
+    assert [(suspect.rank, suspect.why) for suspect in found] == [
+        (2, "3 of 4 ranks timed out, lost a peer or were stopped; this one reports none of that")
+    ]
+    assert suspects_of(starts + KEY + "".join(lost[:2])) == []
+
+
+def test_the_number_of_ranks_is_unknown_where_not_all_announce_themselves() -> None:
+    """The workers of a data loader announce themselves too."""
+    found = suspects_of("worker 0/4 up\n" + KEY + "".join(CLOSED_BY.format(rank) for rank in (0, 1, 3)))
+    assert found == []
+
+
+def test_all_ranks_but_one_make_it_the_jobs() -> None:
+    """The last one was stopped before it could fail of the same; two of four are suspects of their own."""
+    logs = [KEY.replace("\n", f"\n[rank{rank}]: ") for rank in range(3)]
+    text = "".join(f"[rank{rank}]: {item}\n" for rank, item in enumerate(logs))
+    found = suspects_of((ref("logs/all.log"), text), job=Job(world_size=4))
+    assert [(suspect.kind, suspect.why) for suspect in found] == [("job", "seen on 3 of 4 ranks")]
+
+
+def test_a_receiver_that_gets_more_than_it_expects_is_not_the_culprit() -> None:
+    """It reports the other rank's tensor; of two, that is the other one."""
+    line = "[rank{0}]: Detected mismatch between collectives on ranks, op.preamble.length <= op.nbytes. 160 vs 64\n"
+    text = "".join(line.format(rank) for rank in range(3))
+    found = suspects_of((ref("logs/all.log"), "[rank3]: starts\n" + text), job=Job(world_size=4))
+    assert [suspect.rank for suspect in found] == [3]
+    assert suspects_of((ref("logs/all.log"), line.format(0)), job=Job(world_size=3)) == []  # which of two is unknown

@@ -1,4 +1,4 @@
-"""What several answers of NCCL RAS show together: what stands still, and for which ranks."""
+"""What several answers of NCCL RAS show together: which communicators are stuck, and on which ranks."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_ranks_apart_that_do_not_move_are_pending():
     ids=["moves", "even", "caught up", "made again"],
 )
 def test_what_moves_or_is_even_is_not_pending(first, second):
-    """A mismatch that moves on is work, and ranks that are level wait for nobody that RAS knows."""
+    """A mismatch that changes is progress, and ranks that are level wait for none that RAS knows."""
     assert ras_vote([report(four(first)), report(four(second), at=60)]).vote == "no"
 
 
@@ -55,7 +55,7 @@ def test_a_communicator_that_is_torn_down_is_not_pending():
 
 
 def test_missing_and_dead_ranks():
-    """A rank that does not answer while the others stand still is pending; its earlier launches make it certain."""
+    """A rank that does not answer while the others are stuck is pending; its earlier launches make it certain."""
     before = report(four([7, 7, 7, 7]))
     ranks = [rank(at, 500 + at, (0, 0, 0, 0, 8)) for at in (0, 1, 3)]
     stuck = [report(communicator("0xa1", 4, ranks, [gone(2, 502, dead=at > 50)]), at=at) for at in (20, 60)]

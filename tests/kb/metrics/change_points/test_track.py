@@ -26,7 +26,7 @@ def paces(count: int, sigma: float = 0.02, seed: int = 1, level: float = 6.0) ->
     return values
 
 
-def test_steps_that_become_a_twentieth_slower_are_told_within_ten_steps() -> None:
+def test_steps_that_become_a_twentieth_slower_are_reported_within_ten_steps() -> None:
     """A lasting rise of 5 % at 2 % noise is reported soon, with its start."""
     waits = []
     for seed in range(20):
@@ -42,7 +42,7 @@ def test_steps_that_become_a_twentieth_slower_are_told_within_ten_steps() -> Non
 
 
 def test_a_healthy_day_of_steps_is_quiet() -> None:
-    """Noise, warm-up, single steps that hang back and short spells are no slowing."""
+    """Noise, warm-up, single late steps and short spells are not a slowdown."""
     values = paces(14_400)
     values[777::991] *= 2.5
     for begin in (3000, 7000, 11_000):
@@ -53,7 +53,7 @@ def test_a_healthy_day_of_steps_is_quiet() -> None:
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_evaluations_and_checkpoints_are_no_slowing(logged: bool) -> None:
-    """Steps that hold one are known or stand alone; neither is a change."""
+    """Steps that contain one are known or isolated; neither is a change."""
     values = paces(4000)
     values[199::200] += 90.0
     values[149::150] += 20.0
@@ -63,7 +63,7 @@ def test_evaluations_and_checkpoints_are_no_slowing(logged: bool) -> None:
 
 
 def test_missing_steps_and_nan_are_skipped() -> None:
-    """What was not logged is no fast step, and the step named is the logged one."""
+    """A missing value is not a fast step, and the step named is the logged one."""
     values = paces(800)
     values[600:] *= 1.3
     values[50::7] = math.nan
@@ -72,7 +72,7 @@ def test_missing_steps_and_nan_are_skipped() -> None:
     assert 5900 <= found.since <= 6050
 
 
-def test_a_change_is_told_once_and_a_second_one_again() -> None:
+def test_a_change_is_reported_once_and_a_second_one_again() -> None:
     """After a change the new level is the usual one."""
     values = paces(1500)
     values[500:] *= 1.2
@@ -83,14 +83,14 @@ def test_a_change_is_told_once_and_a_second_one_again() -> None:
 
 
 def test_steps_that_become_faster_are_fine() -> None:
-    """A better level is no change for the worse."""
+    """An improvement is not a fault."""
     values = paces(800)
     values[400:] *= 0.8
 
     assert slower(track("seconds", values)) == ()
 
 
-def test_a_slow_decline_of_a_twentieth_is_told() -> None:
+def test_a_slow_decline_of_a_twentieth_is_reported() -> None:
     """Steps that grow slower by a little each are seen over the whole run."""
     values = paces(6000) * (1 + 0.09 * np.clip((np.arange(6000) - 2000) / 4000, 0, 1))
     found = decline(track("seconds", values))
@@ -100,7 +100,7 @@ def test_a_slow_decline_of_a_twentieth_is_told() -> None:
     assert 2000 <= found.since <= 5000
 
 
-def test_a_throughput_that_declines_is_told_downwards() -> None:
+def test_a_throughput_that_declines_is_reported_downwards() -> None:
     """Where lower is worse the sign says so."""
     values = 1e5 / paces(6000) * (1 - 0.1 * np.arange(6000) / 6000)
     found = decline(track("throughput", values), higher_is_worse=False)
@@ -137,7 +137,7 @@ def test_what_does_not_go_up_bit_by_bit_is_no_decline(course: np.ndarray) -> Non
     assert decline(track("seconds", paces(600) * course)) is None
 
 
-def test_a_throughput_under_seven_tenths_for_three_lines_is_told_once() -> None:
+def test_a_throughput_under_seven_tenths_for_three_lines_is_reported_once() -> None:
     """Two lines are not enough, three are, and it is reported once."""
     values = np.full(100, 400.0)
     values[40:42] = 200.0
@@ -171,7 +171,7 @@ def test_a_healthy_loss_is_quiet() -> None:
         (lambda v: v.__setitem__(slice(300, None), 2.0 + np.arange(100) % 5), "variance", 300),
     ],
 )
-def test_a_loss_that_is_lost_is_told(put: Callable[[Any], None], kind: str, since: int) -> None:
+def test_a_loss_that_is_lost_is_reported(put: Callable[[Any], None], kind: str, since: int) -> None:
     """NaN, a loss above a thousand, and one that jumps about each have their kind."""
     values = losses()
     put(values)
@@ -190,7 +190,7 @@ def test_a_single_nan_that_heals_is_no_broken_loss() -> None:
     assert loss_broken(track("loss", values)) is None
 
 
-def test_a_gradient_norm_of_many_times_the_usual_is_told() -> None:
+def test_a_gradient_norm_of_many_times_the_usual_is_reported() -> None:
     """Three lines on end are a jump, one is a clipped step."""
     values = np.full(200, 0.4)
     values[100] = 30.0
@@ -203,7 +203,7 @@ def test_a_gradient_norm_of_many_times_the_usual_is_told() -> None:
     assert (found.kind, found.since) == ("jump", 150)
 
 
-def test_a_gradient_norm_that_stays_nan_is_told() -> None:
+def test_a_gradient_norm_that_stays_nan_is_reported() -> None:
     """Eight on end, not the one of an overflow."""
     values = np.full(200, 0.4)
     values[[20, 60]] = math.nan
@@ -217,7 +217,7 @@ def test_a_gradient_norm_that_stays_nan_is_told() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 10])
-def test_memory_that_grows_with_each_step_is_told_whatever_is_logged(every: int) -> None:
+def test_memory_that_grows_with_each_step_is_reported_whatever_is_logged(every: int) -> None:
     """Windows count steps, not lines."""
     steps = np.arange(0, 400, every)
     found = memory_growth(track("memory", (30e9 + 80e6 * steps).astype(float), steps))
@@ -228,7 +228,7 @@ def test_memory_that_grows_with_each_step_is_told_whatever_is_logged(every: int)
 
 
 def test_memory_that_is_released_or_levels_off_is_fine() -> None:
-    """A sawtooth and a cache that fills are no leak."""
+    """A sawtooth and a cache that fills are not leaks."""
     steps = np.arange(400)
     saw = track("memory", (30e9 + 80e6 * (steps % 50)).astype(float), steps)
     fills = track("memory", 60e9 - 20e9 * np.exp(-steps / 20), steps)
@@ -270,7 +270,7 @@ def test_a_rate_that_stops_half_way_down_is_stuck() -> None:
     assert (found.kind, found.since) == ("stuck", 400)
 
 
-def test_a_rate_of_zero_a_leap_and_a_rate_off_the_expected_one_are_told() -> None:
+def test_a_rate_of_zero_a_leap_and_a_rate_off_the_expected_one_are_reported() -> None:
     """Each with its kind and step."""
     zero, leap, off = cosine(), cosine(), cosine()
     zero[300:] = 0.0

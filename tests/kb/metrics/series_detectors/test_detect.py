@@ -165,6 +165,15 @@ def test_noise_and_single_steps_are_no_spike(values: list[float]) -> None:
     assert one("loss_spike", series("loss", values, first=1000)) is None
 
 
+@pytest.mark.parametrize("rise", [[900.0, 880.0, 860.0, 850.0], [1.4, 3.2, 7.3, 15.0, 32.0, 65.0, 130.0]])
+def test_a_rise_after_a_steady_fall_begins_at_the_turn(rise: list[float]) -> None:
+    """Its level is the last loss of the fall, which the log has, and no median of what it fell through."""
+    fall = [4.3 - 0.2 * at for at in range(20)]
+    found = one("loss_spike", series("loss", [*fall, *rise], first=1000))
+    assert found is not None
+    assert (found.point.step, dict(found.captures)["level"]) == (1020, "0.5")
+
+
 def test_the_first_steps_may_jump() -> None:
     """Until the loss has settled nothing is a spike; the site may say how long that takes."""
     points = series("loss", [*[2.0] * 20, 9.0, 9.0, 9.0, 9.0], first=10)
@@ -273,7 +282,7 @@ def test_one_slow_node_makes_even_steps_a_little_slower() -> None:
     found = one("straggler_step", series("seconds", [*[10.0, 10.02] * 10, *[10.9, 10.95] * 5]))
     assert found is not None
     assert found.point.step == 21
-    assert dict(found.captures)["percent"] == "9"
+    assert dict(found.captures)["pace"] == "A step takes 10.93 s instead of 10.01 s"
 
 
 @pytest.mark.parametrize(
@@ -392,7 +401,7 @@ def test_steps_done_again_with_another_rate() -> None:
     ],
 )
 def test_schedules_as_they_are_planned(points: list[ProgressPoint]) -> None:
-    """Warm-ups, decays, their ends and epochs are no fault."""
+    """Warm-ups, decays, their ends and epochs are not faults."""
     assert one("lr_off_schedule", points) is None
 
 
@@ -451,8 +460,16 @@ def status(rank: int | None, enqueued: int, completed: int, pg: str = "0", **fie
 def test_the_rank_that_never_joined_the_collective() -> None:
     """All wait in work 42 but rank 2, which is at 41."""
     found = collective_behind([status(rank, 43, 41) for rank in (0, 1, 3)] + [status(2, 41, 41)])
-    assert [dict(behind_rank.captures) for behind_rank in found] == [{"behind": "2", "waited": "42", "reached": "41"}]
+    assert [dict(behind_rank.captures) for behind_rank in found] == [
+        {"behind": "2", "waited": "42", "reached": "41", "all_behind": "rank 2"}
+    ]
     assert found[0].status.resource.rank == 2
+
+
+def test_all_ranks_that_are_behind_are_named_in_one_sentence() -> None:
+    """Each of several ranks that are behind carries the whole list, so that no sentence names one of them alone."""
+    found = collective_behind([status(rank, 43, 41) for rank in (1, 2, 3, 6)] + [status(r, 41, 41) for r in (0, 4, 5)])
+    assert [dict(behind_rank.captures)["all_behind"] for behind_rank in found] == ["ranks 0,4-5"] * 3
 
 
 @pytest.mark.parametrize(
@@ -500,7 +517,7 @@ def test_a_rate_that_falls_for_good() -> None:
     found = one("throughput_drop", series("throughput", values, first=10))
     assert found is not None
     assert found.point.step == 17
-    assert dict(found.captures)["percent"] == "149"
+    assert dict(found.captures)["pace"] == "The rate fell from 1504 to 605 per second"
 
 
 def test_a_rate_that_collapses_at_the_very_end() -> None:
@@ -561,7 +578,7 @@ def test_steps_are_not_compared_over_a_change_of_their_size() -> None:
 
 
 def test_runs_of_other_lengths_in_one_file_are_apart() -> None:
-    """A file that a second run with another number of steps was written into is no run that became slower or diverged."""
+    """A file that also contains a second run with another number of steps is not a run that slowed down or diverged."""
     small = series("seconds", noisy(0.2, 0.002, 30), first=200, total=1000, loss=0.2)
     large = [
         replace(p, offset=p.offset + 90_000)
@@ -596,7 +613,7 @@ def test_a_sum_over_an_epoch_is_no_spike_among_the_losses_of_steps() -> None:
 
 
 def test_a_loss_that_turns_in_a_log_of_few_lines() -> None:
-    """A straight fall, then a straight rise to many times the low, is a divergence though each record stands for many steps."""
+    """A straight fall, then a straight rise to many times the minimum, is a divergence even if each record covers many steps."""
     values = [14.0, 11.0, 4.0, 2.2, 1.6, 4.9, 8.2, 11.1]
     spaced = [replace(p, step=60 * n) for n, p in enumerate(series("loss", values))]
     found = one("loss_spike", spaced)
@@ -673,7 +690,7 @@ def test_a_loss_scale_halved_on_and_on() -> None:
     ],
 )
 def test_a_loss_scale_that_finds_its_place(scales: list[float], later: int) -> None:
-    """Falls from a huge scale, and falls that training went on after, are no fault."""
+    """Falls from a huge scale, and falls after which training continued, are not faults."""
     falls = beside("loss_scale", "loss_scale", scales)
     steps = [ProgressPoint(50_000 + n, n, loss=2.0) for n in range(later)]
     assert one("loss_scale_minimum", [*falls, *steps]) is None
@@ -703,7 +720,7 @@ def test_samples_of_a_watcher_that_climb() -> None:
     ],
 )
 def test_memory_in_use_that_levels_off(values: list[float]) -> None:
-    """Caches that fill and memory that comes back are no leak."""
+    """Caches that fill and memory that is freed again are not leaks."""
     losses = series("loss", [2.0] * len(values))
     assert one("memory_growth", mixed(losses, beside("used RSS", "memory", values))) is None
 

@@ -60,7 +60,7 @@ GPU 00000000:2A:00.0
 """
 
 
-def told(text, node="n1"):
+def failures_of(text, node="n1"):
     """Return class, GPU and message of each failure; None for an unknown file."""
     found, gaps = read_health(text.encode() if isinstance(text, str) else text, "hardware/n1/x", node, 5.0)
     assert gaps == ()
@@ -125,7 +125,7 @@ def diag(status, warnings=(), name="memory", key="DCGM Diagnostic"):
 )
 def test_each_tool(text, failures):
     """What failed comes with its class, its GPU and the tool's words; what passed, was skipped or switched off does not."""
-    assert told(text) == failures
+    assert failures_of(text) == failures
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_each_tool(text, failures):
 )
 def test_other_files_are_nobodys(data):
     """What no tool known here wrote is left to who reads logs."""
-    assert told(data) is None
+    assert failures_of(data) is None
 
 
 def test_failures_say_where_and_are_bounded():

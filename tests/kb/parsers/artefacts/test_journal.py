@@ -28,7 +28,7 @@ def as_json(**more):
     "data", [exported(), exported(binary=True), as_json(), as_json(MESSAGE=list(ENTRY.message.encode()))]
 )
 def test_either_form(data):
-    """Text or bytes, JSON or export: the same entries come out."""
+    """Text or bytes, JSON or export: the entries are the same."""
     assert list(read_journal(data + data)) == [ENTRY, ENTRY]
 
 

@@ -43,7 +43,7 @@ def test_what_is_written_is_read_as_events():
     [{}, {"rank": "3"}, 7, {"rank": -1, "pid": 1, "time": 1.0}, {"rank": 1, "pid": 1, "time": "now"}, None],
 )
 def test_an_entry_that_is_none_costs_itself_only(odd):
-    """The others are read, and how many were left out is told."""
+    """The other entries are read, and the number left out is reported."""
     good = {"rank": 3, "pid": 4711, "time": 1780000000.5, "how": "exit 1", "new_field": True}
     events, gaps = read_processes(json.dumps({"ended": [odd, good]}).encode(), "processes.json")
     assert [event.message for event in events] == [

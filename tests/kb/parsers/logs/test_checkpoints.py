@@ -29,6 +29,8 @@ CHECKPOINTS = [
         750,
         "/ckpt/gpt",
     ),
+    (b"wrote checkpoints/last.pt (update 750)", "save_end", 750, "checkpoints/last.pt"),
+    (b"[INFO] saved the ckpt/latest.pt (at step 750) in 2 s", "save_end", 750, "ckpt/latest.pt"),
     (b"[INFO] [Torch] Saving /ckpt/global_step750/x.pt...", "save_begin", 750, "/ckpt/global_step750/x.pt"),
     (b"[INFO] [Torch] Saved /ckpt/global_step750/x.pt.", "save_end", 750, "/ckpt/global_step750/x.pt"),
     (b"[INFO] [Torch] Checkpoint global_step750 is about to be saved!", "save_begin", 750, "global_step750"),
@@ -144,7 +146,7 @@ ENDS = [
 
 @pytest.mark.parametrize(("line", "how", "iteration"), ENDS)
 def test_a_run_that_ends_well_says_how(line: bytes, how: str, iteration: int | None) -> None:
-    """The ways to end by one's own will are told apart, and the iteration is kept where it is named."""
+    """The ways to end on purpose are distinguished, and the iteration is kept where it is named."""
     (found,) = RUN_END.read(line, 0)
     assert found.kind == "run_end"
     assert dict(found.fields) == {"how": how} | ({} if iteration is None else {"iteration": iteration})
@@ -216,13 +218,13 @@ def test_the_window_may_start_before_the_line() -> None:
     ],
 )
 def test_a_wrapper_that_says_finished_after_a_crash(above: bytes, how: str) -> None:
-    """The word of a script right below a failure is no proof that the run ended well."""
+    """A script's success message right below a failure is no proof that the run ended well."""
     (found,) = RUN_END.read(above + b"Finished training!\n", len(above))
     assert found.fields["how"] == how
 
 
 def test_a_saved_path_ends_the_save():
-    """Without `to`, the path itself gives the step; a word after it is no path."""
+    """Without `to`, the path itself gives the step; a word after it is not a path."""
     (found,) = structures(READERS, "12:00:01 INFO saved checkpoint checkpoints/step-000025.pt in 0.06 s\n")
     assert (found.fields["event"], found.fields["iteration"]) == ("save_end", 25)
     assert structures(READERS, "no saved checkpoint was found\n") == []

@@ -44,7 +44,7 @@ from tests.support.parsing import one, structures
     ],
 )
 def test_crash(text, signal, what):
-    """Each form gives the signal and what was said."""
+    """Each form gives the signal and the message."""
     found = one(READERS, text)
     assert (found.kind, found.fields["signal"], found.fields["what"]) == ("native_crash", signal, what)
 
@@ -78,12 +78,12 @@ def test_what_of_another_rank():
 
 @pytest.mark.parametrize("line", ["use free(): it releases memory", "caught signal handler installed", "(core dumped)"])
 def test_no_crash(line):
-    """The words within other sentences are no crash."""
+    """The same words within other sentences are not a crash."""
     assert structures(READERS, line + "\n") == []
 
 
 def test_a_daemon_that_crashes():
-    """A node's own services crash without the job; their segfaults are no crash of it."""
+    """A node's own services crash independently of the job; their segfaults are not a crash of it."""
     line = "{}[771]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libc.so.6[7f00+90]\n"
     assert structures(READERS, line.format("sshd")) == []
     assert structures(READERS, line.format("train_gpt"))

@@ -26,7 +26,7 @@ def block(others, root, name="/opt/run/fit.py"):
 
 
 def test_items_of_a_block():
-    """Each item gives its fields; the first observed failure is told from the others."""
+    """Each item gives its fields; the first observed failure is distinguished from the others."""
     text = block(item(1, 11, -15, "  (SIGTERM)"), item(0, 9, 1))
     other, root = structures(READERS, text)
     assert (other.fields["root"], root.fields["root"]) == ("no", "yes")
@@ -80,7 +80,7 @@ def test_recorded_traceback():
 
 
 def test_prefixed_blocks():
-    """Blocks that two nodes print at once, each behind its prefix, are told apart."""
+    """Blocks that two nodes print at once, each with its prefix, are kept apart."""
     texts = [
         "".join(f"worker-{node}: {line}\n" for line in block("  <NO_OTHER_FAILURES>\n", item(0, node, 1)).splitlines())
         for node in (3, 4)
@@ -91,14 +91,14 @@ def test_prefixed_blocks():
 
 
 def test_cut_block():
-    """The last item of a block that is cut off is kept with what is there."""
+    """The last item of a block that is cut off keeps the fields that were read."""
     text = block("", item(0, 5, 1)).split("  error_file")[0]
     assert one(READERS, text).fields["exitcode"] == 1
 
 
 @pytest.mark.parametrize("text", ["Failures: 3 of 20 tests\n" + "line\n" * 50, "Failures:\nnothing here\n"])
 def test_no_block(text):
-    """The word alone is no block."""
+    """The word alone is not a block."""
     assert structures(READERS, text) == []
 
 

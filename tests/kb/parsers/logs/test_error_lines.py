@@ -1,4 +1,4 @@
-"""What an error line says, whatever stands in front of it."""
+"""The content of an error line, whatever its prefix."""
 
 from __future__ import annotations
 

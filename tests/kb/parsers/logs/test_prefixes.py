@@ -71,6 +71,56 @@ CASES = [
     (b"[NeMo W 2027-02-09 17:40:08 nemo_logging:405] oops", b"oops", {"time": 1802194808.0}),
     (b"[rank3]:[W209 17:40:08.0 ProcessGroupNCCL.cpp:100] oops", b"oops", {"rank": 3, "time": 1802194808.0}),
     (b"W0209 17:40:08.0 4411 torch/distributed/run.py:793] oops", b"oops", {"time": 1802194808.0}),
+    # a rank in brackets, in the spellings of trainers
+    *(
+        (line, b"oops", {"rank": 3})
+        for line in (
+            b"[rank 3] oops",
+            b"[rank=3] oops",
+            b"[rank_3] oops",
+            b"[rank:3] oops",
+            b"[rank 3/16] oops",
+            b"[RANK 3] oops",
+            b"[RANK3]: oops",
+            b"[Rank 3] oops",
+            b"[global_rank=3] oops",
+            b"(rank 3) oops",
+            b"<rank 3> oops",
+            b"[DP0 PP1 TP3 rank 3] oops",
+            b"[node=1 rank=3] oops",
+        )
+    ),
+    (b"[node3 | rank 12] oops", b"oops", {"node": "node3", "rank": 12}),
+    (b"[host=gpu-7 rank=12] oops", b"oops", {"node": "gpu-7", "rank": 12}),
+    (b"[gpu-7] [rank12] oops", b"oops", {"node": "gpu-7", "rank": 12}),
+    (b"Rank 3: oops", b"oops", {"rank": 3}),
+    (b"rank3 - oops", b"oops", {"rank": 3}),
+    (b"[local_rank=3] oops", b"oops", {"local_rank": 3}),
+    (b"[process 3] oops", b"oops", {"rank": 3}),
+    (b"[process_index=3] oops", b"oops", {"rank": 3}),
+    (b"[2027-02-09 17:40:08][rank 3] oops", b"oops", {"rank": 3, "time": 1802194808.0}),
+    (b"[17:40:08][rank 3] oops", b"oops", {"rank": 3}),
+    (b"[NeMo E 2027-02-09 17:40:08 nemo_logging:405 rank:3] oops", b"oops", {"rank": 3, "time": 1802194808.0}),
+    # parallel launchers: lanes, tags of mpirun and horovodrun, stern, torchx, MPICH
+    (b"3|[rank11]: oops", b"oops", {"rank": 11}),
+    (b"[prterun-gpu-7-881@1,14]<stderr>: oops", b"oops", {"rank": 14}),
+    (b"[1,14][gpu-7:8812]<stderr>: oops", b"oops", {"rank": 14, "node": "gpu-7", "pid": 8812}),
+    (b"[14]<stderr>:oops", b"oops", {"rank": 14}),
+    (b"llm-worker-3 pytorch [rank25]: oops", b"oops", {"node": "llm-worker-3", "rank": 25}),
+    (b"trainer/0 [rank2]: oops", b"oops", {"rank": 2}),
+    (
+        b"[7] Traceback (most recent call last):",
+        b"Traceback (most recent call last):",
+        {"rank": 7},
+    ),
+    (b"[host1:3]: oops", b"oops", {"node": "host1", "local_rank": 3}),
+    (b"(RayTrainWorker(rank=3) pid=812, ip=10.1.0.7) oops", b"oops", {"rank": 3, "pid": 812, "node": "10.1.0.7"}),
+    (b"(VllmWorker rank=3 pid=812) oops", b"oops", {"rank": 3, "pid": 812}),
+    (b"(Worker pid=812, ip=10.1.0.7, actor_id=4fa) oops", b"oops", {"pid": 812, "node": "10.1.0.7"}),
+    # abseil before its logger starts
+    (b"E0000 00:00:1802194808.000000   4411 agent.cc:707] oops", b"oops", {"time": 1802194808.0}),
+    # a progress bar without a line break after it
+    (b"Epoch 1:  30%|###  | 3/10 [00:01<00:02, 1.2it/s, loss=2][rank6]: oops", b"oops", {"rank": 6}),
     (
         b"[2027-02-09 17:40:08 swin] (main.py 9): oops",
         b"[2027-02-09 17:40:08 swin] (main.py 9): oops",
@@ -106,6 +156,14 @@ def test_a_prefix_is_peeled_and_read(line: bytes, message: bytes, said: dict[str
         b"gpt-2: loading",
         b"[epoch:3] loss 2.1",
         b"[Rank:3] late",
+        b"[ERROR rank3] oops",
+        b"[3] oops",
+        b"3| oops",
+        b"rank 3 of 8 is ready",
+        b"[Rank 0]: Rank 1 failed to pass monitoredBarrier in 1800000 ms",
+        b"RANK=3 WORLD_SIZE=8 python train.py",
+        b"llm worker is up",
+        b"Epoch 1:  30%|###  | 3/10 [00:01<00:02, 1.2it/s]",
         b"",
         b"\xff\xfe\x00",
     ],
@@ -130,7 +188,7 @@ def test_at_most_eight_prefixes_are_peeled() -> None:
 
 
 def test_nothing_is_peeled_behind_the_byte_limit() -> None:
-    """A prefix that does not end within the limit is no prefix."""
+    """A prefix that does not end within the limit is not a prefix."""
     line = b"[E0209 17:40:08.0 " + b"x" * MAX_BYTES + b"] oops"
     assert peel(line).end == 0
 
@@ -140,3 +198,9 @@ def test_slurms_daemons_name_their_node():
     assert peel(b"slurmstepd-node-a: error: Detected 1 oom_kill event").node == "node-a"
     assert peel(b"slurmd-cn12.site: error: x").node == "cn12.site"
     assert peel(b"slurmstepd: error: *** STEP 12.0 ON node-a CANCELLED ***").node is None
+
+
+def test_a_rank_of_a_process_group_stays_with_the_message():
+    """Behind the header of c10d, a rank in brackets counts within a process group."""
+    line = b"[E0209 17:40:08.0 ProcessGroupNCCL.cpp:474] [Rank 3] oops"
+    assert (peel(line).rank, line[peel(line).end :]) == (None, b"[Rank 3] oops")

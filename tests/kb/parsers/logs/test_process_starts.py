@@ -15,7 +15,7 @@ DEEPSPEED = (
 
 
 def test_ray_train_lists_its_workers() -> None:
-    """Rank, local rank, process and address of each worker, whatever colour the prefix has."""
+    """Rank, local rank, process and address of each worker, for any colour of the prefix."""
     lines = (
         "\x1b[36m(TrainController pid=7)\x1b[0m - (ip=192.0.2.2, pid=4764) world_rank=0, local_rank=0, node_rank=0\n"
         "(TorchTrainer pid=7) - (node_id=7450ab, ip=192.0.2.3, pid=5039) world_rank=1, local_rank=0, node_rank=1\n"

@@ -38,7 +38,7 @@ def broken(seed):
 
 @pytest.mark.parametrize("reader", ALL_READERS, ids=lambda reader: reader.name)
 def test_garbage(reader):
-    """Random bytes and cut windows raise nothing, and whatever is read lies within the window."""
+    """Random bytes and cut windows raise nothing, and every result lies within the window."""
     for window, at in broken(20261103):
         for place in (at, window.rfind(b"\n", 0, at) + 1, 0):
             for found in reader.read(window, place):

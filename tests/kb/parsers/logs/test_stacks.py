@@ -70,5 +70,5 @@ def test_faulthandler():
 
 
 def test_header_without_frames():
-    """A header alone is no stack."""
+    """A header alone is not a stack."""
     assert structures(READERS, 'Thread 771 (idle): "x"\nstep 3\n') == []

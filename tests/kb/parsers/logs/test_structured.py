@@ -1,4 +1,4 @@
-"""JSON lines of training: step, measures, time, rank and memory, in whatever order the keys are."""
+"""JSON lines of training: step, measures, time, rank and memory, for any order of keys."""
 
 from __future__ import annotations
 
@@ -89,5 +89,5 @@ def test_times(key, value, time):
     ],
 )
 def test_memory(text, size):
-    """A number with its unit in the key, or by its size; a share is no amount."""
+    """A number with its unit in the key, or inferred from its size; a percentage is not an amount."""
     assert memory_of(f'{{"step": 1, {text}, "x": 1}}'.encode()) == size

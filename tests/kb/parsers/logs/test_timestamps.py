@@ -4,7 +4,7 @@ from calendar import timegm
 
 import pytest
 
-from kb.parsers.logs.timestamps import find_time
+from kb.parsers.logs.timestamps import find_time, states_zone
 
 
 def at(*parts: int, fraction: float = 0.0) -> float:
@@ -69,7 +69,7 @@ def test_a_stamp_without_a_year_takes_the_callers(line: bytes, expected: float) 
     ],
 )
 def test_what_is_no_stamp_gives_none(line: bytes) -> None:
-    """Bare hours, days that do not exist, garbage and stamps far into the line are no time."""
+    """Bare hours, days that do not exist, garbage and timestamps far into the line are ignored."""
     assert find_time(line, 2027) is None
 
 
@@ -82,3 +82,18 @@ def test_a_leap_day_needs_a_leap_year() -> None:
 def test_the_first_stamp_wins() -> None:
     """Of two stamps in a line the first is the line's time."""
     assert find_time(b"2027-02-09T17:40:08Z x 2027-02-09T18:40:08Z") == at(2027, 2, 9, 17, 40, 8)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"2027-02-09T17:40:08Z stdout F 2027-02-09 17:40:08 step 4", True),
+        (b"2027-02-09 17:40:08 +0200 x", True),
+        (b"[2027-02-09 17:40:08,125] [INFO] x", False),
+        (b"W0209 17:40:08.174000 6228 api.py:1028] x", False),
+        (b"step 4 of 10", None),
+    ],
+)
+def test_a_stamp_states_its_zone_or_not(line: bytes, expected: bool | None) -> None:
+    """A collector's stamp with a zone before the program's own counts."""
+    assert states_zone(line) is expected

@@ -42,7 +42,7 @@ def test_the_callers_time_is_better():
 @pytest.mark.parametrize(
     "missing", [[gone(1, 501, comma="")], [gone(1, 501, comma=""), gone(2, 502, comma="", dead=True)]]
 )
-def test_the_broken_form_is_repaired_and_told(missing):
+def test_the_broken_form_is_repaired_and_reported(missing):
     """Answers whose missing_ranks lack commas are read whole, with a gap that says so."""
     size = 1 + len(missing)
     read, gaps = read_ras(document(communicator("0xb2", size, [rank(0, 500)], missing)), "ras/2.json")
@@ -85,7 +85,7 @@ def test_a_cut_answer_keeps_whole_communicators(part):
     ],
 )
 def test_rubbish_is_a_gap(data):
-    """What is no answer of RAS gives no value and one gap."""
+    """Text that is not an answer of RAS gives no value and one gap."""
     read, gaps = read_ras(data, "x")
     assert read is None
     assert [gap.code for gap in gaps] == ["ras-unreadable"]
@@ -101,7 +101,7 @@ def test_odd_communicators_are_left_out():
     assert (gaps[0].code, gaps[0].got) == ("ras-odd-communicator", "3")
 
 
-def test_timeouts_are_told():
+def test_timeouts_are_reported():
     """Processes that did not answer in time are a gap."""
     read, gaps = read_ras(document(four([1]), timeouts=3), "x")
     assert read.timeouts == 3
@@ -109,7 +109,7 @@ def test_timeouts_are_told():
 
 
 def test_text_of_a_mismatch():
-    """The text form names the communicator, how many ranks are where, and the ranks that stand out."""
+    """The text form names the communicator, the number of ranks in each state, and the ranks that differ."""
     read, gaps = read_ras(MISMATCH.encode(), "ras/1.txt", START)
     assert [gap.code for gap in gaps] == ["ras-text"]
     assert (read.version, read.form, read.communicators_count, read.collection_seconds) == ("2.27.5", "text", 9, 1.25)

@@ -73,13 +73,13 @@ def pod(*statuses, **status):
     ],
 )
 def test_reasons(reason, message, kind):
-    """A reason's word gives the kind; the message tells apart what one word says of two things."""
+    """A reason's word gives the kind; the message resolves words with two meanings."""
     (one,) = events_of(event(reason, message))
     assert (one.kind, one.reason, one.message) == (kind, reason, message)
 
 
 def test_an_event_of_the_old_form():
-    """A core event has its last time, its count, what it is about, and the host that told it."""
+    """A core event has its last time, its count, its object, and the host that reported it."""
     (one,) = events_of(event("Killing", "Stopping container main", source={"component": "kubelet", "host": "node-17"}))
     assert one.time == NOON + 30
     assert one.resource == Resource(node="node-17")
@@ -108,6 +108,14 @@ def test_an_event_of_the_new_form():
     assert (one.fields["count"], one.fields["first"], one.fields["component"]) == (12, NOON + 0.25, "kubelet")
 
 
+def test_the_kubelet_names_its_node_in_the_new_form():
+    """An event without a source: the instance that reported it is a node if it is a kubelet, and a pod otherwise."""
+    for component, node in (("kubelet", "node-7"), ("default-scheduler", None)):
+        told = {"source": {}, "reportingComponent": component, "reportingInstance": "node-7"}
+        (one,) = events_of(event("Unhealthy", "Readiness probe failed", **told))
+        assert (one.resource.node, one.fields["component"]) == (node, component)
+
+
 def test_a_nodes_event_names_the_node():
     """An event about a node is assigned to that node, not to its reporter."""
     (one,) = events_of(event("NodeNotReady", "Node node-4 status is now: NodeNotReady", "Node", "node-4"))
@@ -128,7 +136,7 @@ def test_a_pod_says_where_it_is():
 
 
 def test_a_killed_container_that_was_restarted():
-    """The last state of a restarted container is told with exit code, signal, times and the number of restarts."""
+    """The last state of a restarted container is reported with exit code, signal, times and the number of restarts."""
     ended = {
         "exitCode": 137,
         "reason": "OOMKilled",
@@ -241,7 +249,7 @@ def test_nodes():
 
 
 def test_taints_that_say_what_happened():
-    """Taints of trouble and of maintenance are told with their time; those that only reserve a node are not."""
+    """Taints for failures and maintenance are reported with their time; those that only reserve a node are not."""
     taints = [
         {"key": "nvidia.com/gpu", "effect": "NoSchedule", "value": "present"},
         {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
@@ -268,7 +276,7 @@ def test_a_nodes_lease_tells_when_it_was_last_there():
 
 
 def test_an_empty_list_is_an_answer():
-    """No events is no gap."""
+    """An empty list of events is not a gap."""
     assert read_kubernetes(b'{"kind": "List", "items": []}', "x") == ((), ())
 
 
@@ -310,7 +318,7 @@ def test_rubbish_is_a_gap(data):
 
 
 def test_fields_of_wrong_types_do_no_harm():
-    """Objects whose parts are of other types than they should be still give what can be told."""
+    """Objects with parts of the wrong type still give the parts that are readable."""
     odd = [
         {"kind": "Event", "involvedObject": [1], "reason": {"a": 1}, "count": "x", "lastTimestamp": 5},
         {
@@ -352,7 +360,7 @@ def test_fields_of_wrong_types_do_no_harm():
     ],
 )
 def test_what_a_nodes_condition_is_about(condition, status, reason, message, wanted):
-    """A condition says what is wrong with the node, also one that is well when it is true; the number of an Xid is read."""
+    """A condition names the problem of the node, also one that is healthy when true; the number of an Xid is read."""
     one = {"type": condition, "status": status, "reason": reason, "message": message}
     found = events_of({"kind": "Node", "metadata": {"name": "n"}, "status": {"conditions": [one]}})
     told = [{key: value for key, value in each.fields.items() if key in {"problem", "xid", "pci"}} for each in found]

@@ -49,7 +49,7 @@ def test_runs_and_their_steps():
     ("job_id", "raw", "shown"), [("9_2", "11", "9_2"), ("9+1", "10", "9+1"), ("9", "9", "9"), ("9_[3-8%2]", "9", None)]
 )
 def test_ids(job_id, raw, shown):
-    """Tasks of arrays and parts have both ids; tasks that have not started are no jobs yet."""
+    """Tasks of arrays and parts have both ids; tasks that have not started are not jobs yet."""
     document = read_sacct(row(JobID=job_id, JobIDRaw=raw).encode(), BAR, COLUMNS)
     assert [run.shown_id for run in (runs(row(JobID=job_id, JobIDRaw=raw)) if document else ())] == (
         [shown] if shown else []
@@ -70,7 +70,7 @@ def test_who_cancelled():
 
 @pytest.mark.parametrize("text", ["", "\n", "sacct: error", BAR * 500, BAR])
 def test_rubbish_is_no_job(text):
-    """What is no row gives nothing."""
+    """Text that is not a row gives nothing."""
     assert read_sacct(text.encode(), BAR, COLUMNS) == ()
 
 

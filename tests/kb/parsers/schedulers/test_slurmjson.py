@@ -72,7 +72,7 @@ def answer(*jobs, job_id=None):
 
 @pytest.mark.parametrize("form", [new, old])
 def test_a_job_of_either_form(form):
-    """Lists or words, plain numbers or set ones: the same job comes out."""
+    """Lists or words, plain numbers or sets: the job is the same."""
     (run,) = answer(form()).runs
     assert (run.job.id, run.job.name, run.job.cluster, run.job.owner, run.job.gpus) == (
         "4711",
@@ -112,8 +112,8 @@ def test_states(state, kind):
         assert (event.fields["job"], event.fields["limit"], event.fields["nodes"]) == ("4711", 172_800.0, 3)
 
 
-def test_a_cancelled_job_tells_who():
-    """`CANCELLED by 1000`, and flags beside the base state, are taken apart."""
+def test_a_cancelled_job_names_who_cancelled_it():
+    """`CANCELLED by 1000`, and flags added to the base state, are split."""
     run = answer(old("CANCELLED by 1000", kill_request_user="root")).runs[0]
     assert (run.job.state, run.killed_by) == ("CANCELLED", "root")
     assert answer(new(("RUNNING", "COMPLETING"))).events[0].kind == "running"
@@ -144,7 +144,7 @@ def test_no_limit_no_end_no_nodes():
 
 
 def test_the_node_that_failed():
-    """The node that failed the job is an event of its own, at that node."""
+    """The node that failed the job is a separate event, with that node."""
     events = answer(new(("NODE_FAIL",), failed_node="gpu-a002")).events
     assert [(event.kind, event.resource.node) for event in events] == [
         ("node_failure", "gpu-a002"),
@@ -162,7 +162,7 @@ def test_restarts_and_earlier_runs():
 
 
 def test_steps_that_ended_badly():
-    """Steps that failed are told with number, code, signal and node; good ones and those cancelled with the job are not."""
+    """Steps that failed are reported with number, code, signal and node; successful ones and those cancelled with the job are not."""
 
     def step(number_, state, **more):
         return {
@@ -231,7 +231,7 @@ def test_a_job_of_slurmrestd():
 
 
 def test_only_the_job_that_was_asked_for():
-    """Other jobs of the answer are left out; tasks of an array belong to it; none at all is a gap."""
+    """Other jobs of the answer are left out; tasks of an array belong to it; no job is a gap."""
     other = new(job_id=9)
     task = new(job_id=4713, array={"job_id": 4711, "task_id": number(2)})
     assert [run.job.id for run in answer(new(), other, task, job_id="4711").runs] == ["4711", "4713"]
@@ -298,7 +298,7 @@ def step_of(tasks, nodes, layout, **more):
     ],
 )
 def test_tasks_by_node(tasks, layout, by_node):
-    """Who runs where, as far as the layout tells; the widest step counts."""
+    """Which tasks run on which node, as far as the layout shows; the widest step counts."""
     (run,) = answer(new(steps=[step_of(1, ["n1"], "Block"), step_of(tasks, ["n1", "n2"], layout)])).runs
     assert dict(run.tasks) == by_node
 
@@ -342,7 +342,7 @@ def test_rubbish_is_a_gap(data):
 
 
 def test_fields_of_wrong_types_do_no_harm():
-    """A job whose parts are of other types than they should be gives what can be told."""
+    """A job with parts of the wrong type still gives the parts that are readable."""
     odd = {
         "job_id": [1],
         "state": 3,
@@ -376,7 +376,7 @@ def test_fields_of_wrong_types_do_no_harm():
     ],
 )
 def test_host_lists(text, names):
-    """Short forms are expanded, zeros kept, and what is odd is left out."""
+    """Short forms are expanded, zeros are kept, and invalid ones are left out."""
     assert hostlist(text) == names
 
 
@@ -406,6 +406,6 @@ def test_hostile_host_lists_are_bounded(text):
     ],
 )
 def test_the_event_of_a_bare_state(state, kind):
-    """Only a state that gives the reason of the end stands for an event."""
+    """Only a state that gives the reason of the end becomes an event."""
     found = event_of_state(Job(id="77", state=state, end=12.0), "job.yaml")
     assert (found and (found.kind, found.source, found.time)) == (kind and (kind, "job.yaml", 12.0))

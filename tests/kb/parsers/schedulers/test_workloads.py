@@ -53,7 +53,7 @@ def test_master_and_workers():
     ],
 )
 def test_processes_of_a_pod(spec, more, site, inferred):
-    """How many ranks a pod has is told by arguments, specification or site; else its GPUs say, and that is inferred."""
+    """Arguments, specification or site give the number of ranks in a pod; otherwise its GPUs do, marked as inferred."""
     item = thing("kubeflow.org/v1", "PyTorchJob", "llm", pytorch(2, 0, **spec))
     pods = [pod(f"llm-worker-{at}", kubeflow("llm", "worker", at), **more) for at in (0, 1)]
     expected = {"llm-worker-0": [0, 1, 2, 3], "llm-worker-1": [4, 5, 6, 7]}
@@ -147,7 +147,7 @@ def test_ray_gives_no_ranks():
 
 
 def test_two_pods_that_claim_one_rank():
-    """Where two pods claim the same place, no ranks are told."""
+    """If two pods claim the same ranks, no ranks are reported."""
     pods = [pod(f"llm-{at}", {}, env={"RANK": "0"}) for at in (0, 1)]
     assert ranks(PODS, thing("v1", "Pod", "llm"), pods) == ({"llm-0": [None], "llm-1": [None]}, "")
 
@@ -192,7 +192,7 @@ def test_states(kind, status, state, reason):
 
 
 def test_a_restarted_container():
-    """The run before the restart is an attempt of its own, with how it ended; earlier ones are not known."""
+    """The run before the restart is a separate attempt, with its end; earlier ones are unknown."""
     item = thing("kubeflow.org/v1", "PyTorchJob", "llm", pytorch(1, 0), {"conditions": [condition("Running")]})
     killed = ended(137, "OOMKilled", START + 60, START + 600)
     one = pod("llm-worker-0", kubeflow("llm", "worker", 0), last=killed, restarts=2, state=running(START + 620))
@@ -245,7 +245,7 @@ def test_pods_that_failed_and_their_successors():
 
 
 def test_a_preempted_pod():
-    """A pod that was preempted says so, whatever its exit code."""
+    """A preempted pod is reported as such, for any exit code."""
     gone = condition("DisruptionTarget", reason="PreemptionByScheduler")
     one = pod("llm-worker-0", kubeflow("llm", "worker", 0), state=ended(143), conditions=[gone])
     item = thing("kubeflow.org/v1", "PyTorchJob", "llm", pytorch(1, 0), {"conditions": [condition("Failed")]})
@@ -329,3 +329,41 @@ def test_rubbish_does_no_harm():
 def test_restarts_that_a_controller_counts(version, kind, status, restarts):
     """Those of the whole job; a plain Job counts pods."""
     assert outline(thing(version, kind, "llm", status=status)).restarts == restarts
+
+
+@pytest.mark.parametrize(
+    ("word", "spec", "size"),
+    [
+        ("PyTorchJob", pytorch(3), 4),
+        ("PyTorchJob", pytorch(3, elasticPolicy={"minReplicas": 1, "maxReplicas": 3}), 0),
+        ("MPIJob", {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 8}}}, 8),
+        ("JobSet", {"replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 4}}}]}, 8),
+        ("Job", {"completions": 4, "parallelism": 4, "completionMode": "Indexed"}, 4),
+        ("Job", {"completions": 4, "parallelism": 2, "completionMode": "Indexed"}, 0),
+        ("RayCluster", {"workerGroupSpecs": [{"replicas": 4}]}, 0),
+    ],
+)
+def test_how_many_pods_a_specification_asks_for(word, spec, size):
+    """The pods with ranks at the same time; none where the number may change."""
+    found = read(KIND[word], thing("x/v1", word, "llm", spec), [pod("llm-worker-0", kubeflow("llm", "worker", 0))])
+    assert found.size == size
+
+
+@pytest.mark.parametrize(
+    ("init", "own", "odd"),
+    [
+        ("running", {"waiting": {"reason": "PodInitializing"}}, ("wait",)),
+        ("running", running(), ()),
+        ("terminated", {"waiting": {"reason": "PodInitializing"}}, ()),
+    ],
+)
+def test_an_init_container_that_is_waited_for(init, own, odd):
+    """It counts until the main container has begun; a sidecar runs all the time and does not count."""
+    item = pod("llm-worker-0", {}, state=own)
+    item["spec"]["initContainers"] = [{"name": "side", "restartPolicy": "Always"}, {"name": "wait"}]
+    states = {"running": running(), "terminated": ended()}
+    item["status"]["initContainerStatuses"] = [
+        {"name": "side", "state": running()},
+        {"name": "wait", "state": states[init]},
+    ]
+    assert read_pod(item).odd == odd

@@ -1,4 +1,4 @@
-"""The shape of rule files: what is refused, with which words, and where."""
+"""The shape of rule files: what is refused, with which message and position."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ provenance: hand
 """
 
 
-def told(text: str, model: type = RuleFile) -> list[str]:
+def faults_of(text: str, model: type = RuleFile) -> list[str]:
     """The faults of a text, without the file's name."""
     node, wrong = parse(text, "r.yaml")
     assert wrong == ()
@@ -70,7 +70,7 @@ def changed(old: str, new: str) -> str:
 
 def test_a_good_rule_has_no_faults() -> None:
     """The sample, small and full, is accepted and its values are there."""
-    assert told(RULE) == []
+    assert faults_of(RULE) == []
     node, _ = parse(RULE + MORE, "r.yaml")
     assert node is not None
     model, wrong = check(RuleFile, node)
@@ -103,16 +103,20 @@ def test_a_good_rule_has_no_faults() -> None:
         ("fault: disk_full", "fault: Disk Full", "has an invalid form"),
         ("    text: Remove old files.", "    texts: Remove old files.", "18:5: key 'text' is missing"),
         ("  full:", "  4ull:", "12:3: key '4ull' has an invalid form"),
-        ("{type: SpoolError, message: full}", "{not_message: full}", "needs type, message, frame or last_frame"),
+        (
+            "{type: SpoolError, message: full}",
+            "{not_message: full}",
+            "needs type, message, frame, last_frame or classified",
+        ),
         ("{type: SpoolError, message: full}", "SpoolError", "'match.twin.exception' must be a mapping"),
         ("status: experimental", "status: deprecated", "go together"),
         ("remediation:\n", "remediation: none\nextra:\n", "'remediation' must be a list"),
         ("  - url: https", "  - uri: https", "unknown key 'uri' (did you mean 'url'?)"),
     ],
 )
-def test_mistakes_are_told_where_they_stand(old: str, new: str, expected: str) -> None:
+def test_mistakes_are_reported_where_they_stand(old: str, new: str, expected: str) -> None:
     """Each mistake gives a fault with its place and a hint."""
-    assert expected in "\n".join(told(changed(old, new)))
+    assert expected in "\n".join(faults_of(changed(old, new)))
 
 
 @pytest.mark.parametrize(
@@ -121,23 +125,23 @@ def test_mistakes_are_told_where_they_stand(old: str, new: str, expected: str) -
 def test_a_pattern_is_of_one_kind(pattern: str) -> None:
     """A pattern with no kind or two kinds is refused."""
     text = RULE.replace("  twin:\n    exception: {type: SpoolError, message: full}\n", f"  twin: {pattern}\n")
-    assert told(text) == [
+    assert faults_of(text) == [
         "14:9: a pattern needs exactly one of literal, regex, exception, structure, detect, series, plugin"
     ]
 
 
-def test_all_faults_of_a_file_are_told() -> None:
+def test_all_faults_of_a_file_are_reported() -> None:
     """Three mistakes, three faults, in order of place."""
     text = (
         RULE.replace("severity: high", "severity: no-idea")
         .replace("role: root_cause", "role: x")
         .replace("format: 1", "format: 3")
     )
-    assert [line.split(":")[0] for line in told(text)] == ["1", "5", "7"]
+    assert [line.split(":")[0] for line in faults_of(text)] == ["1", "5", "7"]
 
 
 def test_structure_fields_take_numbers_and_lists() -> None:
-    """A bare number stands for its text; a list means any of its values, taken literally."""
+    """A bare number is read as its text; a list means any of its values, taken literally."""
     pattern = "structure: {kind: xid, fields: {xid: 79, pci: [a.b, 3]}, not_fields: {pid: ''}}"
     node, _ = parse(RULE.replace("exception: {type: SpoolError, message: full}", pattern), "r.yaml")
     assert node is not None
@@ -148,11 +152,11 @@ def test_structure_fields_take_numbers_and_lists() -> None:
 
 @pytest.mark.parametrize("value", ["true", "2.5", "[]", "{a: b}", "[[a]]"])
 def test_structure_fields_take_nothing_else(value: str) -> None:
-    """Booleans, fractions and nested things are no test of a field."""
+    """Booleans, fractions and nested values are not valid tests of a field."""
     text = RULE.replace(
         "exception: {type: SpoolError, message: full}", f"structure: {{kind: xid, fields: {{xid: {value}}}}}"
     )
-    assert told(text)
+    assert faults_of(text)
 
 
 @pytest.mark.parametrize(
@@ -160,31 +164,31 @@ def test_structure_fields_take_nothing_else(value: str) -> None:
 )
 def test_wrong_types_in_optional_parts(extra: str) -> None:
     """Optional parts are checked as strictly as the others."""
-    assert told(RULE + extra + "\n")
+    assert faults_of(RULE + extra + "\n")
 
 
 def test_rows_want_a_title_unless_ignored() -> None:
     """A row of a table says what its key means, or that it is harmless."""
-    assert "a row needs a title" in told(RULE + "table: {key: name, rows: {a: {role: symptom}}}\n")[0]
+    assert "a row needs a title" in faults_of(RULE + "table: {key: name, rows: {a: {role: symptom}}}\n")[0]
 
 
 @pytest.mark.parametrize("day", ["2027-02-30", "'31.1.2027'", "2027"])
 def test_days_must_exist(day: str) -> None:
-    """A day is written YYYY-MM-DD and stands in the calendar."""
-    assert told(RULE + f"not_when: [{{reason: r, if: full, expires: {day}}}]\n")
+    """A day is written YYYY-MM-DD and exists in the calendar."""
+    assert faults_of(RULE + f"not_when: [{{reason: r, if: full, expires: {day}}}]\n")
 
 
 def test_a_file_that_is_no_mapping() -> None:
-    """A list or a word at the top is told as such."""
-    assert told("- a\n")[0] == "1:1: 'the file' must be a mapping"
+    """A list or a word at the top level is reported as such."""
+    assert faults_of("- a\n")[0] == "1:1: 'the file' must be a mapping"
 
 
 def test_vocabulary_files() -> None:
     """faults.yaml and actions.yaml have models of their own."""
     fault = "version: 1\nfaults:\n  - {id: a_b, domain: network, title: T, advise: wait}\n"
-    assert told(fault, FaultsFile) == ["3:42: unknown key 'advise' (did you mean 'advice'?)"]
+    assert faults_of(fault, FaultsFile) == ["3:42: unknown key 'advise' (did you mean 'advice'?)"]
     action = "version: 1\nadvice: {wait: W}\nowners: {network: network}\nactions:\n  - {id: a, title: T, grade: save}\n"
-    assert "did you mean 'safe'?" in told(action, ActionsFile)[0]
+    assert "did you mean 'safe'?" in faults_of(action, ActionsFile)[0]
 
 
 def test_json_schema_agrees_with_the_models() -> None:

@@ -242,7 +242,7 @@ def test_what_the_documentation_forbids_is_refused_with_its_place(name):
     assert caught.value.body()["response_metadata"] == {"messages": [f"[ERROR] {reason}"]}
 
 
-def test_all_faults_of_a_message_are_told_at_once():
+def test_all_faults_of_a_message_are_reported_at_once():
     """Two mistakes give two reasons."""
     with pytest.raises(ApiError) as caught:
         message_blocks([section(""), {"type": "header", "text": plain("x" * 151)}])

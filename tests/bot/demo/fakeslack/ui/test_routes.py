@@ -115,7 +115,7 @@ def test_threads_mentions_shortcuts_and_the_home_tab_are_used_by_forms(page):
     assert made.until(lambda: "Refreshed" in client.get(f"/at/{ANN}/home").text)
 
 
-def test_what_is_not_possible_is_told_on_the_page(page):
+def test_what_is_not_possible_is_reported_on_the_page(page):
     """An unknown command gives a notice by Slack itself; an ephemeral message can be dismissed."""
     made, client = page
     shown = client.post(f"/at/{ANN}/{ALERTS}/say", data={"text": "/explode now"})

@@ -66,7 +66,7 @@ def test_maps_histograms_and_statistics():
 
 
 def test_a_thread_that_stays_in_uninterruptible_sleep():
-    """A thread that was in D at a tick for 5 s or more is told once, with its stack and what it waits for."""
+    """A thread that was in D state at a tick for 5 s or more is reported once, with its stack and what it waits for."""
     blocked = [
         part
         for at in (0, 1)
@@ -88,7 +88,7 @@ def test_a_thread_that_stays_in_uninterruptible_sleep():
     assert one.fields["stack"].split("\n") == ["__schedule", "schedule", "rpc_wait_bit_killable", "nfs_file_fsync"]
 
 
-def test_a_sleep_that_ended_is_told_once():
+def test_a_sleep_that_ended_is_reported_once():
     """The line at a sleep's end replaces what the ticks before had shown of it."""
     data = program(
         "dstate",
@@ -120,7 +120,7 @@ def test_what_a_stack_waits_for(frames, what):
 
 
 def test_calls_that_do_not_end():
-    """A call, a collective or a pass that has not ended for half a minute is told with its name and thread."""
+    """A call, a collective or a pass that has not ended for half a minute is reported with its name and thread."""
     calls = [
         tick(6),
         line("map", {"@in_call_ns": {"88,91": BOOT + 5_000_000_000, "88,95": BOOT + 59_000_000_000}}),
@@ -279,7 +279,7 @@ def test_lines_that_another_program_printed():
 
 
 def test_limits_are_the_callers():
-    """From when on something is told can be set."""
+    """The thresholds for reports can be set."""
     data = program("gloo", tick(6), line("map", {"@in_collective_ns": {"88,91": BOOT + 50_000_000_000}}))
     assert good(data).events == ()
     assert [event.fields["seconds"] for event in good(data, limits=EbpfLimits(call=5)).events] == [10.0]
@@ -299,7 +299,7 @@ def test_limits_are_the_callers():
     ],
 )
 def test_rubbish_is_a_gap(data):
-    """What is no tool's output gives no value and a gap."""
+    """Text that is not a tool's output gives no value and a gap."""
     reading, gaps = read_ebpf(data, "x")
     assert reading is None
     assert gaps[-1].code == "ebpf-unreadable"

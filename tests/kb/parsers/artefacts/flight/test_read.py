@@ -76,7 +76,7 @@ def codes(gaps):
 
 
 def test_a_pickle_is_read_whole():
-    """Group, number, operation, sizes, times in seconds, limits and stack of an entry stand in the trace."""
+    """The trace has an entry's group, number, operation, sizes, times in seconds, limits and stack."""
     trace, gaps = read_dump(pickled(dump([entry()])), "dumps/_dump_2")
     (one,) = trace.entries
 
@@ -112,7 +112,7 @@ def test_json_says_the_same_as_the_pickle():
 
 
 def test_gloo_without_groups_is_marked_as_inferred():
-    """A gloo dump tells no members: the trace says so, and the numbers of groups are named by its entries."""
+    """A gloo dump has no members: the trace says so, and groups are numbered by its entries."""
     made = [
         entry(
             pg_id=0, process_group=("0", "default_pg"), profiling_name="gloo:barrier", state="scheduled", retired=True
@@ -160,8 +160,8 @@ def test_old_versions_are_read():
     assert codes(gaps) == ["groups_inferred"]
 
 
-def test_an_unknown_version_is_read_and_said():
-    """A version that was never met is read as well as it goes, with a gap."""
+def test_an_unknown_version_is_read_and_reported():
+    """An unknown version is read as far as possible, with a gap."""
     trace, gaps = read_dump(pickled(dump([entry()], version="7.0")), "_dump_2")
 
     assert (len(trace.entries), codes(gaps)) == (1, ["dump_version_unknown"])
@@ -199,7 +199,7 @@ def test_the_rank_stands_in_the_name(name, rank):
     assert rank_of(name) == rank
 
 
-def test_a_wrong_rank_in_the_name_is_told():
+def test_a_wrong_rank_in_the_name_is_reported():
     """A rank that is in none of the dump's own groups is contradicted; where they leave one rank only, that is it."""
     made = dump([entry()])
     made["pg_config"]["30"] = {"name": "30", "desc": "DATA_GROUP", "ranks": "[1, 3]"}
@@ -214,7 +214,7 @@ def test_a_wrong_rank_in_the_name_is_told():
     [("_dump_2", 2, 2), ("_dump_3", 2, 2), ("_dump_3", 5, 3), ("_dump_7", 3, 3), ("_dump_7", 5, None)],
     ids=["alike", "both fit", "the name fits", "the content fits", "neither fits"],
 )
-def test_name_and_content_that_disagree_are_told(name, inside, taken):
+def test_name_and_content_that_disagree_are_reported(name, inside, taken):
     """The content goes before the name, unless the groups contradict it; where they contradict both, the rank is unknown."""
     trace, gaps = read_dump(pickled(dump([entry()], rank=inside)), name)
 
@@ -223,7 +223,7 @@ def test_name_and_content_that_disagree_are_told(name, inside, taken):
 
 
 def test_a_recorder_that_held_nothing_is_a_gap():
-    """No operations and no counters: the recorder was off, and says nothing of where its rank is."""
+    """Without operations and counters the recorder was off, and does not show where its rank is."""
     trace, gaps = read_dump(pickled(dump(pg_status={})), "_dump_2")
     bent, others = read_dump(pickled(dump(pg_status=[1])), "_dump_2")
 
@@ -243,7 +243,7 @@ class Evil:
 
 @pytest.mark.parametrize("protocol", range(6))
 def test_a_pickle_that_calls_code_is_refused(tmp_path, protocol):
-    """Nothing of it is loaded, wherever in the dump it stands and whatever protocol it has."""
+    """No part of it is loaded, wherever the call is in the dump and whatever the protocol."""
     made = dump([entry(frames=[Evil(str(tmp_path / "ran"))])])
     trace, gaps = read_dump(pickled(made, protocol), "_dump_1")
 
@@ -334,7 +334,7 @@ def test_what_is_no_dump_is_a_gap(data):
 
 
 def test_deep_nesting_is_bounded():
-    """A hundred thousand lists in each other, where sizes stand, cost one entry and no recursion."""
+    """A hundred thousand nested lists in place of sizes cost one entry and no recursion."""
     deep = b"\x80\x02}X\x07\x00\x00\x00entries]}X\x0b\x00\x00\x00input_sizes" + b"]" * 100_000 + b"a" * 99_999 + b"sas."
     trace, gaps = read_dump(deep, "_dump_1")
 
@@ -356,7 +356,7 @@ def test_malformed_parts_are_dropped_and_counted():
 
 
 def test_stamps_and_numbers_out_of_range_are_unknown():
-    """A time of garbage is no time."""
+    """An implausible time counts as unknown."""
     made = dump([entry(time_created_ns=10**400, time_discovered_started_ns=-5)])
     trace, _ = read_dump(pickled(made, 4), "_dump_2")
     assert trace is None  # a number of 167 bytes is refused
@@ -403,5 +403,5 @@ def test_a_memo_bomb_is_not_expanded():
 
 
 def test_a_frame_longer_than_the_file_is_cut_off():
-    """A length that points beyond the end is no reason to read or reserve more."""
+    """A length beyond the end of the file does not cause further reading or allocation."""
     assert refusal(b"\x80\x02X" + struct.pack("<I", 1 << 31) + b"abc") == "it is truncated: the pickle has no end"

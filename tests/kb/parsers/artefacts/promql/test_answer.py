@@ -67,7 +67,7 @@ def test_dcgm_series_gets_our_name_unit_and_the_gpu_it_is_of() -> None:
     ],
 )
 def test_labels_of_all_exporters_name_the_same_resource(labels: dict[str, str], expected: Resource) -> None:
-    """Old and new spellings of node, pod, GPU and rank are read; an exporter's own pod is no node."""
+    """Old and new spellings of node, pod, GPU and rank are read; an exporter's own pod is not a node."""
     assert resource_of(labels) == expected
 
 
@@ -85,7 +85,7 @@ def test_port_counter_is_a_counter_and_names_its_port() -> None:
 
 
 def test_other_port_counters_are_known_by_their_form() -> None:
-    """A port counter without a name of its own keeps the exporter's."""
+    """A port counter without a common name keeps the exporter's name."""
     (one,), _ = read(answer(({"__name__": "node_infiniband_link_downed_total", "instance": "n"}, [1, 1])))
 
     assert (one.metric, one.counter) == ("rdma_link_downed", True)
@@ -106,7 +106,7 @@ def test_the_files_name_names_the_metric_where_nothing_else_does() -> None:
     assert (one.metric, one.unit) == ("data_wait", "s")
 
 
-def test_values_that_are_no_numbers_are_left_out_and_told() -> None:
+def test_values_that_are_no_numbers_are_left_out_and_reported() -> None:
     """NaN and infinities are missing, not 0."""
     (one,), gaps = read(answer((UTIL, [97, "NaN", "+Inf", "-Inf", "abc", 98])))
 
@@ -115,7 +115,7 @@ def test_values_that_are_no_numbers_are_left_out_and_told() -> None:
     assert "metric_point_broken" in gaps
 
 
-def test_holes_and_early_ends_are_told_with_who() -> None:
+def test_holes_and_early_ends_are_reported_with_who() -> None:
     """A series with a hole and one that ends before the others are gaps in the telemetry."""
     full = [50.0] * 60
     holed = [50.0 if not 20 <= at < 40 else "NaN" for at in range(60)]
@@ -139,7 +139,7 @@ def test_holes_and_early_ends_are_told_with_who() -> None:
         ("DCGM_FI_DEV_FB_USED", [7.2e10, 7.3e10, 7.4e10], [7.2e10, 7.3e10, 7.4e10]),
     ],
 )
-def test_wrong_units_are_mended_and_told(name: str, given: list[float], expected: list[float]) -> None:
+def test_wrong_units_are_corrected_and_reported(name: str, given: list[float], expected: list[float]) -> None:
     """Shares for per cent, per cent for shares, milliwatts and bytes are seen from the numbers."""
     (one,), gaps = read(answer(({**UTIL, "__name__": name}, given)))
 
@@ -156,7 +156,7 @@ def test_idle_gpus_are_not_taken_for_shares() -> None:
 
 
 def test_values_that_cannot_be_are_left_out() -> None:
-    """A temperature of a million degrees is no measurement."""
+    """A temperature of a million degrees is not a measurement."""
     (one,), gaps = read(answer(({**UTIL, "__name__": "DCGM_FI_DEV_GPU_TEMP"}, [61, 1e6, -5, 62])))
 
     assert list(one.values) == [61.0, 62.0]

@@ -1,5 +1,7 @@
 """Python exceptions: tracebacks in every print form, and last lines alone."""
 
+import json
+
 import pytest
 
 from kb.parsers.logs.exceptions.exception_line import MAX_MESSAGE
@@ -27,7 +29,7 @@ def trace(exception, *functions, prefix="", path="/opt/run/fit.py"):
 
 
 def test_plain_traceback():
-    """A traceback gives type, module, message, frames outermost first, and where its exception line stands."""
+    """A traceback gives type, module, message, frames outermost first, and the position of its exception line."""
     text = "epoch 3\n" + trace("torch.cuda.OutOfMemoryError: CUDA out of memory.", "<module>", "step", "forward")
     found = one(READERS, text, "traceback")
     assert found.kind == "exception"
@@ -198,14 +200,14 @@ def test_remote_task_errors():
 
 
 def test_remote_task_error_without_header():
-    """The same stands where the driver's own traceback is cut off."""
+    """The result is the same where the driver's own traceback is cut off."""
     found = alone(REMOTE)
     assert [each.fields["chain"] for each in found[:3]] == [2, 1, 0]
     assert found[2].fields["has_traceback"] == "yes"
 
 
 def test_remote_cause_without_header():
-    """A remote task's chain has `ray::name()` where the header stands elsewhere; its links are counted all the same."""
+    """A remote task's chain has `ray::name()` in place of the header; its links are counted all the same."""
     text = (
         "Unhandled error (suppress with 'X=1'): ray::Loop.fit() (pid=41, ip=10.0.3.3)\n"
         '  File "/opt/loop.py", line 8, in fit\n    d["k"]\nKeyError: \'k\'\n\n'
@@ -275,7 +277,7 @@ def test_exception_group():
 
 
 def test_indented_traceback():
-    """A traceback that stands indented inside a report is read by its own indentation."""
+    """A traceback that is indented inside a report is read by its own indentation."""
     text = "  traceback : " + trace("ValueError: boom").replace("\n", "\n  ") + "\n"
     assert headed(text)[0].fields["message"] == "boom"
 
@@ -287,7 +289,7 @@ def test_thread_name():
 
 
 def test_message_of_several_lines():
-    """A message goes on over lines that are no log lines, and stops at a blank one."""
+    """A message continues over lines that are not log lines, and ends at a blank one."""
     text = trace(
         "RuntimeError: Error(s) in loading state_dict for Net:\n\tsize mismatch for head.weight\n\nstep 4 done"
     )
@@ -310,7 +312,7 @@ def test_message_of_several_lines():
     ],
 )
 def test_message_ends_at_other_lines(other):
-    """Log lines, other exceptions and blocks are no part of a message."""
+    """Log lines, other exceptions and blocks are not part of a message."""
     text = trace("RuntimeError: first") + other + "\n"
     assert headed(text)[0].fields["message"] == "first"
 
@@ -326,7 +328,7 @@ def test_bounds():
 
 
 def test_broken_bytes():
-    """Bytes that are no UTF-8 are replaced, not refused."""
+    """Bytes that are not UTF-8 are replaced, not refused."""
     found = alone(b"ValueError: \xff\xfe name\n")[0]
     assert "�" in found.fields["message"]
 
@@ -355,6 +357,12 @@ def test_traceback_without_its_end(text):
         ),
         ("torch.OutOfMemoryError: CUDA out of memory", "torch", "OutOfMemoryError", "CUDA out of memory"),
         (
+            "torch._dynamo.exc.Unsupported: data-dependent jump",
+            "torch._dynamo.exc",
+            "Unsupported",
+            "data-dependent jump",
+        ),
+        (
             "json.decoder.JSONDecodeError: Expecting value: line 1",
             "json.decoder",
             "JSONDecodeError",
@@ -380,7 +388,7 @@ def test_traceback_without_its_end(text):
     ],
 )
 def test_line_alone(line, module, name, message):
-    """A last line that stands alone at the start of a message is an exception without a traceback."""
+    """A last line alone at the start of a message is an exception without a traceback."""
     found = alone(line + "\n")[0]
     assert (found.fields["module"], found.fields["type"], found.fields["message"]) == (module, name, message)
     assert found.fields["has_traceback"] == "no"
@@ -411,12 +419,16 @@ def test_frames_above_a_line_alone():
         "ncclSystemError: System call failed",
         "Error: no such file",
         "UserWarning: deprecated",
+        "sklearn.exceptions.ConvergenceWarning: 200 iterations were not enough",
+        "requests.exceptions.ReadTimeout: read timed out",
+        "app.errors.Total: 12",
+        "pool.exceptions.MAX: 4 of 8",
         "        ValueError: in a block of text",
         "Exception raised from query at ../aten/src:95 (most recent call first):",
     ],
 )
 def test_no_exception(line):
-    """Prose, log lines, source lines and native names are no exceptions."""
+    """Prose, log lines, source lines and native names are not exceptions."""
     assert alone(line + "\n") == []
 
 
@@ -439,7 +451,7 @@ def test_what_the_program_lives_with(said):
 
 @pytest.mark.parametrize("after", ["", "srun: error: cn3: task 0: Exited with exit code 1\n", "step 11 of 90\n"])
 def test_last_traceback_behind_a_skip(after):
-    """A skip just above is no excuse where the run does not go on behind the traceback."""
+    """A skip just above does not count where the run does not continue after the traceback."""
     said = "WARNING reader: item 412 could not be read, skipping\n"
     found = structures(READERS, said + trace("OSError: [Errno 5] bad block", "load") + after)
     assert {value.fields.get("lived_with") for value in found} == {None}
@@ -462,7 +474,7 @@ def test_an_error_in_a_destructor():
 
 
 def test_line_alone_that_tells_a_way_out():
-    """An exception's text in a line that goes on to say what is done instead is lived with."""
+    """An exception in a line that goes on to name an alternative is survived."""
     excused = "ModuleNotFoundError: No module named 'fast_norm' -- falling back to plain layers\n"
     assert [found.fields.get("lived_with") for found in alone(excused)] == ["yes"]
     bare = "ModuleNotFoundError: No module named 'fast_norm'\n"
@@ -474,7 +486,7 @@ _LEVELS = ["ERROR 09-30 11:02:03 [engine.py:77] ", "ERROR    | worker:run:31 - "
 
 @pytest.mark.parametrize("level", ["ERROR:    ", "ERROR ", "[ERROR] ", "CRITICAL: ", "FATAL - ", *_LEVELS])
 def test_line_alone_behind_a_level(level):
-    """A logger's level before a line alone is no part of the class name."""
+    """A logger's level before the last line alone is not part of the class name."""
     found = one(READERS, f"{level}PermissionError: [Errno 13] Permission denied: '/srv/cache'\n", "exception_line")
     assert found.fields["type"] == "PermissionError"
     assert found.fields["message"] == "[Errno 13] Permission denied: '/srv/cache'"
@@ -526,3 +538,108 @@ def test_exception_shown_by_hydra():
 def test_nothing_shown_by_hydra(text):
     """Other lines, and those that are the message of a raised exception, are left to the other readers."""
     assert structures(READERS, text, "hydra_target") == []
+
+
+JAVA = (
+    "{0}org.apache.spark.SparkException: Job aborted: task 3 failed\n"
+    "{0}\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2785)\n"
+    "{0}\tat Main.main(Main.java:9)\n"
+    "{0}Caused by: java.io.IOException: Input/output error\n"
+    "{0}\tat java.base/java.io.FileInputStream.readBytes(Native Method)\n"
+    "{0}\t... 12 more\n"
+    "{0}step 3\n"
+)
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank3]: "])
+def test_exceptions_of_java(prefix):
+    """`Caused by` is the inner link of a chain; frames are in Python's order, and no part of the message."""
+    outer, inner = (item for item in alone(JAVA.format(prefix)) if item.fields["start"] == 0)
+    assert (outer.fields["type"], outer.fields["message"]) == ("SparkException", "Job aborted: task 3 failed")
+    assert (outer.fields["chain"], outer.fields["chained"], inner.fields["chain"]) == (1, "cause", 0)
+    assert outer.fields["frames"].splitlines() == [
+        "Main.java:9 in Main.main",
+        "DAGScheduler.scala:2785 in org.apache.spark.scheduler.DAGScheduler.abortStage",
+    ]
+    assert (inner.fields["module"], inner.fields["type"]) == ("java.io", "IOException")
+    assert inner.fields["last_frame"] == "Native Method in java.base/java.io.FileInputStream.readBytes"
+    assert inner.resource.rank == (3 if prefix else None)
+
+
+def test_traceback_in_a_json_line():
+    """Each traceback in a string of a JSON line is read, with the line's rank and time."""
+    chain = trace("KeyError: 'a'", "load") + "\nDuring handling of the above exception, another exception occurred:\n\n"
+    record = {"ts": "2026-11-04T09:00:00Z", "level": "ERROR", "rank": 3, "exc_info": chain + trace("ValueError: no a")}
+    text = json.dumps({"level": "INFO", "message": "step"}) + "\n" + json.dumps(record) + "\n"
+    inner, outer = headed(text)
+    assert [(item.fields["type"], item.fields["chain"]) for item in (inner, outer)] == [
+        ("KeyError", 0),
+        ("ValueError", 1),
+    ]
+    assert inner.fields["frames"] == "/opt/run/fit.py:11 in load"
+    assert (inner.resource.rank, inner.time) == (3, 1793782800.0)
+    assert text.index("\n") < inner.offset < outer.offset < outer.end == len(text)
+
+
+@pytest.mark.parametrize("cut", [90, 130, 200])
+def test_cut_traceback_in_a_json_line(cut):
+    """A line that a shipper cut gives what it still has, or nothing."""
+    text = json.dumps({"level": "ERROR", "exc_info": trace("ValueError: no a")})[:cut] + "\n"
+    assert [item.fields["type"] for item in headed(text)] in ([], ["ValueError"])
+
+
+def test_json_line_within_a_json_line():
+    """A container's log driver wraps the program's own JSON once more."""
+    text = json.dumps({"log": json.dumps({"rank": 3, "exc_info": trace("KeyError: 'a'")}) + "\n", "stream": "stderr"})
+    (found,) = headed(text + "\n")
+    assert (found.fields["type"], found.fields["message"]) == ("KeyError", "'a'")
+
+
+def test_exception_in_a_json_message():
+    """Without a traceback, the message of a JSON line counts at error level only."""
+    record = {"level": "error", "rank": 3, "msg": "ValueError: no a"}
+    (found,) = alone(json.dumps(record) + "\n")
+    assert (found.fields["type"], found.fields["message"], found.resource.rank) == ("ValueError", "no a", 3)
+    assert alone(json.dumps({**record, "level": "warning"}) + "\n") == []
+
+
+def test_process_of_spawn():
+    """`torch.multiprocessing.spawn` names the process above its traceback."""
+    (found,) = headed("-- Process 2 terminated with the following error:\n" + trace("KeyError: 'a'"))
+    assert found.resource.local_rank == 2
+    (line,) = alone("-- Process 2 terminated with the following error:\n" + trace("KeyError: 'a'"))
+    assert line.resource.local_rank == 2
+
+
+@pytest.mark.parametrize(("told", "rank"), [("3", 3), ("-1", None)])
+def test_rank_that_torch_npu_adds_below_an_exception(told, rank):
+    """The line below names process, device and rank; -1 is an unknown rank."""
+    (found,) = headed(
+        trace("RuntimeError: not contiguous")
+        + f"[ERROR] 2027-02-09-17:40:02 (PID:71, Device:0, RankID:{told}) ERR02002 DIST invalid type\n"
+    )
+    assert found.resource.rank == rank
+
+
+def test_process_of_a_remote_task():
+    """The exception within a remote task's error belongs to the task's process, not to the driver that prints it."""
+    found = headed(trace("", "main").rstrip("\n") + "\n" + REMOTE)
+    assert [(item.resource.node, item.resource.pid) for item in (found[0], found[-1])] == [
+        (None, None),
+        ("10.0.3.4", 57),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2026-11-04 09:00:00][rank 3] {}",
+        "Epoch 1:  30%|###  | 3/10 [00:01<00:02, 1.20it/s][rank3]: {}",
+        "2026-11-04 09:00:00,120 - ERROR - rank3 - {}",
+        "2026-11-04 09:00:00,120 [ERROR] [fit.py:12] [Rank 3] {}",
+    ],
+)
+def test_rank_beside_an_exception(line):
+    """A rank is read from brackets and columns before an exception, and behind a progress bar."""
+    (found,) = alone(line.format("ValueError: no a") + "\n")
+    assert (found.fields["type"], found.resource.rank) == ("ValueError", 3)

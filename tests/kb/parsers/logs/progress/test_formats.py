@@ -659,7 +659,7 @@ LINES = [
 ]
 
 
-def said(line: bytes) -> dict[str, object]:
+def values_of(line: bytes) -> dict[str, object]:
     """Return what a line's point says, without what it leaves open."""
     point = read_line(line)
     assert point is not None
@@ -670,7 +670,7 @@ def said(line: bytes) -> dict[str, object]:
 @pytest.mark.parametrize(("line", "expected"), LINES)
 def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: dict[str, object]) -> None:
     """Each known form gives every quantity that it prints, a rate of its own sizes where it prints none, and no more."""
-    assert said(line) == {
+    assert values_of(line) == {
         name: pytest.approx(value, nan_ok=True) if isinstance(value, float) else value
         for name, value in expected.items()
     }
@@ -731,8 +731,8 @@ def test_an_iteration_without_a_loss_is_not_finite_where_megatron_counted_one() 
 
 def test_a_colour_between_words_changes_nothing() -> None:
     """A coloured line gives the same point as the plain one, but for its offset."""
-    plain = said(b"step: 12  loss:  2.5  grad_norm:  0.5")
-    assert plain == said(b"\x1b[0m\x1b[31mstep: 12  \x1b[32mloss:  2.5  \x1b[36mgrad_norm:  0.5\x1b[39m")
+    plain = values_of(b"step: 12  loss:  2.5  grad_norm:  0.5")
+    assert plain == values_of(b"\x1b[0m\x1b[31mstep: 12  \x1b[32mloss:  2.5  \x1b[36mgrad_norm:  0.5\x1b[39m")
 
 
 def test_bars_redrawn_on_one_line_are_read_one_by_one() -> None:

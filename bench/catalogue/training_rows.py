@@ -1,0 +1,180 @@
+"""The rows that the classifier learns from: error sites, what the interpreter raises itself, and the rules' own examples."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from bench.catalogue.linear_model import Examples
+from bot.authoring import selftest
+from bot.rulebase.loader import Knowledge, default_folder
+from kb.classifier.areas import LIBRARY, STANDARD, Areas
+from kb.classifier.classify import error_text
+from kb.classifier.traits import OWN, ErrorText, said, traits
+from kb.diagnosis.findings import find
+from kb.facts.job_facts import Facts
+from kb.parsers.logs.error_lines import message_of
+
+HERE: Final = Path(__file__).parent
+NONE: Final = "none"  # label of sites that are no failure of a run
+CLASSIFIED: Final = "classified-error"  # the rule whose examples carry their class in the file name
+WEAK: Final = 0.4  # weight of a label that a third reader decided
+PLACELESS: Final = 0.5  # weight of a site's copy without its place, for logs without a traceback
+INTERPRETER: Final = 6.0
+OWN_EXAMPLE: Final = 2.0
+TITLE: Final = 0.5
+PYTHON: Final = ("/**", ".py", "*")  # ends of patterns that match files of Python
+NATIVE: Final = frozenset(
+    {
+        "src",
+        "pkg",
+        "xla",
+        "opal",
+        "aten",
+        "ompi",
+        "prov",
+        "core",
+        "c10",
+        "csrc",
+        "cmd",
+        "providers",
+        "kernel-open",
+        "internal",
+        "caffe2",
+    }
+)
+MOST_EXAMPLES: Final = 2  # of a finding: a table has many rows
+# exceptions of C++ as Python shows them
+TYPES: Final = {
+    "runtime_error": "RuntimeError", "logic_error": "RuntimeError", "invalid_argument": "ValueError", "out_of_range": "IndexError",
+    "type_error": "TypeError", "bad_alloc": "MemoryError", "ArgumentParser.error": "", "CHECK": "", "TF_RET_CHECK": "",
+}  # fmt: skip
+ELSEWHERE: Final = {
+    "own": ((OWN, ""), ("", ""), (OWN, "main")),
+    "data": (("data", ""), ("tokenizer", "")),
+    "checkpoint": (("checkpoint", ""), (OWN, "load_checkpoint"), (OWN, "load_state_dict")),
+    "saving": (("checkpoint", "save_checkpoint"), (OWN, "save_checkpoint")),
+    "other": (("trainer", ""), ("model", ""), (LIBRARY, ""), (STANDARD, ""), ("sharding", ""), ("config", "")),
+}  # column of interpreter.tsv → areas and functions that its class holds for
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An error with its class, the weight of that label, and the project or source it is from."""
+
+    error: ErrorText
+    label: str
+    weight: float
+    group: str
+
+
+def examples(rows: list[Row]) -> Examples:
+    """Return rows as traits."""
+    return Examples(
+        tuple(traits(row.error) for row in rows),
+        tuple(row.label for row in rows),
+        tuple(row.weight for row in rows),
+        tuple(row.group for row in rows),
+    )
+
+
+def area_rows() -> list[tuple[str, str]]:
+    """Return the path patterns of areas.yaml with their areas, in its order."""
+    document = yaml.safe_load((HERE / "areas.yaml").read_text("utf-8"))
+    pairs = [pair for project in document["projects"].values() for entry in project["paths"] for pair in entry.items()]
+    return [
+        (pattern, area)
+        for pattern, area in pairs
+        if area and pattern.endswith(PYTHON) and pattern.partition("/")[0] not in NATIVE
+    ]
+
+
+def sites() -> list[Row]:
+    """Return a row for each site of the catalogue."""
+    labels = {row["id"]: row for row in _table("labels.tsv")}
+    return [_site(row, labels[row["id"]]) for row in _table("sites.tsv")]
+
+
+def without_place(row: Row) -> Row:
+    """Return a site as a log without a traceback shows it."""
+    error = replace(row.error, path="", function="", area="", callers=())
+    return replace(row, error=error, weight=row.weight * PLACELESS)
+
+
+def interpreter() -> Iterator[Row]:
+    """Yield rows for what Python raises itself, which stands in no library's source."""
+    for row in _table("interpreter.tsv"):
+        for column, places in ELSEWHERE.items():
+            for area, function in places:
+                error = ErrorText(row["type"], *said(row["words"]), area=area, function=function, callers=(function,))
+                yield Row(error, row[column], INTERPRETER / len(places), "interpreter")
+
+
+def own_examples(known: Knowledge, areas: Areas) -> Iterator[Row]:
+    """Yield rows for the exceptions and lines that rules find in their own logs, and for the rules' titles."""
+    rules = {rule.id: rule for rule in known.rulebook.rules}
+    matcher = known.matcher()
+    # without the classifier's own answers, which would depend on the weights of the last training
+    others = replace(known.rulebook, rules=tuple(rule for rule in known.rulebook.rules if rule.id != CLASSIFIED))
+    for rule in rules.values():
+        if rule.role != "context" and rule.id != CLASSIFIED and rule.status != "deprecated":
+            said_of = (rule.title, *(row.title for row in (rule.table.rows.values() if rule.table else ())))
+            yield from (Row(ErrorText("", *said(text)), rule.fault, TITLE, rule.id) for text in said_of if text)
+    for test in selftest.tests_of(default_folder(), tuple(rules.values())):
+        if not test.speaks or rules[test.rule].role == "context" or rules[test.rule].status == "deprecated":
+            continue
+        evidence, history = selftest.evidence_at(known, matcher, test.path)
+        facts = Facts(evidence)
+        if test.rule == CLASSIFIED:
+            yield from _named_in_file(facts, areas, test.path)
+            continue
+        for finding in find(others, facts, history).findings:
+            if finding.rule.id == test.rule:
+                for signal in finding.signals[:MOST_EXAMPLES]:
+                    raised = _raised(facts, signal.stream, signal.offset)
+                    error = ErrorText("", *said(message_of(signal.line))) if raised is None else _text(areas, raised)
+                    yield Row(error, finding.fault.id, OWN_EXAMPLE, test.rule)
+
+
+def _named_in_file(facts: Facts, areas: Areas, path: Path) -> Iterator[Row]:
+    label = path.name.partition(".")[0]
+    for _, item in facts.structures("exception"):
+        if not int(item.fields.get("chain") or 0):
+            yield Row(_text(areas, item.fields), label, OWN_EXAMPLE, CLASSIFIED)
+
+
+def _raised(facts: Facts, stream: int, offset: int) -> Mapping[str, object] | None:
+    found = [item for item in facts.streams[stream].exceptions if item.offset == offset]
+    return found[0].fields if found else None
+
+
+def _text(areas: Areas, fields: Mapping[str, object]) -> ErrorText:
+    return error_text(
+        areas, str(fields.get("type") or ""), str(fields.get("message") or ""), str(fields.get("frames") or "")
+    )
+
+
+def _site(row: Mapping[str, str], label: Mapping[str, str]) -> Row:
+    function = row["function"].rpartition(".")[2]
+    kind = TYPES.get(row["exception"], row["exception"])
+    error = ErrorText(
+        kind,
+        tuple(row["words"].split()),
+        tuple(row["codes"].split()),
+        row["path"],
+        function,
+        row["area"],
+        callers=(function,),
+        handled=tuple(row["handles"].split()),
+    )
+    return Row(error, label["class"], 1.0 if label["decided"] == "both" else WEAK, row["project"])
+
+
+def _table(name: str) -> Iterator[dict[str, str]]:
+    with (HERE / name).open(encoding="utf-8", newline="") as handle:
+        yield from csv.DictReader(handle, delimiter="\t", quoting=csv.QUOTE_NONE)

@@ -1,0 +1,104 @@
+"""What a start costs, in units that no other load on the machine changes: imported modules and compiled expressions.
+
+    python bench/start_costs.py            # compare with start_costs.json
+    python bench/start_costs.py --write    # record
+
+A diagnosis of a small log runs twice, the second time from the cache, and what it imported up to the printed answer is counted.
+`tests/bench/test_start_costs.py` fails where a count is over 5 % above the recorded one, or where one of the modules of NEVER is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # `python bench/start_costs.py`, from anywhere
+
+from bench.scan_costs import Costs, grown  # noqa: E402 - from the folder above
+
+RECORDED = Path(__file__).with_suffix(".json")
+LOGS = {
+    "one line": "2026-11-03 04:10:00,000 [INFO] starting\n",
+    "failure": """2026-11-03 04:10:00,000 [INFO] starting
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/workspace/pretrain.py", line 311, in train_step
+[rank0]:     torch.autograd.backward(output, grad_tensors=grad)
+[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.25 GiB. GPU 0 has a total capacity of 79.11 GiB
+""",
+}
+NEVER = (
+    "alembic", "httpx", "jinja2", "matplotlib", "multiprocessing", "numpy", "psutil", "pydantic", "rapidfuzz", "rich",
+    "slack_bolt", "slack_sdk", "sqlalchemy", "sqlmodel", "typer", "yaml",
+    "bot.store.database", "connectors.bundles.parts", "kb.metrics.panel", "kb.regex.hazards", "kb.rulebase.patterns",
+    "kb.rulebase.rulebook", "kb.scanning.first_stage", "kb.scanning.plan_builder", "kb.templates",
+)  # fmt: skip
+_COUNTED = """
+import atexit, json, os, re, sys
+import re._compiler as compiler
+compiled, compile_ = [], compiler.compile
+compiler.compile = lambda *given: (compiled.append(given), compile_(*given))[1]
+def note():
+    with open(os.environ["COUNTS"], "w") as file:
+        json.dump([sorted(sys.modules), len(compiled)], file)
+atexit.register(note)
+sys.argv[0] = "signalbox"
+from bot.cli.main import main
+main()
+"""
+
+
+def imported(log: str, work: Path) -> tuple[list[str], int]:
+    """Return the modules that a start from the cache imports to diagnose a log, and how many expressions it compiles."""
+    path, counts = work / "rank-0.log", work / "counts.json"
+    path.write_text(log, "utf-8")
+    env = os.environ | {"SIGNALBOX_CACHE": str(work / "cache"), "COUNTS": str(counts), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", _COUNTED, "diagnose", "--logs", str(path), "--no-store"]
+    for _ in range(2):
+        subprocess.run(command, env=env, cwd=ROOT, check=True, capture_output=True)
+    modules, compiled = json.loads(counts.read_text("utf-8"))
+    return modules, compiled
+
+
+def costs() -> tuple[Costs, list[str]]:
+    """Return the costs of a start for each log, and which modules of NEVER were imported. The standard library is not counted."""
+    found: Costs = {}
+    banned: set[str] = set()
+    with tempfile.TemporaryDirectory(prefix="start-costs-") as folder:
+        for name, log in LOGS.items():
+            modules, compiled = imported(log, Path(folder))
+            own = [item for item in modules if item.partition(".")[0] not in {*sys.stdlib_module_names, "__mp_main__"}]
+            banned.update(item for item in modules if any(item == no or item.startswith(f"{no}.") for no in NEVER))
+            found |= {f"{name}: modules": len(own), f"{name}: expressions compiled": compiled}
+    return found, sorted(banned)
+
+
+def recorded() -> Mapping[str, int]:
+    """Return the recorded costs."""
+    found: Costs = json.loads(RECORDED.read_text("utf-8"))
+    return found
+
+
+def main() -> int:
+    """Print the costs beside the recorded ones; exit 1 where one grew or a module is imported that must not be."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="record the costs")
+    args = parser.parse_args()
+    now, banned = costs()
+    if args.write:
+        RECORDED.write_text(json.dumps(now, indent=1) + "\n", "utf-8")
+    before = recorded()
+    for name, value in now.items():
+        print(f"{name:44} {value:12,d} {before.get(name, 0):12,d}")
+    print("\n".join(f"must not be imported: {name}" for name in banned))
+    return bool(grown(now, before) or banned)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

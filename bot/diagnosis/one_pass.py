@@ -1,0 +1,131 @@
+"""Scans streams and mines their templates in one pass: each block is read and unpacked once and given to both.
+
+The answers are those of bot.diagnosis.scan_pool and bot.diagnosis.template_pool one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+
+from bot.diagnosis import scan_pool, template_pool
+from bot.diagnosis.scan_pool import OVERLAP, ScanTask, Tell
+from bot.diagnosis.template_pool import MinedTables, Mining, Part, TableMerge, TemplateTask
+from bot.rulebase.loader import Knowledge
+from kb.model import Gap, StreamRef
+from kb.scanning.matcher import Matcher
+from kb.scanning.summary import StreamSummary
+from kb.templates.table import TemplateTable
+
+
+@dataclass(frozen=True, slots=True)
+class OnePassTask:
+    """What to scan, and what to mine of the same bytes; None for a stream without templates."""
+
+    scan: ScanTask
+    mining: TemplateTask | None
+
+
+_Answer = tuple[StreamSummary, Part | None]
+
+
+class OnePass:
+    """Scans streams like `scan_pool.scan_all`, and keeps the tables that it mines at the same time."""
+
+    def __init__(self) -> None:
+        self._year: int | None = None
+        self._tables: dict[str, TemplateTable] = {}
+        self._gaps: tuple[Gap, ...] = ()
+
+    def scan_all(
+        self,
+        knowledge: Knowledge,
+        refs: Sequence[StreamRef],
+        *,
+        year: int | None = None,
+        workers: int | None = None,
+        tell: Tell | None = None,
+    ) -> tuple[StreamSummary, ...]:
+        """See `scan_pool.scan_all`. The logs among the streams are mined, too."""
+        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, year)]
+        tasks.sort(key=lambda task: -task.scan.size)  # so that no worker is left with a large one at the end
+        workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
+        total = sum(task.scan.size + template_pool.EACH for task in tasks)
+        answers: Iterator[tuple[OnePassTask, _Answer]]
+        if total <= template_pool.ALONE or workers <= 1:
+            matcher = knowledge.matcher()
+            answers = ((task, _both(knowledge, matcher, task)) for task in tasks)
+        else:
+            answers = _pooled(knowledge, tasks, workers)
+        parts: list[tuple[ScanTask, StreamSummary]] = []
+        joining = TableMerge(len(refs))
+        for task, (summary, part) in answers:
+            parts.append((task.scan, summary))
+            if task.mining and part:
+                joining.add(task.mining, *part)
+            if tell:
+                tell(task.scan.size)
+        mined = joining.mined(refs)
+        self._year, self._gaps = year, mined.gaps
+        self._tables = {ref.uri: table for ref, table in zip(refs, mined.tables, strict=True) if _has_templates(ref)}
+        return scan_pool.joined(refs, parts)
+
+    def tables(self, refs: Sequence[StreamRef], *, year: int | None) -> MinedTables | None:
+        """Return the tables of the logs that were scanned; None if these are others, or the year is another."""
+        uris = [ref.uri for ref in refs]
+        if year != self._year or set(uris) != set(self._tables):
+            return None
+        return MinedTables(tuple(self._tables[uri] for uri in uris), self._gaps)
+
+
+def _has_templates(ref: StreamRef) -> bool:
+    return ref.group == "logs"
+
+
+def _tasks(index: int, ref: StreamRef, year: int | None) -> list[OnePassTask]:
+    """Cut a stream as the miner does: the cuts change nothing in a summary, but limit how many lines are examined for templates."""
+    if not _has_templates(ref):
+        return [OnePassTask(task, None) for task in scan_pool.shards(index, ref, year)]
+    return [
+        OnePassTask(ScanTask(index, ref, task.start, task.stop, year), task)
+        for task in template_pool.shards(index, ref, year, template_pool.SHARD)
+    ]
+
+
+def _both(knowledge: Knowledge, matcher: Matcher, task: OnePassTask) -> _Answer:
+    mining = Mining(task.mining) if task.mining else None
+    reading, scanner = scan_pool.begun(knowledge, matcher, task.scan)
+    for again, block in reading.overlapping(OVERLAP):
+        scanner.feed(block, again)
+        if mining:
+            mining.feed(block[again:])
+    summary = replace(scanner.finish(), gaps=tuple(reading.gaps))
+    return summary, mining.part(reading.gaps) if mining else None
+
+
+# Processes
+
+
+def _start(knowledge: Knowledge) -> None:
+    scan_pool.start_worker(knowledge)
+    template_pool.stop_collecting()
+
+
+def _work(task: OnePassTask) -> _Answer:
+    return _both(*scan_pool.loaded(), task)
+
+
+def _pooled(knowledge: Knowledge, tasks: Sequence[OnePassTask], workers: int) -> Iterator[tuple[OnePassTask, _Answer]]:
+    with scan_pool.worker_pool(workers, _start, knowledge) as pool:
+        for task, future in scan_pool.as_done(pool, _work, tasks):
+            yield task, _result(future, task)
+
+
+def _result(future: Future[_Answer], task: OnePassTask) -> _Answer:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return scan_pool.lost(task.scan), template_pool.lost(task.mining) if task.mining else None

@@ -1,0 +1,53 @@
+"""The areas of library files: which part of the stack a path belongs to, such as data, checkpoint or collective.
+
+The table comes from bench/catalogue/areas.yaml, which people read and extend.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from kb.classifier.traits import OWN
+from kb.regex.lazy import lazy_compile
+
+_PACKAGES = lazy_compile(r".*(?:site|dist)-packages/")
+_STANDARD = lazy_compile(r"(?:.*/)?lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)|<frozen ")
+STANDARD = "standard"  # area of Python's own library
+LIBRARY = "library"  # area of an installed package that the table lacks
+
+
+class Areas:
+    """Path patterns with their areas, by the first folder of the path. The first pattern that matches counts."""
+
+    def __init__(self, rows: Iterable[tuple[str, str]]) -> None:
+        self._rows: dict[str, list[tuple[str, str]]] = {}
+        for pattern, area in rows:
+            self._rows.setdefault(pattern.partition("/")[0], []).append((pattern, area))
+
+    def place(self, path: str) -> tuple[str, str]:
+        """Return a file's path from the root of its package, and its area; the file's name and `OWN` if it is no library's."""
+        packages = _PACKAGES.match(path)
+        if packages is None and _STANDARD.match(path):
+            return path.rpartition("/")[2], STANDARD
+        rest = path[packages.end() :] if packages else path
+        parts = rest.split("/")
+        for at, part in enumerate(parts[:-1]):
+            if part in self._rows and (area := self._area("/".join(parts[at:]), part)):
+                return "/".join(parts[at:]), area
+            if packages:
+                break
+        return (rest, LIBRARY) if packages else (parts[-1], OWN)
+
+    def _area(self, path: str, head: str) -> str:
+        return next((area for pattern, area in self._rows[head] if _regex(pattern).fullmatch(path)), "")
+
+
+@lru_cache(maxsize=2048)
+def _regex(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of areas.yaml as a regex: * stays within a folder, ** crosses folders."""
+    parts = re.split(r"(\*\*/?|\*)", pattern)
+    return re.compile(
+        "".join({"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}.get(part, re.escape(part)) for part in parts)
+    )

@@ -1,0 +1,114 @@
+"""The traits of an error that the classifier weighs: words, type, place, chain. Each is a short text that people can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kb.classifier.words import telling
+from kb.regex.lazy import lazy_compile
+
+MOST_WORDS = 24  # of a message; a site of the catalogue has at most 12
+MOST_TRAITS = 160  # of an error, whatever it says
+OWN = "own"  # area of the run's own code
+_PARTS = lazy_compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_COMPOUND = lazy_compile(r"[_.\-/:+]+")
+_VALUE = lazy_compile(
+    r"""(?<!\w)'(?!(?:NoneType|str|int|float|bool|list|dict|tuple|bytes|Tensor|function|module)')[^'\n]{0,200}'(?!\w)"""
+    r"""|"[^"\n]{0,200}"|(?<![\w./-])/(?!dev/|proc/)[\w.@+-]{1,100}(?:/[\w.@+-]{1,100}){1,30}/?"""
+)
+_ENDINGS = ("ations", "ation", "ings", "ing", "ied", "ies", "ed", "es", "s", "ly")
+_SHORTEST = 4  # letters that a stem keeps
+# What the functions above the error do, as their names say it. The innermost frame alone does not say it.
+_DOING = frozenset(
+    {
+        "backward", "barrier", "broadcast", "build", "cast", "checkpoint", "collate", "compile", "config", "dataloader", "dataset", "decode",
+        "download", "encode", "eval", "evaluate", "fetch", "forward", "gather", "getitem", "group", "import", "init", "iter", "launch", "load",
+        "next", "optimizer", "parse", "pretrained", "process", "read", "reduce", "rendezvous", "restore", "resume", "save", "setup", "state",
+        "step", "tokenize", "tokenizer", "train", "validate", "write",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    """What was read of an error.
+
+    `type`: class of the exception without its module; `path`: the file that raised it, from the root of its package, and
+    `function` in it, without its class, which a traceback does not show; `area`: of that file (kb.classifier.areas), `OWN` for the run's own code, empty if there is no place;
+    `above`: area of the innermost library frame above the run's own code; `callers`: the functions above;
+    `handled`: types of the exceptions from which it followed.
+    """
+
+    type: str = ""
+    words: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    path: str = ""
+    function: str = ""
+    area: str = ""
+    above: str = ""
+    callers: tuple[str, ...] = ()
+    handled: tuple[str, ...] = ()
+
+
+def said(message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the telling words and the codes of a message as it was logged.
+
+    Quoted values and paths are left out: they are the run's own names, not the words of the program.
+    """
+    words, _, codes = telling(_VALUE.sub(" ", message), MOST_WORDS)
+    return words, codes
+
+
+def stem(word: str) -> str:
+    """Return a word without its ending."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST:
+            return word[: -len(ending)]
+    return word
+
+
+def traits(error: ErrorText) -> tuple[str, ...]:
+    """Return the traits of an error, each once, at most `MOST_TRAITS`."""
+    return tuple(dict.fromkeys(_traits(error)))[:MOST_TRAITS]
+
+
+def _traits(error: ErrorText) -> Iterator[str]:
+    if error.type:
+        yield f"type {error.type}"
+        yield from (f"in type {part}" for part in _parts(error.type))
+    yield from (f"code {code}" for code in error.codes)
+    yield from (f"after {name}" for name in error.handled)
+    yield from _of_words(error.words)
+    yield from _of_place(error)
+    if error.area:
+        yield f"area {error.area}"
+        yield f"area {error.area}, type {error.type}"
+        yield from (f"area {error.area}, word {stem(word)}" for word in error.words)
+    if error.above:
+        yield f"below {error.above}"
+    doing = {part for name in error.callers for part in _parts(name)} & _DOING
+    yield from (f"during {part}" for part in sorted(doing))
+
+
+def _of_words(words: Sequence[str]) -> Iterator[str]:
+    yield from (f"word {stem(word)}" for word in words)
+    for word in words:
+        pieces = _COMPOUND.split(word)
+        if len(pieces) > 1:
+            yield from (f"word {stem(piece)}" for piece in pieces if len(piece) > 1)
+
+
+def _of_place(error: ErrorText) -> Iterator[str]:
+    if error.path:
+        *folders, name = error.path.rpartition(".")[0].split("/") if "." in error.path else error.path.split("/")
+        yield from (f"folder {part.lower()}" for folder in folders for part in _COMPOUND.split(folder) if part)
+        yield from (f"file {part}" for part in dict.fromkeys((*_COMPOUND.split(name.lower()), *_parts(name))) if part)
+    if error.function:
+        yield f"function {error.function.lower()}"
+        yield from (f"in function {stem(part)}" for part in _parts(error.function))
+
+
+def _parts(name: str) -> list[str]:
+    """Return the parts of a name in camel case or with underscores, in lower case."""
+    return [part.lower() for part in _PARTS.findall(name) if len(part) > 1]

@@ -1,0 +1,96 @@
+"""The stage and step of a failure, if a traceback or other ranks' steps say more than the line's position in its log."""
+
+from __future__ import annotations
+
+import re
+
+from kb.diagnosis.findings import Finding, chain_span
+from kb.facts.job_facts import CLOCK_SKEW, Facts
+from kb.facts.signals import Signal
+from kb.facts.stream_facts import PROGRESS_AFTER, structure_start
+from kb.model import Stage, Structure
+from kb.regex.lazy import lazy_compile
+
+_EVALUATES = lazy_compile(
+    r" in (?:_?(?:evaluate|validate)|evaluat(?:e_and_print_results|ion_loop)|validation_(?:loop|step)|eval_(?:step|batch)"
+    r"|prediction_(?:loop|step)|run_(?:evaluation|validation)|do_eval)$"
+)
+_SAVES = lazy_compile(
+    r" in _?save_(?:\w{1,40}_)?(?:checkpoint|ckpt|pretrained|model|weights|state|state_dict|optimizer_and_scheduler)$"
+    r"|(?:serialization|checkpoint\w*|safetensors)\S{0,80}:\d{1,6} in (?:async_)?save$"
+    r"|distributed/checkpoint/\S{1,80}:\d{1,6} in _?(?:save|write)\w{0,40}$"
+    r"|numpy/lib/\S{1,40}:\d{1,6} in _?savez?(?:_compressed)?$"
+)
+_LOADS = lazy_compile(
+    r" in _?(?:load_(?:\w{1,40}_)?(?:checkpoint|ckpt)|load_from_checkpoint|resume_from_checkpoint)$"
+    r"|distributed/checkpoint/\S{1,80}:\d{1,6} in _?(?:load|read)\w{0,40}$"
+)
+# The parts of a framework that are built before the first step: process groups, wrapped models, engines.
+_INITIALISES = lazy_compile(
+    r" in (?:init_process_group|init_distributed|initialize_model_parallel|init_device_mesh|initialize_megatron)$"
+    r"|deepspeed/__init__\.py:\d{1,6} in initialize$"
+    r"|(?:nn/parallel/distributed|fully_sharded_data_parallel|deepspeed/runtime/(?:pipe/)?engine)\.py:\d{1,6} in __init__$"
+)
+_ACTIVITIES: tuple[tuple[re.Pattern[str], Stage], ...] = (
+    (_SAVES, "saving"),
+    (_EVALUATES, "evaluating"),
+    (_LOADS, "checkpoint_load"),
+    (_INITIALISES, "init"),
+)
+BY_FRAMES: frozenset[Stage] = frozenset(stage for _, stage in _ACTIVITIES)
+
+
+def place_of(best: Finding, facts: Facts) -> tuple[Stage | None, int | None]:
+    """Return stage and last logged step of a finding's first line.
+
+    A traceback shows which activity was running. The event that ended the run came after every rank's last step, although
+    their lines may follow it in the log because each process flushes its own buffer.
+    """
+    first = best.first
+    stage, step = first.stage, first.iteration
+    lasts = best.fault.outlives and not facts.streams[first.stream].in_traceback(first.offset)
+    if first.compared or first.kind == "series" or lasts:
+        return stage, step
+    if stage == "teardown" and facts.end is not None and facts.streams[first.stream].completed is None:
+        stage = facts.end[0]  # a launcher reports something that happened before it stopped the other ranks
+    return _by_frames(first, facts) or stage, _last_step(first, step, facts)
+
+
+def _by_frames(signal: Signal, facts: Facts) -> Stage | None:
+    """Return the stage of the innermost frame with a known activity in the traceback that ends at a line.
+
+    If its own frames have none, those of the exceptions raised while it was handled do: their outer frames are shared.
+    """
+    low, high = chain_span(signal, facts)
+    near = [
+        exception
+        for exception in facts.streams[signal.stream].exceptions
+        if low <= structure_start(exception) < high and exception.resource.rank == signal.resource.rank
+    ]
+    own = [item for item in near if structure_start(item) <= signal.offset < item.end]
+    if not own:
+        return None
+    linked = [item for item in near if item not in own and _is_linked(item)]
+    for exception in (*own, *linked):
+        for frame in reversed(str(exception.fields.get("frames") or "").splitlines()):
+            for activity, stage in _ACTIVITIES:
+                if activity.search(frame):
+                    return stage
+    return None
+
+
+def _is_linked(exception: Structure) -> bool:
+    """Whether an exception is one of a chain."""
+    return int(exception.fields.get("chain") or 0) > 0 or bool(exception.fields.get("chained"))
+
+
+def _last_step(signal: Signal, step: int | None, facts: Facts) -> int | None:
+    """Return the run's last step if the line ended the run, otherwise the step before the line."""
+    last = facts.last_point()
+    if last is None or last.step is None or step is None or signal.survived:
+        return step
+    known = signal.time is not None and last.time is not None
+    later = known and (last.time or 0.0) > (signal.time or 0.0) + CLOCK_SKEW
+    if later or facts.streams[signal.stream].steps_after(signal.offset) >= PROGRESS_AFTER:
+        return step
+    return max(step, last.step)

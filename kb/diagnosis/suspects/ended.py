@@ -1,0 +1,105 @@
+"""The process that ended first by a launcher's report, where no line of the failure names its writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kb.diagnosis.findings import Finding
+from kb.diagnosis.suspects.claims import WAITING_FAULTS, waits_for_others
+from kb.diagnosis.suspects.launcher import EXIT_SIGNALS
+from kb.diagnosis.suspects.missing import JobLayout
+from kb.diagnosis.suspects.ranking import with_scores
+from kb.facts.topology import Place
+from kb.model import Resource, Scalar
+from kb.parsers.logs.launchers import signal_name
+from kb.regex.lazy import lazy_compile
+from kb.report import Suspect
+
+_NODE_SIZE = 16  # most processes of a job that may all be on one node
+_STOPPED = frozenset({"SIGTERM", "SIGKILL"})  # how launchers end the other processes
+# torch.multiprocessing.spawn: the process that it found ended first
+_SPAWNED = lazy_compile(r"process (\d{1,4}) terminated with (?:signal (SIG\w{1,8})|exit code (-?\d{1,6}))")
+_SEVERAL_NODES = lazy_compile(
+    r"(?i)(?:nnodes|num[_-]?nodes|num[_-]?machines)[\"']?[=: ]{1,3}(?:[2-9]|1\d|\d{1,4}:[2-9]|\d{1,4}:\d\d)"
+    r"|(?:node|machine)[_-]?rank[\"']?[=: ]{1,3}[1-9]"
+)
+
+
+def first_ended(best: Finding, layout: JobLayout) -> tuple[Suspect, ...]:
+    """Return the one process that ended by itself, as srun, mpirun, PALS, torchrun or `spawn` report it.
+
+    None where several show the failure, or where it is that of a peer: which process ends first then says nothing.
+    """
+    waiting = any(waits_for_others(signal) for finding in layout.findings for signal in finding.signals)
+    if best.fault.id in WAITING_FAULTS or (waiting and best.is_symptom) or len(best.ranks) > 1:
+        return ()
+    if best.first.kind == "exception" and best.count > 1:
+        return ()
+    ended = _task(best, layout) or _local(best, layout)
+    if ended is None or ended.rank is None:
+        return ()
+    node = ended.node or layout.places.node_of(ended.rank)
+    why = "the only one that the launcher did not stop" if ended.local is None else "the first to end, by its launcher"
+    return with_scores([Suspect("rank", node, ended.rank, ended.local, why=why)])
+
+
+def _task(best: Finding, layout: JobLayout) -> Place | None:
+    """Return the only rank that ended in a way of its own by srun, mpirun or PALS."""
+    found: dict[int, Place] = {}
+    others = 0
+    for _, item in layout.facts.structures("launcher_exit"):
+        fields, launcher = item.fields, item.fields.get("launcher")
+        task = str(fields.get("task"))
+        if launcher not in ("srun", "mpirun", "pals") or fields.get("exitcode") == 0:
+            continue
+        rank = layout.places.rank_of_task(task) if launcher == "srun" else item.resource.rank
+        signal = str(fields.get("signal") or "")
+        if signal in _STOPPED and signal not in EXIT_SIGNALS.get(best.fault.id, ()):
+            others += 1
+        elif rank is None:  # a list of tasks
+            return None
+        else:
+            found.setdefault(rank, Place(rank, str(fields.get("node") or "") or None))
+    return next(iter(found.values())) if len(found) == 1 and others else None
+
+
+def _local(best: Finding, layout: JobLayout) -> Place | None:
+    """Return the process that a launcher names by its number on the node, where nothing shows another node."""
+    told = {place.unit: place for place in _numbered(best, layout)}
+    if len(told) != 1:
+        return None
+    (place,) = told.values()
+    if place.rank is not None or place.local is None:
+        return place
+    heads = [stream.summary.head for stream in layout.facts.of_kind("job")]
+    places = layout.places
+    if len(places.nodes) > 1 or len(heads) != 1 or places.world > _NODE_SIZE or _SEVERAL_NODES.search(heads[0]):
+        return None
+    return Place(place.local, place.node, place.local) if places.allows(place.local) else None
+
+
+def _numbered(best: Finding, layout: JobLayout) -> Iterator[Place]:
+    facts, places = layout.facts, layout.places
+    for index, item in facts.structures("elastic_exit"):
+        signal = _signal(item.fields.get("exitcode"))
+        if signal and _could_be(best, signal) and (item.resource.local_rank or 0) >= 0:  # a status may be that of all
+            yield places.place(index, item.resource)
+    for index, item in facts.structures("exception"):
+        found = _SPAWNED.search(str(item.fields.get("message") or ""))
+        signal = (found[2] or _signal(int(found[3]))) if found else ""
+        if found and signal and _could_be(best, signal):
+            yield places.place(index, Resource(node=item.resource.node, local_rank=int(found[1])))
+        elif item.resource.local_rank is not None and not item.fields.get("lived_with"):
+            yield places.place(index, item.resource)
+
+
+def _signal(code: Scalar) -> str:
+    return signal_name(value=code) if isinstance(code, int) and code < 0 else ""
+
+
+def _could_be(best: Finding, signal: str) -> bool:
+    """Whether a process that ended so could show the failure: it was not stopped, and died of a fitting signal."""
+    wanted = EXIT_SIGNALS.get(best.fault.id)
+    if signal == "SIGTERM" or (wanted is not None and signal and signal not in wanted):
+        return False
+    return signal != "SIGKILL" or wanted is not None

@@ -1,0 +1,74 @@
+"""What a program said, without what its logging framework wrote around it: level, time, logger, place, fields, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from kb.anomalies.core.severity_words import is_bad
+
+_LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|ERR|ERRO|CRITICAL|CRIT|FATAL|SEVERE|PANIC)"
+_LEAD = re.compile(
+    rf"(?P<level>[\[(<]?(?i:{_LEVEL})[\])>]?(?=[\s:|\]-])[\s:|-]*)"
+    r"|(?P<time>[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?Z?[\])]?(?=[\s:|-])[\s:|-]*)"
+    r"|(?P<group>\[(?!Errno)[\w.:/@| -]{1,60}\][\s:|-]*)"
+    r"|(?P<place>(?:[\w-]{1,60}/){0,12}[\w-]{1,60}\.(?:py|cc|cpp|cxx|cu|c|h|hpp|go|rs|java):\d{1,6}(?::\d{1,5})?(?:\]:?|:|\s+-|(?=\s))\s*)"
+    r"|(?P<logger>[a-z_][\w-]{0,60}(?:\.[A-Za-z_<][\w<>-]{0,60}){1,8}(?::[\w<>]{1,60})?(?::\d{1,6})?\s*(?:\||:(?=\s)|-(?=\s))\s*)"
+    r"|(?P<panic>thread '[^'\n]{1,60}' (?:\(\d{1,9}\) )?panicked at [^\s:]{1,200}:\d{1,6}(?::\d{1,6})?:\s*)"
+    r"|(?P<dash>[|>-]\s+)"
+)
+_FIELDS = re.compile(
+    r"(?:\s+[a-z][\w.]{0,40}=(?:\"[^\"\n]{0,200}\"|[^\s\"]{1,200})){2,20}$"
+)  # behind a message, as Go's loggers write them
+_PROGRAM = re.compile(r"([a-z][a-z0-9_.-]{2,40}): (?=(?:\S+ ){2}\S)")
+# a failed check of C++ code that says more than its condition
+_CHECKED = re.compile(
+    r"Check failed: (?:[^ ]{1,120}(?: (?:==|!=|<|>|<=|>=) [^ ]{1,120})?)(?: \([^)\n]{1,120}\))? (?=(?:\S+ ){2})"
+)
+_AFTER_LEVEL = re.compile(
+    r"(?P<logger>[a-z_][\w-]{1,40}(?:\.[\w<>-]{1,60}){0,8}(?::\s+|\s+-\s+|\s*\|\s*)|[a-z_][\w-]{1,40}(?:\.[\w<>-]{1,60}){1,8}\s+)"
+)
+_FIELD = re.compile(
+    r"\"(?:msg|message|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})\"|(?<= )(?:msg|message)=\"((?:[^\"\\\n]|\\.){1,900})\""
+)
+_TRACED = re.compile(
+    r"(?:\"(?:exc_info|exc_text|exc|exception|traceback|stack_?trace|stack|error\.stack_?trace|error)\": ?"
+    r"|(?<= )(?:exc_info|exc|exception|traceback|stack_?trace|stack|error|err)=)\"((?:[^\"\\\n]|\\.){1,8000})\""
+)
+_MOST_PARTS = 8
+
+
+def message_in(text: str) -> str:
+    """The message of a structured record; any other text unchanged. A traceback in a field counts more than the record's message."""
+    if '="' not in text and '":' not in text:
+        return text
+    traced = _TRACED.search(text)
+    if traced is not None and r"\n" in traced[1] and "Traceback" in traced[1]:
+        return [line for line in _unescaped(traced[1]).split("\n") if line.strip()][-1].strip()
+    found = _FIELD.search(text)
+    return text if found is None else _unescaped(found[1] or found[2]).split("\n")[0].strip()
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return text.replace(r"\n", "\n").replace(r"\"", '"')
+
+
+def without_prefix(text: str) -> str:
+    """A message without level, time, logger and place in the source; unchanged if nothing else is left of it."""
+    rest, leveled = text, False
+    for _ in range(_MOST_PARTS):
+        hit = _LEAD.match(rest) or (_AFTER_LEVEL.match(rest) if leveled else None)
+        if hit is None or hit.end() >= len(rest):
+            break
+        leveled = hit.lastgroup in ("level", "time") or (leveled and hit.lastgroup == "group")
+        rest = rest[hit.end() :]
+    spoken = _PROGRAM.match(rest)
+    if spoken is not None and not is_bad(spoken[1]):
+        rest = rest[spoken.end() :]
+    checked = _CHECKED.match(rest)
+    rest = rest[checked.end() if checked is not None else 0 :].strip()
+    fields = _FIELDS.search(rest)
+    return (rest[: fields.start()] if fields is not None and rest[: fields.start()].count(" ") > 1 else rest) or text

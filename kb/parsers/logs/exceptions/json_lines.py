@@ -1,0 +1,61 @@
+"""Tracebacks and exceptions inside the strings of a JSON line, where line breaks are escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from kb.parsers.logs.exceptions.exception_line import HEADER
+
+MAX_STRING = 48 * 1024  # bytes of a string that are read
+MAX_TRACEBACKS = 16  # in one string, each a link of a chain
+
+
+def tracebacks_in(window: bytes, at: int) -> Iterator[tuple[int, bytes, int]]:
+    """Yield the tracebacks in the strings of the line at `at`.
+
+    Each as the position of its header in the window, the unescaped string, and the header's position in that string.
+    """
+    stop = window.find(b"\n", at)
+    line = window[at : min(len(window) if stop < 0 else stop, at + MAX_STRING)]
+    column = -1
+    for _ in range(MAX_TRACEBACKS):
+        column = line.find(HEADER, column + 1)
+        if column < 0:
+            return
+        start, end = _string_around(line, column)
+        told, inside = unescaped(line[start:end]), -1
+        for _ in range(line.count(HEADER, start, column) + 1):
+            inside = told.find(HEADER, inside + 1)
+        if inside >= 0:
+            yield at + column, told, told.rfind(b"\n", 0, inside) + 1
+
+
+def is_json(line: bytes) -> bool:
+    """Whether a line, without its prefixes, is a JSON object."""
+    return line.lstrip().startswith(b'{"')
+
+
+def unescaped(raw: bytes) -> bytes:
+    """Return the text of a JSON string without its quotes, which may be cut."""
+    try:
+        return str(json.loads(b'"' + raw + b'"', strict=False)).encode("utf-8", "replace")
+    except ValueError:
+        return raw.replace(b"\\n", b"\n").replace(b"\\t", b"\t").replace(b'\\"', b'"').replace(b"\\\\", b"\\")
+
+
+def _string_around(line: bytes, column: int) -> tuple[int, int]:
+    """Return where the string around a place starts and ends, without its quotes."""
+    start = column
+    while (start := line.rfind(b'"', 0, start)) >= 0 and _escaped(line, start):
+        pass
+    end = column
+    while (end := line.find(b'"', end)) >= 0 and _escaped(line, end):
+        end += 1
+    return start + 1, end if end >= 0 else len(line)
+
+
+def _escaped(line: bytes, quote: int) -> bool:
+    """Whether a quote follows an odd number of backslashes."""
+    before = line[max(0, quote - 64) : quote]
+    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1

@@ -1,0 +1,1 @@
+"""Tests of connectors.log_stores.elasticsearch."""

@@ -1,0 +1,103 @@
+"""The classifier: it names the class of errors of kinds that it knows, says why, and abstains on the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.classifier.classify import classify, error_text, model
+from kb.classifier.model import FORMAT, WeightsError, parse
+from kb.classifier.traits import MOST_TRAITS, OWN, traits
+
+SITE = "/opt/venv/lib/python3.12/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "frames", "fault"),
+    [
+        ("KeyError", "'labels_b'", "/srv/exp/step.py:40 in run", "code_bug"),
+        ("TypeError", "step() got an unexpected keyword argument 'config'", "/srv/exp/step.py:40 in run", "code_bug"),
+        ("ModuleNotFoundError", "No module named 'nvcomp'", "", "dependency"),
+        ("FileNotFoundError", "[Errno 2] No such file or directory: '/cfg/a.yaml'", "/srv/run.py:3 in main", "config_error"),
+        ("RuntimeError", "expected a tensor of shape (4, 8) but got dtype int32", "", "shape_or_dtype"),
+        ("ValueError", "the checkpoint lacks the weights of two layers", f"{SITE}/torch/distributed/checkpoint/state_dict.py:10 in load", "checkpoint_load"),
+        ("ValueError", "parallel size must be a multiple of the world size", f"{SITE}/megatron/training/arguments.py:9 in validate_args", "config_error"),
+    ],
+)  # fmt: skip
+def test_errors_of_known_kinds_get_their_class(kind: str, message: str, frames: str, fault: str) -> None:
+    """The answer names the class, is as sure as the threshold asks, and lists the traits that decided."""
+    answer = classify(kind, message, frames)
+    assert answer is not None
+    assert answer.fault == fault
+    assert answer.probability >= model().least
+    assert answer.traits
+
+
+@pytest.mark.parametrize("message", ["", "zyxw vutsr qponm", "Übertragungsende erreicht 终止", "\x00\x01\x02"])
+def test_an_error_that_says_nothing_gets_no_class(message: str) -> None:
+    """Neither an unknown type nor unknown words are enough."""
+    assert classify("Qwertz", message) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["[Errno 2] Aucun fichier ou dossier de ce type: 'a.yaml'", "[Errno 2] 没有那个文件或目录: 'a.yaml'"],
+)
+def test_a_translated_message_is_classified_by_its_type(message: str) -> None:
+    """The type of the exception and its error number are the same in every language."""
+    answer = classify("FileNotFoundError", message, "/srv/run.py:3 in main")
+    assert answer is not None
+    assert answer.fault == "config_error"
+
+
+def test_values_of_the_run_are_not_read_as_words() -> None:
+    """A quoted name or a path does not change the class, whatever it is called."""
+    areas = model().areas
+    plain = error_text(areas, "KeyError", "'x'")
+    assert error_text(areas, "KeyError", "'checkpoint_dataset_config'") == plain
+    assert "checkpoint" not in " ".join(error_text(areas, "OSError", "cannot read /data/checkpoint/a.pt").words)
+
+
+def test_a_place_in_a_library_has_an_area_and_one_in_the_run_has_none() -> None:
+    """The innermost frame decides; below the run's own code, the library that called it is kept as well."""
+    areas = model().areas
+    inside = error_text(
+        areas, "ValueError", "no", f"/srv/a.py:1 in main\n{SITE}/torch/utils/data/dataloader.py:7 in __init__"
+    )
+    assert (inside.path, inside.area, inside.function) == ("torch/utils/data/dataloader.py", "data", "__init__")
+    own = error_text(
+        areas, "ValueError", "no", f"{SITE}/torch/utils/data/dataloader.py:7 in _next\n/srv/a.py:1 in collate"
+    )
+    assert (own.path, own.area, own.above) == ("a.py", OWN, "data")
+    assert areas.place(f"{SITE}/sapling/x.py")[1] == "library"
+    assert areas.place("/usr/lib/python3.11/json/decoder.py")[1] == "standard"
+
+
+def test_a_huge_error_has_few_traits() -> None:
+    """A message of a megabyte, frames of any number and names of any length are cut."""
+    frames = "\n".join(f"/srv/{'d' * 300}/f{n}.py:{n} in {'call' * 40}" for n in range(20_000))
+    error = error_text(model().areas, "E" * 5000, "word " * 200_000 + "'" * 100_000, frames)
+    assert len(traits(error)) <= MOST_TRAITS
+
+
+def test_the_same_error_gives_the_same_answer() -> None:
+    """The classifier keeps nothing between two errors."""
+    classify.cache_clear()
+    first = classify("IndexError", "list index out of range", "/srv/a.py:3 in f")
+    classify("ValueError", "the dataset is empty")
+    classify.cache_clear()
+    assert classify("IndexError", "list index out of range", "/srv/a.py:3 in f") == first
+
+
+def test_probabilities_sum_to_one() -> None:
+    """Over all classes, also for traits that nobody knows."""
+    for given in (("word checkpoint", "area checkpoint"), ("word nobody knows",), ()):
+        assert sum(model().probabilities(given).values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "signalbox.classifier/9\n", f"{FORMAT}\nnumber\tunit\tx\n", f"{FORMAT}\nclass\taa\n", f"{FORMAT}\n"]
+)
+def test_damaged_weights_are_refused(text: str) -> None:
+    """With an error that says what the text is not."""
+    with pytest.raises(WeightsError, match="not a classifier"):
+        parse(text)

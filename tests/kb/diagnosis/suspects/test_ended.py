@@ -1,0 +1,122 @@
+"""The process that a launcher reports to have ended first."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.diagnosis.engine import diagnose
+from kb.facts.evidence import Evidence
+from kb.model import Job
+from kb.report import Suspect
+from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern, Rulebook, StructureTest
+from tests.support.kb_samples import ACTIONS, OWNERS, ref, rule, scanned
+
+FAULTS = {
+    item.id: item
+    for item in (
+        FaultClass("code_bug", "software", "Error in the code", explains=("peer_failure",)),
+        FaultClass("killed", "none", "A process was killed", symptom=True),
+        FaultClass("peer_failure", "none", "A peer was lost", symptom=True),
+        FaultClass("gpu_fault", "hardware", "A GPU fails"),
+    )
+}
+BOOK = Rulebook(
+    "0",
+    "digest",
+    (
+        rule("key", "code_bug", Pattern("k", exception=ExceptionTest(type="KeyError"))),
+        rule(
+            "exit", "killed", Pattern("e", structure=StructureTest("elastic_exit", {"exitcode": "-9"})), role="symptom"
+        ),
+        rule("spawned", "killed", Pattern("s", regex=r"terminated with signal SIGKILL"), role="symptom"),
+        rule("closed", "peer_failure", Pattern("c", regex="Connection closed by remote peer"), role="symptom"),
+        rule("xid", "gpu_fault", Pattern("x", structure=StructureTest("xid"))),
+    ),
+    FAULTS,
+    ACTIONS,
+    OWNERS,
+)
+KEY = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\n    x = d["a"]\nKeyError: \'a\'\n'
+FAILED = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: {}) local_rank: {} (pid: 71) of binary: /bin/py\n"
+SPAWN = 'Traceback (most recent call last):\n  File "/srv/run.py", line 2, in main\n    mp.spawn(go)\n'
+
+
+def named(*texts: str, world: int | None = None) -> list[tuple[str | None, int | None]]:
+    """Node and rank of the suspects of the first diagnosis on logs with these texts."""
+    streams = tuple(scanned(text, BOOK, ref(f"logs/part-{n}.log")) for n, text in enumerate(texts))
+    return [(item.node, item.rank) for item in suspects_of(Evidence(Job(world_size=world), streams=streams))]
+
+
+def suspects_of(evidence: Evidence) -> tuple[Suspect, ...]:
+    """The suspects of the first diagnosis."""
+    return diagnose(evidence, BOOK).diagnoses[0].suspects
+
+
+def test_the_task_that_the_launcher_did_not_stop_is_named() -> None:
+    """Of srun's tasks on one node and of PALS' ranks."""
+    srun = "srun: error: cn-a1: task 3: Exited with exit code 1\nsrun: error: cn-a1: tasks 0-2: Terminated\n"
+    pals = "cn-a2: rank 14 exited with code 1\ncn-a3: rank 20 died from signal 15\n"
+
+    assert named(KEY + srun) == [("cn-a1", 3)]
+    assert named(KEY + pals) == [("cn-a2", 14)]
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        "srun: error: cn-a1: task 0: Exited with exit code 1\n",  # a lone task may be a launcher's
+        "srun: error: cn-a1: task 0: Exited with exit code 1\nsrun: error: cn-a2: task 1: Terminated\n",  # one per node
+        "srun: error: cn-a1: tasks 0-3: Exited with exit code 1\nsrun: error: cn-a1: task 4: Terminated\n",
+        "cn-a2: rank 14 exited with code 1\ncn-a3: rank 20 exited with code 1\ncn-a3: rank 21 died from signal 15\n",
+    ],
+)
+def test_several_or_unclear_tasks_name_nobody(ends) -> None:
+    """Neither a task that may have started several ranks, nor one of many that ended by themselves."""
+    assert named(KEY + ends) == []
+
+
+def test_a_local_rank_is_the_rank_where_no_other_node_shows() -> None:
+    """The agent's line alone names only the number on its node."""
+    assert named(FAILED.format(-9, 2)) == [(None, 2)]
+    assert named(KEY + FAILED.format(1, 3)) == []  # the others may have raised the same
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "+ torchrun --nnodes=2 --nproc_per_node 4 fit.py\n" + FAILED.format(-9, 3),
+        "node_rank: 1\n" + FAILED.format(-9, 3),
+        FAILED.format(-9, 3) + FAILED.format(-9, 2),  # two agents
+        KEY + KEY + FAILED.format(1, 3),  # several processes show it
+        KEY + FAILED.format(-15, 3),  # stopped by the launcher
+        "Connection closed by remote peer\n" + FAILED.format(-9, 3),  # ended after a peer
+    ],
+)
+def test_a_local_rank_that_says_little_is_not_named(text) -> None:
+    """On one of several nodes, by one of several processes, or of a victim."""
+    assert named(text) == []
+
+
+def test_a_large_job_has_more_than_one_node() -> None:
+    """With 32 ranks, a local rank is that of any node."""
+    assert named(FAILED.format(-9, 3), world=32) == []
+    assert named(FAILED.format(-9, 3), world=4) == [(None, 3)]
+
+
+def test_the_process_that_spawn_found_is_named() -> None:
+    """Above a traceback, or in its own exception."""
+    above = "\n\n-- Process 2 terminated with the following error:\n" + KEY
+    own = SPAWN + "torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGKILL\n"
+
+    assert named(SPAWN + "torch.multiprocessing.spawn.ProcessRaisedException: " + above) == [(None, 2)]
+    assert named(own) == [(None, 3)]
+
+
+def test_a_gpu_of_an_unknown_node_is_named_by_its_address() -> None:
+    """Two addresses of unknown nodes name none."""
+    xid = "[ 12.5{}] NVRM: Xid (PCI:0000:{}:00): 79, GPU has fallen off the bus.\n"
+    one = Evidence(Job(), streams=(scanned(xid.format(1, "cb"), BOOK, ref("dmesg.log", kind="kernel")),))
+    two = scanned(xid.format(1, "cb") + xid.format(2, "1a"), BOOK, ref("dmesg.log", kind="kernel"))
+
+    assert [(item.kind, item.gpu.pci if item.gpu else "") for item in suspects_of(one)] == [("gpu", "0000:cb:00")]
+    assert suspects_of(Evidence(Job(), streams=(two,))) == ()

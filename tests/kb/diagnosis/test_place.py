@@ -1,0 +1,118 @@
+"""Stage and step that a report gives for what ended a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.diagnosis.engine import diagnose
+from kb.facts.evidence import Evidence
+from kb.model import Job, Stage
+from kb.report import Report
+from kb.rulebase.rule import ExceptionTest, Pattern
+from tests.support.kb_samples import ref, rule, rulebook, scanned
+
+BOOK = rulebook(
+    rule("own", "code_bug", Pattern("e", exception=ExceptionTest("KeyError|OSError"))),
+    rule("spike", "loss_spike", Pattern("n", exception=ExceptionTest("AssertionError"))),
+    rule("slow", "loss_spike", Pattern("s", regex="loss is high")),
+)
+STEPS = "".join(f"iteration {step:6d}/   60 | lm loss: 2.{step:03}E+00\n" for step in range(5, 40, 5))
+LAST = "iteration     40/   60 | lm loss: 2.040E+00\n"
+
+
+def raised(function: str, error: str = "KeyError: 'x'", path: str = "/app/train.py") -> str:
+    """A traceback of rank 1 whose last frame is in a function."""
+    return (
+        "[rank1]: Traceback (most recent call last):\n"
+        '[rank1]:   File "/app/train.py", line 9, in main\n[rank1]:     run()\n'
+        f'[rank1]:   File "{path}", line 5, in {function}\n[rank1]:     go()\n[rank1]: {error}\n'
+    )
+
+
+def report_of(text: str, state: str | None = None) -> Report:
+    """The report on a log."""
+    return diagnose(Evidence(Job(state=state), streams=(scanned(text, BOOK, ref("logs/train.log")),)), BOOK)
+
+
+@pytest.mark.parametrize(
+    ("function", "path", "expected"),
+    [
+        ("evaluate", "/app/train.py", "evaluating"),
+        ("save_checkpoint", "/app/train.py", "saving"),
+        ("save", "/lib/torch/serialization.py", "saving"),
+        ("load_checkpoint", "/app/train.py", "checkpoint_load"),
+        ("save_last_checkpoint", "/app/train.py", "saving"),
+        ("create_stream", "/lib/torch/distributed/checkpoint/filesystem.py", "iterating"),
+        ("write_data", "/lib/torch/distributed/checkpoint/filesystem.py", "saving"),
+        ("read_data", "/lib/torch/distributed/checkpoint/filesystem.py", "checkpoint_load"),
+        ("save", "/lib/numpy/lib/_npyio_impl.py", "saving"),
+        ("init_process_group", "/lib/torch/distributed/distributed_c10d.py", "init"),
+        ("initialize", "/lib/deepspeed/__init__.py", "init"),
+        ("__init__", "/lib/deepspeed/runtime/engine.py", "init"),
+        ("__init__", "/app/engine.py", "iterating"),
+        ("save", "/app/plots.py", "iterating"),
+        ("evaluate_step_size", "/app/train.py", "iterating"),
+    ],
+)
+def test_a_traceback_names_the_stage(function: str, path: str, expected: Stage) -> None:
+    """By the function that runs, whatever was logged last; the phase of the run names the same stage."""
+    report = report_of(STEPS + LAST + raised(function, path=path))
+    assert (report.diagnoses[0].stage, report.progress.stage) == (expected, expected)
+
+
+def test_the_outer_frames_of_a_chain_name_the_stage() -> None:
+    """The first exception of a chain has only the frames below the handler."""
+    handled = "[rank1]: \n[rank1]: During handling of the above exception, another exception occurred:\n[rank1]: \n"
+    text = STEPS + LAST + raised("write", "OSError: disk full") + handled + raised("save_model", "OSError: disk full")
+    assert report_of(text).diagnoses[0].stage == "saving"
+    apart = STEPS + LAST + raised("write", "OSError: disk full") + raised("save_model", "OSError: disk full")
+    assert report_of(apart).diagnoses[0].stage == "iterating"
+
+
+def test_what_ended_the_run_came_after_the_last_step_of_all_ranks() -> None:
+    """A line of another rank may follow it in the log."""
+    report = report_of(STEPS + raised("step") + LAST)
+    assert (report.diagnoses[0].iteration, report.progress.last_iteration) == (40, 40)
+
+
+def test_a_fault_that_a_run_survives_keeps_its_step() -> None:
+    """The run goes on after it."""
+    report = report_of(STEPS + "loss is high\n" + LAST)
+    assert (report.diagnoses[0].iteration, report.phase) == (35, "degraded")
+
+
+def test_an_exception_of_a_fault_that_others_survive_came_last() -> None:
+    """It ended this run, so no rank did a step after it."""
+    report = report_of(STEPS + raised("check", "AssertionError: loss is nan") + LAST)
+    assert (report.diagnoses[0].iteration, report.phase) == (40, "failed")
+
+
+def test_a_run_that_died_of_a_fault_that_others_survive_failed() -> None:
+    """Its exception ended it; a scheduler that reports success says otherwise."""
+    text = STEPS + LAST + raised("check", "AssertionError: loss is nan")
+    assert report_of(text).phase == "failed"
+    assert report_of(text, "COMPLETED").phase == "degraded"
+
+
+def test_a_degraded_run_that_completed_is_no_contradiction() -> None:
+    """Nothing in its logs reports a failure."""
+    gaps = [gap.code for gap in report_of(STEPS + "loss is high\n" + LAST, "COMPLETED").gaps]
+    assert "contradiction" not in gaps
+
+
+def test_no_checkpoint_is_named_for_a_run_that_did_all_its_steps() -> None:
+    """There is nothing to resume for."""
+    saved = "successfully saved checkpoint at iteration      40 to /ckpt\n"
+    whole = STEPS.replace("   60 ", "   40 ") + LAST.replace("   60 ", "   40 ") + saved + "loss is high\n"
+    assert report_of(whole).decision.from_checkpoint is None
+    assert report_of(whole).progress.stage is None
+    part = STEPS + LAST + saved + "loss is high\n"
+    assert report_of(part).progress.last_checkpoint == 40
+
+
+def test_a_save_that_ended_is_not_the_stage_of_the_end() -> None:
+    """After it, the run iterates."""
+    begun = "saving checkpoint at iteration      40 to /ckpt in torch format\n"
+    done = "  successfully saved checkpoint at iteration      40 to /ckpt\n"
+    assert report_of(STEPS + LAST + begun + raised("step")).progress.stage == "saving"
+    assert report_of(STEPS + LAST + begun + done + raised("step")).progress.stage == "iterating"

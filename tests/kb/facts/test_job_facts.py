@@ -1,0 +1,51 @@
+"""What a job survives: errors of one rank, when another rank reports that the job ended as planned."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
+from tests.support.kb_samples import BOOK, ref, scanned
+
+STEPS = "".join(f"step {n}/60 | loss 2.{n} | lr 0.002\n" for n in range(10, 26))
+PLANNED = "Reached max_run_hours=23 set in the config after step 25, stopping as configured\n"
+EARLY = "Early stopping: the metric has not improved for 5 evaluations. Stopping.\n"
+FAILED = 'Traceback (most recent call last):\n  File "/srv/reader.py", line 118, in read\n    decode()\nValueError: bad sample\n'
+SKIPPED = "loading data\nWARNING reader: sample 7 could not be decoded, skipping it\n" + FAILED
+
+
+def survived(main: str, other: str, what: str = "ValueError") -> bool:
+    """Whether rank 3 survived the error in its log, beside rank 0's log."""
+    logs = [scanned(main, BOOK, ref("rank-0.log", 0)), scanned(other, BOOK, ref("rank-3.log", 3))]
+    return Facts(Evidence(streams=tuple(logs))).survived(1, other.index(what), None)
+
+
+@pytest.mark.parametrize("end", [PLANNED, EARLY])
+def test_a_skip_at_the_end_of_a_log_is_survived_where_the_job_ends_as_planned(end: str) -> None:
+    """The rank logs nothing after the sample that it skips; rank 0 proves that the job went on."""
+    assert survived(STEPS + end, SKIPPED)
+
+
+def test_a_skip_at_the_end_of_a_log_proves_nothing_alone() -> None:
+    """Without the job's end, without the skip, or with steps of its own, the exception can be what ended the rank."""
+    assert not survived(STEPS, SKIPPED)
+    assert not survived(STEPS + PLANNED, "loading data\n" + FAILED)
+    assert not survived(STEPS + PLANNED, STEPS + SKIPPED)
+
+
+def test_an_error_at_the_start_of_a_log_is_survived_where_the_job_ends_as_planned() -> None:
+    """The module system reports an error; then training starts, and stops early or at its limit."""
+    start = "Lmod has detected the following error: unknown module\nStarting training for 326 epochs...\n"
+    assert survived(STEPS + PLANNED, start, "Lmod")
+    assert not survived(STEPS, start, "Lmod")
+    assert not survived(STEPS + "Early stopping: val_loss is nan. Stopping.\n", start, "Lmod")
+
+
+def test_an_error_without_a_time_is_survived_where_steps_follow_the_next_time_of_its_log() -> None:
+    """A launcher's log has no steps; another rank's steps go on after what it printed next."""
+    steps = "".join(f"2026-11-20 10:{n:02d}:00,000 step {n}/60 | loss 2.{n} | lr 0.002\n" for n in range(10, 40))
+    error = "ValueError: bad sample\n"
+    assert survived(steps, f"{error}2026-11-20 10:12:00,000 INFO reader goes on\n")
+    assert not survived(steps, f"{error}2026-11-20 10:39:30,000 INFO exiting\n")
+    assert not survived(steps, f"2026-11-20 10:12:00,000 INFO reader starts\n{error}")

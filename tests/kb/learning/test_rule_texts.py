@@ -1,0 +1,46 @@
+"""Titles and remedies of learned rules, in the words of the event and of people."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.learning.regex_generalisation import aligned
+from kb.learning.rule_texts import LONGEST_TITLE, imperative, sentence_of, steps_of
+
+KNOWN = ("fix_data", "free_space", "platform_ticket", "restart_service", "restart_from_checkpoint", "exclude_node_job")
+
+
+def test_a_title_says_what_the_event_says():
+    """What varies between incidents becomes a word for its kind."""
+    pieces = aligned(["put of 3 MiB refused: bucket quota reached", "put of 41 MiB refused: bucket quota reached"])
+    assert sentence_of(pieces) == "put of N refused: bucket quota reached"
+    assert sentence_of(pieces, "QuotaError") == "QuotaError: put of N refused: bucket quota reached"
+
+
+def test_a_long_title_ends_with_a_clause_or_a_word():
+    """It never exceeds the limit of the format."""
+    title = sentence_of(aligned(["the first clause is long enough to stand alone, and this one is cut from the title"]))
+    assert title == "the first clause is long enough to stand alone"
+    assert len(sentence_of(aligned(["word " * 60]))) <= LONGEST_TITLE
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("I restarted the feed and lifted the hold", "Restart the feed and lift the hold."),
+        ("raise the quota", "Raise the quota."),
+        ("Two replicas had died", ""),
+        ("", ""),
+    ],
+)
+def test_what_people_did_becomes_advice(said, advice):
+    """Sentences that do not begin with what somebody did are no advice."""
+    assert imperative(said) == advice
+
+
+def test_actions_come_from_what_was_done():
+    """Other sentences are returned for the cause."""
+    steps, other = steps_of(["Two replicas had died; restarted the feed. Resumed from the last checkpoint"], KNOWN)
+    assert [step.action for step in steps] == ["restart_service", "restart_from_checkpoint"]
+    assert other == ("Two replicas had died",)
+    assert [step.action for step in steps_of(["replaced the node gpu-7"], KNOWN)[0]] == ["exclude_node_job"]

@@ -1,0 +1,25 @@
+"""Who wrote a line, beyond its prefixes."""
+
+import pytest
+
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.speakers import speaker
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        (b"[rank3]: oops", 3),
+        (b"2027-02-09 17:40:08 [ERROR] [engine.py:12] [Rank 3] oops", 3),
+        (b"2027-02-09 17:40:08 - ERROR - rank3 - oops", 3),
+        (b"2027-02-09 17:40:08 | ERROR | rank=3 | oops", 3),
+        (b'{"level": "ERROR", "rank": 3, "message": "oops"}', 3),
+        (b'{"level": "ERROR", "process_index": 3, "message": "oops"}', 3),
+        (b'{"level": "ERROR", "RANK": "3", "message": "oops"}', 3),
+        (b"2027-02-09 17:40:08 ERROR lost rank 3 of 8", None),
+        (b"2027-02-09 17:40:08 ERROR oops", None),
+    ],
+)
+def test_speaker(line: bytes, rank: int | None) -> None:
+    """A prefix counts first, then a rank in brackets or in a column of its own, then the fields of JSON."""
+    assert speaker(line, peel(line)).rank == rank

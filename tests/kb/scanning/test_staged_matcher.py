@@ -1,0 +1,102 @@
+"""Two stages find what one finds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kb.rulebase.patterns import scan_form
+from kb.scanning import staged_matcher
+from kb.scanning.first_stage import LEAST, first_stage, words_of
+from kb.scanning.matcher import Hit, HyperscanMatcher, ScanPattern
+from kb.scanning.staged_matcher import WAIT, StagedMatcher
+
+PATTERNS = [
+    ScanPattern(scan_form(regex).expression, ignore_case)
+    for regex, ignore_case in (
+        (r"Connection (?:reset|closed) by peer", False),
+        (r"out of memory", True),
+        (r"\bXid\b.{0,20}\b79\b", False),
+        (r"(?:Segmentation fault|SIGSEGV|core dumped)", False),
+        (r"worker [0-9]{1,4} was (?:lost|killed)", False),
+        (r"[Ww]atchdog caught .* timeout", False),
+    )
+]
+PATTERNS.append(ScanPattern(scan_form("iteration [0-9]").expression, once=True))
+PIECES = [
+    "Connection reset by peer", "connection closed by peer", "Out Of Memory", "Xid", " 79 ", "Xid (PCI:0): 79,", "SIGSEGV", "core dumped",
+    "worker 12 was", " lost", "worker 7 was killed", "Watchdog caught collective", " timeout", "iteration 12", "step", "loss 2.1", "\x1b[0m", "é",
+]  # fmt: skip
+
+
+def block(hit_lines: int, quiet: int, seed: int) -> bytes:
+    """Lines of random pieces, each between so many lines without any; some lines are empty, the last has no end."""
+    chance = random.Random(seed)
+    lines: list[str] = []
+    for _ in range(hit_lines):
+        lines += ["nothing of note is printed here"] * chance.randint(0, quiet)
+        lines.append(" ".join(chance.choices(PIECES, k=chance.randint(0, 4))))
+    return "\n".join(lines).encode()
+
+
+def by_line(text: bytes, hits: list[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Pattern and line number of each hit of a pattern that reports all."""
+    return {(pattern, text.count(b"\n", 0, at)) for pattern, at in hits if not PATTERNS[pattern].once}
+
+
+@pytest.mark.parametrize("quiet", [0, 3, 400])
+@pytest.mark.parametrize("sparse", [0, 64, staged_matcher.SPARSE])
+def test_answers_are_those_of_one_stage(quiet: int, sparse: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether few or most lines have a hit, whichever way is taken."""
+    monkeypatch.setattr(staged_matcher, "SPARSE", sparse)
+    one, two = HyperscanMatcher(PATTERNS), StagedMatcher(PATTERNS)
+    for seed in range(12):
+        text = block(60, quiet, seed)
+        expected, found = one.hits(text), two.hits(text)
+        assert by_line(text, found) == by_line(text, expected)
+        assert {p for p, _ in found if PATTERNS[p].once} == {p for p, _ in expected if PATTERNS[p].once}
+
+
+def test_a_compiled_matcher_gives_the_same_answers() -> None:
+    """What was dumped and loaded finds the same."""
+    text = block(60, 400, 1)
+    first = StagedMatcher(PATTERNS)
+    assert StagedMatcher((), first.dump()).hits(text) == first.hits(text) != []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"\n", b"out of memory", b"\n\nout of memory\n\n", b"x" * 200_000 + b" out of memory " + b"y" * 200_000],
+)
+def test_edges(text: bytes) -> None:
+    """Empty blocks, lines at both ends, and a line without end."""
+    assert by_line(text, StagedMatcher(PATTERNS).hits(text)) == by_line(text, HyperscanMatcher(PATTERNS).hits(text))
+
+
+def test_a_dense_log_is_searched_once_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a block with hits on many lines the first stage is left out, then tried again."""
+    scans: list[int] = []
+    hits = HyperscanMatcher.hits
+
+    def counted(engine: HyperscanMatcher, text: bytes) -> list[Hit]:
+        scans[-1] += 1
+        return hits(engine, text)
+
+    monkeypatch.setattr(HyperscanMatcher, "hits", counted)
+    matcher = StagedMatcher(PATTERNS)
+    dense, calm = b"out of memory\n" * 1000, b"nothing of note\n" * 1000
+    for text in (dense, *[dense] * WAIT, dense, calm):
+        scans.append(0)
+        matcher.hits(text)
+    assert scans == [2, *[1] * WAIT, 2, 1]
+
+
+def test_words_are_long_and_unusual() -> None:
+    """A pattern whose words are on every line of a healthy run has none; all that are chosen have some length."""
+    assert words_of(ScanPattern("out of memory")) == {b"ut of memory"}
+    assert words_of(ScanPattern("(?:SIGSEGV|core dumped)")) == {b"SIGSEGV", b"core dumped"}
+    assert words_of(ScanPattern("iteration")) is None
+    assert words_of(ScanPattern("ab[0-9]cd")) is None
+    words = first_stage(PATTERNS).words
+    assert min(len(word.expression) // 4 for word in words) >= LEAST

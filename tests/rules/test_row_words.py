@@ -1,0 +1,134 @@
+"""A rule with several causes says of each line only what that line shows: title, summary and steps come from its row."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.authoring.selftest import evidence_of
+from bot.rulebase.loader import knowledge
+from kb.diagnosis.engine import diagnose
+from kb.report import Diagnosis
+from kb.scanning.matcher import Matcher
+
+KNOWN = knowledge()
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/opt/llm/{file}", line 31, in {function}\n    run(job)\n{message}\n'
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Matcher:
+    """The whole base's patterns, compiled once."""
+    return KNOWN.matcher()
+
+
+def raised(message: str, file: str = "train.py", function: str = "<module>") -> str:
+    """An uncaught exception."""
+    return TRACEBACK.format(message=message, file=file, function=function)
+
+
+def words(engine: Matcher, rule: str, text: str) -> Diagnosis:
+    """What a rule says of a log."""
+    report = diagnose(evidence_of(KNOWN, engine, {"job.log": text.encode()}), KNOWN.rulebook)
+    found = [item for item in report.diagnoses if item.rule == rule]
+    assert found, [item.rule for item in report.diagnoses]
+    return found[0]
+
+
+CASES = [
+    # a stack that waits for a batch is no timeout
+    (
+        "loader-timeout",
+        ('Process 7120: python train.py\nThread 7120 (idle): "MainThread"\n    select (selectors.py:415)\n'
+        "    wait (multiprocessing/connection.py:931)\n    _try_get_data (torch/utils/data/dataloader.py:1132)\n"),
+        "waits for its data loader",
+        "timeout",
+    ),
+    ("loader-timeout", raised("RuntimeError: DataLoader timed out after 120 seconds"), "Data loader timeout", "stack"),
+    # a bare code does not show the state of a service
+    (
+        "fabric-manager-not-ready",
+        raised("RuntimeError: CUDA error: system not yet initialized"),
+        "system is not initialised",
+        "not running",
+    ),
+    (
+        "fabric-manager-not-ready",
+        "May 04 10:00:00 gpu-7 systemd[1]: Failed to start NVIDIA fabric manager service.\n",
+        "Fabric manager failed",
+        "CUDA reports",
+    ),
+    # the run's own import, a package's import, a library
+    (
+        "import-failed",
+        raised("ImportError: cannot import name 'Batcher' from 'lm.data' (/home/ana/lm/data.py)"),
+        "Name missing",
+        "packages are incompatible",
+    ),
+    (
+        "import-failed",
+        raised("ImportError: cannot import name 'AdamW' from 'optim' (/opt/venv/lib/python3.11/site-packages/optim/__init__.py)"),
+        "Name missing",
+        "incompatible",
+    ),
+    (
+        "import-failed",
+        raised("ImportError: libcusparseLt.so.0: cannot open shared object file: No such file or directory"),
+        "Shared library",
+        "Name missing",
+    ),
+    # offline mode says nothing about the hub
+    (
+        "hub-unreachable",
+        raised(
+            "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and "
+            "outgoing traffic has been disabled."
+        ),
+        "downloads are switched off",
+        "unreachable",
+    ),
+    ("shared-memory-exhausted", "rank 3: Bus error: nonexistent physical address\n", "usually full", "exhausted"),
+    ("text-decode", raised("UnicodeEncodeError: 'ascii' codec can't encode character '\\u2588' in position 0"), "output encoding", "data"),
+    ("process-limit", raised("OSError: [Errno 37] No locks available: '/ckpt/.lock'"), "No file lock", "threads"),
+    ("tensor-device-mismatch", raised("NotImplementedError: Cannot copy out of meta tensor; no data!"), "device that the operation cannot use", "different devices"),
+    ("no-gradient", raised("ValueError: optimizer got an empty parameter list"), "No parameter to train", "loss"),
+    ("c10d-collective-mismatch", raised("RuntimeError: DDP expects same model across all ranks, but Rank 2 has 61 params, while rank 0 has inconsistent 63 params."), "different models", "different collectives"),
+    ("rendezvous-lost", raised("torch.distributed.elastic.rendezvous.api.RendezvousClosedError"), "was closed", "lost the"),
+    ("jax-coordination-timeout", "E0504 DEADLINE_EXCEEDED: Barrier timed out. Id: eval_sync_7::0. This usually happens because a task died\n", "reach a barrier", "connect"),
+    ("script-line-broken", "train.sh: line 12: DATA_ROOT: unbound variable\n", "Shell rejected", "backslash"),
+    ("cuda-out-of-memory", raised('RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/pytorch/c10/cuda/CUDACachingAllocator.cpp":838'), "check of its own", "requested"),
+    ("master-name-unresolved", "ssh: Could not resolve hostname node-17: Name or service not known\n", "by ssh", "master"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "said", "not_said"), CASES, ids=[f"{n}-{case[0]}" for n, case in enumerate(CASES)]
+)
+def test_the_row_of_a_line_speaks(engine: Matcher, rule: str, text: str, said: str, not_said: str) -> None:
+    """Title and summary name what the line shows, and not what another line of the same rule would show."""
+    found = words(engine, rule, text)
+    assert said in found.title
+    assert not_said.lower() not in f"{found.title} {found.summary}".lower()
+
+
+def test_a_row_has_its_own_cause_and_impact(engine: Matcher) -> None:
+    """Both come from the row, and from the rule where the row has none."""
+    own = words(engine, "process-limit", raised("OSError: [Errno 37] No locks available: '/ckpt/.lock'"))
+    rule = words(engine, "process-limit", raised("RuntimeError: can't start new thread"))
+    assert "lock service" in own.cause
+    assert "locked" in own.impact
+    assert "user limit" in rule.cause
+    assert "threads" in rule.impact
+
+
+def test_patterns_without_a_row_make_one_finding(engine: Matcher) -> None:
+    """The default row describes them together."""
+    text = raised("RuntimeError: can't start new thread") + "bash: fork: retry: Resource temporarily unavailable\n"
+    report = diagnose(evidence_of(KNOWN, engine, {"job.log": text.encode()}), KNOWN.rulebook)
+    assert [item.rule for item in report.diagnoses].count("process-limit") == 1
+
+
+def test_the_check_of_a_data_file_accepts_json_lines() -> None:
+    """json.tool rejects a healthy file of JSON Lines; the step must not ask for it."""
+    rule = next(rule for rule in KNOWN.rulebook.rules if rule.id == "json-decode")
+    assert not any("json.tool" in (step.command or "") for step in rule.remediation)
