@@ -27,7 +27,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.support.ambiguous_requests import ambiguous
-from tests.support.common.served_bot import SECRET, free_port, ok, served, until
+from tests.support.common.served_bot import SECRET, ok, served, until
+from tests.support.ports import kept_port
 
 HOST = "127.0.0.1"
 PROBE = 0.05  # seconds between two requests for /livez
@@ -301,13 +302,13 @@ def main() -> int:
         return (
             0 if attack(given.port, given.pid, given.connections, given.minutes, given.fuzz, peers=given.peers) else 1
         )
-    with tempfile.TemporaryDirectory(prefix="signalbox-floods-") as folder:
-        port = free_port()
-        with served(Path(folder), Path(folder) / "cache", port) as running:
+    with tempfile.TemporaryDirectory(prefix="signalbox-floods-") as name, kept_port() as port:
+        folder = Path(name)
+        with served(folder, folder / "cache", port) as running:
             until(lambda: ok(port))
             until(lambda: talk(port, READY, 5.0).startswith(b"HTTP/1.1 200"))
             good = attack(port, running.pid, given.connections, given.minutes, given.fuzz, peers=given.peers)
-            log = (Path(folder) / "serve.log").read_text(errors="replace")
+            log = (folder / "serve.log").read_text(errors="replace")
             traces = log.count("Traceback")
             print(f"tracebacks in the service's log: {traces}")
             return 0 if good and not traces else 1

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
+from tests.support.ports import kept_port
+
 PLACES = ("/usr/lib/postgresql/*/bin", "/usr/local/bin", "/usr/local/pgsql/bin", "/usr/bin")
+QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
 
 
 def program(name: str) -> str | None:
@@ -35,23 +39,31 @@ def postgres(folder: Path) -> Iterator[str]:
         for parent in (folder, *folder.parents):
             if parent != Path("/"):
                 parent.chmod(parent.stat().st_mode | 0o711)
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
     options = ["-A", "trust", "-U", "signalbox", "--no-sync", "--no-instructions", "-E", "UTF8", "--locale=C"]
-    subprocess.run([*as_nobody, initdb, "-D", str(data), *options], check=True, **quiet)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    subprocess.run([*as_nobody, initdb, "-D", str(data), *options], check=True, **QUIET)
+    with kept_port() as port:
+        yield from _running([*as_nobody, server], data, port)
+
+
+def _running(server: list[str], data: Path, port: int) -> Iterator[str]:
     settings = ["fsync=off", f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={data}"]
     flags = [word for setting in settings for word in ("-c", setting)]
-    running = subprocess.Popen([*as_nobody, server, "-D", str(data), *flags], **quiet)
+    running = subprocess.Popen([*server, "-D", str(data), *flags], **QUIET)
+    address = f"//signalbox@127.0.0.1:{port}/postgres"
+    end = time.monotonic() + 90
     try:
-        for _ in range(1200):  # a minute: the machine may be at other things
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+        while not _answers(f"postgresql:{address}"):
             assert running.poll() is None, "PostgreSQL did not start"
+            assert time.monotonic() < end, "PostgreSQL did not come up"
             time.sleep(0.05)
-        yield f"postgresql+psycopg://signalbox@127.0.0.1:{port}/postgres"
+        yield f"postgresql+psycopg:{address}"
     finally:
         running.terminate()
         running.wait(60)
+
+
+def _answers(url: str) -> bool:
+    """Whether it takes queries: while it starts up it listens, and refuses."""
+    with suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=5) as connection:
+        return connection.execute("SELECT 1").fetchone() == (1,)
+    return False

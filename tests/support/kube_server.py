@@ -40,6 +40,7 @@ from tests.doubles.kubelet import Kubelet, kubelet_serving
 from tests.doubles.kubernetes import Cluster
 from tests.doubles.listening import Answering, listening
 from tests.support.certificates import certificate
+from tests.support.ports import kept_ports
 
 VARIABLE = "SIGNALBOX_TEST_KUBERNETES"
 ADMIN = "administrator-of-the-tests"
@@ -291,7 +292,11 @@ def running(folder: Path) -> Iterator[KubeServer]:
 
 @contextmanager
 def _started(binary: str, folder: Path) -> Iterator[KubeServer]:
-    port, client, peer = _free(), _free(), _free()
+    with kept_ports("port", "client", "peer") as ports:
+        yield from _running(binary, folder, **ports)
+
+
+def _running(binary: str, folder: Path, port: int, client: int, peer: int) -> Iterator[KubeServer]:
     etcd = f"http://127.0.0.1:{client}"
     key = certificate(folder / "server.pem", "127.0.0.1")
     (folder / "accounts.key").write_bytes(key)
@@ -396,13 +401,6 @@ def _own_address(url: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((parts.hostname or "", parts.port or 443))
         return str(probe.getsockname()[0])
-
-
-def _free() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def _wait(server: KubeServer, processes: Iterable[subprocess.Popen[bytes]]) -> None:

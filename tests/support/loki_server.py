@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.support.ports import kept_ports
 from tests.support.shipped_layouts import otlp_body
 
 VARIABLE = "SIGNALBOX_TEST_LOKI"
@@ -140,16 +140,16 @@ def running(
         return
     folder.mkdir(parents=True, exist_ok=True)
     found = str(Path(shutil.which(found) or found).absolute())
-    http, grpc = _free(), _free()
     path = folder / "loki.json"  # JSON is YAML
-    path.write_text(json.dumps(_config(folder, http, grpc, limits or {}, tenants=tenants)))
     words = [found, f"-config.file={path}", "-log.level=error", "-config.expand-env=false"]
-    server = LokiServer(f"http://127.0.0.1:{http}", words=words, folder=folder)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.kill()
+    with kept_ports("http", "grpc") as ports:
+        path.write_text(json.dumps(_config(folder, ports["http"], ports["grpc"], limits or {}, tenants=tenants)))
+        server = LokiServer(f"http://127.0.0.1:{ports['http']}", words=words, folder=folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
 
 
 def _config(folder: Path, http: int, grpc: int, limits: Mapping[str, object], *, tenants: bool) -> dict[str, Any]:
@@ -197,13 +197,6 @@ def _config(folder: Path, http: int, grpc: int, limits: Mapping[str, object], *,
             **limits,
         },
     }
-
-
-def _free() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def _wait(address: str, server: subprocess.Popen[bytes]) -> None:

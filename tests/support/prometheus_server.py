@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+
+from tests.support.ports import kept_port
 
 
 def needed() -> None:
@@ -37,9 +38,11 @@ def serving(folder: Path, lines: list[str]) -> Iterator[str]:
     made = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(given), str(folder / "data")]
     subprocess.run(made, check=True, capture_output=True)
     (folder / "prometheus.yml").write_text("global: {scrape_interval: 1h}\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with kept_port() as port:
+        yield from _running(folder, port)
+
+
+def _running(folder: Path, port: int) -> Iterator[str]:
     words = ["prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
     words += [f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.retention.time=50y", "--log.level=error"]
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

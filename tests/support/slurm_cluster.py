@@ -1,28 +1,35 @@
 """A real Slurm on this machine: controller, two nodes, accounting in MariaDB and slurmrestd, all in a temporary folder.
 
-Ports, sockets, keys and database are its own, so that it disturbs no other. Debian's packages, run as root; where they are
+Ports, sockets, keys, database and control groups are its own, so that it disturbs no other. Debian's packages, run as root; where they are
 missing, or this is not root, tests that want it are skipped, saying so.
 """
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.support.ports import kept_ports
+
 NODES = ("gpu01", "gpu02")
 PACKAGES = "slurm-wlm slurmdbd slurmrestd slurm-wlm-jwt-plugin mariadb-server munge"
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "munged", "mariadbd", "mariadb-install-db", "sacct")
-MEMORY = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of cgroup v1
+CONTROLLERS = tuple(Path("/sys/fs/cgroup", name) for name in ("freezer", "memory"))  # of cgroup v1
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 SECONDS = 90.0  # for any one part to come up
+FINAL = {
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "SPECIAL_EXIT", "TIMEOUT"),
+}
 
 SLURM = """
 ClusterName=west
@@ -84,7 +91,7 @@ StorageLoc=slurm
 """
 CGROUPS = """
 CgroupPlugin=cgroup/v1
-CgroupMountpoint=/sys/fs/cgroup
+CgroupMountpoint={at}/cgroup
 ConstrainRAMSpace=yes
 ConstrainSwapSpace=yes
 AllowedSwapSpace=0
@@ -99,11 +106,12 @@ GRANT ALL ON slurm.* TO slurm@'127.0.0.1';
 
 @dataclass
 class RealSlurm:
-    """The cluster: its folder, its slurm.conf, whether its memory limits are kept, slurmrestd's address and a token."""
+    """The cluster: its folder, its slurm.conf, whether its memory limits are kept, ports, slurmrestd's address and a token."""
 
     at: Path
     conf: str
     limits: bool
+    ports: dict[str, int]
     rest: str = ""
     token: str = ""
     ids: dict[str, str] = field(default_factory=dict)  # of the jobs that a test started, by its names for them
@@ -135,8 +143,21 @@ class RealSlurm:
             state = (rows[-2] if len(rows) > 1 else "").partition(" ")[0]
             if state in states:
                 return state
+            assert not self._ended_otherwise(job, states), self.told(f"job {job} ended, not as {states}")
             time.sleep(0.2)
-        raise AssertionError(f"job {job} is {state!r}, not {states}")
+        raise AssertionError(self.told(f"job {job} is {state!r}, not {states}"))
+
+    def _ended_otherwise(self, job: str, states: tuple[str, ...]) -> bool:
+        """Whether the job will not reach any of these states: the controller, ahead of the accounting, has it in another final one."""
+        told = self.run("scontrol", "--oneliner", "show", "job", job.partition("+")[0])
+        now = {word.partition("=")[2] for word in told.split() if word.startswith("JobState=")}
+        return bool(now) and now <= FINAL and not now & set(states)
+
+    def told(self, trouble: str) -> str:
+        """What is wrong, with the ends of the logs of all daemons."""
+        logs = sorted((*self.at.glob("*.log"), *self.at.glob("*.out")))
+        ends = [f"{log.name}:\n{log.read_text(errors='replace')[-2000:]}" for log in logs]
+        return "\n\n".join((trouble, *ends))
 
     def start(self, name: str, *words: str, environment: dict[str, str] | None = None) -> None:
         """Start a daemon that stays in the foreground."""
@@ -146,10 +167,10 @@ class RealSlurm:
             )
 
     def stop(self) -> None:
-        """End all daemons, the last started first; running jobs end with their nodes."""
+        """End all jobs, then all daemons, the last started first."""
         with suppress(AssertionError, subprocess.TimeoutExpired, OSError):
             self.run("scancel", "--user=root", "--full")
-            time.sleep(0.5)
+            _until(lambda: not self.run("squeue", "--noheader", "--states=running,completing"), seconds=10)
         for item in reversed(self._running):
             item.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -167,22 +188,60 @@ def real_slurm(*more: str) -> Iterator[RealSlurm]:
         pytest.skip(f"no {', '.join(missing)}: apt-get install {PACKAGES}")
     if os.geteuid() != 0:
         pytest.skip("a Slurm of one's own needs root")
-    at = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # short: names of sockets are bounded
-    cluster = RealSlurm(at, str(at / "slurm.conf"), limits=MEMORY.exists())
-    try:
-        _up(cluster, more)
+    with ExitStack() as stack:
+        at = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # short: names of sockets are bounded
+        stack.callback(shutil.rmtree, at, ignore_errors=True)
+        limits = stack.enter_context(_control_groups(at))
+        ports = stack.enter_context(kept_ports("controller", "accounting", "database", "rest", *NODES))
+        cluster = RealSlurm(at, str(at / "slurm.conf"), limits, ports)
+        stack.callback(cluster.stop)
+        try:
+            _up(cluster, more)
+        except AssertionError as error:
+            raise AssertionError(cluster.told(str(error))) from error
         yield cluster
+
+
+@contextmanager
+def _control_groups(at: Path) -> Iterator[bool]:
+    """Give the cluster control groups of its own, below which Slurm makes those of its jobs; whether this machine lets us.
+
+    Slurm names them by node, user and job only: in common ones, the end of a job of one cluster kills the job of the
+    same number of another.
+    """
+    own = [place / at.name for place in CONTROLLERS]
+    (at / "cgroup").mkdir()
+    try:
+        for place in own:
+            place.mkdir()
+            (at / "cgroup" / place.parent.name).symlink_to(place)
+    except OSError:
+        yield False
+    else:
+        yield True
     finally:
-        cluster.stop()
-        shutil.rmtree(at, ignore_errors=True)
+        for place in own:
+            with suppress(AssertionError):  # the next cluster has other names
+                _until(lambda place=place: _removed(place), seconds=10)
+
+
+def _removed(group: Path) -> bool:
+    """Whether a control group and those below it are gone; what still runs there is killed."""
+    for folder, _, _ in os.walk(group, topdown=False):
+        with suppress(OSError):
+            for pid in Path(folder, "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+        with suppress(OSError):  # busy until what was killed is gone
+            Path(folder).rmdir()
+    return not group.exists()
 
 
 def _up(cluster: RealSlurm, more: tuple[str, ...]) -> None:
-    at, ports = cluster.at, _ports("controller", "accounting", "database", *NODES)
+    at, ports = cluster.at, cluster.ports
     words = {"at": at, "host": os.uname().nodename.partition(".")[0], **ports}
     words |= {"tracking": "cgroup", "tasks": "cgroup"} if cluster.limits else {"tracking": "linuxproc", "tasks": "none"}
     at.chmod(0o755)
-    for folder in ("state", "db", "out", *(f"spool-{node}" for node in NODES)):
+    for folder in ("state", "db", "tables", "out", *(f"spool-{node}" for node in NODES)):
         (at / folder).mkdir()
     texts = {
         "slurm.conf": SLURM,
@@ -212,7 +271,8 @@ def _up(cluster: RealSlurm, more: tuple[str, ...]) -> None:
 
 def _storage(cluster: RealSlurm, ports: dict[str, int]) -> None:
     at = cluster.at
-    plain = ("--no-defaults", "--user=root", f"--datadir={at}/db")
+    # its own folder for temporary tables: a server that starts deletes those of all others in it
+    plain = ("--no-defaults", "--user=root", f"--datadir={at}/db", f"--tmpdir={at}/tables")
     cluster.run("mariadb-install-db", *plain, "--skip-test-db", "--auth-root-authentication-method=normal")
     cluster.start(
         *(
@@ -237,25 +297,12 @@ def _storage(cluster: RealSlurm, ports: dict[str, int]) -> None:
 
 def with_rest(cluster: RealSlurm) -> None:
     """Start slurmrestd for the cluster, and fetch a token for root. It only accepts tokens, so it runs as a user without rights."""
-    port = _ports("rest")["rest"]
+    port = cluster.ports["rest"]
     words = ("slurmrestd", "-a", "rest_auth/jwt", "-u", "nobody", f"127.0.0.1:{port}")
     cluster.start("slurmrestd", *words, environment={**cluster.environment, "SLURM_JWT": "daemon"})
     _listening(port)
     cluster.rest = f"http://127.0.0.1:{port}"
     cluster.token = cluster.run("scontrol", "token", "lifespan=600").strip().partition("=")[2]
-
-
-def _ports(*names: str) -> dict[str, int]:
-    """Ports that are free."""
-    with suppress(OSError):
-        sockets = [socket.socket() for _ in names]
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        found = {name: item.getsockname()[1] for name, item in zip(names, sockets, strict=True)}
-        for item in sockets:
-            item.close()
-        return found
-    pytest.skip("no free ports")
 
 
 def _listening(port: int) -> None:
@@ -266,8 +313,8 @@ def _listening(port: int) -> None:
     _until(reached)
 
 
-def _until(holds) -> None:
-    end = time.monotonic() + SECONDS
+def _until(holds, seconds: float = SECONDS) -> None:
+    end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "a part of Slurm did not come up"
         time.sleep(0.05)

@@ -27,8 +27,9 @@ from bot.store.tables import IncidentRow
 from connectors.base.secret import Secret
 from tests.doubles.listening import Answering, listening
 from tests.support.common.alert_samples import alert, payload
-from tests.support.common.served_bot import SECRET, bearer, free_port, ok, until
+from tests.support.common.served_bot import SECRET, bearer, ok, until
 from tests.support.paths import DEMO
+from tests.support.ports import kept_port
 from tests.support.staged_proposals import git, proposed
 
 MEMORY, FULL = "GPU memory exhausted", "No space left on the file system"
@@ -319,11 +320,23 @@ def test_a_source_is_tried_without_keeping_anything(home, source):
     assert (check(source).works, check(source).words.startswith("git fetch: ")) == (False, True)
 
 
-def test_a_running_service_takes_up_what_is_merged(home, tmp_path, cache, known, monkeypatch):
+@pytest.fixture
+def warm(cache, known):
+    """The cache with the compiled rule base."""
+    del known
+    return cache
+
+
+@pytest.fixture
+def port():
+    """A port for the service."""
+    with kept_port() as one:
+        yield one
+
+
+def test_a_running_service_takes_up_what_is_merged(home, tmp_path, warm, port, monkeypatch):
     """With real processes: a rule is proposed as a branch, a person merges it, the next diagnosis uses it; /healthz reports a broken merge."""
-    del known  # fills the cache
-    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
-    port = free_port()
+    monkeypatch.setenv("SIGNALBOX_CACHE", str(warm))
     runs = tmp_path / "runs"
     for number in range(2):
         logs = runs / f"job-{number}" / "logs"

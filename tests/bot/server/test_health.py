@@ -22,7 +22,8 @@ from bot.runtime.metrics import FOLDER
 from bot.server.health import REQUEST_ID, operations, watched
 from bot.server.webhooks import app
 from connectors.base.secret import Secret
-from tests.support.common.served_bot import free_port, ok, served, until, worker_of
+from tests.support.common.served_bot import ok, served, until, worker_of
+from tests.support.ports import kept_port
 
 SECRET = "s3cret-of-the-scraper"  # noqa: S105 - of the test
 
@@ -153,16 +154,15 @@ def get(port, path):
 def service(tmp_path, cache, known):
     """The whole service; its port, process and log."""
     del known  # fills the cache
-    port = free_port()
-    with served(tmp_path, cache, port, more="  log: json\n") as running:
-        until(lambda: ok(port), 60)
+    with kept_port() as port, served(tmp_path, cache, port, more="  log: json\n") as running:
+        until(lambda: ok(port))
         yield port, running, tmp_path / "serve.log"
 
 
 def test_the_whole_service_tells_how_it_stands(service):
     """Metrics cover all processes; dead ones are reported and restarted; the log is JSON; SIGTERM leaves no folder."""
     port, running, log = service
-    until(lambda: get(port, "/readyz")[0] == 200, 60)
+    until(lambda: get(port, "/readyz")[0] == 200)
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/webhooks/alerts",
         json.dumps({"version": "4", "status": "firing", "alerts": [
@@ -172,9 +172,9 @@ def test_the_whole_service_tells_how_it_stands(service):
     )  # fmt: skip
     urllib.request.urlopen(request, timeout=60).close()  # noqa: S310 - of the test
     done = ("signalbox_work_seconds_count", ("kind", "diagnose"), ("outcome", "failed"))
-    until(lambda: done in figures(get(port, "/metrics")[1]), 60)
+    until(lambda: done in figures(get(port, "/metrics")[1]))
     os.kill(worker_of(running.pid), signal.SIGKILL)
-    until(lambda: ("signalbox_replaced_total", ("post", "worker")) in figures(get(port, "/metrics")[1]), 60)
+    until(lambda: ("signalbox_replaced_total", ("post", "worker")) in figures(get(port, "/metrics")[1]))
     found = figures(get(port, "/metrics")[1])
     assert found[done] == 1
     assert found[("signalbox_http_requests_total", ("endpoint", "webhook"), ("status", "202"))] == 1

@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +27,8 @@ from bot.server.webhooks import app
 from bot.store.incidents import IncidentStore
 from connectors.base.secret import Secret
 from tests.support.common.alert_samples import alert, payload
-from tests.support.common.served_bot import SECRET, bearer, free_port, ok, served, server_of, until, worker_of
+from tests.support.common.served_bot import SECRET, bearer, ok, served, server_of, until, worker_of
+from tests.support.ports import kept_port, kept_ports
 
 
 @pytest.fixture
@@ -129,11 +132,20 @@ def test_other_requests(web: FlaskClient) -> None:
 # -- the whole service ---------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def ports() -> Iterator[dict[str, int]]:
+    """Ports for the service and an Alertmanager."""
+    with kept_ports("service", "alertmanager") as found:
+        yield found
+
+
 @pytest.mark.skipif(shutil.which("prometheus-alertmanager") is None, reason="needs Debian's prometheus-alertmanager")
-def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path, known: object) -> None:
+def test_a_real_alertmanager_gets_its_job_looked_at(
+    tmp_path: Path, cache: Path, known: object, ports: dict[str, int]
+) -> None:
     """An alert in a real Alertmanager becomes a task that a worker runs; what is killed is restarted; SIGTERM stops everything."""
     del known  # fills the cache
-    port, own, cluster = free_port(), free_port(), free_port()
+    port, own = ports["service"], ports["alertmanager"]
     config = tmp_path / "alertmanager.yml"
     config.write_text(
         "route: {receiver: signalbox, group_wait: 0s, group_interval: 1s, repeat_interval: 1h}\n"
@@ -144,7 +156,7 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
     with served(tmp_path, cache, port) as service:
         until(lambda: ok(port))
         words = ["prometheus-alertmanager", f"--config.file={config}", f"--storage.path={tmp_path / 'am'}"]
-        flags = [f"--web.listen-address=127.0.0.1:{own}", f"--cluster.listen-address=127.0.0.1:{cluster}"]
+        flags = [f"--web.listen-address=127.0.0.1:{own}", "--cluster.listen-address="]
         manager = subprocess.Popen([*words, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             until(lambda: reachable(own))
@@ -175,6 +187,7 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
         log = tmp_path / "serve.log"
         os.kill(worker_of(service.pid), signal.SIGKILL)
         until(lambda: "the worker 1 exited (status -9) and was restarted" in log.read_text())
+        until(lambda: server_of(service.pid))
         server = server_of(service.pid)
         assert server is not None
         forked = server.children()
@@ -184,7 +197,8 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
         until(lambda: begun(worker_of(service.pid)))
         main = psutil.Process(service.pid)
         for process in (main, *main.children(recursive=True)):  # as systemd stops a service
-            process.send_signal(signal.SIGTERM)
+            with suppress(psutil.NoSuchProcess):  # the first has stopped it already
+                process.send_signal(signal.SIGTERM)
         assert service.wait(60) == 0
     assert log.read_text().count("was restarted") == 1 + len(forked)
     assert "stopped" in log.read_text()
@@ -193,8 +207,7 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
 def test_nobody_is_left_when_the_service_is_killed(tmp_path: Path, cache: Path, known: object) -> None:
     """Workers and other processes exit with a killed parent."""
     del known
-    port = free_port()
-    with served(tmp_path, cache, port) as service:
+    with kept_port() as port, served(tmp_path, cache, port) as service:
         until(lambda: ok(port))
         until(lambda: begun(worker_of(service.pid)))
         children = [child.pid for child in psutil.Process(service.pid).children(recursive=True)]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -20,13 +19,6 @@ SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test
 def bearer(secret: str = SECRET) -> dict[str, str]:
     """Return the header with the secret."""
     return {"Authorization": f"Bearer {secret}"}
-
-
-def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(what: Callable[[], object], seconds: float = 90.0) -> None:
@@ -68,15 +60,22 @@ def ok(port: int) -> bool:
 
 def worker_of(pid: int) -> int:
     """Return the first process that the service has forked, a worker, when it is there."""
-    until(lambda: (server := server_of(pid)) is not None and server.children())
-    server = server_of(pid)
-    assert server is not None
-    return server.children()[0].pid
+    found: list[psutil.Process] = []
+
+    def forked() -> bool:
+        with suppress(psutil.Error):  # one that ends just now
+            server = server_of(pid)
+            found[:] = sorted(server.children(), key=psutil.Process.create_time) if server else ()
+        return bool(found)
+
+    until(forked)
+    return found[0].pid
 
 
 def server_of(pid: int) -> psutil.Process | None:
     """Return the process that forks the others of the service."""
     for child in psutil.Process(pid).children():
-        if any("multiprocessing.forkserver" in word for word in child.cmdline()):
-            return child
+        with suppress(psutil.Error):  # one that ends just now
+            if any("multiprocessing.forkserver" in word for word in child.cmdline()):
+                return child
     return None
