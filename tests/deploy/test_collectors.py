@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.support.paths import ROOT
+from tests.support.ports import kept_port
 
 COLLECTORS = ROOT / "deploy" / "collectors"
 RSYSLOGD = shutil.which("rsyslogd") or shutil.which("rsyslogd", path="/usr/sbin:/sbin")
@@ -68,6 +69,13 @@ class Sink:
         return {"create": about | {"status": 201}}
 
 
+@pytest.fixture
+def sink():
+    """A sink that is down, and keeps its port."""
+    with kept_port() as port:
+        yield Sink(port)
+
+
 @contextmanager
 def serving(sink):
     """Serve the sink on its port."""
@@ -106,7 +114,6 @@ def serving(sink):
         daemon_threads = True
 
     server = Server(("127.0.0.1", sink.port), Handler)
-    sink.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     sink.down = False
@@ -194,11 +201,9 @@ def test_rsyslog_knows_its_configuration():
 
 
 @needs_rsyslog
-def test_an_outage_with_a_restart_and_a_crash_loses_and_doubles_no_line(tmp_path):
+def test_an_outage_with_a_restart_and_a_crash_loses_and_doubles_no_line(sink, tmp_path):
     """Lines written while the sink is down wait on disk, also over a restart and a crash, and arrive once each, labelled."""
-    sink = Sink(0)
-    with serving(sink):  # finds a free port
-        config = configured(tmp_path, sink.port)
+    config = configured(tmp_path, sink.port)
     with collecting(config) as stopped:
         with serving(sink):
             write(tmp_path, range(100))
@@ -247,11 +252,9 @@ def fill(folder):
 
 
 @needs_rsyslog
-def test_a_queue_that_is_full_stops_the_reading_and_drops_no_line(tmp_path):
+def test_a_queue_that_is_full_stops_the_reading_and_drops_no_line(sink, tmp_path):
     """Lines that find no space in the queue wait in their files, and arrive once each."""
-    sink = Sink(0)
-    with serving(sink):
-        config = configured(tmp_path, sink.port, SMALL)
+    config = configured(tmp_path, sink.port, SMALL)
     with collecting(config):
         fill(tmp_path)
         time.sleep(3.0)  # longer than rsyslog waits for space if it is not told to wait for ever
@@ -262,11 +265,9 @@ def test_a_queue_that_is_full_stops_the_reading_and_drops_no_line(tmp_path):
 
 
 @needs_rsyslog
-def test_files_that_are_read_again_bring_back_what_was_lost_and_double_nothing(tmp_path):
+def test_files_that_are_read_again_bring_back_what_was_lost_and_double_nothing(sink, tmp_path):
     """What a proxy's 503 and a kill with a full queue cost comes back when the files are read from their beginning."""
-    sink = Sink(0)
-    with serving(sink):
-        config = configured(tmp_path, sink.port, SMALL)
+    config = configured(tmp_path, sink.port, SMALL)
     with collecting(config):
         with serving(sink):
             sink.sick = True

@@ -34,7 +34,7 @@ class Clock:
 
 def workspace(**more):
     """Ann and Bo in #alerts; Ann in #ops, which is private; #random, to which the app was not invited."""
-    made = Workspace(**more)
+    made = Workspace(**{"patience": 60.0, **more})
     made.add_user(ANN, "ann", "Ann Lee")
     made.add_user(BO, "bo", "Bo Ek")
     made.add_group("S0ONCALL", "hw-oncall", [BO])

@@ -147,7 +147,8 @@ def stage(
     rates: RateLimits | None = None,
 ) -> Iterator[Stage]:
     """Run everything until the block ends. `tenant`: further lines for the configuration's tenant; `more`: other sections."""
-    workspace = Workspace(ChatApp(scopes=SCOPES), duplicate=duplicate, rates=rates or unlimited())
+    # patience: Slack's three seconds would say more about the machine than about the app
+    workspace = Workspace(ChatApp(scopes=SCOPES), duplicate=duplicate, rates=rates or unlimited(), patience=60.0)
     for user, name in ((ADA, "ada"), (GRACE, "grace"), (EVE, "eve")):
         workspace.add_user(user, name)
     workspace.add_group(ONCALL, "oncall", [GRACE])

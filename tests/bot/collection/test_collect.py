@@ -103,11 +103,11 @@ def writes(path: str, data: bytes) -> Act:
     return act
 
 
-def hangs(seconds: float = 30.0) -> Act:
+def hangs(until: threading.Event) -> Act:
     """Hang, then try to write: too late."""
 
-    def act(request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
-        threading.Event().wait(request.deadline.left() + seconds)
+    def act(_asked: CollectionRequest, spool: Spool) -> Iterable[Gap]:
+        until.wait(60)
         spool.append("logs/late.log", b"late\n")
         return ()
 
@@ -234,14 +234,14 @@ def test_candidates_are_alike() -> None:
 
 def test_side_by_side_leaves_what_hangs() -> None:
     """Tasks run concurrently; one that hangs or raises is reported, and its answer is dropped."""
+    over = threading.Event()
 
     def late() -> int:
-        time.sleep(9)
+        over.wait(60)
         return 2
 
-    began = time.monotonic()
-    results = side_by_side([lambda: 1, late, lambda: 1 // 0], Deadline.within(0.3))
-    assert time.monotonic() - began < 2
+    results = side_by_side([lambda: 1, late, lambda: 1 // 0], Deadline.within(1.0))
+    over.set()
     assert results[0] == 1
     assert isinstance(results[1], SourceFailed)
     assert results[1].kind == "timeout"
@@ -317,14 +317,17 @@ def test_logs_that_are_gone_in_one_source_come_from_the_next(tmp_path: Path) -> 
 
 def test_a_source_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     """At the deadline the bundle is closed: what hangs becomes a gap, and can write no more."""
-    began = time.monotonic()
-    cluster = wired(a=Toy(hangs(0.2)), b=Toy(writes("logs/b.log", b"x\n")), m=Toy(hangs(), frozenset({"metrics"})))
-    got = run(cluster, tmp_path / "b", seconds=1.5)
-    assert time.monotonic() - began < 1.5 + 2
+    over, before = threading.Event(), set(threading.enumerate())
+    cluster = wired(a=Toy(hangs(over)), b=Toy(writes("logs/b.log", b"x\n")), m=Toy(hangs(over), frozenset({"metrics"})))
+    got = run(cluster, tmp_path / "b", seconds=2.0)
     assert got.sources["b"] == "2 bytes"
     codes = {(gap["code"], gap["source"]) for gap in described(got.folder)["gaps"]}
     assert codes == {("source_timeout", "a"), ("source_timeout", "m")}
-    time.sleep(0.4)
+    late = set(threading.enumerate()) - before
+    assert len(late) >= 2
+    over.set()
+    for thread in late:
+        thread.join(60)
     assert sorted(path.name for path in (got.folder / "logs").iterdir()) == ["b.log"]
 
 
@@ -494,14 +497,14 @@ def ask(sharing: SharedSpool, counted: Counted, window: Window | None = None, **
     """Ask for the job."""
     located = LocatedJob("east", JOB)
     how = {"origin": "a", **more}
-    return shared(sharing, located, window or Window(START, END), Deadline.within(5), counted.make, **how)
+    return shared(sharing, located, window or Window(START, END), Deadline.within(60), counted.make, **how)
 
 
 def test_twenty_people_share_one_collection(tmp_path: Path) -> None:
     """Whoever asks while or soon after it is collected gets the same bundle."""
     counted = Counted(pause=0.2)
     sharing = SharedSpool(tmp_path, 60, 1 << 30)
-    results = side_by_side([lambda: ask(sharing, counted) for _ in range(20)], Deadline.within(10))
+    results = side_by_side([lambda: ask(sharing, counted) for _ in range(20)], Deadline.within(60))
     assert len(counted.made) == 1
     assert {result.folder for result in results} == {counted.made[0]}
     assert sum(result.again for result in results) == 19
@@ -599,13 +602,22 @@ def test_a_folder_without_locks_is_reported_at_once(tmp_path: Path, monkeypatch:
 
 def test_a_collection_that_does_not_end_is_reported(tmp_path: Path) -> None:
     """Who waits for another's collection waits until the deadline and no longer."""
-    counted = Counted(pause=1.0)
+    begun, over = threading.Event(), threading.Event()
+
+    def make(folder: Path) -> CollectedBundle:
+        begun.set()
+        over.wait(60)
+        return counted.make(folder)
+
+    counted = Counted()
     sharing = SharedSpool(tmp_path, 60, 1 << 30)
-    busy = threading.Thread(target=ask, args=(sharing, counted))
+    asked = (sharing, LocatedJob("east", JOB), Window(START, END))
+    busy = threading.Thread(target=shared, args=(*asked, Deadline.within(60), make), kwargs={"origin": "a"})
     busy.start()
-    time.sleep(0.2)
+    assert begun.wait(60)
     with pytest.raises(SignalboxError, match="is still running"):
-        shared(sharing, LocatedJob("east", JOB), Window(START, END), Deadline.within(0.2), counted.make, origin="a")
+        shared(*asked, Deadline.within(0.2), counted.make, origin="a")
+    over.set()
     busy.join()
 
 

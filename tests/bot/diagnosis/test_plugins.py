@@ -132,7 +132,7 @@ def probe(job, streams, params):
 
 def test_nothing_waits_for_the_child_of_a_detector(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the detector's output open; the answer is complete without it, and it is gone with the detector."""
-    monkeypatch.setattr("bot.diagnosis.plugins.WALL", 5.0)
+    monkeypatch.setattr("bot.diagnosis.plugins.WALL", 45.0)
     began = time.monotonic()
     (one,) = gave(FORKS.format(then="yield Observed(str(child))"), install).observed
     assert time.monotonic() - began < 50

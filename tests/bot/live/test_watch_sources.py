@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, replace
 
@@ -237,7 +238,7 @@ def test_a_real_process_that_dies_is_named_and_how(known, tmp_path):
     gone = next(new for new in told if new.event == "gone")
     assert (gone.fields["rank"], gone.fields["how"]) == (2, "SIGSEGV")
     fault = next(new for new in told if new.event == "fault")
-    assert fault.time - gone.time < 5
+    assert fault.time - gone.time < 40
     assert outcome.called == "fatal"
     for report in (outcome.answer.report, diagnose_bundle(known, tmp_path / "kept").report):
         first = report.diagnoses[0]
@@ -319,16 +320,18 @@ def test_a_dead_source_of_metrics_holds_nothing_up(known, tmp_path):
 
 def test_a_slow_source_is_not_waited_for():
     """Its answer comes at a later look."""
+    over = threading.Event()
 
     class Slow(MetricsOnly):
         def collect(self, _asked, spool):
-            time.sleep(0.3)
+            over.wait(60)
             spool.write("metrics/x.json", b"{}")
             return [Gap("late", "metrics", "late")]
 
     record = JobRecord(NamedJob(id="1"), "test")
     metering = MetricsPoller(Slow(), patience=0.01)
     assert metering.look(START, record) is None
+    over.set()
     while (found := metering.look(START + 1, record)) is None:
         time.sleep(0.05)
     assert found == ({"metrics/x.json": b"{}"}, (Gap("late", "metrics", "late"),))

@@ -6,6 +6,7 @@ import base64
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -59,9 +60,34 @@ def start(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         door.close()
 
 
+class Clock:
+    """A clock that goes on, and can be put forward."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+        self._looks = threading.Semaphore(0)
+
+    def monotonic(self) -> float:
+        """The time."""
+        self._looks.release()
+        return time.monotonic() + self._ahead
+
+    def forward(self, seconds: float) -> None:
+        """Put it forward when the server knows the state of its connections, and wait until it has looked again."""
+        self._looked()
+        self._ahead += seconds
+        self._looked()
+
+    def _looked(self) -> None:
+        while self._looks.acquire(blocking=False):
+            pass
+        for _ in range(10):
+            assert self._looks.acquire(timeout=60)
+
+
 def connected(port: int, data: bytes = b"") -> socket.socket:
     """Return a connection on which the bytes were sent."""
-    conn = socket.create_connection(("127.0.0.1", port), timeout=10)
+    conn = socket.create_connection(("127.0.0.1", port), timeout=60)
     conn.sendall(data)
     return conn
 
@@ -162,16 +188,17 @@ def test_a_request_that_does_not_end_is_closed(start: Start, limit: str, data: b
         assert answer(conn) == b""
 
 
-def test_a_connection_may_wait_for_its_next_request(start: Start) -> None:
+def test_a_connection_may_wait_for_its_next_request(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """That time is its own: neither that of headers, nor without end."""
-    with closing(connected(start(headers=0.05, idle=0.3), LIVE)) as conn:
+    clock = Clock()
+    monkeypatch.setattr(http_server, "time", clock)
+    with closing(connected(start(headers=20, idle=60), LIVE)) as conn:
         assert answer(conn).startswith(b"HTTP/1.1 200")
-        assert answer(conn) == b""
-    with closing(connected(start(headers=0.05, idle=60), LIVE)) as conn:
-        assert answer(conn).startswith(b"HTTP/1.1 200")
-        threading.Event().wait(0.2)
+        clock.forward(40)
         conn.sendall(LIVE)
         assert answer(conn).startswith(b"HTTP/1.1 200")
+        clock.forward(70)
+        assert answer(conn) == b""
 
 
 def test_a_new_connection_takes_the_place_of_the_one_that_waited_longest(start: Start) -> None:
@@ -200,7 +227,7 @@ def test_liveness_is_answered_while_all_threads_wait(start: Start) -> None:
 
     port = start(web=web)
     asked = [connected(port, b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(4)]
-    assert all(waits.acquire(timeout=10) for _ in range(2))
+    assert all(waits.acquire(timeout=60) for _ in range(2))
     with closing(connected(port, LIVE)) as conn:
         assert b"alive" in answer(conn)
     stuck.set()

@@ -93,7 +93,7 @@ def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, end, ping)
 
 def test_a_command_during_a_refresh_is_answered_in_time(tmp_path, known, monkeypatch):
     """Slack delivers on the old connection while the next one opens, and gives three seconds for an acknowledgement."""
-    monkeypatch.setattr("bot.slack.socket_client.READ", 60.0)  # a client that waits for a read would be far too late
+    monkeypatch.setattr("bot.slack.socket_client.READ", 600.0)  # a client that waits for a read would be far too late
     with linked(tmp_path, known, monkeypatch, ping=30.0) as (play, mode):
         mode.disconnect("warning")
         mode.disconnect("refresh_requested")

@@ -27,7 +27,7 @@ def test_nothing_waits_for_a_grandchild_that_holds_the_output() -> None:
 
 def test_a_grandchild_that_ignores_sigterm_is_killed_with_its_parent() -> None:
     """Also if the parent itself obeys."""
-    done = run_group(shell("(trap '' TERM; sleep 60) & echo $!; sleep 60"), 0.3)
+    done = run_group(shell("(trap '' TERM; sleep 60) & echo $!; sleep 60"), 2.0)
     assert done.late
     assert gone(int(done.output))
 

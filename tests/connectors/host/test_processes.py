@@ -202,10 +202,10 @@ def test_a_dump_that_hangs_is_given_up(proc, tmp_path, monkeypatch):
     """py-spy has a time limit."""
     monkeypatch.setattr(connectors.host.processes, "DUMP_SECONDS", 0.2)
     proc.add(30, RANK=0)
-    spy = program(tmp_path / "spy", "exec sleep 20")
+    spy = program(tmp_path / "spy", "exec sleep 60")
     begun = time.monotonic()
     assert "timed out after" in stacks(spy, pids=(30,))[1]["stacks_not_taken"]
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 40
 
 
 def test_a_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path, monkeypatch):
@@ -234,7 +234,7 @@ def test_a_command_is_bounded_in_time_and_output(tmp_path):
         run_bounded([program(tmp_path / "a", "yes | head -c 100000")], 5, 1000).trouble
         == "printed more than 1000 bytes"
     )
-    slow = run_bounded([program(tmp_path / "b", "echo one; sleep 20")], 0.3)
+    slow = run_bounded([program(tmp_path / "b", "echo one; sleep 60")], 2.0)
     assert slow.output == b"one\n"
     assert "timed out" in slow.trouble
     assert "cannot be run" in run_bounded([str(tmp_path / "none")], 1).trouble

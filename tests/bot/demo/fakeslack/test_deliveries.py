@@ -114,13 +114,13 @@ def test_a_command_that_fails_says_so_to_its_user(listener, words):
 def test_an_acknowledgement_after_the_time_is_a_timeout():
     """The user sees operation_timeout; the record has the duration."""
     over = threading.Event()
-    listener = Listener(lambda _: Response(str(over.wait(5))))
+    listener = Listener(lambda _: Response(str(over.wait(60))))
     made = workspace(patience=0.2)
     with heard(made, listener):
         told = made.command(ANN, ALERTS, "/diagnose")
         over.set()
     assert (told.trouble, told.status) == ('/diagnose failed with the error "operation_timeout"', None)
-    assert 0.2 <= told.seconds < 3
+    assert 0.2 <= told.seconds < 40
 
 
 def test_nobody_listening_is_a_failed_dispatch():
