@@ -32,6 +32,7 @@ from bot.diagnosis.diagnose import DiagnosisResult
 from bot.diagnosis.line_numbers import resolve
 from bot.render.report_json import dumps
 from bot.render.terminal import plain
+from bot.render.text_page import Reading
 from bot.runtime.redaction import redact
 from bot.slack.messages.answer import answer_message
 from bot.slack.messages.card import Card
@@ -163,7 +164,7 @@ def _texts(body: Any) -> str:
 
 def _slack(report: Report) -> str:
     message = answer_message(report, Card(handle="h", number=1))
-    return f"{message.text}\n{_texts(list(message.blocks))}\n{redact(plain(report, 100, verbose=True))}"
+    return f"{message.text}\n{_texts(list(message.blocks))}\n{redact(plain(report, 100, Reading(verbose=True)))}"
 
 
 def _rows(path: str) -> Iterator[tuple[int, str]]:

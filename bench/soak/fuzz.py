@@ -227,10 +227,11 @@ class Readers:
         from bot.diagnosis.diagnose import diagnose_bundle  # noqa: PLC0415
         from bot.render.report_json import dumps, from_json  # noqa: PLC0415
         from bot.render.terminal import show  # noqa: PLC0415
+        from bot.render.text_page import Reading  # noqa: PLC0415
 
         self.write(rng, folder)
         answer = diagnose_bundle(self.known, folder, workers=1)
-        show(answer.report, verbose=True)
+        show(answer.report, Reading(verbose=True))
         from_json(dumps(answer.report, answer.timing))
         answer.timeline()
 

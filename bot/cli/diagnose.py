@@ -10,7 +10,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.cli.console import ReadProgress, complain, load_rules, must_be_configured, must_be_folder, refuse, until_closed
+from bot.cli.console import (
+    ReadProgress,
+    complain,
+    load_rules,
+    must_be_configured,
+    must_be_folder,
+    refuse,
+    say,
+    until_closed,
+)
 from bot.cli.diagnose_options import DiagnoseOptions
 from bot.cli.incident_store import IncidentMemory
 from bot.cli.targets import STDIN, resolve_targets
@@ -51,7 +60,7 @@ def run(options: DiagnoseOptions) -> int:
     return 1 if options.fail_on and answer.report.verdict == "fault" else 0
 
 
-def print_answer(answer: DiagnosisResult, *, as_json: bool, verbose: bool) -> None:
+def print_answer(known: Knowledge, answer: DiagnosisResult, *, as_json: bool, verbose: bool) -> None:
     """Print the report, for a person or as JSON."""
     with until_closed():
         if as_json:
@@ -60,9 +69,11 @@ def print_answer(answer: DiagnosisResult, *, as_json: bool, verbose: bool) -> No
 
             say_masked_json(dumps(answer.report, answer.timing))
         else:
+            from bot.render.telling_words import telling_words
             from bot.render.terminal import show
+            from bot.render.text_page import Reading
 
-            show(answer.report, verbose=verbose)
+            show(answer.report, Reading(verbose, telling_words(known.rulebook), answer.root))
         sys.stdout.flush()
 
 
@@ -221,7 +232,7 @@ def _deliver(
 ) -> None:
     """Print the answer, write the requested picture and page, and store it."""
     memory.promise(answer, bundle)
-    print_answer(answer, as_json=options.as_json, verbose=options.verbose)
+    print_answer(known, answer, as_json=options.as_json, verbose=options.verbose)
     if options.picture is not None:
         _draw(answer, options.picture)
     kept = _attachments(answer) if options.html is not None or memory.on else {}
@@ -233,6 +244,8 @@ def _deliver(
         warning = memory.keep(answer, bundle, kept)
         if warning:
             complain(warning)
+        elif sys.stdout.isatty() and not options.as_json:
+            say(f"Saved as incident {memory.number}; `signalbox incidents show {memory.number}` shows it again.")
         # without --deep, only the lines that rules need are fetched from a job's log store
         whole = options.deep or not options.targets
         told = memory.keep_good(known, answer, bundle if whole else None)

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 class IncidentMemory:
     """The store for one command. `on`: whether to use it; `facts`: of the job, if one was found.
 
-    `promised`: the file that keeps the answer until it is stored.
+    `promised`: the file that keeps the answer until it is stored; `number`: of the incident that it was stored as.
     """
 
     tenant: str
     on: bool = True
     facts: JobFacts | None = None
     promised: Path | None = None
+    number: int | None = None
     _open: ExitStack = field(default_factory=ExitStack)
     _database: Database | None = None
 
@@ -140,6 +141,7 @@ class IncidentMemory:
         facts = self.facts
 
         def within(session: Session, number: int) -> None:
+            self.number = number
             if facts is None:
                 return
             from bot.incidents.exclusions import propose_within

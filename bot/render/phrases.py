@@ -143,7 +143,7 @@ def job_facts(job: JobView) -> str:
     """Return the job's name, id, size, owner and state."""
     return joined(
         [
-            job.name or "",
+            "" if job.id and job.name and job.name in job.id else job.name or "",
             f"job {job.id}" if job.id else "",
             f"attempt {job.attempt}" if job.attempt is not None else "",
             *size_facts(job),
@@ -269,10 +269,11 @@ def suspected(suspects: Sequence[Suspect]) -> str:
     """Return the suspects by kind: ranks as ranges with nodes, others by name, each kind with its first reason."""
     kinds = dict.fromkeys(suspect.kind for suspect in suspects)
     groups = [[suspect for suspect in suspects if suspect.kind == kind] for kind in kinds]
-    return "; ".join(f"{_group(group)}{_reason(group)}" for group in groups)
+    return "; ".join(f"{group_text(group)}{_reason(group)}" for group in groups)
 
 
-def _group(group: Sequence[Suspect]) -> str:
+def group_text(group: Sequence[Suspect]) -> str:
+    """Return suspects of one kind by their names."""
     kind = group[0].kind
     if kind == "rank":
         return _ranks(group)
@@ -312,6 +313,7 @@ def _reason(group: Sequence[Suspect]) -> str:
 
 REMEMBERED = "From past runs (hints only):"
 MISSING = "Missing evidence:"
+_MISSING_NAMED = 4
 
 
 _HEADINGS = {
@@ -355,6 +357,14 @@ def missing(gap: Gap) -> str:
     amount = f", {gap.got} of {gap.asked}" if gap.got and gap.asked else ""
     effect = f"; cannot tell: {gap.rules_out}" if gap.rules_out else ""
     return f"{gap.source}{scope}: {gap.reason}{amount}{effect}"
+
+
+def missing_in_short(report: Report) -> str:
+    """Return one line for all missing evidence: the sources that miss something, and how many rules were skipped."""
+    sources = Counter(gap.source.partition("/")[0] for gap in report.gaps)
+    names = few([f"{name} ({count})" if count > 1 else name for name, count in sources.items()], limit=_MISSING_NAMED)
+    skipped = f"{many(len(report.not_evaluated), 'rule')} skipped" if report.not_evaluated else ""
+    return "; ".join(part for part in (names, skipped) if part)
 
 
 def not_judged(rules: Sequence[NotEvaluated], limit: int | None) -> str:

@@ -12,6 +12,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +20,17 @@ from bot.render.columns import Column
 
 __all__ = ["Console", "ProgressLine", "console_of", "draw_lines", "draw_table"]
 
-_STYLES = {"head": "bold", "title": "bold", "label": "dim", "quiet": "dim", "alarm": "yellow"}
+_STYLES = {
+    "head": "bold",
+    "title": "bold",
+    "label": "dim",
+    "quiet": "dim",
+    "caution": "yellow",
+    "mark": "bold red",
+    "alarm": "bold red",
+    "watch": "bold yellow",
+    "calm": "bold green",
+}
 _GAP = 2  # columns between two columns of a table
 _ERASE = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 0))
 
@@ -29,12 +40,15 @@ def console_of(out: TextIO) -> Console:
     return Console(file=out, highlight=False, markup=False, emoji=False)
 
 
-def draw_lines(lines: Iterable[Sequence[tuple[str, str]]], console: Console) -> None:
-    """Print lines of (text, style) parts as they are, without wrapping. A style is a key of `_STYLES`, or empty."""
+def draw_lines(lines: Iterable[Sequence[tuple[str, str, str]]], console: Console) -> None:
+    """Print lines of (text, style, link) parts as they are, without wrapping.
+
+    A style is a key of `_STYLES`, or empty; a link is an address, or empty.
+    """
     for line in lines:
         text = Text()
-        for part, style in line:
-            text.append(part, _STYLES.get(style, ""))
+        for part, style, link in line:
+            text.append(part, Style.parse(_STYLES.get(style, "")) + Style(link=link or None))
         console.print(text, soft_wrap=True, highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""A report as text for a terminal, readable in ten seconds: the decision comes first.
+"""A report as text for a terminal, readable in ten seconds: the cause and the culprit come first, then what to do.
 
 `plain` returns the text and needs no library; `render` prints the same lines, styled, on a terminal. All text of a
 report goes through `shown`, so nothing in a log line can move the cursor, or hide or reorder text. Own wording is
@@ -7,17 +7,19 @@ ASCII.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING
 
-from bot.render import phrases, text_format
+from bot.render import phrases
+from bot.render.headline import headline, tone
+from bot.render.hyperlinks import file_address, shows_links
 from bot.render.report_json import iso
-from bot.render.text_format import few, joined, many, shown, tail
-from bot.render.text_wrap import wrapped
+from bot.render.text_format import few, joined, many, tail
+from bot.render.text_page import LISTED, MARGIN, OutputLine, Reading, TextPage
 from kb.regex.lazy import lazy_compile
-from kb.values import dataclass
 
 if TYPE_CHECKING:
     from bot.render.rich_console import Console
@@ -27,60 +29,49 @@ if TYPE_CHECKING:
 WIDTH = 80
 _WIDEST = 100  # longer lines are hard to read
 _NARROWEST = 40
-_MARGIN = 14  # columns for the labels
 _DIAGNOSES = 3
 _EXPLAINED = 3
 _QUOTES = (5, 2, 2)  # evidence items shown for the first, second and third diagnosis
-_QUOTED = 300  # characters shown per line of evidence
-_QUOTED_LINES = 6  # lines shown per evidence item
-_LISTED = 5  # gaps, indicators of one kind
 _BRANCHES = 8  # of merged stacks
 _BETWEEN = 3  # frames named between the first and the last of a branch
 _WRAPPERS = lazy_compile(
     r"(?:^|\.)(?:wrapper|wrapped|inner|_fn|<lambda>|decorate_context|_call_impl|_wrapped_call_impl|\.\.\.)$"
 )
-_WHO = _MARGIN - 4  # columns of the margin for the ranks of a branch
+_WHO = MARGIN - 4  # columns of the margin for the ranks of a branch
 _DEEPEST = 6  # deeper branches are not indented further
 
 
-@dataclass(frozen=True, slots=True)
-class OutputLine:
-    """One line of output: a label in the margin, the text, and its style (one of bot.render.rich_console, empty for plain)."""
-
-    text: str
-    label: str = ""
-    style: str = ""
-
-    def __str__(self) -> str:
-        return self.label + self.text
-
-
-def show(report: Report, verbose: bool = False) -> None:
+def show(report: Report, reading: Reading | None = None) -> None:
     """Print the report to stdout: styled on a terminal, plain otherwise."""
+    reading = reading or Reading()
     if sys.stdout.isatty():
         from bot.render.rich_console import console_of  # noqa: PLC0415 - slow to import, and not needed in a pipe
 
-        render(report, console_of(sys.stdout), verbose)
+        render(report, console_of(sys.stdout), reading)
     else:
-        sys.stdout.write(plain(report, WIDTH, verbose, sys.stdout.encoding or "utf-8"))
+        sys.stdout.write(plain(report, WIDTH, reading, sys.stdout.encoding or "utf-8"))
 
 
-def render(report: Report, console: Console, verbose: bool = False) -> None:
+def render(report: Report, console: Console, reading: Reading | None = None) -> None:
     """Print the report to the console, at its width and with the styles it supports."""
     from bot.render.rich_console import draw_lines  # noqa: PLC0415 - slow to import, and not needed for `plain`
 
+    linked = shows_links(os.environ)
     draw_lines(
         (
-            ((_encodable(line.label, console.encoding), "label"), (_encodable(line.text, console.encoding), line.style))
-            for line in lines(report, console.width, verbose)
+            (
+                (_encodable(line.label, console.encoding), "label", ""),
+                (_encodable(line.text, console.encoding), line.style, line.link if linked else ""),
+            )
+            for line in lines(report, console.width, reading)
         ),
         console,
     )
 
 
-def plain(report: Report, width: int = WIDTH, verbose: bool = False, encoding: str = "utf-8") -> str:
+def plain(report: Report, width: int = WIDTH, reading: Reading | None = None, encoding: str = "utf-8") -> str:
     """Return the report as plain text for pipes and files, each line ended by a newline; `encoding` is the reader's."""
-    return "".join(f"{_encodable(str(line), encoding)}\n" for line in lines(report, width, verbose))
+    return "".join(f"{_encodable(str(line), encoding)}\n" for line in lines(report, width, reading))
 
 
 def _encodable(text: str, encoding: str) -> str:
@@ -90,109 +81,81 @@ def _encodable(text: str, encoding: str) -> str:
         return text.encode("ascii", "backslashreplace").decode()
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
+# --- the report ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Page:
-    """The lines so far, wrapped to the width. All added text goes through `shown`."""
-
-    width: int
-    verbose: bool
-    lines: list[OutputLine] = field(default_factory=list)
-
-    def gap(self) -> None:
-        if self.lines and str(self.lines[-1]):
-            self.lines.append(OutputLine(""))
-
-    def text(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
-        """Add a paragraph; `hang` is the extra indent of the lines after the first."""
-        for number, part in enumerate(wrapped(shown(text), self.width - indent - hang)):
-            self.lines.append(OutputLine(" " * (indent + (hang if number else 0)) + part, style=style))
-
-    def field(self, label: str, text: str, style: str = "", indent: int = 0) -> None:
-        """Add a paragraph with a label in the margin. Adds nothing for an empty text."""
-        if not text:
-            return
-        for number, part in enumerate(wrapped(shown(text), self.width - _MARGIN - indent)):
-            margin = f"   {shown(label)}" if number == 0 else ""
-            self.lines.append(OutputLine(" " * indent + part, f"{margin:<{_MARGIN}}", style))
-
-    def command(self, command: str) -> None:
-        """Add a command to copy. It is never wrapped: a wrapped command does something else."""
-        for part in command.splitlines():
-            self.lines.append(OutputLine(f"{'':{_MARGIN}}$ {shown(part)}"))
-
-    def quote(self, text: str, indent: int) -> None:
-        """Add log lines, cut unless verbose."""
-        parts = [part for part in text.splitlines() if part.strip()]
-        kept = parts if self.verbose else parts[:_QUOTED_LINES]
-        for part in kept:
-            inset = min(len(part) - len(part.lstrip(" ")), 8)  # a traceback keeps its shape
-            self.text(text_format.cut(shown(part), None if self.verbose else _QUOTED), indent=indent + inset, hang=2)
-        if len(kept) < len(parts):
-            self.text(f"... {many(len(parts) - len(kept), 'more line')}", "quiet", indent)
-
-    def listed(self, items: Sequence[str], indent: int = 3) -> None:
-        """Add one item per line, only the first few unless verbose."""
-        kept = items if self.verbose else items[:_LISTED]
-        for item in kept:
-            self.text(f"- {item}", indent=indent, hang=2)
-        if len(kept) < len(items):
-            self.text(f"... and {len(items) - len(kept)} more", "quiet", indent)
-
-
-def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[OutputLine]:
+def lines(report: Report, width: int = WIDTH, reading: Reading | None = None) -> list[OutputLine]:
     """The report as lines of at most `width` columns (40 to 100), except for commands, which are never wrapped."""
-    page = _Page(min(max(width, _NARROWEST), _WIDEST), verbose)
-    _decision(page, report)
+    page = TextPage(min(max(width, _NARROWEST), _WIDEST), reading or Reading())
+    first = _lead(report)
+    _head(page, report)
+    page.gap()
+    if first is not None:
+        _remedy(page, first)
+        page.field("What", _what(report, first))
+        _grounds(page, first, _QUOTES[0], report.time_zone)
     _about(page, report)
     if not report.diagnoses:
         _memory(page, report)
         _indicators(page, report)
-    _diagnoses(page, report)
+    _diagnoses(page, report, 1 if first is not None else 0)
     if report.diagnoses:
         _memory(page, report)
     _stacks(page, report.hang.stacks)
     unsure = report.verdict != "fault" or all(item.band == "weak" for item in report.diagnoses)
-    if report.diagnoses and (verbose or unsure):
+    if report.diagnoses and (page.verbose or unsure):
         _indicators(page, report)
     _missing(page, report)
     _versions(page, report)
     return page.lines
 
 
-# --- what to do ------------------------------------------------------------------------------------------------------
+def _what(report: Report, first: Diagnosis) -> str:
+    """Return what the headline does not say: the summary, without a title at its beginning."""
+    if not first.known:
+        return ""  # the summary is the headline
+    return first.summary if report.summary.startswith(first.title) else report.summary
 
 
-def _decision(page: _Page, report: Report) -> None:
-    decision = report.decision
-    page.text(f"{phrases.decided(report)} {phrases.owned(decision)}", "head")
+def _lead(report: Report) -> Diagnosis | None:
+    """Return the diagnosis that the headline names; None if there is none."""
+    return report.diagnoses[0] if report.verdict in ("fault", "no_match") and report.diagnoses else None
+
+
+# --- what happened, and what to do -----------------------------------------------------------------------------------
+
+
+def _head(page: TextPage, report: Report) -> None:
+    """Add the cause and the culprit, then the decision with its owner and its reasons."""
+    decision, first = report.decision, _lead(report)
+    fault = f" [{first.fault}]" if first is not None and first.known else ""
+    page.text(f"{headline(report)}{fault}", tone(report))
+    if tone(report) == "calm":
+        page.text("Nothing to do.", "head")
+        return
+    page.text(phrases.decided(report), "head")
+    page.text(" ".join(part for part in (phrases.owned(decision), phrases.reason(decision)) if part))
     for exclusion in phrases.excluded(decision)[: None if page.verbose else _DIAGNOSES]:
         page.text(exclusion, indent=3, hang=2)
-    page.text(phrases.reason(decision), indent=3, hang=2)
 
 
-# --- what ran, and what happened -------------------------------------------------------------------------------------
+# --- what ran --------------------------------------------------------------------------------------------------------
 
 
-def _about(page: _Page, report: Report) -> None:
-    page.gap()
-    page.text(report.summary)
-    page.gap()
+def _about(page: TextPage, report: Report) -> None:
     job = report.job
     page.field("Job", phrases.job_facts(job))
     page.field("Before", phrases.attempts_before(job))
     if page.verbose:
-        page.listed([_attempt(attempt) for attempt in job.attempts], _MARGIN)
+        page.listed([_attempt(attempt) for attempt in job.attempts], MARGIN)
     page.field("Phase", joined([report.phase, *phrases.progress(report)]))
     page.field("Hang", phrases.hang(report))
     if report.hang.lone is not None and report.hang.advice:
-        page.text("To confirm, do one of these:", indent=_MARGIN)
-        page.listed(report.hang.advice, _MARGIN)
+        page.text("To confirm, do one of these:", indent=MARGIN)
+        page.listed(report.hang.advice, MARGIN)
     if page.verbose:
         page.listed(
-            [f"{vote.probe}: {phrases.VOTES[vote.vote]}{tail(vote.detail)}" for vote in report.hang.votes], _MARGIN
+            [f"{vote.probe}: {phrases.VOTES[vote.vote]}{tail(vote.detail)}" for vote in report.hang.votes], MARGIN
         )
 
 
@@ -217,47 +180,66 @@ def _attempt(attempt: Attempt) -> str:
 # --- why -------------------------------------------------------------------------------------------------------------
 
 
-def _diagnoses(page: _Page, report: Report) -> None:
+def _diagnoses(page: TextPage, report: Report, shown_already: int) -> None:
+    """Add the diagnoses after those that the head of the report covers."""
     kept = report.diagnoses if page.verbose else report.diagnoses[:_DIAGNOSES]
-    for place, diagnosis in enumerate(kept):
+    for place, diagnosis in enumerate(kept[shown_already:], shown_already):
         page.gap()
-        _diagnosis(page, diagnosis, _QUOTES[min(place, len(_QUOTES) - 1)], report.time_zone)
+        role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
+        page.text(f"{diagnosis.rank}. {diagnosis.title} ({diagnosis.fault}{role})", "title", hang=3)
+        _grounds(page, diagnosis, _QUOTES[min(place, len(_QUOTES) - 1)], report.time_zone)
+        _remedy(page, diagnosis)
     rest = report.diagnoses[len(kept) :]
     if rest:
         page.gap()
         page.text(f"Also found: {few([f'{item.fault} ({item.band})' for item in rest])}", "quiet", hang=2)
 
 
-def _diagnosis(page: _Page, diagnosis: Diagnosis, quotes: int, zone: TimeZone) -> None:
-    role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
-    page.text(f"{diagnosis.rank}. {diagnosis.title} ({diagnosis.fault}{role})", "title", hang=3)
-    page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
+def _grounds(page: TextPage, diagnosis: Diagnosis, quotes: int, zone: TimeZone) -> None:
+    """Add what the diagnosis rests on: suspects, confidence, lines, and the symptoms that it explains."""
     page.field("Suspects", phrases.suspected(diagnosis.suspects))
-    page.field("Where", joined(phrases.place(diagnosis, zone)))
+    page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
+    if page.verbose or diagnosis.rank > 1 or diagnosis.first_seen is not None:  # else, the progress says it
+        page.field("Where", joined(phrases.place(diagnosis, zone)))
     if page.verbose:
         page.field("Cause", diagnosis.cause)
         page.field("Impact", diagnosis.impact)
-    _evidence(page, diagnosis.evidence, quotes)
-    explained = phrases.explains(diagnosis, None if page.verbose else _EXPLAINED)
-    page.field("Also", f"explains: {explained}" if explained else "")
-    _remedy(page, diagnosis)
+    _evidence(page, diagnosis, quotes)
+    page.field("Explains", phrases.explains(diagnosis, None if page.verbose else _EXPLAINED))
     if page.verbose and diagnosis.known:
         page.field("Rule", f"{diagnosis.rule}, version {diagnosis.rule_version}, confidence {diagnosis.confidence:.2f}")
 
 
-def _evidence(page: _Page, items: Sequence[EvidenceItem], quotes: int) -> None:
+def _evidence(page: TextPage, diagnosis: Diagnosis, quotes: int) -> None:
+    items = diagnosis.evidence if page.verbose else _distinct(diagnosis.evidence)
     kept = items if page.verbose else items[:quotes]
+    find, root = page.reading.telling, page.reading.root
+    telling = None if find is None else partial(find, diagnosis)
     for number, item in enumerate(kept):
-        page.field("" if number else "Evidence", phrases.source(item), "quiet")
-        page.quote(item.text, _MARGIN + 2)
-    if len(kept) < len(items):
-        page.field("", f"... and {len(items) - len(kept)} more", "quiet")
+        page.field("" if number else "Evidence", phrases.source(item), "quiet", link=file_address(root, item.source))
+        page.quote(item.text, MARGIN + 2, telling)
+    if len(kept) < len(diagnosis.evidence):
+        page.field("", f"... and {len(diagnosis.evidence) - len(kept)} more", "quiet")
 
 
-def _remedy(page: _Page, diagnosis: Diagnosis) -> None:
+def _distinct(items: Sequence[EvidenceItem]) -> list[EvidenceItem]:
+    """Return the items without those whose text is part of another one's: a launcher repeats the lines of its ranks."""
+    texts = [item.text.strip() for item in items]
+    return [
+        item
+        for place, item in enumerate(items)
+        if not any(
+            texts[place] in other and (texts[place] != other or at < place)
+            for at, other in enumerate(texts)
+            if at != place
+        )
+    ]
+
+
+def _remedy(page: TextPage, diagnosis: Diagnosis) -> None:
     for number, step in enumerate(diagnosis.remediation if page.verbose else diagnosis.remediation[:1]):
         label = "Then" if number else "Do first"
-        page.field(label, f"{step.text} {phrases.grade(step)}", "alarm" if step.grade == "disruptive" else "")
+        page.field(label, f"{step.text} {phrases.grade(step)}", "caution" if step.grade == "disruptive" else "")
         page.command(step.command or "")
         page.field("", f"Check: {step.verify}" if step.verify else "")
 
@@ -265,7 +247,7 @@ def _remedy(page: _Page, diagnosis: Diagnosis) -> None:
 # --- where the ranks are ---------------------------------------------------------------------------------------------
 
 
-def _stacks(page: _Page, branches: Sequence[StackBranch]) -> None:
+def _stacks(page: TextPage, branches: Sequence[StackBranch]) -> None:
     """The merged stacks, a line per branch: its ranks on the left, then its frames, outermost first."""
     if not branches:
         return
@@ -310,7 +292,7 @@ def _path(frames: Sequence[str], verbose: bool) -> str:
 # --- what stands out, and what is missing ----------------------------------------------------------------------------
 
 
-def _memory(page: _Page, report: Report) -> None:
+def _memory(page: TextPage, report: Report) -> None:
     """Add the suggestions of past runs: as the first lead if no rule matches, else as a hint."""
     found = phrases.remembered(report)
     if found:
@@ -319,7 +301,7 @@ def _memory(page: _Page, report: Report) -> None:
         page.listed(found)
 
 
-def _indicators(page: _Page, report: Report) -> None:
+def _indicators(page: TextPage, report: Report) -> None:
     found = report.indicators
     groups = (
         ("Lines", found.events),
@@ -332,32 +314,39 @@ def _indicators(page: _Page, report: Report) -> None:
     page.gap()
     page.text(phrases.standing_out(report), "title")
     for label, items in groups:
-        kept = items if page.verbose else items[:_LISTED]
+        kept = items if page.verbose else items[:LISTED]
         for number, item in enumerate(kept):
             _indicator(page, "" if number else label, item)
         if len(kept) < len(items):
             page.field("", f"... and {len(items) - len(kept)} more", "quiet")
 
 
-def _indicator(page: _Page, label: str, item: Indicator) -> None:
+def _indicator(page: TextPage, label: str, item: Indicator) -> None:
     if item.evidence is None:
         page.field(label, f"{item.what}{tail(item.why)}")
         return
     page.field(label, f"{phrases.source(item.evidence)}{tail(item.why)}", "quiet")
-    page.quote(item.evidence.text or item.what, _MARGIN + 2)
+    page.quote(item.evidence.text or item.what, MARGIN + 2)
 
 
-def _missing(page: _Page, report: Report) -> None:
+def _missing(page: TextPage, report: Report) -> None:
+    """Add the missing evidence: one line, all of it if verbose, or where the answer is that there is too little."""
     if not report.gaps and not report.not_evaluated:
         return
     page.gap()
+    if not page.verbose and report.verdict != "insufficient_evidence":
+        page.text(
+            f"{phrases.MISSING} {phrases.missing_in_short(report)} (-v lists what each rules out)", "quiet", hang=2
+        )
+        return
     page.text(phrases.MISSING, "title")
     page.listed(phrases.folded(report.gaps))
-    unjudged = phrases.not_judged(report.not_evaluated, None if page.verbose else _LISTED)
+    unjudged = phrases.not_judged(report.not_evaluated, None if page.verbose else LISTED)
     if unjudged:
         page.text(f"- {unjudged}", indent=3, hang=2)
 
 
-def _versions(page: _Page, report: Report) -> None:
-    page.gap()
+def _versions(page: TextPage, report: Report) -> None:
+    if page.verbose or not (report.gaps or report.not_evaluated):
+        page.gap()
     page.text(phrases.versions(report), "quiet")

@@ -44,6 +44,7 @@ from bot.pages.routes import pages
 from bot.pages.signed_links import PageLinks
 from bot.render.report_json import dumps
 from bot.render.terminal import plain
+from bot.render.text_page import Reading
 from bot.runtime import logging as service_log
 from bot.runtime import metrics
 from bot.slack.delivery.masked_client import MaskedClient, masked_texts
@@ -81,7 +82,7 @@ def raw(monkeypatch) -> list[Report]:
 def _shows(report: Report) -> bool:
     """Whether its numbers are such as can be shown: impossible ones have their own tests."""
     try:
-        plain(report, 100, verbose=True)
+        plain(report, 100, Reading(verbose=True))
     except (ValueError, OverflowError):
         return False
     return True
@@ -102,7 +103,7 @@ def _slack(report: Report) -> str:
 
 REPORT_PLACES: dict[str, Callable[[Report], str]] = {
     "json": lambda report: dumps(resolve(report, None)).decode(),
-    "terminal": lambda report: plain(resolve(report, None), 100, verbose=True),
+    "terminal": lambda report: plain(resolve(report, None), 100, Reading(verbose=True)),
     "page": incident_page,
     "slack": _slack,
 }

@@ -42,4 +42,5 @@ def demo(
     with until_closed():
         if not as_json:
             say(f"A real failure of 8 ranks on 2 nodes, recorded in {INCIDENT}\n")
-    print_answer(diagnose_bundle(load_rules(None), INCIDENT), as_json=as_json, verbose=False)
+    known = load_rules(None)
+    print_answer(known, diagnose_bundle(known, INCIDENT), as_json=as_json, verbose=False)

@@ -88,6 +88,7 @@ def show(
     from bot.render.report_json import from_json
     from bot.render.terminal import show as print_report
     from bot.render.text_format import shown
+    from bot.render.text_page import Reading
     from bot.runtime.redaction.structure import redacted
 
     incident = record.incident
@@ -98,7 +99,10 @@ def show(
     if kept.state in ("packed", "gone") or (kept.state == "elsewhere" and (kept.where or "").startswith("/")):
         say(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
     say("")
-    print_report(redacted(from_json(record.report_json)), verbose)  # an older version may have stored it
+    root = Path(incident.bundle) if incident.bundle else None
+    print_report(
+        redacted(from_json(record.report_json)), Reading(verbose, root=root)
+    )  # an older version may have stored it
     for line in history(incident.id):
         say(shown(line))
 

@@ -9,6 +9,7 @@ from bot.incidents.ledger import Ledger
 from bot.render.raster import png
 from bot.render.report_json import from_json
 from bot.render.terminal import plain
+from bot.render.text_page import Reading
 from bot.render.timeline import loads
 from bot.render.timeline_svg import draw
 from bot.render.timeline_words import alt_text
@@ -41,7 +42,7 @@ def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[A
     if report.verdict in NOT_FAILED and not report.hang.suspected and not asked:
         return []
     stem = _ODD.sub("-", report.job.name or report.job.id or "job").strip("-")[:60] or "job"
-    text = redact(plain(report, _WIDTH, verbose=True)).encode("utf-8", "replace")
+    text = redact(plain(report, _WIDTH, Reading(verbose=True))).encode("utf-8", "replace")
     files = [Attachment(f"{stem}-evidence.txt", f"Evidence of incident {incident}", text)]
     kept = ledger.incidents.kept(incident, TIMELINE)
     picture = None if kept is None else _picture(kept, stem)

@@ -14,6 +14,7 @@ from bot.cli.commands.incidents import app
 from bot.config.settings import Retention
 from bot.render.report_json import dumps
 from bot.render.terminal import plain
+from bot.render.text_page import Reading
 from bot.retention.sweep import tidy
 from bot.runtime.paths import database_url
 from bot.store.incidents import IncidentStore
@@ -75,7 +76,7 @@ def test_the_list_as_json_is_one_object_a_line():
 def test_an_incident_is_shown_as_it_was_reported():
     """`show` gives the report's text under a line that names the incident."""
     assert run("show", "3").stdout == f"Incident 3, 2026-03-02 10:30Z, bundle night-run\n\n{plain(FALLEN_GPU)}"
-    assert run("show", "1", "--verbose").stdout.endswith(plain(HEALTHY, verbose=True))
+    assert run("show", "1", "--verbose").stdout.endswith(plain(HEALTHY, reading=Reading(verbose=True)))
 
 
 @pytest.mark.usefixtures("_three")

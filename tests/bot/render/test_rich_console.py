@@ -63,7 +63,7 @@ def test_lines_keep_their_text_and_carry_their_styles():
     """A line longer than the terminal is not broken, so that a command can be copied."""
     out = Terminal()
 
-    draw_lines([(("label ", "label"), ("x" * 200, "head"))], Console(file=out, width=40, force_terminal=True))
+    draw_lines([(("label ", "label", ""), ("x" * 200, "head", ""))], Console(file=out, width=40, force_terminal=True))
 
     assert unstyled(out.getvalue()) == f"label {'x' * 200}\n"
     assert "\x1b[" in out.getvalue()

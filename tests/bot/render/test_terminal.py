@@ -14,31 +14,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from bot.render.headline import headline
+from bot.render.hyperlinks import shows_links
 from bot.render.terminal import lines, plain, render, show
 from bot.render.text_format import shown
+from bot.render.text_page import Reading
 from kb.parsers.logs.lines import LINE_CHARACTERS
 from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, StackBranch, Suspect, ranges
 from tests.support.bot_samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
+ALL = Reading(verbose=True)
+
 FALLEN_GPU_TEXT = """\
+GPU 3 on gpu-017: a GPU fell off the bus [gpu_fell_off_bus]
 Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).
-Owner: hardware.
+Owner: hardware. The fault stays with the node.
    gpu-017, cluster-wide: its GPU 3 left the bus twice within an hour
-   The fault stays with the node.
 
-GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited
-for rank 7 until they failed.
-
-   Job        llm-70b, job 47110, attempt 2, 8 nodes, 64 GPUs, owner ana, state
-              FAILED
-   Phase      failed, stage iterating, last iteration 1198 of 5000 at 2026-03-01
-              12:00:00Z, last checkpoint 1150
-
-1. A GPU fell off the bus (gpu_fell_off_bus)
-   Confidence likely. The kernel names the GPU; it comes 31 s before any other
-              failure; rule right in 41 of 44
+   Do first   Drain gpu-017 and reboot it. (disruptive: affects other jobs)
+              $ scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
+              Check: `nvidia-smi -L` lists 8 GPUs
+   What       GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63
+              ranks waited for rank 7 until they failed.
    Suspects   gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017; rank 7 (local rank 3) on
               gpu-017 (its process drove that GPU)
+   Confidence likely. The kernel names the GPU; it comes 31 s before any other
+              failure; rule right in 41 of 44
    Where      stage iterating, iteration 1198, first seen 2026-03-01 12:00:13Z
    Evidence   logs/dmesg-gpu-017.log:812 (gpu-017)
                 NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off
@@ -46,28 +47,24 @@ for rank 7 until they failed.
               logs/rank-7.log:40213 (rank 7)
                 RuntimeError: CUDA error: unspecified launch failure
                     Compile with `TORCH_USE_CUDA_DSA` to see more.
-   Also       explains: Collective timed out in the watchdog (ranks 0-6, 8-63);
-              NCCL socket closed by a peer (ranks 0, 8, 16, 24, 32, 40, 48, 56)
-   Do first   Drain gpu-017 and reboot it. (disruptive: affects other jobs)
-              $ scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
-              Check: `nvidia-smi -L` lists 8 GPUs
+   Explains   Collective timed out in the watchdog (ranks 0-6, 8-63); NCCL
+              socket closed by a peer (ranks 0, 8, 16, 24, 32, 40, 48, 56)
+   Job        llm-70b, job 47110, attempt 2, 8 nodes, 64 GPUs, owner ana, state
+              FAILED
+   Phase      failed, stage iterating, last iteration 1198 of 5000 at 2026-03-01
+              12:00:00Z, last checkpoint 1150
 
 2. A collective timed out (collective_timeout, symptom)
-   Confidence weak
    Suspects   ranks 0-6,8-63
+   Confidence weak
 
-Missing evidence:
-   - dmesg (gpu-018): permission denied, 7 nodes of 8 nodes; cannot tell: a
-     second faulty GPU there
-   - 2 rules skipped; missing: metrics (2)
-
+Missing evidence: dmesg; 2 rules skipped (-v lists what each rules out)
 Report b7f3a91c02d8, rulebook 2026.3, 72 sources, 1.8 GB read
 """
 
 UNKNOWN_TEXT = """\
-No advice: the run failed, and no rule explains why.
-
 The run stopped making steps after iteration 310 and no rule says why.
+No advice: the run failed, and no rule explains why.
 
    Job        vision-pretrain
    Phase      hung, last iteration 310
@@ -80,10 +77,7 @@ No rule explains this failure. What stands out:
    Nodes      node-b: last to write, 41 s after the rest
    Steps      iteration 310: nothing after it
 
-Missing evidence:
-   - stacks: none in the bundle; cannot tell: where each rank waits
-   - 1 rule skipped; missing: stacks (1)
-
+Missing evidence: stacks; 1 rule skipped (-v lists what each rules out)
 Report 0d55e2, rulebook 2026.3
 """
 
@@ -103,7 +97,7 @@ def quoting(text: str, verbose: bool = False, width: int = 80) -> str:
         evidence=(replace(KERNEL_LINE, text=text, source=text),),
     )
     decision = Decision("requeue_without", (Exclusion(text, "job", text),), owner=text)
-    return plain(replace(FALLEN_GPU, summary=text, diagnoses=(first,), decision=decision), width, verbose)
+    return plain(replace(FALLEN_GPU, summary=text, diagnoses=(first,), decision=decision), width, Reading(verbose))
 
 
 def test_a_fault_is_reported_from_the_decision_to_what_was_not_seen():
@@ -158,7 +152,7 @@ def test_many_branches_are_cut():
     ways = tuple(StackBranch(0, (f"way{at} (fit.py:{at})",), 2, f"{at},{at + 100}", "0") for at in range(1, 12))
     report = replace(UNKNOWN, hang=Hang(called=True, stacks=ways))
     assert "   not 0      way8 (fit.py:8)\n              ... and 3 more branches\n" in plain(report)
-    assert "way11 (fit.py:11)" in plain(report, verbose=True)
+    assert "way11 (fit.py:11)" in plain(report, reading=ALL)
     wide = (StackBranch(0, ("a (fit.py:1)",), 4, "1,3,5,700", "0,2,4,800"),)
     assert "   4 ranks    1,3,5,700: a (fit.py:1)\n" in plain(replace(report, hang=Hang(called=True, stacks=wide)))
 
@@ -198,24 +192,121 @@ def test_many_branches_are_cut():
         ),
     ],
 )
-def test_the_first_line_is_the_decision(decision, first):
-    """Requeue or not, without whom, from where, at what price, and whose it is: in plain words, on the first line."""
+def test_the_decision_follows_the_cause(decision, first):
+    """Requeue or not, without whom, from where, at what price, and whose it is: in plain words, under the headline."""
     text = plain(replace(FALLEN_GPU, decision=decision))
 
-    assert text.splitlines()[0] == first
+    assert " ".join(text.splitlines()[1:3]).startswith(first)
 
 
 @pytest.mark.parametrize(
     ("report", "first"),
     [
-        (HEALTHY, "Nothing to do: the run completed normally."),
+        (HEALTHY, "Nothing to do."),
         (UNKNOWN, "No advice: the run failed, and no rule explains why."),
         (TOO_LITTLE, "No advice: whether the run completed cannot be told."),
     ],
 )
-def test_the_first_line_says_why_there_is_no_advice(report, first):
-    """The first line distinguishes the three verdicts without a fault."""
-    assert plain(report).splitlines()[0] == first
+def test_the_second_line_says_why_there_is_no_advice(report, first):
+    """The summary and the line under it distinguish the three verdicts without a fault."""
+    assert plain(report).splitlines()[:2] == [report.summary, first]
+
+
+@pytest.mark.parametrize(
+    ("suspects", "title", "line"),
+    [
+        ((Suspect("rank", "node-b", rank=5),), "Data file damaged", "Rank 5 on node-b: Data file damaged"),
+        ((Suspect("rank", "node-b", rank=5),), "Rank computes longer", "Rank 5 on node-b computes longer"),
+        ((Suspect("rank"),), "Native crash", "Native crash"),
+        ((Suspect("job"),), "Native crash", "Native crash"),
+        ((), "Native crash", "Native crash"),
+        ((Suspect("node", "a"), Suspect("node", "b")), "The kernel panicked", "a, b: the kernel panicked"),
+        ((Suspect("rank", rank=1), Suspect("rank", rank=2)), "Native crash", "Ranks 1-2: Native crash"),
+        ((Suspect("gpu", "a", gpu=GpuRef(uuid="GPU-1")),), "Native crash", "GPU GPU-1 on a: Native crash"),
+        ((Suspect("gpu"),), "Native crash", "Native crash"),
+    ],
+)
+def test_the_headline_has_the_culprit_and_the_cause(suspects, title, line):
+    """A rank, node or GPU is named where the report has it, and nothing is named where it has not."""
+    first = replace(FALLEN_GPU.diagnoses[0], suspects=suspects, title=title, evidence=())
+
+    assert headline(replace(FALLEN_GPU, diagnoses=(first,))) == line
+
+
+def test_a_rank_that_only_others_name_is_called_a_suspect():
+    """If all quoted lines are those of other ranks, the headline does not sound sure."""
+    first = replace(
+        FALLEN_GPU.diagnoses[1], suspects=(Suspect("rank", rank=3),), evidence=FALLEN_GPU.diagnoses[0].evidence
+    )
+
+    assert headline(replace(FALLEN_GPU, diagnoses=(first,))) == "Suspect rank 3: a collective timed out"
+
+
+def test_the_telling_words_are_underlined():
+    """Carets stand under the words that the rule matched, also where the line is wrapped."""
+    text = plain(
+        FALLEN_GPU, reading=Reading(telling=lambda _, line: (line.index("GPU"), len(line)) if "Xid" in line else None)
+    )
+
+    assert (
+        "                NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off\n"
+        "                                                           ^^^^^^^^^^^^^^^^^^\n"
+        "                  the bus.\n"
+        "                  ^^^^^^^^\n"
+    ) in text
+
+
+def test_a_line_that_a_launcher_repeats_is_quoted_once():
+    """Of two lines, one of which is part of the other, the longer one is quoted, and the other one counted."""
+    twice = (KERNEL_LINE, replace(KERNEL_LINE, source="launcher.log", text=f"0: {KERNEL_LINE.text}"))
+    report = replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], evidence=twice),))
+
+    assert plain(report).count("NVRM") == 1
+    assert "... and 1 more" in plain(report)
+    assert plain(report, reading=ALL).count("NVRM") == 2
+
+
+def test_missing_evidence_is_one_line_of_a_fault():
+    """Sources of one kind are counted, and all is listed if asked for."""
+    gaps = tuple(replace(FALLEN_GPU.gaps[0], source=f"stacks/{rank}") for rank in range(3))
+    report = replace(FALLEN_GPU, gaps=gaps, not_evaluated=())
+
+    assert "Missing evidence: stacks (3) (-v lists what each rules out)\n" in plain(report)
+    assert "stacks/2" in plain(report, reading=ALL)
+
+
+def test_files_are_links_where_the_terminal_shows_them(monkeypatch, tmp_path):
+    """A quoted source that is a file leads to it, with its name escaped; other terminals get the bare name."""
+    (tmp_path / "a b.log").write_text("x")
+    item = replace(KERNEL_LINE, source="a b.log")
+    report = replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], evidence=(item,)),))
+
+    def printed(forced):
+        monkeypatch.setenv("FORCE_HYPERLINK", forced)
+        stream = io.StringIO()
+        render(report, Console(file=stream, width=80, force_terminal=True), Reading(root=tmp_path))
+        return stream.getvalue()
+
+    assert f"{tmp_path.as_uri()}/a%20b.log" in printed("1")
+    assert "file://" not in printed("0")
+
+
+@pytest.mark.parametrize(
+    ("environment", "shown_there"),
+    [
+        ({}, False),
+        ({"TERM": "xterm-256color"}, False),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "7200"}, True),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "4600"}, False),
+        ({"TERM": "xterm-kitty"}, True),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "vscode"}, True),
+        ({"TERM": "tmux-256color", "TERM_PROGRAM": "tmux", "VTE_VERSION": "7200"}, False),
+        ({"TERM": "dumb", "FORCE_HYPERLINK": "1"}, True),
+    ],
+)
+def test_terminals_that_show_links_are_known(environment, shown_there):
+    """Others could print the address as text."""
+    assert shows_links(environment) is shown_there
 
 
 def test_missing_evidence_is_reported_with_what_it_hides():
@@ -228,7 +319,7 @@ def test_missing_evidence_is_reported_with_what_it_hides():
 
 def test_verbose_adds_the_rest():
     """Cause, impact, every step, the rule and the figure of the confidence are shown when all is asked for."""
-    text = plain(FALLEN_GPU, verbose=True)
+    text = plain(FALLEN_GPU, reading=ALL)
 
     for part in ("A power, link or board fault.", "Hand it to hardware support", "xid-catalogue, version 3", "0.93"):
         assert part in text
@@ -241,7 +332,7 @@ def test_more_than_three_diagnoses_are_named_only():
     many = replace(FALLEN_GPU, diagnoses=tuple(replace(weak, rank=rank, fault=f"fault_{rank}") for rank in range(1, 6)))
 
     assert "Also found: fault_4 (weak), fault_5 (weak)\n" in plain(many)
-    assert "5. A collective timed out (fault_5, symptom)\n" in plain(many, verbose=True)
+    assert "5. A collective timed out (fault_5, symptom)\n" in plain(many, reading=ALL)
 
 
 def test_ranks_are_ranges():
@@ -295,7 +386,7 @@ def test_lines_fit_the_width(report, width):
     """Lines are as wide as the terminal, within 40 and 100 columns, and none ends in a space."""
     room = min(max(width, 40), 100)
 
-    for line in lines(report, width, verbose=True):
+    for line in lines(report, width, reading=ALL):
         assert columns(str(line)) <= room or "$ " in str(line)
         assert str(line) == str(line).rstrip()
 

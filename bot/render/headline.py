@@ -1,0 +1,76 @@
+"""The first line of an answer: the culprit and the cause, and how grave it is. It says nothing that the report does not have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from bot.render.phrases import group_text, unfailed
+from bot.render.text_format import few
+
+if TYPE_CHECKING:
+    from kb.report import Diagnosis, Report, Suspect
+
+Tone = Literal["alarm", "watch", "calm"]
+
+_RANK = "Rank "  # titles of rules that say what one rank does begin so
+_ARTICLES = ("A", "An", "The")
+_NODES = 3  # named in a headline
+
+
+def headline(report: Report) -> str:
+    """Return the culprit, as far as known, and the cause; the report's summary if no rule gives a cause."""
+    first = report.diagnoses[0] if report.diagnoses else None
+    if report.verdict != "fault" or first is None or not first.known:
+        state = unfailed(report)
+        return report.summary or f"{state[:1].upper()}{state[1:]}."
+    who = culprit(first)
+    if not who:
+        return first.title
+    if who.startswith(_RANK) and first.title.startswith(_RANK):
+        return f"{who} {first.title.removeprefix(_RANK)}"
+    article, _, rest = first.title.partition(" ")
+    title = f"{article.lower()} {rest}" if article in _ARTICLES else first.title
+    return f"{who}: {title}"
+
+
+def culprit(diagnosis: Diagnosis) -> str:
+    """Return the suspects of the leading kind: `Rank 5 on node-b`. Empty for the whole job, and if nobody is named.
+
+    If the quoted lines are those of other ranks, the suspects are called so.
+    """
+    suspects = diagnosis.suspects
+    group = [suspect for suspect in suspects if suspect.kind == suspects[0].kind and _is_named(suspect)]
+    if not group or group[0].kind == "job":
+        return ""
+    if group[0].kind == "node":
+        return few(list(dict.fromkeys(suspect.node for suspect in group if suspect.node)), limit=_NODES)
+    if group[0].kind == "gpu":
+        return few(list(dict.fromkeys(_gpu(suspect) for suspect in group)), limit=_NODES)
+    who = group_text(group)
+    if group[0].kind == "rank" and _quotes_others(diagnosis):
+        return f"Suspect {who}"
+    return f"{who[:1].upper()}{who[1:]}"
+
+
+def _gpu(suspect: Suspect) -> str:
+    """Return a GPU by one of its identifiers."""
+    gpu = suspect.gpu
+    name = "" if gpu is None else str(gpu.index) if gpu.index is not None else gpu.pci or gpu.uuid or ""
+    return f"{f'GPU {name}'.strip()}{f' on {suspect.node}' if suspect.node else ''}"
+
+
+def _is_named(suspect: Suspect) -> bool:
+    return suspect.rank is not None if suspect.kind == "rank" else bool(suspect.node or suspect.gpu)
+
+
+def _quotes_others(diagnosis: Diagnosis) -> bool:
+    """Whether no quoted line is of a suspected rank."""
+    writers = {item.rank for item in diagnosis.evidence if item.rank is not None}
+    return bool(writers) and writers.isdisjoint(suspect.rank for suspect in diagnosis.suspects)
+
+
+def tone(report: Report) -> Tone:
+    """Return how grave the answer is: the job failed or hangs; it is slower or unclear; nothing is wrong."""
+    if report.verdict == "no_fault":
+        return "watch" if report.hang.called or report.hang.suspected else "calm"
+    return "alarm" if report.verdict == "fault" and report.phase not in ("degraded", "stopped") else "watch"

@@ -1,0 +1,119 @@
+"""Lines of text for a terminal: wrapped to its width, with labels in a margin. All text goes through `shown`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from bot.render import text_format
+from bot.render.text_format import many, shown
+from bot.render.text_wrap import columns, wrapped
+from kb.values import dataclass
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bot.render.telling_words import Span, Telling
+
+MARGIN = 14  # columns for the labels
+LISTED = 5  # items of a list that are shown
+_QUOTED = 300  # characters shown per line of evidence
+_QUOTED_LINES = 6  # lines shown per evidence item
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLine:
+    """One line of output: a label in the margin, the text, its style (one of bot.render.rich_console, empty for plain).
+
+    `link`: the address that the text leads to, on a terminal that shows links.
+    """
+
+    text: str
+    label: str = ""
+    style: str = ""
+    link: str = ""
+
+    def __str__(self) -> str:
+        return self.label + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What helps to read a report. `verbose`: everything; `telling`: finds the telling words of a line; `root`: where its files are."""
+
+    verbose: bool = False
+    telling: Telling | None = None
+    root: Path | None = None
+
+
+@dataclass(slots=True)
+class TextPage:
+    """The lines so far, wrapped to the width. All added text goes through `shown`."""
+
+    width: int
+    reading: Reading
+    lines: list[OutputLine] = field(default_factory=list)
+
+    @property
+    def verbose(self) -> bool:
+        """Whether to show everything."""
+        return self.reading.verbose
+
+    def gap(self) -> None:
+        """Add an empty line, unless there is one."""
+        if self.lines and str(self.lines[-1]):
+            self.lines.append(OutputLine(""))
+
+    def text(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
+        """Add a paragraph; `hang` is the extra indent of the lines after the first."""
+        for number, part in enumerate(wrapped(shown(text), self.width - indent - hang)):
+            self.lines.append(OutputLine(" " * (indent + (hang if number else 0)) + part, style=style))
+
+    def field(self, label: str, text: str, style: str = "", indent: int = 0, link: str = "") -> None:
+        """Add a paragraph with a label in the margin. Adds nothing for an empty text."""
+        if not text:
+            return
+        for number, part in enumerate(wrapped(shown(text), self.width - MARGIN - indent)):
+            margin = f"   {shown(label)}" if number == 0 else ""
+            self.lines.append(OutputLine(" " * indent + part, f"{margin:<{MARGIN}}", style, link))
+
+    def command(self, command: str) -> None:
+        """Add a command to copy. It is never wrapped: a wrapped command does something else."""
+        for part in command.splitlines():
+            self.lines.append(OutputLine(f"{'':{MARGIN}}$ {shown(part)}"))
+
+    def quote(self, text: str, indent: int, telling: Callable[[str], Span | None] | None = None) -> None:
+        """Add log lines, cut unless verbose, with carets under the telling words."""
+        parts = [part for part in text.splitlines() if part.strip()]
+        kept = parts if self.verbose else parts[:_QUOTED_LINES]
+        for part in kept:
+            inset = min(len(part) - len(part.lstrip(" ")), 8)  # a traceback keeps its shape
+            line = text_format.cut(shown(part), None if self.verbose else _QUOTED)
+            self.underlined(line, indent + inset, telling(part) if telling is not None else None)
+        if len(kept) < len(parts):
+            self.text(f"... {many(len(parts) - len(kept), 'more line')}", "quiet", indent)
+
+    def underlined(self, line: str, indent: int, span: Span | None) -> None:
+        """Add one log line, with a line of carets under the part that is in the span."""
+        words = " ".join(line.split())
+        told = " ".join(line[slice(*span)].split()) if span is not None else ""
+        first = words.find(told) if told else -1
+        last, place = first + len(told), 0
+        for number, part in enumerate(wrapped(shown(line), self.width - indent - 2)):
+            inset = indent + (2 if number else 0)
+            self.lines.append(OutputLine(" " * inset + part))
+            place = words.find(part, place)
+            low, high = max(first - place, 0), min(last - place, len(part))
+            if first >= 0 and place >= 0 and low < high:
+                blank = " " * (inset + columns(part[:low]))
+                self.lines.append(OutputLine(blank + "^" * columns(part[low:high]), style="mark"))
+            place += len(part)
+
+    def listed(self, items: Sequence[str], indent: int = 3) -> None:
+        """Add one item per line, only the first few unless verbose."""
+        kept = items if self.verbose else items[:LISTED]
+        for item in kept:
+            self.text(f"- {item}", indent=indent, hang=2)
+        if len(kept) < len(items):
+            self.text(f"... and {len(items) - len(kept)} more", "quiet", indent)
