@@ -103,16 +103,16 @@ def _all(chart: Chart) -> Iterator[_Values]:
 
 
 def _curve(line: CurveLine, style: str, scale: _Scale, label: str) -> Curve:
-    broken = tuple(scale.across(column) / 10 for column in line.broken[:40])
+    broken = tuple(scale.across(column) / 10 for column in line.broken if 0 <= column < scale.columns)
     return Curve(style, scale.path(line.values), label, line.why, broken)
 
 
 class _Scale:
-    """Return the position of a value in a column."""
+    """Return the position of a value in a column. `columns`: how many there are."""
 
     def __init__(self, low: float, high: float, columns: int) -> None:
         self.logarithmic = low > 0 and high / low > LOGARITHMIC
-        self._low, self._high, self._columns = low, high, columns
+        self._low, self._high, self.columns = low, high, columns
         bottom, top = self._level(low), self._level(high)
         if top - bottom <= 1e-9 * max(abs(top), abs(bottom)):
             room = abs(top) * 0.1 or 1.0
@@ -129,7 +129,7 @@ class _Scale:
 
     def across(self, column: int) -> float:
         """Return the center of a column."""
-        return (column + 0.5) / self._columns * WIDE
+        return (column + 0.5) / self.columns * WIDE
 
     def _point(self, column: int, value: float) -> str:
         return f"{self.across(column):.0f} {HIGH - self.up(value):.1f}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,9 @@ from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
 from kb.metrics.panel import Bools, Floats, Panel
 from kb.model import NOT_FAILED, ProgressPoint, Resource
+from kb.model import OWN as OWN_LINE
 from kb.report import Report, Suspect
+from kb.timeline.onset import first_apart, late_level, shares
 from kb.timeline.rows import cleaned
 
 COLUMNS = 120
@@ -39,10 +41,13 @@ _MEASURED: Mapping[str, tuple[str, str]] = {
     "loss": ("Loss", ""),
     "throughput": ("Logged throughput", ""),
     "seconds": ("Step time", "s"),
-    "memory": ("GPU memory", "bytes"),
+    "memory": ("Memory", "bytes"),
     "grad_norm": ("Gradient norm", ""),
+    "compute": ("Own work in a step", "s"),
+    "data": ("Wait for data in a step", "s"),
 }
 _NAMES = {"gpu": "GPU", "sm": "SM", "cpu": "CPU", "nvlink": "NVLink", "pcie": "PCIe", "rdma": "RDMA", "pfc": "PFC", "io": "I/O", "temp": "temperature", "util": "utilisation", "tx": "sent", "rx": "received"}  # fmt: skip
+_OF_RUN = ("loss", "throughput", "seconds", "grad_norm")  # the same for all ranks: often one of them prints them
 _USUAL = ("gpu_util", "gpu_power", "gpu_memory", "gpu_temp", "rdma_tx", "host_memory")  # if no metric stands out
 
 
@@ -61,10 +66,13 @@ class CurveLine:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One quantity over steps or time. Column c starts at `start + c * width`; times are seconds since the epoch.
+    """One quantity over steps or time. Column c ranges from `start + c * width` to the start of the next.
+
+    A value lies in the middle of its column: with a column per step, `start` is half a step before the first one. Times
+    are seconds since the epoch.
 
     `lines`: outlying ones first; `median`, `low`, `high`: of all `rows`, if there are enough; `at`: the failing step,
-    or the time at which the failure first showed.
+    the step from which a suspect left the others, or the time at which the failure first showed.
     """
 
     metric: str
@@ -90,14 +98,20 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row under construction: its resource, a value per column (NaN for none), columns with non-finite values."""
+    """One row under construction: its resource, a value per column (NaN for none), columns with non-finite values.
+
+    `of_run`: the values are those of the whole run, which this resource printed.
+    """
 
     who: Resource
     values: Floats
     broken: frozenset[int] = frozenset()
+    of_run: bool = False
 
     @property
     def label(self) -> str:
+        if self.of_run:
+            return "the run" if self.who.rank is None else f"the run, as logged by rank {self.who.rank}"
         words = [] if self.who.rank is None else [f"rank {self.who.rank}"]
         words += [self.who.node or self.who.container or ""] if self.who.rank is None else []
         words += [f"GPU {self.who.gpu}"] if self.who.gpu is not None and self.who.rank is None else []
@@ -108,8 +122,24 @@ def curves(evidence: Evidence, report: Report, *, lines: int = LINES, columns: i
     """Return the curves of a diagnosed job. `lines`: the most lines per chart; `columns`: the most values per line."""
     suspects = report.diagnoses[0].suspects if report.diagnoses else ()
     logged = [chart for chart in _logged(evidence, report, suspects, lines, columns) if chart is not None]
+    if report.phase == "degraded" and any(suspect.rank is not None for suspect in suspects):
+        logged.sort(key=_by_suspect)
+        logged = [replace(chart, at=_onset(logged[0])) if chart.at is None else chart for chart in logged]
     measured = _measured(evidence, report, suspects, lines, columns)
     return Curves((*logged, *measured))
+
+
+def _by_suspect(chart: Chart) -> tuple[bool, float]:
+    """Return the key that puts charts in which the suspect differs most from the others first, those without it last."""
+    line = next((line for line in chart.lines if line.why == "suspect"), None)
+    return (line is None, 0.0 if line is None else -abs(late_level(shares(line.values, chart.median))))
+
+
+def _onset(chart: Chart) -> float | None:
+    """Return the step from which the first suspect is apart from the median; None if always, never or unknown."""
+    line = next((line for line in chart.lines if line.why == "suspect"), None)
+    column = None if line is None else first_apart(shares(line.values, chart.median))
+    return None if column is None else float(round(chart.start + (column + 0.5) * chart.width))
 
 
 # -- from logs ---------------------------------------------------------------------------------------------------------
@@ -134,19 +164,23 @@ def _logged(
         width = max(1.0, (end + 1 - start) / columns)
         count = math.ceil((end + 1 - start) / width)
         rows = [_binned(who, found, start, width, count) for who, found in sorted(steps.items(), key=_order)]
-        yield _chart(rows, suspects, lines, metric, title, unit, "step", float(start), width, failing)
+        if metric in _OF_RUN and len(rows) == 1 and not _is_suspect(rows[0].who, suspects):
+            rows = [replace(rows[0], of_run=True)]
+        yield _chart(rows, suspects, lines, metric, title, unit, "step", start - 0.5, width, failing)
 
 
 def _failing(report: Report) -> int | None:
-    """Return the step of the failure, as far as known; None if nothing failed."""
+    """Return the step of the failure, as far as known; None if nothing failed, or if it goes on at a worse pace."""
     if report.verdict in NOT_FAILED and not (report.hang.called or report.hang.suspected):
         return None
     first = report.diagnoses[0].iteration if report.diagnoses else None
+    if report.phase == "degraded":
+        return None if first == report.progress.last_iteration else first
     return report.progress.last_iteration if first is None else first
 
 
 def _points(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
-    """Rank or node → its iteration lines of training."""
+    """Rank or node → its iteration lines of training, and the lines in which ranks report their own part of a step."""
     facts = Facts(evidence)
     places = Places(facts)
     found: dict[Resource, list[ProgressPoint]] = {}
@@ -154,7 +188,8 @@ def _points(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
         if stream.summary.ref.kind != "job":
             continue
         own = places.place(index, stream.summary.ref.resource)
-        for point in stream.points:
+        owned = [point for point in stream.summary.series.points if point.format == OWN_LINE]
+        for point in (*stream.points, *owned):
             if point.step is None or abs(point.step) >= 1 << 53:
                 continue
             rank = own.rank if point.rank is None else point.rank
@@ -166,7 +201,7 @@ def _points(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
 
 def _binned(who: Resource, found: Sequence[tuple[int, float]], start: int, width: float, count: int) -> _Row:
     """Return values by step as columns: the mean of each column."""
-    at = np.array([min(count - 1, int((step - start) / width)) for step, _ in found])
+    at = np.array([min(count - 1, int((step - start + 0.5) / width)) for step, _ in found])
     what = np.array([value for _, value in found], dtype=np.float64)
     good = np.isfinite(what) & (np.abs(what) < 1e100)
     sums = np.bincount(at[good], weights=what[good], minlength=count)
@@ -195,7 +230,7 @@ def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], l
         if not rows:
             continue
         width = panel.step * max(1, math.ceil(panel.values.shape[1] / columns))
-        start = panel.start
+        start = panel.start - panel.step / 2
         end = start + width * rows[0].values.size
         chart = _chart(
             rows, suspects, lines, name, _titled(name), panel.unit, "time", start, width,

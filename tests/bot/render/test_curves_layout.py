@@ -26,6 +26,20 @@ def test_a_chart_stays_in_its_frame():
     assert drawn.named[1].broken == (98.75,)
 
 
+def test_every_value_that_is_no_number_has_its_cross():
+    """Also where there are many; a column that the chart lacks has none."""
+    line = CurveLine("a", (1.0,) * 40 + (None,) * 80, broken=(*range(40, 120), 500))
+    drawn = curves_layout.layout(Chart("loss", "Loss", "", "step", 0.5, 1.0, 1, (line,)))
+    assert len(drawn.curves[0].broken) == 80
+
+
+def test_the_mark_is_at_the_value_of_its_step():
+    """A line and the mark of a step are at the same place."""
+    values = (1.0, 2.0, 9.0, 9.0)
+    drawn = curves_layout.layout(Chart("loss", "Loss", "", "step", 0.5, 1.0, 1, (CurveLine("a", values),), at=3))
+    assert float(NUMBERS.findall(drawn.curves[0].path)[4]) / 10 == drawn.at
+
+
 def test_long_holes_are_not_drawn_over():
     """A line that stops for ten columns and goes on is two pieces; one that has a value every third column is one."""
     hole = CurveLine("a", (1.0, 2.0, 3.0, *(None,) * 10, 4.0, 5.0))

@@ -49,7 +49,7 @@ def test_each_rank_is_a_line_over_steps():
         "loss",
         "Loss",
         "step",
-        1.0,
+        0.5,
         1.0,
         3,
         39,
@@ -58,6 +58,35 @@ def test_each_rank_is_a_line_over_steps():
         ("rank 0", "", (5.0, 4.9)), ("rank 1", "", (6.0, 5.9)), ("rank 2", "", (7.0, 6.9)),
     ]  # fmt: skip
     assert chart.median[:2] == (6.0, 5.9)
+
+
+def test_the_mark_is_where_a_suspect_became_slow():
+    """A run that goes on has no last step to mark; the chart in which the suspect differs most comes first."""
+    streams = [
+        log(rank, [1.0 if rank != 2 or at < 25 else 1.6 for at in range(40)], field="compute") for rank in range(5)
+    ] + [log(rank, [7.0 + 0.001 * rank] * 40, field="memory") for rank in range(5)]
+    slow = replace(report(Suspect("rank", rank=2), iteration=40), phase="degraded")
+    first, *rest = curves(Evidence(streams=tuple(streams)), slow).charts
+
+    assert (first.metric, first.lines[0].label, first.at) == ("compute", "rank 2", 26)
+    assert [chart.at for chart in rest] == [26]
+
+
+def test_a_rank_that_was_always_slow_has_no_mark():
+    """Nor has a run whose suspect does not differ."""
+    for late in (1.6, 1.01):
+        streams = tuple(log(rank, [late if rank == 2 else 1.0] * 40, field="compute") for rank in range(5))
+        slow = replace(report(Suspect("rank", rank=2)), phase="degraded")
+        assert [chart.at for chart in curves(Evidence(streams=streams), slow).charts] == [None]
+
+
+def test_the_values_of_the_run_are_not_those_of_the_rank_that_prints_them():
+    """The last rank prints the loss of all; it is not shown as if it were its own."""
+    suspected = report(Suspect("rank", rank=2))
+    assert curves(Evidence(streams=(log(3, [1.0, 2.0, 3.0]),)), suspected).charts[0].lines[0].label == (
+        "the run, as logged by rank 3"
+    )
+    assert curves(Evidence(streams=(log(2, [1.0, 2.0, 3.0]),)), suspected).charts[0].lines[0].label == "rank 2"
 
 
 def test_who_leaves_the_others_is_reported():
