@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,12 +30,44 @@ def chromium(profile: Path, *more: str) -> Iterator[Any]:
     for flag in (*FLAGS, *more, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    running = _lasting(webdriver)(options=options, service=webdriver.ChromeService(driver))
     running.implicitly_wait(PATIENCE)
     try:
         yield running
     finally:
         running.quit()
+
+
+def _lasting(webdriver: Any) -> type[Any]:
+    """The driver whose elements are found again where the page replaced them since, as a person would find them.
+
+    Pages replace their parts as news come. A command to an element that is gone has done nothing.
+    """
+    from selenium.common.exceptions import StaleElementReferenceException
+    from selenium.webdriver.remote.webelement import WebElement
+
+    class Lasting(WebElement):
+        place: tuple[str, str] | None = None
+
+        def _execute(self, command: str, params: Any = None) -> Any:
+            end = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    return super()._execute(command, params)
+                except StaleElementReferenceException:
+                    if self.place is None or time.monotonic() > end:
+                        raise
+                    self._id = self._parent.find_element(*self.place).id
+
+    class Chrome(webdriver.Chrome):  # type: ignore[misc] # of a module that may be missing
+        _web_element_cls = Lasting
+
+        def find_element(self, by: str = "id", value: str | None = None) -> Any:
+            found = super().find_element(by, value)
+            found.place = (by, value)
+            return found
+
+    return Chrome
 
 
 def by_text(browser: Any, text: str, within: str = "body") -> Any:
@@ -51,14 +84,12 @@ def pressed(browser: Any, text: str, within: str = "body") -> None:
 
 def followed(browser: Any, link: Any) -> None:
     """Press a link or a form's button, and wait until the page that it leads to is there."""
-    from selenium.webdriver.support.expected_conditions import staleness_of
     from selenium.webdriver.support.ui import WebDriverWait
 
-    before = browser.find_element("tag name", "html")
+    browser.execute_script("window.isLeft = true")
     link.click()
-    wait = WebDriverWait(browser, PATIENCE)
-    wait.until(staleness_of(before))
-    wait.until(lambda item: item.execute_script("return document.readyState") == "complete")
+    there = "return !window.isLeft && document.readyState === 'complete'"
+    WebDriverWait(browser, PATIENCE).until(lambda item: item.execute_script(there))
 
 
 def complaints(browser: Any) -> list[str]:

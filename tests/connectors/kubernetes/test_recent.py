@@ -65,19 +65,19 @@ def test_of_parallel_calls_one_asks():
 
     def slow():
         begun.set()
-        go.wait(10)
+        go.wait(60)
         return workload()
 
-    threads = [threading.Thread(target=lambda: answers.append(recent.get(KEY, slow, Deadline.within(10))))]
+    threads = [threading.Thread(target=lambda: answers.append(recent.get(KEY, slow, Deadline.within(60))))]
     threads[0].start()
-    begun.wait(10)
+    assert begun.wait(60)
     with pytest.raises(SourceFailed, match="was not read before"):
         recent.get(KEY, slow, Deadline.within(0))
-    threads.append(threading.Thread(target=lambda: answers.append(recent.get(KEY, tuple, Deadline.within(10)))))
+    threads.append(threading.Thread(target=lambda: answers.append(recent.get(KEY, tuple, Deadline.within(60)))))
     threads[1].start()
     go.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert answers[0] is answers[1]
 
 

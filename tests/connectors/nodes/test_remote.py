@@ -56,7 +56,8 @@ def test_real_stacks():
     if not os.access(PY_SPY, os.X_OK):
         pytest.skip("no py-spy: pip install py-spy")
     child = subprocess.Popen(
-        [sys.executable, "-c", "import time\ndef wait():\n    time.sleep(60)\nprint(1, flush=True)\nwait()"], stdout=-1
+        [sys.executable, "-c", "import time\ndef wait():\n    print(1, flush=True)\n    time.sleep(60)\nwait()"],
+        stdout=-1,
     )
     try:
         child.stdout.readline()

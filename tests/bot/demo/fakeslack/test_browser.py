@@ -90,8 +90,8 @@ def test_one_can_be_another_user(page):
     made, browser, address = page
     made.command(ANN, ALERTS, "/diagnose", "7")
     Select(browser.find_element(By.ID, "who")).select_by_visible_text("Bo Ek")
+    assert made.until(lambda: browser.current_url == f"{address}/at/{BO}/{ALERTS}")
     assert browser.find_element(By.XPATH, "//article//*[text()='7 failed']")
-    assert browser.current_url == f"{address}/at/{BO}/{ALERTS}"
     browser.implicitly_wait(0)
     assert browser.find_elements(By.CSS_SELECTOR, ".message.mine") == []
     browser.implicitly_wait(PATIENCE)

@@ -142,7 +142,7 @@ def test_at_the_same_moment(play, tmp_path, known):
             for user in (ADA, GRACE)
         ]
         assert all(answered_by_both(item.result()) for item in pressed)
-        assert play.workspace.until(lambda: all("closed" in text_of(answer) for answer in play.answers()), 30.0)
+        assert play.workspace.until(lambda: all("closed" in text_of(answer) for answer in play.answers()), 60.0)
         over.set()
     assert sorted(job for job in jobs for answer in play.answers() if job in answer.text) == jobs
     assert len(play.answers()) == 4

@@ -271,7 +271,7 @@ def test_real_pyspy(form):
     tool = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
     if tool is None:
         pytest.skip("py-spy is not installed: its output is not read from the tool itself")
-    code = "import time\ndef nap():\n    print('up', flush=True)\n    time.sleep(60)\nnap()\n"
+    code = "import time\ndef nap():\n    print('up', flush=True) or time.sleep(60)\nnap()\n"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as asleep:
         asleep.stdout.readline()
         told = subprocess.run([tool, "dump", *form, "--pid", str(asleep.pid)], capture_output=True, check=False)
@@ -282,4 +282,4 @@ def test_real_pyspy(form):
     (main,) = sample.threads
     assert gaps == ()
     assert (main.thread, [frame.function for frame in main.frames]) == ("MainThread", ["nap", "<module>"])
-    assert (sample.resource.pid, main.frames[0].line) == (asleep.pid, 4)
+    assert (sample.resource.pid, main.frames[0].line) == (asleep.pid, 3)
