@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
+import resource
 import signal
 import sys
 
@@ -45,8 +47,11 @@ def _crash(*_):
         (_crash, "signal 9"),
     ],
 )
-def test_what_becomes_of_an_input(tmp_path, run, expected):
+def test_what_becomes_of_an_input(tmp_path, monkeypatch, run, expected):
     """An input must be read or refused; a traceback is a failure and is kept."""
+    # an input is read in a fork, which begins with the memory of this process: of all tests before
+    monkeypatch.setattr(fuzz, "MEMORY", math.inf)
+    monkeypatch.setattr(fuzz, "ADDRESS_SPACE", resource.RLIM_INFINITY)
     assert fuzz.outcome(run, 1, tmp_path)[0] == expected
     assert (tmp_path / "traceback.txt").exists() == (expected == "traceback")
 
