@@ -286,7 +286,7 @@ def test_a_line_of_200_mb_is_cut(signalbox, tmp_path):
 
     ran = diagnose(signalbox, "--logs", path, "--workers", "1")
 
-    assert time.perf_counter() - begun < 20
+    assert time.perf_counter() - begun < 100
     assert faults(ran)[0] == "disk_full"
     assert len(ran.out) < 100_000
 

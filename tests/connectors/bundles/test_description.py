@@ -150,13 +150,13 @@ def test_a_pipe_or_folder_for_a_file_is_a_gap(tmp_path):
 def test_the_largest_file_is_read_in_seconds(tmp_path):
     """Ten thousand ranks fit, and the largest accepted file is read quickly."""
     nodes = "".join(f"  gpu-{n}: [{', '.join(str(8 * n + r) for r in range(8))}]\n" for n in range(1250))
-    begun = time.perf_counter()
+    begun = time.process_time()
 
     read, reasons = job(tmp_path, f"world_size: 10000\nnodes:\n{nodes}")
 
     assert reasons == []
     assert read.nodes["gpu-1249"] == tuple(range(9992, 10_000))
-    assert time.perf_counter() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 # bundle.yaml

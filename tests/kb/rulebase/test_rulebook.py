@@ -462,9 +462,9 @@ def test_the_shipped_vocabularies_load() -> None:
 )
 def test_hostile_rules_cost_little(text: str) -> None:
     """Pathological regexes, huge texts and broken files are reported in bounded time."""
-    start = time.monotonic()
+    start = time.process_time()
     assert load(files(port_flaps=text)).faults
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 @settings(max_examples=150, deadline=None)

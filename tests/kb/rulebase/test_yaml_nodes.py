@@ -238,9 +238,9 @@ def test_nearest_word() -> None:
 )
 def test_hostile_files_are_read_in_bounded_time(text: str) -> None:
     """The largest file of the worst kind takes seconds at most, here with a wide margin."""
-    start = time.monotonic()
+    start = time.process_time()
     parse(text, "f")
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 YAMLISH = st.text(st.sampled_from(list("ab01:-,[]{}#&*!|>'\"%@`? \n\t\\.~<=+_\0xé\ud800")), max_size=60)
