@@ -64,12 +64,12 @@ def test_nothing_outlives_its_test(pytester: pytest.Pytester, monkeypatch: pytes
     pytester.makepyfile(TESTS)
     started = time.monotonic()
     ran = pytester.runpytest_subprocess(
-        *("-p", "tests.support.left_processes", "-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=5"),
+        *("-p", "tests.support.left_processes", "-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=10"),
         timeout=100,
     )
     assert time.monotonic() - started < 90
     ran.assert_outcomes(passed=3, failed=2)
-    ran.stdout.fnmatch_lines(["*Timeout*", "*Timeout (>5.0s) from pytest-timeout*"])
+    ran.stdout.fnmatch_lines(["*Timeout*", "*Timeout (>10.0s) from pytest-timeout*"])
     ran.stdout.fnmatch_lines_random(["*AssertionError: a failure*"])
     pids = [int(pid) for pid in Path("pids").read_text().split()]
     assert len(pids) == 8

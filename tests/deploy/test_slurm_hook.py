@@ -196,7 +196,7 @@ def test_the_run_that_ended_is_meant(cluster, monkeypatch: pytest.MonkeyPatch) -
 def run(folder: Path, **told: str) -> subprocess.CompletedProcess[str]:
     """The script as Slurm starts it: nothing but its own variables."""
     return subprocess.run(
-        ["/bin/sh", str(folder / SCRIPT.name)], env=told, capture_output=True, text=True, timeout=5, check=False
+        ["/bin/sh", str(folder / SCRIPT.name)], env=told, capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -226,7 +226,7 @@ def test_a_server_that_is_silent_holds_up_nothing(tmp_path: Path) -> None:
     shutil.copy2(SCRIPT, tmp_path)
     (tmp_path / "signalbox-secret").write_text(SECRET)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(5)
+        server.settimeout(60)
         settings(tmp_path, f"http://127.0.0.1:{server.getsockname()[1]}/")
         done = run(tmp_path, SLURM_JOB_ID="1", SLURM_JOB_EXIT_CODE2="1:0")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -234,7 +234,7 @@ def test_a_server_that_is_silent_holds_up_nothing(tmp_path: Path) -> None:
         with caller:
             lines = [command_line(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
             assert [line for line in lines if SECRET.encode()[:11] in line] == []
-            caller.settimeout(5)
+            caller.settimeout(60)
             assert b"Authorization: Bearer " + SECRET.encode() in caller.recv(65536)
 
 

@@ -59,7 +59,7 @@ def server(url: str) -> Iterator[Hostile]:
 
 def soon() -> Deadline:
     """Enough time."""
-    return Deadline.within(10)
+    return Deadline.within(60)
 
 
 def failure(server: Hostile, fault: Fault, seconds: float = 10.0, **options: int) -> SourceFailed:
@@ -278,7 +278,7 @@ def test_a_certificate_of_another_authority(tmp_path: Path) -> None:
             )
             for name in ("server", "other")
         )
-        assert ours.get(HttpRequest("/containerLogs/ml/pod/main"), Deadline.within(10)).status == 200
+        assert ours.get(HttpRequest("/containerLogs/ml/pod/main"), Deadline.within(60)).status == 200
         with pytest.raises(SourceFailed, match=r"certificate is not trusted: .*self.signed.*; check ca_file") as failed:
-            others.get(HttpRequest("/containerLogs/ml/pod/main"), Deadline.within(10))
+            others.get(HttpRequest("/containerLogs/ml/pod/main"), Deadline.within(60))
     assert failed.value.kind == "unreachable"

@@ -40,7 +40,7 @@ def server(answer: Response | None, seen: list[Request], reason: str = "") -> It
 def opened(url: str) -> WebSocket:
     """A connection with a login."""
     client = HttpClient(Endpoint(url, Login(headers={"X-Scope-OrgID": "team"})))
-    return websocket(client, HttpRequest("/tail", params={"query": '{a="b c"}'}), Deadline.within(10))
+    return websocket(client, HttpRequest("/tail", params={"query": '{a="b c"}'}), Deadline.within(60))
 
 
 def test_messages_come_until_the_connection_ends() -> None:

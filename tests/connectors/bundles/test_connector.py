@@ -398,15 +398,15 @@ def test_check_counts(kept: Bundles, tmp_path: Path) -> None:
     """How many there are and which is the newest; what to change if the folder is itself a bundle, or missing."""
     sent = f"list {tmp_path}/"
     words = "5 bundles; the newest is 'by-hand', job 'by-hand'"
-    assert kept.check(Deadline.within(5)) == CheckResult(True, words, sent)
-    itself = Bundles(BundlesSettings(str(tmp_path / "monday"))).check(Deadline.within(5))
+    assert kept.check(Deadline.within(60)) == CheckResult(True, words, sent)
+    itself = Bundles(BundlesSettings(str(tmp_path / "monday"))).check(Deadline.within(60))
     assert (itself.works, itself.change) == (False, "name its parent folder")
     gone = Bundles(BundlesSettings(str(tmp_path / "gone")))
-    assert (gone.check(Deadline.within(5)).works, gone.check(Deadline.within(5)).change) == (False, "check `folder`")
+    assert (gone.check(Deadline.within(60)).works, gone.check(Deadline.within(60)).change) == (False, "check `folder`")
     with pytest.raises(SourceFailed, match="no such folder"):
-        gone.find(JobQuery("x", NOBODY), Deadline.within(5))
+        gone.find(JobQuery("x", NOBODY), Deadline.within(60))
     (tmp_path / "empty").mkdir()
-    assert Bundles(BundlesSettings(str(tmp_path / "empty"))).check(Deadline.within(5)).works
+    assert Bundles(BundlesSettings(str(tmp_path / "empty"))).check(Deadline.within(60)).works
 
 
 # -- the same diagnosis ----------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def test_what_a_record_holds(tmp_path: Path) -> None:
     _write(tmp_path, {"run-7/node-1/rank-0.log": "2020-01-02T03:04:05Z up\n", "run-7/node-2/rank-1.log": "x\n"})
     for path in tmp_path.rglob("*.log"):
         os.utime(path, (1_577_940_000, 1_577_940_000))
-    [record] = JobFolders(FoldersSettings(f"{tmp_path}/run-{{id}}")).find(JobQuery("7", ALL), Deadline.within(5))
+    [record] = JobFolders(FoldersSettings(f"{tmp_path}/run-{{id}}")).find(JobQuery("7", ALL), Deadline.within(60))
     assert record.job == Job(id="7", start=1_577_934_245.0, end=1_577_940_000.0, nodes={"node-1": (0,), "node-2": (1,)})
     assert sorted((member.node, member.rank) for member in record.members) == [("node-1", 0), ("node-2", 1)]
 
@@ -78,13 +78,13 @@ def test_a_quiet_job_is_not_over(tmp_path: Path) -> None:
     _write(tmp_path, {"run-7/rank-0.log": "x\n"})
     written = time.time() - 3600
     os.utime(tmp_path / "run-7/rank-0.log", (written, written))
-    [record] = JobFolders(FoldersSettings(f"{tmp_path}/run-{{id}}")).find(JobQuery("7", ALL), Deadline.within(5))
+    [record] = JobFolders(FoldersSettings(f"{tmp_path}/run-{{id}}")).find(JobQuery("7", ALL), Deadline.within(60))
     assert record.job.end is None
 
 
 def test_recent_jobs(shared: JobFolders) -> None:
     """Suggestions for a mistyped name: the folders written to in the window, the newest first."""
-    listed = shared.recent(Window(2_000_000.0, ALL.end), Deadline.within(5))
+    listed = shared.recent(Window(2_000_000.0, ALL.end), Deadline.within(60))
     assert sorted(job_summary.id for job_summary in listed) == ["102", "103", "104"]
 
 
@@ -239,11 +239,11 @@ def test_a_file_that_becomes_a_link_is_refused(tmp_path: Path) -> None:
     """Between listing and opening a name may change its meaning: the opened file is checked, not its name."""
     _write(tmp_path, {"secret.log": "no\n", "jobs/rank-0.log": "zero\n"})
     store = HostFolders((str(tmp_path / "jobs"),))
-    [entry] = store.below(str(tmp_path / "jobs"), Deadline.within(5))
+    [entry] = store.below(str(tmp_path / "jobs"), Deadline.within(60))
     (tmp_path / "jobs/rank-0.log").unlink()
     (tmp_path / "jobs/rank-0.log").symlink_to(tmp_path / "secret.log")
     with pytest.raises(SourceFailed, match="outside the allowed folders"):
-        store.opened(entry, Deadline.within(5))
+        store.opened(entry, Deadline.within(60))
 
 
 def test_pipes_and_odd_names(tmp_path: Path) -> None:
@@ -313,9 +313,9 @@ def test_a_file_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
 
 def test_check_says_what_it_reads(shared: JobFolders, tmp_path: Path) -> None:
     """With a matching folder: how its name is read; otherwise what to change."""
-    checked = shared.check(Deadline.within(5))
+    checked = shared.check(Deadline.within(60))
     assert (checked.works, "is read as user" in checked.words) == (True, True)
-    gone = JobFolders(FoldersSettings(f"{tmp_path}/gone/{{id}}")).check(Deadline.within(5))
+    gone = JobFolders(FoldersSettings(f"{tmp_path}/gone/{{id}}")).check(Deadline.within(60))
     assert (gone.works, gone.change) == (False, "check `pattern`")
-    other = JobFolders(FoldersSettings(f"{tmp_path}/{{name}}/run-{{id}}")).check(Deadline.within(5))
+    other = JobFolders(FoldersSettings(f"{tmp_path}/{{name}}/run-{{id}}")).check(Deadline.within(60))
     assert (other.works, other.change.endswith("with `pattern`")) == (False, True)

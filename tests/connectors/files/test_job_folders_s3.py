@@ -70,9 +70,9 @@ def test_jobs_in_object_storage(bucket: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_object_storage_says_what_is_wrong(bucket: str) -> None:
     """A bucket that is not there, and a pattern that nothing fits."""
-    missing = _s3(bucket, "s3://nothing/{name}/{id}").check(Deadline.within(10))
+    missing = _s3(bucket, "s3://nothing/{name}/{id}").check(Deadline.within(60))
     assert (missing.works, missing.change) == (False, "check the bucket name in `pattern`, and `url`")
-    unlike = _s3(bucket, "s3://runs/{name}/run-{id}").check(Deadline.within(10))
+    unlike = _s3(bucket, "s3://runs/{name}/run-{id}").check(Deadline.within(60))
     assert (unlike.works, unlike.sent) == (False, "list s3://runs/")
 
 

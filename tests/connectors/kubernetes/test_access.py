@@ -26,7 +26,7 @@ def test_the_documented_roles_are_enough():
     _, gaps = collected(cluster)
     assert [gap.code for gap in gaps] == ["events_expired"]
     with serving(cluster) as url:
-        checked = Kubernetes(settings(url)).check(Deadline.within(10))
+        checked = Kubernetes(settings(url)).check(Deadline.within(60))
     assert (checked.works, checked.change) == (True, "")
 
 
@@ -37,7 +37,7 @@ def test_the_documented_role_of_one_namespace_is_enough():
     assert [gap.code for gap in gaps] == ["events_expired"]
     assert (len(spool.logs), sorted(spool.parts)) == (3, ["events.json", "pods.json"])
     with serving(cluster) as url:
-        assert Kubernetes(settings(url, namespaces=("ml",), nodes=False)).check(Deadline.within(10)).works
+        assert Kubernetes(settings(url, namespaces=("ml",), nodes=False)).check(Deadline.within(60)).works
 
 
 def test_every_right_of_the_roles_is_used():
@@ -50,7 +50,7 @@ def test_every_right_of_the_roles_is_used():
             for verb in rule["verbs"]:
                 kept = {**rule, "verbs": [item for item in rule["verbs"] if item != verb]}
                 cluster.rights = [*rules[:index], (space, kept), *rules[index + 1 :]]
-                checked = connector.check(Deadline.within(10))
+                checked = connector.check(Deadline.within(60))
                 assert f"{verb} {rule['resources'][0]}" in checked.words
 
 
@@ -64,7 +64,7 @@ def test_a_right_that_is_lacking_is_named():
     assert ("pods.json" in spool.parts, spool.logs) == (True, {})
     assert sorted(gap.code for gap in gaps) == ["events_expired", "source_forbidden", "source_forbidden"]
     with serving(cluster) as url:
-        checked = Kubernetes(settings(url)).check(Deadline.within(10))
+        checked = Kubernetes(settings(url)).check(Deadline.within(60))
     assert not checked.works
     assert checked.words == "the server denies: get pods/log anywhere, list nodes anywhere"
 
@@ -135,6 +135,6 @@ def test_logins_that_are_refused(monkeypatch):
             if not token:
                 chosen = replace(chosen, endpoint=replace(chosen.endpoint, login=Login()))
             with pytest.raises(SourceFailed, match="renew the token") as failed:
-                Kubernetes(chosen).find(JobQuery("llm-7b", WINDOW), Deadline.within(10))
+                Kubernetes(chosen).find(JobQuery("llm-7b", WINDOW), Deadline.within(60))
             assert failed.value.kind == "unauthorised"
             assert not token or token not in str(failed.value)

@@ -175,7 +175,7 @@ def test_jobs_of_a_window():
         thing("batch/v1", "Job", "new", creationTimestamp="2025-11-13T02:20:00Z"),
     )
     with serving(cluster) as url:
-        listed = Kubernetes(settings(url)).recent(WINDOW, Deadline.within(10))
+        listed = Kubernetes(settings(url)).recent(WINDOW, Deadline.within(60))
     assert [job_summary.name for job_summary in listed] == ["new", "llm-7b"]
     assert listed[1] == JobSummary("ml/llm-7b", "llm-7b", "FAILED", START + 30, START + 3000, None, "ml")
 
@@ -534,6 +534,6 @@ def test_a_connector_with_a_kubeconfig(tmp_path):
     with serving(pytorch_cluster(1)) as url:
         path = kubeconfig(tmp_path, {"token": TOKEN}, server=url)
         jobs = Kubernetes(KubernetesSettings(kubeconfig=str(path))).find(
-            JobQuery("llm-7b", WINDOW), Deadline.within(10)
+            JobQuery("llm-7b", WINDOW), Deadline.within(60)
         )
     assert [job.job.id for job in jobs] == ["ml/llm-7b"]

@@ -226,7 +226,7 @@ def test_tokens_and_certificates_that_are_not_accepted(
     certificate(tmp_path / "other.pem", "127.0.0.1")
     stranger = Kubernetes(settings(api.url, ca_file=str(tmp_path / "other.pem")))
     with pytest.raises(SourceFailed, match=r"certificate is not trusted.*ca_file") as failed:
-        stranger.find(JobQuery("llm-7b", WINDOW), Deadline.within(5))
+        stranger.find(JobQuery("llm-7b", WINDOW), Deadline.within(60))
     assert failed.value.kind == "unreachable"
 
 

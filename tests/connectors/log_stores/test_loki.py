@@ -144,7 +144,7 @@ def test_each_limit_is_met_by_asking_less(limits: dict[str, Any], told: bool) ->
     chosen = ("lines that rules look for", "last lines")
     with serving(LokiDouble(made(lines=500), Limits(**limits, told=told))) as double:
         client = HttpClient(Endpoint(double.url))
-        spool, gaps = selected(store(double, limits=limits_of(client, Deadline.within(5))))
+        spool, gaps = selected(store(double, limits=limits_of(client, Deadline.within(60))))
         assert sum(log.count(b" error") for log in spool.logs.values()) == 4
         assert not [gap for gap in gaps if gap.scope in chosen or gap.code.startswith("source_")]
         found = store(double)
@@ -227,7 +227,7 @@ def test_a_job_is_found_day_by_day() -> None:
     runs = [(BEGIN - 5 * 86400 * NS, "earlier run"), (BEGIN - 3600 * NS, "first"), (BEGIN, "last")]
     with serving(LokiDouble([Stream({"job": JOB, "rank": "0"}, runs)], Limits(query_length=12 * 3600.0))) as double:
         window = Window(now / NS - 30 * 86400, now / NS)
-        (record,) = Loki(LokiSettings(Endpoint(double.url))).find(JobQuery(JOB, window), Deadline.within(5))
+        (record,) = Loki(LokiSettings(Endpoint(double.url))).find(JobQuery(JOB, window), Deadline.within(60))
         assert record.seen == Window(BEGIN / NS - 3600, BEGIN / NS)
         asked = [params for path, params in double.asked if path.endswith("/series")]
     assert len(asked) <= 24
@@ -366,9 +366,9 @@ def test_jobs_are_found_by_their_label() -> None:
     with serving(LokiDouble(made(ranks=2))) as double:
         loki = Loki(LokiSettings(Endpoint(double.url)))
         window = Window(BEGIN / NS, BEGIN / NS + 60)
-        (record,) = loki.find(JobQuery(JOB, window), Deadline.within(5))
-        assert loki.find(JobQuery("llm", window), Deadline.within(5)) == ()
-        assert loki.recent(window, Deadline.within(5)) == (JobSummary(JOB, JOB), JobSummary("other", "other"))
+        (record,) = loki.find(JobQuery(JOB, window), Deadline.within(60))
+        assert loki.find(JobQuery("llm", window), Deadline.within(60)) == ()
+        assert loki.recent(window, Deadline.within(60)) == (JobSummary(JOB, JOB), JobSummary("other", "other"))
     members = (Member("rank-0_node-0", "node-0", 0), Member("rank-1_node-0", "node-0", 1))
     seen = Window(BEGIN / NS, BEGIN / NS + 59)
     assert record == JobRecord(Job(id=JOB, name=JOB), "loki", members=members, seen=seen)
@@ -380,8 +380,8 @@ def test_check_names_the_labels_that_are_there() -> None:
 
     now = time.time_ns() - NS
     with serving(LokiDouble([Stream({"app": "x", "job_name": JOB}, [(now, "x")])])) as double:
-        wrong = Loki(LokiSettings(Endpoint(double.url))).check(Deadline.within(5))
-        right = Loki(LokiSettings(Endpoint(double.url), labels={"job": "job_name"})).check(Deadline.within(5))
+        wrong = Loki(LokiSettings(Endpoint(double.url))).check(Deadline.within(60))
+        right = Loki(LokiSettings(Endpoint(double.url), labels={"job": "job_name"})).check(Deadline.within(60))
     assert not wrong.works
     assert "app, job_name" in wrong.words
     assert right.works

@@ -186,6 +186,6 @@ def test_bounds_hold(deep: bool) -> None:
 
 def test_a_window_needs_ends() -> None:
     """Without an end nothing is queried."""
-    asked = CollectionRequest(stored_logs.record(), Window(5.0, None), Deadline.within(5))
+    asked = CollectionRequest(stored_logs.record(), Window(5.0, None), Deadline.within(60))
     with pytest.raises(SourceFailed, match="a start and an end"):
-        fetch_lines(Listed([]), asked, Memory(Deadline.within(5)), "store", source="store")
+        fetch_lines(Listed([]), asked, Memory(Deadline.within(60)), "store", source="store")

@@ -135,7 +135,7 @@ def test_a_tenant_is_needed(place: Path) -> None:
 
         def jobs_of(**headers: str) -> tuple[Any, ...]:
             login = Login(headers={"X-Scope-OrgID": headers["tenant"]} if headers else {})
-            return Loki(LokiSettings(Endpoint(found.url, login))).find(query, Deadline.within(10))
+            return Loki(LokiSettings(Endpoint(found.url, login))).find(query, Deadline.within(60))
 
         assert len(jobs_of(tenant="team-a")) == 1
         assert jobs_of(tenant="team-b") == ()

@@ -153,13 +153,13 @@ def test_new_lines_are_reported(server: loki_server.LokiServer) -> None:
     job, record = f"tail-{uuid4().hex[:8]}", JobRecord(Job(id="tail"), "test")
     record = replace(record, job=replace(record.job, id=job))
     loki = Loki(LokiSettings(Endpoint(server.url)))
-    tail = loki.tail(record, Deadline.within(10))
+    tail = loki.tail(record, Deadline.within(60))
     at = time.time_ns()
     server.push([({"job": job, "pod": "p-0"}, [(at, "new", {"rank": "3"})]), ({"job": "other"}, [(at, "no")])])
     spool = Memory(Deadline.within(20))
     assert tail.read(spool, 10.0) == ()
     assert (list(spool.logs), texts(spool)) == (["logs/loki/rank-3_p-0.log"], ["new"])
-    more = [loki.tail(record, Deadline.within(10)) for _ in range(10)]
+    more = [loki.tail(record, Deadline.within(60)) for _ in range(10)]
     with pytest.raises(SourceFailed, match="max concurrent tail requests"):
         more[-1].read(spool, 10.0)
     for open_tail in (tail, *more):

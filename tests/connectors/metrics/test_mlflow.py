@@ -42,7 +42,7 @@ def build(url, **more):
 
 def collected(server, *, window=WINDOW, bounds=None, **more):
     """What is written, and the gaps."""
-    deadline = Deadline.within(10)
+    deadline = Deadline.within(60)
     spool = Memory(deadline)
     asked = CollectionRequest(
         JobRecord(Job(id="77", name="llm-7b"), "test"), window, deadline, bounds=bounds or Bounds()

@@ -221,7 +221,7 @@ def test_too_many_series_come_as_medians_and_extremes(address, monkeypatch):
 
 def test_check_says_what_there_is(address):
     """A working server is reported with its series, a failing one with what to change."""
-    deadline = Deadline.within(10)
+    deadline = Deadline.within(60)
     good = Prometheus(HttpClient(Endpoint(address))).check(deadline)
     assert (good.works, good.words) == (True, "1 series of node_load1")
     none = Prometheus(HttpClient(Endpoint(address)), labels={"cluster": "nowhere"}).check(deadline)

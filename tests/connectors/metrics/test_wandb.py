@@ -70,7 +70,7 @@ def rows(count, **more):
 
 def collected(door, name="llm-7b"):
     """What is written, and the gaps."""
-    deadline = Deadline.within(10)
+    deadline = Deadline.within(60)
     spool = Memory(deadline)
     asked = CollectionRequest(JobRecord(Job(id="77", name=name), "test"), Window(START, END), deadline)
     connector = Wandb(WandbSettings("team/pretrain"), lambda *_: door)
@@ -109,12 +109,12 @@ def test_what_the_library_raises_becomes_a_failure():
     door = Door([], error=RuntimeError("permission denied"))
     with pytest.raises(SourceFailed, match="RuntimeError: permission denied"):
         collected(door)
-    checked = Wandb(WandbSettings("team/pretrain"), lambda *_: door).check(Deadline.within(5))
+    checked = Wandb(WandbSettings("team/pretrain"), lambda *_: door).check(Deadline.within(60))
     assert (checked.works, checked.words) == (False, "the wandb library failed: RuntimeError: permission denied")
 
 
 def test_without_the_library(monkeypatch):
     """If the extra is not installed, this is reported, with what to install."""
     monkeypatch.setitem(sys.modules, "wandb", None)
-    checked = Wandb(WandbSettings("team/pretrain")).check(Deadline.within(5))
+    checked = Wandb(WandbSettings("team/pretrain")).check(Deadline.within(60))
     assert (checked.works, checked.change) == (False, "pip install 'signalbox[wandb]'")

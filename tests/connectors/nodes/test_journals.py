@@ -33,7 +33,7 @@ def collected(root, nodes=("gpu-1",), **more):
         kernel=(f"{root}/{{node}}/kern.log",),
         checks=(f"{root}/health/{{node}}/*",),
     )
-    deadline = Deadline.within(10)
+    deadline = Deadline.within(60)
     shelf = Memory(deadline)
     record = JobRecord(Job(id="7", nodes=dict.fromkeys(nodes, ())), "slurm")
     asked = CollectionRequest(record, Window(START, END), deadline, Prefilter(("fallen off",)), **more)
@@ -139,4 +139,4 @@ def test_it_can_be_tried(tmp_path):
         (("x/{node}",), False),
         (("/no/{node}/x",), False),
     ):
-        assert Journals(JournalsSettings(kernel=patterns)).check(Deadline.within(5)).works is works
+        assert Journals(JournalsSettings(kernel=patterns)).check(Deadline.within(60)).works is works

@@ -181,5 +181,5 @@ def test_no_nodes_and_no_commands():
 )
 def test_it_can_be_tried(settings, works, words):
     """A try says whether the programs are there and whether all places are known."""
-    checked = RemoteNodes(RemoteSettings(**settings)).check(Deadline.within(5))
+    checked = RemoteNodes(RemoteSettings(**settings)).check(Deadline.within(60))
     assert (checked.works, checked.words) == (works, words)

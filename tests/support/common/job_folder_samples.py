@@ -13,7 +13,7 @@ WORDS = Prefilter(("traceback", "xid"))
 
 def found_by(folders: JobFolders, text: str, user: str | None = None) -> list[tuple[str | None, str | None]]:
     """The ids and names of the jobs that are found."""
-    found = folders.find(JobQuery(text, ALL, user=user), Deadline.within(10))
+    found = folders.find(JobQuery(text, ALL, user=user), Deadline.within(60))
     return [(item.job.id, item.job.name) for item in found]
 
 

@@ -33,4 +33,4 @@ def found(cluster, text, *, namespace=None, **more):
     """The jobs found by a name."""
     with serving(cluster) as url:
         query = JobQuery(text, WINDOW, namespace=namespace)
-        return Kubernetes(settings(url, **more)).find(query, Deadline.within(10))
+        return Kubernetes(settings(url, **more)).find(query, Deadline.within(60))

@@ -66,7 +66,7 @@ class Contract:
         got = collect(self.subject, server.url)
         assert got.failed is None
         assert not got.nothing, got.missing
-        checked = self.subject.build(server.url).check(Deadline.within(10))
+        checked = self.subject.build(server.url).check(Deadline.within(60))
         assert checked.works, checked
         assert checked.sent
         assert checked.words
@@ -101,7 +101,7 @@ class Contract:
         assert code in codes, got.missing
         assert got.nothing
         assert "\x1b" not in got.missing
-        checked = self.subject.build(server.url).check(Deadline.within(10))
+        checked = self.subject.build(server.url).check(Deadline.within(60))
         assert not checked.works
         assert checked.words
 

@@ -178,10 +178,10 @@ def test_login_and_missing_index(monkeypatch: pytest.MonkeyPatch) -> None:
     double = ElasticDouble([doc(BEGIN, "x")], MAPPING, login=("reader", "secret"))
     with serving(double):
         endpoint = Endpoint(double.url, Login(user="reader", password=Secret(env="ES_PASSWORD")))
-        checked = Elasticsearch(ElasticsearchSettings(endpoint)).check(Deadline.within(5))
+        checked = Elasticsearch(ElasticsearchSettings(endpoint)).check(Deadline.within(60))
         assert checked.works
         assert "among the terms of message" in checked.words
-        missing = Elasticsearch(ElasticsearchSettings(endpoint, index="train")).check(Deadline.within(5))
+        missing = Elasticsearch(ElasticsearchSettings(endpoint, index="train")).check(Deadline.within(60))
         assert not missing.works
         assert "no such index" in missing.words
 
@@ -193,9 +193,9 @@ def test_jobs_are_found_by_their_field() -> None:
     window = Window(BEGIN / NS, BEGIN / NS + 60)
     with serving(double):
         source = Elasticsearch(settings(double))
-        (record,) = source.find(JobQuery(JOB, window), Deadline.within(5))
-        assert source.find(JobQuery("llm", window), Deadline.within(5)) == ()
-        recent = source.recent(window, Deadline.within(5))
+        (record,) = source.find(JobQuery(JOB, window), Deadline.within(60))
+        assert source.find(JobQuery("llm", window), Deadline.within(60)) == ()
+        recent = source.recent(window, Deadline.within(60))
     assert [(member.name, member.node, member.rank) for member in record.members] == [
         ("rank-0_node-a", "node-a", 0),
         ("rank-1_node-a", "node-a", 1),
