@@ -69,7 +69,7 @@ def test_the_demo_works_from_the_wheel(wheel, tmp_path):
     assert all(Path(place).is_relative_to(site) for place in places)
     told = run("-m", "bot.cli.main", "demo")
     assert f"recorded in {site}" in told
-    assert "(data_error)" in told
+    assert "[data_error]" in told
     assert run("-m", "bot.cli.main", "incidents", "list").startswith("No incidents yet")  # the steps make the tables
     assert len(run("-m", "bot.cli.main", "rules", "list").splitlines()) == len(
         list((ROOT / "rules").glob("*/*/rule.yaml"))

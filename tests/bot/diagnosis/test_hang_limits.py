@@ -83,8 +83,8 @@ def test_one_probe_alone_is_suspicion_and_says_what_to_switch_on(signalbox, tmp_
     """With silent logs alone, no hang is called, the run is not called healthy, and the missing evidence is named."""
     ran = signalbox("diagnose", "--no-store", "--bundle", run(tmp_path / "run", silent=700.0, stacks=False))
     words = " ".join(ran.out.decode().split())
-    assert words.startswith("Look closer, and don't stop anything yet: a hang is suspected but not confirmed.")
-    assert "The job may hang. Only one of four probes had data: silence, 4 of 4 logs have times" in words
+    assert words.startswith("The job may hang. Only one of four probes had data: silence, 4 of 4 logs have times")
+    assert "Look closer, and don't stop anything yet: a hang is suspected but not confirmed." in words
     assert "Hang suspected: silence yes, stacks not observable" in words
     assert "- sample stacks: run `py-spy dump --json` on every rank, three times, 20 s apart" in words
 
