@@ -87,7 +87,8 @@ class Structure:
 
     `kind` is one of kb.parsers.logs.registry.KINDS. `offset` is the byte at which its decisive line starts, `end` the
     byte after its
-    last line. `line` is the decisive line, cut to 512 characters. `fields` holds the parsed parts.
+    last line. `line` is the decisive line, cut to 512 characters. `fields` holds the parsed parts. `timed`: whether
+    `time` is its own; else, it is that of an earlier line.
     """
 
     kind: str
@@ -97,6 +98,7 @@ class Structure:
     fields: Mapping[str, Scalar] = field(default_factory=dict)
     resource: Resource = field(default_factory=Resource)
     time: float | None = None
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,8 @@ class RemedyStep:
 class Diagnosis:
     """A fault and its explanation. `rank` is its place in the list, from 1.
 
-    `rule` is empty for an unknown failure, which no rule explains.
+    `rule` is empty for an unknown failure, which no rule explains. `first_seen_own`: whether `first_seen` is the time of
+    its own lines; else, it is that of a line before them, and the fault was seen no earlier.
     """
 
     rank: int
@@ -103,6 +104,7 @@ class Diagnosis:
     reasons: tuple[str, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     first_seen: float | None = None
+    first_seen_own: bool = True
     stage: str | None = None
     iteration: int | None = None
     evidence: tuple[EvidenceItem, ...] = ()

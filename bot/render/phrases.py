@@ -214,7 +214,7 @@ def place(diagnosis: Diagnosis, zone: TimeZone = "utc") -> Iterator[str]:
     if diagnosis.iteration is not None:
         yield f"iteration {diagnosis.iteration}"
     if diagnosis.first_seen is not None:
-        yield f"first seen {clock(diagnosis.first_seen, zone)}"
+        yield f"{'first seen' if diagnosis.first_seen_own else 'no earlier than'} {clock(diagnosis.first_seen, zone)}"
 
 
 def source(item: EvidenceItem) -> str:

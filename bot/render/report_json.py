@@ -303,6 +303,7 @@ MEANING: Mapping[str, str] = {
     "Diagnosis.traits": "The traits that its confidence is computed from, as named in kb.diagnosis.confidence.",
     "Diagnosis.suspects": "Who is at fault, most likely first.",
     "Diagnosis.first_seen": "When it was first seen.",
+    "Diagnosis.first_seen_own": "Whether that is the time of its own lines; if not, it is that of a line before them, and it happened no earlier.",
     "Diagnosis.stage": "Stage of the run at that time.",
     "Diagnosis.iteration": "Iteration of the run at that time.",
     "Diagnosis.evidence": "What proves it, decisive evidence first.",

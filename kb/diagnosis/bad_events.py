@@ -56,7 +56,7 @@ class BadEvent:
     """A line in which a process reports its own trouble, and the bytes that belong to the event (`span`).
 
     `chain`: the number of exceptions it followed from; `name`: an exception's class, or an exit status; `frame`: the
-    innermost frame of an exception.
+    innermost frame of an exception; `timed`: whether `time` is its own; else, it is that of an earlier line.
     """
 
     kind: Kind
@@ -70,6 +70,7 @@ class BadEvent:
     chain: int = 0
     name: str = ""
     frame: str = ""
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ class BadEvents:
             self._time_near(item.stream, item.offset),
             (item.offset, item.offset + len(item.line)),
             name=name,
+            timed=False,
         )
 
     def _of_structure(self, kind: Kind, index: int, item: Structure) -> BadEvent:
@@ -169,6 +171,7 @@ class BadEvents:
             int(item.fields.get("chain") or 0),
             str(item.fields.get("type") or item.fields.get("what") or ""),
             str(item.fields.get("last_frame") or ""),
+            item.timed,
         )
 
     @cached_property

@@ -157,7 +157,17 @@ class _LastWords:
 def _of_exit(end: LauncherEnd) -> BadEvent:
     """Return a launcher's report of an exit as an event, if the process itself reported nothing."""
     index, item, _ = end
-    return BadEvent("exit", index, item.offset, item.line, Place(), item.resource, item.time, (item.offset, item.end))
+    return BadEvent(
+        "exit",
+        index,
+        item.offset,
+        item.line,
+        Place(),
+        item.resource,
+        item.time,
+        (item.offset, item.end),
+        timed=item.timed,
+    )
 
 
 def launcher_ends(facts: Facts, places: Places) -> list[LauncherEnd]:

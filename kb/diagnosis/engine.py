@@ -143,7 +143,8 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
     quoted = quoted_lines(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
     best = _named(ranked.best, suspects)
-    times = [s.time for s in best.signals if s.time is not None]
+    times = [(s.time, not s.timed) for s in best.signals if s.time is not None]
+    first, borrowed = min(times, default=(None, False))
     stage, step = place_of(best, layout.facts)
     return Diagnosis(
         rank=place,
@@ -158,7 +159,8 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
         reasons=ranked.reasons,
         traits=ranked.traits,
         suspects=suspects,
-        first_seen=min(times, default=None),
+        first_seen=first,
+        first_seen_own=not borrowed,
         stage=stage,
         iteration=step,
         evidence=quoted,

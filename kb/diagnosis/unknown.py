@@ -130,6 +130,7 @@ def _signal(found: Unexplained, offset: int, line: str) -> Signal:
         replace(event.resource, rank=event.place.rank, node=event.place.node or event.resource.node),
         event.time,
         {"why": found.named or "the first to report trouble"},
+        timed=event.timed,
     )
 
 

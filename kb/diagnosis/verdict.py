@@ -24,7 +24,11 @@ _ERROR = lazy_compile(
 )
 _HARMLESS = lazy_compile(
     r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
+    r"|^\s{1,8}-{1,2}[A-Za-z][\w-]*(?:[ ,=][^ ]+)?\s{2,}"  # an option in a program's help
 )
+_RESTARTED = lazy_compile(
+    r"\bW(?:ARN(?:ING)?)?\b.*\b(?:restarted|respawned) after\b"
+)  # a helper whose end was made up for
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})
 _NOTICES = frozenset(
     {"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"}
@@ -72,7 +76,7 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
             continue
         for at, line in calls[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
             trouble = is_fatal(line) or (_ERROR.search(line) and not _HARMLESS.search(line))
-            if at <= after or not trouble or quoted(line.encode()):
+            if at <= after or not trouble or quoted(line.encode()) or _RESTARTED.search(line):
                 continue
             if not facts.survived(index, at, None):
                 found.append((index, Structure("error_line", at, at + len(line), line[:512])))

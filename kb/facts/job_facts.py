@@ -144,7 +144,7 @@ class Facts:
     def survived(self, stream: int, offset: int, time: float | None, rank: int | None = None) -> bool:
         """Whether the run continued after a position: in its own stream, or by time in the log of the steps."""
         facts = self.streams[stream]
-        if facts.went_on(offset) or facts.recovered(offset, rank):
+        if facts.went_on(offset) or facts.recovered(offset, rank) or facts.works_on(offset):
             return True
         calm = self.ended_well and facts.summary.ref.kind == "job"
         if calm and (facts.ends_cleanly_after(offset) or facts.skips_at_end(offset)):

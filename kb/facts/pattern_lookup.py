@@ -109,6 +109,7 @@ class PatternLookup:
             *self.facts.when(index, place.offset, place.time),
             (place.offset, place.offset + 1),
             self.facts.survived(index, place.offset, place.time, place.resource.rank) or quoted(place.line.encode()),
+            timed=place.timed,
         )
 
     def _structured(
@@ -147,6 +148,7 @@ class PatternLookup:
             self.facts.survived(index, structure.offset, structure.time, structure.resource.rank)
             or quoted(structure.line.encode()),
             int(structure.fields.get("chain") or 0),
+            structure.timed,
         )
 
     def _detector(self, key: str, test: DetectorTest) -> PatternResult:

@@ -13,7 +13,7 @@ from kb.values import dataclass
 class Signal:
     """One observation. `stream`: index of its stream; `offset`: its line's first byte; `span`: the block it is part of.
 
-    `survived`: the run demonstrably continued after it.
+    `survived`: the run demonstrably continued after it. `timed`: whether `time` is its own; else, it is that of an earlier line.
     """
 
     key: str
@@ -29,6 +29,7 @@ class Signal:
     span: tuple[int, int] = (0, 0)
     survived: bool = False
     chain: int = 0
+    timed: bool = True
 
     @property
     def compared(self) -> bool:

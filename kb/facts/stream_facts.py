@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
 
 from kb.facts.run_ends import end_lines, stops_as_planned
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
+from kb.facts.work_counters import WorkCount, work_counts, works_on
 from kb.model import ProgressPoint, Stage, Structure
 from kb.parsers.logs.exceptions.survived import reported_as_skipped
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import StageMark, StreamSummary, tail_lines
+from kb.scanning.summary import StageMark, StreamSummary, head_lines, tail_lines
 
 PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
 RECOVERY = 2048  # bytes after trouble in which a line may report that it is over
@@ -98,7 +100,9 @@ class StreamFacts:
     @cached_property
     def _tail_times(self) -> list[tuple[int, float]]:
         """The offsets and times of the lines at the end of the stream that have one."""
-        found = ((at, peel(line.encode("utf-8", "replace")).time) for at, line in tail_lines(self.summary))
+        known = self.summary.first_time
+        year = None if known is None else datetime.fromtimestamp(known, UTC).year  # many loggers write none
+        found = ((at, peel(line.encode("utf-8", "replace"), year).time) for at, line in tail_lines(self.summary))
         return [(at, time) for at, time in found if time is not None]
 
     def time_after(self, offset: int) -> float | None:
@@ -154,6 +158,19 @@ class StreamFacts:
         if self.completed is not None and self.completed > offset:
             return True
         return self.steps_after(offset) >= PROGRESS_AFTER
+
+    @cached_property
+    def _work(self) -> tuple[WorkCount, ...]:
+        """The counts of work at the start and at the end of a log of one rank."""
+        if self.summary.ref.kind != "job" or self.summary.ref.resource.rank is None:
+            return ()
+        end = self.summary.tail_offset
+        head = [(at, line) for at, line in head_lines(self.summary) if at < end]
+        return work_counts([*head, *tail_lines(self.summary)])
+
+    def works_on(self, offset: int) -> bool:
+        """Whether the log's only rank still counted finished work after an offset, as it did before."""
+        return works_on(self._work, offset)
 
     def recovered(self, offset: int, rank: int | None) -> bool:
         """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's."""

@@ -277,6 +277,11 @@ class Places:
         """The number of ranks of the job, as far as known."""
         return self._told or len(self.ranks)
 
+    @cached_property
+    def least_world(self) -> int:
+        """The number of ranks that the job has at least: rank 7 is the eighth, also where no other occurs."""
+        return self._told or max(self.ranks, default=-1) + 1
+
     def allows(self, rank: int) -> bool:
         """Whether the job can have this rank: its size is unknown, or larger."""
         return 0 <= rank < self._told if self._told else rank >= 0

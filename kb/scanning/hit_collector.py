@@ -95,13 +95,9 @@ class HitCollector:
         captures = (
             tuple((name, decode(value)[:200]) for name, value in match.groupdict().items() if value) if match else ()
         )
-        return Place(
-            offset,
-            _shown_part(text, at),
-            line_resource(self._ref.resource, prefix),
-            prefix.time if prefix.time is not None else time_at_or_before(data, start, year),
-            captures,
-        )
+        time, own = (prefix.time, True) if prefix.time is not None else time_at_or_before(data, start, year)
+        who = line_resource(self._ref.resource, prefix)
+        return Place(offset, _shown_part(text, at), who, time, captures, own)
 
     def collected(self, year: int | None) -> dict[str, PatternHits]:
         """Return the hits by the pattern's key."""

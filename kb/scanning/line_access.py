@@ -103,12 +103,14 @@ def _stamp(line: bytes, year: int | None) -> float | None:
     return prefix.time if prefix.time is not None else find_time(line[prefix.end : prefix.end + 128], year)
 
 
-def time_at_or_before(data: bytes, start: int, year: int | None) -> float | None:
-    """Return the time of a line: its own timestamp, or the nearest one in the twelve lines before it."""
-    for line in (line_at(data, start), *reversed(data[max(0, start - 2048) : start].split(b"\n")[-13:])):
+def time_at_or_before(data: bytes, start: int, year: int | None) -> tuple[float | None, bool]:
+    """Return the timestamp of a line, or the nearest one in the twelve lines before it, and whether it is the line's own."""
+    for before, line in enumerate(
+        (line_at(data, start), *reversed(data[max(0, start - 2048) : start].split(b"\n")[-13:]))
+    ):
         if line and (time := time_of_line(line, year)) is not None:
-            return time
-    return None
+            return time, not before
+    return None, False
 
 
 def first_time(head: bytes, year: int | None) -> float | None:

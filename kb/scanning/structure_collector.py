@@ -61,6 +61,7 @@ class StructureCollector:
             fields = item.fields
             if "start" in fields:
                 fields = {**fields, "start": int(fields["start"] or 0) + shift}
+            time, own = (item.time, True) if item.time is not None else time_at_or_before(window, item.offset, year)
             self._structures.append(
                 replace(
                     item,
@@ -68,7 +69,8 @@ class StructureCollector:
                     end=item.end + shift,
                     fields=fields,
                     resource=filled_resource(self._ref.resource, item.resource),
-                    time=item.time if item.time is not None else time_at_or_before(window, item.offset, year),
+                    time=time,
+                    timed=own,
                 )
             )
 

@@ -33,13 +33,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place where a pattern hit: the line (cut to 512 characters around the hit), its offset, resource and time."""
+    """A place where a pattern hit: the line (cut to 512 characters around the hit), its offset, resource and time.
+
+    `timed`: whether `time` is the line's own; else, it is that of an earlier line.
+    """
 
     offset: int
     line: str
     resource: Resource
     time: float | None = None
     captures: tuple[tuple[str, str], ...] = ()
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,14 @@ def tail_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
     """Yield the lines at the end of a stream, each with its offset."""
     offset = summary.tail_offset
     for line in summary.tail.split("\n"):
+        yield offset, line
+        offset += len(line.encode("utf-8", "replace")) + 1
+
+
+def head_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
+    """Yield the whole lines at the start of a stream, each with its offset."""
+    offset = 0
+    for line in summary.head.split("\n")[:-1]:
         yield offset, line
         offset += len(line.encode("utf-8", "replace")) + 1
 

@@ -25,15 +25,15 @@ EXIT_SIGNALS: Mapping[str, frozenset[str]] = {
 
 def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
     """Return suspects from the launchers' failure blocks that agree with how the decisive line ends."""
-    places = layout.places
+    places, world = layout.places, layout.places.least_world
     items = [item for _, item in layout.facts.structures("elastic_failure") if _ends_like(item, best)]
     ranks = {rank for item in items if isinstance(rank := item.fields.get("rank"), int)}
-    if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * places.world:
-        return whole_job(quoted, f"{len(ranks)} of {places.world} ranks ended the same way")
+    if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * world:
+        return whole_job(quoted, f"{len(ranks)} of {world} ranks ended the same way")
     if best.first.kind == "exception" and len(ranks) > 1 and best.count >= len(ranks) and _rest_stopped(ranks, layout):
         return whole_job(quoted, f"all {len(ranks)} ranks that ended by themselves ended the same way")
-    if best.first.kind == "exception" and places.world > 1 and best.count >= ALL_ALIKE * places.world:
-        return whole_job(quoted, f"seen {best.count} times on {places.world} ranks")
+    if best.first.kind == "exception" and world > 1 and best.count >= ALL_ALIKE * world:
+        return whole_job(quoted, f"seen {best.count} times on {world} ranks")
     if _in_all_logs(best, layout.facts):
         return whole_job(quoted, "it is in all logs of the job")
     items = [item for item in items if item.fields.get("root") == "yes"]
@@ -51,7 +51,7 @@ def _rest_stopped(ranks: Collection[int], layout: JobLayout) -> bool:
     """Whether the launcher stopped all other ranks, so that they could not fail of the same."""
     blocks = [item for _, item in layout.facts.structures("elastic_failure")]
     stopped = {item.fields.get("rank") for item in blocks if item.fields.get("signal") == "SIGTERM"}
-    return len(stopped | set(ranks)) >= ALL_ALIKE * layout.places.world
+    return len(stopped | set(ranks)) >= ALL_ALIKE * layout.places.least_world
 
 
 def _in_all_logs(best: Finding, facts: Facts) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.render.phrases import place
 from kb.diagnosis.engine import diagnose, headline_place
 from kb.diagnosis.quotes import INDICATORS, SHOWN_LINES, SHOWN_TEXT
 from kb.facts.evidence import Evidence
@@ -386,3 +387,14 @@ def test_a_suspect_that_did_not_show_the_symptom_is_called_one() -> None:
     several = replace(best, suspects=tuple(Suspect("rank", rank=rank) for rank in (4, 5)))
     assert headline_place(several) == " (suspects: ranks 4-5)"
     assert headline_place(replace(of[2], evidence=())) == " (rank 2)"
+
+
+@pytest.mark.parametrize(("start", "own"), [("2026-03-01 12:00:20 ", True), ("", False)])
+def test_a_time_that_is_not_the_lines_own(start, own):
+    """The time of an earlier line only bounds when a fault was first seen, and the answer says so."""
+    text = f"2026-03-01 12:00:00 INFO step 1\n{start}notice of eviction\n{start}node is draining\n"
+    (found,) = report(text).diagnoses
+    assert (found.first_seen is not None, found.first_seen_own) == (True, own)
+    assert [word for word in place(found) if "2026" in word] == [
+        "first seen 2026-03-01 12:00:20Z" if own else "no earlier than 2026-03-01 12:00:00Z"
+    ]

@@ -87,6 +87,9 @@ def test_an_error_line_at_the_very_end_is_a_last_word() -> None:
     assert tail("ERROR: the engine stopped\n" + "all is calm\n" * 6) == []
     assert tail("ERROR: the engine stopped\n", structure("run_end", how="completed")) == []
     assert tail("all is calm\n") == []
+    assert tail("WARNING: loader worker 3 restarted after exit code 1\n") == []
+    assert tail("WARNING: loader worker 3 failed with exit code 1\n") == [1000]
+    assert tail("usage: train.py\n  --no-check   do not stop with an error when the loss is nan\n") == []
 
 
 # verdict and phase

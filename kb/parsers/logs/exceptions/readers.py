@@ -19,7 +19,7 @@ from kb.parsers.logs.exceptions.exception_line import (
 from kb.parsers.logs.exceptions.frames import MAX_FRAMES, FrameList, frame_of_line
 from kb.parsers.logs.exceptions.java import OPENING, with_causes
 from kb.parsers.logs.exceptions.json_lines import is_json, tracebacks_in
-from kb.parsers.logs.exceptions.survived import TRAILING, in_finalizer, survived_by_program
+from kb.parsers.logs.exceptions.survived import TRAILING, in_finalizer, in_generated_code, survived_by_program
 from kb.parsers.logs.exceptions.traceback import BOX_CORNERS, GROUP_HEADER, read_box, read_frames, voice_of, with_nested
 from kb.parsers.logs.exceptions.voice import Voice, prefix_key
 from kb.parsers.logs.lines import line_at, line_start, plain, resource, text
@@ -61,7 +61,9 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     shared: dict[str, Scalar] = {"thread": thread_before(window, at, voice), "start": at, "has_traceback": "yes"}
     by_hand = raised.name == b"KeyboardInterrupt"  # even in a finalizer, it ended the run
     if not by_hand and (
-        in_finalizer(raised.frames) or survived_by_program(window, line_start(window, at), raised.offset)
+        in_finalizer(raised.frames)
+        or in_generated_code(raised.frames)
+        or survived_by_program(window, line_start(window, at), raised.offset)
     ):
         shared["lived_with"] = "yes"
     links = links_before(window, at, voice)
@@ -129,7 +131,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
         prefix = prefix._replace(local_rank=spawned_before(window, line_start(window, start)))
     shared: dict[str, Scalar] = {"thread": "", "start": start}
     excused = survived_by_program(window, start, at) if start != at else bool(TRAILING.search(exception[2]))
-    if excused or in_finalizer(frames.kept()):
+    if excused or in_finalizer(frames.kept()) or in_generated_code(frames.kept()):
         shared["lived_with"] = "yes"
     raised = read_exception(window, (at, after), exception, voice, frames)
     found = with_nested(window, raised, voice)

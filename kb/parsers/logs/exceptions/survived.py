@@ -25,6 +25,7 @@ _TROUBLE_WORDS = lazy_compile(
 )
 _CALM_LINES = 3
 _FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
+_COMMAND = "<string>:1 in <module>"
 _DESTRUCTOR = lazy_compile(r":\d+ in (?:\w+\.)?__del__$")
 
 
@@ -60,6 +61,16 @@ def _calm_after(window: bytes, position: int) -> bool:
     """Whether there are further lines and none of them reports trouble."""
     following = [line for _, _, line in lines_from(window, position, 2 * _CALM_LINES) if line.strip()][:_CALM_LINES]
     return len(following) == _CALM_LINES and not any(_TROUBLE_WORDS.search(line) for line in following)
+
+
+def in_generated_code(frames: tuple[str, ...]) -> bool:
+    """Whether all frames are code that a program ran from a string, such as a model's answer that it tests, and reported itself.
+
+    If nobody had handled the exception, the frames of that program would stand above. `python -c` starts in the module's first line.
+    """
+    return (
+        bool(frames) and all(frame.startswith("<string>:") for frame in frames) and not frames[0].startswith(_COMMAND)
+    )
 
 
 def in_finalizer(frames: tuple[str, ...]) -> bool:

@@ -246,6 +246,13 @@ def test_where_all_processes_end_alike_it_is_the_job() -> None:
     assert [(item.kind, item.why) for item in found] == [("job", "4 of 4 ranks ended the same way")]
 
 
+def test_two_of_at_least_eight_ranks_are_not_the_job() -> None:
+    """If the size of the job is unknown, rank 7 shows that there are eight."""
+    (first, *_) = suspects_of(KEY + block([(4, 1, "cn-a1"), (7, 1, "cn-a1")]))
+
+    assert (first.kind, first.rank, first.why) == ("rank", 4, "first to fail according to the launcher")
+
+
 def test_a_kill_is_of_the_process_that_ended_by_it() -> None:
     """A kernel line of an unknown node, and two nodes' blocks: one victim aborted, one process was killed."""
     kernel = "NVRM: Out of memory: Killed process 91 (python3) total-vm:9kB, anon-rss:7kB\n"

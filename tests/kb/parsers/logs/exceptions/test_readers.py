@@ -465,6 +465,23 @@ def test_clean_up_at_exit():
     assert {found.fields.get("lived_with") for found in structures(READERS, text)} == {"yes"}
 
 
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        ([("<string>", 9, "<module>"), ("<string>", 4, "solve")], "yes"),
+        ([("<string>", 1, "<module>"), ("<string>", 4, "solve")], None),  # python -c
+        ([("/opt/run.py", 9, "<module>"), ("<string>", 4, "solve")], None),
+    ],
+)
+def test_code_from_a_string(frames, expected):
+    """If all frames are code from a string, the program that ran it handled and printed the exception itself."""
+    lines = "".join(f'  File "{path}", line {line}, in {name}\n' for path, line, name in frames)
+    text = (
+        f"completion 7 did not pass:\nTraceback (most recent call last):\n{lines}IndexError: list index out of range\n"
+    )
+    assert {found.fields.get("lived_with") for found in structures(READERS, text)} == {expected}
+
+
 def test_an_error_in_a_destructor():
     """The interpreter prints and ignores what a destructor raises, also where another thread's lines split the report."""
     text = trace("AttributeError: 'NoneType' object has no attribute 'flush'", "__del__")
