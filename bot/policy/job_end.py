@@ -28,9 +28,22 @@ BAD: Final = frozenset(
     }
 )
 FINE: Final = frozenset({"COMPLETED", "CANCELLED", "REVOKED", "PREEMPTED"})
-REQUEUED: Final = frozenset({"REQUEUED", "REQUEUE_HOLD"})
+REQUEUED: Final = frozenset({"REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "EXPEDITING"})
 OPEN: Final = frozenset(
-    {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"}
+    {
+        *(
+            "PENDING",
+            "CONFIGURING",
+            "RUNNING",
+            "COMPLETING",
+            "SUSPENDED",
+            "STAGE_OUT",
+            "SIGNALING",
+            "STOPPED",
+            "RESIZING",
+        ),
+        *("POWER_UP_NODE", "RESV_DEL_HOLD"),
+    }
 )
 HEARD: Final = 5.0  # seconds of clock skew
 SIGTERM: Final = 15  # sent by scancel and by the time limit

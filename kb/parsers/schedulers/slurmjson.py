@@ -23,13 +23,14 @@ MAX_STEPS: Final = 4096  # of one job
 MAX_TASKS: Final = 200_000  # of one step
 MESSAGE: Final = 500
 
+# Base states and flags of https://slurm.schedmd.com/job_state_codes.html, compared on 2026-11-23 (Slurm 25.11).
 _STATES: Final[Mapping[str, str]] = {
     "COMPLETED": "completed",
     "FAILED": "exit",
     "TIMEOUT": "time_limit",
     "DEADLINE": "time_limit",
     "CANCELLED": "cancelled",
-    "REVOKED": "cancelled",
+    "REVOKED": "cancelled",  # its sibling of a federation runs on another cluster
     "PREEMPTED": "preemption",
     "NODE_FAIL": "node_failure",
     "BOOT_FAIL": "node_failure",
@@ -37,12 +38,20 @@ _STATES: Final[Mapping[str, str]] = {
     "LAUNCH_FAILED": "start_failed",
     "RECONFIG_FAIL": "start_failed",
     "PENDING": "not_scheduled",
+    "RESV_DEL_HOLD": "not_scheduled",
     "REQUEUED": "requeued",
+    "REQUEUE_FED": "requeued",
     "REQUEUE_HOLD": "requeued",
+    "EXPEDITING": "requeued",
     "SPECIAL_EXIT": "requeued",
     "RUNNING": "running",
     "COMPLETING": "running",
     "CONFIGURING": "running",
+    "POWER_UP_NODE": "running",
+    "RESIZING": "running",
+    "SIGNALING": "running",
+    "STAGE_OUT": "running",
+    "STOPPED": "running",  # by SIGSTOP; it keeps its nodes
     "SUSPENDED": "running",
 }
 _ID: Final = re.compile(r"(\d{1,10})(?:_(\d{1,10})|\+(\d{1,5}))?(?:\.\w{1,20})?")
@@ -328,8 +337,12 @@ def event_of_state(job: Job, source: str) -> Event | None:
     return Event(source, job.end, kind, words[0], shown, Resource(), {"states": words[0]})
 
 
-_GONE: Final = frozenset({"DOWN", "FAIL", "FAILING", "NOT_RESPONDING", "ERROR", "REBOOT_ISSUED"})
-_KEPT_BACK: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTENANCE", "RESERVED", "PLANNED_DOWN"})
+# States of nodes of https://slurm.schedmd.com/sinfo.html, compared on 2026-11-23. FAIL and FAILING say that an
+# administrator expects a failure. A node that is RESERVED, BLOCKED, PLANNED or saving power is as it should be.
+_GONE: Final = frozenset({"DOWN", "NOT_RESPONDING", "ERROR", "REBOOT_ISSUED"})
+_KEPT_BACK: Final = frozenset(
+    {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "MAINTENANCE", "INVAL", "INVALID_REG"}
+)
 
 
 def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:

@@ -101,6 +101,13 @@ def test_a_job_of_either_form(form):
         ("OUT_OF_MEMORY", "oom_kill"),
         ("PENDING", "not_scheduled"),
         ("RUNNING", "running"),
+        ("REVOKED", "cancelled"),
+        ("RESV_DEL_HOLD", "not_scheduled"),
+        ("REQUEUE_FED", "requeued"),
+        ("EXPEDITING", "requeued"),
+        ("POWER_UP_NODE", "running"),
+        ("STAGE_OUT", "running"),
+        ("STOPPED", "running"),
         ("STRANGE", "state"),
     ],
 )
