@@ -68,6 +68,7 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("ContainerCannotRun", "UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods"), "start_failed"
     ),
+    **dict.fromkeys(("TopologyAffinityError", "VolumeAttachmentLimitExceeded"), "start_failed"),
     **dict.fromkeys(("NodeAffinity", "FailedCreate", "Failed"), "start_failed"),
     **dict.fromkeys(("DeadlineExceeded",), "time_limit"),
     **dict.fromkeys(("Completed",), "completed"),
