@@ -1,4 +1,4 @@
-"""The page of an incident: the decision first, then what happened, the evidence, and what is missing."""
+"""The page of an incident: the culprit and the cause first, then what to do, the evidence, and what is missing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bot.pages.attachments import PageAttachments
 from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
 from bot.render import curves_svg, phrases, text_format, timeline_svg
+from bot.render.headline import Tone, explanation, headline, tone
 from bot.render.report_json import iso
 from bot.render.timeline_words import alt_text
 from kb.report import EvidenceItem, Report, StackBranch
@@ -118,7 +119,10 @@ def incident_page(
     job = report.job.name or report.job.id or report.bundle or "a job"
     return render(
         "incident.html",
-        title=f"{job}: {report.summary}"[:160],
+        title=f"{job}: {headline(report)}"[:160],
+        headline=headline(report),
+        what=explanation(report),
+        step=next((step for item in report.diagnoses[:1] for step in item.remediation[:1]), None),
         job=job,
         report=report,
         about=about,
@@ -127,8 +131,9 @@ def incident_page(
             (f"{step.at:%Y-%m-%d %H:%M}Z", step.step.who, step_text(step, about.number or 0)) for step in about.steps
         ],
         decided=phrases.decided(report),
+        urgency=_urgency(report),
         verdict=_VERDICTS.get(report.verdict, report.verdict),
-        tone=_tone(report),
+        tone=tone(report),
         facts=tuple(_facts(report)),
         timeline=kept.timeline,
         drawn=_timeline(kept),
@@ -152,11 +157,14 @@ def incident_page(
     )
 
 
-def _tone(report: Report) -> str:
-    """Return the colour of the header."""
+def _urgency(report: Report) -> Tone:
+    """Return the colour of the decision: start it again as it is, with a change, or not before something is fixed."""
     if report.verdict == "no_fault":
-        return "calm" if not (report.hang.called or report.hang.suspected) else "watch"
-    return "alarm" if report.verdict == "fault" else "watch"
+        return tone(report)
+    advice = report.decision.advice
+    return (
+        "calm" if advice in ("requeue", "restart_in_place") else "alarm" if advice in ("fix_first", "wait") else "watch"
+    )
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:

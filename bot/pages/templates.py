@@ -46,7 +46,8 @@ def _environment() -> Environment:
         "ours": ours,
         "web": web,
     }
-    made.globals |= {"w": phrases, "style": Markup(style()), "policy": policy(framed=True)}  # noqa: S704 - our own file
+    own = {"style": Markup(style()), "policy": escape(policy(framed=True))}  # noqa: S704 - our own file
+    made.globals |= {"w": phrases, **own}  # no mask may take the policy's digest for a secret
     return made
 
 

@@ -33,6 +33,14 @@ def headline(report: Report) -> str:
     return f"{who}: {title}"
 
 
+def explanation(report: Report) -> str:
+    """Return what the headline does not say: the summary, without a title at its beginning; empty if it is the headline."""
+    first = report.diagnoses[0] if report.diagnoses else None
+    if report.verdict != "fault" or first is None or not first.known:
+        return ""
+    return first.summary if report.summary.startswith(first.title) else report.summary
+
+
 def culprit(diagnosis: Diagnosis) -> str:
     """Return the suspects of the leading kind: `Rank 5 on node-b`. Empty for the whole job, and if nobody is named.
 

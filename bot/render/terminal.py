@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bot.render import phrases
-from bot.render.headline import headline, tone
+from bot.render.headline import explanation, headline, tone
 from bot.render.hyperlinks import file_address, shows_links
 from bot.render.report_json import iso
 from bot.render.text_format import few, joined, many, tail
@@ -92,7 +92,7 @@ def lines(report: Report, width: int = WIDTH, reading: Reading | None = None) ->
     page.gap()
     if first is not None:
         _remedy(page, first)
-        page.field("What", _what(report, first))
+        page.field("What", explanation(report))
         _grounds(page, first, _QUOTES[0], report.time_zone)
     _about(page, report)
     if not report.diagnoses:
@@ -108,13 +108,6 @@ def lines(report: Report, width: int = WIDTH, reading: Reading | None = None) ->
     _missing(page, report)
     _versions(page, report)
     return page.lines
-
-
-def _what(report: Report, first: Diagnosis) -> str:
-    """Return what the headline does not say: the summary, without a title at its beginning."""
-    if not first.known:
-        return ""  # the summary is the headline
-    return first.summary if report.summary.startswith(first.title) else report.summary
 
 
 def _lead(report: Report) -> Diagnosis | None:

@@ -250,4 +250,4 @@ def test_the_form_asks_for_what_is_chosen(browser, served):
     rows = browser.find_elements("css selector", ".incidents tbody tr")
     assert len(rows) == 1
     followed(browser, rows[0].find_element("tag name", "a"))
-    assert browser.find_element("tag name", "h1").text.startswith("Requeue without gpu-017")
+    assert browser.find_element("tag name", "h1").text == "GPU 3 on gpu-017: a GPU fell off the bus"

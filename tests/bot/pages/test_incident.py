@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from random import Random
 
 import pytest
+from markupsafe import escape
 
 from bot.incidents.resolution import Annotation, Closing
+from bot.pages import templates
 from bot.pages.incident import IncidentStatus, incident_page, words_of
 from bot.pages.templates import lines, policy, style, web
 from bot.render.report_json import dumps, from_json
@@ -21,14 +23,15 @@ from tests.support.made_pages import ATTACKS, EVERYTHING, Read, kept
 WHEN = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
 
 
-def test_the_decision_comes_first_then_all_that_supports_it(known):
-    """Decision, summary, timeline, diagnosis with suspects, evidence, remedy and rule texts, curves, gaps, in this order."""
+def test_the_culprit_and_the_cause_come_first_then_all_that_supports_them(known):
+    """Culprit, cause, decision, summary, first step, timeline, diagnosis with evidence and remedy, rule texts, curves, gaps: in this order."""
     place = ("logs/dmesg-gpu-017.log", 90_112)
     page = Read(incident_page(FALLEN_GPU, kept(place=place), IncidentStatus(12, WHEN), words_of(known)))
     assert page.faults == []
     wanted = (
-        "Incident 12", "Requeue without gpu-017", "fell off the bus at iteration 1198", "Exclude gpu-017", "llm-70b",
-        "1,198 of 5,000", "9.6", "Who wrote when", "end of the job 12:03:59", "A GPU fell off the bus", "Suspects",
+        "Incident 12", "GPU 3 on gpu-017: a GPU fell off the bus", "Requeue without gpu-017", "fell off the bus at iteration 1198",
+        "Exclude gpu-017", "Do first", "Drain gpu-017 and reboot it.", "llm-70b", "1,198 of 5,000", "9.6", "Who wrote when",
+        "end of the job 12:03:59", "GPU fell off the bus", "Suspects",
         "gpu 3 (0000:5d:00, GPU-1f0e) on gpu-017", "logs/dmesg-gpu-017.log:812", "before", "Xid (PCI:0000:5d:00): 79", "after",
         "Drain gpu-017 and reboot it.", "disruptive", "scontrol update", "Check: `nvidia-smi -L`", "Also explains",
         "A power, link or board fault.", "dies, and all who wait", "xid-catalogue", "A collective timed out", "Hang: not called",
@@ -134,3 +137,14 @@ def test_the_policy_allows_the_page_its_style_and_nothing_else():
     assert policy().startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy()
     assert "script" not in policy()
+
+
+def test_no_mask_changes_the_policy(monkeypatch):
+    """The digest of the style is random letters, as tokens are. Masked, it would leave the pages without style."""
+    monkeypatch.setattr(templates, "redact_once", lambda value: "*" * len(value))
+    templates._environment.cache_clear()
+    try:
+        page = templates.render("refused.html", why="it is old")
+    finally:
+        templates._environment.cache_clear()
+    assert escape(templates.policy(framed=True)) in page
