@@ -98,14 +98,16 @@ def test_a_detector_sees_job_streams_and_numbers_and_yields_signals(install: Ins
         ("def probe(job, streams, params):\n    return [Observed('x', stream='one')]\n", "wrong type"),
         ("def probe(job, streams, params):\n    return 3\n", "TypeError"),
         ("def probe(job, streams, params):\n    return [bytearray(3 << 30)]\n", "more than 2048 MB"),
-        ("def probe(job, streams, params):\n    open('/tmp/flood', 'wb').write(b'x' * (5 << 20))\n", "raised|died"),
+        ("def probe(job, streams, params):\n    open('FLOOD', 'wb').write(b'x' * (5 << 20))\n", "raised|died"),
         ("raise RuntimeError('at import')\n", "RuntimeError: at import"),
         ("other = 1\n", "AttributeError"),
     ],
 )
-def test_a_detector_that_goes_wrong_gives_words_and_nothing_else(source: str, told: str, install: Install) -> None:
+def test_a_detector_that_goes_wrong_gives_words_and_nothing_else(
+    source: str, told: str, install: Install, tmp_path: Path
+) -> None:
     """It may raise, exit, die, flood, use up memory or yield garbage; the caller continues."""
-    came = gave(source, install)
+    came = gave(source.replace("FLOOD", str(tmp_path / "flood")), install)
     assert came.observed == ()
     assert re.search(told, came.failure), came.failure
 
