@@ -265,7 +265,10 @@ def _past_the_limit(why: str, run: RunFacts) -> tuple[Advice, str]:
     done = run.progress
     last = run.history.tries[-1] if run.history.tries else None
     if done.last_iteration is not None and done.last_checkpoint is None:
-        return "resubmit", "The logs show no complete checkpoint; without one, a repeat starts again and reaches the limit too"
+        return (
+            "resubmit",
+            "The logs show no complete checkpoint; without one, a repeat starts again and reaches the limit too",
+        )
     if last is None or "time_limit" not in last.faults or last.reached is None or done.last_iteration is None:
         return "requeue", why
     if done.last_iteration > last.reached:

@@ -36,8 +36,8 @@ def first_in_time(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
         for suspect_claim in chosen
         if by_place[suspect_claim.place.rank, suspect_claim.place.node] is suspect_claim
     ]
-    first = "first to report it" if len(found) > 1 else "the only one to report it"  # an order needs two
-    return with_scores(to_suspect(item, first if at == 0 else "also reports it") for at, item in enumerate(found))
+    leading = "first to report it" if len(found) > 1 else "the only one to report it"  # an order needs two
+    return with_scores(to_suspect(item, leading if at == 0 else "also reports it") for at, item in enumerate(found))
 
 
 def to_suspect(claim: SuspectClaim, why: str) -> Suspect:
