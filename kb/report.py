@@ -148,6 +148,7 @@ class Option:
 class Decision:
     """What the reader must decide: whether to requeue, without whom, from where, at what cost, and who owns it.
 
+    `steps_lost`: up to the last logged step; `steps_lost_at_most`: also those that may have followed without a line.
     `find_cause`: only a symptom is known, or nothing; the cause must be found before the job is started again.
     """
 
@@ -155,6 +156,7 @@ class Decision:
     exclude: tuple[Exclusion, ...] = ()
     from_checkpoint: int | None = None
     steps_lost: int | None = None
+    steps_lost_at_most: int | None = None
     gpu_hours_lost: float | None = None
     owner: str = "none"
     why: str = ""

@@ -188,7 +188,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
             "" if reached.last_progress is None else text_format.clock(reached.last_progress, report.time_zone),
         ),
         ("Last checkpoint", "" if reached.last_checkpoint is None else f"{reached.last_checkpoint:,}"),
-        ("Steps lost", "" if lost.steps_lost is None else f"{lost.steps_lost:,}"),
+        ("Steps lost", phrases.steps_lost(lost)),
         ("GPU-hours lost", "" if lost.gpu_hours_lost is None else f"{lost.gpu_hours_lost:,.1f}"),
         ("Before", phrases.attempts_before(job)),
     )

@@ -109,7 +109,18 @@ def _lost(decision: Decision) -> str:
     time = "" if hours is None else f"{hours:.1f} GPU-hours" if hours >= _LEAST_HOURS else "a few GPU-minutes"
     if decision.steps_lost is None:
         return f" Lost: {time}." if time else ""
-    return f" Lost: {many(decision.steps_lost, 'step')}{f' ({time})' if time else ''}."
+    noun = "step" if max(decision.steps_lost, decision.steps_lost_at_most or 0) == 1 else "steps"
+    return f" Lost: {steps_lost(decision)} {noun}{f' ({time})' if time else ''}."
+
+
+def steps_lost(decision: Decision) -> str:
+    """Return the number of steps to repeat; a range where the run logs only every few steps. Empty if unknown."""
+    least, most = decision.steps_lost, decision.steps_lost_at_most
+    if least is None:
+        return ""
+    if most is None or most <= least:
+        return f"{least:,}"
+    return f"{f'{least:,} to' if least else 'up to'} {most:,}"
 
 
 def reason(decision: Decision) -> str:

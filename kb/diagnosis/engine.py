@@ -67,7 +67,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     finished = state == "degraded" and (
         end.how == "completed" or (done.last_iteration is not None and done.last_iteration == done.total_iterations)
     )
-    if finished:
+    if finished or state == "completed":
         done = replace(done, stage=None)  # the run is in none any more
     suspects = diagnoses[0].suspects if diagnoses else ()
     cost = price(facts)

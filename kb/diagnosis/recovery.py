@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from statistics import median
+from itertools import pairwise
+from statistics import median, median_low
 
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
@@ -22,6 +23,7 @@ from kb.diagnosis.verdict import STOPS
 from kb.facts.gpus import gpu_count
 from kb.facts.history import EarlierAttempt, History, nodes_digest
 from kb.facts.job_facts import Facts
+from kb.model import ProgressPoint
 from kb.report import Advice, Decision, Exclusion, Option, Progress, Suspect
 from kb.rulebase.rule import Rulebook
 from kb.values import dataclass
@@ -35,11 +37,15 @@ POINTS = 32  # number of iteration lines used to compute the duration of a step
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The job's cost: GPUs, seconds per step (median of recent steps), and seconds from its start to its first step."""
+    """The job's cost: GPUs, seconds per step (median of recent steps), and seconds from its start to its first step.
+
+    `logged_every`: the steps from one logged step to the next.
+    """
 
     gpus: int | None = None
     step: float | None = None
     start_up: float | None = None
+    logged_every: int = 1
 
     def hours(self, steps: int | None, start_up: bool = False) -> float | None:
         """Return the GPU-hours to repeat this many steps, including the start-up if it is known; None if unknown."""
@@ -77,7 +83,14 @@ def price(facts: Facts) -> Price:
         (first, begun), (last, ended) = timed[max(0, len(timed) - POINTS)], timed[-1]
         step = (ended - begun) / (last - first) if last > first and ended > begun else None
     start_up = timed[0][1] - job.start if timed and job.start is not None and timed[0][1] > job.start else None
-    return Price(gpu_count(facts), step, start_up)
+    return Price(gpu_count(facts), step, start_up, _logged_every(points[-POINTS:]))
+
+
+def _logged_every(points: Sequence[ProgressPoint]) -> int:
+    """Return the usual distance of logged steps; 1 if it is unknown."""
+    steps = [point.step for point in points if point.step is not None]
+    apart = [later - earlier for earlier, later in pairwise(steps) if later > earlier]
+    return median_low(apart) if apart else 1
 
 
 def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Suspect], run: RunFacts) -> Decision:
@@ -89,9 +102,11 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
     lost = None
     if done.last_iteration is not None and done.last_checkpoint is not None:
         lost = max(0, done.last_iteration - done.last_checkpoint)
+    most = None if lost is None else lost + _unlogged(run)
     bare = Decision(
         from_checkpoint=done.last_checkpoint,
         steps_lost=lost,
+        steps_lost_at_most=most,
         gpu_hours_lost=cost.hours(lost) if lost is not None else None,
     )
     if not ranked:
@@ -118,12 +133,21 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         exclude=barred if advice == "requeue_without" else already if advice in _BEGUN_AGAIN else (),
         from_checkpoint=bare.from_checkpoint,
         steps_lost=bare.steps_lost,
+        steps_lost_at_most=bare.steps_lost_at_most,
         gpu_hours_lost=bare.gpu_hours_lost,
         owner=best.rule.owner or rulebook.owners.get(best.fault.domain, "none"),
         why=why,
         options=_options(barred, lost, cost) if wanted == "requeue_without" and advice in _BEGUN_AGAIN else (),
         find_cause=best.is_symptom and advice == "fix_first",
     )
+
+
+def _unlogged(run: RunFacts) -> int:
+    """Return the most steps that the run can have made after the last one that it logged."""
+    done, more = run.progress, run.price.logged_every - 1
+    if run.finished or done.total_iterations is None or done.last_iteration is None:
+        return 0 if run.finished else more
+    return max(0, min(more, done.total_iterations - done.last_iteration))
 
 
 def _stopped_by_scheduler(best: Finding, rulebook: Rulebook, stopped: str) -> Finding:

@@ -55,6 +55,7 @@ def test_a_report_has_the_documented_shape():
             "exclude": [],
             "from_checkpoint": None,
             "steps_lost": None,
+            "steps_lost_at_most": None,
             "gpu_hours_lost": None,
             "owner": "none",
             "why": "",

@@ -164,6 +164,14 @@ def test_many_branches_are_cut():
         (Decision("requeue", from_checkpoint=0, steps_lost=1), "Requeue unchanged, from checkpoint 0. Lost: 1 step."),
         (Decision("restart_in_place", owner="user"), "Restart in place, on the same nodes. Owner: user."),
         (Decision("resubmit", owner="user"), "Resubmit with the change below. Owner: user."),
+        (
+            Decision("requeue", steps_lost=0, steps_lost_at_most=9),
+            "Requeue unchanged. Lost: up to 9 steps.",
+        ),
+        (
+            Decision("requeue", steps_lost=40, steps_lost_at_most=49),
+            "Requeue unchanged. Lost: 40 to 49 steps.",
+        ),
         (Decision("fix_first", gpu_hours_lost=2.0), "Don't requeue yet. Fix the cause first. Lost: 2.0 GPU-hours."),
         (
             Decision("wait", owner="storage"),

@@ -12,7 +12,7 @@ from kb.diagnosis.recovery import Price, RunFacts, decide, listed, price
 from kb.facts.evidence import Evidence
 from kb.facts.history import EarlierAttempt, ExcludedNode, History, nodes_digest
 from kb.facts.job_facts import Facts
-from kb.model import Job, Resource, Structure
+from kb.model import Job, ProgressPoint, Resource, Structure
 from kb.report import Exclusion, Progress, Suspect
 from kb.rulebase.rule import FaultClass, Pattern, StructureTest, Table, TableRow
 from tests.support.allowed_matches import BOOK, LINE, places, seen
@@ -34,6 +34,30 @@ def test_the_steps_that_are_lost(done: Progress, lost: int | None) -> None:
     assert decide(BOOK, places(known), (), RunFacts(done)).steps_lost == lost
     assert decide(BOOK, [], (), RunFacts(done)).steps_lost == lost
     assert decide(BOOK, [], (), RunFacts(done)).advice == "none"
+
+
+@pytest.mark.parametrize(
+    ("done", "every", "most"),
+    [
+        (Progress(last_iteration=1200, last_checkpoint=1200), 1, 0),
+        (Progress(last_iteration=1200, last_checkpoint=1200), 10, 9),
+        (Progress(last_iteration=1200, last_checkpoint=1000, total_iterations=1204), 10, 204),
+        (Progress(last_iteration=1200), 10, None),
+    ],
+)
+def test_steps_without_a_line_may_be_lost_too(done: Progress, every: int, most: int | None) -> None:
+    """Where only every few steps are logged, those after the last line are not known to be none."""
+    run = RunFacts(done, Price(logged_every=every))
+
+    assert decide(BOOK, [], (), run).steps_lost_at_most == most
+
+
+def test_the_distance_of_logged_steps() -> None:
+    """It is what most neighbours have, so that a restart of the count does not change it."""
+    logged = [ProgressPoint(100 * place, step) for place, step in enumerate((10, 20, 30, 10, 20))]
+
+    assert price(facts(stream(points=logged))).logged_every == 10
+    assert price(facts(stream())).logged_every == 1
 
 
 NODES = (
