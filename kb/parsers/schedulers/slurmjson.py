@@ -23,7 +23,7 @@ MAX_STEPS: Final = 4096  # of one job
 MAX_TASKS: Final = 200_000  # of one step
 MESSAGE: Final = 500
 
-# Base states and flags of https://slurm.schedmd.com/job_state_codes.html, compared on 2026-11-23 (Slurm 25.11).
+# Base states and flags of https://slurm.schedmd.com/job_state_codes.html (as of October 2024), and EXPEDITING of Slurm 25.11.
 _STATES: Final[Mapping[str, str]] = {
     "COMPLETED": "completed",
     "FAILED": "exit",
@@ -337,7 +337,7 @@ def event_of_state(job: Job, source: str) -> Event | None:
     return Event(source, job.end, kind, words[0], shown, Resource(), {"states": words[0]})
 
 
-# States of nodes of https://slurm.schedmd.com/sinfo.html, compared on 2026-11-23. FAIL and FAILING say that an
+# States of nodes of https://slurm.schedmd.com/sinfo.html. FAIL and FAILING say that an
 # administrator expects a failure. A node that is RESERVED, BLOCKED, PLANNED or saving power is as it should be.
 _GONE: Final = frozenset({"DOWN", "NOT_RESPONDING", "ERROR", "REBOOT_ISSUED"})
 _KEPT_BACK: Final = frozenset(
