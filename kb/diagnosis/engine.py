@@ -145,6 +145,8 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
     best = _named(ranked.best, suspects)
     times = [(s.time, not s.timed) for s in best.signals if s.time is not None]
     first, borrowed = min(times, default=(None, False))
+    if borrowed and len(times) < len(best.signals):  # those without any time may be older
+        first = None
     stage, step = place_of(best, layout.facts)
     return Diagnosis(
         rank=place,

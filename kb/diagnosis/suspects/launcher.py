@@ -32,8 +32,8 @@ def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceIte
         return whole_job(quoted, f"{len(ranks)} of {world} ranks ended the same way")
     if best.first.kind == "exception" and len(ranks) > 1 and best.count >= len(ranks) and _rest_stopped(ranks, layout):
         return whole_job(quoted, f"all {len(ranks)} ranks that ended by themselves ended the same way")
-    if best.first.kind == "exception" and world > 1 and best.count >= ALL_ALIKE * world:
-        return whole_job(quoted, f"seen {best.count} times on {world} ranks")
+    if best.first.kind == "exception" and places.world > 1 and best.count >= ALL_ALIKE * world:
+        return whole_job(quoted, f"seen {best.count} times on {places.world} ranks")
     if _in_all_logs(best, layout.facts):
         return whole_job(quoted, "it is in all logs of the job")
     items = [item for item in items if item.fields.get("root") == "yes"]

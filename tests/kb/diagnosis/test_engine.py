@@ -398,3 +398,12 @@ def test_a_time_that_is_not_the_lines_own(start, own):
     assert [word for word in place(found) if "2026" in word] == [
         "first seen 2026-03-01 12:00:20Z" if own else "no earlier than 2026-03-01 12:00:00Z"
     ]
+
+
+def test_no_bound_where_an_older_line_may_exist():
+    """A line above the first time of a log has none; the time before a later one bounds nothing."""
+    text = (
+        "notice of eviction\nnode is draining\n2026-03-01 12:00:00 INFO step 1\nnotice of eviction\nnode is draining\n"
+    )
+    (found,) = report(text).diagnoses
+    assert (found.first_seen, list(place(found))) == (None, [])
