@@ -161,10 +161,9 @@ def _urgency(report: Report) -> Tone:
     """Return the colour of the decision: start it again as it is, with a change, or not before something is fixed."""
     if report.verdict == "no_fault":
         return tone(report)
-    advice = report.decision.advice
-    return (
-        "calm" if advice in ("requeue", "restart_in_place") else "alarm" if advice in ("fix_first", "wait") else "watch"
-    )
+    if report.decision.advice in ("requeue", "restart_in_place"):
+        return "calm"
+    return "alarm" if report.decision.advice in ("fix_first", "wait") else "watch"
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:

@@ -31,18 +31,17 @@ FINE: Final = frozenset({"COMPLETED", "CANCELLED", "REVOKED", "PREEMPTED"})
 REQUEUED: Final = frozenset({"REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "EXPEDITING"})
 OPEN: Final = frozenset(
     {
-        *(
-            "PENDING",
-            "CONFIGURING",
-            "RUNNING",
-            "COMPLETING",
-            "SUSPENDED",
-            "STAGE_OUT",
-            "SIGNALING",
-            "STOPPED",
-            "RESIZING",
-        ),
-        *("POWER_UP_NODE", "RESV_DEL_HOLD"),
+        "PENDING",
+        "CONFIGURING",
+        "RUNNING",
+        "COMPLETING",
+        "SUSPENDED",
+        "STAGE_OUT",
+        "SIGNALING",
+        "STOPPED",
+        "RESIZING",
+        "POWER_UP_NODE",
+        "RESV_DEL_HOLD",
     }
 )
 HEARD: Final = 5.0  # seconds of clock skew
