@@ -6,7 +6,7 @@ READY := .venv/.ready
 DEV := .venv/.ready-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check checks lint format types architecture unit rules accuracy bench bench-full soak lab lock clean
+.PHONY: demo test check checks lint format types architecture unit rules docs accuracy bench bench-full soak lab lock clean
 LAB ?= /tmp/lab
 # processes of the tests: one more than cores, since some wait for the systems that they start
 WORKERS ?= $(shell expr $$(nproc) + 1)
@@ -21,7 +21,7 @@ demo: $(READY)  ## set up, and diagnose the incident that ships with the project
 test: $(DEV)  ## set up, and run all checks and tests
 	@$(MAKE) --no-print-directory -j2 --keep-going unit checks
 
-check: lint types architecture rules
+check: lint types architecture rules docs
 
 checks: $(DEV)  ## check beside the tests: its output is shown at once, at its end
 	@shown=$$($(MAKE) --no-print-directory check 2>&1); status=$$?; echo "$$shown"; exit $$status
@@ -55,6 +55,9 @@ rules: $(DEV)  ## every rule file is valid; that it matches or stays silent as i
 	$(BIN)/signalbox rules lint
 	$(BIN)/signalbox rules lock --check
 	$(BIN)/signalbox rules docs --check
+
+docs: $(DEV)  ## the documentation site, in build/docs/site; fails where a link or an anchor leads nowhere
+	@$(BIN)/python docs/make/website.py
 
 unit: $(DEV)
 	env -u MAKEFLAGS -u MFLAGS -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal

@@ -17,8 +17,6 @@ import json
 import multiprocessing
 import re
 import sys
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,15 +24,13 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 import numpy as np  # noqa: E402 - the paths come first
 import scan_data  # noqa: E402
-from log_stores import FileStream, first_of  # noqa: E402
+from log_stores import FileStream, collected_answer, first_of  # noqa: E402
 
-from bot.collection.bundle_writer import BundleWriter  # noqa: E402
-from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths  # noqa: E402
+from bot.diagnosis.diagnose import diagnose_paths  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge, prefilter_of  # noqa: E402
-from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, SourceFailed  # noqa: E402
 from connectors.base.http import Endpoint  # noqa: E402
 from connectors.log_stores.elasticsearch.connector import Elasticsearch, ElasticsearchSettings  # noqa: E402
-from kb.model import Prefilter, Window  # noqa: E402
+from kb.model import Prefilter  # noqa: E402
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern  # noqa: E402
 from tests.doubles.elasticsearch import ElasticDouble, Flavour, serving  # noqa: E402
 from tests.doubles.elasticsearch_cluster import Cluster, millis, nanos  # noqa: E402
@@ -207,28 +203,7 @@ def serve(folder: Path, ranks: int, flavour: Flavour, walk: float, told: Any) ->
 def measured(known: Knowledge, words: Prefilter, url: str, flavour: Flavour, end: float) -> dict[str, Any]:
     """Find, collect and diagnose, as `signalbox diagnose llm` does."""
     source = Elasticsearch(ElasticsearchSettings(Endpoint(url), flavour=flavour))
-    began = time.monotonic()
-    deadline = Deadline.within(60.0)
-    [record] = source.find(JobQuery("llm", Window(end - 30 * 86400, end)), deadline.sooner(30))
-    assert record.seen
-    assert record.seen.end
-    window = Window(max(record.seen.start or 0.0, record.seen.end - 21600), record.seen.end + 300)
-    with tempfile.TemporaryDirectory() as folder:
-        bundle = BundleWriter(Path(folder), 1 << 30)
-        share = bundle.share("elasticsearch", 1 << 30)
-        try:
-            gaps = tuple(source.collect(CollectionRequest(record, window, deadline, words, Bounds()), share))
-        except SourceFailed as failed:
-            gaps = (failed.gap("elasticsearch"),)
-        bundle.finish(record, window, end, {"elasticsearch": "some"}, gaps)
-        collected = time.monotonic() - began
-        report = diagnose_bundle(known, Path(folder)).report
-    return {
-        "says": first_of(report),
-        "answer_s": round(time.monotonic() - began, 1),
-        "collected_s": round(collected, 1),
-        "gaps": [f"{gap.code}: {gap.reason[:120]}" for gap in gaps],
-    }
+    return collected_answer(known, words, source, "elasticsearch", end, seconds=60, finding=30)
 
 
 def main() -> None:

@@ -75,7 +75,11 @@ def carried(root: Path, name: str) -> Carried:
     refs = [stream.ref for stream in evidence.streams]
     mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1)
     ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, refs, strict=True)]
-    twin = tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables
+    twin = (
+        tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables
+        if (folder / "baseline").is_dir()
+        else []
+    )
     took = perf_counter() - began
     report = diagnose(evidence, _known.rulebook)
     known = {
@@ -91,7 +95,7 @@ def carried(root: Path, name: str) -> Carried:
 
 def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
     read = carried(_root, name)
-    run, good = read.run, baseline_of(read.good)
+    run, good = read.run, baseline_of(read.good) if read.good.events else None
     number = Numbers(_root / "cases" / name)
     before = perf_counter()
     told = find_anomalies(run, good, model=event_model())
@@ -127,7 +131,8 @@ class Numbers:
 
 def _ours(found: RunFindings, number: Numbers) -> Prediction:
     spots = [item.beats[0].spot for item in (found.turn,) if item]
-    spots += [item.spot for item in found.absent if item.spot] + [event.spot for event in found.events]
+    spots += [event.spot for event in found.events]
+    spots += [item.spot for item in (*found.absent, *found.drifted) if item.spot]
     return Prediction(tuple(map(number.line, spots)), tuple(node.node for node in found.nodes), found.stage, found.step)
 
 

@@ -34,6 +34,8 @@ def told(program: Path, folder: Path) -> Prediction:
     Raises:
         SystemExit: it failed or returned an invalid answer.
     """
+    if not (folder / "baseline").is_dir():
+        return Prediction()
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "told.json"
         command = [str(program), "diff", "--json", str(out), str(folder / "baseline"), str(folder / "logs")]

@@ -32,12 +32,18 @@ import scan_data  # noqa: E402
 from bot.collection.bundle_writer import BundleWriter  # noqa: E402
 from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
-from connectors.base.contract import Bounds, CollectionRequest, Deadline  # noqa: E402
+from connectors.base.contract import (  # noqa: E402
+    Bounds,
+    CollectionRequest,
+    Deadline,
+    JobQuery,
+    SourceFailed,
+)
 from connectors.base.http import Endpoint, HttpClient  # noqa: E402
 from connectors.log_stores.loki_client import LokiStore  # noqa: E402
 from connectors.log_stores.loki_settings import LokiSettings  # noqa: E402
 from connectors.log_stores.query_plan import fetch_lines  # noqa: E402
-from kb.model import Job, JobRecord, Window  # noqa: E402
+from kb.model import Job, JobRecord, Prefilter, Window  # noqa: E402
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern  # noqa: E402
 from kb.scanning.prefilter import prefilter  # noqa: E402
 from tests.doubles.loki import Entry, Limits, LineFilter, LokiDouble, Refused, Selected, serving  # noqa: E402
@@ -217,6 +223,36 @@ def serve(folder: Path, ranks: int, latency: float, told: Any) -> None:
         told.send((double.url, size, int(double.times[0]), int(double.times[-1])))
         while told.recv() == "sent":
             told.send((double.sent, len(double.asked)))
+
+
+def collected_answer(
+    known: Knowledge, words: Prefilter, source: Any, name: str, end: float, *, seconds: float, finding: float
+) -> dict[str, Any]:
+    """Find the job `llm`, collect its logs and diagnose them, as `signalbox diagnose llm` does.
+
+    `source`: a Source that is a Finder too; `seconds`: the time to find and collect it in; `finding`: the part of it to find it in.
+    """
+    began, deadline = time.monotonic(), Deadline.within(seconds)
+    [record] = source.find(JobQuery("llm", Window(end - 30 * 86400, end)), deadline.sooner(finding))
+    assert record.seen
+    assert record.seen.end
+    window = Window(max(record.seen.start or 0.0, record.seen.end - 21600), record.seen.end + 300)
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = BundleWriter(Path(folder), 1 << 30)
+        share = bundle.share(name, 1 << 30)
+        try:
+            gaps = tuple(source.collect(CollectionRequest(record, window, deadline, words, Bounds()), share))
+        except SourceFailed as failed:
+            gaps = (failed.gap(name),)
+        bundle.finish(record, window, end, {name: "some"}, gaps)
+        collected = time.monotonic() - began
+        report = diagnose_bundle(known, Path(folder)).report
+    return {
+        "says": first_of(report),
+        "answer_s": round(time.monotonic() - began, 1),
+        "collected_s": round(collected, 1),
+        "gaps": [f"{gap.code}: {gap.reason[:120]} [{gap.asked[:60]} -> {gap.got[:60]}]" for gap in gaps],
+    }
 
 
 def first_of(report: Any) -> tuple[object, ...]:

@@ -25,16 +25,15 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 import scan_data  # noqa: E402 - the paths come first
-from log_stores import _starts, _times, first_of  # noqa: E402
+from log_stores import _starts, _times, collected_answer, first_of  # noqa: E402
 
-from bot.collection.bundle_writer import BundleWriter  # noqa: E402
-from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths  # noqa: E402
+from bot.diagnosis.diagnose import diagnose_paths  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge, prefilter_of  # noqa: E402
-from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, SourceFailed  # noqa: E402
+from connectors.base.contract import Deadline  # noqa: E402
 from connectors.base.http import Endpoint, HttpClient, HttpRequest  # noqa: E402
 from connectors.base.http_response import HttpResponse  # noqa: E402
 from connectors.log_stores.loki import Loki, LokiSettings  # noqa: E402
-from kb.model import Prefilter, Window  # noqa: E402
+from kb.model import Prefilter  # noqa: E402
 from tests.support.busy_proxy import busy  # noqa: E402
 from tests.support.loki_server import VARIABLE, LokiServer, running  # noqa: E402
 from tests.support.shipped_layouts import LAYOUTS, Layout, Origin  # noqa: E402
@@ -108,31 +107,13 @@ def measured(
     client = CountingClient(endpoint)
     client.slow = slow
     loki = Loki(layout.settings(server.url) if layout else LokiSettings(endpoint), client)
-    before, began, own = server.cpu_seconds(), time.monotonic(), time.process_time()
-    deadline = Deadline.within(seconds)
-    [record] = loki.find(JobQuery("llm", Window(end - 30 * 86400, end)), deadline.sooner(15))
-    assert record.seen
-    assert record.seen.end
-    window = Window(max(record.seen.start or 0.0, record.seen.end - 21600), record.seen.end + 300)
-    with tempfile.TemporaryDirectory() as folder:
-        bundle = BundleWriter(Path(folder), 1 << 30)
-        share = bundle.share("loki", 1 << 30)
-        try:
-            gaps = tuple(loki.collect(CollectionRequest(record, window, deadline, words, Bounds()), share))
-        except SourceFailed as failed:
-            gaps = (failed.gap("loki"),)
-        bundle.finish(record, window, end, {"loki": "some"}, gaps)
-        collected = time.monotonic() - began
-        report = diagnose_bundle(known, Path(folder)).report
-    return {
-        "says": first_of(report),
-        "answer_s": round(time.monotonic() - began, 1),
-        "collected_s": round(collected, 1),
+    before, own = server.cpu_seconds(), time.process_time()
+    answer = collected_answer(known, words, loki, "loki", end, seconds=seconds, finding=15)
+    return answer | {
         "own_cpu_s": round(time.process_time() - own, 1),
         "loki_cpu_s": round(max(0.0, server.cpu_seconds() - before), 1),  # 0 if it was killed
         "bytes": client.size,
         "queries": client.queries,
-        "gaps": [f"{gap.code}: {gap.reason[:120]} [{gap.asked[:60]} -> {gap.got[:60]}]" for gap in gaps],
     }
 
 

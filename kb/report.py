@@ -166,13 +166,20 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the run came."""
+    """How far the run came.
+
+    If its lines only count from the start of each epoch, the step of the run is unknown, and `epoch`, `epoch_iteration`
+    and `epoch_iterations` give the position in the last epoch as the log prints it.
+    """
 
     last_iteration: int | None = None
     last_progress: float | None = None
     last_checkpoint: int | None = None
     stage: str | None = None
     total_iterations: int | None = None
+    epoch: int | None = None
+    epoch_iteration: int | None = None
+    epoch_iterations: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 NEAR = 5  # lines before or after the last one before a silence
 WINDOW = 10  # iterations
+FIVE = 5  # lines, as many as an engineer is shown
 MANY = 8  # nodes, from which on the first five are not most of them
 DRAWS = 1000
 
@@ -61,6 +62,7 @@ class Tally:
     no_node: bool | None = None
     stage: bool | None = None
     iteration: bool | None = None
+    five: bool | None = None
     healthy_lines: int | None = None
     healthy_nodes: int | None = None
 
@@ -127,7 +129,8 @@ def tally(case: str, truth: Mapping[str, Any], said: Prediction, top: int | None
         lines_found=len(covered), lines=len(single), events_found=sum(found), events=len(found),
         top1=top1, top5=top5, top1_many=top1 if many else None, top5_many=top5 if many else None,
         no_node=None if nodes else not said.nodes, stage=said.stage == truth["stage"],
-        iteration=None if iteration is None else said.iteration is not None and abs(said.iteration - iteration) <= WINDOW,
+        iteration=None if iteration is None else said.iteration is not None and abs(said.iteration - iteration) <= truth.get("window", WINDOW),
+        five=bool(hits & set(lines[:FIVE])) if found else None,
     )  # fmt: skip
 
 
@@ -192,6 +195,7 @@ MEASURES: dict[str, Callable[[Sequence[Tally]], float | None]] = {
     "lines: recall of events": _recall,
     "lines: F1": lambda tallies: _f1(_precision(tallies), _recall(tallies)),
     "lines: F1, mean over cases": _mean_f1,
+    "lines: one of the first five is telling": _share("five"),
     "lines: recall of single lines": _line_recall,
     "lines: F1 of single lines": lambda tallies: _f1(_precision(tallies), _line_recall(tallies)),
     "lines: precision, consequences let pass": _lenient,
@@ -202,7 +206,7 @@ MEASURES: dict[str, Callable[[Sequence[Tally]], float | None]] = {
     "node: top-5 of eight or more": _share("top5_many"),
     "node: none named where none is faulty": _share("no_node"),
     "stage": _share("stage"),
-    "iteration within 10": _share("iteration"),
+    "iteration within the window": _share("iteration"),
     "healthy: pairs with a false line": _false("healthy_lines"),
     "healthy: pairs with a false node": _false("healthy_nodes"),
 }

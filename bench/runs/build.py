@@ -33,6 +33,8 @@ def main() -> int:
     """Build missing cases, and print the result."""
     options = arguments()
     cases = [case for case in plan.read(options.plan) if not options.only or case.id in options.only]
+    faulty = [case for case in cases if case.label != "healthy"]
+    cases += [plan.twin(case, number + 1) for number in range(options.twins) for case in faulty]
     todo = [case for case in cases if options.again or not (options.out / case.id / "case.yaml").exists()]
     with tempfile.TemporaryDirectory(prefix="runs-") as scratch:
         machine = launch.Machine(options.python.absolute(), options.zygote or Path(scratch, "zygote"))
@@ -55,6 +57,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="*", default=[], help="ids of cases")
     parser.add_argument("--jobs", type=int, default=3, help="runs at the same time")
+    parser.add_argument(
+        "--twins", type=int, default=0, help="healthy runs of the same job to build beside each failure"
+    )
     parser.add_argument("--zygote", type=Path, help="socket of a warm Python that runs already")
     parser.add_argument("--again", action="store_true", help="build cases that are there, too")
     parser.add_argument("--quiet", action="store_true", help="say nothing of the cases but what failed")
@@ -88,12 +93,15 @@ def build(case: plan.Case, machine: launch.Machine, scratch: Path, options: argp
         ran = launch.perform(case, machine, base)
         pairs = folders.replacements(paths(case, machine, base), (socket.gethostname(), socket.getfqdn()))
         seen = folders.notes(base / "truth")
+        record = {"notes": seen, "lines": folders.witnessed(base / "truth", pairs), "span": ran.span}
         logs = {name: folders.scrub(text, pairs) for name, text in ran.texts.items()}
         shutil.rmtree(rejected, ignore_errors=True)
         known = dataclasses.replace(case, needle=folders.shown(case.needle, logs.values()) or case.needle)
         folders.write(
             rejected, logs, folders.truth(known, seen, versions(machine)), folders.job(case, ran.span, ran.status)
         )
+        if record["lines"]:
+            (rejected / "record.json").write_text(json.dumps(record, indent=1), "utf-8")
         wrong = folders.complaints(
             rejected, forbidden=(str(base), str(machine.python.parent.parent), str(Path(__file__).parent))
         )

@@ -20,7 +20,12 @@ def main() -> None:
         os.execv(real, [real, *sys.argv[1:]])
     server = socket.socket(socket.AF_UNIX)
     server.connect(where)
-    request = {"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(), "executable": sys.argv[0]}
+    request = {
+        "argv": sys.argv[1:],
+        "env": dict(os.environ) | {"RUN_CLIENT": str(os.getpid())},
+        "cwd": os.getcwd(),
+        "executable": sys.argv[0],
+    }
     socket.send_fds(server, [json.dumps(request).encode() + b"\n"], [0, 1, 2])
     answers = server.makefile()
     child = int(answers.readline() or 0)

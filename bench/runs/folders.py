@@ -52,6 +52,13 @@ def notes(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda note: float(note["time"]))
 
 
+def witnessed(folder: Path, pairs: list[Pair]) -> list[dict[str, Any]]:
+    """Return what the faulty processes wrote, by their own record (scripts/witness.py), as it is in the logs."""
+    lines = [line for path in sorted(folder.glob("*.witness")) for line in path.read_text("utf-8").splitlines()]
+    found = [json.loads(line) for line in lines]
+    return [entry | {"text": scrub(entry["text"].encode(), pairs).decode("utf-8", "replace")} for entry in found]
+
+
 def truth(case: Case, seen: list[dict[str, Any]], versions: str) -> dict[str, Any]:
     """Return the content of case.yaml; rank, time and step come from the run's records."""
     first = seen[0] if seen else {}

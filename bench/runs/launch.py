@@ -76,8 +76,10 @@ def environment(case: Case, machine: Machine, work: Path, truth: Path) -> dict[s
     }
     if machine.zygote is not None:
         env["RUN_ZYGOTE"] = str(machine.zygote)
-    if case.plugs:
+    if case.plugs or case.noise:
         env["RUN_PLUGS"] = str(truth / "plugs.json")
+    if any(plug.get("fault") for plug in case.plugs):
+        env["RUN_WITNESS"] = "1"
     if case.limits:
         env["RUN_LIMITS"] = json.dumps(case.limits)
     return env | {key: str(value) for key, value in case.env.items()}
@@ -92,7 +94,8 @@ def furnish(case: Case, machine: Machine, work: Path, truth: Path) -> dict[str, 
     for name, text in case.files.items():
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text(text, "utf-8")
-    (truth / "plugs.json").write_text(json.dumps([{"note": True} | plug for plug in case.plugs]), "utf-8")
+    plugs = [{"note": True} | plug for plug in (*case.plugs, *chatter(case))]
+    (truth / "plugs.json").write_text(json.dumps(plugs), "utf-8")
     (work / "venv/bin").mkdir(parents=True)
     stand_in = work / "venv/bin/python"
     shutil.copy(HERE / "client.py", stand_in)
@@ -109,6 +112,15 @@ def furnish(case: Case, machine: Machine, work: Path, truth: Path) -> dict[str, 
     if done.returncode:
         raise RuntimeError(f"{case.id}: prepare failed: {done.stderr[-600:]}")
     return env
+
+
+def chatter(case: Case) -> list[dict[str, object]]:
+    """Return the plugs of a case's noise."""
+    if case.noise is None:
+        return []
+    options = {key: value for key, value in case.noise.items() if key != "at"}
+    first = {"at": case.noise.get("at", "rendezvous"), "call": "chatter:install", "with": options, "note": False}
+    return [first, {"at": "stepped", "call": "chatter:pulse", "note": False}]
 
 
 def script(case: Case) -> list[str]:

@@ -5,7 +5,7 @@ A plan is YAML: a list of cases. `Case` lists the keys; omitted ones follow from
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
     "throughput_drop": ("fix_first", "wait"),
     "memory_leak": ("fix_first", "restart_in_place"),
 }
+LONG = 400.0  # seconds that a healthy run may take on a busy machine
 LISTS = ("accept", "needle", "ranks", "advice", "verdict")
 
 
@@ -53,6 +54,7 @@ class Case:
         options: options of the launcher, in order.
         env: environment of the ranks.
         plugs: what is called where (scripts/hooks.py).
+        noise: what it prints besides (options of scripts/chatter.py `install`); `at` is the point where that starts.
         files: more files of the run's folder, text by name.
         prepare: Python to run in that folder before the start.
         acts: what happens from outside: `mark` (a mark that a plug makes) or `after` (seconds), `send` (a signal), `to`
@@ -79,6 +81,7 @@ class Case:
     options: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     plugs: tuple[dict[str, Any], ...] = ()
+    noise: dict[str, Any] | None = None
     files: dict[str, str] = field(default_factory=dict)
     prepare: str = ""
     acts: tuple[dict[str, Any], ...] = ()
@@ -96,6 +99,17 @@ class Case:
     kind: str = ""
     verdict: tuple[str, ...] = ()
     proven: bool | None = None
+
+
+def twin(case: Case, number: int = 1) -> Case:
+    """Return a healthy run of the same job: without its fault, with other noise."""
+    plugs = tuple(plug for plug in case.plugs if not plug.get("fault"))
+    job = None if case.job is None else {}
+    return replace(
+        case, id=f"{case.id}.twin{number}", label="healthy", why="the same job without its fault", kind="",
+        plugs=plugs, acts=(), limits={}, needle=(), accept=(), at_fault=None, job=job, hangs=False, advice=("none",),
+        patience=max(case.patience, LONG),
+    )  # fmt: skip
 
 
 def read(path: Path) -> list[Case]:

@@ -116,7 +116,8 @@ def accept(client: socket.socket, inherited: list[socket.socket]) -> int:
         become(json.loads(data), streams)
     for number in streams:
         os.close(number)
-    client.sendall(f"{pid}\n".encode())
+    with contextlib.suppress(OSError):  # the client is gone already: `serve` sees that, too
+        client.sendall(f"{pid}\n".encode())
     return pid
 
 

@@ -104,7 +104,7 @@ def _index(rulebook: Rulebook) -> str:
 def _classes(rulebook: Rulebook) -> Iterator[list[str]]:
     for fault in rulebook.faults.values():
         rules = ", ".join(_link(rule) for rule in rulebook.rules if fault.id in faults_of(rule))
-        yield [fault.id, cell(fault.title), rulebook.owners.get(fault.domain, "none"), rules or "none"]
+        yield [fault.id, cell(fault.title), fault.owner or rulebook.owners.get(fault.domain, "none"), rules or "none"]
 
 
 def _advice(rulebook: Rulebook) -> str:
@@ -180,7 +180,7 @@ def _facts(rule: Rule, rulebook: Rulebook) -> Iterator[list[str]]:
     advice, because = (rule.advice, rule.because or "") if rule.advice else (fault.advice, fault.because)
     yield ["Advice", advice + (f": {cell(because)}" if because else "")]
     yield ["Family", rule.family]
-    yield ["Owner", rule.owner or rulebook.owners.get(fault.domain, "none")]
+    yield ["Owner", rule.owner or fault.owner or rulebook.owners.get(fault.domain, "none")]
 
 
 def _steps(steps: Sequence[RemediationStep], rulebook: Rulebook) -> list[str]:
@@ -240,13 +240,13 @@ def _examples(rule: Rule, tests: Sequence[RuleTest]) -> list[str]:
         files = [path for path in inside if path.is_file()]
         room = max(2, SHOWN_LINES // len(files[:FILES])) if files else 0
         for file in files[:FILES]:
-            parts += [f"{code(str(file.relative_to(test.path.parent)))}:", "\n".join(block(_extract(rule, file, room)))]
+            parts += [f"{code(str(file.relative_to(test.path.parent)))}:", "\n".join(block(extract(rule, file, room)))]
         if len(files) > FILES:
             parts.append(f"{len(files) - FILES} more files in {code(test.path.name)}.")
     return parts
 
 
-def _extract(rule: Rule, file: Path, room: int) -> list[str]:
+def extract(rule: Rule, file: Path, room: int) -> list[str]:
     """Return `room` lines of a log: the first ones, or those around the first match of a pattern of the rule."""
     with file.open("rb") as handle:
         text = handle.read(READ).decode("utf-8", "replace")

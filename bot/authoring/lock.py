@@ -16,6 +16,8 @@ from pathlib import Path
 from kb.errors import Fault, UnreadableInput
 from kb.rulebase.codec import Locked, meaning, read_lock
 from kb.rulebase.rule import Rulebook
+from kb.rulebase.sound import NAME as SOUND
+from kb.rulebase.sound import sound_list
 
 NAME = "lock.json"
 
@@ -77,12 +79,23 @@ def locked_in(files: Mapping[str, str], unread: tuple[Fault, ...] = ()) -> dict[
 
 def write(folder: Path, text: str) -> None:
     """Write the lock file atomically."""
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".lock-", delete=False) as handle:
+    _replace(folder / NAME, text)
+
+
+def write_sound(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the list of these rules, whose regexes were checked (`kb.rulebase.sound`), if it is another."""
+    text = sound_list(text for path, text in files.items() if path.endswith("/rule.yaml"))
+    if files.get(SOUND) != text:
+        _replace(folder / SOUND, text)
+
+
+def _replace(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".lock-", delete=False) as handle:
         new = Path(handle.name)
     try:
         new.write_text(text, "utf-8")
         new.chmod(0o644)
-        new.replace(folder / NAME)
+        new.replace(path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             new.unlink()

@@ -11,7 +11,7 @@ import typer
 from bot.cli.console import say
 
 # the commands in the order of the help, each in bot.cli.commands.<name>, and the groups of commands with their help
-_COMMANDS = ("diagnose", "watch", "serve", "logs", "evaluate", "backfill", "digest", "demo")
+_COMMANDS = ("diagnose", "watch", "serve", "logs", "evaluate", "backfill", "digest", "pages", "demo")
 _GROUPS = {
     "rules": "Browse, test and change the rule base.",
     "incidents": "Past reports: list, show, assign, close.",

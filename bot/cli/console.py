@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,10 +18,15 @@ from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 if TYPE_CHECKING:
     from bot.render.columns import Column
     from bot.render.rich_console import ProgressLine
+    from bot.render.text_page import OutputLine
     from bot.rulebase.loader import Knowledge
 
 FEW = 5  # messages of one kind shown on stderr
 OFTEN = 0.1  # seconds between two drawings of progress
+PATIENCE = 1.0  # seconds before progress is shown, and before a rate means something
+MOST_FILES = 20_000  # whose sizes are added up to tell how long reading takes
+PACKED = (".gz", ".zst", ".xz", ".bz2", ".tar", ".tgz", ".zip")  # of which more is read than their size
+NARROW, WIDEST = 80, 100  # columns of text where it is not a terminal, and at most on one
 LONGEST = 1000  # characters of such a message; longer ones are cut in the middle
 
 
@@ -70,6 +75,21 @@ def say_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, heads
 
         for line in aligned(columns, clean, heads=heads):
             _write(f"{line}\n", sys.stdout)
+
+
+def say_page(lines_of: Callable[[int], Sequence[OutputLine]]) -> None:
+    """Print lines wrapped to a width with secrets masked: styled on a terminal. `lines_of`: width in columns → lines."""
+    if sys.stdout.isatty():
+        from bot.render.rich_console import console_of, draw_lines
+
+        console = console_of(sys.stdout)
+        lines = lines_of(min(console.width, WIDEST))
+        draw_lines(
+            (((masked(line.label), "label", ""), (masked(line.text), line.style, "")) for line in lines), console
+        )
+    else:
+        for line in lines_of(NARROW):
+            _write(f"{masked(str(line))}\n", sys.stdout)
 
 
 def progress_line(out: TextIO) -> ProgressLine | None:
@@ -163,12 +183,57 @@ def discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class ReadProgress:
-    """How much was read, on stderr, if it is a terminal."""
+class Progress:
+    """How much of some work is done, at which rate, and how long the rest takes: on stderr, if it is a terminal, after a second.
 
-    def __init__(self) -> None:
+    `what`: the plural of what is counted, such as `bundles`. `total`: how many there are, where that is known.
+    """
+
+    def __init__(self, what: str, total: int | None = None) -> None:
+        self._what, self._total = what, total
+        self._begun = time.monotonic()
+        self._drawn: float | None = None
+        self._line = progress_line(sys.stderr)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def tell(self, done: int, total: int | None = None) -> None:
+        """Say how many are done, and how many there are if that was not known before."""
+        now = time.monotonic()
+        due = now - self._begun >= PATIENCE if self._drawn is None else now - self._drawn >= OFTEN
+        if self._line is not None and due:
+            self._drawn = now
+            total = total or self._total
+            of = f" of {total:,}" if total else ""
+            words = progress_words(done, total, now - self._begun, lambda rate: f"{rate:,.1f} a second")
+            self._line.draw(masked(f"{done:,}{of} {self._what}{words} "))
+
+    def __exit__(self, *_: object) -> None:
+        if self._line is not None and self._drawn is not None:
+            self._line.erase()
+
+
+def progress_words(done: float, total: float | None, seconds: float, rate_words: Callable[[float], str]) -> str:
+    """The rate so far, and the time left where the total is known and not passed: `, 3.1 a second, 2 min left`."""
+    if not done or seconds <= 0:
+        return ""
+    rate = done / seconds
+    words = f", {rate_words(rate)}"
+    if total is None or total <= done:
+        return words
+    left = (total - done) / rate
+    return f"{words}, {f'{left:.0f} s' if left < 100 else f'{left / 60:,.0f} min'} left"
+
+
+class ReadProgress:
+    """How much was read, how fast, and how long the rest takes: on stderr, if it is a terminal. `paths`: what is read."""
+
+    def __init__(self, paths: Sequence[Path] = ()) -> None:
         self._done = self._compared = 0
+        self._begun = time.monotonic()
         self._drawn = 0.0
+        self._paths, self._total = paths, 0
         self._line = progress_line(sys.stderr)
 
     def __enter__(self) -> Self:
@@ -190,11 +255,30 @@ class ReadProgress:
         if self._line is not None and (at_once or now - self._drawn >= OFTEN):
             self._drawn = now
             more = f", {self._compared / 1e6:,.0f} MB compared" if self._compared else ""
-            self._line.draw(f"{self._done / 1e6:,.0f} MB read{more} ")
+            words = ""
+            if now - self._begun >= PATIENCE:
+                self._total = self._total or (total_size(self._paths) or -1)
+                total = self._total if self._total > 0 and not self._compared else None
+                words = progress_words(self._done, total, now - self._begun, lambda rate: f"{rate / 1e6:,.0f} MB/s")
+            self._line.draw(f"{self._done / 1e6:,.0f} MB read{words}{more} ")
 
     def __exit__(self, *_: object) -> None:
         if self._line is not None and (self._done or self._compared):
             self._line.erase()
+
+
+def total_size(paths: Sequence[Path]) -> int | None:
+    """The bytes of all files at some paths; None if they cannot be told: files are packed, too many, or not readable."""
+    total = count = 0
+    for path in paths:
+        files = [path] if path.is_file() else (Path(place, name) for place, _, names in os.walk(path) for name in names)
+        for file in files:
+            count += 1
+            if count > MOST_FILES or file.suffix in PACKED:
+                return None
+            with suppress(OSError):
+                total += file.stat().st_size
+    return total or None
 
 
 def mask_uncaught() -> None:

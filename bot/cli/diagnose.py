@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.cli.console import (
+    Progress,
     ReadProgress,
     complain,
     load_rules,
@@ -60,8 +61,15 @@ def run(options: DiagnoseOptions) -> int:
     return 1 if options.fail_on and answer.report.verdict == "fault" else 0
 
 
-def print_answer(known: Knowledge, answer: DiagnosisResult, *, as_json: bool, verbose: bool) -> None:
-    """Print the report, for a person or as JSON."""
+def print_answer(
+    known: Knowledge,
+    answer: DiagnosisResult,
+    *,
+    as_json: bool,
+    verbose: bool,
+    consoles: tuple[tuple[str, str], ...] = (),
+) -> None:
+    """Print the report, for a person or as JSON. `consoles`: names and addresses of dashboards and logs."""
     with until_closed():
         if as_json:
             from bot.cli.console import say_masked_json
@@ -73,7 +81,7 @@ def print_answer(known: Knowledge, answer: DiagnosisResult, *, as_json: bool, ve
             from bot.render.terminal import show
             from bot.render.text_page import Reading
 
-            show(answer.report, Reading(verbose, telling_words(known.rulebook), answer.root))
+            show(answer.report, Reading(verbose, telling_words(known.rulebook), answer.root, consoles))
         sys.stdout.flush()
 
 
@@ -122,7 +130,8 @@ def _diagnose_files(
     recall = memory.recall(known, options.cluster)
     from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
 
-    with ReadProgress() as bar:
+    read = [options.bundle] if options.bundle is not None else [piped or Path(target) for target in options.targets]
+    with ReadProgress(read) as bar:
         compare = replace(compare, tell=bar.compared)
         if options.bundle is not None:
             must_be_folder(options.bundle)
@@ -160,7 +169,7 @@ def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: IncidentMe
         save=fresh_folder(options.save) if options.save else None,
         deep=options.deep,
     )
-    configured = read(options.config)
+    memory.config = configured = read(options.config)
     with ReadProgress() as bar:
         found = diagnose_job(
             known,
@@ -217,8 +226,9 @@ def _diagnose_each(known: Knowledge, folder: Path, workers: int | None) -> bool:
     if not folders:
         raise NothingCollected(f"{folder}: it has no subfolders")
     failed = False
-    with until_closed(), closing(reports(known, folders, workers)) as found:
-        for report, timing in found:
+    with Progress("bundles", len(folders)) as bar, until_closed(), closing(reports(known, folders, workers)) as found:
+        for number, (report, timing) in enumerate(found, 1):
+            bar.tell(number)
             failed = failed or report.verdict == "fault"
             say_masked_json(dumps(report, timing))
     return failed
@@ -232,7 +242,9 @@ def _deliver(
 ) -> None:
     """Print the answer, write the requested picture and page, and store it."""
     memory.promise(answer, bundle)
-    print_answer(known, answer, as_json=options.as_json, verbose=options.verbose)
+    print_answer(
+        known, answer, as_json=options.as_json, verbose=options.verbose, consoles=memory.consoles(answer.report)
+    )
     if options.picture is not None:
         _draw(answer, options.picture)
     kept = _attachments(answer) if options.html is not None or memory.on else {}
@@ -254,9 +266,9 @@ def _deliver(
 
 
 def _draw(answer: DiagnosisResult, file: Path) -> None:
-    from bot.render.raster import png
-    from bot.render.timeline import loads
-    from bot.render.timeline_svg import draw
+    from bot.render.pictures.raster import png
+    from bot.render.pictures.timeline import loads
+    from bot.render.pictures.timeline_svg import draw
 
     try:
         svg = draw(loads(answer.timeline()))

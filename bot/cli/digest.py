@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bot.cli.console import say, say_json
+from bot.cli.console import Progress, say, say_json
 from bot.config.file import read
 from bot.demo.sample_incidents import fill_store as make
 from bot.digest.codec import dumps
@@ -54,8 +54,8 @@ def fill(days: int, seed: int) -> None:
     Raises:
         SignalboxError: the store has real incidents.
     """
-    with Database(database_url()) as store:
-        count = make(store, knowledge().rulebook, datetime.now(UTC), days=days, seed=seed)
+    with Database(database_url()) as store, Progress("days of incidents", days) as bar:
+        count = make(store, knowledge().rulebook, datetime.now(UTC), days=days, seed=seed, tell=bar.tell)
     say(f"Added {many(count, 'made-up incident')} over {many(days, 'day')} to the store, each marked as such. Try:")
     for words in ("signalbox digest", "signalbox digest --html digest.html", "signalbox incidents list"):
         say(f"  {words}")

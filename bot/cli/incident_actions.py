@@ -11,6 +11,7 @@ from bot.config.schema import seconds
 from bot.incidents.handover import dumps, handover, text
 from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import LifecycleStep, RecordedStep, Verb, step_text
+from bot.incidents.names import names, with_names
 from bot.runtime.paths import database_url
 from bot.store.incident_state import state_of
 from kb.errors import SignalboxError
@@ -52,7 +53,7 @@ def asleep_until(until: str | None, span: str | None, now: datetime) -> datetime
     if (until is None) == (span is None):
         raise SignalboxError("give either --for, such as --for 8h, or --until, such as --until 2026-11-24T10:00Z")
     if span is not None:
-        return now + timedelta(seconds=_span(span, "--for"))
+        return now + timedelta(seconds=span_seconds(span, "--for"))
     try:
         found = datetime.fromisoformat(until or "")
     except ValueError:
@@ -69,13 +70,13 @@ def hand_over(tenant: str, since: str, *, as_json: bool) -> None:
         SignalboxError: `since` is not a duration, or the store cannot be read.
     """
     now = datetime.now(UTC)
-    begun = now - timedelta(seconds=_span(since, "--since"))
+    begun = now - timedelta(seconds=span_seconds(since, "--since"))
     with Ledger(database_url()) as ledger:
-        found = handover(ledger.database, tenant, begun, now)
+        found, known = handover(ledger.database, tenant, begun, now), names(ledger.database)
     if as_json:
         say_json(dumps(found))
     else:
-        say(text(found))
+        say(with_names(text(found), known))
 
 
 def history(incident: int) -> list[str]:
@@ -83,14 +84,20 @@ def history(incident: int) -> list[str]:
     with Ledger(database_url()) as ledger:
         lines = [(annotation.at, annotation_line(annotation)) for annotation in ledger.closings.annotations(incident)]
         lines += [(step.at, _line(step, incident)) for step in ledger.lifecycle.steps(incident)]
-    return [line for _, line in sorted(lines, key=lambda item: item[0])]
+        known = names(ledger.database)
+    return [with_names(line, known) for _, line in sorted(lines, key=lambda item: item[0])]
 
 
 def _line(recorded_step: RecordedStep, incident: int) -> str:
     return f"{recorded_step.at:%Y-%m-%d %H:%M}Z {recorded_step.step.who}: {step_text(recorded_step, incident)}"
 
 
-def _span(text: str, option: str) -> float:
+def span_seconds(text: str, option: str) -> float:
+    """The seconds of a span that an option has, such as 8h or 2d.
+
+    Raises:
+        SignalboxError: it is no span, or longer than 90 days; the error names the option.
+    """
     try:
         found = seconds(text)
     except ValueError as error:

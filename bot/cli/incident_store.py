@@ -19,17 +19,19 @@ if TYPE_CHECKING:
     from sqlmodel import Session
 
     from bot.collection.find_job import LocatedJob
+    from bot.config.settings import Config
     from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult, Recall
     from bot.policy.routing import JobFacts
     from bot.rulebase.loader import Knowledge
     from bot.store.database import Database
+    from kb.report import Report
 
 
 @dataclass(slots=True)
 class IncidentMemory:
     """The store for one command. `on`: whether to use it; `facts`: of the job, if one was found.
 
-    `promised`: the file that keeps the answer until it is stored; `number`: of the incident that it was stored as.
+    `config`: the configuration, if it was read. `promised`: the file that keeps the answer until it is stored; `number`: of the incident that it was stored as.
     """
 
     tenant: str
@@ -37,6 +39,7 @@ class IncidentMemory:
     facts: JobFacts | None = None
     promised: Path | None = None
     number: int | None = None
+    config: Config | None = None
     _open: ExitStack = field(default_factory=ExitStack)
     _database: Database | None = None
 
@@ -84,6 +87,15 @@ class IncidentMemory:
 
         self.facts = facts_of(self.tenant, located.cluster, located.record)
         return self.recall(known)
+
+    def consoles(self, report: Report) -> tuple[tuple[str, str], ...]:
+        """Names and addresses of dashboards and logs of the job's cluster, as configured."""
+        if self.config is None or self.facts is None:
+            return ()
+        from bot.policy.console_links import console_links
+
+        templates = self.config.links_of(self.tenant, self.facts.cluster)
+        return tuple((item.name, item.url) for item in console_links(templates, report, self.facts.cluster))
 
     def promise(self, answer: DiagnosisResult, bundle: Path | None) -> None:
         """Write the answer beside the store before it is printed, without attachments: a signal may end this process in between."""

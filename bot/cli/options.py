@@ -31,4 +31,5 @@ BundleFolder = Annotated[Path | None, typer.Option("--bundle", help="A folder wi
 AreLogs = Annotated[bool, typer.Option("--logs", help="Treat all arguments as log files or folders.")]
 OfCluster = Annotated[str | None, typer.Option("--cluster", help="With JOB: only look in this cluster.")]
 OfTenant = Annotated[str, typer.Option("--tenant", help="With JOB: the tenant whose clusters to search.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number, latest first.")]
 OfNamespace = Annotated[str | None, typer.Option("--namespace", "-n", help="With JOB: its Kubernetes namespace.")]

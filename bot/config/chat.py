@@ -15,6 +15,9 @@ from connectors.base.contract import Seconds
 from connectors.base.http import Endpoint
 from connectors.base.secret import Secret
 
+_SCHEDULE: Final = re.compile(r"[A-Z0-9]{3,40}")
+_USER: Final = re.compile(r"[UW][A-Z0-9]{2,40}")
+_GROUP: Final = re.compile(r"S[A-Z0-9]{2,40}")
 _TEAM: Final = re.compile(r"[TE][A-Z0-9]{2,40}")
 
 
@@ -76,6 +79,45 @@ class Grafana:
 
 
 @dataclass(frozen=True, slots=True)
+class PagerDuty:
+    """A schedule of PagerDuty."""
+
+    schedule: str
+    """The id of the schedule, such as `PI7DH85`."""
+    token: Secret
+    """A read-only API key."""
+    url: str = "https://api.pagerduty.com"
+    """The address of the API; https://api.eu.pagerduty.com for accounts in the EU."""
+    people: Mapping[str, str] = field(default_factory=dict)
+    """Id of a PagerDuty user → Slack user (U…). Others are shown by name."""
+
+    def __post_init__(self) -> None:
+        if _SCHEDULE.fullmatch(self.schedule) is None:
+            raise ValueError(f"schedule: {self.schedule[:40]!r} is not the ID of a schedule (P…)")
+        if not self.url.startswith(("https://", "http://")):
+            raise ValueError(f"url: {self.url[:80]!r} is no address")
+        for user in self.people.values():
+            if _USER.fullmatch(user) is None:
+                raise ValueError(f"people: {user[:40]!r} is not the ID of a Slack user (U…)")
+
+
+@dataclass(frozen=True, slots=True)
+class OnCall:
+    """Who is on call, shown with each failure and by `/signalbox oncall`."""
+
+    group: str | None = None
+    """A Slack user group (S…) that your rota keeps current."""
+    pagerduty: PagerDuty | None = None
+    """A PagerDuty schedule, read every five minutes."""
+
+    def __post_init__(self) -> None:
+        if (self.group is None) == (self.pagerduty is None):
+            raise ValueError("on_call: give exactly one of group: and pagerduty:")
+        if self.group is not None and _GROUP.fullmatch(self.group) is None:
+            raise ValueError(f"group: {self.group[:40]!r} is not the ID of a user group (S…)")
+
+
+@dataclass(frozen=True, slots=True)
 class Weekly:
     """The weekly digest: into which channel, and when by the clock of the tenant's `zone`, which its weeks are counted in too."""
 
@@ -126,6 +168,8 @@ class Tenant:
     """The time zone of working days, reminders and digests, as Europe/Berlin."""
     grafana: Grafana | None = None
     """The Grafana that gets annotations."""
+    on_call: OnCall | None = None
+    """Who is on call."""
     digest: Weekly | None = None
     """The weekly digest of failures."""
 

@@ -22,6 +22,18 @@ version: 1
 # collect:                # limits of one collection; these are the defaults
 """
 
+_SPAN = "from={start_ms}&to={end_ms}"
+_LINKS = (
+    ("Grafana", f"https://grafana.example/d/gpu-nodes?var-job={{job}}&var-node={{node}}&{_SPAN}"),
+    ("Loki", f"https://grafana.example/a/grafana-lokiexplore-app/explore/job/{{job}}/logs?{_SPAN}"),
+    (
+        "Kibana",
+        "https://kibana.example/app/discover#/?_g=(time:(from:'{start_iso}',to:'{end_iso}'))&_a=(query:(query:'{job}'))",
+    ),
+    ("W&B", "https://wandb.example/my-team/my-project?search={name}"),
+    ("Slurm", "https://ondemand.example/pun/sys/dashboard/activejobs?jobid={job}&cluster={cluster}"),
+    ("Kubernetes", "https://console.example/pods?labelSelector=job-name%3D{name}"),
+)
 _RULES = (
     "# rules:                  # where rules come from and go to: docs/rule-pull-requests.md",
     f"#   source: {{git: {_SERVER}/rules.git, ref: main, folder: rules}}",
@@ -61,6 +73,8 @@ def example_text() -> str:
         lines += _connector(name, model_of(kind.settings_class(), name).model_json_schema())
     lines += ["    # topology:           # where nodes stand, where the scheduler does not tell"]
     lines += ["    #   node-001: {rack: r1, leaf: leaf-3, rail: '0', nvlink_domain: d1}"]
+    lines += ["    # links:              # shown with each answer, if all their placeholders are known"]
+    lines += [f"    #   {name}: {link}" for name, link in _LINKS]
     lines += ["", *_RULES]
     return "\n".join(lines) + "\n"
 

@@ -21,6 +21,8 @@ from bot.config.learning import Learning
 from bot.config.rules import Rules
 from bot.config.schema import SECONDS, Part, build, model_of
 from bot.config.settings import Cluster, Collect, Config, Connector, Metrics, Retention, Serve, Webhook
+from bot.policy.console_links import MOST as MOST_LINKS
+from bot.policy.console_links import PLACEHOLDERS, template_problem
 from bot.policy.job_end import JobWatcherSettings
 from bot.runtime.paths import DEFAULT_TENANT, config_path
 from connectors.base.secret import Secret
@@ -57,6 +59,12 @@ class ClusterFile(Part):
     )
     topology: dict[str, dict[str, str]] = Field(
         default={}, description="Node → rack, leaf, rail, nvlink_domain: the report says if suspects share one."
+    )
+    links: dict[str, str] = Field(
+        default={},
+        max_length=MOST_LINKS,
+        description="Name → https address of a dashboard, log search or console, shown with each answer. Placeholders: "
+        f"{', '.join(f'{{{name}}}' for name in PLACEHOLDERS)}.",
     )
 
 
@@ -239,12 +247,17 @@ def _clusters(root: Node, faults: list[Fault]) -> list[Cluster]:
             one = _connector(own, part, faults)
             connectors += [one] if one is not None else []
         tenant, topology = node.get("tenant"), node.get("topology")
+        links = {label: link.text() or "" for label, link in _items(node.get("links"))}
+        for label, link in _items(node.get("links")):
+            if problem := template_problem(label, links[label]):
+                faults.append(link.fault(problem))
         found.append(
             Cluster(
                 name,
                 (tenant.text() if tenant else None) or DEFAULT_TENANT,
                 tuple(connectors),
                 topology.plain() if topology else {},
+                links,
             )
         )
     return found

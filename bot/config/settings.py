@@ -82,13 +82,14 @@ class Connector:
 class Cluster:
     """A cluster: its tenant, its connectors in the order of the file, and the topology of its nodes.
 
-    `topology`: node → {rack, leaf, rail, nvlink_domain}.
+    `topology`: node → {rack, leaf, rail, nvlink_domain}. `links`: name → template of a link to a console (bot.policy.console_links).
     """
 
     name: str
     tenant: str = DEFAULT_TENANT
     connectors: tuple[Connector, ...] = ()
     topology: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,10 @@ class Config:
     retention: Retention = field(default_factory=Retention)
     rules: Rules = field(default_factory=Rules)
     learning: Learning = field(default_factory=Learning)
+
+    def links_of(self, tenant: str, cluster: str | None) -> Mapping[str, str]:
+        """Return the templates of links to the consoles of a tenant's cluster; empty if it has none."""
+        return next((item.links for item in self.of_tenant(tenant) if item.name == cluster), {})
 
     def of_tenant(self, tenant: str) -> tuple[Cluster, ...]:
         """Return the clusters of a tenant. It sees no others."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -43,9 +43,16 @@ class SampleIncident:
 
 
 def fill_store(
-    store: Database, rulebook: Rulebook, until: datetime, *, days: int = 140, seed: int = 7, pace: float = 1.0
+    store: Database,
+    rulebook: Rulebook,
+    until: datetime,
+    *,
+    days: int = 140,
+    seed: int = 7,
+    pace: float = 1.0,
+    tell: Callable[[int], None] | None = None,
 ) -> int:
-    """Add made-up incidents of the last days to a store; return how many.
+    """Add made-up incidents of the last days to a store; return how many. `tell` receives the number of days that are filled.
 
     Raises:
         SignalboxError: the store has incidents that are not made up.
@@ -78,6 +85,8 @@ def fill_store(
                 key = f"made:{incident.report.id}:{place}"
                 annotate_within(session, number, incident.origin.tenant, key=key, said=said, now=at)
             count += 1
+            if tell is not None:
+                tell(max(0, days - (until - incident.at).days))
             if row.closed_at is None and incident.report.verdict != "no_fault":
                 still_open.append(number)
         _apply_steps(session, still_open[-5:], until)

@@ -83,8 +83,8 @@ class DiagnosisResult:
         return replay_text(self.evidence)
 
     def timeline(self) -> bytes:
-        """Return the rank timeline as JSON (bot.render.timeline), which can be drawn without the logs. Reads the logs again."""
-        from bot.render.timeline import dumps, timeline_of  # noqa: PLC0415 - an answer must not wait for it
+        """Return the rank timeline as JSON (bot.render.pictures.timeline), which can be drawn without the logs. Reads the logs again."""
+        from bot.render.pictures.timeline import dumps, timeline_of  # noqa: PLC0415 - an answer must not wait for it
 
         return dumps(redacted(timeline_of(self.evidence, self.report, self.root)))
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.diagnosis.scan_pool import ScanAll, Tell, scan_all
+from bot.diagnosis.scan_pool import ScanAll, ScanOptions, Tell, scan_all
 from bot.rulebase.loader import Knowledge
 from connectors.base.bundle_layout import PARTS
 from connectors.bundles.streams import discover
@@ -37,7 +37,7 @@ def from_bundle(
     description, odd = read_description(folder)
     found = discover([folder], bundle=True)
     refs = tuple(_spoken(ref, description.speakers, folder) for ref in found.streams)
-    summaries = scan(knowledge, refs, year=_year(job), workers=workers, tell=tell)
+    summaries = scan(knowledge, refs, ScanOptions(_year(job), workers, tell))
     shown = tuple(
         _heard(
             replace(
@@ -135,7 +135,7 @@ def from_paths(
 ) -> Evidence:
     """Return the evidence from log files and folders. `root`: a temporary folder that source names omit; `scan`: reads the streams."""
     found = discover(paths)
-    streams = scan(knowledge, found.streams, workers=workers, tell=tell)
+    streams = scan(knowledge, found.streams, ScanOptions(workers=workers, tell=tell))
     if root is None:
         return _with_slow_ranks(Evidence(streams=streams, gaps=found.gaps))
     named = tuple(

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 from bot.diagnosis import scan_pool, template_pool
-from bot.diagnosis.scan_pool import OVERLAP, ScanTask, Tell
+from bot.diagnosis.scan_pool import DEFAULTS, OVERLAP, ScanOptions, ScanTask
 from bot.diagnosis.template_pool import MinedTables, Mining, Part, TableMerge, TemplateTask
 from bot.rulebase.loader import Knowledge
 from kb.model import Gap, StreamRef
@@ -44,15 +44,12 @@ class OnePass:
         self,
         knowledge: Knowledge,
         refs: Sequence[StreamRef],
-        *,
-        year: int | None = None,
-        workers: int | None = None,
-        tell: Tell | None = None,
+        options: ScanOptions = DEFAULTS,
     ) -> tuple[StreamSummary, ...]:
         """See `scan_pool.scan_all`. The logs among the streams are mined, too."""
-        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, year)]
+        tasks = [task for index, ref in enumerate(refs) for task in _tasks(index, ref, options.year)]
         tasks.sort(key=lambda task: -task.scan.size)  # so that no worker is left with a large one at the end
-        workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
+        workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
         total = sum(task.scan.size + template_pool.EACH for task in tasks)
         answers: Iterator[tuple[OnePassTask, _Answer]]
         if total <= template_pool.ALONE or workers <= 1:
@@ -66,10 +63,10 @@ class OnePass:
             parts.append((task.scan, summary))
             if task.mining and part:
                 joining.add(task.mining, *part)
-            if tell:
-                tell(task.scan.size)
+            if options.tell:
+                options.tell(task.scan.size)
         mined = joining.mined(refs)
-        self._year, self._gaps = year, mined.gaps
+        self._year, self._gaps = options.year, mined.gaps
         self._tables = {ref.uri: table for ref, table in zip(refs, mined.tables, strict=True) if _has_templates(ref)}
         return scan_pool.joined(refs, parts)
 
@@ -119,7 +116,8 @@ def _work(task: OnePassTask) -> _Answer:
 
 
 def _pooled(knowledge: Knowledge, tasks: Sequence[OnePassTask], workers: int) -> Iterator[tuple[OnePassTask, _Answer]]:
-    with scan_pool.worker_pool(workers, _start, knowledge) as pool:
+    size = sum(task.scan.size for task in tasks)
+    with scan_pool.worker_pool(workers, _start, knowledge, size) as pool:
         for task, future in scan_pool.as_done(pool, _work, tasks):
             yield task, _result(future, task)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SHARD = 96 * 1024 * 1024
 ALONE = 24 * 1024 * 1024  # below this size, a pool costs more than it saves
+PREPARED = 256 * 1024 * 1024  # above this size, compiling all patterns before they are needed is worth its second
 EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
 
 OVERLAP = BEFORE + AFTER  # bytes that a scanner keeps from one block to the next
@@ -49,6 +50,22 @@ class ScanTask:
         return (size if self.stop is None else min(size, self.stop)) - self.start
 
 
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """How streams are scanned.
+
+    `year`: of timestamps without one; None: the logs' own. `workers`: how many processes at most; None: one for each CPU.
+    `tell`: called with the number of bytes of each task that a pool has read.
+    """
+
+    year: int | None = None
+    workers: int | None = None
+    tell: Tell | None = None
+
+
+DEFAULTS = ScanOptions()
+
+
 class ScanAll(Protocol):
     """Something that scans streams like `scan_all`."""
 
@@ -56,10 +73,7 @@ class ScanAll(Protocol):
         self,
         knowledge: Knowledge,
         refs: Sequence[StreamRef],
-        *,
-        year: int | None = None,
-        workers: int | None = None,
-        tell: Tell | None = None,
+        options: ScanOptions = ...,
     ) -> tuple[StreamSummary, ...]:
         """Return the summaries of streams, in order."""
         ...
@@ -72,20 +86,17 @@ _matcher: Matcher | None = None
 def scan_all(
     knowledge: Knowledge,
     refs: Sequence[StreamRef],
-    *,
-    year: int | None = None,
-    workers: int | None = None,
-    tell: Tell | None = None,
+    options: ScanOptions = DEFAULTS,
 ) -> tuple[StreamSummary, ...]:
     """Scan streams in parallel and return their summaries in the order of `refs`."""
-    tasks = [task for index, ref in enumerate(refs) for task in shards(index, ref, year)]
-    workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
+    tasks = [task for index, ref in enumerate(refs) for task in shards(index, ref, options.year)]
+    workers = min(options.workers or len(os.sched_getaffinity(0)), len(tasks))
     total = sum((ref.size or 0) + EACH for ref in refs)
     if total <= ALONE or workers <= 1:
         matcher = knowledge.matcher()
         parts = [(task, _scan(knowledge, matcher, task)) for task in tasks]
     else:
-        parts = _pooled(knowledge, tasks, workers, tell)
+        parts = _pooled(knowledge, tasks, workers, options.tell)
     return joined(refs, parts)
 
 
@@ -114,10 +125,17 @@ def _scan(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> StreamSumma
     return replace(scanner.finish(), gaps=tuple(reading.gaps))
 
 
-def worker_pool(workers: int, start: Callable[[Knowledge], None], knowledge: Knowledge) -> ProcessPoolExecutor:
-    """Return a pool whose processes start with `start(knowledge)`; forked if possible, so that nothing is copied."""
+def worker_pool(
+    workers: int, start: Callable[[Knowledge], None], knowledge: Knowledge, size: int | None = None
+) -> ProcessPoolExecutor:
+    """Return a pool whose processes start with `start(knowledge)`; forked if possible, so that nothing is copied.
+
+    `size`: how many bytes will be read; None: many. For many, all patterns are compiled once, before the processes start.
+    """
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - a small log needs no pool
 
+    if size is None or size > PREPARED:
+        knowledge.prepare()
     return ProcessPoolExecutor(workers, process_context(), start, (knowledge,))
 
 
@@ -139,7 +157,7 @@ def _pooled(
 ) -> list[tuple[ScanTask, StreamSummary]]:
     """Submit the largest first, so that no worker is left with a large one at the end."""
     parts: list[tuple[ScanTask, StreamSummary]] = []
-    with worker_pool(workers, start_worker, knowledge) as pool:
+    with worker_pool(workers, start_worker, knowledge, sum(task.size for task in tasks)) as pool:
         for task, future in as_done(pool, _work, sorted(tasks, key=lambda task: -task.size)):
             parts.append((task, _result(future, task)))
             if tell:

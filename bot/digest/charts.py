@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.digest.phrases import fine, hours, percent, short_week
-from bot.render.raster import png
-from bot.render.svg import Canvas
+from bot.digest.phrases import fine, gpu_hours, hours, known_amount, percent, short_week
+from bot.render.pictures.raster import png
+from bot.render.pictures.svg import Canvas
+from bot.render.pictures.text_metrics import fitted, width
+from bot.render.pictures.timeline_words import MOST_ALT
 from bot.render.text_format import shown
-from bot.render.text_metrics import fitted, width
 from bot.render.theme import PICTURES, Palette, Theme, luminance, mixed
-from bot.render.timeline_words import MOST_ALT
 from bot.runtime.redaction import redact
 from kb.digest.digest import ClassLine, Digest, TrendPoint
 from kb.digest.repeat_offenders import LEMON_JOBS, LEMON_SCORE
@@ -121,14 +121,14 @@ class _Pareto(_Sheet):
         rows = min(len(dear), CLASSES) + (len(dear) > CLASSES)
         super().__init__(self.TOP + rows * self.PITCH + 46, theme)
         self._head(
-            f"{hours(dear[0].gpu_hours.value)} of {hours(digest.gpu_hours.value)} GPU-hours went to one class: {dear[0].title}"
+            f"{hours(dear[0].gpu_hours.value)} of {hours(digest.gpu_hours.value)} known GPU-hours went to one class: {dear[0].title}"
             if digest.gpu_hours.value
             else f"{digest.failures} failures of unknown cost",
             f"{digest.failures} failures in {digest.week}; GPU-hours known for {digest.gpu_hours.n}. "
             "Dots show the cumulative share.",
         )
         half = (WIDTH - 2 * MARGIN - 60) / 2
-        self._column((MARGIN, half), "GPU-hours lost", dear, lambda row: row.gpu_hours.value)
+        self._column((MARGIN, half), "GPU-hours lost", dear, lambda row: known_amount(row.gpu_hours))
         self._column((MARGIN + half + 60, half), "Failures", digest.classes, lambda row: row.failures)
         self._legend(self.TOP + rows * self.PITCH + 22, [row.domain for row in digest.classes])
 
@@ -137,20 +137,22 @@ class _Pareto(_Sheet):
         place: tuple[float, float],
         name: str,
         lines: Sequence[ClassLine],
-        value: Callable[[ClassLine], float],
+        value: Callable[[ClassLine], float | None],
     ) -> None:
-        """`place`: the left edge and the width of the column."""
+        """`place`: the left edge and the width of the column; `value`: None if it is unknown."""
         x, wide = place
         self._canvas.text(x, self.TOP - 30, name, BODY + 2, bold=True)
         self._canvas.text(x + wide, self.TOP - 30, "cumulative", SMALL, self._colours.faint, anchor="end")
         bars = [(row.title, row.domain, value(row)) for row in lines[:CLASSES]]
         if len(lines) > CLASSES:
-            bars.append((f"{len(lines) - CLASSES} more classes", "none", sum(map(value, lines[CLASSES:]))))
-        whole, room = sum(map(value, lines)), wide - 132
-        longest = max(amount for _, _, amount in bars) or 1.0
+            rest = [amount for line in lines[CLASSES:] if (amount := value(line)) is not None]
+            bars.append((f"{len(lines) - CLASSES} more classes", "none", sum(rest) if rest else None))
+        whole, room = sum(value(line) or 0.0 for line in lines), wide - 132
+        longest = max(amount or 0.0 for _, _, amount in bars) or 1.0
         words = "{:.1f}" if name != "Failures" and longest < 100 else "{:,.0f}"
         done, dots = 0.0, []
-        for at, (_, domain, amount) in enumerate(bars):
+        for at, (_, domain, told) in enumerate(bars):
+            amount = told or 0.0
             y = self.TOP + at * self.PITCH + 11
             done += amount
             dots.append((x + room * done / whole if whole else x, y + self.BAR / 2))
@@ -161,11 +163,12 @@ class _Pareto(_Sheet):
             for dot in dots:
                 self._canvas.dot(*dot, self._colours.ink, 3.4)
         done = 0.0
-        for at, (label, _, amount) in enumerate(bars):
+        for at, (label, _, told) in enumerate(bars):
             y = self.TOP + at * self.PITCH
-            done += amount
+            done += told or 0.0
             self._canvas.text(x, y, fitted(label, wide - 60, BODY), halo=True)
-            self._canvas.text(x + room + 8, y + 11 + self.BAR / 2, words.format(amount), bold=True)
+            number = "unknown" if told is None else words.format(told)
+            self._canvas.text(x + room + 8, y + 11 + self.BAR / 2, number, bold=True)
             if whole:
                 share = percent(done / whole)
                 self._canvas.text(x + wide, y + 11 + self.BAR / 2, share, SMALL, self._colours.faint, anchor="end")
@@ -212,7 +215,7 @@ class _Trend(_Sheet):
         half = (WIDTH - 2 * MARGIN - 60) / 2
         charts = (
             _Chart("Failures", [float(row.failures) for row in weeks], "{:.0f}".format, blue, bars=True),
-            _Chart("GPU-hours lost (known)", [row.gpu_hours.value for row in weeks], hours, amber, bars=True),
+            _Chart("GPU-hours lost (known)", [known_amount(row.gpu_hours) for row in weeks], hours, amber, bars=True),
             _Chart("Mean time between failures, hours", [row.between.value for row in weeks], hours, blue),
             _Chart("Effective ratio of interrupted jobs", [row.effective for row in weeks], fine, amber),
         )
@@ -233,7 +236,9 @@ class _Trend(_Sheet):
             ink = self._colours.ink if last else self._colours.faint
             self._canvas.text(middle, bottom + 14, short_week(week.week), SMALL, ink, anchor="middle", bold=last)
             if value is None:
-                self._canvas.text(middle, bottom - 10, "n<5", SMALL, self._colours.faint, anchor="middle")
+                self._canvas.text(
+                    middle, bottom - 10, "unknown" if chart.bars else "n<5", SMALL, self._colours.faint, anchor="middle"
+                )
                 runs.append([])
                 continue
             height = (bottom - top) * ((value - low) / (high - low) if high > low else 0.5 * (not chart.bars))
@@ -332,16 +337,14 @@ def _against(now: int, before: int) -> str:
 
 
 def _pareto_words(digest: Digest) -> str:
-    lines = [
-        f"{row.title}: {row.failures} failures, {hours(row.gpu_hours.value)} GPU-hours" for row in digest.classes[:12]
-    ]
+    lines = [f"{row.title}: {row.failures} failures, {gpu_hours(row.gpu_hours)}" for row in digest.classes[:12]]
     return f"Failures of {digest.week} by class. {'; '.join(lines)}."
 
 
 def _trend_words(digest: Digest) -> str:
     lines = []
     for row in digest.trend:
-        words = f"{row.week}: {row.failures} failures, {hours(row.gpu_hours.value)} GPU-hours"
+        words = f"{row.week}: {row.failures} failures, {gpu_hours(row.gpu_hours)}"
         words += "" if row.between.value is None else f", {hours(row.between.value)} hours between failures"
         words += "" if row.effective is None else f", effective ratio {fine(row.effective)}"
         lines.append(words)

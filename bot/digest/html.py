@@ -12,12 +12,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from bot.digest import phrases
+from bot.digest import lead, phrases
 from bot.digest.charts import captions, drawn
+from bot.render.text_format import joined, many
 from kb.digest.definitions import DEFINITIONS
 from kb.digest.digest import Digest
 from kb.digest.recovery_times import TERMS
-from kb.digest.statistics import Spread
+from kb.digest.statistics import Spread, Sum
 
 _HOURS = "%a %d %b %H:%M"
 
@@ -37,7 +38,8 @@ def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
         d=digest,
         span=phrases.span(digest),
         notes=[item for item in (phrases.unfinished(digest),) if item],
-        nothing=phrases.none_at_all(digest),
+        lead=lead.sentences(digest),
+        actions=lead.actions(digest),
         to=to,
         tiles=tiles(digest),
         news=list(phrases.news(digest)),
@@ -74,24 +76,29 @@ def tiles(digest: Digest) -> list[FigureTile]:
         ),
         FigureTile(
             "GPU-hours lost",
-            phrases.hours(lost.value),
-            f"{phrases.arrow(lost.value, before.gpu_hours.value)}, n = {lost.n} of {lost.of}",
+            phrases.amount(lost),
+            joined([_moved(lost, before.gpu_hours), f"n = {lost.n} of {lost.of}"]),
         ),
         FigureTile(
             "Between failures",
             "-" if between is None else f"{phrases.hours(between)} h",
             f"not enough data (n = {this.between.n})"
             if between is None
-            else phrases.moved(between, before.between.value) or "mean",
+            else joined([phrases.moved(between, before.between.value) or "mean", f"n = {this.between.n}"]),
         ),
         FigureTile(
             "Effective ratio",
             "-" if ratio is None else phrases.fine(ratio),
             f"not enough data (n = {ineffective.known})"
             if ratio is None
-            else f"of {ineffective.jobs} interrupted jobs",
+            else f"of {many(ineffective.jobs, 'interrupted job')}, n = {ineffective.known}",
         ),
     ]
+
+
+def _moved(now: Sum, before: Sum) -> str:
+    """The change of a sum since the previous week, where both are known."""
+    return phrases.arrow(now.value, before.value) if all(item.n or not item.of for item in (now, before)) else ""
 
 
 def _pictures(digest: Digest) -> dict[str, dict[str, str]]:

@@ -70,8 +70,31 @@ def rate(item: Rate) -> str:
 
 
 def lost(item: Sum) -> str:
-    """GPU-hours, and the number of failures for which they are known."""
-    return f"{hours(item.value)} (n = {item.n} of {item.of})"
+    """GPU-hours, and the number of cases for which they are known. Of cases of which none is known, the sum is unknown."""
+    return f"{amount(item)} (n = {item.n} of {item.of})"
+
+
+def amount(item: Sum) -> str:
+    """A sum; "unknown" if none of its cases is known."""
+    if not item.of:
+        return "0"
+    return hours(item.value) if item.n else "unknown"
+
+
+def known_amount(item: Sum) -> float | None:
+    """A sum; None if none of its cases is known."""
+    return item.value if item.n or not item.of else None
+
+
+def gpu_hours(item: Sum) -> str:
+    """GPU-hours inside a sentence; a lower bound where not all cases are known."""
+    if not item.of:
+        return "0 GPU-hours"
+    if not item.n:
+        return f"an unknown number of GPU-hours (n = 0 of {item.of})"
+    if item.n < item.of:
+        return f"at least {hours(item.value)} GPU-hours (n = {item.n} of {item.of})"
+    return f"{hours(item.value)} GPU-hours"
 
 
 def gpus(size: SizeClass) -> str:
@@ -117,7 +140,7 @@ def none_at_all(digest: Digest) -> str:
         if digest.reports
         else "no jobs were diagnosed"
     )
-    return f"No failures this week: {asked}."
+    return f"No failures {'this week' if digest.reports else 'are known this week'}: {asked}."
 
 
 def news(digest: Digest) -> Iterator[tuple[str, str]]:

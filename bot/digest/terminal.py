@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from bot.digest import phrases
+from bot.digest import lead, phrases
 from bot.digest.html import tiles
 from bot.render.columns import Column, aligned
 from bot.render.text_format import shown
@@ -20,7 +20,7 @@ def text(digest: Digest, *, meanings: bool = False) -> str:
     """The digest as text. `meanings`: explain each figure at the end."""
     lines = [f"Failures of training jobs, week {digest.week} ({phrases.span(digest)})"]
     lines += [item for item in (phrases.unfinished(digest),) if item]
-    lines += ["" if digest.failures else phrases.none_at_all(digest)]
+    lines += ["", *(line for sentence in lead.sentences(digest) for line in _sentence(sentence)), *_actions(digest), ""]
     if digest.failures:
         lines += [f"{tile.name:<18} {tile.value:>10}  {tile.told}" for tile in tiles(digest)]
         lines += ["", *_news(digest), *_classes(digest), *_recovery(digest)]
@@ -33,6 +33,11 @@ def text(digest: Digest, *, meanings: bool = False) -> str:
         lines += ["", "What the figures mean"]
         lines += [line for name, item in DEFINITIONS.items() for line in _wrapped(f"{name.replace('_', ' ')}: {item}")]
     return "\n".join(shown(line).rstrip() for line in lines)
+
+
+def _actions(digest: Digest) -> Iterator[str]:
+    rows = [(action.owner, action.told) for action in lead.actions(digest)]
+    yield from _table("What to do", ("<owner", "<action"), rows)
 
 
 def _news(digest: Digest) -> Iterator[str]:
@@ -151,6 +156,10 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> I
         yield from ("", title)
     columns = [Column(shown(head[1:]), right=head[0] == ">") for head in heads]
     yield from (f"  {line}" for line in aligned(columns, [[shown(cell) for cell in row] for row in rows]))
+
+
+def _sentence(text: str) -> list[str]:
+    return textwrap.wrap(shown(text), _WIDTH, break_on_hyphens=False)
 
 
 def _wrapped(line: str, indent: str = "") -> list[str]:

@@ -111,7 +111,8 @@ class PullRequestPlan:
 class PullRequest:
     """The current state of a pull request.
 
-    `handle`: the id on the forge if the number does not suffice; `etag`: of this response.
+    `handle`: the id on the forge if the number does not suffice; `etag`: of this response. `conflict`: it cannot be merged into the
+    base as it is.
     """
 
     number: int | None
@@ -123,6 +124,7 @@ class PullRequest:
     body: str = ""
     handle: str = ""
     etag: str | None = None
+    conflict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,9 @@ class Forge(Protocol):
 
     def tip(self, branch: str) -> str | None:
         """The newest commit of a branch; None if the branch does not exist."""
+
+    def base(self, plan: PullRequestPlan) -> str:
+        """The newest commit of the base."""
 
     def ours(self, commit: str, plan: PullRequestPlan) -> bool:
         """Whether a commit without a record is certainly from this plan."""

@@ -59,6 +59,10 @@ class GitHub:
             raise self._api.strange(call, "it names another branch")
         return _sha(self._api, call, found.get("object"))
 
+    def base(self, plan: PullRequestPlan) -> str:
+        """See Forge."""
+        return self._base(plan)[1]
+
     def ours(self, commit: str, plan: PullRequestPlan) -> bool:
         """Never: commits are recorded before they are visible."""
         del commit, plan
@@ -332,6 +336,7 @@ def _pull(api: ForgeApi, call: HttpRequest, found: Any, etag: str | None = None)
         body=_text(found, "body"),
         handle=_text(found, "node_id"),
         etag=etag,
+        conflict=found.get("mergeable_state") == "dirty",
     )
 
 

@@ -45,6 +45,10 @@ class GitLab:
             raise self._api.strange(call, "it names another branch")
         return self._sha(call, found.get("commit"))
 
+    def base(self, plan: PullRequestPlan) -> str:
+        """See Forge."""
+        return self._base(plan)[1]
+
     def ours(self, commit: str, plan: PullRequestPlan) -> bool:
         """See Forge. Every commit of the branch must be ours: somebody may have pushed below our newest one."""
         base = plan.base or self._base(plan)[0]
@@ -275,6 +279,7 @@ class GitLab:
             title=title,
             body=str(found.get("description") or ""),
             etag=etag,
+            conflict=found.get("has_conflicts") is True,
         )
 
     def _sha(self, call: HttpRequest, found: Any) -> str:

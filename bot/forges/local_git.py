@@ -36,6 +36,10 @@ class LocalGit:
         """See Forge."""
         return self._commit(f"refs/heads/{branch}")
 
+    def base(self, plan: PullRequestPlan) -> str:
+        """See Forge."""
+        return self._base(plan)
+
     def ours(self, commit: str, plan: PullRequestPlan) -> bool:
         """Never: commits are recorded before they are visible."""
         del commit, plan
@@ -90,7 +94,8 @@ class LocalGit:
         known = tip or (self._commit(head) if head else None)
         if base is not None and known is not None and self._holds(base, known):
             return PullRequest(None, None, "merged", known, False, etag=seen)
-        return PullRequest(None, None, "closed" if tip is None else "open", tip, False, etag=seen)
+        conflict = tip is not None and base is not None and self._conflicts(base, tip)
+        return PullRequest(None, None, "closed" if tip is None else "open", tip, False, etag=seen, conflict=conflict)
 
     def edit(self, pull: PullRequest, plan: PullRequestPlan) -> None:
         """See Forge."""
@@ -215,6 +220,16 @@ class LocalGit:
         return all(
             self.git("ls-tree", base, "--", text) == self.git("ls-tree", tip, "--", text) for text in changed if text
         )
+
+    def _conflicts(self, base: str, tip: str) -> bool:
+        """Whether the base and a branch changed the same file in different ways, so that a person must merge them."""
+        fork = self.git("merge-base", base, tip)
+        changed = (
+            set(self.git("diff-tree", "-r", "-z", "--name-only", "--no-renames", fork, commit).split("\0"))
+            for commit in (base, tip)
+        )
+        both = set.intersection(*changed) - {""}
+        return any(self.git("ls-tree", base, "--", text) != self.git("ls-tree", tip, "--", text) for text in both)
 
     def _patch(self, plan: PullRequestPlan) -> None:
         if self._settings.patches is None:

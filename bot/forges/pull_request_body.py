@@ -20,6 +20,7 @@ from bot.runtime.redaction import redact
 
 BEGIN, END = "<!-- signalbox: from here -->", "<!-- signalbox: to here -->"
 LONGEST = 60_000  # characters; GitHub takes 65,536
+MOST_QUOTED = 5  # lines of evidence: a reviewer reads no more
 MOST_LINES, LONGEST_LINE, LONGEST_TITLE, LONGEST_WORDS = 20, 400, 100, 2000
 _GAP = "&#8203;"  # seen by nobody, and no name, number or address goes on behind it
 _ACTS = re.compile(r"(?<=[@!~%$^:/])(?=\S)|(?<!&#)(?<=#)(?=\S)|(?<=\b[Gg][Hh]-)(?=\d)|(?<=&)(?=\d)|(?<=\bwww)(?=\.)")
@@ -31,9 +32,10 @@ _DRAFT = re.compile(r"\A(?:\W*\b(?:draft|wip)\b\W*)+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class BodyContent:
-    """What a body tells. `why`: words of people; `lines`: of logs that it matches; `figures`: of the backtest, in their order.
+    """What a body tells. `why`: words of people; `lines`: the evidence, lines that it matches; `figures`: of tests and backtest, in order.
 
-    `notes`: what a reviewer must know, as that one incident alone supports it; `questions`: what only a reviewer can add. `incidents`: their numbers. `mark`: see Plan.
+    `notes`: what a reviewer must know, as that one incident alone supports it; `questions`: what only a reviewer can add. `incidents`:
+    their numbers. `mark`: see Plan. `switch`: the command that checks its branch out; `folder`: the folder of the rules in the repository.
     """
 
     mark: str
@@ -50,6 +52,8 @@ class BodyContent:
     incidents: Sequence[int] = ()
     passed: bool = False
     questions: Sequence[str] = ()
+    switch: str = ""
+    folder: str = "rules"
 
 
 def body_of(content: BodyContent, note: str = "") -> str:
@@ -57,17 +61,24 @@ def body_of(content: BodyContent, note: str = "") -> str:
     text = _template().render(
         content=content,
         note=note,
-        lines=_block(content.lines),
-        silent=_block(content.silent),
+        lines=_block(content.lines[:MOST_QUOTED]),
+        silent=_block(content.silent[:MOST_QUOTED]),
         patterns=_block(content.patterns),
-        figures="\n".join(table(["Backtest", ""], [[_cell(name), _cell(value)] for name, value in content.figures])),
+        figures="\n".join(table(["Figure", ""], [[_cell(name), _cell(value)] for name, value in content.figures])),
+        tries=_block(_tries(content)),
         incidents=", ".join(str(number) for number in content.incidents[:20]),
     )
     if len(text) > LONGEST:
         text = _template().render(
-            content=content, note=note, lines="", silent="", patterns="", figures="", incidents="",
+            content=content, note=note, lines="", silent="", patterns="", figures="", incidents="", tries=_block(_tries(content)),
         )  # fmt: skip
     return f"{BEGIN}\n{text.strip()}\n\n{hidden(content.mark)}\n{END}"
+
+
+def _tries(content: BodyContent) -> list[str]:
+    """The commands by which a reviewer tries the rule."""
+    test = f"signalbox rules test {content.rule} --drafts --rules {content.folder}"
+    return [*([content.switch] if content.switch else []), test, f"{test} --on failed.log"]
 
 
 def hidden(mark: str) -> str:

@@ -241,7 +241,11 @@ class _Progress:
         self._ledger.messages.show_progress(self._work.id, self._facts())
 
     def _facts(self) -> dict[str, Any]:
-        return {"job": self._job, "sources": [[name, *told] for name, told in self._sources.items()][:50]}
+        return {
+            "job": self._job,
+            "tries": self._work.tries,
+            "sources": [[name, *told] for name, told in self._sources.items()][:50],
+        }
 
 
 def next_working_day(now: datetime, zone: str) -> datetime:

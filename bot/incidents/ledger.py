@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from sqlmodel import Session, col, select
@@ -57,6 +58,16 @@ class Ledger(Repository):
             return work, new
 
         return self.database.write(enqueue)
+
+    def release(self, dead: Callable[[str], bool], now: datetime) -> int:
+        """Give back the tasks of dead workers, and say so in the messages that wait for them. Return how many are tried again.
+
+        `dead`: whether the worker with this name is dead.
+        """
+        again = self.tasks.release(dead, now)
+        for work_id, tries in again.items():
+            self.messages.show_retry(work_id, tries, now)
+        return len(again)
 
     def counts(self) -> dict[str, int]:
         """How many tasks are in each state."""

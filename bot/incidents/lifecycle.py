@@ -84,6 +84,11 @@ class Lifecycle(Repository):
         with self.database.errors(), self.database.session() as session:
             return steps_within(session, incident)
 
+    def acknowledged_by(self, incident: int) -> str | None:
+        """Who acknowledged the incident last; None if nobody did."""
+        with self.database.errors(), self.database.session() as session:
+            return acknowledged_by_within(session, incident)
+
     def family(self, incident: int) -> MergedIncidents:
         """The incidents that it is merged with."""
         with self.database.errors(), self.database.session() as session:
@@ -223,6 +228,16 @@ def steps_within(session: Session, incident: int) -> tuple[RecordedStep, ...]:
         .limit(MOST_STEPS)
     ).all()
     return tuple(_kept(row) for row in reversed(rows))
+
+
+def acknowledged_by_within(session: Session, incident: int) -> str | None:
+    """`Lifecycle.acknowledged_by` in a transaction."""
+    return session.exec(
+        select(StepRow.who)
+        .where(col(StepRow.incident_id) == incident, col(StepRow.verb) == "ack")
+        .order_by(col(StepRow.at).desc(), col(StepRow.id).desc())
+        .limit(1)
+    ).first()
 
 
 def steps_since(session: Session, tenant: str, since: datetime, most: int) -> tuple[int, tuple[RecordedStep, ...]]:

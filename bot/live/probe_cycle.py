@@ -27,7 +27,7 @@ from connectors.host.processes import ProcessSelector, RankProcess, StackDump
 from kb.collectives.trace import Ring
 from kb.diagnosis.live_phase import RUNNING
 from kb.facts.evidence import Evidence
-from kb.facts.job_facts import Facts
+from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.hangs.non_log_evidence import NonLogEvidence
 from kb.hangs.observe import observe
 from kb.hangs.pace import Lateness
@@ -45,7 +45,6 @@ _EXITS_UNKNOWN = Gap(
     "all processes are gone, and no log says how they ended: put the launcher's own output (torchrun, srun) next to the ranks' logs",
     rules_out="which process ended first, and by what signal",
 )
-_LAUNCHERS = frozenset({"elastic_failure", "elastic_exit", "launcher_exit"})
 _NOTHING = b"[signalbox: the kernel log has said nothing since the watch began]\n"
 
 if TYPE_CHECKING:
@@ -318,7 +317,7 @@ class ProbeCycle:
         return fresh
 
     def _told_by_launcher(self) -> bool:
-        return any(structure.kind in _LAUNCHERS for stream in self.logs.streams for structure in stream.structures)
+        return any(structure.kind in LAUNCHER_KINDS for stream in self.logs.streams for structure in stream.structures)
 
     def _sample(self, ranks: Sequence[RankProcess], now: float) -> None:
         silent = (

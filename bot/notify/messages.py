@@ -26,6 +26,8 @@ from bot.store.states import PostingState
 from bot.store.tables import PostingRow
 
 LEASE = timedelta(seconds=60)  # a sender that is silent for this long is considered dead
+MESSAGE_LEASE = timedelta(seconds=25)  # the same for a message, which takes at most two calls of ten seconds
+_LASTING = ("nowhere",)
 PROGRESS = timedelta(seconds=3)  # minimum time between two progress edits
 
 
@@ -58,11 +60,27 @@ class Messages(Repository):
     def show_progress(self, work_id: int, facts: Mapping[str, Any]) -> None:
         """Show the progress of a task in all its messages, each as soon as it can be edited again."""
         with self.database.errors(), self.database.session(write=True) as session:
-            session.execute(
-                update(PostingRow)
+            for row in session.exec(
+                select(PostingRow)
                 .where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
-                .values(facts=encode_json(facts), version=col(PostingRow.version) + 1)
-            )
+                .with_for_update()
+            ):
+                row.facts = kept_facts(row, facts)
+                row.version += 1
+                session.add(row)
+
+    def show_retry(self, work_id: int, tries: int, now: datetime) -> None:
+        """Show at once in all messages that wait for a task that it is tried again. `tries`: the number of this try."""
+        with self.database.errors(), self.database.session(write=True) as session:
+            for row in session.exec(
+                select(PostingRow)
+                .where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
+                .with_for_update()
+            ):
+                row.facts = encode_json({**msgspec.json.decode(row.facts), "tries": tries})
+                row.version += 1
+                row.ready_at = now
+                session.add(row)
 
     def message_by_handle(self, handle: str) -> Posting | None:
         """Return the message with this handle."""
@@ -90,7 +108,9 @@ class Messages(Repository):
             .limit(1)
         )
         with self.database.errors(), self.database.session(write=True) as session:
-            row = claim_row(session, PostingRow, due, {"lease_until": now + LEASE, "tries": col(PostingRow.tries) + 1})
+            row = claim_row(
+                session, PostingRow, due, {"lease_until": now + MESSAGE_LEASE, "tries": col(PostingRow.tries) + 1}
+            )
             return None if row is None else posting_of(session, row)
 
     def mark_delivered(self, posting: Posting, ts: str, channel: str, sent: int, now: datetime) -> bool:
@@ -239,6 +259,27 @@ def add_reminder(session: Session, posting: int, at: datetime, now: datetime) ->
     )
 
 
+def add_assignment(
+    session: Session, once: str, tenant: str, *, incident: int, to: str, by: str, note: str, now: datetime
+) -> None:
+    """Add a direct message that tells somebody that an incident was assigned to them. `to`, `by`: Slack user ids."""
+    add_once(
+        session,
+        PostingRow(
+            handle=new_handle(),
+            once=once,
+            tenant=tenant,
+            channel=to,
+            incident_id=incident,
+            asked_by=to,
+            state=PostingState.ASSIGNED,
+            facts=encode_json({"by": by, "note": note}),
+            created_at=now,
+            ready_at=now,
+        ),
+    )
+
+
 def refresh_messages(session: Session, incidents: Sequence[int]) -> None:
     """Recompose and resend the messages about these incidents."""
     session.execute(
@@ -270,6 +311,12 @@ def new_handle() -> str:
 def encode_json(facts: Mapping[str, Any]) -> str:
     """Return the JSON text of a row's facts or payload."""
     return msgspec.json.encode(facts).decode()
+
+
+def kept_facts(row: PostingRow, facts: Mapping[str, Any]) -> str:
+    """Return new facts of a message as JSON, with those that outlive its state: where it could not be posted."""
+    before: dict[str, Any] = msgspec.json.decode(row.facts)
+    return encode_json({**facts, **{name: before[name] for name in _LASTING if name in before}})
 
 
 def posting_of(session: Session, row: PostingRow) -> Posting:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from sqlalchemy import or_
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from bot.policy.notifications import Flap, Mute, RuleRecord, Verdict, WeakRuleThreshold, rule_records
 from bot.policy.resolution_codes import JUDGED
@@ -31,6 +32,12 @@ class MuteStore(Repository):
         """The active mutes."""
         with self.database.errors(), self.database.session() as session:
             return active_mutes(session, tenant, now)
+
+    def listed(self, tenant: str, now: datetime) -> tuple[tuple[int, Mute], ...]:
+        """The active mutes with their numbers, the one that ends first at the start."""
+        with self.database.errors(), self.database.session() as session:
+            rows = session.exec(_active(tenant, now).order_by(col(MuteRow.until), col(MuteRow.id)))
+            return tuple((row.id or 0, _mute(row)) for row in rows)
 
     def standings(self, tenant: str, bar: WeakRuleThreshold | None = None) -> tuple[RuleRecord, ...]:
         """Return each rule's record in the tenant's close-outs, the worst first."""
@@ -64,11 +71,25 @@ def add_mute(session: Session, key: str, mute: Mute, now: datetime) -> bool:
 
 def active_mutes(session: Session, tenant: str, now: datetime) -> tuple[Mute, ...]:
     """Return the active mutes, within a transaction."""
-    rows = session.exec(select(MuteRow).where(col(MuteRow.tenant) == tenant, col(MuteRow.until) > now))
-    return tuple(
-        Mute(row.kind, row.what, row.until.timestamp(), row.tenant, row.channel, row.who, row.why)  # type: ignore[arg-type]
-        for row in rows
-    )
+    return tuple(_mute(row) for row in session.exec(_active(tenant, now)))
+
+
+def end_mute(session: Session, tenant: str, number: int, now: datetime) -> Mute | None:
+    """End an active mute now, within a write transaction. Return it; None if it was not active anymore."""
+    row = session.exec(_active(tenant, now).where(col(MuteRow.id) == number).with_for_update()).first()
+    if row is None:
+        return None
+    row.until = now
+    session.add(row)
+    return _mute(row)
+
+
+def _active(tenant: str, now: datetime) -> SelectOfScalar[MuteRow]:
+    return select(MuteRow).where(col(MuteRow.tenant) == tenant, col(MuteRow.until) > now)
+
+
+def _mute(row: MuteRow) -> Mute:
+    return Mute(row.kind, row.what, row.until.timestamp(), row.tenant, row.channel, row.who, row.why)  # type: ignore[arg-type]
 
 
 def load_rule_records(session: Session, tenant: str, bar: WeakRuleThreshold | None = None) -> tuple[RuleRecord, ...]:

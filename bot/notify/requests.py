@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import or_, update
 from sqlmodel import Session, col, select
 
-from bot.notify.messages import Posting, add_once, encode_json, new_handle, posting_of
+from bot.notify.messages import Posting, add_once, encode_json, kept_facts, new_handle, posting_of
 from bot.notify.outbox import enqueue_files, enqueue_item
 from bot.queue.tasks import QueuedTask, TaskRequest, enqueue_task
 from bot.store.database import Repository, insert_new
@@ -59,6 +59,24 @@ class Requests(Repository):
         """Record a diagnosis request, all or nothing."""
         return self.database.write(lambda session: request_diagnosis(session, request, task, now, fold))
 
+    def tell_undelivered(self, posting: Posting, why: str, now: datetime) -> None:
+        """Tell those who asked for a message that the chat refused it. `why`: the chat's word for it."""
+
+        def tell(session: Session) -> None:
+            asked = select(RequestRow).where(col(RequestRow.posting_id) == posting.id, col(RequestRow.who) != NOBODY)
+            for request in session.exec(asked).all():
+                payload = {"form": "undelivered", "job": posting.facts.get("job"), "why": why}
+                enqueue_item(
+                    session,
+                    f"undelivered:{request.id}",
+                    request.tenant,
+                    "reply",
+                    _to_one(request, payload, now),
+                    now=now,
+                )
+
+        self.database.write(tell)
+
     def answer_failed(self, now: datetime) -> int:
         """Notify requesters of failed tasks, whether a worker or the queue gave up; return how many."""
         lost = select(WorkRow.id, WorkRow.error).where(col(WorkRow.state) == WorkState.FAILED)
@@ -75,16 +93,13 @@ class Requests(Repository):
         def tell(session: Session) -> int:
             count = 0
             for work_id, error in session.exec(lost.where(col(WorkRow.id).in_(waiting))).all():
-                session.execute(
-                    update(PostingRow)
-                    .where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
-                    .values(
-                        state=PostingState.FAILED,
-                        facts=encode_json({"error": error or "", "work": work_id}),
-                        version=col(PostingRow.version) + 1,
-                        ready_at=now,
-                    )
-                )
+                for row in _collecting(session, work_id or 0):
+                    row.state = PostingState.FAILED
+                    row.facts = kept_facts(row, {"error": error or "", "work": work_id})
+                    row.version += 1
+                    row.ready_at = now
+                    session.add(row)
+                    tell_ready(session, row, now)
                 count += 1
             for work_id, error in session.exec(lost.where(col(WorkRow.id).in_(asked))).all():
                 for request in pending_requests(session, work_id or 0):
@@ -187,23 +202,43 @@ def answer_requests(
     for request in pending_requests(session, work_id):
         if request.who != NOBODY:
             add_answer_message(session, request, now)
-    rows = session.exec(
-        select(PostingRow).where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
-    ).all()
+    rows = _collecting(session, work_id)
     for row in rows:
-        row.state, row.incident_id, row.facts = PostingState.ANSWERED, incident, encode_json(facts)
+        row.state, row.incident_id, row.facts = PostingState.ANSWERED, incident, kept_facts(row, facts)
         row.version += 1
         row.ready_at = now
         session.add(row)
+        tell_ready(session, row, now)
     session.flush()
     return [row.id for row in rows if row.id is not None]
 
 
+def _collecting(session: Session, work_id: int) -> Sequence[PostingRow]:
+    """Return the messages that wait for a task."""
+    return session.exec(
+        select(PostingRow).where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
+    ).all()
+
+
+def tell_ready(session: Session, row: PostingRow, now: datetime) -> None:
+    """Tell everybody who asked for a message that its answer is there, once."""
+    asked = select(RequestRow.who).where(col(RequestRow.posting_id) == row.id, col(RequestRow.who) != NOBODY)
+    who = list(dict.fromkeys(session.exec(asked.order_by(col(RequestRow.id)))))
+    if who:
+        enqueue_item(session, f"ready:{row.id}", row.tenant, "ready", {"who": who}, now=now, posting=row.id)
+
+
 def add_reply(session: Session, request: RequestRow, payload: Mapping[str, Any], now: datetime) -> None:
     """Reply to one person instead of posting an answer."""
-    content = {**payload, "channel": request.channel, "who": request.who, "thread_ts": request.thread_ts}
-    if request.reply_to and now < request.created_at + REPLY:
-        content["reply_to"] = request.reply_to
+    content = _to_one(request, payload, now)
     enqueue_item(session, f"reply:{request.id}", request.tenant, "reply", content, now=now)
     request.settled = True
     session.add(request)
+
+
+def _to_one(request: RequestRow, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Return a reply to the person of a request, where the request was made."""
+    content = {**payload, "channel": request.channel, "who": request.who, "thread_ts": request.thread_ts}
+    if request.reply_to and now < request.created_at + REPLY:
+        content["reply_to"] = request.reply_to
+    return content

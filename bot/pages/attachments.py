@@ -13,7 +13,7 @@ from bot.diagnosis import observations
 from bot.diagnosis.diagnose import DiagnosisResult
 from bot.pages import log_context
 from bot.pages.log_context import LogContext
-from bot.render.timeline import loads as timeline_of
+from bot.render.pictures.timeline import loads as timeline_of
 from kb.errors import UnreadableInput
 from kb.timeline.curves import COLUMNS, LINES, Curves, curves
 from kb.timeline.picture import Timeline

@@ -13,10 +13,12 @@ from bot.incidents.lifecycle import step_text
 from bot.pages.attachments import PageAttachments
 from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
-from bot.render import curves_svg, phrases, text_format, timeline_svg
+from bot.policy.console_links import ConsoleLink
+from bot.render import phrases, text_format
 from bot.render.headline import Tone, explanation, headline, tone
+from bot.render.pictures import curves_svg, timeline_svg
+from bot.render.pictures.timeline_words import alt_text
 from bot.render.report_json import iso
-from bot.render.timeline_words import alt_text
 from kb.report import EvidenceItem, Report, StackBranch
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ class IncidentStatus:
     """What the store knows of an incident besides its report. `evidence`: where the evidence is, as text.
 
     `lived`: its state, in sentences; `steps`: what people did with it; `whole`, `parts`: the incidents it is merged with, each an
-    incident's number, its job and the address of its page.
+    incident's number, its job and the address of its page; `consoles`: links to dashboards and logs;
+    `back`, `older`, `newer`: the URLs of the overview and of the incidents before and after, for who came from there.
     """
 
     number: int | None = None
@@ -63,6 +66,10 @@ class IncidentStatus:
     steps: tuple[RecordedStep, ...] = ()
     whole: tuple[int, str, str | None] | None = None
     parts: tuple[tuple[int, str, str | None], ...] = ()
+    consoles: tuple[ConsoleLink, ...] = ()
+    back: str | None = None
+    older: str | None = None
+    newer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         ("State", job.state or ""),
         ("Stage", reached.stage or ""),
         ("Last iteration", "" if reached.last_iteration is None else f"{reached.last_iteration:,}{total}"),
+        ("Last iteration", "" if reached.epoch_iteration is None else phrases.within_epoch(reached)),
         (
             "Last progress",
             "" if reached.last_progress is None else text_format.clock(reached.last_progress, report.time_zone),

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-import msgspec
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, case, func
 from sqlmodel import col, or_, select
 
 from bot.incidents.resolution import Annotation, Resolution, annotations_within, word
 from bot.store import incident_state
 from bot.store.database import Database
+from bot.store.suspect_nodes import node_names, suspects
 from bot.store.tables import IncidentRow
 from bot.store.visibility import visible
 from kb.model import NOT_FAILED
@@ -27,11 +27,20 @@ WEEKS = (1, 4, 12, 26, 52, 0)  # choices of age; 0: any
 USUAL_WEEKS = 4
 State = Literal["any", "open", "acknowledged", "snoozed", "closed", "merged", "pinned"]
 STATES: tuple[State, ...] = get_args(State)
+Sort = Literal["open", "newest", "cost"]
+SORTS: tuple[tuple[Sort, str], ...] = (
+    ("open", "open first"),
+    ("newest", "newest first"),
+    ("cost", "most GPU-hours first"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentQuery:
-    """A query. `fault`: a class, or "none" for incidents without one; `node`: its full name; `job`: part of a name or id."""
+    """A query. `fault`: a class, or "none" for incidents without one; `node`: its full name; `job`: part of a name or id.
+
+    `text`: part of a summary, cause, job or node. `sort`: "open" lists failures that need attention first and runs without a failure last.
+    """
 
     fault: str = ""
     node: str = ""
@@ -39,6 +48,8 @@ class IncidentQuery:
     state: State = "any"
     weeks: int = USUAL_WEEKS
     page: int = 1
+    text: str = ""
+    sort: Sort = "open"
 
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> IncidentQuery:
@@ -53,6 +64,8 @@ class IncidentQuery:
             state=next((item for item in STATES if item == state), "any"),
             weeks=known if known in WEEKS else USUAL_WEEKS,
             page=min(max(number, 1), MOST_PAGES),
+            text=_clean(asked.get("text", "")),
+            sort=next((item for item, _ in SORTS if item == asked.get("sort")), "open"),
         )
 
 
@@ -100,16 +113,16 @@ class IncidentResults:
 
 
 def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> IncidentResults:
-    """Return the requested page, newest incidents first. Everybody with the link sees it, so it has no private incidents."""
+    """Return the requested page in the requested order. Everybody with the link sees it, so it has no private incidents."""
     era = [col(IncidentRow.tenant) == tenant, visible()]
     if wanted.weeks:
         era.append(col(IncidentRow.created_at) >= now - timedelta(weeks=wanted.weeks))
     asked = [*era, *_conditions(wanted, now)]
-    # one query of the ids, newest first, gives both the page and the count
+    # one query of the ids, in order, gives both the page and the count
     every = (
         select(IncidentRow.id, IncidentRow.fault)
         .where(*asked)
-        .order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
+        .order_by(*_order(wanted.sort, now), col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
         .limit(MOST_COUNTED)
     )
     by_fault = select(IncidentRow.fault, func.count()).where(*era).group_by(col(IncidentRow.fault))
@@ -118,7 +131,7 @@ def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> 
         ids = [number for number, _ in every_id]
         shown = ids[(wanted.page - 1) * SIZE : wanted.page * SIZE]
         # a text search reads every row, so it runs only once
-        once = wanted.node or wanted.job
+        once = wanted.node or wanted.job or wanted.text
         faults = Counter(fault for _, fault in every_id) if once else dict(session.exec(by_fault).all())
         rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(shown)))}
         said = annotations_within(session, shown)
@@ -134,7 +147,7 @@ def _listed(row: IncidentRow, said: Sequence[Annotation], now: datetime) -> List
         row.fault,
         row.verdict,
         row.summary,
-        _names(row.nodes),
+        node_names(row.nodes),
         row.gpu_hours_lost,
         incident_state.state_of(row, now),
         row.pinned,
@@ -146,14 +159,21 @@ def _listed(row: IncidentRow, said: Sequence[Annotation], now: datetime) -> List
     )
 
 
+def _order(sort: Sort, now: datetime) -> list[ColumnElement[Any]]:
+    """What comes before the time in the order."""
+    if sort == "open":
+        failed = col(IncidentRow.verdict).not_in(NOT_FAILED)
+        return [case((incident_state.to_do(now), 0), (failed, 1), else_=2)]
+    return [func.coalesce(col(IncidentRow.gpu_hours_lost), -1.0).desc()] if sort == "cost" else []
+
+
 def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.fault:
         fault = col(IncidentRow.fault)
         found.append(fault.is_(None) if wanted.fault == "none" else fault == wanted.fault)
     if wanted.node:
-        name = msgspec.json.encode(wanted.node).decode()
-        found.append(col(IncidentRow.nodes).contains(name, autoescape=True))
+        found.append(suspects(wanted.node))
     if wanted.job:
         found.append(
             or_(
@@ -161,6 +181,10 @@ def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool
                 col(IncidentRow.job_id).icontains(wanted.job, autoescape=True),
             )
         )
+    if wanted.text:
+        row = IncidentRow
+        places = (row.summary, row.fault, row.job_name, row.job_id, row.nodes)
+        found.append(or_(*(col(place).icontains(wanted.text, autoescape=True) for place in places)))
     if wanted.state == "pinned":
         found.append(col(IncidentRow.pinned).is_(True))
     elif wanted.state != "any":
@@ -168,10 +192,3 @@ def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool
         if wanted.state == "open":
             found.append(col(IncidentRow.verdict).not_in(NOT_FAILED))  # its cause needs no confirmation
     return found
-
-
-def _names(nodes: str | None) -> tuple[str, ...]:
-    try:
-        return () if nodes is None else tuple(msgspec.json.decode(nodes, type=list[str]))
-    except msgspec.DecodeError:
-        return ()

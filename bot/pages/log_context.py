@@ -17,11 +17,14 @@ from kb.report import EvidenceItem, Report
 
 SCHEMA = "signalbox.passages/1"
 BEFORE, AFTER = 4, 3  # lines
+TRACEBACK = 60  # lines of a traceback before the one that names the exception
 LOOKED = 8192  # bytes searched on each side
 FARTHEST = 8 * 1024 * 1024  # bytes of a compressed log, which must be read from its beginning
 MOST = 48  # places
 LONGEST = 300  # characters of a line
 MOST_BYTES = 64 * 1024
+_TRACEBACK = "Traceback (most recent call last)"
+_WORD = re.compile(r"[A-Za-z]+ (?:: )?\Z")
 _UNDERLINE = re.compile(r"(?:\[[^\]\n]{0,40}\]:?)?[\s^~=*#_-]*\Z")
 
 
@@ -77,7 +80,19 @@ def _around(item: EvidenceItem, offset: int, root: Path | None) -> LogContext | 
         before = before[1:]  # the first line is incomplete
     if len(block) == offset + LOOKED - start:
         after = after[:-1]  # so is the last one
-    return LogContext(named(item.source), offset, _telling(before)[-BEFORE:], _telling(after)[:AFTER])
+    return LogContext(named(item.source), offset, _before(_telling(before)), _telling(after)[:AFTER])
+
+
+def _before(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the last lines before a line of evidence: the whole traceback if that line ends one."""
+    for count in range(1, min(TRACEBACK, len(lines)) + 1):
+        prefix, found, _ = lines[-count].partition(_TRACEBACK)
+        if found:
+            frames = lines[len(lines) - count + 1 :]
+            starts = (prefix, _WORD.sub("", prefix), "")  # "Original Traceback" of a worker, or after a level
+            whole = any(all(frame.startswith(f"{start} ") for frame in frames) for start in starts)
+            return lines[-max(count, BEFORE) :] if whole else lines[-BEFORE:]
+    return lines[-BEFORE:]
 
 
 def named(source: str) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
 
 from bot.digest.charts import Caption
 from bot.pages.incident import RuleTexts
+from bot.pages.incident_groups import GroupRow, IncidentGroup, group_rows, groups
 from bot.pages.incident_list import (
     MOST_COUNTED,
+    SORTS,
     STATES,
     USUAL_WEEKS,
     WEEKS,
@@ -23,6 +25,7 @@ from bot.pages.incident_list import (
 from bot.pages.templates import render
 from bot.render.text_format import cut
 from bot.store.database import Database
+from kb.model import NOT_FAILED
 
 LONGEST_NAME = 40  # characters of a node's name
 MOST_NODES = 3
@@ -78,17 +81,23 @@ def overview_page(
     """
     wanted, home = IncidentQuery.of(asked), to(None)
     found = find(store, tenant, wanted, now)
+    filtered = bool(wanted.fault or wanted.node or wanted.job or wanted.text or wanted.state != "any")
     return render(
         "overview.html",
         tenant=tenant,
         wanted=wanted,
         found=found,
-        rows=[_row(incident, words, to) for incident in found.incidents],
+        rows=[_row(incident, words, to) for incident in found.incidents if incident.verdict not in NOT_FAILED],
+        calm=[_row(incident, words, to) for incident in found.incidents if incident.verdict in NOT_FAILED],
+        groups=[]
+        if filtered or wanted.page > 1
+        else _groups(groups(store, tenant, wanted.weeks, now), wanted, words, home),
+        sorts=SORTS,
         faults=_faults(found, wanted, words),
         states=STATES,
         weeks=[(item, _weeks(item)) for item in WEEKS],
         counted=f"more than {MOST_COUNTED:,}" if found.count >= MOST_COUNTED else f"{found.count:,}",
-        filtered=bool(wanted.fault or wanted.node or wanted.job or wanted.state != "any"),
+        filtered=filtered,
         span=_weeks(wanted.weeks),
         newer=_page(home, wanted, wanted.page - 1) if wanted.page > 1 else None,
         older=_page(home, wanted, wanted.page + 1) if wanted.page < found.pages else None,
@@ -96,6 +105,10 @@ def overview_page(
         now=now,
         week=week,
     )
+
+
+def _groups(found: Sequence[IncidentGroup], wanted: IncidentQuery, words: RuleTexts, home: str) -> list[GroupRow]:
+    return group_rows(found, words.title, lambda fault: _page(home, replace(wanted, fault=fault), 1))
 
 
 def _row(listed_incident: ListedIncident, words: RuleTexts, to: Callable[[int | None], str]) -> _IncidentRow:
@@ -150,6 +163,7 @@ def _page(home: str, wanted: IncidentQuery, page: int) -> str:
         "state": shown_page.state if shown_page.state != "any" else "",
         "weeks": "" if shown_page.weeks == USUAL_WEEKS else str(shown_page.weeks),
     }
+    asked |= {"text": shown_page.text, "sort": "" if shown_page.sort == "open" else shown_page.sort}
     asked |= {"page": str(page) if page > 1 else ""}
     query = urlencode({name: value for name, value in asked.items() if value})
     return f"{home}?{query}" if query else home

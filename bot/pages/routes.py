@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from flask import Blueprint, Response, request
@@ -12,10 +13,12 @@ from bot.incidents.ledger import Ledger
 from bot.pages import attachments
 from bot.pages.digests import DigestPages, WeekPage
 from bot.pages.incident import RuleTexts, incident_page, words_of
+from bot.pages.incident_groups import neighbours
 from bot.pages.incident_status import about_of
 from bot.pages.overview import DigestPreview, overview_page
 from bot.pages.signed_links import PREFIX, LinkGrant, LinkRefused, PageLinks, read, signed
 from bot.pages.templates import policy, render
+from bot.policy.console_links import console_links
 from bot.policy.permissions import may_see
 from bot.render.report_json import from_json
 from bot.retention.evidence import evidence
@@ -38,11 +41,30 @@ HEADERS = {
 DIGEST_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 To = Callable[..., str]  # an incident's number (None: the overview) and a digest's week → a URL
 
+Consoles = Callable[[str, str | None], Mapping[str, str]]  # a tenant and a cluster → templates of links by name
 
-def pages(ledger: Ledger, known: Knowledge, settings: PageLinks, *, now: Callable[[], float] = time.time) -> Blueprint:
-    """Return the routes. `now`: returns seconds since the epoch."""
+
+def no_consoles(_tenant: str, _cluster: str | None) -> Mapping[str, str]:
+    """Return no links."""
+    return {}
+
+
+def pages(
+    ledger: Ledger,
+    known: Knowledge,
+    settings: PageLinks,
+    *,
+    consoles: Consoles = no_consoles,
+    now: Callable[[], float] = time.time,
+) -> Blueprint:
+    """Return the routes. `consoles`: returns the templates of links to consoles; `now`: returns seconds since the epoch."""
     served = Blueprint("incident_pages", __name__)
     words, weeks = words_of(known), DigestPages(ledger.database)
+
+    @served.get("/")
+    def home() -> Response:
+        """Say where the pages are: nobody sees an incident without a link to it."""
+        return _html(200, render("home.html"))
 
     @served.get(f"{PREFIX}/<token>")
     def page(token: str) -> Response:
@@ -54,14 +76,15 @@ def pages(ledger: Ledger, known: Knowledge, settings: PageLinks, *, now: Callabl
 
         def to(incident: int | None, week: str | None = None) -> str:
             """Return a URL that expires with the one that led here."""
-            last = signed(settings.secret, LinkGrant(allowed.tenant, incident, allowed.until, week))
+            listed = incident is not None and (allowed.incident is None or allowed.listed)
+            last = signed(settings.secret, LinkGrant(allowed.tenant, incident, allowed.until, week, listed=listed))
             return f"{settings.base_url.rstrip('/')}{PREFIX}/{last}"
 
         when = datetime.fromtimestamp(now(), UTC)
         if allowed.week is not None:
             return _digest(weeks, allowed, to)
         if allowed.incident is not None:
-            return _incident(ledger, words, allowed, to, when)
+            return _incident(ledger, words, allowed, to=to, now=when, consoles=consoles)
         week = _pictured(weeks.last(allowed.tenant), to)
         shown = overview_page(
             ledger.database, allowed.tenant, request.args.to_dict(), when, words=words, to=to, week=week
@@ -106,7 +129,9 @@ def _digest(weeks: DigestPages, allowed: LinkGrant, to: To) -> Response:
     return Response(found, 200, headers=headers, content_type="text/html; charset=utf-8")
 
 
-def _incident(ledger: Ledger, words: RuleTexts, allowed: LinkGrant, to: To, now: datetime) -> Response:
+def _incident(
+    ledger: Ledger, words: RuleTexts, allowed: LinkGrant, *, to: To, now: datetime, consoles: Consoles
+) -> Response:
     """Serve the page of an incident if it exists, belongs to this tenant, and is not private to somebody else."""
     record = ledger.incidents.answer(allowed.incident or 0)
     if (
@@ -122,6 +147,11 @@ def _incident(ledger: Ledger, words: RuleTexts, allowed: LinkGrant, to: To, now:
         return _refused(404, f"the report of this incident cannot be read: {error}")
     where = evidence(ledger.database, incident.id)
     about = about_of(ledger, incident, where.words if where is not None else "", now, to)
+    templates = consoles(incident.tenant, incident.cluster)
+    about = replace(about, consoles=console_links(templates, report, incident.cluster))
+    if allowed.listed:  # a link to one incident opens no other
+        older, newer = neighbours(ledger.database, allowed.tenant, incident.id)
+        about = replace(about, back=to(None), older=to(older) if older else None, newer=to(newer) if newer else None)
     return _html(
         200,
         incident_page(report, attachments.read(lambda name: ledger.incidents.kept(incident.id, name)), about, words),

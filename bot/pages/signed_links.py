@@ -102,7 +102,8 @@ class LinkGrant:
     """What a URL grants: an incident, the digest of a week, or without either the overview; until it expires.
 
     `until`: seconds since the epoch. `week`: the key of the digest's stored figures. `private_to`: the person to whom the
-    incident is private and who got the URL; without it, a private incident has no page.
+    incident is private and who got the URL; without it, a private incident has no page. `listed`: the URL was made by the overview, so
+    whoever has it came from there and may go back.
     """
 
     tenant: str
@@ -110,6 +111,7 @@ class LinkGrant:
     until: int
     week: str | None = None
     private_to: str | None = None
+    listed: bool = False
 
 
 def link(
@@ -132,6 +134,8 @@ def signed(secret: str, allowed: LinkGrant) -> str:
     more = [] if allowed.week is None else [allowed.week]
     if allowed.private_to is not None:
         more = [allowed.week or "", allowed.private_to]
+    if allowed.listed:
+        more = [allowed.week or "", allowed.private_to or "", "listed"]
     return str(_signer(secret).dumps([allowed.tenant, allowed.incident, allowed.until, *more]))
 
 
@@ -147,8 +151,8 @@ def read(secret: str, token: str, now: float) -> LinkGrant:
         told: Any = _signer(secret).loads(token)
         tenant, incident, until, *more = told
         number = None if incident is None else int(incident)
-        week, private_to = (*(str(item) for item in more[:2]), "", "")[:2]
-        allowed = LinkGrant(str(tenant), number, int(until), week or None, private_to or None)
+        week, private_to, listed = (*(str(item) for item in more[:3]), "", "", "")[:3]
+        allowed = LinkGrant(str(tenant), number, int(until), week or None, private_to or None, listed == "listed")
     except (BadData, ValueError, TypeError) as error:
         raise LinkRefused("this link is not valid: it was changed, or is not from Signalbox") from error
     if now > allowed.until:

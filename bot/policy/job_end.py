@@ -16,34 +16,12 @@ import msgspec
 from connectors.base.contract import Seconds
 from kb.errors import SignalboxError
 from kb.model import JobRecord
+from kb.parsers.schedulers.slurm_states import SLURM_STATES
 
 LARGEST: Final = 64 << 10  # bytes of a hook request
 LONGEST: Final = 256  # characters of a job's name
 MOST_FIELDS: Final = 64
 Judged = Literal["bad", "fine", "open", "untold"]
-BAD: Final = frozenset(
-    {
-        *("FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "LAUNCH_FAILED", "RECONFIG_FAIL", "DEADLINE"),
-        "SPECIAL_EXIT",
-    }
-)
-FINE: Final = frozenset({"COMPLETED", "CANCELLED", "REVOKED", "PREEMPTED"})
-REQUEUED: Final = frozenset({"REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "EXPEDITING"})
-OPEN: Final = frozenset(
-    {
-        "PENDING",
-        "CONFIGURING",
-        "RUNNING",
-        "COMPLETING",
-        "SUSPENDED",
-        "STAGE_OUT",
-        "SIGNALING",
-        "STOPPED",
-        "RESIZING",
-        "POWER_UP_NODE",
-        "RESV_DEL_HOLD",
-    }
-)
 HEARD: Final = 5.0  # seconds of clock skew
 SIGTERM: Final = 15  # sent by scancel and by the time limit
 
@@ -94,17 +72,20 @@ def classify_end(state: str | None, exit_code: int | None, signal: int | None, *
     """
     word = _word(state)
     failed = bool(exit_code) or signal not in (None, 0, SIGTERM)
-    if word in BAD:
-        return "bad"
-    if word == "TIMEOUT":
-        return "bad" if timeouts else "fine"
-    if word in FINE:
-        return "fine"
-    if word in REQUEUED:
-        return "bad" if failed else "fine"
-    if word in OPEN:
-        return "open"
-    return "bad" if failed else "untold"
+    known = SLURM_STATES.get(word)
+    match known.end if known else "unknown":
+        case "bad":
+            return "bad"
+        case "bad unless time limits are left out":
+            return "bad" if timeouts else "fine"
+        case "fine":
+            return "fine"
+        case "as it exited":
+            return "bad" if failed else "fine"
+        case "none":
+            return "open"
+        case _:
+            return "bad" if failed else "untold"
 
 
 def describe_end(state: str | None, exit_code: int | None, signal: int | None) -> str:

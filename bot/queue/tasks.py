@@ -21,6 +21,7 @@ from bot.store.tables import WorkRow
 
 MOST_TRIES = 3
 LOST_AFTER = 60.0  # seconds without a heartbeat until another worker retries the task
+GIVEN_UP = "its worker died, and so did those that retried it"
 InTransaction = Callable[[Session], str | None]  # runs in the same transaction; returns the result if only known there
 
 
@@ -107,7 +108,6 @@ class TaskQueue(Repository):
     def reclaim(self, now: datetime) -> int:
         """Requeue tasks of dead workers and fail those with too many tries; return how many changed."""
         lost = (col(WorkRow.state) == WorkState.RUNNING, col(WorkRow.beat_at) < now - timedelta(seconds=LOST_AFTER))
-        given_up = "its worker died, and so did those that retried it"
         with (
             self.database.errors(),
             self.database.session() as session,
@@ -118,10 +118,32 @@ class TaskQueue(Repository):
             over: Any = session.execute(
                 update(WorkRow)
                 .where(*lost, col(WorkRow.tries) >= MOST_TRIES)
-                .values(state=WorkState.FAILED, done_at=now, error=given_up)
+                .values(state=WorkState.FAILED, done_at=now, error=GIVEN_UP)
             )
             back: Any = session.execute(update(WorkRow).where(*lost).values(state=WorkState.WAITING, worker=None))
             return int(over.rowcount) + int(back.rowcount)
+
+    def release(self, dead: Callable[[str], bool], now: datetime) -> dict[int, int]:
+        """Requeue the tasks of workers that are known to be dead, without waiting for `LOST_AFTER`; fail those with too many tries.
+
+        `dead`: whether the worker with this name is dead. Return the number of the next try of each requeued task.
+        """
+        running = select(WorkRow).where(col(WorkRow.state) == WorkState.RUNNING)
+
+        def released(session: Session) -> dict[int, int]:
+            again: dict[int, int] = {}
+            for row in session.exec(running.with_for_update()):
+                if row.worker is None or not dead(row.worker):
+                    continue
+                if row.tries >= MOST_TRIES:
+                    row.state, row.done_at, row.error = WorkState.FAILED, now, GIVEN_UP
+                else:
+                    row.state, row.worker = WorkState.WAITING, None
+                    again[row.id or 0] = row.tries + 1
+                session.add(row)
+            return again
+
+        return self.database.write(released)
 
     def work(self, work_id: int) -> QueuedTask | None:
         """Return a task; None if the id is unknown."""

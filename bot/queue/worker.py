@@ -42,9 +42,14 @@ class TaskResult:
 TaskHandler = Callable[[QueuedTask], TaskResult]
 
 
+def worker_name(pid: int) -> str:
+    """Return the name under which the worker with this process id on this host takes tasks."""
+    return f"{socket.gethostname()}:{pid}"
+
+
 def run(url: str, does: Mapping[str, TaskHandler], stop: Callable[[], bool], *, idle: float = IDLE) -> None:
     """Run tasks until stopped. `does`: the handler of each kind of task."""
-    name = f"{socket.gethostname()}:{os.getpid()}"
+    name = worker_name(os.getpid())
     with TaskQueue(url) as worklist:
         pause = idle
         while not stop():

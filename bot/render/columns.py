@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. `right`: its cells are aligned to the right, as numbers are."""
+    """A column of a table. `right`: its cells are aligned to the right, as numbers are.
+
+    `cut`: on a terminal that is too narrow, its cells are cut, never wrapped; the other columns keep their width.
+    """
 
     head: str
     right: bool = False
+    cut: bool = False
 
 
 def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, heads: bool = True) -> Iterator[str]:

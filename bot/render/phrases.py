@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Indicators,
         JobView,
         NotEvaluated,
+        Progress,
         RemedyStep,
         Report,
         Suspect,
@@ -192,10 +193,19 @@ def progress(report: Report) -> Iterator[str]:
     if reached.last_iteration is not None:
         total = f" of {reached.total_iterations}" if reached.total_iterations else ""
         yield f"last iteration {reached.last_iteration}{total}{at(reached.last_progress, report.time_zone)}"
+    elif reached.epoch_iteration is not None:
+        yield f"last iteration {within_epoch(reached)}{at(reached.last_progress, report.time_zone)}"
     elif reached.last_progress is not None:
         yield f"last progress{at(reached.last_progress, report.time_zone)}"
     if reached.last_checkpoint is not None:
         yield f"last checkpoint {reached.last_checkpoint}"
+
+
+def within_epoch(reached: Progress) -> str:
+    """Return the position within an epoch: `241 of 300 in epoch 10`; `11 of 11 in its epoch` without numbered epochs."""
+    total = f" of {reached.epoch_iterations}" if reached.epoch_iterations else ""
+    where = "its epoch" if reached.epoch is None else f"epoch {reached.epoch}"
+    return f"{reached.epoch_iteration}{total} in {where}"
 
 
 VOTES = {"yes": "yes", "no": "no", "not_observable": "not observable"}
@@ -277,10 +287,10 @@ def grade(step: RemedyStep) -> str:
 
 
 def suspected(suspects: Sequence[Suspect]) -> str:
-    """Return the suspects by kind: ranks as ranges with nodes, others by name, each kind with its first reason."""
-    kinds = dict.fromkeys(suspect.kind for suspect in suspects)
-    groups = [[suspect for suspect in suspects if suspect.kind == kind] for kind in kinds]
-    return "; ".join(f"{group_text(group)}{_reason(group)}" for group in groups)
+    """Return the suspects by kind and reason: ranks as ranges with nodes, others by name."""
+    kinds = dict.fromkeys((suspect.kind, suspect.why) for suspect in suspects)
+    groups = [[suspect for suspect in suspects if (suspect.kind, suspect.why) == kind] for kind in kinds]
+    return few([f"{group_text(group)}{_reason(group)}" for group in groups], "; ")
 
 
 def group_text(group: Sequence[Suspect]) -> str:

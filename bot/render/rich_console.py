@@ -53,17 +53,24 @@ def draw_lines(lines: Iterable[Sequence[tuple[str, str, str]]], console: Console
 
 
 def draw_table(columns: Sequence[Column], rows: Iterable[Sequence[str]], console: Console) -> None:
-    """Print a table with its headings, fitted to the width of the console: the last column wraps, the others are cut."""
+    """Print a table with its headings, fitted to the width of the console: the last column wraps, the others are cut.
+
+    If columns say that they may be cut, they are, the widest first, and each row stays one line.
+    """
+    one_line = any(column.cut for column in columns)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style=_STYLES["head"])
     for column in columns:
+        folds = column is columns[-1] and not one_line
         table.add_column(
-            Text(column.head),
+            Text(column.head, no_wrap=not folds),
             justify="right" if column.right else "left",
-            no_wrap=column is not columns[-1],
-            overflow="fold" if column is columns[-1] else "ellipsis",
+            no_wrap=not (
+                column.cut if one_line else folds
+            ),  # rich narrows only columns that may wrap; their texts do not
+            overflow="fold" if folds else "ellipsis",
         )
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(cell, no_wrap=one_line) for cell in row))
     console.print(table)
 
 

@@ -138,6 +138,8 @@ def _head(page: TextPage, report: Report) -> None:
 def _about(page: TextPage, report: Report) -> None:
     job = report.job
     page.field("Job", phrases.job_facts(job))
+    for number, (name, url) in enumerate(page.reading.consoles):
+        page.address("" if number else "Open", name, url)
     page.field("Before", phrases.attempts_before(job))
     if page.verbose:
         page.listed([_attempt(attempt) for attempt in job.attempts], MARGIN)

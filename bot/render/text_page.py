@@ -40,11 +40,16 @@ class OutputLine:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What helps to read a report. `verbose`: everything; `telling`: finds the telling words of a line; `root`: where its files are."""
+    """What helps to read a report.
+
+    `verbose`: everything; `telling`: finds the telling words of a line; `root`: where its files are; `consoles`: names and
+    addresses of dashboards and logs.
+    """
 
     verbose: bool = False
     telling: Telling | None = None
     root: Path | None = None
+    consoles: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -77,6 +82,11 @@ class TextPage:
         for number, part in enumerate(wrapped(shown(text), self.width - MARGIN - indent)):
             margin = f"   {shown(label)}" if number == 0 else ""
             self.lines.append(OutputLine(" " * indent + part, f"{margin:<{MARGIN}}", style, link))
+
+    def address(self, label: str, name: str, url: str) -> None:
+        """Add a named address on a line of its own, which is never wrapped."""
+        margin = f"   {shown(label)}" if label else ""
+        self.lines.append(OutputLine(f"{shown(name)}: {shown(url)}", f"{margin:<{MARGIN}}", "", url))
 
     def command(self, command: str) -> None:
         """Add a command to copy. It is never wrapped: a wrapped command does something else."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """Wrap the text to `width` columns at spaces; a word longer than that is broken anywhere.
+    """Wrap the text to `width` columns at spaces; a word longer than that, at the separators of its parts (see `_head`).
 
     A character takes one column, or two by its East Asian width. Combining marks count as one, so that many of them
     do not make an endless line.
@@ -40,9 +40,19 @@ def _column(character: str) -> int:
 
 
 def _head(word: str, width: int) -> str:
-    used = 0
+    """Return the first part of a word that is too long for a line.
+
+    It ends behind the last `/` of a path or the like that fits, else behind another separator, else anywhere. A part
+    shorter than a third of the line is not left alone on it: a long run of letters then fills the line.
+    """
+    used, whole = 0, word
     for place, character in enumerate(word):
         used += _column(character)
         if used > width:
-            return word[:place]
-    return word
+            whole = word[:place]
+            break
+    for separators in ("/\\", ",;:=&?|", "-_.+@#"):
+        end = max(whole.rfind(separator) for separator in separators) + 1
+        if 3 * end >= len(whole):
+            return whole[:end]
+    return whole

@@ -84,7 +84,8 @@ def keep_key(name: str, day: str, key: str, paths: Iterable[str]) -> None:
     every = [*paths, *code_files()]
     states = _states(every)
     if states is not None and max(changed for changed, _ in states) < time.time_ns() - _SETTLED:
-        write_cache(_path(name), _KnownKey(day, key, every, states))
+        with contextlib.suppress(UnicodeEncodeError):  # a path that is not UTF-8
+            write_cache(_path(name), _KnownKey(day, key, every, states))
 
 
 def _path(name: str) -> Path:

@@ -1,7 +1,8 @@
-"""Rule folders on disk, and what is cached of them: rulebook, scan plan and compiled engine under one key.
+"""Rule folders on disk, and what is cached of them: rulebook, scan plan and the engine's first stage under one key.
 
 Reading and checking some hundred YAML files and compiling the engine takes a second; a cached start takes milliseconds.
-The key covers every byte that could change the answer, so a stale cache is never used, only left behind.
+The key covers every byte that could change the answer, so a stale cache is never used, only left behind. The engine with
+all patterns has an entry of its own, since most logs do not need it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,9 +32,9 @@ from kb.scanning.plan import ScanPlan
 from kb.scanning.staged_matcher import StagedMatcher
 from kb.values import dataclass
 
-CACHE_FORMAT = 3
+CACHE_FORMAT = 4
 _LARGEST = 1 << 20  # more than the loader accepts
-_WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json", "site.yaml")
+_WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json", "sound.txt", "site.yaml")
 _EXPIRES = lazy_compile(r"\bexpires:\s*['\"]?([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
 
@@ -48,8 +50,29 @@ class Knowledge:
     def matcher(self) -> Matcher:
         """A compiled engine; each process needs its own."""
         if self.compiled is not None:
-            return StagedMatcher(self.plan.patterns, self.compiled)
+            return StagedMatcher(self.plan.patterns, self.compiled, partial(_whole_engine, self.plan.digest))
         return engine()(self.plan.patterns)
+
+    def prepare(self) -> None:
+        """Compile all patterns, or load them from the cache, so that processes forked later need not."""
+        if self.compiled is not None:
+            _compiled_engine(self.plan.digest, self.plan.patterns)
+
+
+def _whole_engine(digest: str, patterns: Sequence[ScanPattern]) -> Matcher:
+    """Return the engine with all patterns of the plan with this digest."""
+    return HyperscanMatcher((), _compiled_engine(digest, tuple(patterns)))
+
+
+@lru_cache(maxsize=2)
+def _compiled_engine(digest: str, patterns: tuple[ScanPattern, ...]) -> bytes:
+    key = hashlib.sha256(f"{CACHE_FORMAT} {digest} {_engine_version()} {_cpu()}".encode()).hexdigest()[:32]
+    path = cache_dir() / f"engine-{key}.bin"
+    compiled = read_cache(path, bytes)
+    if compiled is None:
+        compiled = HyperscanMatcher(patterns).dump()
+        write_cache(path, compiled)
+    return compiled
 
 
 class _CachedRulebook(msgspec.Struct, frozen=True, array_like=True):
@@ -145,7 +168,10 @@ def knowledge(folder: Path | None = None, site: Path | None = None) -> Knowledge
     unread += more
     key = _key(files, overlay, day)
     cached = read_cache(_path(key), _CachedRulebook)
-    known = _decoded(cached, unread) if cached is not None else _build(files, overlay, day, unread, _path(key))
+    if cached is not None:
+        known = _decoded(cached, unread)
+    else:
+        known = _build(files, overlay, day, unread, _path(key), shipped=rules == default_folder())
     if not unread:  # a file that cannot be read now may be readable later, without a change
         keep_key(name, day, key, _inputs(rules, overlaid))
     return known
@@ -212,15 +238,24 @@ def prefilter_of(known: Knowledge) -> Prefilter:
 
 
 def _build(
-    files: Mapping[str, str], site: SiteFiles | None, day: str, unread: tuple[Fault, ...], path: Path
+    files: Mapping[str, str],
+    site: SiteFiles | None,
+    day: str,
+    unread: tuple[Fault, ...],
+    path: Path,
+    *,
+    shipped: bool,
 ) -> Knowledge:
+    from bot.runtime.collector import uncollected  # noqa: PLC0415 - a start from the cache builds nothing
     from kb.rulebase.codec import encode  # noqa: PLC0415
     from kb.rulebase.rulebook import load  # noqa: PLC0415 - pydantic and yaml are slow to import; a cached start needs neither
+    from kb.rulebase.sound import NAME, read_sound  # noqa: PLC0415
     from kb.scanning.plan_builder import plan  # noqa: PLC0415
 
-    loaded = load(files, site, day)
-    scan_plan = plan(loaded.rulebook)
-    compiled = engine()(scan_plan.patterns).dump()
+    with uncollected():
+        loaded = load(files, site, day, sound=read_sound(files.get(NAME, "")) if shipped else ())
+        scan_plan = plan(loaded.rulebook)
+        compiled = engine()(scan_plan.patterns).dump()
     write_cache(path, _CachedRulebook(encode(loaded.rulebook), scan_plan, compiled, loaded.faults))
     return Knowledge(loaded.rulebook, scan_plan, compiled, (*unread, *loaded.faults))
 

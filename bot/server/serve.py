@@ -51,7 +51,7 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
         known = current.known()
         linked = linked_by(config)
         if linked is not None:
-            web.register_blueprint(pages(ledger, known, linked))
+            web.register_blueprint(pages(ledger, known, linked, consoles=config.links_of))
         chat = listen(config, known, ledger, page_of(linked)) if served.slack is not None else None
         if chat is not None and served.slack is not None and served.slack.mode == "http":
             mount(web, chat)

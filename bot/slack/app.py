@@ -32,8 +32,8 @@ from bot.slack.use_cases.services import UseCases
 THREADS = 24  # listener threads; each writes a row and can open a form
 COMMANDS = ("/diagnose", "/signalbox")
 SHORTCUTS = ("diagnose_message",)
-EVENTS = ("app_mention", "app_home_opened")
-SCOPES = ("app_mentions:read", "chat:write", "commands", "files:write", "usergroups:read", "users:read")
+EVENTS = ("app_mention", "app_home_opened", "message.im")
+SCOPES = ("app_mentions:read", "chat:write", "commands", "files:write", "im:history", "usergroups:read", "users:read")
 _log = logging.getLogger(__name__)
 
 
@@ -67,12 +67,15 @@ def build(
     app.command("/signalbox")(commands.signalbox)
     # Bolt acknowledges an event before its listener runs but after its middleware, so the middleware does what must not be lost
     app.event("app_mention", middleware=[commands.mentioned])(_nothing_more)
+    app.event("message", middleware=[commands.written])(_nothing_more)
     app.event("app_home_opened", middleware=[home.home_opened])(_nothing_more)
     app.shortcut("diagnose_message")(early(diagnose.diagnose_message))
     menus, incidents = MenuListeners(use_cases, composer, close_out, mutes), IncidentListeners(use_cases, composer)
-    for action, do in _buttons(close_out, menus, incidents, ExclusionListeners(use_cases, composer)).items():
+    exclusions = ExclusionListeners(use_cases, composer)
+    for action, do in _buttons(close_out, menus, incidents, exclusions, lifecycle).items():
         app.action(action)(early(close_out.pressed(do)))
     app.action("more")(early(menus.more))
+    app.action("unmute")(mutes.unmute)
     app.action("digest_open")(incidents.list_open)
     app.action("life")(early(lifecycle.menu))
     app.action("pick_job")(diagnose.pick)
@@ -90,10 +93,15 @@ def build(
 
 
 def _buttons(
-    close_out: CloseOutListeners, menus: MenuListeners, incidents: IncidentListeners, exclusions: ExclusionListeners
+    close_out: CloseOutListeners,
+    menus: MenuListeners,
+    incidents: IncidentListeners,
+    exclusions: ExclusionListeners,
+    lifecycle: LifecycleListeners,
 ) -> dict[str, ButtonAction]:
     """Return what buttons under messages do. Messages already posted carry these action ids, so the ids must not change."""
     return {
+        "ack": lifecycle.acknowledge,
         "right": close_out.right,
         "wrong": close_out.wrong,
         "close_out": close_out.open_form,

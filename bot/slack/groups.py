@@ -1,4 +1,4 @@
-"""Members of the user groups named in access rights. They are read from Slack every few minutes and stored for all replicas."""
+"""Members of the user groups named in access rights, and names of people. They are read from Slack and stored for all replicas."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from sqlmodel import col, select
 
 from bot.config.settings import Config
+from bot.incidents.names import store_names, unnamed
 from bot.store.database import Database
 from bot.store.tables import MembersRow
 
@@ -21,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def groups_of(config: Config) -> tuple[str, ...]:
-    """Return the user groups that appear in the access rights of any tenant."""
+    """Return the user groups that appear in the access rights or the rota of any tenant."""
     named = {
         item
         for tenant in config.tenants_of_chat.values()
@@ -29,7 +30,8 @@ def groups_of(config: Config) -> tuple[str, ...]:
         for item in ones
         if item.startswith("S")
     }
-    return tuple(sorted(named))
+    rotas = {tenant.on_call.group for tenant in config.tenants_of_chat.values() if tenant.on_call is not None}
+    return tuple(sorted(named | {group for group in rotas if group is not None}))
 
 
 def members(database: Database, group: str) -> frozenset[str]:
@@ -57,3 +59,23 @@ def refresh(database: Database, client: WebClient, groups: Iterable[str]) -> Non
         users = [str(user) for user in told.get("users") or []]
         with database.errors(), database.session(write=True) as session:
             session.merge(MembersRow(group_id=group, members=msgspec.json.encode(users).decode(), at=now))
+
+
+def read_names(database: Database, client: WebClient) -> None:
+    """Read the names of people who did something with an incident, for pages and the terminal. Log a failure and try later."""
+    now, found = datetime.now(UTC), {}
+    for user in unnamed(database, now):
+        try:
+            told = client.api_call("users.info", data={"user": user}).get("user") or {}
+        except SlackApiError as error:
+            if error.response.get("error") != "user_not_found":
+                _log.warning("failed to read the name of user %s: %s", user, error.response.get("error"))
+                break
+            told = {}
+        except (SlackClientError, OSError) as error:
+            _log.warning("failed to read the name of user %s: %s", user, type(error).__name__)
+            break
+        profile = told.get("profile") or {}
+        found[user] = str(profile.get("display_name") or told.get("name") or told.get("real_name") or "")
+    if found:
+        store_names(database, found, now)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from slack_bolt import App
 from slack_bolt.error import BoltError
@@ -16,6 +17,7 @@ from bot.config.chat import Slack
 from bot.config.settings import Config
 from bot.incidents.grafana import annotate
 from bot.incidents.ledger import Ledger
+from bot.incidents.on_call import refresh_on_call
 from bot.notify.outbox import OutboxItem
 from bot.rulebase.loader import Knowledge
 from bot.slack.app import SCOPES, THREADS, build
@@ -23,7 +25,7 @@ from bot.slack.delivery.cards import Page, no_page
 from bot.slack.delivery.compose import Composer
 from bot.slack.delivery.masked_client import MaskedClient
 from bot.slack.delivery.sender import TIMEOUT, Sender
-from bot.slack.groups import groups_of, members, refresh
+from bot.slack.groups import groups_of, members, read_names, refresh
 from bot.slack.people import TIMEOUT as PEOPLE_TIMEOUT
 from bot.slack.people import Directory
 from bot.slack.use_cases.access import People
@@ -176,6 +178,7 @@ def send(
         return
     client = client_of(slack)
     groups = groups_of(config)
+    rotas = [tenant.on_call for tenant in config.tenants_of_chat.values() if tenant.on_call is not None]
     composer = Composer(ledger, known(), config, page)
     sender = Sender(
         ledger,
@@ -187,9 +190,11 @@ def send(
 
     def stopped() -> bool:
         nonlocal asked
-        if groups and time.monotonic() - asked > REFRESH:
+        if time.monotonic() - asked > REFRESH:
             asked = time.monotonic()
             refresh(ledger.database, client, groups)
+            read_names(ledger.database, client)
+            refresh_on_call(ledger.database, rotas, datetime.now(UTC))
         composer.use_rules(known())
         return stop()
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -16,6 +14,7 @@ from sqlalchemy import ColumnElement, DateTime, inspect, or_, select, type_coerc
 from sqlmodel import Session, col
 
 from bot.render.text_format import cut, shown
+from bot.runtime.collector import uncollected
 from bot.runtime.redaction import redact
 from bot.runtime.redaction.structure import redacted
 from bot.store.database import Database
@@ -70,7 +69,7 @@ def compute(
         StoreError: the store cannot be read.
     """
     classes = {name: FaultTitle(item.title, item.domain) for name, item in faults.items()}
-    with _uncollected():
+    with uncollected():
         with store.errors(), store.session() as session:
             rows = rows_within(session, tenant, week, zone, until)
         found = figures(rows, week, zone, until=until.timestamp(), classes=classes, tenant=tenant, late=late)
@@ -88,26 +87,11 @@ def lemons(store: Database, tenant: str, weeks: int, now: datetime, faults: Mapp
     span = timedelta(days=7)
     start = now - weeks * span
     domains = {name: item.domain for name, item in faults.items()}
-    with _uncollected(), store.errors(), store.session() as session:
+    with uncollected(), store.errors(), store.session() as session:
         rows = [row for row in ends(rows_between(session, tenant, start, now, until=now)) if row.failed]
     begins = [(start + number * span).timestamp() for number in range(weeks + 1)]
     parts = [[row for row in rows if begin <= row.at < end] for begin, end in pairwise(begins)]
     return offenders(parts, domains)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector.
-
-    Rows form no cycles, and with 100,000 of them collecting takes a third of the time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def rows_within(session: Session, tenant: str, week: Week, zone: tzinfo, until: datetime) -> list[DigestRow]:

@@ -27,6 +27,7 @@ from bot.store import unsaved
 from bot.store.database import Repository, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
 from bot.store.packed_reports import Origin, PackedReport, file
+from bot.store.suspect_nodes import node_names, suspects
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from bot.store.visibility import PUBLIC, Viewer, visible
 from kb.errors import SignalboxError
@@ -70,13 +71,15 @@ class Incident:
     reopened_at: datetime | None = None
     backfilled: bool = False
     private_to: str | None = None
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentFilter:
     """Filter for incidents. All conditions that are set must hold.
 
-    `state`: as of `now`; `assignee`: assigned to this person; `awake`: neither snoozed nor merged; `to_do`: failures
+    `state`: as of `now`; `assignee`: assigned to this person; `fault`: its class, or "none" for failures without one; `node`: the whole
+    name of one of its suspects; `awake`: neither snoozed nor merged; `to_do`: failures
     without a confirmed cause (bot.store.incident_state). `viewer`: for whom; by default, without private incidents.
     """
 
@@ -88,6 +91,8 @@ class IncidentFilter:
     awake: bool = False
     to_do: bool = False
     viewer: Viewer = PUBLIC
+    fault: str | None = None
+    node: str | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The filter as conditions on the table."""
@@ -103,11 +108,19 @@ class IncidentFilter:
             found.append(col(IncidentRow.verdict).not_in(NOT_FAILED))  # nobody needs to confirm the cause of these
         if self.assignee is not None:
             found.append(col(IncidentRow.assignee) == self.assignee)
+        found += self._blamed()
         if self.awake:
             found.append(awake(now))
         if self.to_do:
             found.append(to_do(now))
         return found
+
+    def _blamed(self) -> list[ColumnElement[bool]]:
+        """The conditions on the cause and the suspects."""
+        found: list[ColumnElement[bool]] = [] if self.node is None else [suspects(self.node)]
+        if self.fault == "none":
+            return [*found, col(IncidentRow.fault).is_(None), col(IncidentRow.verdict).not_in(NOT_FAILED)]
+        return found if self.fault is None else [*found, col(IncidentRow.fault) == self.fault]
 
 
 EVERYTHING = IncidentFilter()
@@ -352,7 +365,8 @@ def _stored_incident(session: Session, report_id: str) -> int | None:
 
 
 def _incident(row: IncidentRow) -> Incident:
-    return Incident(**{name: getattr(row, name) for name in Incident.__dataclass_fields__})
+    same = {name: getattr(row, name) for name in Incident.__dataclass_fields__ if name != "nodes"}
+    return Incident(**same, nodes=node_names(row.nodes))
 
 
 def _unpacked(data: bytes) -> bytes:

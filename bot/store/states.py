@@ -36,5 +36,6 @@ class PostingState(StrEnum):
     GONE = "gone"  # the message was deleted, or cannot be sent
     HELD_BACK = "rest"  # a list of the messages that were held back
     REMINDER = "reminder"
+    ASSIGNED = "assigned"  # tells a person that an incident was assigned to them
     DIGEST = "digest"
     PROPOSAL = "proposal"  # a proposed rule

@@ -13,8 +13,10 @@ from kb.anomalies.core.run import JOB, LineRef, RunProfile
 from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
 from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import RankedEvent, choose_events, ending_of, rank_events
+from kb.anomalies.nodes.absences import absences
+from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.evidence import TurningPoint
-from kb.anomalies.nodes.peers import OddNode, SharedPlace, ended_early, shared_places, usual_end
+from kb.anomalies.nodes.peers import OddNode, SharedPlace, shared_places, usual_end
 from kb.anomalies.nodes.suspects import suspects
 from kb.anomalies.runs.baseline_diff import (
     Baseline,
@@ -28,18 +30,19 @@ from kb.anomalies.runs.baseline_diff import (
     out_of_order,
 )
 from kb.anomalies.time.change_step import StepChange, StepCourse, changes, course_of, is_stalled, step_at, step_named
+from kb.anomalies.time.repeating import repeating_steps
 from kb.anomalies.time.run_end import RunEnding
 from kb.anomalies.time.stage import stage_at
 from kb.report import EvidenceItem, Indicator, Indicators
 
 SHOWN = 200  # characters of a line
+MOST_LINES = 5  # that stand out, of all kinds together
 MOST_CHANGED = 8
 MOST_UNLIKE = 4
 FEW_NODES = 3
 NEAR_END = 0.95
 STALLED = "TIMEOUT"  # the state of a run that hangs
 ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
-MOST_STILL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class RunFindings:
     events: tuple[RankedEvent, ...] = ()
     turn: StepChange | None = None
     absent: tuple[OddNode, ...] = ()
+    drifted: tuple[OddNode, ...] = ()
     nodes: tuple[OddNode, ...] = ()
     places: tuple[SharedPlace, ...] = ()
     stage: str | None = None
@@ -79,6 +83,8 @@ def measure_run(
 ) -> RunView:
     """Measure a run. `known`: by source and offset what a rule's knowledge adds; `pool`: what healthy runs of any job print."""
     run = align_clocks(run, run.start)
+    if not run.beats:
+        run = replace(run, beats=run.anchors or repeating_steps(run))
     off = skews(run)
     course = course_of(run, off)
     compared = compare(run, good) if good else _by_rarity(run, pool)
@@ -128,7 +134,8 @@ def find_anomalies(
         return RunFindings(said=tuple(said), changed=changed(run, good) if good else ())
     weighed = rank_events(seen.measured, run, model, filtered=good is not None)
     events = choose_events(weighed)
-    still = _still(run, events, ending, off)
+    still, drifted = _still(seen, events), drifting(run)
+    events = events[: MOST_LINES - len(turned[:1]) - len(still) - len(drifted)]
     nodes = _nodes(seen, events)
     spot = events[0].spot if events else (turned[0].beats[0].spot if turned else None)
     if turned:
@@ -141,6 +148,7 @@ def find_anomalies(
         events,
         turned[0] if turned else None,
         still,
+        drifted,
         nodes,
         shared_places([node.node for node in nodes], topology or {}),
         _stage(seen, events),
@@ -151,17 +159,10 @@ def find_anomalies(
     )
 
 
-def _still(
-    run: RunProfile, events: Sequence[RankedEvent], ending: RunEnding, off: Mapping[str, float]
-) -> tuple[OddNode, ...]:
-    """The last lines of nodes whose log ends long before the others' without giving a reason."""
-    found = []
-    for odd in ended_early(run, off, ending.interval)[:MOST_STILL]:
-        ends = [voice.last for voice in run.voices if voice.node == odd.node and voice.kind == "job" and voice.last]
-        says_why = any(event.raised and odd.node in event.nodes for event in events)
-        if ends and not says_why:
-            found.append(replace(odd, spot=max(ends, key=lambda end: (end.time or 0.0, end.source, end.offset))))
-    return tuple(found)
+def _still(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
+    """What is missing on single nodes that do not say why, in words of their own or of a launcher."""
+    found = absences(seen.run, seen.off, seen.ending.interval, seen.ending.at)
+    return tuple(odd for odd in found if not any(event.raised and odd.node in event.nodes for event in events))
 
 
 def _by_rarity(run: RunProfile, pool: Baseline | None = None) -> Mapping[str, EventComparison]:
@@ -207,15 +208,6 @@ def shown(found: RunFindings) -> Indicators:
     if found.turn:
         beat = found.turn.beats[0]
         events.append(Indicator(f"step {found.turn.step}", found.turn.told, _item(len(events), beat.spot)))
-    events += [
-        Indicator(
-            item.spot.text.strip()[:SHOWN],
-            "the last line of a log that ends early",
-            _item(len(events), item.spot),
-        )
-        for item in found.absent
-        if item.spot
-    ]
     for event in found.events:
         why = ", ".join(
             (
@@ -228,6 +220,11 @@ def shown(found: RunFindings) -> Indicators:
             )
         )
         events.append(Indicator(_text(event), why.strip(", "), _item(len(events), event.spot)))
+    missing = [(item.spot, f"the last line of {item.node}: {item.why}") for item in found.absent]
+    moved = [(item.spot, f"only on {item.node}: {item.why}") for item in found.drifted]
+    for spot, why in (*missing, *moved):
+        if spot:
+            events.append(Indicator(spot.text.strip()[:SHOWN], why, _item(len(events), spot)))
     nodes = [Indicator(place.place, place.why) for place in found.places[:1]]  # before the nodes: it is one suspect
     nodes += [Indicator(node.node, node.why) for node in found.nodes]
     if not events and not nodes:

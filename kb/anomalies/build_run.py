@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StageBeginning, StepLine
-from kb.model import OWN, RESIZED, Job, StreamRef
+from kb.model import OWN, RESIZED, Job, ProgressPoint, StreamRef
 from kb.parsers.logs.timestamps import find_time
 from kb.scanning.summary import StreamSummary
 from kb.templates.table import TemplateTable
@@ -21,6 +21,9 @@ MOST_ANCHORS = 16  # of a stream
 MOST_SETTINGS = 400
 FEW_LINES = 16  # of an event on one node; more are not lines of a start
 LONGEST_VALUE = 120
+RANK = "rank "
+FEWEST_RANKS = 3  # in one stream, to be compared with each other
+MOSTLY = 0.5  # of a stream's lines name a rank
 FEW_VALUES = 3  # values of a setting that may differ by node; more are individual numbers of each node
 
 _Printed = Mapping[str, Mapping[str, Collection[str]]]
@@ -56,27 +59,18 @@ def build_run(
     """
     growing: dict[str, _EventBuilder] = {}
     voices = []
+    shared = ranks_apart(tables, job.world_size if job else None)
     for table in sorted(tables, key=lambda template_table: template_table.ref.uri):
         last: LineRef | None = None
         for name in table.order[:MOST_EVENTS]:
-            spots = _add(growing, table.ref, table.templates[name], numbered=table.numbered)
+            spots = _add(growing, table, table.templates[name], by_rank=table.ref.uri in shared)
             if spots and (last is None or spots[-1].offset > last.offset):
                 last = spots[-1]
-        who = table.ref.resource
         if last is not None:
             times = [span.time for span in table.spans if span.time is not None]
             if last.time is None and times:
                 last = replace(last, time=max(times))
-        voices.append(
-            RunSource(
-                table.ref.uri,
-                node_of(table.ref, None),
-                who.rank,
-                max(table.lines, last is not None),
-                last,
-                table.ref.kind,
-            )
-        )
+        voices += _sources(table, last) if table.ref.uri in shared else [_source(table, last)]
     events = {
         name: RunEvent(
             name,
@@ -94,14 +88,14 @@ def build_run(
     return RunProfile(
         events,
         tuple(sorted(job.nodes)),
-        _beats(summaries),
+        _beats(summaries, shared),
         _turns(summaries),
         tuple(voices),
         state if state is not None else job.state or "",
         job.start,
         _settings(job, printed),
         _own_settings(printed),
-        _anchors(summaries),
+        _anchors(summaries, shared),
     )
 
 
@@ -110,31 +104,92 @@ def node_of(ref: StreamRef, named: str | None) -> str:
     who = ref.resource
     if who.node or named:
         return who.node or named or ""
-    return f"rank {who.rank}" if who.rank is not None else ref.uri
+    return rank_unit(who.rank) if who.rank is not None else ref.uri
 
 
-def _add(growing: dict[str, _EventBuilder], ref: StreamRef, seen: Occurrence, *, numbered: bool) -> list[LineRef]:
+def ranks_apart(tables: Sequence[TemplateTable], world_size: int | None = None) -> frozenset[str]:
+    """The streams, by `uri`, that several ranks share and whose lines name them: there the ranks are compared, not the streams.
+
+    A job whose logs name two nodes or more is compared by node. Several streams that name the same ranks, fewer than the job has, name
+    those of their own node each: they stay whole.
+    """
+    nodes = {table.ref.resource.node for table in tables if table.ref.resource.node}
+    nodes |= {node for table in tables for seen in table.templates.values() for node in seen.nodes}
+    if len(nodes) > 1:
+        return frozenset()
+    found: dict[str, frozenset[int]] = {}
+    for table in tables:
+        named = sum(sum(seen.ranks.values()) for seen in table.templates.values())
+        own = table.ref.resource.rank is None and table.ref.kind == "job"
+        if own and len(table.endings) >= FEWEST_RANKS and named >= MOSTLY * table.events:
+            found[table.ref.uri] = frozenset(table.endings)
+    every = frozenset[int]().union(*found.values())
+    twice = sum(map(len, found.values())) > len(every)
+    return frozenset() if twice and len(every) != world_size else frozenset(found)
+
+
+def rank_unit(rank: int) -> str:
+    """What a rank is called where ranks are compared."""
+    return f"{RANK}{rank}"
+
+
+def _source(table: TemplateTable, last: LineRef | None) -> RunSource:
+    """A stream that is one speaker."""
+    ref = table.ref
+    return RunSource(ref.uri, node_of(ref, None), ref.resource.rank, max(table.lines, last is not None), last, ref.kind)
+
+
+def _sources(table: TemplateTable, last: LineRef | None) -> list[RunSource]:
+    """The ranks that share a stream, and what else writes there."""
+    ref, lines = table.ref, Counter[int]()
+    for seen in table.templates.values():
+        lines.update(seen.ranks)
+    found = []
+    for rank, place in sorted(table.endings.items()):
+        spot = _spot(ref, place, numbered=table.numbered, by_rank=True)
+        found.append(RunSource(ref.uri, rank_unit(rank), rank, lines[rank], spot, ref.kind))
+    rest = max(0, table.lines - sum(lines.values()))
+    own = last if last is not None and last.rank is None else None
+    return [*found, RunSource(ref.uri, ref.uri, None, rest, own, ref.kind)] if rest else found
+
+
+def _add(growing: dict[str, _EventBuilder], table: TemplateTable, seen: Occurrence, *, by_rank: bool) -> list[LineRef]:
     """Add a template of one stream to its event; the places of it that are kept."""
-    template = seen.template
+    template, ref = seen.template, table.ref
     one = growing.get(template.id)
     if one is None:
         one = growing[template.id] = _EventBuilder(
             template.text, template.level, defaultdict(int), defaultdict(list), defaultdict(lambda: defaultdict(int))
         )
-    spots = [_spot(ref, place, numbered=numbered) for place in seen.places]
+    spots = [_spot(ref, place, numbered=table.numbered, by_rank=by_rank) for place in seen.places]
     if not spots:
         return []
-    counts = _by_node(ref, seen, spots)
+    counts = _by_rank(ref, seen) if by_rank else _by_node(ref, seen, spots)
     for node, count in counts.items():
-        here = [spot for spot in spots if spot.node == node] or [replace(spots[0], node=node)]
+        here = [spot for spot in spots if spot.node == node] or [_elsewhere(spots[0], node)]
         one.counts[node] += count
         one.spots[node] += here
-        if seen.ranks and len(counts) == 1 and ref.resource.rank is None:
+        if by_rank:
+            one.voices[node][ref.uri, here[0].rank] += count
+        elif seen.ranks and len(counts) == 1 and ref.resource.rank is None:
             for rank, lines in seen.ranks.items():
                 one.voices[node][ref.uri, rank] += lines
         else:
             one.voices[node][ref.uri, ref.resource.rank] += count
     return spots
+
+
+def _elsewhere(spot: LineRef, node: str) -> LineRef:
+    """A line of another node, which stands for one of this node's that were not kept."""
+    rank = node.removeprefix(RANK)
+    return replace(spot, node=node, rank=int(rank) if node.startswith(RANK) and rank.isdigit() else spot.rank)
+
+
+def _by_rank(ref: StreamRef, seen: Occurrence) -> Mapping[str, int]:
+    """Lines of a template by rank; those that name none are the stream's own."""
+    found = {rank_unit(rank): count for rank, count in seen.ranks.items()}
+    rest = seen.count - sum(seen.ranks.values())
+    return found | ({ref.uri: rest} if rest > 0 or not found else {})
 
 
 def _by_node(ref: StreamRef, seen: Occurrence, spots: Sequence[LineRef]) -> Mapping[str, int]:
@@ -144,15 +199,16 @@ def _by_node(ref: StreamRef, seen: Occurrence, spots: Sequence[LineRef]) -> Mapp
     return seen.nodes
 
 
-def _spot(ref: StreamRef, place: TemplatePlace, *, numbered: bool) -> LineRef:
+def _spot(ref: StreamRef, place: TemplatePlace, *, numbered: bool, by_rank: bool = False) -> LineRef:
     who = ref.resource
+    node = rank_unit(place.rank) if by_rank and place.rank is not None else None
     return LineRef(
         ref.uri,
         place.offset,
         place.line,
         place.number if numbered else None,
         place.time,
-        node_of(ref, place.node),
+        node or (ref.uri if by_rank else node_of(ref, place.node)),
         place.rank if place.rank is not None else who.rank,
         _has_time(place),
     )
@@ -171,10 +227,22 @@ def _few(spots: Sequence[LineRef]) -> tuple[LineRef, ...]:
     return tuple(ordered[: MOST_SPOTS // 2] + ordered[-MOST_SPOTS // 2 :])
 
 
-def _beats(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
+def _speaker(ref: StreamRef, rank: int | None, shared: Collection[str]) -> str:
+    """The unit whose step line it is."""
+    if ref.uri in shared:
+        return ref.uri if rank is None else rank_unit(rank)
+    return node_of(ref, None)
+
+
+def _line_of(ref: StreamRef, point: ProgressPoint, shared: Collection[str]) -> LineRef:
+    """The line of a step, with its speaker."""
+    return LineRef(ref.uri, point.offset, "", None, point.time, _speaker(ref, point.rank, shared), point.rank)
+
+
+def _beats(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[StepLine, ...]:
     beats = [
         StepLine(
-            LineRef(summary.ref.uri, point.offset, "", None, point.time, node_of(summary.ref, None), point.rank),
+            _line_of(summary.ref, point, shared),
             point.step,
             point.seconds,
             point.loss,
@@ -189,11 +257,11 @@ def _beats(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
     return tuple(beats[:MOST_BEATS])
 
 
-def _anchors(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
+def _anchors(summaries: Iterable[StreamSummary], shared: Collection[str]) -> tuple[StepLine, ...]:
     """The last steps that ranks report on their own."""
     return tuple(
         StepLine(
-            LineRef(summary.ref.uri, point.offset, "", None, point.time, node_of(summary.ref, None), point.rank),
+            _line_of(summary.ref, point, shared),
             point.step,
         )
         for summary in summaries

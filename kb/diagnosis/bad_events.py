@@ -15,7 +15,7 @@ from kb.facts.job_facts import Facts
 from kb.facts.stream_facts import structure_start
 from kb.facts.topology import Place, Places
 from kb.model import Resource, Structure
-from kb.parsers.logs.error_lines import error_level, message_of
+from kb.parsers.logs.error_lines import error_level, is_traceback_line, message_of
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.recoveries import quoted
 from kb.parsers.logs.speakers import speaker
@@ -103,6 +103,8 @@ class BadEvents:
             if (index, item.offset) not in told:  # a fatal line is one event, whoever else read it
                 yield self._of_structure("crash", index, item)
         for index, item in facts.structures("error_line"):
+            if self._of_traceback(index, item.offset, item.line, item.resource):
+                continue
             yield self._of_structure("fatal" if item.fields.get("level") == "fatal" else "error", index, item)
         for index, stream in enumerate(facts.streams):
             if stream.summary.ref.kind == "job":
@@ -128,7 +130,7 @@ class BadEvents:
     def _of_tail(self, index: int) -> Iterator[BadEvent]:
         """Yield errors that no reader's trigger finds, such as other levels and bare class names."""
         for item in self.tail(index):
-            if item.line[:1] in " \t":
+            if item.line[:1] in " \t" or self._of_traceback(index, item.offset, item.line, item.resource):
                 continue
             level = error_level(item.line.encode("utf-8", "replace"))
             raised = None if level else _CLASS_LINE.match(item.message)
@@ -136,6 +138,14 @@ class BadEvents:
                 continue
             kind: Kind = "exception" if raised else "fatal" if level == "fatal" else "error"
             yield self.of_line(kind, item, (raised["name"] or raised["alone"]) if raised else "")
+
+    def _of_traceback(self, index: int, offset: int, line: str, who: Resource) -> bool:
+        """Whether a line is above the exception of a traceback of which each line was logged with a level."""
+        return is_traceback_line(line) or any(
+            structure_start(item) <= offset < item.offset
+            and (item.resource.rank, item.resource.pid) == (who.rank, who.pid)
+            for item in self.facts.streams[index].exceptions
+        )
 
     def of_line(self, kind: Kind, item: TailLine, name: str = "") -> BadEvent:
         """Return a line of a tail as an event."""

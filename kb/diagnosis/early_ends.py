@@ -8,7 +8,7 @@ from dataclasses import replace
 from kb.anomalies.core.severity_words import harm, skeleton
 from kb.diagnosis.bad_events import BadEvent, BadEvents, TailLine, is_harmless, is_stack, tells_of_others
 from kb.diagnosis.symptoms import Symptoms
-from kb.facts.job_facts import CLOCK_SKEW, Facts
+from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, Facts
 from kb.facts.topology import Place, Places
 from kb.model import Structure
 from kb.parsers.logs.error_lines import is_calm, message_of
@@ -173,7 +173,7 @@ def _of_exit(end: LauncherEnd) -> BadEvent:
 def launcher_ends(facts: Facts, places: Places) -> list[LauncherEnd]:
     """Return the exits with an exit status (not a signal) that launchers report, each with the place of the process."""
     found = []
-    for kind in ("elastic_failure", "elastic_exit", "launcher_exit"):
+    for kind in LAUNCHER_KINDS:
         for index, item in facts.structures(kind):
             code = str(item.fields.get("exitcode") or "")
             if item.fields.get("signal") or not code.isdigit() or not 0 < int(code) < 128:

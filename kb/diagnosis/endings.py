@@ -89,7 +89,9 @@ def _doubt(facts: Facts, completion: Completion) -> str:
     if completion.against:
         return f"{completion.against[0].what} ({facts.streams[completion.against[0].stream or 0].summary.ref.uri})"
     last = facts.last_point()
-    return f"the last step is {last.step} of {last.total}" if last is not None else "the logs show no end"
+    if last is None:
+        return "the logs show no end"
+    return f"the last step is {last.step} of {last.total}{' in its epoch' if facts.in_epochs else ''}"
 
 
 def end_summary(report: Report, facts: Facts, completion: Completion) -> str:

@@ -12,6 +12,7 @@ from kb.diagnosis.endings import end_gaps, end_summary
 from kb.diagnosis.explained import explained
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.live_phase import while_running
+from kb.diagnosis.owner import owner
 from kb.diagnosis.place import BY_FRAMES, place_of
 from kb.diagnosis.quotes import NUMBER, Numbering, quoted_lines, shown_indicators
 from kb.diagnosis.ranking import Ranked, rank
@@ -147,7 +148,7 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
     first, borrowed = min(times, default=(None, False))
     if borrowed and len(times) < len(best.signals):  # those without any time may be older
         first = None
-    stage, step = place_of(best, layout.facts)
+    stage, step = place_of(ranked, layout.facts)
     return Diagnosis(
         rank=place,
         fault=best.fault.id,
@@ -173,7 +174,7 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
         ),
         cause=(best.row and best.row.cause) or best.rule.cause.strip(),
         impact=(best.row and best.row.impact) or best.rule.impact.strip(),
-        owner=best.rule.owner or rulebook.owners.get(best.fault.domain, "none"),
+        owner=owner(best, rulebook),
     )
 
 

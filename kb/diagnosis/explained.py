@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.suspects.claims import of_launcher
-from kb.facts.job_facts import Facts
+from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
 from kb.report import Explained, ranges
 
-_ABOUT_OTHERS = ("elastic_failure", "elastic_exit", "launcher_exit", "slurm_end")  # their rank is not their writer
+_ABOUT_OTHERS = (*LAUNCHER_KINDS, "slurm_end")  # their rank is not their writer
 
 
 def explained(folded: Iterable[Finding], facts: Facts) -> tuple[Explained, ...]:

@@ -47,7 +47,8 @@ class Unexplained:
     """The first unexplained event, the other bad lines of its process, and the reason it counts as first.
 
     `lead`: seconds by which it preceded the first symptom, None if unknown; `exact`: whether all symptoms have a time.
-    `named`: who accuses its rank. `ranks`: all ranks that report the same event.
+    `named`: who accuses its rank. `ranks`: all ranks that report the same event. `leads`: whether it demonstrably preceded
+    all other bad events and symptoms.
     """
 
     event: BadEvent
@@ -56,6 +57,7 @@ class Unexplained:
     named: str = ""
     ranks: frozenset[int] = field(default_factory=frozenset)
     exact: bool = True
+    leads: bool = False
 
 
 def first_unexplained(
@@ -96,7 +98,12 @@ class _Search:
             self._accused.get(event.place.rank, "") if event.place.rank is not None else "",
             frozenset(rank for rank in same if rank is not None),
             self._symptoms.dated,
+            self._leads(event, [other for other, _ in chosen if other is not event]),
         )
+
+    def _leads(self, event: BadEvent, others: Sequence[BadEvent]) -> bool:
+        mine = _signal(event)
+        return all(precedes(mine, other) == 1.0 for other in (*map(_signal, others), *self._symptoms.signals))
 
     def _events(self) -> Iterator[BadEvent]:
         for event in self._bad.all():
@@ -174,7 +181,7 @@ class _Search:
 
     def _comes_first(self, event: BadEvent) -> bool:
         """Whether no symptom preceded the event in its own process or, for a rank that nobody accuses, in any process."""
-        mine = Signal("", event.stream, event.offset, event.line, "line", event.resource, event.time)
+        mine = _signal(event)
         accused = event.place.rank in self._accused
         for signal in self._symptoms.signals:
             if precedes(mine, signal) > 0.0:
@@ -232,6 +239,10 @@ class _Search:
             lead = self._symptoms.lead(event.time)
             return Unexplained(event, end.lines[:LINES], lead, self._accused[end.rank], exact=self._symptoms.dated)
         return None
+
+
+def _signal(event: BadEvent) -> Signal:
+    return Signal("", event.stream, event.offset, event.line, "line", event.resource, event.time)
 
 
 def _speaker(resource: Resource) -> tuple[int | None, ...]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 
-from kb.diagnosis.findings import Finding, chain_span
-from kb.facts.job_facts import CLOCK_SKEW, Facts
+from kb.diagnosis.findings import chain_span
+from kb.diagnosis.ranking import Ranked, precedes
+from kb.facts.job_facts import CLOCK_SKEW, LAUNCHER_KINDS, Facts
 from kb.facts.signals import Signal
 from kb.facts.stream_facts import PROGRESS_AFTER, structure_start
 from kb.model import Stage, Structure
 from kb.regex.lazy import lazy_compile
 
 _EVALUATES = lazy_compile(
-    r" in (?:_?(?:evaluate|validate)|evaluat(?:e_and_print_results|ion_loop)|validation_(?:loop|step)|eval_(?:step|batch)"
-    r"|prediction_(?:loop|step)|run_(?:evaluation|validation)|do_eval)$"
+    r" in (?:_?(?:evaluate|validate)"
+    r"|_?evaluate_(?:and_\w{1,40}|on_\w{1,40}|(?:one_)?epoch|core|model|tasks?|examples?|batch|dataset|loader|loop|all|split)"
+    r"|evaluation_(?:loop|step)|(?:validate|eval)_(?:one_)?(?:epoch|step|batch|model)"
+    r"|validation_(?:epoch|loop|step)|prediction_(?:loop|step)|(?:run|do)_(?:eval|evaluation|validation))$"
 )
 _SAVES = lazy_compile(
     r" in _?save_(?:\w{1,40}_)?(?:checkpoint|ckpt|pretrained|model|weights|state|state_dict|optimizer_and_scheduler)$"
@@ -40,19 +43,26 @@ _ACTIVITIES: tuple[tuple[re.Pattern[str], Stage], ...] = (
 BY_FRAMES: frozenset[Stage] = frozenset(stage for _, stage in _ACTIVITIES)
 
 
-def place_of(best: Finding, facts: Facts) -> tuple[Stage | None, int | None]:
-    """Return stage and last logged step of a finding's first line.
+def place_of(ranked: Ranked, facts: Facts) -> tuple[Stage | None, int | None]:
+    """Return stage and last logged step of the first line of a fault.
 
+    A state that lasts, as a loss that is not finite, is reported again at the end; its place is where it was first seen.
     A traceback shows which activity was running. The event that ended the run came after every rank's last step, although
     their lines may follow it in the log because each process flushes its own buffer.
     """
-    first = best.first
+    best, first = ranked.best, ranked.best.first
+    if best.fault.outlives:
+        earlier = (finding.first for finding in ranked.findings if precedes(finding.first, first) == 1.0)
+        first = min(earlier, key=lambda signal: (signal.stream != first.stream, signal.offset), default=first)
     stage, step = first.stage, first.iteration
     lasts = best.fault.outlives and not facts.streams[first.stream].in_traceback(first.offset)
     if first.compared or first.kind == "series" or lasts:
         return stage, step
-    if stage == "teardown" and facts.end is not None and facts.streams[first.stream].completed is None:
-        stage = facts.end[0]  # a launcher reports something that happened before it stopped the other ranks
+    if stage == "teardown" and facts.streams[first.stream].completed is None:
+        if facts.end is not None:
+            stage = facts.end[0]  # a launcher reports something that happened before it stopped the other ranks
+        elif first.kind in LAUNCHER_KINDS:
+            stage = None
     return _by_frames(first, facts) or stage, _last_step(first, step, facts)
 
 

@@ -160,7 +160,7 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: N
     stages = sorted(
         {str(facts.streams[s].stage(pair.offset)) for s, pair in signs if facts.streams[s].stage(pair.offset)}
     )
-    steps = sorted({i for s, pair in signs if (i := facts.streams[s].iteration(pair.offset)) is not None})
+    steps = sorted({i for s, pair in signs if (i := facts.streams[s].run_iteration(pair.offset)) is not None})
     nodes = sorted({node for _, pair in signs if (node := pair.resource.node) and names_a_node(node)})
     stages = [stage for stage in stages if stage != "teardown"] or stages  # the others were stopped then
     return Indicators(

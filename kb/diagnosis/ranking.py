@@ -21,8 +21,11 @@ FALLBACK = -2.0
 EXPLAINED = -3.0
 EARLY = 1.2
 LAST_WORDS = 0.6  # after the last logged step
-KIND = {"structure": 0.5, "exception": 0.5, "line": 0.3, "series": 0.0}
+KIND = {"line": 0.3, "series": 0.0}
+STRUCTURE = 0.5  # of any kind, exceptions too
+_ENDS = frozenset({"killed", "segfault", "peer_failure"})  # what ends a process, and no slow or uneven run does
 INNER = 0.3  # the first exception of a chain
+NODE_LOST = "node_lost"  # id of the fault class for a node that is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +54,22 @@ def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
     ranked = _by_fault([(score, reasons, item) for (score, reasons), item in scored])
     left = symptoms
     if ranked:
-        ranked[0], left = _fold(ranked[0], symptoms)
+        ranked[0], left = _fold(ranked[0], symptoms, facts)
     loose = sorted(((_score(finding, symptoms, shown, facts), finding) for finding in left), key=_by_score)
     alone = _by_fault([(score, reasons, item) for (score, reasons), item in loose])
     if alone and not ranked:
-        folded, _ = _fold(alone[0], [item for _, item in loose if item.fault.id != alone[0].best.fault.id])
+        folded, _ = _fold(alone[0], [item for _, item in loose if item.fault.id != alone[0].best.fault.id], facts)
         gone = {finding.rule.id for finding in folded.folded}
         alone = [folded, *(other for other in alone[1:] if other.best.rule.id not in gone)]
-    ranked += alone
+    ends = ranked and alone and _ended_by(alone[0].best, ranked[0].best, facts)
+    ranked = [*alone, *ranked] if ends else ranked + alone
     return [_confident(item, ranked) for item in ranked]
+
+
+def _ended_by(symptom: Finding, cause: Finding, facts: Facts) -> bool:
+    """Whether a run ended by a symptom that the leading cause does not explain: a measured change that runs survive."""
+    measured = cause.fault.outlives and cause.first.kind == "series"
+    return measured and symptom.fault.id in _ENDS and _last_words(symptom.first, facts)
 
 
 def _by_score(item: tuple[tuple[float, tuple[str, ...]], Finding]) -> tuple[float, float, int, int, str]:
@@ -99,9 +109,9 @@ def _score(
         reasons.append(f"it may be a consequence of: {causes[0].rule.title}")
     if _last_words(entry.first, facts):
         score += LAST_WORDS
-        if _no_step_after(entry.first, facts):
+        if not entry.fault.outlives and _no_step_after(entry.first, facts):  # a state that lasts began before
             reasons.append("no step was logged after it")
-    score += KIND[entry.first.kind]
+    score += KIND.get(entry.first.kind, STRUCTURE)
     if entry.first.kind == "exception" and entry.first.chain == 0:
         score += INNER
     return score, tuple(reasons)
@@ -173,10 +183,26 @@ def _not_after(last: ProgressPoint, signal: Signal, own: ProgressPoint | None) -
     return own is not None and (last.step or 0) <= (own.step or 0)
 
 
-def _fold(cause: Ranked, symptoms: Sequence[Finding]) -> tuple[Ranked, list[Finding]]:
-    folded = [symptom for symptom in symptoms if any(explains(finding, symptom) for finding in cause.findings)]
+def _fold(cause: Ranked, symptoms: Sequence[Finding], facts: Facts) -> tuple[Ranked, list[Finding]]:
+    folded = [
+        symptom
+        for symptom in symptoms
+        if any(explains(finding, symptom) for finding in cause.findings) and not _on_living_node(cause, symptom, facts)
+    ]
     left = [symptom for symptom in symptoms if symptom not in folded]
     return replace(cause, folded=tuple(folded)), left
+
+
+def _on_living_node(cause: Ranked, symptom: Finding, facts: Facts) -> bool:
+    """Whether a lost node cannot account for a kill, because the shell that started the process reports it.
+
+    That shell runs on. A scheduler or launcher that ends the job on all its nodes would account for it.
+    """
+    if cause.best.fault.id != NODE_LOST or facts.structures("slurm_end"):
+        return False
+    exits = facts.structures("launcher_exit")
+    shells = {(index, item.offset) for index, item in exits if item.fields.get("launcher") == "shell"}
+    return len(shells) == len(exits) and all((signal.stream, signal.offset) in shells for signal in symptom.signals)
 
 
 def _confident(entry: Ranked, ranked: Sequence[Ranked]) -> Ranked:

@@ -18,6 +18,7 @@ from itertools import pairwise
 from statistics import median, median_low
 
 from kb.diagnosis.findings import Finding
+from kb.diagnosis.owner import owner
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.verdict import STOPS
 from kb.facts.gpus import gpu_count
@@ -135,7 +136,7 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
         steps_lost=bare.steps_lost,
         steps_lost_at_most=bare.steps_lost_at_most,
         gpu_hours_lost=bare.gpu_hours_lost,
-        owner=best.rule.owner or rulebook.owners.get(best.fault.domain, "none"),
+        owner=owner(best, rulebook),
         why=why,
         options=_options(barred, lost, cost) if wanted == "requeue_without" and advice in _BEGUN_AGAIN else (),
         find_cause=best.is_symptom and advice == "fix_first",

@@ -129,7 +129,10 @@ def _signal(found: Unexplained, offset: int, line: str) -> Signal:
         "exception" if event.kind == "exception" else "line",
         replace(event.resource, rank=event.place.rank, node=event.place.node or event.resource.node),
         event.time,
-        {"why": found.named or "the first to report trouble"},
+        {
+            "why": found.named
+            or ("the first to report trouble" if found.leads else "reports trouble that no rule explains")
+        },
         timed=event.timed,
     )
 
@@ -169,7 +172,7 @@ def _rule(found: Unexplained, known: Mapping[str, str]) -> Rule:
         status="stable",
         severity="high",
         summary="{summary}",
-        cause="No rule knows this failure. These are the first lines that report trouble before the known symptoms.",
+        cause="No rule knows this failure. The quoted lines report trouble.",
         impact="The process ended or stopped working; the other ranks lost it.",
         patterns=(),
         when=Name(""),

@@ -24,11 +24,13 @@ _ERROR = lazy_compile(
 )
 _HARMLESS = lazy_compile(
     r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
+    r"|Lmod has detected|locate a modulefile"  # a rule says when these ended a job
     r"|^\s{1,8}-{1,2}[A-Za-z][\w-]*(?:[ ,=][^ ]+)?\s{2,}"  # an option in a program's help
 )
 _RESTARTED = lazy_compile(
     r"\bW(?:ARN(?:ING)?)?\b.*\b(?:restarted|respawned) after\b"
 )  # a helper whose end was made up for
+_OF_SEVERAL_LINES = frozenset({"error_line", "native_crash"})  # a panic and its message; an abort and its stack
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})
 _NOTICES = frozenset(
     {"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"}
@@ -69,7 +71,15 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
         if stream.completed is not None or summary.ref.kind == "scheduler":
             continue
         lines = [(at, line) for at, line in tail_lines(summary) if line.strip()]
-        calls = [(at, line) for at, line in lines if not is_frame(line)] or lines
+        within = [
+            (item.offset, item.end)
+            for item in summary.structures
+            if item.kind in _OF_SEVERAL_LINES and lines and item.end > lines[0][0]
+        ]
+        calls = [
+            (at, line) for at, line in lines if not is_frame(line) and not any(low < at < high for low, high in within)
+        ]
+        calls = calls or lines
         after = stream.points[-1].offset if stream.points else -1
         if lines and lines[-1][0] > after and (cut := _cut_traceback(lines)) is not None:
             found.append((index, Structure("error_line", cut[0], cut[0] + len(cut[1]), cut[1][:512])))
@@ -108,14 +118,21 @@ def _bad(structure: Structure) -> bool:
 def progress(facts: Facts) -> Progress:
     """Return how far the run got, and its last complete checkpoint."""
     last = facts.last_point()
-    times = [s.summary.series.last.time for s in facts.streams if s.summary.series.last and s.summary.series.last.time]
+    ends_of_logs = [point for s in facts.streams if (point := s.summary.series.last) and point.time]
+    if last is not None:  # an undated line, such as that of a bar, is not as old as another line
+        ends_of_logs = [last, *(point for point in ends_of_logs if point.step == last.step)]
+    times = [point.time for point in ends_of_logs if point.time is not None]
     ends = [s.stage(s.summary.size) for s in facts.streams if s.summary.ref.kind == "job"]
+    place = last if last is not None and facts.in_epochs else None
     return Progress(
-        last_iteration=last.step if last else None,
+        last_iteration=last.step if last is not None and place is None else None,
         last_progress=max(times, default=None),
         last_checkpoint=_last_checkpoint(facts),
         stage=facts.end[0] if facts.end else next((end for end in ends if end not in (None, "teardown")), None),
-        total_iterations=_planned_steps(facts, last),
+        total_iterations=_planned_steps(facts, last) if place is None else None,
+        epoch=facts.last_epoch(),
+        epoch_iteration=place.step if place is not None else None,
+        epoch_iterations=place.total if place is not None else None,
     )
 
 
@@ -135,7 +152,7 @@ def _last_checkpoint(facts: Facts) -> int | None:
         stream = facts.streams[index]
         if event not in ("save_begin", "save_end"):
             continue
-        number = _integer(step) if step is not None else stream.iteration(item.offset)
+        number = _integer(step) if step is not None else stream.run_iteration(item.offset)
         if number is not None and (event == "save_end" or stream.steps_after(item.offset) >= 2):
             done.append(number)
     return max(done, default=None)

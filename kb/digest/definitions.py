@@ -20,6 +20,10 @@ DEFINITIONS: Mapping[str, str] = {
         "initialisation and recomputation. Unknown times count as nothing, so sums are lower bounds; n is the number of failures "
         "with a known time."
     ),
+    "ran_well": (
+        "Jobs of the week that Signalbox saw end as somebody wanted, completed or stopped on purpose: GPUs times the time from the "
+        "start to the end of the last attempt, where both are known."
+    ),
     "between": "Mean time between failures: hours of the week so far, divided by the failures of all jobs.",
     "to_failure": (
         "Mean time to failure by size: hours from start to stop of the attempts that stopped in the week, divided by the failures among "

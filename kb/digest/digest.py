@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kb.digest.recovery_times import Recoveries
 from kb.digest.repeat_offenders import Offenders
-from kb.digest.statistics import Rate, Share, Spread, Sum
+from kb.digest.statistics import Rate, Share, Spread, Sum, total
 
 SCHEMA = "signalbox.digest/1"
 
@@ -139,7 +139,8 @@ class Breakdown:
 class Digest:
     """All figures of one week. Times are seconds since the epoch; `until`: later reports are not included.
 
-    `late`: it was sent later than it was due. `classes`: by count, the largest first.
+    `late`: it was sent later than it was due. `classes`: by count, the largest first. `ran_well`: GPU-hours of the jobs that ended
+    well.
     """
 
     tenant: str
@@ -171,6 +172,7 @@ class Digest:
     new: NewThisWeek
     cuts: tuple[Breakdown, ...]
     late: bool = False
+    ran_well: Sum = field(default_factory=lambda: total(()))
     schema: str = SCHEMA
 
     @property

@@ -30,7 +30,7 @@ from kb.digest.digest import (
 )
 from kb.digest.recovery_times import JobRuns, Recovery, jobs, recoveries, recovery
 from kb.digest.repeat_offenders import offenders
-from kb.digest.rows import JUDGED, UNKNOWN, DigestRow, counted
+from kb.digest.rows import JUDGED, SOUND, UNKNOWN, DigestRow, counted
 from kb.digest.statistics import LEAST, Share, Sum, rate, share, spread, total
 from kb.digest.weeks import Week
 
@@ -140,6 +140,7 @@ def figures(
         new=_new(weeks, known),
         cuts=tuple(_cut(name, of, this.failures) for name, of in CUTS.items()),
         late=late,
+        ran_well=_ran_well(this, every),
     )
 
 
@@ -198,6 +199,27 @@ def _point(week: _Week, effective: float | None) -> TrendPoint:
 
 def _unknown(rows: Sequence[DigestRow]) -> Share:
     return share(sum(row.unanswered for row in rows), len(rows))
+
+
+def _ran_well(week: _Week, rows: Iterable[DigestRow]) -> Sum:
+    """GPU-hours of the jobs whose latest report of the week says that they completed or were stopped on purpose."""
+    latest: dict[str, DigestRow] = {}
+    for row in rows:
+        there = latest.get(row.one_job)
+        if week.start <= row.at < week.end and (there is None or there.at <= row.at):
+            latest[row.one_job] = row
+    return total(_hours_run(row) for row in latest.values() if row.phase in SOUND)
+
+
+def _hours_run(row: DigestRow) -> float | None:
+    """GPU-hours of the last attempt of a job."""
+    if row.gpus is None or not row.runs:
+        return None
+    last = row.runs[-1]
+    begins = (last.scheduled, last.initialised, last.first_iterated)
+    start = next((time for time in begins if time is not None), None)
+    end = last.stopped if last.stopped is not None else last.last_iterated
+    return None if start is None or end is None or end < start else row.gpus * (end - start) / 3600.0
 
 
 # --- classes and cuts ------------------------------------------------------------------------------------------------

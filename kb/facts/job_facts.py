@@ -5,15 +5,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
+from kb.facts.epoch_counts import epoch_of
 from kb.facts.evidence import Evidence
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
 from kb.regex.lazy import lazy_compile
+from kb.scanning.summary import head_lines
 
 UNINFORMATIVE_STAGES = (None, "launch", "init", "teardown")  # stages of a stream that contains only errors
 CLOCK_SKEW = 2.0  # seconds by which the clocks of two nodes may differ
-_FAILURE_KINDS = ("elastic_failure", "elastic_exit", "launcher_exit", "native_crash", "oom_kill", "slurm_end")
+START_LINE = 24  # characters; shorter lines (rulers, banners) say little about how far a program is
+LAUNCHER_KINDS = (
+    "elastic_failure",
+    "elastic_exit",
+    "launcher_exit",
+)  # structures in which a launcher reports the end of a process
+_FAILURE_KINDS = (*LAUNCHER_KINDS, "native_crash", "oom_kill", "slurm_end")
 _SCHEDULER = lazy_compile(r"\b_?slurm_rpc_\w+|\bslurmctld\b|\bsched: ")
 _JOB_FILE = lazy_compile(r"slurm-(\d{2,12})(?:_\d+)?\.(?:out|err|log)$")
 _JOB = lazy_compile(r"\b[Jj]ob(?:_?[Ii][Dd])?(?:=| |: ?|=Job)#?(\d{2,12})\b")
@@ -39,11 +48,15 @@ class Facts:
             for p in facts.points
             if p.time is not None and facts.summary.ref.kind == "job"
         )
+        # whether the job's lines show only positions within epochs, and no step of the run
+        self.in_epochs = any(facts.in_epochs for facts in self.streams) and not any(
+            facts.counts_run for facts in self.streams
+        )
         self.timed = sorted(
             (p.time, p.step)
             for facts in self.streams
             for p in facts.points
-            if p.time is not None and p.step is not None
+            if p.time is not None and p.step is not None and (self.in_epochs or p.format not in facts.in_epochs)
         )
         self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
         self._hit: dict[str, list[int]] = {}  # pattern key → streams with a hit
@@ -79,9 +92,16 @@ class Facts:
         return self._by_kind.get(kind, [])
 
     def when(self, stream: int, offset: int, time: float | None) -> tuple[Stage | None, int | None]:
-        """Return stage and iteration at a position: from its stream, else by time from the stream with the steps."""
+        """Return stage and iteration at a position: from its stream, else by time from the stream with the steps.
+
+        Without an iteration if the lines only count within epochs.
+        """
+        stage, step = self._when(stream, offset, time)
+        return stage, None if self.in_epochs else step
+
+    def _when(self, stream: int, offset: int, time: float | None) -> tuple[Stage | None, int | None]:
         facts = self.streams[stream]
-        stage, step = facts.stage(offset), facts.iteration(offset)
+        stage, step = facts.stage(offset), facts.iteration(offset) if self.in_epochs else facts.run_iteration(offset)
         if step is None and time is not None:
             at = bisect_right(self.timed, (time, 1 << 62)) - 1
             step = self.timed[at][1] if at >= 0 else None
@@ -113,7 +133,8 @@ class Facts:
             return None
         facts = self.streams[furthest[1]]
         later = [mark for mark in facts.summary.marks if mark.offset > furthest[2] and mark.stage != "teardown"]
-        return (facts.stage_of_mark(later[-1]) if later else facts.stage_of_steps()), furthest[0]
+        step = None if self.in_epochs else furthest[0]
+        return (facts.stage_of_mark(later[-1]) if later else facts.stage_of_steps()), step
 
     def placed(self, resource: Resource) -> Resource:
         """Return a resource with its node added from the job's layout."""
@@ -147,7 +168,9 @@ class Facts:
         if facts.went_on(offset) or facts.recovered(offset, rank) or facts.works_on(offset):
             return True
         calm = self.ended_well and facts.summary.ref.kind == "job"
-        if calm and (facts.ends_cleanly_after(offset) or facts.skips_at_end(offset)):
+        if (calm and (facts.ends_cleanly_after(offset) or facts.skips_at_end(offset))) or (
+            not facts.points and facts.starts_after(offset, self._start_lines)
+        ):
             return True
         if time is None:  # of a line without a time, the next time in its stream is a late estimate
             time = facts.time_after(offset)
@@ -160,10 +183,31 @@ class Facts:
         later = len(self._times) - bisect_right(self._times, time + 60.0)
         return later >= PROGRESS_AFTER
 
+    @cached_property
+    def _start_lines(self) -> frozenset[str]:
+        """The lines before the first step of the log with the most steps. Other ranks print many of them, too."""
+        logs = [facts for facts in self.streams if facts.summary.ref.kind == "job"]
+        most = max(logs, key=lambda facts: len(facts.points), default=None)
+        if most is None or len(most.points) < PROGRESS_AFTER:
+            return frozenset()
+        before = most.points[0].offset
+        return frozenset(line for at, line in head_lines(most.summary) if at < before and len(line) >= START_LINE)
+
     def last_point(self) -> ProgressPoint | None:
-        """Return the furthest step of the job."""
-        points = [p for facts in self.streams if (p := facts.last_step()) is not None]
+        """Return the furthest step of the job; the furthest within the last epoch if the lines only count within epochs."""
+        if self.in_epochs:
+            return self._last_in_epoch[0]
+        points = [p for facts in self.streams if facts.counts_run and (p := facts.last_step()) is not None]
         return max(points, key=lambda p: p.step or 0, default=None)
+
+    def last_epoch(self) -> int | None:
+        """Return the number of the last point's epoch, as its log prints it; None if the lines do not only count within epochs."""
+        return self._last_in_epoch[1] if self.in_epochs else None
+
+    @cached_property
+    def _last_in_epoch(self) -> tuple[ProgressPoint | None, int | None]:
+        found = [(p, epoch_of(facts.points, p)) for facts in self.streams if (p := facts.last_step()) is not None]
+        return max(found, key=lambda item: (item[1] or 0, item[0].step or 0), default=(None, None))
 
     def text_bytes(self) -> int:
         """Return the bytes of text read."""

@@ -139,7 +139,7 @@ class PatternLookup:
             index,
             structure.offset,
             structure.line,
-            "exception" if structure.kind == "exception" else "structure",
+            structure.kind,
             self.facts.placed(structure.resource),
             structure.time,
             captures,
@@ -189,8 +189,10 @@ class PatternLookup:
                 yield index, found
 
     def _step(self, stream: int, offset: int, step: int | None) -> int | None:
-        """Return the run's step of a point, also if its line counts from the start of each epoch."""
-        counted = self.facts.streams[stream].iteration(offset)
+        """Return the run's step of a point; None if its line counts from the start of each epoch and nothing tells more."""
+        if self.facts.in_epochs:
+            return None
+        counted = self.facts.streams[stream].run_iteration(offset)
         return step if counted is None else counted
 
     def _series(self, key: str, pattern: Pattern, test: SeriesTest) -> PatternResult:

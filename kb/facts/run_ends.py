@@ -65,7 +65,7 @@ _NO_END = lazy_compile(
     r"|killed|signal|crash(?:ed)?|timed? ?out|early_stopping ?[=:]|(?:exit|return)(?:ed)?.{0,12}(?:code|status)[ =:]{1,3}-?[1-9])\b(?!s? ?[:=] ?0\b)"
 )
 _FATAL = lazy_compile(
-    r"\bFATAL\b|\bFatal\b|\bfatal(?: error)?:|\bpanic:|\(core dumped\)|\bSegmentation fault\b|\bBus error\b|\bIllegal instruction\b|\bterminate called\b"
+    r"\bFATAL\b|\bFatal\b|\bfatal(?: error)?:|\bpanic:|\bthread '[^']{1,200}' (?:\(\d{1,19}\) )?panicked at |\(core dumped\)|\bSegmentation fault\b|\bBus error\b|\bIllegal instruction\b|\bterminate called\b"
     r"|\bterminating (?:with|due to) |\b[Cc]heck fail(?:ed|ure)\b|\bAssertion .{1,200} failed\b|\*\*\* Aborted at \d|\*\*\* SIG[A-Z]{3,4}\b"
     r"|\*\*\* stack smashing|\bdouble free\b|\bfree\(\): invalid|\bmalloc\(\): |\bmunmap_chunk\(\)|\binvalid pointer\b|\bCHECK(?:_[A-Z]{2})? ?\("
     r"|^\s*(?:Aborted|Killed|Terminated)\s*$|\bOut of memory: Killed\b|\bsymbol lookup error\b|\berror while loading shared libraries\b"
@@ -84,7 +84,7 @@ _CLOSING = lazy_compile(
 )
 _FRAME = lazy_compile(
     r"^\s*(?:#\d{1,3}\s|@\s+0x|\[?<?0x[0-9a-f]{6,}|frame #\d|\*\*\* (?:Check failure|End|PC)|/\S+\(\S*\+0x[0-9a-f]+\)|\S+\.so[.\d]*\(|at \S+:\d+|[0-9a-f]{8,16}-[0-9a-f]{8,16} )"
-    r"|\[0x[0-9a-f]{6,}\]\s*$|^\s*(?:File \"|\*+\s*$|[-=]{8,}\s*$)"
+    r"|\[0x[0-9a-f]{6,}\]\s*$|^note: (?:run with `RUST_BACKTRACE|[Ss]ome details are omitted)|^stack backtrace:$|^\s*(?:File \"|\*+\s*$|[-=]{8,}\s*$)"
 )
 
 # Every line that matches the expressions above has one of these words; this test is much faster. `ends` are those of

@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
 
 from kb.model import Job, Structure
+from kb.parsers.schedulers.slurm_states import SLURM_STATES, Outcome
 from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
 
-Outcome = Literal["succeeded", "failed", "stopped", "running", "waiting"]
-
+# names of other schedulers and services, and Slurm's short forms, beside Slurm's own states
 _NAMES: Mapping[Outcome, str] = {
-    "succeeded": "COMPLETED COMPLETE SUCCEEDED SUCCESS SUCCESSFUL DONE FINISHED CD",
-    "failed": "FAILED FAILURE FAIL ERROR ERRORED CRASHED KILLED EXIT ABORTED NODE_FAIL NODE_FAILURE BOOT_FAIL OUT_OF_MEMORY OUT_OF_ME"
-    " OOM OOMKILLED OOM_KILLED LAUNCH_FAILED RECONFIG_FAIL SPECIAL_EXIT CRASHLOOPBACKOFF BACKOFFLIMITEXCEEDED NF UNHEALTHY",
-    "stopped": "CANCELLED CANCELED CANCEL CANCELLING CANCELING TIMEOUT TIMED_OUT DEADLINE DEADLINEEXCEEDED PREEMPTED REVOKED EVICTED"
-    " STOPPED STOPPING CA TO PR INTERRUPTED DELETED",
-    "running": "RUNNING RUN R ACTIVE IN_PROGRESS INPROGRESS COMPLETING CONFIGURING SUSPENDED RESTARTING SIGNALING STAGE_OUT"
-    " POWER_UP_NODE RESIZING",
-    "waiting": "PENDING QUEUED PEND PD SUBMITTED STARTING CREATED REQUEUED REQUEUE_HOLD REQUEUE_FED RESV_DEL_HOLD EXPEDITING"
-    " SCHEDULING WAITING",
+    "succeeded": "COMPLETE SUCCEEDED SUCCESS SUCCESSFUL DONE FINISHED CD",
+    "failed": "FAILURE FAIL ERROR ERRORED CRASHED KILLED EXIT ABORTED NODE_FAILURE OUT_OF_ME OOM OOMKILLED OOM_KILLED"
+    " CRASHLOOPBACKOFF BACKOFFLIMITEXCEEDED NF UNHEALTHY",
+    # Ray and managed services say STOPPED of a job that a person ended; Slurm says it of SIGSTOP, but only as a flag
+    "stopped": "CANCELED CANCEL CANCELLING CANCELING TIMED_OUT DEADLINEEXCEEDED EVICTED STOPPED STOPPING CA TO PR INTERRUPTED"
+    " DELETED",
+    "running": "RUN R ACTIVE IN_PROGRESS INPROGRESS RESTARTING",
+    "waiting": "QUEUED PEND PD SUBMITTED STARTING CREATED SCHEDULING WAITING",
 }
-_OUTCOMES: Mapping[str, Outcome] = {name: outcome for outcome, names in _NAMES.items() for name in names.split()}
+_OUTCOMES: Mapping[str, Outcome] = {
+    **{name: state.outcome for name, state in SLURM_STATES.items()},
+    **{name: outcome for outcome, names in _NAMES.items() for name in names.split()},
+}
 _WORDS = lazy_compile(r"[A-Z]+(?:[_ -][A-Z]+)*")
 _EXIT = lazy_compile(
     r"\b(\d{1,3}):(\d{1,3})\b|\bexit(?:ed)?(?: with)?(?: code| status)?[ =:]{1,3}(\d{1,3})\b", re.IGNORECASE

@@ -13,6 +13,8 @@ from kb.values import dataclass
 class Signal:
     """One observation. `stream`: index of its stream; `offset`: its line's first byte; `span`: the block it is part of.
 
+    `kind`: "line", "series", or the kind of the structure that was read (kb.parsers.logs.registry).
+
     `survived`: the run demonstrably continued after it. `timed`: whether `time` is its own; else, it is that of an earlier line.
     """
 

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import pairwise
 
+from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, stops_as_planned
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
@@ -24,6 +24,7 @@ _TROUBLE = lazy_compile(
     r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
 )
 _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
+_MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
 
 
 def structure_start(structure: Structure) -> int:
@@ -40,6 +41,9 @@ class StreamFacts:
         self.summary = summary = summary if series is summary.series else replace(summary, series=series)
         points = steps_over_epochs([p for p in series.points if not p.validation])
         self.points = points
+        self.in_epochs = formats_in_epochs(points, summary.marks)
+        self._of_run = [p for p in points if p.step is not None and p.format not in self.in_epochs]
+        self._run_offsets = [p.offset for p in self._of_run]
         self._point_offsets = [p.offset for p in points]
         self._evaluation_offsets = [p.offset for p in series.points if p.validation and p.format == BAR]
         self._mark_offsets = [mark.offset for mark in summary.marks]
@@ -49,6 +53,7 @@ class StreamFacts:
         self.ends = [structure for structure in summary.structures if structure.kind == "run_end"]
         self.completed = max((end.offset for end in self.ends if end.fields.get("how") == "completed"), default=None)
         excused += self._threads_after_end()
+        excused += self._threads_after_main()
         self._excused = [(structure_start(item), item.end) for item in excused]
         self.stopped_itself = any(
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
@@ -68,6 +73,23 @@ class StreamFacts:
         ends = [end.offset for end in end_lines(lines) if end.how == "completed"]
         over = max([*ends, -1 if self.completed is None else self.completed])
         return [item for item in threads if 0 <= over < structure_start(item)]
+
+    def _threads_after_main(self) -> list[Structure]:
+        """Return the exceptions of side threads after the main thread of their process ended with one of its own.
+
+        The process is the same if both name the same rank, or if neither does and no other main thread raised anything.
+        """
+        mains = [item for item in self.exceptions if _MAIN_START.match(str(item.fields.get("frames") or ""))]
+        mains = [item for item in mains if not item.fields.get("lived_with") and not self.steps_after(item.offset)]
+        own = self.summary.ref.resource.rank
+        after = []
+        for item in self.exceptions if mains else ():
+            rank = item.resource.rank
+            before = [main for main in mains if main.end <= structure_start(item) and main.resource.rank == rank]
+            alone = rank is not None or own is not None or len(mains) == 1
+            if before and alone and _THREAD_START.match(str(item.fields.get("frames") or "")):
+                after.append(item)
+        return after
 
     def stage(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
@@ -111,13 +133,21 @@ class StreamFacts:
         return self._tail_times[place][1] if place < len(self._tail_times) else None
 
     def last_step(self) -> ProgressPoint | None:
-        """Return the furthest step since the count last restarted, as every epoch's bar does."""
-        counted = [p for p in self.points if p.step is not None]
-        again = [at for at, (before, p) in enumerate(pairwise(counted), 1) if 2 * (p.step or 0) < (before.step or 0)]
-        return max(counted[again[-1] if again else 0 :], key=lambda p: p.step or 0, default=None)
+        """Return the furthest step since its count last restarted (kb.facts.epoch_counts)."""
+        return furthest(self.points, self.in_epochs)
+
+    @property
+    def counts_run(self) -> bool:
+        """Whether any iteration line counts over the whole run, not only from the start of its epoch."""
+        return bool(self._of_run)
+
+    def run_iteration(self, offset: int) -> int | None:
+        """Return the last step of the run logged before an offset; None if the lines only count within epochs."""
+        index = bisect_right(self._run_offsets, offset) - 1
+        return self._of_run[index].step if index >= 0 else None
 
     def iteration(self, offset: int) -> int | None:
-        """Return the last step logged before an offset."""
+        """Return the last step logged before an offset, over the run or within an epoch."""
         for index in range(bisect_right(self._point_offsets, offset) - 1, -1, -1):
             step = self.points[index].step
             if step is not None:
@@ -171,6 +201,14 @@ class StreamFacts:
     def works_on(self, offset: int) -> bool:
         """Whether the log's only rank still counted finished work after an offset, as it did before."""
         return works_on(self._work, offset)
+
+    def starts_after(self, offset: int, lines: frozenset[str]) -> bool:
+        """Whether the first of these lines that this log begins with comes after an offset.
+
+        The lines are those that another rank printed before its steps, so the program started after the offset.
+        """
+        first = next((at for at, line in head_lines(self.summary) if line in lines), None) if lines else None
+        return first is not None and first > offset
 
     def recovered(self, offset: int, rank: int | None) -> bool:
         """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's."""

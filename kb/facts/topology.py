@@ -282,6 +282,25 @@ class Places:
         """The number of ranks that the job has at least: rank 7 is the eighth, also where no other occurs."""
         return self._told or max(self.ranks, default=-1) + 1
 
+    @property
+    def size(self) -> str:
+        """The number of ranks of the job as words: at least so many, where no source states it."""
+        return f"{self._told} ranks" if self._told else f"at least {self.least_world} ranks"
+
+    def share(self, ranks: int, known: int | None = None) -> str:
+        """Return a number of ranks as a share: of the job where a source states its size, else of those that the logs name.
+
+        `known`: the number of processes that were counted, if these are not all that occur.
+        """
+        seen = len(self.ranks) if known is None else known
+        if self._told and known in (None, self._told):
+            return f"{ranks} of {self._told} ranks"
+        return (
+            f"all {ranks} ranks that the logs name"
+            if ranks >= seen
+            else f"{ranks} of the {seen} ranks that the logs name"
+        )
+
     def allows(self, rank: int) -> bool:
         """Whether the job can have this rank: its size is unknown, or larger."""
         return 0 <= rank < self._told if self._told else rank >= 0

@@ -123,7 +123,10 @@ def _settle_bars(points: list[ProgressPoint], bars: Sequence[int], marks: Sequen
     else:
         whole = _joined(stretches)
         outer, nested = _nesting(whole)
-        nested |= _unfinished(points, whole, marks, outer) | _alternating(whole, nested | outer)
+        settled = nested | outer
+        nested |= (
+            _unfinished(points, whole, marks, outer) | _alternating(whole, settled) | _after_epochs(whole, settled)
+        )
     nested -= {points[at].total for at in bars if points[at].loss is not None}
     for at in bars:
         point = points[at]
@@ -216,6 +219,15 @@ def _alternating(bars: Sequence[_Bar], settled: set[int]) -> set[int]:
         return set()
     longer, shorter = order[0], order[1]
     return {shorter} if shorter < longer else set()
+
+
+def _after_epochs(bars: Sequence[_Bar], settled: set[int]) -> set[int]:
+    """Return the shorter length of a last bar after several complete bars of one length: a test after the epochs."""
+    order = [bar for bar in bars if bar.total not in settled]
+    if len(order) < 3 or len({bar.total for bar in order[:-1]}) != 1:
+        return set()
+    last, epoch = order[-1], order[0]
+    return {last.total} if last.total < epoch.total and all(bar.last == bar.total for bar in order[:-1]) else set()
 
 
 # -- lines without a step ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from kb.collectives.result import CollectiveVerdict
 from kb.collectives.size_mismatch import Overrun, overrun_in, settle_sizes
 from kb.collectives.trace import Ring, size
 from kb.facts.evidence import Evidence
-from kb.facts.job_facts import Facts
+from kb.facts.job_facts import LAUNCHER_KINDS, Facts
 from kb.hangs.checkpoint_saves import longest_save, slow_save
 from kb.hangs.exonerations import HangContext, explain_phase, launching
 from kb.hangs.nccl_ras.standstill import RasVote, last_launch, ras_vote
@@ -28,7 +28,7 @@ _OVER = re.compile(
     r"(?i)(?:completed|failed|cancelled|canceled|timeout|node_fail|out_of_memory|preempted|boot_fail|deadline|succeeded)\b.{0,80}"
 )
 _APART = frozenset({"missing", "disagrees", "out_of_order"})
-_ENDS = ("elastic_failure", "elastic_exit", "launcher_exit", "slurm_end")
+_ENDS = (*LAUNCHER_KINDS, "slurm_end")
 
 
 @dataclass(frozen=True, slots=True)

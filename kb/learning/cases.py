@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kb.learning.rewordings import Edge
+from kb.learning.rewordings import EventWords
 from kb.model import Role
 
-MINER = "2"  # raised whenever the same incidents give another rule
+MINER = "3"  # raised whenever the same incidents give another rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ class Candidate:
     `support`: the incidents that it finds, `asked` those that it should find, `counter` those of other faults in which it fires
     nevertheless, out of `tried`. `lines`: incident → its deciding lines, by source. `near`: similar lines that it must not match.
     `notes`, `actions`: what people said about the cause, and did. `remarks`: what a reviewer should know; `questions`: what a reviewer
-    should add, because no incident tells. Each is a sentence. `edge`: texts that the rule must match, and must not.
+    should add, because no incident tells. Each is a sentence. `events`: incident → what its decisive line says, by which the rule is tested;
+    none for structures and conditions. `numbers`: the rule asks for numbers of the event.
     """
 
     id: str
@@ -85,7 +86,8 @@ class Candidate:
     actions: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
-    edge: Edge = field(default_factory=Edge)
+    events: Mapping[int, EventWords] = field(default_factory=dict)
+    numbers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from typing import Any
 
 from kb.anomalies.core.severity_words import skeleton
 from kb.learning.cases import Case
+from kb.learning.edge_checks import EdgeFaults, faults_of
 from kb.learning.events import CaseEvent, innermost, raised
 from kb.learning.negative_corpus import Background, NegativeText, line_at, lowered
-from kb.learning.regex_generalisation import Regex, aligned, regexes
-from kb.learning.rewordings import healthy_twins
+from kb.learning.regex_generalisation import Regex, aligned, regexes, usable
+from kb.learning.rewordings import EventWords, edge_of
 from kb.learning.tokenizer import WordWeights
 from kb.parsers.logs.prefixes import peel
 from kb.regex.pattern import compiled
@@ -21,13 +22,15 @@ from kb.rulebase.patterns import check
 TRIED = 32  # number of events examined
 FIRST = 2.5  # score of an event that came first in all cases: more than anything that merely stands near it
 TOLD_WORDS = 3  # of an exception that says what is wrong
-TWINS = 4  # messages whose healthy twins are tried
+EDGES = 3  # incidents by whose event a pattern is tested
+MOST_TRIES = 6  # patterns that match no other text and are compared by their edge
 MOST_LINES = 200  # number of others in which a distinguishing word is looked for
 SELF_EVIDENT = 3.6  # weight of an exception's words that need no class name beside them: versions rename classes
 # how a line states a level at which programs report no failure of theirs
 HARMLESS_LEVEL = r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING)\b|\"(?:debug|info|notice|warn|warning)\"|\b(?:level|severity)=\"?(?:debug|info|notice|warn)|^[IW]\d{4} "
 # how a line states a level at which programs report a failure
 ERROR_LEVEL = r"\b(?:ERROR|CRITICAL|FATAL)\b|\"(?:error|critical|fatal)\"|\b(?:level|severity)=\"?(?:error|critical|fatal)|\b[EF]\d{4} \d\d:"
+BETWEEN = 120  # characters between an exception's class and the words of its message
 WIDE = 3  # number of sources in which a line of all ranks occurs
 # errors of Python code itself, whose words name nothing but the code; of the bare ones only without a message of their own
 PLAIN = frozenset(
@@ -114,23 +117,35 @@ def discriminate(
 ) -> MinedPattern | None:
     """The most general pattern of an event that matches no incident of another fault; the least bad if each does."""
     best: MinedPattern | None = None
-    loose: MinedPattern | None = None
-    twins = () if event.raised else _twins(event)
+    clean: list[tuple[EdgeFaults, MinedPattern]] = []
     for pattern in _patterns(event, score, names, background.weights):
         found = replace(pattern, counter=background.spoken(pattern.search, pattern.words, besides))
         if not found.counter:
-            if not any(compiled(found.search).find(twin) for twin in twins):
-                return found
-            loose = loose or found
+            clean.append((_edge_faults(found), found))
+            if not clean[-1][0] or len(clean) >= MOST_TRIES:
+                break
         if best is None or len(found.counter) < len(best.counter):
             best = found
-    return loose or (None if best is None else _conditioned(best, cases, background))
+    if clean:  # of equals the most general one
+        return min(clean, key=lambda item: item[0])[1]
+    return None if best is None else _conditioned(best, cases, background)
 
 
-def _twins(event: CaseEvent) -> tuple[str, ...]:
-    """Lines of the same component in health, which the event's pattern must not match."""
-    messages = dict.fromkeys(line.message for lines in event.lines.values() for line in lines[:1])
-    return tuple(twin for message in list(messages)[:TWINS] for twin in healthy_twins(message))
+def told_of(event: CaseEvent) -> dict[int, EventWords]:
+    """What an event says in each incident."""
+    found = {}
+    for number, lines in event.lines.items():
+        said = raised(lines[0].message) if event.raised else None
+        name = lines[0].message.partition(":")[0].strip()
+        found[number] = EventWords(lines[0].message) if said is None else EventWords(said[1], name)
+    return found
+
+
+def _edge_faults(found: MinedPattern) -> EdgeFaults:
+    """How a pattern does at the edges of its event in a few incidents."""
+    told = dict.fromkeys(told_of(found.event).values())
+    edges = [edge_of(words, numbers=not found.numbers) for words in list(told)[:EDGES]]
+    return faults_of([item for item in (found.values, found.logged) if item], edges)
 
 
 def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: WordWeights) -> Iterator[MinedPattern]:
@@ -161,7 +176,7 @@ def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: W
 def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -> MinedPattern:
     if not types:
         values: dict[str, Any] = {"regex": regex.text}
-        if _is_error(event):
+        if not _is_harmless(event):
             values["not_line"] = HARMLESS_LEVEL
         search = regex.text
     else:
@@ -169,20 +184,18 @@ def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -
         telling = named and regex.weight < SELF_EVIDENT
         values = {"exception": {**({"type": "|".join(types)} if telling else {}), "message": regex.text}}
         classes = "|".join(types) if telling else r"[A-Z]\w{2,60}" if named else "Exception|Error"
-        search = f"(?:{classes}): .{{0,400}}{regex.text}"
+        search = f"(?:{classes}): .{{0,{BETWEEN}}}{regex.text}"
     support = frozenset(
         number for number, lines in event.lines.items() if any(compiled(search).find(line.message) for line in lines)
     )
-    logged = {"regex": regex.text if regex.weight >= SELF_EVIDENT else search, "confirm": ERROR_LEVEL} if types else {}
+    told = regex.text if regex.weight >= SELF_EVIDENT else search
+    logged = {"regex": told, "confirm": ERROR_LEVEL} if types and usable(told) else {}
     return MinedPattern(event, values, search, regex.words, support, score=score, logged=logged)
 
 
-def _is_error(event: CaseEvent) -> bool:
-    """Whether all its lines are at level error or above, so that lines below it say something else."""
-    lines = [line for own in event.lines.values() for line in own]
-    return all(line.level in ("error", "critical", "fatal") for line in lines) and not any(
-        compiled(HARMLESS_LEVEL).find(line.whole) for line in lines
-    )
+def _is_harmless(event: CaseEvent) -> bool:
+    """Whether any of its lines is at a level below error. If none is, lines at such a level say something else."""
+    return any(compiled(HARMLESS_LEVEL).find(line.whole) for own in event.lines.values() for line in own)
 
 
 def _typed(event: CaseEvent, score: float, types: Sequence[str]) -> MinedPattern:

@@ -11,13 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from kb.learning.cases import Candidate, Case, Refusal
-from kb.learning.discriminating_patterns import TRIED, MinedPattern, discriminate, in_order, plain_bug, ranked, together
+from kb.learning.discriminating_patterns import (
+    TRIED,
+    MinedPattern,
+    discriminate,
+    in_order,
+    plain_bug,
+    ranked,
+    together,
+    told_of,
+)
 from kb.learning.events import CaseEvent, events_of, raised
 from kb.learning.existing_rules import explained
 from kb.learning.near_misses import near_misses
 from kb.learning.negative_corpus import Background, line_at
 from kb.learning.regex_generalisation import aligned
-from kb.learning.rewordings import Edge, edge_of
+from kb.learning.rewordings import EventWords
 from kb.learning.rule_ids import RulePlace, place_rule
 from kb.learning.rule_texts import sentence_of
 from kb.learning.structural_conditions import SharedObservation, shared_observations
@@ -289,7 +298,8 @@ def _candidate(
         actions=tuple(dict.fromkeys(case.action for case in cases if case.action and case.id in support)),
         remarks=tuple(_remarks(chosen, cases, support, place, other)),
         questions=tuple(_questions([case for case in cases if case.id in support])),
-        edge=_edge(chosen),
+        events=_events(chosen),
+        numbers=any(item.numbers for item in chosen.found),
     )
 
 
@@ -305,16 +315,14 @@ def _sentence(chosen: _Chosen, names: Collection[str]) -> str:
     return sentence_of(aligned(messages, names), types.pop() if len(types) == 1 else "")
 
 
-def _edge(chosen: _Chosen) -> Edge:
-    """Rewordings of the main event by which the rule is tested; none for structures and conditions."""
-    if not chosen.found or chosen.found[0].when is not None or chosen.found[0].numbers:
-        return Edge()
-    event = chosen.found[0].event
-    line = next(line for own in event.lines.values() for line in own)
-    told = raised(line.message) if event.raised else None
-    if told is None:
-        return edge_of(line.message)
-    return edge_of(told[1], line.message.partition(":")[0].strip())
+def _events(chosen: _Chosen) -> dict[int, EventWords]:
+    """What the deciding event says in each incident, to test the rule by it; nothing for structures and conditions."""
+    if any(item.when is not None or "where" in item.values for item in chosen.found):
+        return {}
+    told: dict[int, EventWords] = {}
+    for item in reversed(chosen.found):  # the main event counts most
+        told |= told_of(item.event)
+    return told
 
 
 def _questions(cases: Sequence[Case]) -> Iterable[str]:
@@ -324,7 +332,7 @@ def _questions(cases: Sequence[Case]) -> Iterable[str]:
     if not any(case.action for case in cases):
         yield "What should a person do? No close-out says what was done."
     if len(cases) == 1:
-        yield "Does it occur in other jobs? One incident cannot tell what varies."
+        yield "Does it occur in other jobs? One incident cannot tell what varies: propose the rule again when a second is closed as the same."
 
 
 def _match(chosen: _Chosen) -> tuple[dict[str, Mapping[str, Any]], Any]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from kb.anomalies.core.severity_words import is_bad
-from kb.learning.tokenizer import Token, WordWeights, captured, gap, tokens
+from kb.learning.tokenizer import LEADING, Token, WordWeights, captured, gap, tokens
+from kb.regex.hazards import hazards
 from kb.rulebase.patterns import check
 
 MOST_MESSAGES = 12  # number of messages aligned
@@ -20,7 +21,7 @@ HARMLESS = 3  # words that a run must save if it does not indicate harm
 SHORT = 1.0  # weight that the words of a whole short message must have
 MOST_WORDS = 14
 LONGEST = 900  # characters of a regex
-WILD = r".{0,160}"
+WILD = r".{0,120}"
 QUOTE = r'\\?"'  # JSON escapes it
 
 
@@ -105,7 +106,8 @@ def regexes(
     )
     if span is None:
         return
-    first, last = span
+    first, enough = span
+    last = enough
     while (
         firm
         and last + 1 < len(places)
@@ -113,12 +115,14 @@ def regexes(
         and _adjoin(pieces, places[last], places[last + 1])
     ):
         last += 1  # to the end of the phrase
+    while last > enough and pieces[places[last]].word.lower() in LEADING:
+        last -= 1
     seen = set()
     grown = 0
     while True:
         if grown % 2 == 0 or last - first + 1 in (len(places), MOST_WORDS):
             found = _written(pieces, places[first], places[last], weights, numbers=numbers)
-            if found.text not in seen and len(found.text) <= LONGEST and not check(found.text):
+            if found.text not in seen and usable(found.text):
                 seen.add(found.text)
                 yield found
         grown += 1
@@ -127,6 +131,11 @@ def regexes(
         if max(before, behind) < 0 or last - first + 1 >= MOST_WORDS:
             return
         first, last = (first - 1, last) if before > behind else (first, last + 1)
+
+
+def usable(regex: str) -> bool:
+    """Whether a rule may search every line for a regex, as `rules lint` judges it."""
+    return len(regex) <= LONGEST and not check(regex) and not hazards(regex)
 
 
 def _adjoin(pieces: Sequence[Piece], left: int, right: int) -> bool:

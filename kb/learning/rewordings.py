@@ -7,13 +7,25 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kb.anomalies.core.severity_words import is_bad
+from kb.learning.tokenizer import LEADING
 
 MOST_WORDS = 6  # of the part of a message that names the component
+COLUMNS = 80
+WRAPPED = f"wrapped at {COLUMNS} columns"
 _NUMBER = re.compile(r"(?<![\w.])\d{1,9}(?![\w.])")
+_HEX = re.compile(r"\b(?=[0-9a-f-]*\d)(?=[0-9a-f-]*[a-f])[0-9a-f]{8}[0-9a-f-]{0,32}\b")
+_UNIT = re.compile(r"(?<=\d)( ?)(KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB|ms|us|s)\b")
+_OTHER_UNIT = {
+    "KiB": "MiB", "MiB": "GiB", "GiB": "MiB", "TiB": "GiB", "kB": "MB", "KB": "MB", "MB": "GB", "GB": "MB", "TB": "GB",
+    "ms": "s", "us": "ms", "s": "ms",
+}  # fmt: skip
 _WORD = re.compile(r"[A-Za-z][\w-]*")
+_SUFFIX = re.compile(r"(?:Error|Exception)$")
 _OPPOSITES = {
     "failed": "succeeded", "failure": "success", "fail": "succeed", "fails": "succeeds", "cannot": "can", "can't": "can", "could not": "could",
     "unable": "able", "refused": "accepted", "refusing": "agreeing", "rejected": "accepted", "denied": "granted", "lost": "restored",
@@ -26,83 +38,148 @@ _BAD = re.compile(rf"(?i)\b(?:{'|'.join(sorted(map(re.escape, _OPPOSITES), key=l
 
 
 @dataclass(frozen=True, slots=True)
+class EventWords:
+    """What the decisive line of an incident says. `exception`: the full class name if the message is that of a Python exception."""
+
+    message: str
+    exception: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewording:
+    """A text of lines, and in a few words how it is written (`kind`)."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Edge:
-    """Texts of one event: `variations` report it again, `near` report that the same component is fine. Each is a text of lines."""
+    """Texts of one event: `variations` report it again, `near` report that the same component is fine."""
 
-    variations: tuple[str, ...] = ()
-    near: tuple[str, ...] = ()
+    variations: tuple[Rewording, ...] = ()
+    near: tuple[Rewording, ...] = ()
 
 
-def edge_of(message: str, exception: str = "") -> Edge:
-    """The edge of a message. `exception`: the full class name if the message is that of a Python exception."""
-    near = tuple(dict.fromkeys(_near(message)))
-    return Edge(tuple(dict.fromkeys(_raised(exception, message) if exception else _written(message))), near)
+def edge_of(event: EventWords, *, numbers: bool = True) -> Edge:
+    """The edge of an event. `numbers`: they may vary."""
+    other = _varied(event.message) if numbers else event.message
+    made = _raised(event, other) if event.exception else _written(event.message, other)
+    return Edge(_distinct(made), _distinct(_near(event.message)))
 
 
 def healthy_twins(message: str) -> tuple[str, ...]:
     """Messages of the same component in health: the opposite, slowness, a retry, its words in a path."""
-    return tuple(dict.fromkeys(_twins(message)))
+    return tuple(dict.fromkeys(item.text for item in _twins(message)))
 
 
-def _twins(message: str) -> list[str]:
-    found = []
+def _distinct(made: Iterator[Rewording]) -> tuple[Rewording, ...]:
+    return tuple({item.text: item for item in made}.values())
+
+
+# -- variations ----------------------------------------------------------------------------------------------------------
+
+
+def _written(message: str, other: str) -> Iterator[Rewording]:
+    """A line as launchers, logging frameworks and log shippers write it. `other`: the message with other values."""
+    yield Rewording("as it is", message)
+    yield Rewording("other numbers, units and ids", other)
+    yield Rewording("prefix of torchrun", f"[rank7]: {other}")
+    yield Rewording("prefix of srun", f" 7: {message}")
+    yield Rewording("prefix of Ray", f"(worker pid=811, ip=192.0.2.7) {other}")
+    yield Rewording("time and level", f"2026-03-11T10:31:12.104Z ERROR {message}")
+    yield Rewording("Python logging", f"2026-03-11 10:31:12,104 - worker - CRITICAL - {other}")
+    yield Rewording("level first", f"ERROR:worker:{message}")
+    yield Rewording("brackets", f"[2026-03-11 10:31:12,104][worker][ERROR] - {other}")
+    yield Rewording("bars", f"2026-03-11 10:31:12.104 | ERROR    | worker:main:93 - {message}")
+    yield Rewording("glog", f"E0311 10:31:12.104000 811 worker.cc:93] {message}")
+    yield Rewording("syslog", f"Mar 11 10:31:12 node-a worker[811]: {other}")
+    record = {"time": "2026-03-11T10:31:12Z", "severity": "ERROR", "message": message}
+    yield Rewording("JSON", json.dumps(record))
+    yield Rewording("JSON, message first", json.dumps({"msg": other, "level": "error", "rank": 12, "host": "node-a"}))
+    quoted = message.replace("\\", "\\\\").replace('"', '\\"')
+    yield Rewording("key and value", f'time="2026-03-11T10:31:12Z" level=error msg="{quoted}" rank=12')
+    if len(message) > COLUMNS:
+        yield Rewording(WRAPPED, "\n".join(textwrap.wrap(message, COLUMNS)))
+
+
+def _raised(event: EventWords, other: str) -> Iterator[Rewording]:
+    """An exception as Python, launchers and loggers print it."""
+    head = 'Traceback (most recent call last):\n  File "/path/train.py", line 10, in main\n    step()'
+    bare = event.exception.rpartition(".")[2]
+    told = _said(event.exception, event.message)
+    changed = f"{head}\n{_said(event.exception, other)}"
+    yield Rewording("traceback alone", f"{head}\n{told}")
+    yield Rewording("other numbers, units and ids", changed)
+    yield Rewording("prefix of torchrun", _prefixed("[rank7]: ", changed))
+    yield Rewording("prefix of srun", _prefixed("12: ", f"{head}\n{told}"))
+    yield Rewording("prefix of Ray", _prefixed("(worker pid=811, ip=192.0.2.7) ", changed))
+    yield Rewording("class without its module", f"{head}\n{_said(bare, other)}")
+    yield Rewording("class of another module", f"{head}\n{_said(f'vendor.core.errors.{bare}', event.message)}")
+    renamed = _SUFFIX.sub(lambda hit: "Exception" if hit[0] == "Error" else "Error", bare)
+    if renamed != bare and bare not in ("Error", "Exception"):
+        yield Rewording("class renamed", f"{head}\n{_said(f'vendor.{renamed}', event.message)}")
+    record = {"level": "error", "msg": "uncaught exception", "exc_info": f"{head}\n{told}"}
+    yield Rewording("JSON", json.dumps(record))
+    if event.message:
+        yield Rewording("logged without a traceback", f"2026-03-11 10:31:12,104 ERROR worker: {_said(bare, other)}")
+    if len(told) > COLUMNS:
+        yield Rewording(WRAPPED, "\n".join([head, *textwrap.wrap(told, COLUMNS)]))
+
+
+def _said(name: str, message: str) -> str:
+    return f"{name}: {message}" if message else name
+
+
+def _prefixed(prefix: str, text: str) -> str:
+    return "\n".join(f"{prefix}{line}" for line in text.split("\n"))
+
+
+def _varied(message: str) -> str:
+    """The message with other numbers, units and ids."""
+    other = _HEX.sub(lambda hit: hit[0][::-1] if "-" not in hit[0] else hit[0].replace("1", "2"), message)
+    other = _UNIT.sub(lambda hit: f"{hit[1]}{_OTHER_UNIT[hit[2]]}", other)
+    return _NUMBER.sub(lambda hit: str(int(hit[0]) + 3), other)
+
+
+# -- near misses ---------------------------------------------------------------------------------------------------------
+
+
+def _near(message: str) -> Iterator[Rewording]:
+    """Lines of a healthy run, as a logging framework writes them; success also without a level."""
+    for twin in _twins(message):
+        level = "WARNING" if twin.kind in ("slowness", "a retry", "a retry with the same words") else "INFO"
+        yield Rewording(twin.kind, f"2026-03-11 10:31:12,104 {level} {twin.text}")
+        if twin.kind == "success":
+            yield twin
+
+
+def _twins(message: str) -> Iterator[Rewording]:
     fine = _BAD.sub(lambda hit: _OPPOSITES[hit[0].lower()], message)
     if fine != message:
-        found.append(fine)
+        yield Rewording("success", fine)
     begin = _component(message)
     if begin:
-        found += [
-            f"{begin} is slow: took 12 s",
-            f"{begin}: attempt 1 of 3 did not work, retrying in 5 s",
-            f"{begin}: done",
-        ]
+        yield Rewording("slowness", f"{begin} is slow: took 12 s")
+        yield Rewording("a retry", f"{begin}: attempt 1 of 3 did not work, retrying in 5 s")
+        yield Rewording("a normal end", f"{begin}: done")
+        yield Rewording("a report of another rank", f"watchdog: rank 5 reports that {begin} is fine")
     words = [word.lower() for word in _WORD.findall(message)][:MOST_WORDS]
     if len(words) > 1:
-        found.append(f"reading /data/{words[0]}/{'-'.join(words[1:])}.json")
-    return found
+        yield Rewording("its words in a path", f"reading /data/{words[0]}/{'-'.join(words[1:])}.json")
+        yield Rewording("its words in a setting", f"config: retry_on_{'_'.join(words).replace('-', '_')}=true")
+    if len(words) > 2:
+        yield Rewording("a retry with the same words", f"{message}; retrying (attempt 1 of 3)")
 
 
 def _component(message: str) -> str:
-    """The words before the first that says that something is wrong."""
+    """The words before the first that says that something is wrong, without those that only lead to it."""
     place = len(message)
     for hit in _WORD.finditer(message):
         if is_bad(hit[0]) or _BAD.fullmatch(hit[0]):
             place = hit.start()
             break
-    words = message[:place].split()
-    return " ".join(words[:MOST_WORDS]).strip(" ,;:-(") if len(words) > 1 else ""
-
-
-def _near(message: str) -> list[str]:
-    twins = _twins(message)
-    return [f"2026-03-11 10:31:12,104 INFO {twin}" for twin in twins] + twins[:1]
-
-
-def _written(message: str) -> list[str]:
-    other = _renumbered(message)
-    return [
-        message,
-        f"[rank7]: {other}",
-        f"2026-03-11T10:31:12.104Z ERROR {message}",
-        f"2026-03-11 10:31:12,104 - worker - CRITICAL - {other}",
-        json.dumps({"time": "2026-03-11T10:31:12Z", "severity": "ERROR", "message": message}),
-        json.dumps({"msg": other, "level": "error", "rank": 12, "host": "node-a"}),
-        f"E0311 10:31:12.104000 811 worker.cc:93] {message}",
-    ]
-
-
-def _raised(exception: str, message: str) -> list[str]:
-    head = 'Traceback (most recent call last):\n  File "/path/train.py", line 10, in main\n    step()'
-    other = _renumbered(message)
-    traced = [*head.split("\n"), f"{exception}: {message}"]
-    return [
-        "\n".join(traced),
-        "\n".join(f"[rank7]: {line}" for line in [*head.split("\n"), f"{exception}: {other}"]),
-        "\n".join(f"12: {line}" for line in traced),
-        f"{head}\n{exception.rpartition('.')[2]}: {other}",
-        json.dumps({"level": "error", "msg": "uncaught exception", "exc_info": f"{head}\n{exception}: {message}"}),
-    ]
-
-
-def _renumbered(message: str) -> str:
-    return _NUMBER.sub(lambda hit: str(int(hit[0]) + 3), message)
+    words = message[:place].split()[:MOST_WORDS]
+    while words and words[-1].strip(" ,;:-(").lower() in LEADING:
+        words.pop()
+    return " ".join(words).strip(" ,;:-(") if len(words) > 1 else ""

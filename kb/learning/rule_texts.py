@@ -10,15 +10,16 @@ from kb.learning.regex_generalisation import Piece
 
 LONGEST_TITLE = 80
 _SPLIT = re.compile(r"(?<=[.;!?])\s+|\s*[;\n]\s*")
+_HANGING = re.compile(r"(?: (?:after|at|by|during|for|from|in|of|on|to|with)(?: (?:N|\.\.\.))?)+$")  # ends no title
 _NUMBER_WORDS = {
     "number": "N",
     "unit": "",
     "pci": "a device",
     "path": "a file",
     "url": "a URL",
-    "name": "a name",
-    "maybe_name": "a name",
-    "quoted": "…",
+    "name": "...",
+    "maybe_name": "...",
+    "quoted": "...",
     "time": "a time",
 }
 # what people write that they did → the imperative
@@ -75,14 +76,15 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
     for piece in pieces:
         token = piece.token
         if token is None:
-            parts.append(" … ")
+            parts.append(" ... ")
         elif token.kind == "varying":
-            parts.append(_NUMBER_WORDS.get(token.form, "…"))
+            parts.append(_NUMBER_WORDS.get(token.form, "..."))
         elif token.kind == "number":
             parts.append("N")
         else:
             parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
     text = " ".join("".join(parts).split()).strip(" .,;:!-…'\"")
+    text = _HANGING.sub("", text).strip(" .,;:!-…'\"")
     text = re.sub(r"[{}\[\]<>`]", "", text)
     if not re.search(r"[A-Za-z]{3}", text):
         return exception

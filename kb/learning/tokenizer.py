@@ -97,9 +97,9 @@ _UNITS = frozenset(
 )
 _GAPS: Mapping[str, str] = {
     "unit": r"[A-Za-z]{1,8}",
-    "url": r"\S{1,400}", "email": r"\S{1,160}", "pci": r"[0-9A-Fa-f:.]{5,16}", "uuid": r"[\w-]{30,44}", "mac": r"[0-9A-Fa-f:-]{17,60}",
-    "ip": r"[0-9A-Fa-f.:<>/]{3,50}", "time": r"\S{1,30}(?: \d\d:\S{1,20})?", "quoted": r".{2,200}", "path": r"\S{1,400}",
-    "hex": r"\w{1,66}", "name": r"[\w.-]{1,160}", "maybe_name": r"[\w.-]{1,160}", "number": r"[\d.]+",
+    "url": r"\S{1,240}", "email": r"\S{1,160}", "pci": r"[0-9A-Fa-f:.]{5,16}", "uuid": r"[\w-]{30,44}", "mac": r"[0-9A-Fa-f:-]{17,60}",
+    "ip": r"[0-9A-Fa-f.:<>/]{3,50}", "time": r"\S{1,30}(?: \d\d:\S{1,20})?", "quoted": r".{2,120}", "path": r"\S{1,240}",
+    "hex": r"\w{1,66}", "name": r"[\w.-]{1,80}", "maybe_name": r"[\w.-]{1,80}", "number": r"[\d.]+",
 }  # fmt: skip
 
 
@@ -173,6 +173,13 @@ def _may_be_name(word: str) -> bool:
     return word.lower() not in COMMON and word.lower() not in PLAIN and len(word) > 1
 
 
+# words that lead to another and end no phrase
+LEADING = frozenset(
+    """
+    a after an and are as at be because been before being by could did does during for from had has have in into is not
+    of on or that the to until was were when while will with would
+    """.split()  # noqa: SIM905 - a list would take a page
+)
 # words that carry no meaning of their own
 PLAIN = frozenset(
     """

@@ -13,6 +13,7 @@ from math import prod
 
 from kb.regex.automaton import ENDLESS, FEW, SEARCH, Automaton, Loop, TooComplex, Ways
 from kb.regex.parser import parse
+from kb.regex.re_tree import parsed, simple_repeats
 from kb.regex.syntax import (
     At,
     Atomic,
@@ -139,6 +140,18 @@ def exponential(tree: Tree) -> tuple[Hazard, ...]:
                 )
             )
     return tuple(dict.fromkeys(found))
+
+
+def exponential_parts(pattern: str | bytes, ignore_case: bool = False) -> tuple[Hazard, ...]:
+    """Return the exponential parts of a regex. Most regexes show at a glance that they have none.
+
+    Raises:
+        re.error: the regex is invalid; also OverflowError, RecursionError and ValueError from Python's own parser.
+    """
+    repeats = simple_repeats(parsed(pattern, ignore_case))
+    if repeats is not None and len(repeats) < MANY and sum(repeats) <= MOST_COUNTED:
+        return ()
+    return exponential(parse(pattern, ignore_case))
 
 
 def _worth_judging(root: Node) -> bool:

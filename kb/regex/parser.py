@@ -8,16 +8,12 @@ character that the pattern itself names. So a class has the same members here as
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
-
-# The parser of `re` has had one of these two names since Python 2. No public library returns its tree.
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parse  # type: ignore[attr-defined]
 from typing import Any
 
+from kb.regex.re_tree import children, parsed, sre
 from kb.regex.syntax import (
     At,
     Atomic,
@@ -102,15 +98,13 @@ def parse(pattern: str | bytes, ignore_case: bool = False) -> Tree:
     Raises:
         re.error: the regex is invalid; also OverflowError, RecursionError and ValueError from Python's own parser.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        parsed = sre_parse.parse(pattern, re.IGNORECASE if ignore_case else 0)
+    tree = parsed(pattern, ignore_case)
     text = isinstance(pattern, str)
-    state = parsed.state
+    state = tree.state
     alphabet = _Alphabet(text)
     if text and not (pattern.isascii() and "\\" not in pattern):
-        _name(alphabet, parsed, int(state.flags))
-    root = _Reader(alphabet).sequence(parsed, int(state.flags))
+        _name(alphabet, tree, int(state.flags))
+    root = _Reader(alphabet).sequence(tree, int(state.flags))
     return Tree(root, text, state.groups - 1, dict(state.groupdict), alphabet.named, alphabet.foreign)
 
 
@@ -169,22 +163,8 @@ def _ranges(items: Iterable[tuple[Any, Any]], flags: int) -> Iterator[tuple[int,
         elif op is sre.SUBPATTERN:
             yield from _ranges(argument[3], (flags | argument[1]) & ~argument[2])
         else:
-            for child in _under(op, argument):
+            for child in children(op, argument):
                 yield from _ranges(child, flags)
-
-
-def _under(op: Any, argument: Any) -> Sequence[Any]:
-    if op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
-        return (argument[2],)
-    if op is sre.BRANCH:
-        return list(argument[1])
-    if op in (sre.ASSERT, sre.ASSERT_NOT):
-        return (argument[1],)
-    if op is sre.ATOMIC_GROUP:
-        return (argument,)
-    if op is sre.GROUPREF_EXISTS:
-        return (argument[1], argument[2] or ())
-    return ()
 
 
 class _Reader:

@@ -39,9 +39,6 @@ def build(
 ) -> Rule:
     """Return the rule of a file without faults. `params`: its parameters, with the site's numbers if there are any."""
     table = _table(model, base)
-    domain = base.faults[model.fault].domain
-    # a row may name a fault of another domain; the engine then asks `owners` for that fault
-    owner = model.owner or (base.owners[domain] if table is None else None)
     retired = model.deprecated
     return Rule(
         id=model.id,
@@ -57,7 +54,7 @@ def build(
         when=when,
         remediation=_steps(model.remediation, base),
         fallback=model.fallback,
-        owner=owner,
+        owner=model.owner,
         live=model.live,
         not_when=tuple(
             RuleException(item.reason, condition, item.owner, item.expires)

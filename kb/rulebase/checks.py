@@ -7,15 +7,14 @@ far as possible.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from kb.errors import Fault
 from kb.metrics.series_detectors.detect import DETECTORS, JOB_DETECTORS
-from kb.regex.hazards import exponential
-from kb.regex.parser import parse
+from kb.regex.hazards import exponential_parts
 from kb.regex.pattern import compiled
+from kb.regex.re_tree import parsed, strictly_parsed
 from kb.rulebase import patterns
 from kb.rulebase.rule import Condition, Past
 from kb.rulebase.texts import HOLE
@@ -99,10 +98,13 @@ class Words:
     rules: Collection[str]
 
 
-def check_rule(node: Node, words: Words) -> Iterator[Fault]:
-    """Return all faults in a rule's words, regexes and holes. Conditions are checked elsewhere."""
+def check_rule(node: Node, words: Words, *, sound: bool = False) -> Iterator[Fault]:
+    """Return all faults in a rule's words, regexes and holes. Conditions are checked elsewhere.
+
+    `sound`: the regexes of the patterns are known to have none.
+    """
     captured = set(ALWAYS)
-    yield from check_patterns(node)
+    yield from check_patterns(node, sound=sound)
     for _, pattern in _items(node, "match"):
         captured |= captures(pattern)
     table = node.get("table")
@@ -117,10 +119,12 @@ def check_rule(node: Node, words: Words) -> Iterator[Fault]:
     yield from _links(node, words)
 
 
-def check_patterns(node: Node) -> Iterator[Fault]:
-    """Return all faults in the patterns under a node's `match`."""
+def check_patterns(node: Node, *, sound: bool = False) -> Iterator[Fault]:
+    """Return all faults in the patterns under a node's `match`. `sound`: their regexes are known to have none."""
     for name, pattern in _items(node, "match"):
-        yield from _pattern(name, pattern, node)
+        if not sound:
+            yield from _regexes(name, pattern)
+        yield from _vocabulary(pattern, node)
 
 
 def check_regex(place: Node | None, *, on_lines: bool = False) -> Iterator[Fault]:
@@ -170,19 +174,19 @@ def wrong_regex(regex: str) -> str:
     """Return why a regex with full Python syntax cannot be used; empty if it can."""
     if len(regex) > MAX_REGEX:
         return f"a regular expression of more than {MAX_REGEX} characters"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            re.compile(regex)
-        except (re.error, RecursionError, OverflowError, ValueError, Warning) as error:
-            return f"not a regular expression: {error}"
+    try:
+        strictly_parsed(regex)
+        if "(?<" in regex:
+            re.compile(regex)  # finds what the parser does not: a look-behind of varying width
+    except (re.error, RecursionError, OverflowError, ValueError, Warning) as error:
+        return f"not a regular expression: {error}"
     return ""
 
 
 def wrong_on_bytes(regex: str) -> str:
     """Return why a regex cannot be used on UTF-8 lines; empty if it can."""
     try:
-        re.compile(regex.encode())
+        parsed(regex.encode())
     except (re.error, UnicodeEncodeError) as error:
         return f"not a regular expression for lines in UTF-8: {error}; write characters themselves, not as \\u…, and no ranges of them"
     return ""
@@ -193,7 +197,7 @@ def slow_regex(regex: str) -> str:
     try:
         if "{" in regex:
             compiled(regex)
-        return next(map(str, exponential(parse(regex))), "")
+        return next(map(str, exponential_parts(regex)), "")
     except (re.error, RecursionError, OverflowError, ValueError) as error:
         return str(error) or "it is nested too deeply"
 
@@ -208,7 +212,7 @@ def unsafe_regex(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
         return ("it is nested too deeply",)
 
 
-def _pattern(name: str, pattern: Node, node: Node) -> Iterator[Fault]:
+def _regexes(name: str, pattern: Node) -> Iterator[Fault]:
     regex = pattern.get("regex")
     if regex is not None and regex.text() is not None:
         folded = pattern.get("ignore_case")
@@ -225,7 +229,6 @@ def _pattern(name: str, pattern: Node, node: Node) -> Iterator[Fault]:
     for place in places:
         for fault in check_regex(place):
             yield replace(fault, message=f"pattern {name!r}: {fault.message}")
-    yield from _vocabulary(pattern, node)
 
 
 def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
@@ -331,4 +334,4 @@ def _word(node: Node | None) -> str:
 
 def _groups(node: Node | None) -> frozenset[str]:
     text = _word(node)
-    return frozenset() if not text or wrong_regex(text) else frozenset(re.compile(text).groupindex)
+    return frozenset() if "(?P<" not in text or wrong_regex(text) else patterns.groups(text)

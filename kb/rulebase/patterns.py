@@ -9,17 +9,12 @@ finds exactly the same lines, it is marked `exact`; only lines found by other fo
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-
-# The parser of `re` has had one of these two names since Python 2. No public library returns its tree.
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parse  # type: ignore[attr-defined]
 from typing import Any
 
-from kb.regex.hazards import exponential
-from kb.regex.parser import parse
+from kb.regex.hazards import exponential_parts
+from kb.regex.re_tree import REPEATS, parsed, sre, strictly_parsed, walk
 from kb.rulebase.recurring_lines import RECURRING
 from kb.values import dataclass
 
@@ -43,7 +38,6 @@ _CATEGORIES = {
     sre.CATEGORY_WORD: _WORD,
     sre.CATEGORY_NOT_WORD: _ALL - _WORD,
 }
-_REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
 _UNSAFE = {
     sre.ASSERT: "look-around",
     sre.ASSERT_NOT: "look-around",
@@ -69,9 +63,7 @@ class ScanForm:
 def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
     """Return why a regex cannot be a rule's pattern; empty if it is in the safe subset."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # for example, a group's name that is not ASCII
-            tree = sre_parse.parse(regex.encode("utf-8"), re.IGNORECASE if ignore_case else 0)
+        tree = strictly_parsed(regex.encode("utf-8"), ignore_case)
     except (re.error, RecursionError, OverflowError, ValueError, Warning) as error:
         return (f"not a regular expression: {error}",)
     faults = [f"{what} is outside the safe subset (use `confirm` or `not_line`)" for what in sorted(_unsafe(tree))]
@@ -79,7 +71,7 @@ def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
         faults.append("it matches the empty string")
     if tree.state.flags & (re.DOTALL | re.MULTILINE | re.VERBOSE):
         faults.append("inline flags s, m and x are outside the safe subset")
-    faults += map(str, exponential(parse(regex.encode("utf-8"), ignore_case)))
+    faults += map(str, exponential_parts(regex.encode("utf-8"), ignore_case))
     if not faults and informative(regex) < 4:
         faults.append("every alternative needs at least four letters or digits in a row")
     return tuple(faults)
@@ -87,12 +79,12 @@ def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
 
 def informative(regex: str) -> int:
     """Return the length of the longest literal run that every match must contain, counting letters and digits."""
-    return _informative(_squash(sre_parse.parse(regex.encode("utf-8"))))
+    return _informative(_squash(parsed(regex.encode("utf-8"))))
 
 
 def groups(regex: str) -> frozenset[str]:
     """Return the names that a regex captures."""
-    return frozenset(re.compile(regex).groupindex)
+    return frozenset(parsed(regex).state.groupdict)
 
 
 def literal_regex(text: str) -> str:
@@ -107,7 +99,7 @@ def scan_form(regex: str) -> ScanForm:
     Raises:
         re.error: the regex does not parse. `check` reports this in words meant for its author.
     """
-    tree = sre_parse.parse(regex.encode("utf-8"))
+    tree = parsed(regex.encode("utf-8"))
     writer = _Writer()
     anchors = [argument for op, argument in tree if _is_anchor(op, argument)]
     for anchor in anchors:
@@ -119,40 +111,19 @@ def scan_form(regex: str) -> ScanForm:
 def portable(regex: str) -> str:
     """Return the whole regex in the form that bytes engines read, without captures and anchors, for comparisons."""
     writer = _Writer()
-    return writer.sequence(item for item in sre_parse.parse(regex.encode("utf-8")) if not _is_anchor(*item))
+    return writer.sequence(item for item in parsed(regex.encode("utf-8")) if not _is_anchor(*item))
 
 
 def _unsafe(items: Iterable[tuple[Any, Any]]) -> set[str]:
     found = set()
-    for op, argument in _walk(items):
+    for op, argument in walk(items):
         if op in _UNSAFE:
             found.add(_UNSAFE[op])
-        elif op in _REPEATS and argument[0] > MAX_REPEAT:
+        elif op in REPEATS and argument[0] > MAX_REPEAT:
             found.add(f"a repeat of more than {MAX_REPEAT}")
         elif op is sre.LITERAL and argument in _NEWLINES:
             found.add("a newline")
     return found
-
-
-def _walk(items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    for op, argument in items:
-        yield op, argument
-        for child in _children(op, argument):
-            yield from _walk(child)
-
-
-def _children(op: Any, argument: Any) -> list[Any]:
-    if op in _REPEATS or op is sre.POSSESSIVE_REPEAT:
-        return [argument[2]]
-    if op is sre.SUBPATTERN:
-        return [argument[3]]
-    if op is sre.BRANCH:
-        return list(argument[1])
-    if op in (sre.ASSERT, sre.ASSERT_NOT):
-        return [argument[1]]
-    if op is sre.ATOMIC_GROUP:
-        return [argument]
-    return []
 
 
 def _squash(items: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -176,7 +147,7 @@ def _informative(items: _Items) -> int:
         run = []
         if op is sre.BRANCH:
             best = max(best, min(_informative(_squash(branch)) for branch in argument[1]))
-        elif op in _REPEATS and argument[0] > 0:
+        elif op in REPEATS and argument[0] > 0:
             best = max(best, _informative(_squash(argument[2])))
     return best
 
@@ -202,7 +173,7 @@ def _divided(items: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
     r"""Split a sequence at each repeat: `.*`, `\S{1,80}`, `\d+`. Repeats cost the engine most and select least."""
     parts: list[list[tuple[Any, Any]]] = [[]]
     for op, argument in items:
-        if op in _REPEATS and argument[1] > 1:
+        if op in REPEATS and argument[1] > 1:
             parts.append([])
         else:
             parts[-1].append((op, argument))
@@ -228,7 +199,7 @@ def _recurs(part: _Items) -> bool:
 
 def _least(item: tuple[Any, Any]) -> list[tuple[Any, Any]]:
     op, argument = item
-    if op in _REPEATS and argument[0] != argument[1]:
+    if op in REPEATS and argument[0] != argument[1]:
         low, _, body = argument
         return [(sre.MAX_REPEAT, (low, low, body))] if low else []
     if op is sre.SUBPATTERN and not argument[1] and not argument[2]:
@@ -253,8 +224,10 @@ class _Writer:
         if len(items) == 1 and items[0][0] is sre.BRANCH:
             return "(?:" + "|".join(self.alone(branch) for branch in items[0][1][1]) + ")"
         parts = _divided(items)
+        if len(parts) == 1:
+            return self.sequence(items)
         best = max(parts, key=_telling)
-        if len(parts) == 1 or _informative(_squash(best)) < TELLING or _recurs(best):
+        if _informative(_squash(best)) < TELLING or _recurs(best):
             return self.sequence(items)
         self.exact = False
         return self.alone(best)
@@ -271,7 +244,7 @@ class _Writer:
             return "."
         if op is sre.IN:
             return _charset(_members(argument))
-        if op in _REPEATS:
+        if op in REPEATS:
             return self.repeat(*argument)
         if op is sre.SUBPATTERN:
             return self.group(*argument)

@@ -379,7 +379,7 @@ class FaultClass:
     """A fault class of faults.yaml. `outlives`: a run can survive the fault, so later progress does not rule it out.
 
     `explains`: classes that it can cause (the loader adds the indirect ones). `because`: the reason for the
-    advice, in a sentence.
+    advice, in a sentence. `owner`: who acts, if not the domain's owner; see kb.diagnosis.owner.
     """
 
     id: str
@@ -390,6 +390,7 @@ class FaultClass:
     explains: tuple[str, ...] = ()
     advice: Advice = "fix_first"
     because: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

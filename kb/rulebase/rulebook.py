@@ -21,6 +21,7 @@ from kb.rulebase.rule import ActionWord, Condition, FaultClass, Rule, Rulebook, 
 from kb.rulebase.schema.rule_file import RuleFile
 from kb.rulebase.schema.validation import check
 from kb.rulebase.schema.vocabulary_files import ActionsFile, FaultsFile
+from kb.rulebase.sound import text_digest
 from kb.rulebase.yaml_nodes import Node, nearest, parse
 from kb.values import dataclass
 
@@ -56,7 +57,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A rule file being loaded. `id` and `family` come from its path."""
+    """A rule file being loaded. `id` and `family` come from its path. `sound`: its regexes were checked before."""
 
     path: str
     id: str
@@ -64,6 +65,7 @@ class _Draft:
     node: Node | None
     model: RuleFile | None
     faults: tuple[Fault, ...]
+    sound: bool
 
 
 def load(
@@ -72,17 +74,19 @@ def load(
     today: str | None = None,
     *,
     others: Collection[str] = (),
+    sound: Collection[str] = (),
 ) -> Loaded:
     """Load rule files: path relative to the rules folder → text. Paths that are not rule files are ignored.
 
     `site`: the overlay to apply. `today`: ISO date on which exceptions must still be valid; None: all are. `others`:
-    ids of further rules that the files may name.
+    ids of further rules that the files may name. `sound`: digests of texts (`kb.rulebase.sound.text_digest`) whose
+    regexes were checked before and are not checked again; the site's own rules always are.
 
     Raises:
         RuleError: faults.yaml or actions.yaml is missing or has faults.
     """
     base = _vocabularies(files)
-    drafts, stray = _drafts(files, "")
+    drafts, stray = _drafts(files, "", sound)
     own, more = _drafts(site.rules(), f"{site.root}/rules/") if site is not None else ([], [])
     own, double = _new_only(own, {draft.id for draft in drafts})
     twice = {**_twice(drafts), **_twice(own)}
@@ -107,9 +111,11 @@ def load(
     return Loaded(rulebook, tuple(sorted(set(faults))), Positions(places))
 
 
-def _drafts(files: Mapping[str, str], root: str) -> tuple[list[_Draft], list[Fault]]:
+def _drafts(files: Mapping[str, str], root: str, sound: Collection[str] = ()) -> tuple[list[_Draft], list[Fault]]:
     """Parse the rule files among the files, and return a fault for each misplaced one."""
-    found = [_draft(path, text, root) for path, text in sorted(files.items()) if path.split("/")[-1] == "rule.yaml"]
+    found = [
+        _draft(path, text, root, sound) for path, text in sorted(files.items()) if path.split("/")[-1] == "rule.yaml"
+    ]
     return found, [_stray(root + path) for path in sorted(files) if _looks_like_a_rule(path)]
 
 
@@ -167,6 +173,7 @@ def _vocabularies(files: Mapping[str, str]) -> Rulebook:
             _closure(row.id, direct),
             row.advice,
             row.because or "",
+            row.owner or "",
         )
         for row in fault_file.faults
     }
@@ -258,7 +265,7 @@ def _stray(path: str) -> Fault:
     return Fault(path, 1, 1, "this file is not read", "name a rule's file rule.yaml")
 
 
-def _draft(path: str, text: str, root: str) -> _Draft:
+def _draft(path: str, text: str, root: str, sound: Collection[str]) -> _Draft:
     parts = path.split("/")
     path = root + path
     family, name = (parts[0], parts[1]) if len(parts) == 3 else ("", parts[-2] if len(parts) > 1 else "")
@@ -275,7 +282,7 @@ def _draft(path: str, text: str, root: str) -> _Draft:
         faults += wrong
     elif not wrong:
         faults.append(Fault(path, 1, 1, "the file is empty"))
-    return _Draft(path, name, family, node, model, tuple(faults))
+    return _Draft(path, name, family, node, model, tuple(faults), bool(sound) and text_digest(text) in sound)
 
 
 def _twice(drafts: Sequence[_Draft]) -> dict[str, list[Fault]]:
@@ -304,7 +311,7 @@ def _finish(
     node = draft.node
     if node is None:
         return None, []
-    faults = list(check_rule(node, words))
+    faults = list(check_rule(node, words, sound=draft.sound))
     name = node.get("id")
     if name is not None and name.text() is not None and name.value != draft.id:
         faults.append(name.fault(f"id is {str(name.value)[:60]!r}, but the folder is named {draft.id[:60]!r}"))

@@ -6,13 +6,11 @@ on the few lines that contain a word. A pattern that no rare word finds stays in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-
-# The parser of `re`, as in kb.rulebase.patterns: no public library gives its tree.
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parse  # type: ignore[attr-defined]
 from typing import Any
 
+from kb.regex.re_tree import REPEATS, parsed, sre
 from kb.rulebase.recurring_lines import RECURRING
 from kb.scanning.matcher import ScanPattern
 from kb.values import dataclass
@@ -22,40 +20,65 @@ LEAST_LETTERS = 4
 LONGEST = 12  # more bytes cost time without selecting better
 MOST_WORDS = 40  # of a pattern
 ENOUGH = 8  # length in bytes above which a longer word is no better
-_REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
 _RECURRING = " ".join(RECURRING.split("\n")).encode()
+_LITERAL = re.compile(rb"(?:[\w ]|\\x[0-9a-f]{2})+")
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 _Words = frozenset[bytes]
+_Word = tuple[bytes, bool]  # whether its case is ignored
 
 
 @dataclass(frozen=True, slots=True)
 class FirstStage:
-    """The words, as patterns, and the indices of the patterns that are searched for directly."""
+    """The words, as patterns, and the indices of the patterns that are searched for directly.
+
+    `stands_for`: for each word, the indices of the patterns that may match a line with it. A line that one of them
+    matches contains at least one of its words.
+    """
 
     words: tuple[ScanPattern, ...]
     whole: tuple[int, ...]
+    stands_for: tuple[tuple[int, ...], ...]
 
 
 def first_stage(patterns: Sequence[ScanPattern]) -> FirstStage:
     """Choose words for the patterns that have any. Patterns reported once per block stay unchanged."""
-    words: set[tuple[bytes, bool]] = set()
+    of_word: dict[_Word, list[int]] = {}
     whole: list[int] = []
     for index, pattern in enumerate(patterns):
         found = None if pattern.once else words_of(pattern)
         if found is None:
             whole.append(index)
-        else:
-            words.update((word.lower() if pattern.ignore_case else word, pattern.ignore_case) for word in found)
-    kept = [word for word in sorted(words) if not any(part in words for part in _parts(*word))]
-    return FirstStage(tuple(ScanPattern(_escaped(word), ignore_case) for word, ignore_case in kept), tuple(whole))
+        for text in found or ():
+            folded = (text.lower(), True) if pattern.ignore_case else (text, False)
+            of_word.setdefault(folded, []).append(index)
+    shorter = {word: next((part for part in _parts(*word) if part in of_word), None) for word in of_word}
+    kept = sorted(word for word, part in shorter.items() if part is None)
+    for word, part in shorter.items():
+        if part is not None:
+            while (still := shorter[part]) is not None:
+                part = still  # noqa: PLW2901 - a part of a part is a part
+            of_word[part] += of_word[word]
+    return FirstStage(
+        tuple(ScanPattern(_escaped(word), ignore_case) for word, ignore_case in kept),
+        tuple(whole),
+        tuple(tuple(sorted(set(of_word[word]))) for word in kept),
+    )
 
 
 def words_of(pattern: ScanPattern) -> _Words | None:
     """Return words such that every matching line contains one; None if there are too many or only common ones."""
-    found = _best(sre_parse.parse(pattern.expression.encode()))
+    expression = pattern.expression.encode()
+    found = _best(_literals(expression) if _LITERAL.fullmatch(expression) else parsed(expression))
     return found if found is not None and len(found) <= MOST_WORDS else None
 
 
-def _parts(word: bytes, ignore_case: bool) -> Iterator[tuple[bytes, bool]]:
+def _literals(expression: bytes) -> Iterator[tuple[Any, Any]]:
+    """Yield the tree of a plain text in scan form, which most patterns are, without the parser."""
+    plain = _ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), expression)
+    return ((sre.LITERAL, byte) for byte in plain)
+
+
+def _parts(word: bytes, ignore_case: bool) -> Iterator[_Word]:
     """Yield shorter words that find everything that a word finds."""
     for start in range(len(word)):
         for stop in range(start + LEAST, len(word) + 1):
@@ -86,7 +109,7 @@ def _options(op: Any, argument: Any) -> Iterator[_Words]:
         known = [words for words in branches if words is not None]
         if len(known) == len(branches):
             yield frozenset().union(*known)
-    elif op in _REPEATS and argument[0] > 0 and (repeated := _best(argument[2])) is not None:
+    elif op in REPEATS and argument[0] > 0 and (repeated := _best(argument[2])) is not None:
         yield repeated
 
 
@@ -95,7 +118,7 @@ def _flat(items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
     for op, argument in items:
         if op is sre.SUBPATTERN and not argument[1] and not argument[2]:
             yield from _flat(argument[3])
-        elif op in _REPEATS and argument[0] == argument[1] == 1:
+        elif op in REPEATS and argument[0] == argument[1] == 1:
             yield from _flat(argument[2])
         else:
             yield op, argument

@@ -12,15 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-
-# The parser of `re`, as in kb.rulebase.patterns: no public library gives its tree.
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parse  # type: ignore[attr-defined]
 from typing import Any
 
 from kb.model import Prefilter
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES
+from kb.regex.re_tree import REPEATS, parsed, sre
 from kb.rulebase.codec import digest
 from kb.rulebase.patterns import literal_regex
 from kb.rulebase.recurring_lines import RECURRING
@@ -65,7 +62,6 @@ TELLING = frozenset(
     """.split()  # noqa: SIM905 - as above
 )
 _PART = re.compile(r"[a-z0-9]+")
-_REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
 _PRINTED = frozenset(range(0x20, 0x7F))
 _COMMON_COSTS = (
     20.0,
@@ -107,7 +103,7 @@ def wanted(rulebook: Rulebook) -> Iterator[str]:
 
 def ways_of(regex: str) -> tuple[Way, ...]:
     """Return the ways in which a line may match. No literal finds a way without runs."""
-    states = _follow(sre_parse.parse(regex.encode("utf-8")), [_State()])
+    states = _follow(parsed(regex.encode("utf-8")), [_State()])
     return tuple(dict.fromkeys(state.closed().runs for state in states))
 
 
@@ -142,7 +138,7 @@ def _step(op: Any, argument: Any, states: list[_State]) -> list[_State]:  # noqa
         return _texts(_letters(argument), states)
     if op is sre.BRANCH:
         return _choice([list(branch) for branch in argument[1]], states)
-    if op in _REPEATS:
+    if op in REPEATS:
         low, high, body = argument
         return _repeat(low, high, body, states)
     return [state.closed() for state in states]

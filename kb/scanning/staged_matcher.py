@@ -1,80 +1,94 @@
-"""A two-stage matcher: it searches the whole block for words, then the lines that contain one for all patterns.
+"""A two-stage matcher: it searches the whole block for words, then the lines that contain one for the words' patterns.
 
 The results equal those of a single stage. If many lines of a log have hits, the first stage would only add cost, so all
 patterns run over the whole block, and the first stage is tried again a few blocks later.
+
+The second stage of the first few lines is RE2, with only the patterns whose words were found: it is built in
+milliseconds. Hyperscan with all patterns, whose compilation takes a second, comes with more lines.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from kb.scanning.matcher import Hit, HyperscanMatcher, ScanPattern
+from kb.scanning.matcher import Hit, HyperscanMatcher, Matcher, Re2Matcher, ScanPattern
 
 SPARSE = 4096  # minimum bytes of a block per word found for two stages to be faster than one
 WAIT = 7  # blocks before the first stage is tried again
+FEW = 192 * 1024  # bytes of lines with words that one matcher searches with RE2
+
+MakeEngine = Callable[[Sequence[ScanPattern]], Matcher]
 
 
 class _Compiled(msgspec.Struct, frozen=True, array_like=True):
-    """Both engines. The first one's patterns are the second one's at the indices `whole`, followed by the words."""
+    """The first stage. The engine's patterns are those at the indices `whole`, followed by the words.
+
+    `stands_for`: for each word, the indices of the patterns that it finds.
+    """
 
     whole: tuple[int, ...]
-    first: bytes
-    every: bytes
+    stands_for: tuple[tuple[int, ...], ...]
+    engine: bytes
 
 
 class StagedMatcher:
-    """Two Hyperscan engines. Blocks must be under 2 GiB and have no carriage returns."""
+    """The first stage in Hyperscan, the second in RE2 or Hyperscan. Blocks must be under 2 GiB and have no carriage returns.
+
+    `make_engine` returns the engine with all patterns; it is called when that is needed.
+    """
 
     name = "hyperscan"
 
-    def __init__(self, patterns: Sequence[ScanPattern], cached: bytes | None = None) -> None:
+    def __init__(
+        self, patterns: Sequence[ScanPattern], cached: bytes | None = None, make_engine: MakeEngine = HyperscanMatcher
+    ) -> None:
+        self._patterns, self._make_engine = patterns, make_engine
         self._wait = 0
-        self._loaded: HyperscanMatcher | None = None
-        self._compiled = b""
+        self._searched = 0
+        self._few: tuple[tuple[int, ...], Matcher] | None = None
+        self._loaded: Matcher | None = None
         if cached:
             compiled = msgspec.msgpack.decode(cached, type=_Compiled)
-            self._whole = compiled.whole
-            self._first = HyperscanMatcher((), compiled.first)
-            self._compiled = compiled.every  # loaded when a word is found: many logs have none
+            self._whole, self._stands_for = compiled.whole, compiled.stands_for
+            self._first = HyperscanMatcher((), compiled.engine)
         else:
             from kb.scanning.first_stage import first_stage  # noqa: PLC0415 - a start from the cache does not need it
 
             stage = first_stage(patterns)
-            self._whole = stage.whole
+            self._whole, self._stands_for = stage.whole, stage.stands_for
             self._first = HyperscanMatcher([*(patterns[index] for index in stage.whole), *stage.words])
-            self._loaded = HyperscanMatcher(patterns)
-
-    @property
-    def _every(self) -> HyperscanMatcher:
-        """The second stage, with all patterns."""
-        if self._loaded is None:
-            self._loaded = HyperscanMatcher((), self._compiled)
-        return self._loaded
 
     def hits(self, block: bytes) -> list[Hit]:
         """See `Matcher.hits`."""
         if self._wait:
             self._wait -= 1
-            return self._every.hits(block)
-        found, words = [], []
+            return self._every().hits(block)
+        found, places, words = [], [], set()
         whole, number = self._whole, len(self._whole)
         for index, at in self._first.hits(block):
             if index < number:
                 found.append((whole[index], at))
             else:
-                words.append(at)
-        if len(words) * SPARSE > len(block):
+                places.append(at)
+                words.add(index - number)
+        if len(places) * SPARSE > len(block) and (self._loaded is not None or self._searched + len(block) > FEW):
             self._wait = WAIT
-            return self._every.hits(block)
-        if words:
-            found += self._on_lines(block, words)
+            return self._every().hits(block)
+        if places:
+            found += self._on_lines(block, places, words)
         return found
 
-    def _on_lines(self, block: bytes, places: list[int]) -> list[Hit]:
-        """Return the hits on some lines, which are searched together."""
+    def _every(self) -> Matcher:
+        """The engine with all patterns."""
+        if self._loaded is None:
+            self._loaded = self._make_engine(self._patterns)
+        return self._loaded
+
+    def _on_lines(self, block: bytes, places: list[int], words: set[int]) -> list[Hit]:
+        """Return the hits on the lines that contain these words, which are searched together."""
         starts, lines, origins = [], [], []
         size, stop = 0, -1
         for at in sorted(places):
@@ -88,13 +102,25 @@ class StagedMatcher:
             starts.append(size)
             size += stop - start + 1
         if len(lines) == 1:
-            return [(pattern, at + origins[0]) for pattern, at in self._every.hits(lines[0])]
+            return [(pattern, at + origins[0]) for pattern, at in self._second(lines[0], words)]
         found = []
-        for pattern, at in self._every.hits(b"\n".join(lines)):
+        for pattern, at in self._second(b"\n".join(lines), words):
             line = bisect_right(starts, at) - 1
             found.append((pattern, at - starts[line] + origins[line]))
         return found
 
+    def _second(self, lines: bytes, words: set[int]) -> list[Hit]:
+        """Return the hits on lines that contain these words and no others."""
+        self._searched += len(lines)
+        if self._loaded is not None or self._searched > FEW:
+            return self._every().hits(lines)
+        wanted = {index for word in words for index in self._stands_for[word]}
+        if self._few is None or not wanted.issubset(self._few[0]):
+            indices = tuple(sorted(wanted.union(self._few[0] if self._few else ())))
+            self._few = indices, Re2Matcher([self._patterns[index] for index in indices])
+        indices, matcher = self._few
+        return [(indices[index], at) for index, at in matcher.hits(lines)]
+
     def dump(self) -> bytes:
-        """Return both compiled engines; valid only for the same engine version and CPU features."""
-        return msgspec.msgpack.encode(_Compiled(self._whole, self._first.dump(), self._every.dump()))
+        """Return the compiled first stage; valid only for the same engine version and CPU features."""
+        return msgspec.msgpack.encode(_Compiled(self._whole, self._stands_for, self._first.dump()))

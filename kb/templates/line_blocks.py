@@ -250,13 +250,15 @@ class LineBlock:
         yield from self._stamps[:1].tolist()
         yield from self._stamps[changed].tolist()
 
-    def ranks(self) -> tuple[Ints, Ints, Ints]:
-        """Return how often each template came from each rank: positions in `templates`, ranks, counts."""
+    def ranks(self) -> tuple[Ints, Ints, Ints, dict[int, int]]:
+        """Return how often each template came from each rank: positions in `templates`, ranks, counts; and each rank's last line."""
         indexes = self._having(_RANK)
         indexes = indexes[self._places[indexes] >= 0]
         ranks, which = np.unique(self._digits(indexes, _RANK), return_inverse=True)
         templates, others, counts = _paired(self._places[indexes], which, len(ranks))
-        return templates, ranks[others], counts
+        last = np.zeros(len(ranks), np.int64)
+        last[which] = indexes  # of several with the same rank, the last one stays
+        return templates, ranks[others], counts, dict(zip(ranks.tolist(), last.tolist(), strict=True))
 
     def nodes(self) -> tuple[Ints, Ints, Ints, list[str]]:
         """Return how often each template came from each node: positions in `templates`, positions in the names, counts, names."""

@@ -23,6 +23,7 @@ from kb.templates.line_blocks import LineBlock
 from kb.templates.lookup_budget import LOOKS, LookupBudget
 from kb.templates.masking import LOOKED_AT, LineShape, Range
 from kb.templates.multiline import CutLines, Tracebacks
+from kb.templates.rank_endings import RankEndings
 from kb.templates.shape_index import SHAPES, ShapeIndex
 from kb.templates.similarity import FoldedGroups
 from kb.templates.table import TableSpan, TemplateTable, merge, renamed
@@ -128,6 +129,7 @@ class Miner:
         self._steps, self._by_minute = WindowCounts(STEPS), WindowCounts(SECONDS)
         self._ranks, self._by_node = OriginCounts(), OriginCounts()
         self._nodes: dict[str, int] = {}
+        self._endings = RankEndings(self._seen)
         self._step: int | None = None
         self._minute: int | None = None
         self._stamped: bytes | None = None
@@ -305,8 +307,9 @@ class Miner:
 
     def _note_voices(self, block: LineBlock, numbers: _Ints) -> None:
         """Count the templates by rank and by node."""
-        places, ranks, counts = block.ranks()
+        places, ranks, counts, last = block.ranks()
         self._ranks.count(numbers[places], ranks, counts)
+        self._endings.take(block, last)
         places, nodes, counts, names = block.nodes()
         known = np.array([self._nodes.setdefault(name, len(self._nodes)) for name in names], np.int64)
         self._by_node.count(numbers[places], known[nodes], counts)
@@ -385,6 +388,7 @@ class Miner:
             self._steps.windows_from(self._start, order),
             self._by_minute.windows_from(self._start, order),
             (TableSpan(self._start, end, self._lines, self._step, time),),
+            endings={rank: self._place(seen) for rank, seen in self._endings.lines().items()},
         )
         self._table = merge(self._table, renamed(replace(part, keep=keep, limit=limit), names))
         self._begin(end)

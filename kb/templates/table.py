@@ -11,10 +11,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 
 from kb.model import StreamRef
 from kb.templates.template import (
     KEEP,
+    MOST_VOICES,
     OTHER,
     OTHER_TROUBLE,
     VERSION,
@@ -44,7 +46,8 @@ class TemplateTable:
 
     `minutes` is empty if the stream names steps. `events`: lines that became templates; blank lines and the frames of tracebacks do not, and
     text separated by carriage returns counts as several. `keep` and `limit` say how much the table was coarsened: groups of more than
-    `keep` templates are folded, families from `limit` on left out.
+    `keep` templates are folded, families from `limit` on left out. `endings`: the last line of each rank that lines name, of the smallest
+    `MOST_VOICES` ranks.
     """
 
     ref: StreamRef
@@ -56,6 +59,7 @@ class TemplateTable:
     keep: int = KEEP
     limit: str | None = None
     version: int = VERSION
+    endings: Mapping[int, TemplatePlace] = field(default_factory=dict)
 
     @property
     def lines(self) -> int:
@@ -116,8 +120,18 @@ def merge(left: TemplateTable, right: TemplateTable) -> TemplateTable:
         spans=spans,
         keep=min(left.keep, right.keep),
         limit=min(limits) if limits else None,
+        endings=_latest(first.endings, two.endings),
     )
     return bounded(joined)
+
+
+def _latest(left: Mapping[int, TemplatePlace], right: Mapping[int, TemplatePlace]) -> dict[int, TemplatePlace]:
+    """The later place of each rank, of the smallest if there are too many."""
+    found = dict(left)
+    for rank, place in right.items():
+        if rank not in found or found[rank].offset < place.offset:
+            found[rank] = place
+    return {rank: found[rank] for rank in nsmallest(MOST_VOICES, found)}
 
 
 def bounded(table: TemplateTable) -> TemplateTable:
@@ -210,6 +224,7 @@ def _settled(table: TemplateTable, before: Mapping[int, _Before]) -> TemplateTab
             key: replace(item, first=tuple(map(place, item.first)), last=tuple(map(place, item.last)))
             for key, item in table.templates.items()
         },
+        endings={rank: place(last) for rank, last in table.endings.items()},
         steps=_headed(table.steps, before, lambda behind: behind.step),
         minutes=_headed(table.minutes, before, lambda behind: behind.time),
     )

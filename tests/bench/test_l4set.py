@@ -185,8 +185,11 @@ def test_lines_nodes_stage_and_iteration_are_counted():
         top5_many=True,
         stage=True,
         iteration=True,
+        five=True,
     )
     assert tally("x", TRUTH, said, top=1).said == 1
+    assert tally("x", TRUTH | {"window": 1}, said).iteration is False
+    assert tally("x", TRUTH, Prediction((("logs/a.log", 1),))).five is False
     assert tally("x", TRUTH, Prediction(iteration=111)).iteration is False
     assert tally("x", {**TRUTH, "node_count": 4}, said).top5_many is None
 

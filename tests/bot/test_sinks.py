@@ -229,7 +229,7 @@ OTHERS = frozenset(
     """diagnose watch serve logs evaluate backfill demo|rules list|rules show|rules lint|rules test|rules lock|rules docs|rules new
     rules diff|rules stats|rules advise|rules backtest|rules propose|incidents close|incidents ack|incidents assign|incidents snooze
     incidents merge|incidents reopen|nodes bar|nodes confirm|nodes refuse|nodes lift|nodes exclude|nodes excluded|baselines keep|baselines drop|store tidy
-    store pin|store unpin|store unpack|config check|config example|config schema""".replace("\n", "|").split("|")
+    store pin|store unpin|store unpack|pages|config check|config example|config schema""".replace("\n", "|").split("|")
 )
 
 
@@ -309,7 +309,7 @@ def test_pages_show_none(raw, tmp_path, known, monkeypatch):
         link = PageLinks("https://signalbox.example", "k" * 48, 3600.0)
         served.register_blueprint(pages(ledger, known, link))
         assert {rule.endpoint for rule in served.url_map.iter_rules()} == {
-            "static", "incident_pages.page", "incident_pages.drawn",
+            "static", "incident_pages.home", "incident_pages.page", "incident_pages.drawn",
         }  # fmt: skip
         listed = overview_page(
             ledger.database, "default", {}, NOW, words=words_of(known), to=lambda _number: "https://x/i/7"

@@ -103,6 +103,7 @@ NEEDS = {
     "apps.connections.open": None,  # by the app-level token
     "app_mention": "app_mentions:read",
     "app_home_opened": None,
+    "message.im": "im:history",
 }
 WITH = {"usergroups:read": {"users:read"}}  # Slack grants the one with the other
 
@@ -154,7 +155,8 @@ def test_it_names_what_the_app_listens_to(monkeypatch):
     )
     assert heard["shortcut"] == [shortcut["callback_id"] for shortcut in features["shortcuts"]] == list(SHORTCUTS)
     events = MANIFEST["settings"]["event_subscriptions"]["bot_events"]
-    assert sorted(heard["event"]) == sorted(events) == sorted(EVENTS)
+    assert sorted(heard["event"]) == sorted(event.removesuffix(".im") for event in events)
+    assert sorted(events) == sorted(EVENTS)
 
 
 def test_it_asks_for_the_scopes_that_are_used_and_no_other():

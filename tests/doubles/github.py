@@ -1,6 +1,7 @@
 """A double of GitHub's API, written from its documentation: what it checks, how it refuses, in which words.
 
 docs.github.com/rest: git database, pulls, issues, checks, apps, rate limits; version 2022-11-28. Only one mutation of GraphQL.
+Each request and answer is checked against GitHub's OpenAPI document (github_openapi.json).
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 from typing import Any
 
+from tests.doubles.openapi import faults
 from tests.support.forge_repository import Refused, Repository
 from tests.support.forge_server import Asked, Double, Said
 
@@ -37,6 +39,7 @@ class PullRequest:
     labels: list[str] = field(default_factory=list)
     reviewers: list[str] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
+    conflict: bool = False
 
 
 class GitHubDouble(Double):
@@ -70,6 +73,11 @@ class GitHubDouble(Double):
             "X-GitHub-Request-Id": "C0DE:1",
             **{f"X-RateLimit-{name.capitalize()}": value for name, value in told.items()},
         }
+
+    def undocumented(self, asked: Asked, said: Said) -> Iterator[str]:
+        """See Double. GraphQL has a document of its own."""
+        if asked.parts != ("graphql",):
+            yield from faults("github_openapi.json", asked, said)
 
     def answer(self, asked: Asked) -> Said:  # noqa: C901, PLR0911 - one route after the other
         """See Double."""
@@ -319,8 +327,9 @@ class GitHubDouble(Double):
             return self.missing()
         pull = self.pulls[number - 1]
         match asked.method, rest:
-            case "GET", ():
-                return Said(200, self.as_json(pull))
+            case "GET", ():  # lists do not say it
+                state = "dirty" if pull.conflict else "clean"
+                return Said(200, {**self.as_json(pull), "mergeable_state": state})
             case "PATCH", ():
                 if set(asked.body) - {"title", "body", "state", "base", "maintainer_can_modify"}:
                     self.strange.append(f"{asked.words}: {sorted(asked.body)}")

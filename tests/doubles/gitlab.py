@@ -30,6 +30,7 @@ class MergeRequest:
     labels: list[str] = field(default_factory=list)
     reviewers: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    conflict: bool = False
 
     @property
     def draft(self) -> bool:
@@ -193,6 +194,7 @@ class GitLabDouble(Double):
             "source_project_id": 7,
             "target_project_id": 7,
             "labels": merge_request.labels,
+            "has_conflicts": merge_request.conflict,
             "web_url": f"https://gitlab.example/acme/tools/rules/-/merge_requests/{merge_request.iid}",
             "head_pipeline": {"id": 1, "sha": sha, "status": state} if state else None,
         }

@@ -189,3 +189,66 @@ def test_memory_errors_of_the_attempt_before_stand_before_the_out_of_memory(engi
         engine, node_a=STEPS + raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
     )
     assert first(report) == ("fault", "cuda_oom")
+
+
+def test_the_only_rank_that_prints_its_number_is_not_the_one_that_was_killed(engine: Matcher) -> None:
+    """DeepSpeed logs with rank 0 only; the launcher of worker-2 reports the kill, and no rank there is known."""
+    step = "node-1: [2026-11-03 10:00:10,000] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, skipped=0, lr=[1e-05], mom=[(0.9, 0.95)]\n"
+    end = (
+        "node-2: [2026-11-03 10:00:24,000] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 9876\n"
+        "node-2: [2026-11-03 10:00:24,100] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u', 'fit.py',"
+        " '--local_rank=1'] exits with return code = -9\n"
+    )
+    [suspect] = diagnosed(engine, launcher=step + end).diagnoses[0].suspects
+    assert (suspect.kind, suspect.rank, suspect.node) == ("node", None, "node-2")
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_task_that_the_launcher_did_not_stop_is_the_rank(engine: Matcher, alone: bool) -> None:
+    """The oom event names a node; of its tasks, one ran out of memory and the others were stopped for it."""
+    lines = "".join(f"{rank}: step {step} loss 2.{step}\n" for step in range(1, 6) for rank in range(16))
+    text = (
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=991.0. Some of the step tasks have been OOM Killed.\n"
+        f"srun: error: node-b: task{'' if alone else 's'} 9{'' if alone else ',11'}: Out Of Memory\n"
+        "srun: Terminating StepId=991.0\nsrun: error: node-a: tasks 0-7: Terminated\n"
+        "srun: error: node-b: tasks 8,10,12-15: Terminated\n"
+    )
+    leading = diagnosed(engine, slurm=lines + text).diagnoses[0]
+    assert leading.fault == "host_oom"
+    assert (leading.suspects[0].rank, leading.suspects[0].node) == (9 if alone else None, "node-b")
+
+
+def test_that_a_rank_logs_a_save_accuses_nobody(engine: Matcher) -> None:
+    """Only rank 0 logs; the rank whose collective timed out in the save waits, for whom is unknown."""
+    save = "[rank0]: 2025-04-02 11:20:02,123 - root - INFO - Saving the checkpoint (or staging if async is enabled).\n"
+    steps = "".join(f"[rank0]: {line}\n" for line in STEPS.splitlines())
+    leading = diagnosed(engine, torchrun=steps + save + ABORT.format(rank=5)).diagnoses[0]
+    assert leading.fault == "checkpoint_save"
+    assert 0 not in {suspect.rank for suspect in leading.suspects}
+
+
+def test_a_call_that_was_refused_is_no_wait(engine: Matcher) -> None:
+    """nccl-tests name the node that had the error; nothing in the line waits for a peer."""
+    report = diagnosed(
+        engine,
+        test="nid006352: Test NCCL failure common.cu:958 'invalid usage (run with NCCL_DEBUG=WARN for details)'\n",
+    )
+    assert [item.why for item in report.diagnoses[0].suspects if "waiting" in item.why] == []
+
+
+def test_steps_after_a_loss_that_was_bad_from_the_start_are_not_denied(engine: Matcher) -> None:
+    """The last line that states it ends the log; the first one stands before all steps."""
+    steps = "".join(f"step {at:05d}/00050 ({2 * at}.00%) | loss: nan | lrm: 1.00 | dt: 8.1ms\n" for at in range(50))
+    report = diagnosed(engine, run="Step 00000 | Validation bpb: nan\n" + steps + "wandb:      train/loss nan\n")
+    assert report.diagnoses[0].fault == "loss_not_finite"
+    assert "no step was logged after it" not in report.diagnoses[0].reasons
+
+
+def test_a_crash_that_a_launcher_reports_late_is_not_in_the_teardown(engine: Matcher) -> None:
+    """It stopped the other ranks first, in a run without a step: what the process did is unknown."""
+    text = (
+        "W0402 11:20:31.001000 4410 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 4512 closing signal SIGTERM\n"
+        "E0402 11:20:31.118000 4410 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -11) local_rank: 0 (pid: 4511) of binary: /usr/bin/python3\n"
+    )
+    leading = diagnosed(engine, launcher=text).diagnoses[0]
+    assert (leading.fault, leading.stage) == ("segfault", None)

@@ -45,6 +45,17 @@ CASES = [
         "timeout",
     ),
     ("loader-timeout", raised("RuntimeError: DataLoader timed out after 120 seconds"), "Data loader timeout", "stack"),
+    # the traceback shows who calls, not who defines the function
+    (
+        "library-interface-changed",
+        raised(
+            "TypeError: PairTrainer.compute_loss() got an unexpected keyword argument 'num_items_in_batch'",
+            "lib/python3.12/site-packages/transformers/trainer.py",
+            "training_step",
+        ),
+        "argument that the function does not have",
+        "installed library does not have",
+    ),
     # a bare code does not show the state of a service
     (
         "fabric-manager-not-ready",
@@ -87,7 +98,7 @@ CASES = [
         "downloads are switched off",
         "unreachable",
     ),
-    ("shared-memory-exhausted", "rank 3: Bus error: nonexistent physical address\n", "usually full", "exhausted"),
+    ("bus-error-signal", "rank 3: Bus error: nonexistent physical address\n", "SIGBUS", "usually full"),
     ("text-decode", raised("UnicodeEncodeError: 'ascii' codec can't encode character '\\u2588' in position 0"), "output encoding", "data"),
     ("process-limit", raised("OSError: [Errno 37] No locks available: '/ckpt/.lock'"), "No file lock", "threads"),
     ("tensor-device-mismatch", raised("NotImplementedError: Cannot copy out of meta tensor; no data!"), "device that the operation cannot use", "different devices"),
@@ -119,6 +130,13 @@ def test_a_row_has_its_own_cause_and_impact(engine: Matcher) -> None:
     assert "locked" in own.impact
     assert "user limit" in rule.cause
     assert "threads" in rule.impact
+
+
+def test_the_place_of_a_call_is_that_of_the_innermost_frame(engine: Matcher) -> None:
+    """The code calls a library here; which of the two is older is not said."""
+    message = "TypeError: DataLoader.__init__() got an unexpected keyword argument 'prefetch'"
+    found = words(engine, "library-interface-changed", raised(message, "fit.py", "build_loader"))
+    assert found.summary.endswith("that is passed to it at /opt/llm/fit.py:31 in build_loader.")
 
 
 def test_patterns_without_a_row_make_one_finding(engine: Matcher) -> None:

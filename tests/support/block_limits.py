@@ -15,6 +15,10 @@ from typing import Any
 IN_MESSAGE = {"header", "section", "context", "divider", "actions", "rich_text", "image"}
 IN_VIEW = IN_MESSAGE | {"input"}
 MARKUP = re.compile("[<>]|&(?!amp;|lt;|gt;)")  # we mention people in rich text only
+DATE = re.compile(  # with constant words before it and as its fallback, and tokens that Slack knows
+    r"^<!date\^[0-9]{1,10}\^(?:Stopped |As of |Until )?\{date_short_pretty\} \{time\}"
+    r"\|(?:Stopped |As of |Until )?[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}Z>$"
+)
 INVISIBLE = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
@@ -135,7 +139,7 @@ def _text(node: Any, most: int, what: str) -> Iterator[str]:
 def _markup(text: str, most: int) -> Iterator[str]:
     if not 0 < units(text) <= most:
         yield f"{units(text)} characters, not 1 to {most}"
-    if hit := MARKUP.search(text):
+    if hit := MARKUP.search(DATE.sub("", text)):
         yield f"markup that nobody escaped: {text[max(0, hit.start() - 10) : hit.start() + 20]!r}"
     if INVISIBLE.search(text):
         yield "an invisible character"
@@ -267,7 +271,15 @@ def _rich_part(part: dict[str, Any]) -> Iterator[str]:
         yield from _run(run, kind)
 
 
-_MENTIONS = {"user": "[UW][A-Z0-9]+", "usergroup": "S[A-Z0-9]+"}
+_MENTIONS = {"user": "[UW][A-Z0-9]+", "usergroup": "S[A-Z0-9]+", "channel": "[CG][A-Z0-9]+"}
+
+
+def _date(run: dict[str, Any]) -> Iterator[str]:
+    yield from _keys(run, {"timestamp", "format", "fallback"})
+    if not isinstance(run["timestamp"], int) or not 0 <= run["timestamp"] < 1 << 32:
+        yield "a time that Slack cannot format"
+    if re.sub(r"\{(?:date_short_pretty|time)\}", "", run["format"]).strip() or not run["fallback"]:
+        yield "a date with words of somebody else, or without a fallback"
 
 
 def _run(run: dict[str, Any], inside: str) -> Iterator[str]:
@@ -282,6 +294,8 @@ def _run(run: dict[str, Any], inside: str) -> Iterator[str]:
             run.get("style", {1: 1}).values()
         ):
             yield "a style"
+    elif kind == "date" and inside == "rich_text_section":
+        yield from _date(run)
     elif kind in _MENTIONS and inside == "rich_text_section":
         if not re.fullmatch(_MENTIONS[kind], run[f"{kind}_id"]):
             yield "no id of Slack"

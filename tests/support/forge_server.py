@@ -62,6 +62,11 @@ class Double:
         """The headers that tell of the rate limit."""
         raise NotImplementedError
 
+    def undocumented(self, asked: Asked, said: Said) -> Iterator[str]:
+        """What of a request and its answer the forge's own OpenAPI document does not know."""
+        del asked, said
+        yield from ()
+
     def served(self, asked: Asked) -> Said | str:
         """The answer, or how it fails."""
         self.seen.append(asked)
@@ -72,6 +77,7 @@ class Double:
         said = self.answer(asked)
         if said.status == 501:
             self.strange.append(asked.words)
+        self.strange += self.undocumented(asked, said)
         if fault is not None:
             return fault
         if asked.method == "GET" and said.status == 200:

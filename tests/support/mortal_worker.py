@@ -129,9 +129,9 @@ def _rehearse(known: Any) -> None:
     import connectors.bundles.connector  # noqa: F401
     from bot.diagnosis.diagnose import diagnose_bundle
     from bot.incidents.ledger import Ledger
-    from bot.render.raster import png
-    from bot.render.timeline import loads
-    from bot.render.timeline_svg import draw
+    from bot.render.pictures.raster import png
+    from bot.render.pictures.timeline import loads
+    from bot.render.pictures.timeline_svg import draw
     from bot.runtime.redaction import redact
     from bot.slack.messages.answer import answer_message
     from bot.slack.messages.card import Card

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
+
+_DATE = re.compile(r"<!date\^[0-9]+\^[^|<>^]+\|([^<>]+)>")
 
 
 def read(blocks: Sequence[dict[str, Any]]) -> str:
@@ -15,11 +18,12 @@ def _block(block: dict[str, Any]) -> str:
     kind = block["type"]
     if kind in ("header", "section"):
         beside = f" {_element(block['accessory'])}" if "accessory" in block else ""
-        return f"{'# ' if kind == 'header' else ''}{block['text']['text']}{beside}"
+        below = "".join(f"\n  {_plain(field['text'])}" for field in block.get("fields", ()))
+        return f"{'# ' if kind == 'header' else ''}{block['text']['text']}{beside}{below}"
     if kind == "divider":
         return "---"
     if kind == "context":
-        return " ".join(f"({element['text']})" for element in block["elements"])
+        return " ".join(f"({_plain(element['text'])})" for element in block["elements"])
     if kind == "actions":
         return " ".join(_element(element) for element in block["elements"])
     if kind == "input":
@@ -49,4 +53,13 @@ def _run(run: dict[str, Any]) -> str:
         return f"*{run['text']}*" if run.get("style", {}).get("bold") else run["text"]
     if run["type"] == "link":
         return f"{run['text']} <{run['url']}>"
+    if run["type"] == "date":
+        return str(run["fallback"])
+    if run["type"] == "channel":
+        return f"#{run['channel_id']}"
     return f"@{run.get('user_id') or run.get('usergroup_id')}"
+
+
+def _plain(text: str) -> str:
+    """A text whose dates are shown as where Slack cannot format them."""
+    return _DATE.sub(r"\1", text)

@@ -1,7 +1,8 @@
 """Points of a run at which what is plugged in gets called.
 
 RUN_PLUGS names a JSON list of plugs: `at` (the point), `call` (module:function), and optionally `ranks`, `step`, `every`,
-`from`, `to`, `nth` (of this process's calls at the point), `attempts`, `with` (arguments), `note` (write to RUN_TRUTH).
+`from`, `to`, `nth` (of this process's calls at the point), `attempts`, `with` (arguments), `note` (write to RUN_TRUTH),
+`fault` (the run's failure, rather than noise that its healthy twin has too: with RUN_WITNESS, what it writes is recorded).
 """
 
 import importlib
@@ -16,6 +17,11 @@ PLUGS = json.loads(Path(os.environ["RUN_PLUGS"]).read_text()) if "RUN_PLUGS" in 
 CALLS = Counter()
 NOTED = set()
 STATE = {"rank": None, "step": None}
+WITNESS = None
+if "RUN_WITNESS" in os.environ:
+    import witness as WITNESS
+
+    WITNESS.install()
 
 
 def rank():
@@ -55,9 +61,22 @@ def note(plug, point, step):
             "place": point,
             "pid": os.getpid(),
             "call": plug["call"],
+            "launched": os.environ.get("RUN_CLIENT"),  # the process that a launcher knows
+            "fault": bool(plug.get("fault")),
         }
         with Path(os.environ["RUN_TRUTH"], f"rank-{rank()}.jsonl").open("a") as out:
             out.write(json.dumps(seen) + "\n")
+
+
+def acting(function, at, plug):
+    """Call a plug; what a fault writes meanwhile is its own."""
+    if WITNESS is None or not plug.get("fault"):
+        return function(at, **plug.get("with", {}))
+    WITNESS.begin()
+    try:
+        return function(at, **plug.get("with", {}))
+    finally:
+        WITNESS.end()
 
 
 def call(point, value=None, step=None, **state):
@@ -73,7 +92,7 @@ def call(point, value=None, step=None, **state):
             module, _, name = plug["call"].partition(":")
             function = getattr(importlib.import_module(module), name)
             at = SimpleNamespace(point=point, value=value, step=step, rank=rank(), **state)
-            result = function(at, **plug.get("with", {}))
+            result = acting(function, at, plug)
             if result is not None:
                 value = result
     return value

@@ -46,6 +46,7 @@ def check(
     from bot.server.credentials import check_secrets
 
     found += [("serve", *checked) for checked in check_secrets(known.serve)]
+    found += _rotas(known)
     found += _rules(known)
     if not as_json:
         say(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
@@ -62,6 +63,17 @@ def check(
         if result.change and result.change not in result.words:
             say(f"         change: {shown(result.change)}")
     raise typer.Exit(0 if all(result.works for *_, result in found) else 1)
+
+
+def _rotas(known: Config) -> list[tuple[str, str, str, CheckResult]]:
+    """Try the schedules of people on call."""
+    found = []
+    for name, tenant in known.tenants_of_chat.items():
+        if tenant.on_call is not None and tenant.on_call.pagerduty is not None:
+            from bot.incidents.on_call import check as try_schedule
+
+            found.append(("tenants", f"{name}/on_call", "pagerduty", try_schedule(tenant.on_call.pagerduty)))
+    return found
 
 
 def _rules(known: Config) -> list[tuple[str, str, str, CheckResult]]:

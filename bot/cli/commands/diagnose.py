@@ -68,7 +68,8 @@ def diagnose(
     exit_decision: Annotated[
         bool,
         typer.Option(
-            "--exit-decision", help="Report the decision as the exit status, for requeue wrappers; see the README."
+            "--exit-decision",
+            help="Report the decision as the exit status, for requeue wrappers; see docs/diagnose.md.",
         ),
     ] = False,
     verbose: Annotated[

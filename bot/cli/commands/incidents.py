@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot.cli.console import refuse, say, say_json
+from bot.cli.options import Limit
 
 if TYPE_CHECKING:
     from bot.store.incident_state import State
@@ -17,39 +18,58 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_SUMMARY = 72  # characters of a summary in a list
 
 
 @app.command("list")
 def list_incidents(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number, latest first.")] = 20,
+    limit: Limit = 20,
     as_json: AsJson = False,
     state: Annotated[str | None, typer.Option("--state", metavar="open|acknowledged|snoozed|closed|merged")] = None,
     assignee: Annotated[
         str | None, typer.Option("--assignee", metavar="WHO", help="Only incidents assigned to WHO.")
+    ] = None,
+    fault: Annotated[
+        str | None, typer.Option("--fault", help="Only this fault class; none for failures without a known cause.")
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NAME", help="Only incidents that suspect this node.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="SPAN", help="Only the last days, such as 7d.")
     ] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's; by default, all.")] = None,
     private: Annotated[
         bool, typer.Option("--private", help="Include what people in Slack asked for privately.")
     ] = False,
 ) -> None:
-    """List the latest incidents; with --json, one object per line."""
+    """List the latest incidents, one per line; with --json, one object per line."""
+    from bot.cli.incident_rows import begin, listed
+    from bot.incidents.names import names
     from bot.store.incidents import IncidentFilter
     from bot.store.visibility import OPERATOR, PUBLIC
 
-    viewer = OPERATOR if private else PUBLIC
-    wanted = IncidentFilter(tenant, datetime.now(UTC), state=_known_state(state), assignee=assignee, viewer=viewer)
+    viewer, now = OPERATOR if private else PUBLIC, datetime.now(UTC)
+    wanted = IncidentFilter(
+        tenant,
+        now,
+        since=begin(since, now),
+        state=_known_state(state),
+        assignee=assignee,
+        fault=fault,
+        node=node,
+        viewer=viewer,
+    )
     with _store() as store:
-        incidents = store.list(limit, wanted)
+        incidents, known = store.list(limit, wanted), names(store.database)
     if as_json:
         for incident in incidents:
             say_json(_json(incident))
-    elif not incidents and (state or assignee or tenant):
+    elif not incidents and (state or assignee or tenant or fault or node or since):
         say("No matching incidents.")
     elif not incidents:
         say("No incidents yet. `signalbox diagnose` stores its reports here.")
     else:
-        say("\n".join(_row(incident) for incident in incidents))
+        listed(incidents, now, known)
 
 
 @app.command()
@@ -228,18 +248,6 @@ def _store() -> IncidentStore:
     from bot.store.incidents import IncidentStore
 
     return IncidentStore(database_url())
-
-
-def _row(incident: Incident) -> str:
-    from bot.render.text_format import shown
-
-    job = ", ".join(part for part in (incident.job_name, incident.job_id) if part)
-    summary = shown(incident.summary)
-    cut = summary if len(summary) <= _SUMMARY else f"{summary[: _SUMMARY - 3]}..."
-    lived = _lived(incident)
-    head = f"{incident.id:>5}  {_when(incident)}  {incident.fault or incident.verdict:<28}  {shown(job)}"
-    head = f"{head.rstrip()}  [{shown(lived)}]" if lived else head
-    return f"{head.rstrip()}\n       {cut}"
 
 
 def _lived(incident: Incident) -> str:

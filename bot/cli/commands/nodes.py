@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bot.cli.console import say, say_json, say_table
+from bot.cli.options import Limit
 from kb.regex.lazy import lazy_compile
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def list_excluded(
     tenant: Tenant = "default",
     cluster: Cluster = None,
     node: Annotated[str | None, typer.Option("--node", help="Only this node, with past decisions.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number, latest first.")] = 50,
+    limit: Limit = 50,
     commands: Annotated[
         bool, typer.Option("--commands", help="Also show the drain command. Signalbox never runs it.")
     ] = False,

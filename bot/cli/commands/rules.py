@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli.console import refuse, say, say_table
+from bot.cli.console import refuse, say, say_page, say_table
 from bot.cli.options import RulesFolder
 from bot.cli.rules.loading import load_rule_base, load_valid, reported_errors, rule_named
 from kb.errors import Fault, RuleError
@@ -42,13 +42,23 @@ def list_rules(
 
 @app.command()
 def show(
-    rule: Annotated[str, typer.Argument(help="The rule's id.")], rules: RulesFolder = None, site: Site = None
+    rule: Annotated[str, typer.Argument(help="The rule's id.")],
+    source: Annotated[bool, typer.Option("--source", help="Print the rule's file instead.")] = False,
+    rules: RulesFolder = None,
+    site: Site = None,
 ) -> None:
-    """Show the file of a rule."""
+    """Explain a rule: what it reports, why it happens, what to do, and how it looks in a log."""
     from bot.rulebase.loader import default_folder
 
-    found = rule_named(load_rule_base(rules, site), rule)
-    say(((rules or default_folder()) / found.file).read_text("utf-8"))
+    known = load_rule_base(rules, site)
+    found = rule_named(known, rule)
+    folder = rules or default_folder()
+    if not source:
+        from bot.cli.rules.explain import explained
+
+        say_page(lambda width: explained(found, known.rulebook, folder, width))
+        return
+    say((folder / found.file).read_text("utf-8"))
     for site_exception in found.site:
         say(f"# excepted by the site until {site_exception.expires}: {site_exception.reason}")
 
@@ -120,8 +130,11 @@ def lock(
     check: Check = False,
     rules: RulesFolder = None,
 ) -> None:
-    """Write lock.json: the version of each rule, raised by one where its meaning changed."""
-    from bot.authoring.lock import NAME, locked_in, step, write
+    """Write lock.json: the version of each rule, raised by one where its meaning changed.
+
+    For the shipped rules, also writes sound.txt, which lists the texts whose regexes a start need not check again.
+    """
+    from bot.authoring.lock import NAME, locked_in, step, write, write_sound
     from bot.rulebase.loader import default_folder, read_files
 
     folder = rules or default_folder()
@@ -137,6 +150,8 @@ def lock(
         raise typer.Exit(1)
     if stale:
         write(folder, after.text)
+    if not check and folder == default_folder():
+        write_sound(folder, files)
     say(f"{len(after.entries)} rules, {len(after.new)} new, {len(after.changed)} changed", err=True)
 
 

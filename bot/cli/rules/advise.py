@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from bot.cli.console import say, say_json, shell_user
+from bot.cli.console import Progress, say, say_json, shell_user
 from bot.cli.rules.propose import hand_over, settings_of
 from bot.config.file import read
 from bot.config.learning import Learning
@@ -145,7 +145,8 @@ def try_rules(
     extra = {path: theirs.get(path) for path in {*theirs, *base.files} if theirs.get(path) != base.files.get(path)}
     logs = clean_logs(base.known, folder, [*_configured(), *clean])
     most = None if every else _learning().judged
-    result = backtest(trial(base, extra), database_url(), logs, tenant=tenant, most=most)
+    with Progress("past incidents tried") as bar:
+        result = backtest(trial(base, extra), database_url(), logs, tenant=tenant, most=most, tell=bar.tell)
     if as_json:
         say_json(msgspec.json.encode(result))
     else:

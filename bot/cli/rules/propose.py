@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from bot.cli.console import say, say_json, say_table, shell_user
+from bot.cli.console import Progress, say, say_json, say_table, shell_user
 from bot.config.file import read
 from bot.config.rules import PullRequests
 from bot.config.settings import Config
@@ -44,8 +44,9 @@ def run(
     """
     config = read() if config_path() is not None else Config()
     url = database_url()
-    drafter = DraftService(url, config, rules)
-    content = drafter.content(incident, tenant, alone=alone)
+    with Progress("past incidents tried") as bar:
+        drafter = DraftService(url, config, rules, tell=bar.tell)
+        content = drafter.content(incident, tenant, alone=alone)
     if content.reasons or dry or into is not None:
         if into is not None and not content.reasons:
             _write(into, content)
@@ -56,7 +57,7 @@ def run(
     _print(content, as_json=as_json)
     against = refusal(settings, proposed)
     if against is None and content.hurts and not force:
-        against = "the replay found a regression; fix the rule, or force it with --all-the-same"
+        against = "the replay found a regression; fix the rule, or propose it anyway with --force"
     if against is not None or settings is None:
         say(f"signalbox: not proposed: {shown(against or '')}", err=True)
         return 1
@@ -176,11 +177,22 @@ def hand_over(url: str, settings: PullRequests, proposed: ProposedRule) -> int:
         words = ProposalWorker(ledger.database, settings).advance(asked.proposal)
         found = proposal_of(ledger.database, asked.proposal)
     say(shown(f"proposal {asked.proposal}: {words}"), err=True)
-    if found is not None and found.state == "open":
-        say(
-            shown(f"Review and merge {_where(settings, found)}. `signalbox rules proposals` shows its state."), err=True
-        )
+    if found is not None:
+        say(shown(f"{_next_step(settings, found)} `signalbox rules proposals` shows its state."), err=True)
     return 0 if found is not None and found.state in ("open", "merged") else 1
+
+
+def _next_step(settings: PullRequests, proposal: Proposal) -> str:
+    """What a person does next, and where, as a sentence."""
+    where = _where(settings, proposal)
+    if proposal.state == "open":
+        until = " It is a draft until the backtest and the checks pass." if proposal.draft else ""
+        return f"Review and merge {where}.{until}"
+    if proposal.state == "asked":
+        return f"Next: the service tries {where} again at {proposal.ready_at:%H:%M} UTC; so does this command."
+    if proposal.state == "failed":
+        return f"Next: fix what it names, then propose the rule again; nothing is at {where} yet."
+    return f"Nothing to do: {where} is {proposal.state}."
 
 
 def _where(settings: PullRequests, proposal: Proposal) -> str:

@@ -160,6 +160,13 @@ def mention(state: State, message: Message) -> Json:
     return event(state, {**told, "type": "app_mention", "channel": message.channel, "event_ts": message.ts})
 
 
+def direct_message(state: State, message: Message) -> Json:
+    """message.im, for a message that a user writes to the app (https://docs.slack.dev/reference/events/message.im)."""
+    told = {key: value for key, value in state.json_of(message).items() if key != "parent_user_id"}
+    inner = {**told, "type": "message", "channel_type": "im", "channel": message.channel, "event_ts": message.ts}
+    return event(state, inner)
+
+
 def home_opened(state: State, user: str, view: View | None) -> Json:
     """app_home_opened. Contains the view once one was published."""
     inner: dict[str, Any] = {

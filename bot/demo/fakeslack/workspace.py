@@ -140,6 +140,8 @@ class Workspace(WorkspaceObserver):
         if not text.strip():
             raise NotPossible("a message must not be empty")
         message = self.state.put(Message(channel, self.state.new_ts(), user, text, thread_ts=thread_ts))
+        if where.direct and "im:history" in self.app.scopes:
+            return message, self._event(payloads.direct_message(self.state, message))
         mentioned = f"<@{self.app.user}>" in text and "app_mentions:read" in self.app.scopes
         if not mentioned or where.direct or not self.state.member(channel):
             return message, None

@@ -16,7 +16,7 @@ import msgspec
 from sqlmodel import Session
 
 from bot.learning.advice.history import AdviceHistory, StoredReport, reports_of
-from bot.learning.advice.test_logs import cleaner_of, fit, match_logs, silent_logs
+from bot.learning.advice.test_logs import cleaner_of, fit, match_logs, narrowed_edge, silent_logs, widened_edge
 from bot.learning.advice.unknowns import UnknownFailure, unknown
 from bot.learning.outcomes import ReviewedIncident, faults_of, looked_within, outcomes, told_within
 from bot.learning.replay.shadow import PromotionThreshold, promoted, shadows_within
@@ -149,10 +149,11 @@ def _narrower(
         )
         return RuleAdvice("narrow", rule.id, title, (why, few), numbers)
     narrower = _excluding(text, dict(apart.values), len(wrong), len(right))
-    files = {rule.file: narrower, **silent_logs(seen.base, rule, narrower, apart, cases)}
+    edge, tested = narrowed_edge(seen.base, rule, narrower, apart, cases)
+    files = {rule.file: narrower, **silent_logs(seen.base, rule, narrower, apart, cases), **edge}
     told_by = f"{apart.search!r} occurs in the {len(apart.support)} examined and in none of the {len(right)} others"
     title = f"exclude lines with {apart.search[:80]!r} from {rule.id}"
-    return RuleAdvice("narrow", rule.id, title, (why, told_by), numbers, files, (apart.search,))
+    return RuleAdvice("narrow", rule.id, title, (why, told_by, *tested), numbers, files, (apart.search,))
 
 
 def _truths(seen: AdviceHistory, numbers: Sequence[int]) -> str:
@@ -234,8 +235,9 @@ def _wider(
         f"{apart.search!r} matches {len(apart.support)} of {len(cases)} of them and no incident of another fault"
     )
     wider = _also(text, dict(apart.values))
-    files = {rule.file: wider, **match_logs(seen.base, rule, wider, apart, cases)}
-    return RuleAdvice("widen", rule.id, title, tuple(reasons), numbers, files, (apart.search,))
+    edge, tested = widened_edge(seen.base, rule, wider, apart, cases)
+    files = {rule.file: wider, **match_logs(seen.base, rule, wider, apart, cases), **edge}
+    return RuleAdvice("widen", rule.id, title, (*reasons, *tested), numbers, files, (apart.search,))
 
 
 def _against(seen: AdviceHistory, fault: str) -> Background:

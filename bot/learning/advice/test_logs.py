@@ -12,14 +12,15 @@ from pathlib import Path
 
 from bot.authoring.selftest import findings_on, run, tests_of
 from bot.learning.drafts.anonymise import Anonymiser, words_of
+from bot.learning.drafts.edge_logs import EdgeLogs, Speaks, edge_logs_of
 from bot.learning.drafts.edits import VOCABULARY
-from bot.learning.drafts.rule_folder import excerpt, kept_words, retold
+from bot.learning.drafts.rule_logs import excerpt, frame_of, kept_words, retold
 from bot.learning.replay.trial import RuleFiles
 from bot.rulebase.loader import Knowledge
 from bot.runtime.redaction import redact
 from kb.errors import RuleError
 from kb.learning.cases import Case
-from kb.learning.discriminating_patterns import MinedPattern
+from kb.learning.discriminating_patterns import MinedPattern, told_of
 from kb.learning.negative_corpus import line_at
 from kb.learning.yaml_edits import value_of
 from kb.regex.pattern import compiled
@@ -82,7 +83,7 @@ def silent_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cas
     for case in cases[:MOST_LOGS]:
         spoke = was.lines({name: item.encode() for name, item in case.texts.items()})
         streams = excerpt(_lines(case, found, spoke), case.texts, cleaner, keep)
-        raised = retold(streams, "")
+        raised = retold(streams)
         whole = {name: data + raised.get(name, b"") for name, data in streams.items()}
         able = [stream for stream in (streams, whole) if stream and not will.lines(stream)]
         best = next((entry for entry in able if was.lines(entry)), able[0] if able else None)
@@ -99,13 +100,78 @@ def match_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, case
     for case in (item for item in cases if item.id in found.support):
         streams = excerpt(_lines(case, found, ()), case.texts, cleaner, keep)
         able = [
-            stream
-            for stream in (streams, retold(streams, ""))
-            if stream and will.lines(stream) and not was.lines(stream)
+            stream for stream in (streams, retold(streams)) if stream and will.lines(stream) and not was.lines(stream)
         ]
         if able and able[0] not in made.values() and len(made) < MOST_LOGS:
             made[f"match/advised-{case.id}"] = able[0]
     return _files(rule, made)
+
+
+def widened_edge(
+    base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return logs at the edge of the event for which a rule is widened, by path, and what the test at that edge says, as sentences."""
+    will = SingleRuleScan(base, rule, text)
+    edge = _edge(base, text, found, cases, lambda streams: bool(will.lines(streams)))
+    made = {name.replace("/", "/advised-", 1): data for name, data in (*edge.match.items(), *edge.silent.items())}
+    return _placed(rule, made), _sentences(edge, "it matches", "it is silent")
+
+
+def narrowed_edge(
+    base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Likewise at the edge of the event that silences a narrowed rule: in all its forms it does, and in health it does not.
+
+    Each log has a line on which the rule fires, as the rule is silent without one.
+    """
+    was, will = SingleRuleScan(base, rule, base.files[rule.file]), SingleRuleScan(base, rule, text)
+    own = _own_line(was, will, cleaner_of(base, cases), kept_words(value_of(text, "match")), cases)
+    if own is None:
+        return {}, ()
+
+    def with_own(streams: Mapping[str, bytes]) -> dict[str, bytes]:
+        return {name: own + data for name, data in streams.items()}
+
+    edge = _edge(base, text, found, cases, lambda streams: not will.lines(with_own(streams)))
+    made = {name.replace("match/", "silent/advised-", 1): own + data for name, data in edge.match.items()}
+    made |= {name.replace("silent/", "match/advised-", 1): own + data for name, data in edge.silent.items()}
+    return _placed(rule, made), _sentences(edge, "they silence it", "it still fires")
+
+
+def _edge(base: RuleFiles, text: str, found: MinedPattern, cases: Sequence[Case], speaks: Speaks) -> EdgeLogs:
+    keep = kept_words(value_of(text, "match"))
+    return edge_logs_of(
+        told_of(found.event),
+        cleaner_of(base, cases),
+        keep,
+        speaks,
+        numbers=found.numbers,
+        frame=frame_of({"": found.values}),
+    )
+
+
+def _own_line(
+    was: SingleRuleScan, will: SingleRuleScan, cleaner: Anonymiser, keep: frozenset[str], cases: Sequence[Case]
+) -> bytes | None:
+    """Return a line of the incidents on which the rule fires, now and before, anonymised; None if no line suffices."""
+    for case in cases[:MOST_LOGS]:
+        for line in was.lines({name: item.encode() for name, item in case.texts.items()})[:MOST_LINES]:
+            data = f"{cleaner.line(line, keep)}\n".encode("ascii", "replace")
+            if was.lines({"part-0.log": data}) and will.lines({"part-0.log": data}):
+                return data
+    return None
+
+
+def _sentences(edge: EdgeLogs, variations: str, near: str) -> tuple[str, ...]:
+    if not edge.variations.n:
+        return ()
+    told = (f"of the variations of that line, {variations} on {edge.variations.words}",)
+    return (*told, f"of its near misses, {near} on {edge.near.words}", *edge.questions)
+
+
+def _placed(rule: Rule, made: Mapping[str, bytes]) -> dict[str, str]:
+    home = rule.file.rpartition("/")[0]
+    return {f"{home}/{name}": data.decode("ascii") for name, data in made.items()}
 
 
 def _lines(case: Case, found: MinedPattern, spoke: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,7 +20,7 @@ from bot.config.settings import Config
 from bot.forges.base import PlanRefused
 from bot.learning.drafts.cases import DraftCases, gathered
 from bot.learning.drafts.edits import edited, regexes_of, rule_path
-from bot.learning.drafts.rule_folder import EdgeResult, draft
+from bot.learning.drafts.rule_folder import draft
 from bot.learning.drafts.store import Draft, DraftContent, DraftEdits, DraftRequest, draft_of, made_within
 from bot.learning.proposals.pull_request import replayed
 from bot.learning.proposals.store import ProposedRule, propose_within, refuse, told_of_within
@@ -47,13 +47,15 @@ SHOWN = 12  # log lines in a form or a pull request
 class DraftService:
     """Drafts rules for one store.
 
-    `url`: the URL of the database; `folder`: the rules folder; `site`: the overlay folder; None for the defaults.
+    `url`: the URL of the database; `folder`: the rules folder; `site`: the overlay folder; None for the defaults. `tell` receives how
+    many past incidents a draft was tried on, and of how many.
     """
 
     url: str
     config: Config
     folder: Path | None = None
     site: Path | None = None
+    tell: Callable[[int, int], None] | None = None
 
     @cached_property
     def base(self) -> RuleFiles:
@@ -107,7 +109,6 @@ class DraftService:
         texts = {case.id: case.texts for case in found.cases}
         made = draft(candidate, texts, self.base.known, self.base.files, names=found.names)
         rule = _rule(made.files)
-        alone = ("Only one incident supports it.",) if candidate.alone else ()
         missing = tuple(f"To be added by a person: {item}" for item in made.missing)
         regexes = regexes_of(rule)
         return DraftContent(
@@ -120,12 +121,12 @@ class DraftService:
             ),
             files=dict(made.files),
             looks_for="" if regexes is not None else _words(rule),
-            lines=tuple(lines_of(made.files, "/match/")),
-            notes=(*alone, *candidate.remarks, *missing),
+            lines=made.evidence[:SHOWN] or tuple(lines_of(made.files, "/match/")),
+            notes=(*candidate.remarks, *missing),
             incidents=candidate.support,
             why=made.said,
-            questions=candidate.questions,
-            edge=_edge_figures(made.edge),
+            questions=(*candidate.questions, *made.edge.questions),
+            edge=made.edge.figures,
         )
 
     def replayed(self, content: DraftContent, tenant: str, edits: DraftEdits | None = None) -> DraftContent:
@@ -137,7 +138,12 @@ class DraftService:
         own: dict[str, str | bytes | None] = dict(files)
         try:
             result = backtest(
-                trial(self.base, own), self.url, self._clean, tenant=tenant, most=self.config.learning.judged
+                trial(self.base, own),
+                self.url,
+                self._clean,
+                tenant=tenant,
+                most=self.config.learning.judged,
+                tell=self.tell,
             )
         except RuleError as error:
             hurts = tuple(f"the rule is not valid: {fault.message}" for fault in error.faults[:5])
@@ -151,7 +157,7 @@ class DraftService:
             files=files,
             edits=edits or content.edits,
             patterns=regexes_of(rule) or (_words(rule),),
-            figures=(*content.edge, *figures),
+            figures=(*figures[:-1], *content.edge, *figures[-1:]),  # the last one is the cost
             hurts=tuple(hurts),
             passed=not hurts,
         )
@@ -257,16 +263,6 @@ class DraftWorker:
         if self._drafter is None or digest != self._digest:
             self._drafter, self._digest = DraftService(self.url, self.config, *self.current.folders()), digest
         return self._drafter.do(work)
-
-
-def _edge_figures(edge: EdgeResult) -> tuple[tuple[str, str], ...]:
-    """The figures on rewordings of the event; none for a rule that no line decides."""
-    if not edge.variations.n:
-        return ()
-    return (
-        ("Rewordings of the event that it matches", edge.variations.words),
-        ("Lines of the same component in health that it matches", edge.near.words if edge.near.n else "none made"),
-    )
 
 
 def _rule(files: Mapping[str, bytes]) -> dict[str, Any]:

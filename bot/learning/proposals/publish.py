@@ -132,7 +132,7 @@ class _ProposalCheck:
             return self._ended(pull)
         tip = self.forge.tip(found.branch)
         known = (found.head or "").split()
-        if tip is not None and tip not in known and not self.forge.ours(tip, self.plan):
+        if tip is not None and tip not in known and not self._is_free(tip):
             return self._told_only(pull)
         if current and tip is not None and pull is not None:
             return self._ready(replace(pull, head=tip))
@@ -141,6 +141,10 @@ class _ProposalCheck:
                 "moved", f"the branch {found.branch} is gone; its pull request is checked again", pause=60.0
             )
         return self._ready(self._brought(pull, tip))
+
+    def _is_free(self, tip: str) -> bool:
+        """Whether nobody else committed to the branch: it is as the base, or its commits are ours."""
+        return tip == self.forge.base(self.plan) or self.forge.ours(tip, self.plan)
 
     def _brought(self, pull: PullRequest | None, tip: str | None) -> PullRequest:
         """Update the branch and the pull request."""
@@ -162,11 +166,20 @@ class _ProposalCheck:
     def _ready(self, pull: PullRequest) -> str:
         """Mark a draft as ready once the replay and the forge's checks passed."""
         draft = self._is_draft(pull)
-        words = self._undone(pull) if draft else None
-        if draft and words is None:
+        undone = self._undone(pull) if draft else None
+        if draft and undone is None:
             self.forge.ready(pull, self.plan)
-        self._note(draft=words is not None, etag=None if draft else pull.etag, error=words)
+        words = self._conflict() if pull.conflict else undone
+        self._note(draft=undone is not None, etag=None if draft else pull.etag, error=words)
         return words or ("opened" if pull.url is None else f"opened at {pull.url}")
+
+    def _conflict(self) -> str:
+        """What to do about files that both the base and the branch changed. Signalbox merges nothing over a person's change."""
+        base = self.plan.base or "the base branch"
+        return (
+            f"it conflicts with {base}, which changed the same rule: merge {base} into {self.found.branch} and choose, "
+            "or close this and propose the rule again"
+        )
 
     def _is_draft(self, pull: PullRequest) -> bool:
         """Whether we may mark it ready: a pull request that a person converted back to a draft stays a draft."""

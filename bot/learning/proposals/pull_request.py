@@ -19,15 +19,12 @@ def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str
     """The figures of a backtest, the arguments against the rule, and whether it passed."""
     changes = {kind: backtest.of(kind) for kind in ("new", "lost", "changed")}
     figures = [
+        ("First answers that it would have changed", _effect(backtest)),
         ("Incidents searched", f"{backtest.incidents}{_beside(backtest.without_text, 'no longer have their text')}"),
         ("Matches", _listed(backtest.hits)),
         *(
             (f"First answers {kind}", _listed([measured_event.incident for measured_event in found]))
             for kind, found in changes.items()
-        ),
-        (
-            "Better, worse than the cause that people named",
-            f"{_count(backtest, 'better')}, {_count(backtest, 'worse')}",
         ),
         ("Precision", backtest.precision.words),
         ("Recall", backtest.recall.words),
@@ -39,12 +36,19 @@ def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str
         ("Cost", "; ".join((backtest.cost.words, *backtest.dear))),
     ]
     if backtest.unjudged:
-        figures.insert(1, ("Not evaluated (too many)", str(backtest.unjudged)))
+        figures.insert(2, ("Not evaluated (too many)", str(backtest.unjudged)))
     return tuple(figures), tuple(backtest.hurts), not backtest.hurts
 
 
 def _count(backtest: Backtest, what: Literal["better", "worse"]) -> int:
     return sum(bool(getattr(change, what)) for change in backtest.changes)
+
+
+def _effect(backtest: Backtest) -> str:
+    """In how many incidents the answer would be another, and what people's causes say of that."""
+    changed = len({change.incident for change in backtest.changes})
+    judged = f"{_count(backtest, 'better')} better, {_count(backtest, 'worse')} worse"
+    return f"{changed} of {backtest.incidents}{f': {judged} by the cause that people named' if changed else ''}"
 
 
 def _beside(count: int, words: str) -> str:
@@ -56,6 +60,13 @@ def _listed(numbers: Sequence[int]) -> str:
         return "0"
     told = ", ".join(f"no. {number}" for number in numbers[:_FEW])
     return f"{len(numbers)}: {told}{', …' if len(numbers) > _FEW else ''}"
+
+
+def _switch(settings: PullRequests, branch: str) -> str:
+    """The command by which a reviewer checks a branch out in a clone."""
+    if settings.backend == "local":
+        return f"git switch --detach {branch}"
+    return f"git fetch origin {branch} && git switch --detach FETCH_HEAD"
 
 
 def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
@@ -77,6 +88,8 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
         questions=content.questions,
         incidents=content.incidents,
         passed=content.passed,
+        switch=_switch(settings, proposal.branch),
+        folder=home,
     )
     note = (
         "Opened as a draft by Signalbox. It is marked ready when the backtest and the checks of this repository pass."

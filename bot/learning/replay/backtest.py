@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
@@ -131,11 +131,12 @@ def backtest(
     tenant: str | None = None,
     workers: int | None = None,
     most: int | None = MOST_JUDGED,
+    tell: Callable[[int, int], None] | None = None,
 ) -> Backtest:
     """Test a change on the incidents of a store and on logs of successful runs (`clean_logs`).
 
     `tenant`: use only the incidents of this tenant. `most`: evaluate at most this many, those with feedback first, and stop once
-    the change has made `FEW` confirmed answers worse; None evaluates all.
+    the change has made `FEW` confirmed answers worse; None evaluates all. `tell` receives how many incidents were read, and of how many.
 
     Raises:
         StoreError: the store cannot be read.
@@ -149,7 +150,11 @@ def backtest(
     workers = min(workers or len(os.sched_getaffinity(0)), max(1, len(ids) // _CHUNK))
     try:
         with ProcessPoolExecutor(workers, process_context(), _start, (url, judge)) as pool:
-            sifted = list(pool.map(_sift, _chunks(ids, _CHUNK)))
+            sifted = []
+            for part in pool.map(_sift, _chunks(ids, _CHUNK)):
+                sifted.append(part)
+                if tell is not None:
+                    tell(min(len(sifted) * _CHUNK, len(ids)), len(ids))
             found = sorted(
                 (item for part in sifted for item in part.found), key=lambda item: (not reviewed[item].said, -item)
             )

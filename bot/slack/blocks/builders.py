@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
+from bot.render.text_format import clock
 from bot.slack.blocks.limits import Json
 from bot.slack.blocks.mrkdwn import is_channel, is_group, is_link, is_person, quoted, safe
 
 _HANDLE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _TEXT = 3000
+_FIRST, _LAST = 0.0, float(1 << 32)  # seconds since the epoch that Slack formats
+Label = Literal["", "Stopped", "As of", "Until"]
 
 
 def handled(handle: str) -> str:
@@ -29,20 +33,51 @@ def header(text: str) -> Json:
     return {"type": "header", "text": plain(text, 150)}
 
 
-def section(text: str, accessory: Json | None = None) -> Json:
-    """Return a paragraph, with an optional button or menu beside it."""
+def section(text: str, accessory: Json | None = None, *fields: str | Json) -> Json:
+    """Return a paragraph, with an optional button or menu beside it and short texts below it, in two columns."""
     block: Json = {"type": "section", "text": plain(text)}
+    if below := [_text(field) for field in fields if field][:10]:
+        block["fields"] = below
     return block if accessory is None else block | {"accessory": accessory}
 
 
-def note(*texts: str) -> Json:
-    """Return small grey text."""
-    return {"type": "context", "elements": [plain(text) for text in texts if text][:10] or [plain("-")]}
+def note(*texts: str | Json) -> Json:
+    """Return small grey text. Texts are shown as they are; `clocked` returns one with a time."""
+    return {"type": "context", "elements": [_text(text) for text in texts if text][:10] or [plain("-")]}
+
+
+def _text(text: str | Json) -> Json:
+    return plain(text) if isinstance(text, str) else text
 
 
 def divider() -> Json:
     """Return a divider."""
     return {"type": "divider"}
+
+
+# --- times -----------------------------------------------------------------------------------------------------------
+
+
+def clocked(label: Label, at: float | None) -> Json:
+    """Return a label and a time for `note` and `section`, in the time zone of the reader; empty without a time.
+
+    This is the only text with markup. Its parts are constants and a number, never a text of somebody else.
+    Format: https://docs.slack.dev/messaging/formatting-message-text#date-formatting
+    """
+    if at is None:
+        return {}
+    known = f"{label} {clock(at)}".strip()
+    if not _FIRST <= at < _LAST:
+        return plain(known)
+    told = f"{label} {{date_short_pretty}} {{time}}".strip()
+    return {"type": "mrkdwn", "text": f"<!date^{int(at)}^{told}|{known}>", "verbatim": True}
+
+
+def moment(at: float) -> list[Json]:
+    """Return a time as a run of rich text, in the time zone of the reader."""
+    if not _FIRST <= at < _LAST:
+        return words(clock(at))
+    return [{"type": "date", "timestamp": int(at), "format": "{date_short_pretty} {time}", "fallback": clock(at)}]
 
 
 # --- rich text -------------------------------------------------------------------------------------------------------
@@ -89,9 +124,9 @@ def paragraph(*lines: Sequence[Json]) -> list[Json]:
     return [{"type": "rich_text_section", "elements": runs}] if runs else []
 
 
-def preformatted(text: str, most: int, limit: int) -> list[Json]:
-    """Return the first `most` log lines in a box; nothing if there are none."""
-    lines = quoted(text, most, limit)
+def preformatted(text: str, most: int, limit: int, *, spaced: bool = False) -> list[Json]:
+    """Return the first `most` log lines in a box; nothing if there are none. `spaced`: keep the spaces inside of lines."""
+    lines = quoted(text, most, limit, spaced=spaced)
     return [{"type": "rich_text_preformatted", "elements": [{"type": "text", "text": lines}]}] if lines else []
 
 

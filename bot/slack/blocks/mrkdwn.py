@@ -39,10 +39,13 @@ def escaped(text: str, limit: int) -> str:
     return shorter
 
 
-def quoted(text: str, most: int, limit: int) -> str:
-    """Return the first `most` log lines for rich_text_preformatted, each cut, with indentation. May be empty."""
+def quoted(text: str, most: int, limit: int, *, spaced: bool = False) -> str:
+    """Return the first `most` log lines for rich_text_preformatted, each cut, with indentation. May be empty.
+
+    `spaced`: keep the spaces inside of lines too, which align tables and indent what stands behind a prefix.
+    """
     parts = [part for part in redact(uncoloured(text)).splitlines() if part.strip()]
-    kept = [_line(part, limit) for part in parts[:most]]
+    kept = [_spaced(part, limit) if spaced else _line(part, limit) for part in parts[:most]]
     if len(parts) > most:
         kept.append(f"… {many(len(parts) - most, 'more line')}")
     return "\n".join(kept)
@@ -51,6 +54,11 @@ def quoted(text: str, most: int, limit: int) -> str:
 def _line(part: str, limit: int) -> str:
     indent = min(len(part) - len(part.lstrip(" ")), 8)  # keep the shape of a traceback
     return " " * indent + safe(part, limit - indent)
+
+
+def _spaced(part: str, limit: int) -> str:
+    clean, beyond = _clean(part, limit)
+    return cut(clean.rstrip(), limit, beyond)
 
 
 def listed(items: Sequence[str], most: int) -> list[str]:

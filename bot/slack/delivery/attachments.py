@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 
 from bot.incidents.ledger import Ledger
-from bot.render.raster import png
+from bot.render.pictures.raster import png
+from bot.render.pictures.timeline import loads
+from bot.render.pictures.timeline_svg import draw
+from bot.render.pictures.timeline_words import alt_text
 from bot.render.report_json import from_json
 from bot.render.terminal import plain
 from bot.render.text_page import Reading
-from bot.render.timeline import loads
-from bot.render.timeline_svg import draw
-from bot.render.timeline_words import alt_text
 from bot.runtime.redaction import redact
 from kb.errors import SignalboxError
 from kb.model import NOT_FAILED

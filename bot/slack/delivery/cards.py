@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from bot.config.settings import Config
 from bot.incidents.exclusions import in_words
 from bot.incidents.ledger import Ledger
+from bot.incidents.on_call import on_call
 from bot.incidents.resolution import Annotation, word
 from bot.notify.messages import Posting
+from bot.policy.console_links import console_links
 from bot.policy.notifications import Mute, RuleRecord, matching_mute, subject_of
 from bot.policy.resolution_codes import nameless
-from bot.render.text_format import clock
 from bot.rulebase.loader import Knowledge
 from bot.slack.messages.card import Card, Chain, ExcludedNode, IncidentStatus, Opinion
 from bot.store.incident_state import state_of
@@ -53,6 +54,7 @@ class CardComposer:
             asked_by=posting.asked_by,
             why="" if posting.asked_by else why,
             later=self._later(posting, incident),
+            nowhere=str(posting.facts["nowhere"]) if posting.facts.get("nowhere") else None,
             times=int(posting.facts.get("times") or 1),
             chain=self._chain(incident) if posting.asked_by is None else None,
             owner=next(
@@ -71,12 +73,22 @@ class CardComposer:
                 standing.rule: standing.words for standing in self._standings(incident.tenant).values() if standing.weak
             },
             link=self.page(incident.tenant, incident.id, incident.private_to),
+            on_call=self.on_call(incident.tenant),
+            consoles=console_links(self.config.links_of(incident.tenant, incident.cluster), report, incident.cluster),
             private=incident.private_to is not None,
+            can_propose=self.config.rules.pull_requests is not None,
             muted=mute_words(mute) if mute is not None else "",
+            muted_until=mute.until if mute is not None else None,
             muted_by=mute.by or None if mute is not None else None,
             life=self._life(incident),
             bars=self.bars(incident.id),
         )
+
+    def on_call(self, tenant: str) -> tuple[str, ...]:
+        """Return who is on call for a tenant."""
+        settings = self.config.tenants_of_chat.get(tenant)
+        rota = settings.on_call if settings is not None else None
+        return on_call(self.ledger.database, rota, datetime.fromtimestamp(self.now(), UTC))
 
     def bars(self, incident: int) -> tuple[ExcludedNode, ...]:
         """Return the nodes that the incident proposes to exclude, with the current state of each exclusion."""
@@ -94,6 +106,7 @@ class CardComposer:
         whole = family.whole
         return IncidentStatus(
             acked=incident.acked_at is not None,
+            acked_by=self.ledger.lifecycle.acknowledged_by(incident.id) if incident.acked_at is not None else None,
             assignee=incident.assignee,
             snoozed=until.timestamp() if until is not None and state == "snoozed" else None,
             whole=None if whole is None else (*whole, self.page(incident.tenant, whole[0], incident.private_to)),
@@ -155,6 +168,6 @@ class CardComposer:
 
 
 def mute_words(mute: Mute) -> str:
-    """Describe a mute in words."""
+    """Describe in words what is muted, and where."""
     where = "in this channel" if mute.channel else "everywhere"
-    return f"{mute.kind} {mute.what} {where} until {clock(mute.until)}"
+    return f"{mute.kind} {mute.what} {where}"

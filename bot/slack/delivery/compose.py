@@ -14,6 +14,7 @@ from bot.digest.schedule import numbers_of
 from bot.incidents.ledger import Ledger
 from bot.learning.proposals.store import proposal_of
 from bot.notify.messages import Posting
+from bot.pages.attachments import read as page_attachments
 from bot.policy.permissions import Refusal
 from bot.render.report_json import from_json
 from bot.rulebase.loader import Knowledge
@@ -24,6 +25,8 @@ from bot.slack.delivery.list_composer import ListComposer
 from bot.slack.forms.rule import proposed
 from bot.slack.messages import digest, notices, replies
 from bot.slack.messages.answer import answer_message
+from bot.slack.messages.answer_header import in_one_line
+from bot.slack.messages.evidence import evidence_message
 from bot.slack.use_cases.access import NOT_THERE
 from bot.store.states import PostingState
 from kb.model import Gap
@@ -31,6 +34,7 @@ from kb.model import Gap
 WHOLE_AT_ONCE = (
     PostingState.HELD_BACK,
     PostingState.REMINDER,
+    PostingState.ASSIGNED,
     PostingState.DIGEST,
     PostingState.PROPOSAL,
 )  # states whose first post is complete
@@ -53,7 +57,7 @@ class Composer:
         self.page = page
         self.now = now
         self.cards = CardComposer(ledger, known, config, page, now)
-        self.forms = FormComposer(ledger, now)
+        self.forms = FormComposer(ledger, now, can_propose=config.rules.pull_requests is not None)
         self.lists = ListComposer(ledger, config, self.cards, now)
 
     def use_rules(self, known: Knowledge) -> None:
@@ -83,6 +87,7 @@ class Composer:
         """Return the current text of the message."""
         besides: Mapping[str, Callable[[Posting], Message]] = {
             PostingState.REMINDER: self._reminder,
+            PostingState.ASSIGNED: self._assigned,
             PostingState.COLLECTING: self._collecting,
             PostingState.DIGEST: self._weekly,
             PostingState.HELD_BACK: self._held_back,
@@ -131,27 +136,46 @@ class Composer:
             return replies.text_reply(f"Thanks. No more questions about {job}.")
         return notices.reminder(job, posting.asked_by or "", posting.handle)
 
+    def _assigned(self, posting: Posting) -> Message:
+        record = self.ledger.incidents.answer(posting.incident_id or 0)
+        if record is None:
+            return replies.text_reply("This incident is no longer stored.")
+        job = record.incident.job_name or record.incident.job_id or "a job"
+        by, note = (str(posting.facts.get(name) or "") for name in ("by", "note"))
+        return replies.assigned(record.incident.id, job, by=by, note=note, handle=posting.handle)
+
     def _collecting(self, posting: Posting) -> Message:
         sources = [
             notices.SourceState(str(name), state if state in ("came", "failed") else "waiting", str(told))
             for name, state, told in posting.facts.get("sources", [])
         ]
         job = str(posting.facts.get("job") or "the job")
-        return notices.collecting(job, sources, asked_by=posting.asked_by, seconds=self.config.collect.deadline)
+        return notices.collecting(
+            job,
+            sources,
+            asked_by=posting.asked_by,
+            seconds=self.config.collect.deadline,
+            tries=int(posting.facts.get("tries") or 1),
+        )
 
     def reply(self, payload: Mapping[str, Any]) -> Message:
         """Return a reply to one person."""
-        form = payload.get("form")
-        if form == "refused":
-            return self.refused(str(payload["verb"]), tuple(payload.get("ask", ())))
-        if form == "incident":
-            return self._listed_incident(payload)
-        if form == "digest":
-            numbers = numbers_of(self.ledger.database, str(payload["tenant"]), str(payload["week"]))
-            if numbers is None:
-                return replies.text_reply("This digest is no longer stored. Run the command again.")
-            return digest.message_of(numbers, str(payload["handle"]), alone=True)
-        return self._simple_reply(payload)
+        special: Mapping[str, Callable[[Mapping[str, Any]], Message]] = {
+            "refused": lambda told: self.refused(str(told["verb"]), tuple(told.get("ask", ()))),
+            "incident": self._listed_incident,
+            "evidence": lambda told: self.evidence(int(told["incident"])),
+            "digest": self._asked_digest,
+            "undelivered": lambda told: replies.undelivered(
+                str(told.get("job") or "the job"), str(told.get("why") or "")
+            ),
+        }
+        return special.get(str(payload.get("form")), self._simple_reply)(payload)
+
+    def _asked_digest(self, payload: Mapping[str, Any]) -> Message:
+        numbers = numbers_of(self.ledger.database, str(payload["tenant"]), str(payload["week"]))
+        if numbers is None:
+            return replies.text_reply("This digest is no longer stored. Run the command again.")
+        return digest.message_of(numbers, str(payload["handle"]), alone=True)
 
     def _simple_reply(self, payload: Mapping[str, Any]) -> Message:
         form = payload.get("form")
@@ -177,6 +201,20 @@ class Composer:
         return answer_message(
             report, self.cards.card_for(record.incident, report, str(payload["handle"]), str(payload["channel"]))
         )
+
+    def evidence(self, incident: int) -> Message:
+        """Return the evidence of an incident, with the lines around it."""
+        record = self.ledger.incidents.answer(incident)
+        if record is None:
+            return replies.text_reply("This incident is no longer stored.")
+        kept = page_attachments(lambda name: self.ledger.incidents.kept(incident, name))
+        return evidence_message(from_json(record.report_json), kept.passages)
+
+    def ready(self, posting: Posting, who: Sequence[str]) -> Message:
+        """Tell those who asked that the message has an answer now."""
+        record = self.ledger.incidents.answer(posting.incident_id) if posting.incident_id else None
+        report = None if record is None else from_json(record.report_json)
+        return replies.answer_ready(who, "No diagnosis was possible." if report is None else in_one_line(report))
 
     def refusal(self, refused: Refusal) -> Message:
         """Say why a person cannot do something here. The text for a hidden item is the same as for one that never existed."""

@@ -24,10 +24,11 @@ from kb.report import Report
 
 @dataclass(slots=True)
 class FormComposer:
-    """Prefills forms. `now`: returns seconds since the epoch."""
+    """Prefills forms. `now`: returns seconds since the epoch; `can_propose`: whether rules can be proposed here."""
 
     ledger: Ledger
     now: Callable[[], float] = time.time
+    can_propose: bool = True
 
     def rule_form(
         self, draft: Draft, edits: DraftEdits | None = None, *, busy: bool = False, problem: str = ""
@@ -82,10 +83,10 @@ class FormComposer:
         report = from_json(record.report_json)
         known = self.closing_known(record.incident.id, report, known)
         if wrong and known.cause in (None, "shown"):
-            known = replace(known, verdict="wrong", cause=None, fault=None, rule=None)
+            known = replace(known, verdict="wrong", cause=None, fault=None, rule=None, nodes=())
         if propose:
             known = replace(known, propose_rule=True)
-        return close_out(close_out_form(handle, report, known))
+        return close_out(replace(close_out_form(handle, report, known), can_propose=self.can_propose))
 
     def closing_known(self, incident: int, report: Report, known: CloseOut | None) -> CloseOut:
         """Return the values to prefill: the current choice, else the last close-out, else the findings of the report."""

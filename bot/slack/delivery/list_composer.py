@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from bot.config.settings import Config
+from bot.incidents.exclusions import in_words
 from bot.incidents.handover import handover
 from bot.incidents.ledger import Ledger
 from bot.render.text_format import joined
@@ -15,9 +16,20 @@ from bot.slack.blocks.limits import Message
 from bot.slack.blocks.mrkdwn import is_person
 from bot.slack.delivery.cards import CardComposer
 from bot.slack.messages import handover as messages_handover
-from bot.slack.messages.lists import ClusterState, ConnectorState, ListedIncident, ListedRule
+from bot.slack.messages import lists
+from bot.slack.messages.lists import (
+    PAGE,
+    ClusterState,
+    ConnectorState,
+    ListedIncident,
+    ListedMute,
+    ListedNode,
+    ListedRule,
+)
 from bot.store.incidents import Incident, IncidentFilter
 from bot.store.visibility import Viewer
+
+MOST_NODES = 1000  # read of the exclusions of a tenant
 
 
 @dataclass(slots=True)
@@ -60,10 +72,39 @@ class ListComposer:
 
     def _closed(self, incident: Incident) -> str:
         if incident.closed_at is None:
-            by = f" by {incident.assignee}" if incident.assignee and not is_person(incident.assignee) else ""
-            return f"acknowledged{by}" if incident.acked_at is not None else ""
+            if incident.acked_at is None:
+                return ""
+            by = self.ledger.lifecycle.acknowledged_by(incident.id)
+            return f"acknowledged by {by}" if by and not is_person(by) else "acknowledged"
         said = self.cards.closings(incident.id)
         return f"closed: {said[0].cause}" if said else "closed"
+
+    def mutes(self, tenant: str, page: int) -> Message:
+        """Return one page of the active mutes of a tenant."""
+        now = datetime.fromtimestamp(self.now(), UTC)
+        found = self.ledger.mutes.listed(tenant, now)
+        shown = found[(page - 1) * PAGE : page * PAGE]
+        handles = self.ledger.choices.add_choices(tenant, [f'{{"mute":{number}}}' for number, _ in shown], now)
+        listed = [
+            ListedMute(handle, f"{mute.kind} {mute.what}", mute.channel, mute.until, mute.by, mute.why)
+            for handle, (_, mute) in zip(handles, shown, strict=True)
+        ]
+        return lists.mutes(listed, page, len(found))
+
+    def nodes(self, tenant: str, page: int) -> Message:
+        """Return one page of the nodes of a tenant to leave out, proposed and confirmed."""
+        now = datetime.fromtimestamp(self.now(), UTC)
+        found = [bar for bar in self.ledger.exclusions.list(tenant, limit=MOST_NODES) if not bar.over(now)]
+        shown = [
+            ListedNode(
+                f"{bar.node} ({bar.cluster})" if bar.cluster else bar.node,
+                in_words(bar, now, named=False),
+                bar.decided_by if bar.decided_at else None,
+                bar.why,
+            )
+            for bar in found[(page - 1) * PAGE : page * PAGE]
+        ]
+        return lists.nodes(shown, page, len(found))
 
     def rules(self, tenant: str, asked: str) -> list[ListedRule]:
         """Return the rules that have all these words in their id, title or fault, weak rules first."""

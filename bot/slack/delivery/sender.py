@@ -28,6 +28,7 @@ from bot.notify.messages import Posting
 from bot.notify.outbox import GIVEN_UP, OutboxItem
 from bot.runtime import metrics
 from bot.slack.blocks.limits import Message
+from bot.slack.delivery.api_errors import NotSent, refused_call
 from bot.slack.delivery.attachments import Attachment, attachments
 from bot.slack.delivery.compose import WHOLE_AT_ONCE, Composer
 from bot.slack.delivery.masked_client import masked_texts
@@ -43,22 +44,7 @@ LONGEST_PAUSE = 300.0
 EDITS = 40  # progress edits per minute; Slack allows about 50 edits in total
 TIMEOUT = 10.0
 
-_NO_PLACE = frozenset(
-    {"channel_not_found", "not_in_channel", "is_archived", "restricted_action", "restricted_action_thread_locked",
-     "restricted_action_read_only_channel", "messages_tab_disabled", "cannot_dm_bot", "user_not_found", "user_disabled"}
-)  # fmt: skip
-_DELETED = frozenset({"message_not_found", "cant_update_message", "edit_window_closed", "thread_not_found"})
-_TOO_MUCH = frozenset({"invalid_blocks", "msg_too_long", "msg_blocks_too_long", "invalid_blocks_format"})
 _log = logging.getLogger(__name__)
-
-
-class _NotSent(Exception):  # noqa: N818 - an outcome
-    """Slack did not accept a call. `kind`: place, deleted, blocks, refused (for good), or later (a retry can help)."""
-
-    def __init__(self, kind: str, why: str, pause: float | None = None) -> None:
-        self.kind = kind
-        self.pause = pause
-        super().__init__(why)
 
 
 @cache
@@ -120,7 +106,7 @@ class Sender:
                 self._open(posting, now)
             else:
                 self._edit(posting, now)
-        except _NotSent as problem:
+        except NotSent as problem:
             self._not_posted(posting, problem, now)
         except StoreError:
             raise
@@ -145,7 +131,7 @@ class Sender:
         sent = posting.version if posting.state in WHOLE_AT_ONCE else 0
         ts, channel = str(answer["ts"]), str(answer["channel"])
         if not self.ledger.messages.mark_delivered(posting, ts, channel, sent, self.clock()):
-            with suppress(_NotSent):  # if it cannot be deleted, the opening text stays
+            with suppress(NotSent):  # if it cannot be deleted, the opening text stays
                 self._call("chat.delete", {"channel": channel, "ts": ts})
 
     def _edit(self, posting: Posting, now: datetime) -> None:
@@ -172,14 +158,14 @@ class Sender:
         body = {key: value for key, value in body.items() if value is not None}
         try:
             return self._call(method, {**body, "blocks": list(message.blocks)})
-        except _NotSent as problem:
+        except NotSent as problem:
             if problem.kind != "blocks":
                 raise
             # Slack has a rule that the renderer does not know about: send the text without blocks
             _log.error("%s refused blocks: %s", method, problem)
             return self._call(method, {**body, "blocks": []} if method == "chat.update" else body)
 
-    def _not_posted(self, posting: Posting, problem: _NotSent, now: datetime) -> None:
+    def _not_posted(self, posting: Posting, problem: NotSent, now: datetime) -> None:
         if problem.kind == "later" and now - posting.created_at < GIVEN_UP:
             pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(posting.tries)
             self.ledger.messages.retry_later(posting, now + pause, str(problem))
@@ -191,12 +177,16 @@ class Sender:
         else:
             _log.warning("giving up on message %d in %s: %s", posting.id, posting.channel, problem)
             self.ledger.messages.mark_gone(posting, str(problem))
+            if problem.kind == "place":
+                self.ledger.requests.tell_undelivered(posting, problem.said, now)
 
     # -- outbox items --------------------------------------------------------------------------------------------------
 
     def _send_item(self, item: OutboxItem, now: datetime) -> None:
         send = {
             "reply": self._reply,
+            "ready": self._ready,
+            "evidence": self._evidence,
             "files": self._files,
             FILES: self._files,
             "home": self._home,
@@ -212,7 +202,7 @@ class Sender:
                 self.ledger.outbox.set_item_state(item, OutboxState.SENT, "the sender died while Slack processed it")
                 return
             send(item)
-        except _NotSent as problem:
+        except NotSent as problem:
             if problem.kind == "later" and now - item.created_at < GIVEN_UP:
                 pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(item.tries)
                 self.ledger.outbox.set_item_state(item, OutboxState.WAITING, str(problem), now + pause)
@@ -241,11 +231,11 @@ class Sender:
             try:
                 told = self._post_to(address, json=masked_texts(body), timeout=TIMEOUT)
             except httpx.HTTPError as error:
-                raise _NotSent("later", f"the reply URL: {type(error).__name__}") from None
+                raise NotSent("later", f"the reply URL: {type(error).__name__}") from None
             if told.status_code == httpx.codes.OK:
                 return
             if told.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-                raise _NotSent("later", f"the reply URL: {told.status_code}")
+                raise NotSent("later", f"the reply URL: {told.status_code}")
         who, channel = str(item.payload["who"]), str(item.payload["channel"])
         if channel.startswith("D"):  # "D" alone stands for the Home tab
             self._message("chat.postMessage", message, channel=channel if channel != "D" else who)
@@ -254,10 +244,29 @@ class Sender:
             self._message(
                 "chat.postEphemeral", message, channel=channel, user=who, thread_ts=item.payload.get("thread_ts")
             )
-        except _NotSent as problem:
+        except NotSent as problem:
             if problem.kind != "place":
                 raise
             self._message("chat.postMessage", message, channel=who)
+
+    def _ready(self, item: OutboxItem) -> None:
+        """Tell those who asked that the answer is there, in the thread of its message."""
+        if item.posting is not None:
+            who = [str(name) for name in item.payload.get("who", ())]
+            self._post_below(item, item.posting, self.composer.ready(item.posting, who))
+
+    def _evidence(self, item: OutboxItem) -> None:
+        """Post the evidence in the thread of a message."""
+        if item.posting is not None:
+            self._post_below(item, item.posting, self.composer.evidence(int(item.payload["incident"])))
+
+    def _post_below(self, item: OutboxItem, posting: Posting, message: Message) -> None:
+        """Post in the thread of a message, at most once: what is said twice is worse than what the message itself says."""
+        if posting.ts is None:
+            raise NotSent("refused", "its message does not exist")
+        self.ledger.outbox.set_item_state(item, OutboxState.COMPLETING)
+        where = {"channel": posting.channel, "thread_ts": posting.thread or posting.ts}
+        self._message("chat.postMessage", message, **where)
 
     def _home(self, item: OutboxItem) -> None:
         tenant, user = item.tenant, str(item.payload["who"])
@@ -285,7 +294,7 @@ class Sender:
         """Upload the evidence and the timeline to the thread of a message."""
         posting = item.posting
         if posting is None or posting.ts is None:
-            raise _NotSent("refused", "its message does not exist")
+            raise NotSent("refused", "its message does not exist")
         files = self._wanted(item)
         if not files:
             return
@@ -301,7 +310,10 @@ class Sender:
         if item.method == FILES:
             numbers = numbers_of(self.ledger.database, item.tenant, str(item.payload["week"]))
             return files_of(numbers) if numbers is not None else ()
-        return attachments(self.ledger, int(item.payload["incident"]), asked=bool(item.payload.get("asked")))
+        incident, asked = int(item.payload["incident"]), bool(item.payload.get("asked"))
+        if asked and attachments(self.ledger, incident):
+            return ()  # they came with the answer
+        return attachments(self.ledger, incident, asked=asked)
 
     def _upload(self, file: Attachment | DigestFile) -> dict[str, str]:
         asked = {"filename": file.name, "length": len(file.content), "alt_txt": file.alt or None}
@@ -309,9 +321,9 @@ class Sender:
         try:
             told = self._post_to(given["upload_url"], content=file.content, timeout=60.0)
         except httpx.HTTPError as error:
-            raise _NotSent("later", f"the upload of {file.name}: {type(error).__name__}") from None
+            raise NotSent("later", f"the upload of {file.name}: {type(error).__name__}") from None
         if told.status_code != httpx.codes.OK:
-            raise _NotSent("later", f"the upload of {file.name}: {told.status_code}")
+            raise NotSent("later", f"the upload of {file.name}: {told.status_code}")
         return {"id": str(given["file_id"]), "title": file.title}
 
     def _post_to(self, url: str, **options: Any) -> httpx.Response:
@@ -323,66 +335,29 @@ class Sender:
         """Call a method of the Slack API.
 
         Raises:
-            _NotSent: Slack did not accept the call.
+            NotSent: Slack did not accept the call.
         """
         held = self._held.get(method, 0.0) - time.monotonic()
         if held > 0:
-            raise _NotSent("later", "Slack's rate limit", held)
+            raise NotSent("later", "Slack's rate limit", held)
         began, outcome = time.perf_counter(), "ok"
         try:
             if method == "files.getUploadURLExternal":
                 return self.client.api_call(method, data=body)
             return self.client.api_call(method, json=body)
         except SlackApiError as error:
-            refused = self._refused(method, error)
+            refused = refused_call(method, error)
+            if refused.pause is not None and error.response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+                self._held[method] = time.monotonic() + refused.pause
             outcome = refused.kind
             raise refused from None
         except (SlackClientError, OSError, httpx.HTTPError) as error:
             outcome = "unreachable"
-            raise _NotSent("later", f"{method}: {type(error).__name__}") from None
+            raise NotSent("later", f"{method}: {type(error).__name__}") from None
         finally:
             metrics.count("slack_calls", method, outcome)
             metrics.timed("slack_seconds", time.perf_counter() - began, method)
 
-    def _refused(self, method: str, error: SlackApiError) -> _NotSent:
-        response: Any = error.response
-        if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
-            pause = min(float(response.headers.get("Retry-After", 1) or 1), 3600.0)
-            self._held[method] = time.monotonic() + pause
-            return _NotSent("later", "Slack's rate limit", pause)
-        if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-            return _NotSent("later", f"{method}: {response.status_code}")
-        said = str(response.data.get("error", "")) if isinstance(response.data, dict) else ""
-        for kind, words in (("place", _NO_PLACE), ("deleted", _DELETED), ("blocks", _TOO_MUCH)):
-            if said in words:
-                return _NotSent(kind, f"{method}: {said} {_messages(response.data)}".strip())
-        if said in (
-            "ratelimited",
-            "rate_limited",
-            "internal_error",
-            "fatal_error",
-            "service_unavailable",
-            "request_timeout",
-        ):
-            return _NotSent("later", f"{method}: {said}")
-        if said in (
-            "invalid_auth",
-            "not_authed",
-            "token_revoked",
-            "token_expired",
-            "account_inactive",
-            "missing_scope",
-        ):
-            _log.error("%s: %s; see docs/slack-setup.md", method, said)
-            return _NotSent("later", f"{method}: {said}", 60.0)
-        return _NotSent("refused", f"{method}: {said or response.status_code}")
-
     @staticmethod
     def _pause(tries: int) -> timedelta:
         return timedelta(seconds=min(2.0 ** min(tries, 9), LONGEST_PAUSE))
-
-
-def _messages(data: Any) -> str:
-    """Return why Slack rejected blocks."""
-    told = data.get("response_metadata", {}).get("messages", []) if isinstance(data, dict) else []
-    return "; ".join(str(item)[:200] for item in told[:3])

@@ -80,12 +80,16 @@ class CloseOut:
 
 @dataclass(frozen=True, slots=True)
 class CloseOutForm:
-    """The content of the form: the handle and description of the incident, the diagnoses to choose from, and known values."""
+    """The content of the form: the handle and description of the incident, the diagnoses to choose from, and known values.
+
+    `can_propose`: whether the form offers to propose a rule.
+    """
 
     handle: str
     subject: str
     shown: tuple[DiagnosisOption, ...] = ()
     known: CloseOut = field(default_factory=CloseOut)
+    can_propose: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +137,10 @@ def close_out(form: CloseOutForm) -> Json:
         ),
         entry("action", "What was done", typing("action", known.action, most=LONGEST["action"])),
         _note_or_lost_hours(known),
-        entry("propose_rule", "Rule", box("propose_rule", "Propose a rule for this", ticked=known.propose_rule)),
     ]
+    if form.can_propose:
+        ticks = box("propose_rule", "Propose a rule for this", ticked=known.propose_rule)
+        blocks.append(entry("propose_rule", "Rule", ticks))
     return modal(CLOSE_OUT, "Close out", blocks, form.handle, submit="Close out")
 
 

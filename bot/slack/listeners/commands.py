@@ -1,4 +1,4 @@
-"""`/signalbox`, and mentions, which also work in threads."""
+"""`/signalbox`, mentions, which also work in threads, and direct messages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from bot.slack.listeners.base import (
 )
 from bot.slack.listeners.diagnose import DiagnoseListeners
 from bot.slack.messages import lists, notices, replies
-from bot.slack.parsing.commands import after_mention, plain, read_shift
+from bot.slack.parsing.commands import after_mention, asks_for_help, plain, read_shift
+from bot.slack.parsing.questions import request_in
 from bot.slack.use_cases.access import Person
 from bot.slack.use_cases.services import UseCases
 
-VERBS = ("help", "incidents", "handover", "digest", "rules", "config")
+VERBS = ("help", "incidents", "handover", "digest", "rules", "nodes", "mutes", "oncall", "config")
 USAGE = f"/signalbox {'|'.join(VERBS)}"
 
 
@@ -35,7 +36,7 @@ class CommandListeners(ListenerBase):
         self._diagnose = diagnose
 
     def signalbox(self, ack: Ack, command: Body) -> None:
-        """`/signalbox help|incidents|handover|digest|rules|config`."""
+        """`/signalbox help|incidents|handover|digest|rules|nodes|mutes|oncall|config`."""
         person = person_of_command(command)
         words = plain(command.get("text") or "")
         told = self.safely(person, lambda: self._run_verb(person, words, delivery_key("command", command)))
@@ -47,15 +48,21 @@ class CommandListeners(ListenerBase):
         asked, page = _paged(rest)
         does: dict[str, Callable[[], Message]] = {
             "": lists.guide,
-            "help": lists.guide,
             "incidents": lambda: self._incidents(person, page),
             "handover": lambda: self._handover(person, rest),
             "digest": lambda: self._digest(person, rest, key),
             "rules": lambda: self._rules(person, asked, page),
+            "nodes": lambda: self._composer.lists.nodes(self._use_cases.access.allow(person, "read", "nodes"), page),
+            "mutes": lambda: self._composer.lists.mutes(self._use_cases.access.allow(person, "read", "mutes"), page),
+            "oncall": lambda: self._on_call(person),
             "config": lambda: lists.config(
                 self._composer.lists.clusters(self._use_cases.access.allow(person, "read", "config"))
             ),
         }
+        if verb.lower() in does and asks_for_help(rest):
+            return lists.guide(f"/signalbox {verb.lower()}")
+        if asks_for_help(verb):
+            return lists.guide()
         does_this = does.get(verb.lower())
         return notices.usage(f"Unknown command “{verb[:40]}”.", USAGE) if does_this is None else does_this()
 
@@ -65,6 +72,11 @@ class CommandListeners(ListenerBase):
         found = self._composer.lists.incidents(tenant, viewer, limit=lists.PAGE, skip=(page - 1) * lists.PAGE)
         total = self._use_cases.ledger.incidents.count(self._composer.lists.listing(tenant, viewer))
         return lists.incidents(found, page, total, self._composer.page(tenant, None, None))
+
+    def _on_call(self, person: Person) -> Message:
+        tenant = self._use_cases.access.allow(person, "read", "on call")
+        configured = self._use_cases.access.settings(tenant).on_call is not None
+        return replies.on_call(self._composer.cards.on_call(tenant), configured=configured)
 
     def _handover(self, person: Person, rest: str) -> Message:
         tenant = self._use_cases.access.allow(person, "read", "handover")
@@ -90,16 +102,27 @@ class CommandListeners(ListenerBase):
             self._mentioned(event, body)
         return next_()
 
+    def written(self, event: Body, body: Body, next_: Callable[[], BoltResponse]) -> BoltResponse:
+        """Answer what a person writes to the app in a direct message: a command, or a question that names a job."""
+        by_person = (
+            event.get("user") and not event.get("bot_id") and not event.get("subtype")
+        )  # not an edit, not a join
+        if by_person and event.get("channel_type") == "im":
+            self._mentioned(event, body)
+        return next_()
+
     def _mentioned(self, event: Body, body: Body) -> None:
         person = person_of_event(event, body)
         key = f"event:{body['event_id']}"
         words = after_mention(str(event.get("text") or ""))
         verb, _, rest = words.partition(" ")
-        if verb.lower() == "diagnose" or (words and verb.lower() not in VERBS):
-            text = rest if verb.lower() == "diagnose" else words
+        text = rest if verb.lower() == "diagnose" else request_in(words) if verb.lower() not in VERBS else ""
+        if verb.lower() == "diagnose" or text:
             told = self.safely(person, lambda: self._diagnose.request(person, text, key))
             if is_acknowledgement(told):
                 return  # the posted message is the answer
+        elif words and verb.lower() not in VERBS and not asks_for_help(words):
+            told = lists.guide(problem="I found no job in that. Write its name or id.")
         else:
             told = self.safely(person, lambda: self._run_verb(person, words, key))
         self._use_cases.replies.send(person, key, {"form": "message", "text": told.text, "blocks": list(told.blocks)})

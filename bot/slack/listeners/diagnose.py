@@ -20,8 +20,8 @@ from bot.slack.listeners.base import (
     person_of_command,
     workspaces_of,
 )
-from bot.slack.messages import notices, replies
-from bot.slack.parsing.commands import DiagnoseCommand, UsageError, read_diagnose
+from bot.slack.messages import lists, notices, replies
+from bot.slack.parsing.commands import DiagnoseCommand, UsageError, asks_for_help, read_diagnose
 from bot.slack.parsing.job_names import jobs_named
 from bot.slack.use_cases.access import Person
 from bot.slack.use_cases.services import UseCases
@@ -36,7 +36,7 @@ class DiagnoseListeners(ListenerBase):
         self._team_url = team_url
 
     def diagnose(self, ack: Ack, command: Body) -> None:
-        """`/diagnose JOB [last 2h] [private] [deep]`."""
+        """`/diagnose JOB [last 2h] [private] [deep]`, or `/diagnose help`."""
         person = person_of_command(command)
         acknowledge(
             ack,
@@ -47,6 +47,8 @@ class DiagnoseListeners(ListenerBase):
 
     def request(self, person: Person, text: str, key: str) -> Message:
         """Request a diagnosis as typed; return the acknowledgement or an error message."""
+        if asks_for_help(text):
+            return lists.guide("/diagnose")
         asked = read_diagnose(text)
         if isinstance(asked, UsageError):
             return notices.usage(asked.problem)

@@ -7,16 +7,22 @@ from slack_bolt import Ack
 from bot.slack.blocks.limits import Message
 from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, delivery_key, person_of
 from bot.slack.messages import lists, replies
-from bot.slack.use_cases.access import Person, Subject
+from bot.slack.use_cases.access import Person, Subject, record_of
 from kb.errors import SignalboxError
 
 
 class IncidentListeners(ListenerBase):
     """Listeners that show incidents and answer reminders."""
 
-    def evidence(self, person: Person, subject: Subject, press: ButtonPress) -> None:
-        """Send the evidence files of an incident again."""
-        self._use_cases.incidents.send_evidence(person, subject, press.key)
+    def evidence(self, person: Person, subject: Subject, press: ButtonPress) -> Message | None:
+        """Send the evidence of an incident: to the thread of its message, or to this person if it was opened from a list."""
+        if subject.posting is None:
+            number = record_of(subject).incident.id
+            self._use_cases.access.allow(person, "read", f"incident {number}", subject)
+            self._use_cases.replies.send(person, press.key, {"form": "evidence", "incident": number})
+            return None
+        new = self._use_cases.incidents.send_evidence(person, subject)
+        return None if new else replies.text_reply("The evidence is already in the thread of this message.")
 
     def show(self, person: Person, subject: Subject, press: ButtonPress) -> None:
         """Show an incident from a list, only to this person."""

@@ -17,6 +17,10 @@ from kb.errors import SignalboxError
 class LifecycleListeners(ListenerBase):
     """Listeners for the menu of steps and its forms."""
 
+    def acknowledge(self, person: Person, subject: Subject, press: ButtonPress) -> None:
+        """The button "Acknowledge" of an answer."""
+        self._use_cases.incidents.apply_step(person, subject, press.key, "ack")
+
     def menu(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
         """Handle the menu of steps (`verb:handle`). Steps that need no input are applied at once."""
         verb, _, handle = str((action.get("selected_option") or {}).get("value") or "").partition(":")

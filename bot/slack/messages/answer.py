@@ -11,7 +11,14 @@ from bot.slack.blocks.builders import header
 from bot.slack.blocks.limits import Message, fit
 from bot.slack.messages.answer_findings import findings, missing_evidence, past_runs
 from bot.slack.messages.answer_footer import answer_buttons, context_notes, exclusion_blocks
-from bot.slack.messages.answer_header import assignment_blocks, decision_blocks, fallback_text, headline, job_facts
+from bot.slack.messages.answer_header import (
+    assignment_blocks,
+    decision_blocks,
+    fallback_text,
+    headline,
+    job_facts,
+    on_call_blocks,
+)
 from bot.slack.messages.card import Card
 from bot.slack.messages.closed import closed_message, merged_message
 from kb.report import Report
@@ -30,6 +37,7 @@ def answer_message(report: Report, card: Card) -> Message:
         header(headline(report)),
         *decision_blocks(report, card),
         *assignment_blocks(card.life),
+        *on_call_blocks(report, card),
         *job_facts(report, card),
     ]
     lead = report.verdict != "fault"

@@ -7,12 +7,14 @@ from bot.render.text_format import few, many
 from bot.slack.blocks.builders import (
     actions,
     button,
+    channel,
     choice,
     confirmed,
     handled,
     link,
     mention,
     menu,
+    moment,
     note,
     overflow,
     paragraph,
@@ -23,6 +25,7 @@ from bot.slack.blocks.limits import Json
 from bot.slack.messages.answer_header import _EXCLUDED
 from bot.slack.messages.card import Card, ExcludedNode
 from bot.slack.messages.text_limits import SENTENCE
+from kb.model import NOT_FAILED
 from kb.report import Report
 
 _LABEL = 60  # characters of a node's name on a button
@@ -31,10 +34,21 @@ _LABEL = 60  # characters of a node's name on a button
 def context_notes(report: Report, card: Card) -> list[Json]:
     """Return the requester, the page link and the versions."""
     asked, page = _requester(card), link(card.link, "Incident page")
+    for console in card.consoles:
+        page += [*(words(" · ") if page else []), *link(console.url, console.name)]
     muted = words(f"Muted: {card.muted}" if card.muted else "", SENTENCE)
+    if muted and card.muted_until is not None:
+        muted += [*words(" until "), *moment(card.muted_until)]
     if muted and card.muted_by:
         muted += [*words(", by "), *mention(card.muted_by)]
+    elsewhere: list[Json] = []
+    if card.nowhere:
+        elsewhere = [
+            *words("Sent only to you: I can't post in "), *channel(card.nowhere), *words(". Invite me there with "),
+            *words("/invite", code=True), *words("."),
+        ]  # fmt: skip
     return [
+        *rich(paragraph(elsewhere)),
         *rich(paragraph([*asked, *(words(" · ") if asked and page else []), *page], muted)),
         note("Only you see this" if card.private else "", _numbered(report, card)),
     ]
@@ -59,14 +73,18 @@ def answer_buttons(report: Report, card: Card) -> Json:
         says = [button("right", "👍 Right", handle), button("wrong", "👎 Wrong", handle)]
     else:
         says = []
-    propose = [button("propose_rule", "Propose a rule", handle)] if report.verdict == "no_match" else []
+    unknown = card.can_propose and report.verdict == "no_match"
+    propose = [button("propose_rule", "Propose a rule", handle)] if unknown else []
+    free = not card.life.acked and card.life.snoozed is None
+    failed = report.verdict not in NOT_FAILED
     return actions(
+        *([button("ack", "Acknowledge", handle)] if free and failed else []),
         *says,
         button("evidence", "Evidence", handle),
         button("close_out", "Close out", handle),
         *propose,
-        manage_menu(card),
-        more_menu(report, handle, propose=not propose),
+        manage_menu(card, ack=free and not failed),
+        more_menu(report, handle, propose=card.can_propose and not propose),
     )
 
 
@@ -101,14 +119,14 @@ def _decided_by(excluded_node: ExcludedNode) -> list[Json]:
     return [*words(", by "), *mention(excluded_node.by)] if excluded_node.by else []
 
 
-def manage_menu(card: Card) -> Json:
-    """Return the menu of lifecycle steps that make sense now."""
+def manage_menu(card: Card, *, ack: bool = False) -> Json:
+    """Return the menu of lifecycle steps that make sense now. `ack`: it can be acknowledged, and has no button for that."""
     life, handle = card.life, handled(card.handle)
     if life.whole is not None or card.closings:
         told = {"reopen": "Reopen", **({} if life.whole is not None else {"merge": "Merge into…"})}
     else:
         told = {
-            "ack": "" if life.acked and life.snoozed is None else "Acknowledge",
+            "ack": "Acknowledge" if ack or life.snoozed is not None else "",
             "assign": "Assign…",
             "snooze": "Snooze…",
             "merge": "Merge into…",

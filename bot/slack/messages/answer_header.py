@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bot.render import phrases, text_format
 from bot.render.text_format import few, joined, many
-from bot.slack.blocks.builders import mention, note, paragraph, rich, words
+from bot.slack.blocks.builders import clocked, mention, moment, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json
 from bot.slack.blocks.mrkdwn import escaped, listed
 from bot.slack.messages.card import Card, Chain, IncidentStatus
 from bot.slack.messages.text_limits import FALLBACK, NAME, SENTENCE
+from kb.model import NOT_FAILED
 from kb.report import Report
 
 _EXCLUDED = 3
@@ -48,6 +51,14 @@ def fallback_text(report: Report) -> str:
     return escaped(f"{headline(report)}. {decision}{report.summary}", FALLBACK)
 
 
+def in_one_line(report: Report) -> str:
+    """Return how the job ended, the first cause, and what to do."""
+    first = report.diagnoses[0] if report.diagnoses else None
+    cause = f": {first.title}" if first is not None and first.known else ""
+    decision = "" if report.verdict == "no_fault" else f" {phrases.decided(report)}"
+    return text_format.cut(f"{headline(report)}{cause}.{decision}", SENTENCE)
+
+
 def decision_blocks(report: Report, card: Card) -> list[Json]:
     """Return what to do (in bold), the owner, the reason for each excluded node, and the summary."""
     decision = report.decision
@@ -74,12 +85,12 @@ def job_facts(report: Report, card: Card) -> list[Json]:
             f"attempt {job.attempt}" if job.attempt is not None else "",
             *phrases.size_facts(job),
             f"state {job.state}" if job.state else "",
-            f"stopped {text_format.clock(stopped)}" if stopped is not None else "",
         ]
     )
     hang = phrases.hang(report) or (phrases.voted(report.hang) if report.phase == "running" else "")
-    rows = [which, joined(phrases.progress(report)), f"Hang {hang}" if hang else "", _chain(card.chain), _since(card)]
-    return [note(text_format.cut(row, SENTENCE)) for row in rows if row]
+    rows = [joined(phrases.progress(report)), f"Hang {hang}" if hang else "", _chain(card.chain), _since(card)]
+    first = (text_format.cut(which, SENTENCE), clocked("Stopped", stopped))
+    return [*([note(*first)] if any(first) else []), *(note(text_format.cut(row, SENTENCE)) for row in rows if row)]
 
 
 def _since(card: Card) -> str:
@@ -96,15 +107,31 @@ def _chain(chain: Chain | None) -> str:
     return f"Failed {many(chain.attempt, 'time')} in a row{f'; before: {ends}' if ends else ''}"
 
 
+def on_call_blocks(report: Report, card: Card) -> list[Json]:
+    """Return who is on call, until somebody has a failure."""
+    if not card.on_call or card.life.acked or card.life.assignee or report.verdict in NOT_FAILED:
+        return []
+    return rich(paragraph([*words("On call: ", bold=True), *people(card.on_call)]))
+
+
+def people(names: Sequence[str]) -> list[Json]:
+    """Return people as mentions, or by name, separated by commas."""
+    return [part for number, name in enumerate(names) for part in (*(words(", ") if number else ()), *mention(name))]
+
+
 def assignment_blocks(life: IncidentStatus) -> list[Json]:
     """Return who has the incident, whether it is snoozed, and what was merged into it."""
     told: list[list[Json]] = []
-    if life.acked or life.assignee:
-        head = "Acknowledged" if life.acked else "Assigned"
-        by = [*words(" by " if life.acked else " to "), *mention(life.assignee)] if life.assignee else []
-        told.append([*words(head, bold=True), *by])
+    held = []
+    if life.acked:
+        by = life.acked_by or life.assignee
+        held += [*words("Acknowledged", bold=True), *([*words(" by "), *mention(by)] if by else [])]
+    if life.assignee and not (life.acked and life.assignee == (life.acked_by or life.assignee)):
+        to = words(", assigned to " if held else "Assigned to ", bold=not held)
+        held += [*to, *mention(life.assignee)]
+    told.append(held)
     if life.snoozed is not None:
-        told.append(words(f"Snoozed until {text_format.clock(life.snoozed)}", bold=True))
+        told.append([*words("Snoozed until ", bold=True), *moment(life.snoozed)])
     if life.reopened:
         told.append(words("Reopened: the previous close-out no longer applies", SENTENCE))
     if life.parts:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bot.policy.console_links import ConsoleLink
 from bot.policy.resolution_codes import Verdict
 
 
@@ -34,13 +35,15 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class IncidentStatus:
-    """The lifecycle state of an incident (bot.incidents.lifecycle). `assignee`: a Slack user id or a name; `acked`: acknowledged.
+    """The lifecycle state of an incident (bot.incidents.lifecycle).
 
+    `assignee`: a Slack user id or a name; `acked`: acknowledged, last by `acked_by`;
     `snoozed`: end of the snooze, seconds since the epoch; `whole`: the incident it was merged into, its job and page address;
     `parts`: incidents merged into this one, each with its job; `reopened`: it had been closed.
     """
 
     acked: bool = False
+    acked_by: str | None = None
     assignee: str | None = None
     snoozed: float | None = None
     whole: tuple[int, str, str | None] | None = None
@@ -66,7 +69,8 @@ class Card:
     automatic answer. `closings`: close-outs, the decisive one first; others are shown if they disagree. `weak`: rules with a poor
     record, and that record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user that owns the fault. `link`:
     address of the incident page. `later`: attempts that failed after this one; `times`: how often the same failure occurred.
-    `private`: only the requester sees it. `muted`: what is muted here and until when, by `muted_by`. `life`: assignment, snooze
+    `consoles`: links to dashboards and logs. `on_call`: Slack user ids, or names. `nowhere`: the channel in which it could not be posted. `private`: only the requester sees it. `can_propose`: rules can be proposed here. `muted`: what is muted here, until `muted_until` (epoch seconds), by
+    `muted_by`. `life`: assignment, snooze
     and merge state. `bars`: the nodes that the report proposes to exclude.
     """
 
@@ -82,7 +86,12 @@ class Card:
     later: int = 0
     times: int = 1
     private: bool = False
+    can_propose: bool = True
     muted: str = ""
+    muted_until: float | None = None
     muted_by: str | None = None
+    nowhere: str | None = None
+    consoles: tuple[ConsoleLink, ...] = ()
+    on_call: tuple[str, ...] = ()
     life: IncidentStatus = field(default_factory=IncidentStatus)
     bars: tuple[ExcludedNode, ...] = ()

@@ -68,7 +68,7 @@ def closed_message(report: Report, card: Card) -> Message:
             button("close_out", "Edit close-out", card.handle),
             button("evidence", "Evidence", card.handle),
             manage_menu(card),
-            more_menu(report, card.handle, propose=True),
+            more_menu(report, card.handle, propose=card.can_propose),
         ),
     ]
     return fit(Message(escaped(f"{name_of(report)}: {body}", FALLBACK), tuple(blocks)))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from bot.digest import phrases
+from bot.digest import lead, phrases
 from bot.digest.codec import loads
 from bot.digest.html import tiles
 from bot.render.text_format import many
 from bot.slack.blocks.builders import actions, bullets, button, header, newline, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json, Message, fit
+from bot.slack.blocks.mrkdwn import escaped
 from kb.digest.digest import Digest
 
 OPEN = "digest_open"  # the button that lists open incidents
 _CLASSES = 5
+_ACTIONS = 5
+_SENTENCE = 400
+_FALLBACK = 500
 _THREAD = "In the thread: charts, the full report with all definitions (HTML) and the data (JSON)."
 
 
@@ -26,10 +30,9 @@ def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = 
     digest = loads(numbers)
     head = f"Training job failures, week {digest.week}"
     blocks = [header(head), note(phrases.span(digest), phrases.unfinished(digest))]
+    blocks += _lead(digest)
     if digest.failures:
         blocks += [*_figures(digest), *_changes(digest), *_classes(digest), *_nodes(digest)]
-    else:
-        blocks += rich(paragraph(words(phrases.none_at_all(digest), bold=True)))
     blocks += [note(_answer_record(digest))]
     if open_handle is not None and digest.open_all:
         blocks += [actions(button(OPEN, f"Not closed ({digest.open_all})", open_handle))]
@@ -48,9 +51,15 @@ def failed(week: str, error: str) -> Message:
 
 
 def _summary_text(digest: Digest) -> str:
-    if not digest.failures:
-        return phrases.none_at_all(digest)
-    return f"{many(digest.failures, 'failure')}, {phrases.hours(digest.gpu_hours.value)} GPU-hours lost"
+    return escaped(" ".join(lead.sentences(digest)), _FALLBACK)
+
+
+def _lead(digest: Digest) -> list[Json]:
+    """Return what to read first: three sentences, and what to do, by owner."""
+    told = [words(sentence, _SENTENCE) for sentence in lead.sentences(digest)]
+    acts = [f"{action.owner}: {action.told}" for action in lead.actions(digest)]
+    title = paragraph(words("What to do", bold=True)) if acts else []
+    return rich(paragraph(*told), title, bullets(acts[:_ACTIONS], _SENTENCE))
 
 
 def _figures(digest: Digest) -> list[Json]:
@@ -81,7 +90,7 @@ def _classes(digest: Digest) -> list[Json]:
         digest.classes, key=lambda fault_class: (-fault_class.gpu_hours.value, -fault_class.failures, fault_class.fault)
     )
     points = [
-        f"{phrases.hours(item.gpu_hours.value)} GPU-hours, {many(item.failures, 'failure')} (before: {item.before}): {item.title}"
+        f"{item.title}: {phrases.gpu_hours(item.gpu_hours)}, {many(item.failures, 'failure')} (before: {item.before})"
         for item in dear[:_CLASSES]
     ]
     if len(dear) > _CLASSES:

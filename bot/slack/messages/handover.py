@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from bot.incidents.handover import Handover, HandoverIncident, HandoverNode, HandoverSection, node_words, waiting_words
 from bot.render import text_format
-from bot.render.text_format import clock, many
-from bot.slack.blocks.builders import bullets, header, mention, note, paragraph, rich, words
+from bot.render.text_format import many
+from bot.slack.blocks.builders import bullets, clocked, header, mention, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped, is_person
 
@@ -34,7 +34,7 @@ def message_of(found: Handover) -> Message:
         *_section("Closed", found.closed),
         *_section("Other changes", found.changed),
         *_section("Snoozed", found.snoozed),
-        note(f"As of {clock(found.until.timestamp())}; for longer lists, run `signalbox incidents handover`"),
+        note(clocked("As of", found.until.timestamp()), "For longer lists, run `signalbox incidents handover`"),
     ]
     return fit(Message(escaped(f"{head}: {short}", _FALLBACK), tuple(blocks)))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.render.text_format import clock
-from bot.slack.blocks.builders import actions, divider, header, note, paragraph, plain, rich, words
+from bot.slack.blocks.builders import actions, clocked, divider, header, note, paragraph, plain, rich, words
 from bot.slack.blocks.limits import Json, fit_view
 from bot.slack.messages.lists import ClusterState, ListedIncident, all_of_them, cluster, how_to, incident
 from bot.slack.messages.notices import not_here
@@ -46,7 +45,7 @@ def home(
             or _placeholder("No cluster is configured.")
         ),
         *([note(f"… {unseen} more clusters: /signalbox config")] if unseen > 0 else []),
-        note(f"As of {clock(now)}"),
+        note(clocked("As of", now)),
         actions({"type": "button", "action_id": "home_refresh", "text": plain("Refresh", 75)}),
     ]
     return fit_view({"type": "home", "callback_id": "home", "blocks": blocks})

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bot.render import text_format
-from bot.render.text_format import clock, joined, tail
-from bot.slack.blocks.builders import button, link, note, paragraph, rich, section, words
+from bot.render.text_format import joined, tail
+from bot.slack.blocks.builders import button, channel, clocked, link, mention, note, paragraph, rich, section, words
 from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped
 
@@ -24,14 +24,17 @@ COMMANDS = (
     ("/diagnose JOB last 2h", "look only at the last two hours"),
     ("/diagnose JOB private", "show the result only to you"),
     ("/diagnose JOB deep", "read all log lines, not only those that rules need"),
-    ("@signalbox diagnose JOB", "the same in a thread, where slash commands do not work"),
+    ("@signalbox diagnose JOB", "the same in a thread, where slash commands do not work; in a direct message just ask"),
     ("/signalbox incidents [page N]", "list recent incidents"),
     (
         "/signalbox handover [12h] [here]",
-        "summarize the shift: open incidents, excluded nodes, pending work, changes; `here`: post it for everyone",
+        "summarize the shift: open incidents, excluded nodes, pending work, changes; here: post it for everyone",
     ),
-    ("/signalbox digest [2026-W47]", "failure statistics of a week; `now`: this week so far"),
+    ("/signalbox digest [2026-W47]", "failure statistics of a week; now: this week so far"),
     ("/signalbox rules [WORDS] [page N]", "list the rules and how accurate each one is"),
+    ("/signalbox nodes", "list the nodes to leave out, proposed and confirmed"),
+    ("/signalbox mutes [page N]", "list what is muted, until when and by whom, with a button to unmute"),
+    ("/signalbox oncall", "who is on call"),
     ("/signalbox config", "list clusters and connected sources"),
 )
 
@@ -57,6 +60,28 @@ class ListedRule:
     fault: str
     record: str = ""
     weak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListedMute:
+    """An active mute: the handle of its button, what is muted, where (None: everywhere), until when (epoch seconds), by whom."""
+
+    handle: str
+    what: str
+    channel: str | None
+    until: float
+    by: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedNode:
+    """A node that is excluded, or whose exclusion is proposed. `told`: the state in words; `by`: who decided; `why`: the reason."""
+
+    node: str
+    told: str
+    by: str | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +122,38 @@ def rules(found: Sequence[ListedRule], page: int, total: int, asked: str = "") -
     return _page(f"Rules{f' for “{asked}”' if asked else ''}", found, page, total, row=_rule, again=again)
 
 
+def mutes(found: Sequence[ListedMute], page: int, total: int) -> Message:
+    """Return one page of active mutes, each with a button that ends it."""
+    head = _span("Muted", found, page, total)
+    blocks = [*rich(paragraph(words(head, bold=True))), *(block for item in found[:PAGE] for block in _mute(item))]
+    return fit(Message(escaped(head, _FALLBACK), (*blocks, *_next(found, page, total, "/signalbox mutes"))))
+
+
+def _mute(listed_mute: ListedMute) -> list[Json]:
+    where = channel(listed_mute.channel) if listed_mute.channel else words("everywhere")
+    by = [*words(", by "), *mention(listed_mute.by)] if listed_mute.by else []
+    return [
+        section(listed_mute.what, button("unmute", "Unmute", listed_mute.handle), clocked("Until", listed_mute.until)),
+        *rich(
+            paragraph(
+                [*words("In " if listed_mute.channel else ""), *where, *by, *words(tail(listed_mute.why), _SENTENCE)]
+            )
+        ),
+    ]
+
+
+def nodes(found: Sequence[ListedNode], page: int, total: int) -> Message:
+    """Return one page of excluded nodes."""
+    head = _span("Nodes to leave out", found, page, total)
+    lines = [
+        [*words(item.node, _NAME, bold=True), *words(f": {item.told}", _SENTENCE),
+         *([*words(", by "), *mention(item.by)] if item.by else []), *words(tail(item.why), _SENTENCE)]
+        for item in found[:PAGE]
+    ]  # fmt: skip
+    blocks = [*rich(paragraph(words(head, bold=True), *lines)), *_next(found, page, total, "/signalbox nodes")]
+    return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))
+
+
 def config(clusters: Sequence[ClusterState]) -> Message:
     """Return the clusters and their sources."""
     blocks = [block for cluster_state in clusters[:PAGE] for block in cluster(cluster_state)] or rich(
@@ -112,14 +169,15 @@ def config(clusters: Sequence[ClusterState]) -> Message:
     )
 
 
-def guide() -> Message:
-    """Return the usage guide."""
+def guide(about: str = "", problem: str = "") -> Message:
+    """Return the usage guide. `about`: the start of a command, to explain only that one; `problem`: why it is shown."""
+    head = f"How to use {about or 'Signalbox'}"
     return fit(
         Message(
-            "How to use Signalbox",
+            escaped(head, _FALLBACK),
             (
-                *rich(paragraph(words("How to use Signalbox", bold=True))),
-                *how_to(),
+                *rich(paragraph(words(problem), words(head, bold=True))),
+                *how_to(about),
                 note("Signalbox only reads and advises. It never touches a job or node."),
             ),
         )
@@ -131,10 +189,10 @@ def guide() -> Message:
 
 def incident(listed_incident: ListedIncident) -> Json:
     """Return an incident as a row with a button that opens it."""
-    when = clock(listed_incident.at) if listed_incident.at is not None else ""
     said = f"{text_format.cut(listed_incident.job, _NAME)}{tail(text_format.cut(listed_incident.said, _SENTENCE))}"
-    state = joined([when, text_format.cut(listed_incident.closed, _SENTENCE) or "not closed"])
-    return section(f"{said} ({state})", button("open_incident", "Open", listed_incident.handle))
+    state = text_format.cut(listed_incident.closed, _SENTENCE) or "Not closed"
+    opens = button("open_incident", "Open", listed_incident.handle)
+    return section(said, opens, clocked("", listed_incident.at), state)
 
 
 def cluster(cluster_state: ClusterState) -> list[Json]:
@@ -145,9 +203,10 @@ def cluster(cluster_state: ClusterState) -> list[Json]:
     return rich(paragraph(words(cluster_state.name, _NAME, bold=True), *lines, more))
 
 
-def how_to() -> list[Json]:
-    """Return the commands, one per line."""
-    lines = [[*words(command, _NAME, code=True), *words(f": {does}", _SENTENCE)] for command, does in COMMANDS]
+def how_to(about: str = "") -> list[Json]:
+    """Return the commands that start with these words, one per line; all of them if none does."""
+    chosen = [item for item in COMMANDS if item[0].startswith(about)] or COMMANDS
+    lines = [[*words(command, _NAME, code=True), *words(f": {does}", _SENTENCE)] for command, does in chosen]
     return rich(paragraph(*lines))
 
 
@@ -174,13 +233,27 @@ def _rule(listed_rule: ListedRule) -> Json:
 
 def _page(title: str, found: Sequence[_T], page: int, total: int, *, row: Callable[[_T], Json], again: str) -> Message:
     """Return one page of rows, with a title and a hint for the next page."""
-    shown = found[:PAGE]
-    first = (max(page, 1) - 1) * PAGE + 1
-    span = f": {first} to {first + len(shown) - 1} of {max(total, first + len(shown) - 1)}" if shown else ": none"
-    head = f"{text_format.cut(title, _NAME)}{span}"
-    rest = total - (first + len(shown) - 1)
-    more = (
-        [note(f"… {rest} more: {text_format.cut(again, _NAME)} page {max(page, 1) + 1}")] if shown and rest > 0 else []
-    )
-    blocks = [*rich(paragraph(words(head, bold=True))), *(row(t) for t in shown), *more]
+    head = _span(title, found, page, total)
+    more = _next(found, page, total, again)
+    blocks = [*rich(paragraph(words(head, bold=True))), *(row(t) for t in found[:PAGE]), *more]
     return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))
+
+
+def _span(title: str, found: Sequence[object], page: int, total: int) -> str:
+    """Return a title with the numbers of the rows on this page."""
+    first, last = _numbers(found, page)
+    return (
+        f"{text_format.cut(title, _NAME)}{f': {first} to {last} of {max(total, last)}' if last >= first else ': none'}"
+    )
+
+
+def _next(found: Sequence[object], page: int, total: int, again: str) -> list[Json]:
+    """Return the command for the next page; nothing on the last one."""
+    first, last = _numbers(found, page)
+    rest = total - last if last >= first else 0
+    return [note(f"… {rest} more: {text_format.cut(again, _NAME)} page {max(page, 1) + 1}")] if rest > 0 else []
+
+
+def _numbers(found: Sequence[object], page: int) -> tuple[int, int]:
+    first = (max(page, 1) - 1) * PAGE + 1
+    return first, first + min(len(found), PAGE) - 1

@@ -73,11 +73,17 @@ class Held:
 
 
 def collecting(
-    job: str, sources: Sequence[SourceState], *, asked_by: str | None = None, why: str = "", seconds: float = 60.0
+    job: str,
+    sources: Sequence[SourceState],
+    *,
+    asked_by: str | None = None,
+    why: str = "",
+    seconds: float = 60.0,
+    tries: int = 1,
 ) -> Message:
     """Return the progress message until the answer arrives: how many sources have responded, and what each said.
 
-    `why`: the trigger if no person asked. `seconds`: the deadline of the answer.
+    `why`: the trigger if no person asked. `seconds`: the deadline of the answer. `tries`: more than one after a worker died.
     """
     done = sum(source.state != "waiting" for source in sources)
     head = (
@@ -96,6 +102,7 @@ def collecting(
         header(head),
         *rich(paragraph(*lines, words(f"… and {many(rest, 'more source')}" if rest > 0 else "", italic=True))),
         *rich(paragraph(asked)),
+        *([note(f"The worker stopped unexpectedly. Another one has taken over (try {tries}).")] if tries > 1 else []),
         note(f"The result appears here within {seconds:.0f} s, based on what has arrived by then"),
     ]
     return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))

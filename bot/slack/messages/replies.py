@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.render import text_format
-from bot.slack.blocks.builders import link, mention, paragraph, preformatted, rich, words
+from bot.slack.blocks.builders import actions, button, link, mention, paragraph, preformatted, rich, words
 from bot.slack.blocks.limits import Message, fit
 from bot.slack.blocks.mrkdwn import escaped
 
@@ -42,6 +42,45 @@ def opening_words(job: str, why: str, called: Sequence[str]) -> Message:
     people = [part for text in called for part in (*words(" "), *mention(text))]
     told = paragraph([*words(f"{head}. I'll post the diagnosis here."), *people], words(why, _SENTENCE, italic=True))
     return fit(Message(escaped(f"{head}{text_format.tail(why)}", _SENTENCE), tuple(rich(told))))
+
+
+def assigned(incident: int, job: str, *, by: str, note: str, handle: str) -> Message:
+    """Tell somebody that an incident was assigned to them. `by`: who did it; `handle`: the value of the button that opens it."""
+    what = f" assigned incident {incident} ({text_format.cut(job, _NAME)}) to you"
+    told = paragraph([*mention(by), *words(what)], words(note, _SENTENCE, italic=True))
+    head = f"Incident {incident} ({text_format.cut(job, _NAME)}) was assigned to you"
+    blocks = (*rich(told), actions(button("open_incident", "Open", handle)))
+    return fit(Message(escaped(head, _SENTENCE), blocks))
+
+
+def on_call(names: Sequence[str], *, configured: bool) -> Message:
+    """Answer who is on call. `configured`: whether a rota is."""
+    if not configured:
+        return text_reply("No rota is configured. An admin sets on_call of the tenant.")
+    if not names:
+        return text_reply("Nobody is on call now, or the rota could not be read.")
+    called = [part for number, name in enumerate(names) for part in (*(words(", ") if number else ()), *mention(name))]
+    return fit(Message("On call", tuple(rich(paragraph([*words("On call: ", bold=True), *called])))))
+
+
+def answer_ready(who: Sequence[str], told: str) -> Message:
+    """Tell people that their answer is there. An edit of a message notifies nobody, a mention does."""
+    called = [part for name in who for part in (*mention(name), *words(" "))]
+    return fit(Message(escaped(told, _SENTENCE), tuple(rich(paragraph([*called, *words(told, _SENTENCE)])))))
+
+
+def undelivered(job: str, why: str) -> Message:
+    """Tell somebody why a direct message with an answer did not arrive. `why`: the error of Slack."""
+    hints = {
+        "messages_tab_disabled": "A workspace admin can enable the Messages tab of the app.",
+        "user_disabled": "Your account is deactivated.",
+        "restricted_action": "A workspace setting forbids it.",
+    }
+    hint = hints.get(why, "")
+    job = text_format.cut(job, _NAME)
+    return text_reply(
+        f"I couldn't send you the diagnosis of {job} as a direct message: Slack says {why}. {hint}".strip()
+    )
 
 
 def exclusions_decided(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:

@@ -11,6 +11,7 @@ from kb.errors import UnreadableInput
 LONGEST = 256  # characters in a job's name
 SHIFT = 12 * 3600.0  # seconds
 USAGE = "/diagnose JOB [last 2h] [private] [deep]"
+HELP = ("help", "-h", "--help", "?")
 _LINKED = re.compile(r"<(?:https?://|mailto:)[^|>]*\|([^>]*)>")  # Slack turns `train.py` into a link
 _BARE_LINK = re.compile(r"<(https?://[^|>]*)>")
 _QUOTES = "`'\"“”\u2018\u2019«»"
@@ -61,6 +62,11 @@ def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
     if not job.isprintable():
         return UsageError("A job name has no line breaks or control characters.")
     return DiagnoseCommand(job, last, flags["private"], flags["deep"])
+
+
+def asks_for_help(text: str) -> bool:
+    """Whether the text asks how to use a command. A job with that name is meant by quotes: `"help"`."""
+    return plain(text).lower() in HELP
 
 
 def read_shift(text: str) -> float:

@@ -15,6 +15,7 @@ from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import LifecycleStep, step_within
 from bot.incidents.lifecycle import Verb as StepVerb
 from bot.incidents.resolution import Closing, annotate_within
+from bot.notify.messages import add_assignment
 from bot.notify.outbox import enqueue_item
 from bot.policy.resolution_codes import Verdict, implied
 from bot.render.report_json import from_json
@@ -23,6 +24,7 @@ from bot.slack.forms.lifecycle import SPANS, StepForm
 from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
 from bot.store.incidents import ReportedIncident
 from bot.store.states import PostingState
+from kb.errors import SignalboxError
 
 _LISTED = 100
 _NEAR = 55.0
@@ -100,27 +102,45 @@ class IncidentActions:
             new = step_within(session, incident, subject.tenant, key=key, step=step, now=now)
             if new:
                 session.add(self.access.audit_row(person, subject.tenant, "annotate", f"{verb} incident {incident}"))
+                if step.verb == "assign":
+                    self._tell_assignee(session, person, subject, key, step)
             return new
 
         return self.ledger.database.write(taken)
 
-    def send_evidence(self, person: Person, subject: Subject, key: str) -> bool:
-        """Send the evidence files again. Return whether the request is new."""
+    def _tell_assignee(self, session: Session, person: Person, subject: Subject, key: str, step: LifecycleStep) -> None:
+        """Send the new assignee a direct message, because the edit of a message notifies nobody.
+
+        It names the job only: the button opens the incident if the assignee has the right to read it.
+        """
+        incident, assignee = record_of(subject).incident, step.assignee
+        if assignee is None or assignee == person.id or incident.private_to not in (None, assignee):
+            return
+        add_assignment(
+            session, f"assigned:{key}", subject.tenant, incident=incident.id, to=assignee, by=person.id, note=step.note,
+            now=self.access.time(),
+        )  # fmt: skip
+
+    def send_evidence(self, person: Person, subject: Subject) -> bool:
+        """Send the evidence to the thread of a message, once. Return whether it was not there yet.
+
+        The files come too, unless they came with the answer.
+        """
         record = record_of(subject)
         self.access.allow(person, "read", f"incident {record.incident.id}", subject)
-        with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
-            if subject.posting is None:
-                return False
-            payload = {"incident": record.incident.id, "asked": True}
-            return enqueue_item(
-                session,
-                f"evidence:{key}",
-                subject.tenant,
-                "files",
-                payload,
-                now=self.access.time(),
-                posting=subject.posting.id,
-            )
+        posting, now = subject.posting, self.access.time()
+        if posting is None:
+            raise SignalboxError("There is no message to send the evidence to.")
+        payload = {"incident": record.incident.id, "asked": True}
+
+        def enqueued(session: Session) -> bool:
+            new = False
+            for method in ("evidence", "files"):
+                key = f"{method}:asked:{posting.id}:{record.incident.id}"
+                new |= enqueue_item(session, key, subject.tenant, method, payload, now=now, posting=posting.id)
+            return new
+
+        return self.ledger.database.write(enqueued)
 
     def postpone_reminder(self, person: Person, subject: Subject) -> None:
         """Send the reminder again later."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 from sqlmodel import Session
 
 from bot.incidents.ledger import Ledger
 from bot.notify.messages import refresh_messages
-from bot.notify.mutes import add_mute
+from bot.notify.mutes import add_mute, end_mute
 from bot.policy.notifications import Mute
 from bot.render.report_json import from_json
 from bot.slack.forms.close_out import MuteForm
-from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
+from bot.slack.use_cases.access import NOT_THERE, AccessControl, NotAllowed, Person, Subject, record_of
 from kb.errors import SignalboxError
 
 
@@ -51,3 +53,31 @@ class Mutes:
             return new
 
         return self.ledger.database.write(muted)
+
+    def end(self, person: Person, handle: str) -> str:
+        """End the mute that a button of the list stands for. Return what is posted again, in words.
+
+        Raises:
+            SignalboxError: the button has expired, or the mute has ended.
+        """
+        tenant, payload = self.ledger.choices.choice(handle) or ("", "{}")
+        chosen: dict[str, Any] = msgspec.json.decode(payload)
+        if "mute" not in chosen:
+            raise SignalboxError(NOT_THERE)
+        try:
+            self.access.allow(person, "mute", f"mute {chosen['mute']}", Subject(None, None, tenant))
+        except NotAllowed as refused:
+            if refused.refused.why == "channel":  # of another tenant
+                raise SignalboxError(NOT_THERE) from None
+            raise
+
+        def ended(session: Session) -> Mute | None:
+            mute = end_mute(session, tenant, int(chosen["mute"]), self.access.time())
+            if mute is not None:
+                session.add(self.access.audit_row(person, tenant, "mute", f"end mute of {mute.kind} {mute.what}"))
+            return mute
+
+        mute = self.ledger.database.write(ended)
+        if mute is None:
+            raise SignalboxError("This mute has already ended.")
+        return f"{mute.kind} {mute.what}"

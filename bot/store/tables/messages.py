@@ -146,7 +146,10 @@ class FlapRow(SQLModel, table=True):
 
 
 class MembersRow(SQLModel, table=True):
-    """The members of a Slack user group, as last read. `members`: JSON."""
+    """People as another system last named them. `members`: JSON, a list of ids or names.
+
+    `group_id`: a Slack user group (S…), a schedule (`pagerduty:…`), or a Slack user whose name it is (`person:U…`).
+    """
 
     __tablename__ = "members"
 

@@ -65,7 +65,12 @@ _RAISED = lazy_compile(
     r"^(?:\[\w:.-]{1,40}\]:? ?)*(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Exit|Interrupt|Failure|Expired)(?:: |$)"
     r"|^(?:\[[\w:.-]{1,40}\]:? ?)*(?:[a-z_]\w*\.)+(?:error|timeout|gaierror|herror): "
 )
-_BODY = lazy_compile(r"^\W*$|^\s+\S|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception")
+_FRAMED = lazy_compile(r"\[in [^\[\]]{1,80} \([^()]{1,80}\)\]$")
+_BODY = lazy_compile(
+    r"^\W*$|^\s+\S|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception"
+    r"|^.{0,60}\[rank(?:<\*>|\d+)\]:(?: {2,}\S|\s*[\^~]+\s*$)"  # below an unknown prefix
+    r"|^.{1,80}\bFile (?:\"|<\*>).{0,300}, line "
+)
 
 # What ends a process that cannot report it: killed, a bad address, a bus error, an illegal instruction; not what launchers and watchdogs send.
 _SIGNAL = lazy_compile(
@@ -106,8 +111,11 @@ def is_consequence(text: str) -> bool:
 
 
 def is_raised(text: str) -> bool:
-    """Whether a line is the last one of a traceback: an exception that nobody caught there."""
-    return _RAISED.match(text) is not None
+    """Whether a line is the last one of a traceback: an exception that nobody caught there.
+
+    A template of such a line also names its innermost frame, whatever the class is called.
+    """
+    return _RAISED.match(text) is not None or _FRAMED.search(text) is not None
 
 
 def is_grave(text: str) -> bool:

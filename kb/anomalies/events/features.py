@@ -29,19 +29,23 @@ from kb.anomalies.core.severity_words import (
     of_machine,
     skeleton,
 )
-from kb.anomalies.runs.baseline_diff import IGNORED, EventComparison
+from kb.anomalies.runs.baseline_diff import IGNORED, NEW, EventComparison
 from kb.anomalies.time.run_end import JUST_BEFORE, LineTimes, RunEnding, nearness
 
 OFTEN = 4  # times its peers' count from which on a node prints an event more than they do
 MOST_SLOTS = 8
-ALL_NEW = 0.999
+STEPS_BEHIND = 2  # step lines after an exception that show that it was caught
+CAUGHT = 0.5  # how much the harm of an exception counts that was caught
 CHAIN = 6000  # bytes between the exceptions of one chain
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)")
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEvent:
-    """An event with its features, the line that shows it best, and when that was written."""
+    """An event with its features, the line that shows it best, and when that was written.
+
+    `caught`: an exception after which the job went on; `ends_near`: its last line on `nodes` came near the turn.
+    """
 
     event: RunEvent
     spot: LineRef
@@ -54,6 +58,8 @@ class MeasuredEvent:
     why: str
     features: Mapping[str, float]
     nodes: frozenset[str]
+    caught: bool = False
+    ends_near: bool = False
 
 
 class EventMeasurer:
@@ -75,7 +81,7 @@ class EventMeasurer:
         self._nodes = max(1, len(run.heard - {JOB}))
         self._steps = {(beat.spot.source, beat.spot.offset) for beat in run.beats}
         self._wave = self._first_consequence()
-        self._routine = self._last_routine()
+        self._routine, self._own_routine = self._last_routine()
         self._lines = {voice.source: voice.lines for voice in run.voices}
         self._voices = Counter(voice.node for voice in run.voices)
         self._writers = self._by_writer()
@@ -99,7 +105,11 @@ class EventMeasurer:
         found = []
         for event in sorted(self._run.events.values(), key=lambda item: item.id):
             spots = (spot for seen in event.nodes.values() for spot in seen.spots)
-            if is_body(event.text) or any((spot.source, spot.offset) in self._steps for spot in spots):
+            if (
+                is_body(event.text)
+                or _is_frame(event)
+                or any((spot.source, spot.offset) in self._steps for spot in spots)
+            ):
                 continue  # the words of a step line name what it measures; `temporal` reads its numbers
             found.append(self._measure(event))
         return found
@@ -119,9 +129,10 @@ class EventMeasurer:
         ]
         return min(times, default=None)
 
-    def _last_routine(self) -> Mapping[str, int]:
-        """By source the offset of its last line of an event that most nodes print, and the good run, too."""
+    def _last_routine(self) -> tuple[Mapping[str, int], Mapping[tuple[str, int | None], int]]:
+        """By source, and by source and rank, the offset of the last line of an event that most nodes print, and the good run, too."""
         last: dict[str, int] = {}
+        own: dict[tuple[str, int | None], int] = {}
         for event in self._run.events.values():
             one = self._compared.get(event.id)
             usual = (
@@ -133,9 +144,17 @@ class EventMeasurer:
                 for seen in event.nodes.values():
                     for spot in seen.spots:
                         last[spot.source] = max(last.get(spot.source, -1), spot.offset)
+                        if not is_raised(event.text):
+                            own[spot.source, spot.rank] = max(own.get((spot.source, spot.rank), -1), spot.offset)
+        ends = [voice.last for voice in self._run.voices if voice.last is not None and voice.last.rank is not None]
+        for spot in ends:
+            if not (is_consequence(spot.text) or is_raised(spot.text) or is_body(spot.text)):
+                own[spot.source, spot.rank] = max(own.get((spot.source, spot.rank), -1), spot.offset)
         for beat in self._run.beats:
-            last[beat.spot.source] = max(last.get(beat.spot.source, -1), beat.spot.offset)
-        return last
+            spot = beat.spot
+            last[spot.source] = max(last.get(spot.source, -1), spot.offset)
+            own[spot.source, spot.rank] = max(own.get((spot.source, spot.rank), -1), spot.offset)
+        return last, own
 
     def _by_writer(self) -> Mapping[str, tuple[int, int]]:
         """By first word of events, how many such events of few lines there are, and on how many nodes."""
@@ -186,6 +205,9 @@ class EventMeasurer:
         raised = (is_raised(event.text) or is_raised(spot.text)) and not consequence
         if raised and _just_before(self._ignored.get(spot.source, []), spot.offset, IGNORED):
             raised, told = False, 0.0  # the interpreter itself says that it continues
+        caught = raised and (self._was_caught(when) or self._went_on(spot))
+        if caught:
+            raised, told = False, CAUGHT * told
         features = {
             **_of_words(event, f"{event.text} {spot.text}"),
             **self._of_place(event, where, spot),
@@ -193,7 +215,7 @@ class EventMeasurer:
             "harm": told,
             "consequence": float(consequence),
             "raised": float(raised),
-            "new": float(against.fresh >= ALL_NEW),
+            "new": float(against.fresh >= NEW),
             "fresh": against.fresh,
             "excess": against.excess,
             "like": against.like,
@@ -202,8 +224,27 @@ class EventMeasurer:
             "value": _value(event, where),
         }
         return MeasuredEvent(
-            event, spot, when, near, against.fresh, told, consequence, raised, against.why, features, frozenset(where)
-        )
+            event, spot, when, near, against.fresh, told, consequence, raised, against.why, features, frozenset(where),
+            caught, self._ends_near(where),
+        )  # fmt: skip
+
+    def _went_on(self, spot: LineRef) -> bool:
+        """Whether the rank that wrote a line wrote usual lines after it."""
+        return spot.rank is not None and self._own_routine.get((spot.source, spot.rank), -1) > spot.offset
+
+    def _was_caught(self, when: float | None) -> bool:
+        """Whether the job went on with its steps long after an exception: then something handled it."""
+        ending = self._ending
+        room = max(JUST_BEFORE, STEPS_BEHIND * ending.interval)
+        return when is not None and ending.at is not None and ending.at - when > room
+
+    def _ends_near(self, where: Mapping[str, NodeEvent]) -> bool:
+        """Whether its last line there came when the run turned, or after."""
+        ending = self._ending
+        last = [time for seen in where.values() if (time := self._behind.time(seen.spots[-1])) is not None]
+        if ending.at is None or not last:
+            return ending.at is None
+        return ending.at - max(last) <= max(JUST_BEFORE, STEPS_BEHIND * ending.interval)
 
     def _of_rules(self, where: Mapping[str, NodeEvent]) -> float:
         """The contribution of a rule that knows one of the event's lines."""
@@ -297,6 +338,12 @@ class EventMeasurer:
             "went on": float(self._routine.get(spot.source, -1) > spot.offset),
             "left": min(10.0, math.log2(1 + left)),
         }
+
+
+def _is_frame(event: RunEvent) -> bool:
+    """Whether its lines, with the spaces that a template lacks, are a part of a traceback."""
+    first = next(iter(event.nodes.values())).spots[0].text
+    return bool(first) and is_body(first)
 
 
 def _of_words(event: RunEvent, text: str) -> dict[str, float]:

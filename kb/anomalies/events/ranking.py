@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
+from kb.anomalies.core.severity_words import by_signal
 from kb.anomalies.events.features import MeasuredEvent
 from kb.anomalies.events.model import EventModel, event_probabilities
+from kb.anomalies.events.structure import corrected_scores
 from kb.anomalies.time.change_step import StepChange, StepCourse
 from kb.anomalies.time.run_end import RunEnding
 
@@ -60,7 +62,7 @@ def rank_events(
     measured: Sequence[MeasuredEvent], run: RunProfile, model: EventModel, *, filtered: bool
 ) -> tuple[RankedEvent, ...]:
     """All events of a run by how likely they indicate the failure. `filtered`: a good run is known."""
-    scores = event_probabilities(measured, model, filtered=filtered)
+    scores = corrected_scores(measured, event_probabilities(measured, model, filtered=filtered), run, filtered=filtered)
     kinds = {unit: kind for unit, kind in run.kinds().items() if unit in run.heard}
     found = [_weighed(item, score, kinds) for item, score in zip(measured, scores, strict=True)]
     return tuple(sorted(found, key=lambda item: (-item.score, item.event.id)))
@@ -70,7 +72,9 @@ def _weighed(measured_event: MeasuredEvent, score: float, kinds: Mapping[str, st
     why = [measured_event.why] if measured_event.why else []
     those = {kinds[unit] for unit in measured_event.nodes if unit in kinds}
     alike = sum(kind in those for kind in kinds.values())
-    if alike > 2 and len(measured_event.nodes) <= max(1, alike // 8):
+    if alike > 2 and len(measured_event.event.nodes) == 1 and those:
+        why.append(f"only {next(iter(measured_event.nodes))} printed this")
+    elif alike > 2 and len(measured_event.nodes) <= max(1, alike // 8):
         why.append(f"on {len(measured_event.nodes)} of {alike} {' or '.join(f'{kind}s' for kind in sorted(those))}")
     return RankedEvent(
         measured_event.event,
@@ -87,6 +91,13 @@ def _weighed(measured_event: MeasuredEvent, score: float, kinds: Mapping[str, st
 
 
 def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
-    """The events worth reporting: the likely ones, or else the likeliest if it is not too unlikely."""
-    told = tuple(ranked_event for ranked_event in weighed[:MOST] if ranked_event.score >= TOLD)
-    return told or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)
+    """The events worth reporting: the likely ones, or else the likeliest if it is not too unlikely.
+
+    Beside a cause, consequences are left out, but not the launcher's word that a signal ended a process.
+    """
+    told = [ranked_event for ranked_event in weighed[:MOST] if ranked_event.score >= TOLD]
+    if any(not ranked_event.consequence for ranked_event in told):
+        told = [
+            ranked_event for ranked_event in told if not ranked_event.consequence or by_signal(ranked_event.spot.text)
+        ]
+    return tuple(told) or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import JOB, NodeEvent, RunEvent, RunProfile
+from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import by_signal, harm, is_body, is_consequence, is_raised
+from kb.anomalies.nodes.absences import absences
+from kb.anomalies.nodes.drifts import drifting
 from kb.anomalies.nodes.mentions import NodeNames
-from kb.anomalies.nodes.peers import OddNode, ended_early, isolated, lacking, off_values, silent
+from kb.anomalies.nodes.peers import OddNode, isolated, lacking, off_values, silent
 
 JUST_BEFORE = 3.0  # seconds before the last step in which the cause of the end may be printed
 SOON = 90.0
@@ -268,30 +270,42 @@ class _EvidenceCollector:
 
     def by_names(self) -> None:
         """Nodes that others name when they report trouble since the turn."""
-        names = NodeNames(self._run)
         speakers: dict[str, set[str]] = defaultdict(set)
+        killed: set[str] = set()  # that a launcher saw end by a signal which is not its own
         first: dict[str, float] = {}
-        for event in self._run.events.values():
-            trouble = harm(event.text, event.level) >= 0.3 or is_consequence(event.text)
-            if not trouble or is_body(event.text) or self._new(event) < 0.3:
-                continue
-            for node, seen in event.nodes.items():
-                for spot in seen.spots:
-                    time = corrected(spot, self._off)
-                    if time is not None and self._moment.at is not None and time < self._moment.at - SOON:
-                        continue
-                    for other in names.of(spot, ranks=True) & self.found.keys():
-                        speakers[other].add(node)
-                        if time is not None:
-                            first[other] = min(time, first.get(other, time))
+        for spot, speaker, others in self._naming():
+            time = corrected(spot, self._off)
+            for other in others:
+                speakers[other].add(speaker)
+                if by_signal(spot.text):
+                    killed.add(other)
+                if time is not None:
+                    first[other] = min(time, first.get(other, time))
         most = max(map(len, speakers.values()), default=0)
         total = sum(map(len, speakers.values()))
         start = min(first.values(), default=0.0)
         for node, by in speakers.items():
             soon = first.get(node, math.inf) - start <= 2.0
             worth = 0.6 * len(by) / most * min(1.0, 0.4 + len(by) / total) + (0.4 if soon else 0.0)
+            if killed:
+                worth = 1.0 if node in killed else worth / 2
             why = "another one mentions it" if len(by) == 1 else f"{len(by)} others mention it"
             self.found[node].take("named", worth, OddNode(node, worth, why))
+
+    def _naming(self) -> Iterator[tuple[LineRef, str, frozenset[str]]]:
+        """Lines of trouble since the turn that name other nodes: the line, its node, the others."""
+        names, at = NodeNames(self._run), self._moment.at
+        for event in filter(self._is_trouble, self._run.events.values()):
+            for node, seen in event.nodes.items():
+                for spot in seen.spots:
+                    time = corrected(spot, self._off)
+                    if time is None or at is None or time >= at - SOON:
+                        yield spot, node, names.of(spot, ranks=True) & self.found.keys()
+
+    def _is_trouble(self, event: RunEvent) -> bool:
+        """Whether an event reports trouble that the good run does not have."""
+        trouble = harm(event.text, event.level) >= 0.3 or is_consequence(event.text)
+        return trouble and not is_body(event.text) and self._new(event) >= 0.3
 
     def by_absence(self) -> None:
         """What nearly all others print since the turn, and it does not: consequences, and usual lines."""
@@ -356,8 +370,10 @@ class _EvidenceCollector:
         mute = silent(run)
         for odd in mute:
             self.found[odd.node].take("no log" if run.beats else "never came", len(mute) ** -0.5, odd)
-        for odd in ended_early(run, off, moment.interval):
+        for odd in absences(run, off, moment.interval, moment.at):
             self.found[odd.node].take("early", 1.0, odd)
+        for odd in drifting(run):
+            self.found[odd.node].take("drifts", 1.0, odd)
         for odd in lacking(run):
             if odd.node in self.found:
                 self.found[odd.node].take("lacks", odd.score / 0.7, odd)

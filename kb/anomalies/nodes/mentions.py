@@ -16,9 +16,10 @@ MOST_ADDRESSES = 8  # examined in a line
 ALL = 0.6  # share of the nodes that print a line in which each has its own address
 _ADDRESS = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.]*\d)")
 _RANK = re.compile(
-    r"(?i)\b(?:remote|peer|dst|src|dest|destination|source|target|from|to|on|of|for|missing|dead|lost|failed|stuck|slow(?:est)?|straggler)"
+    r"(?i)\b(?:remote|peer|dst|src|dest|destination|source|target|from|to|on|of|for|missing|dead|lost|failed|stuck|slow(?:est)?|straggler|process)"
     r"[ _-]?ranks?\W{0,3}(\d{1,6})\b(?![.:]\d)|\bpeer\W{1,2}(\d{1,6})\b(?![.:]\d)|\branks?\W{0,3}(\d{1,6}) (?:did|has|have|is|are|was|failed|never|no)\b"
 )
+_LOCAL = re.compile(r"(?i)\blocal[ _]rank\W{0,3}(\d{1,6})\b(?![.:]\d)")  # of a launcher; of one node, the rank
 _WORD = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
 
 
@@ -31,6 +32,7 @@ class NodeNames:
             self._nodes[node] = node
             self._nodes.setdefault(node.partition(".")[0], node)
         self._ranks = _ranks(run)
+        self._one_node = "node" not in run.kinds().values()
         self._addresses = _addresses(run)
 
     def of(self, spot: LineRef, *, ranks: bool = False) -> frozenset[str]:
@@ -44,6 +46,9 @@ class NodeNames:
                 for item in _RANK.findall(text)[:MOST_ADDRESSES]
                 if (rank := int("".join(item))) in self._ranks
             }
+        if ranks and self._one_node:
+            local = (int(rank) for rank in _LOCAL.findall(text)[:MOST_ADDRESSES])
+            found |= {self._ranks[rank] for rank in local if rank in self._ranks}
         return frozenset(found - {spot.node})
 
 

@@ -21,7 +21,8 @@ from kb.anomalies.nodes.isolation_forest import isolate
 
 MOST_COLUMNS = 400
 MOST_NODES = 512  # of which a forest is grown
-EARLY = 60.0  # seconds before the others, at least
+EARLY = 60.0  # seconds before the others, at least; less in a run whose step lines come fast
+EARLY_STEPS = 5  # pauses between step lines, at least
 USUAL = 0.7  # share of the speakers that print an event from which on it is usual
 FEWEST_SHARING = 3  # suspects that share a part of the topology
 UNLIKELY = 0.01
@@ -82,7 +83,7 @@ def ended_early(run: RunProfile, off: Mapping[str, float], interval: float) -> t
         return ()
     usual = median(ends.values())
     spread = median([abs(value - usual) for value in ends.values()])
-    room = max(EARLY, 3 * interval, 6 * spread)
+    room = max(min(EARLY, max(2.0, EARLY_STEPS * interval)), 3 * interval, 6 * spread)
     early = [(node, usual - end) for node, end in ends.items() if usual - end > room]
     if len(early) * 3 > len(ends):
         return ()
@@ -208,13 +209,18 @@ def _numbers(event: RunEvent, since: float | None, off: Mapping[str, float]) -> 
         for spot in seen.spots:
             time = corrected(spot, off)
             lines = late if since is None or time is None or time >= since else early
-            lines.append([float(x) for x in _NUMBER.findall(_STAMPS.sub(" ", spot.text))])
+            lines.append(numbers_in(spot.text))
         if since is not None and len(late) < FEWEST_LINES:
             late = []
         for columns, lines in ((then, early), (now, late)):
             for place in range(min(min(map(len, lines), default=0), 12)):
                 columns[place][node] = median(line[place] for line in lines)
     return then, now
+
+
+def numbers_in(line: str) -> list[float]:
+    """The numbers of a line in order, without times, addresses and process ids."""
+    return [float(number) for number in _NUMBER.findall(_STAMPS.sub(" ", line))]
 
 
 def _doublings(value: float, usual: float) -> float:

@@ -23,6 +23,7 @@ LONGEST_LINE = 160  # characters of the line that is reported
 IGNORED = 2000  # bytes after the head of a traceback that ends nothing
 LONGER = 30.0  # times as long a good run is reported
 FOREIGN = 0.35  # a good run that knows less than this share of the usual lines is of another job
+NEW = 0.999  # `fresh` from which on a good run has nothing of an event
 _BUILT = re.compile(r"(?i)image|commit|driver|firmware|fw_ver|version|kernel|cuda|nccl|torch|framework")
 
 

@@ -17,6 +17,7 @@ from kb.diagnosis.suspects.claims import (
     SuspectClaim,
     claims_of,
     recent_claims,
+    waits_for_others,
 )
 from kb.diagnosis.suspects.ended import first_ended
 from kb.diagnosis.suspects.launcher import from_launcher
@@ -46,7 +47,10 @@ def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) 
         claims = recent_claims(
             [claim for finding in ranked.findings for claim in claims_of(finding, places, facts)], best
         )
-        found = _by_evidence(claims, ranked, layout, quoted) or first_ended(best, layout)
+        ended = first_ended(best, layout)
+        found = _by_evidence(claims, ranked, layout, quoted) or ended
+        if ended and [(item.kind, item.node) for item in found] == [("node", ended[0].node)]:
+            found = ended  # the one process of that node that ended by itself
     return tuple(with_evidence(item, place, quoted) for place, item in enumerate(_on_nodes(found)[:SUSPECTS]))
 
 
@@ -55,7 +59,7 @@ def _of_event(best: Finding, places: Places, quoted: Sequence[EvidenceItem]) -> 
     who, why = best.first.resource, best.first.captures.get("why", "")
     ranks = [rank for rank in (who.rank, *sorted(best.ranks - {who.rank})) if rank is not None]
     if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * places.world:
-        return whole_job(quoted, f"seen on {len(ranks)} of {places.world} ranks")
+        return whole_job(quoted, f"seen on {places.share(len(ranks))}")
     found = [
         Suspect("rank", places.node_of(rank) or (who.node if rank == who.rank else None), rank, why=why)
         for rank in ranks
@@ -120,7 +124,9 @@ def _by_evidence(
             or elsewhere_in_code(ranked, layout)
             or _of_rumours(by[EvidenceWeight.RUMOUR], waits)
             or shared_by_job(waits, ranked.best.ranks, places, quoted)
-            or (_waiting(waits) if ranked.best.is_symptom or ranked.best.fault.id in WAITING_FAULTS else ())
+            or (
+                _waiting(waits, ranked.best) if ranked.best.is_symptom or ranked.best.fault.id in WAITING_FAULTS else ()
+            )
         )
     return _without_claims(ranked, layout, quoted)
 
@@ -137,9 +143,17 @@ def _speaks_of_another(teller: Place, place: Place) -> bool:
     return teller.node is not None and place.node is not None and teller.node != place.node
 
 
-def _waiting(waits: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
-    """Return those that wait, where nothing shows for whom."""
-    return tuple(replace(suspect, why="waiting; blocker unknown") for suspect in first_in_time(waits))
+def _waiting(waits: Sequence[SuspectClaim], best: Finding) -> tuple[Suspect, ...]:
+    """Return those that wait, where nothing shows for whom.
+
+    Only those that the finding's own lines are of: where these report that another process died, the others survived it.
+    """
+    own = {(signal.stream, signal.offset) for signal in best.signals}
+    claims = [wait for wait in waits if (wait.signal.stream, wait.signal.offset) in own]
+    found = first_in_time(claims)
+    if not any(waits_for_others(claim.signal) or claim.signal.kind == "watchdog" for claim in claims):
+        return found  # a call that was refused, a process that was killed: no wait is told
+    return tuple(replace(suspect, why="waiting; blocker unknown") for suspect in found)
 
 
 def _lost_before(own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:

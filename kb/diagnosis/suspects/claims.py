@@ -80,6 +80,8 @@ class SuspectClaim:
 def claims_of(finding: Finding, places: Places, facts: Facts) -> Iterator[SuspectClaim]:
     """Return the claims of a finding's signals."""
     for signal in by_time(finding.signals):
+        if signal.kind == "checkpoint":  # that a rank logs a save accuses nobody
+            continue
         speaker = places.place(signal.stream, signal.resource)
         weight = _weight_of(finding, signal, facts)
         if weight is EvidenceWeight.HARDWARE:
@@ -127,7 +129,12 @@ def _weight_of(finding: Finding, signal: Signal, facts: Facts) -> EvidenceWeight
     line = signal.line
     if facts.streams[signal.stream].summary.ref.kind in ("kernel", "health") or _KERNEL.search(line):
         return EvidenceWeight.HARDWARE
-    if finding.is_symptom or (finding.fault.id in WAITING_FAULTS and _WAITS.search(line)) or _RECEIVED.search(line):
+    if (
+        finding.is_symptom
+        or signal.kind == "watchdog"
+        or (finding.fault.id in WAITING_FAULTS and _WAITS.search(line))
+        or _RECEIVED.search(line)
+    ):
         return EvidenceWeight.WAITS
     if _OF_PEER.search(line) or of_launcher(signal):
         return EvidenceWeight.TOLD

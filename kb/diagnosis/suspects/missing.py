@@ -39,9 +39,9 @@ def missing_among_waiting(
     waiting = {wait.place.unit for wait in waits} | {(rank, None, None) for rank in ranked.best.ranks}
     waiting |= {(rank, None, None) for rank in _waiting_ranks(layout)}
     quiet = [place for place in units if place.unit not in waiting]
-    if not quiet or len(quiet) > max(1, FEW_QUIET * len(units)):
+    if not quiet or len(quiet) == len(units) or len(quiet) > max(1, FEW_QUIET * len(units)):  # without one that waits
         return _silent_nodes(waits, layout.places)
-    why = _silent(len(units) - len(quiet), len(units), "ranks")
+    why = _silent(layout.places.share(len(units) - len(quiet), len(units)))
     quiet.sort(key=lambda place: -rumours.get(place.node, 0))  # of several, the one that peers name
     return _silent_suspects(_whole_nodes(quiet, units, rumours), why)
 
@@ -53,7 +53,7 @@ def only_silent_rank(ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
     if places.world < SEVERAL or ranked.best.ranks or len(waiting) != places.world - 1:
         return ()
     silent = [Place(rank, places.node_of(rank)) for rank in set(range(min(places.world, MOST_RANKS))) - waiting]
-    why = _silent(len(waiting), places.world, "ranks")
+    why = _silent(places.share(len(waiting)))
     return _silent_suspects(silent, why) if len(silent) == 1 else ()
 
 
@@ -75,7 +75,7 @@ def _silent_nodes(waits: Sequence[SuspectClaim], places: Places) -> tuple[Suspec
     absent = [Place(None, node) for node in places.nodes if node not in nodes]
     if any(wait.place.rank is not None for wait in waits) or len(absent) > FEW_QUIET * len(places.nodes):
         return ()
-    return _silent_suspects(absent, _silent(len(nodes), len(places.nodes), "nodes"))
+    return _silent_suspects(absent, _silent(f"{len(nodes)} of {len(places.nodes)} nodes"))
 
 
 def _whole_nodes(quiet: Sequence[Place], units: Sequence[Place], rumours: Mapping[str | None, int]) -> list[Place]:
@@ -88,9 +88,9 @@ def _whole_nodes(quiet: Sequence[Place], units: Sequence[Place], rumours: Mappin
     return list(shown)
 
 
-def _silent(others: int, of: int, units: str) -> str:
+def _silent(others: str) -> str:
     """Return why a rank or node stands out. The others' lines do not tell waiting from being stopped."""
-    return f"{others} of {of} {units} timed out, lost a peer or were stopped; this one reports none of that"
+    return f"{others} timed out, lost a peer or were stopped; this one reports none of that"
 
 
 def _silent_suspects(places: Sequence[Place], why: str) -> tuple[Suspect, ...]:

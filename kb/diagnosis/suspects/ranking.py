@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kb.diagnosis.suspects.claims import SuspectClaim, has_place
+from kb.facts.job_facts import CLOCK_SKEW
+from kb.facts.signals import Signal
 from kb.report import EvidenceItem, GpuRef, Suspect
 
 EVIDENCE_SHOWN = 5  # pieces of evidence per suspect
@@ -36,8 +38,35 @@ def first_in_time(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
         for suspect_claim in chosen
         if by_place[suspect_claim.place.rank, suspect_claim.place.node] is suspect_claim
     ]
-    leading = "first to report it" if len(found) > 1 else "the only one to report it"  # an order needs two
-    return with_scores(to_suspect(item, leading if at == 0 else "also reports it") for at, item in enumerate(found))
+    leading = rest = "own lines show it"
+    if len(found) == 1:
+        leading = "the only one to report it"
+    elif found and _leads(found[0], claims):
+        leading, rest = "first to report it", "reported it later"
+    return with_scores(to_suspect(item, leading if at == 0 else rest) for at, item in enumerate(found))
+
+
+def _leads(first: SuspectClaim, claims: Sequence[SuspectClaim]) -> bool:
+    """Whether one place reports it before all others: in the same log, or by clocks that differ by more than their skew.
+
+    In one log, times decide where the lines have them, because processes may flush their output late.
+    """
+    others = [claim.signal for claim in claims if has_place(claim.place) and claim.place.unit != first.place.unit]
+    return all(_before(first.signal, other) for other in others)
+
+
+def _before(left: Signal, right: Signal) -> bool:
+    """Whether a line was written before another one; not known of separate logs without times.
+
+    A borrowed time is that of an earlier line: the line itself may be later.
+    """
+    if left.stream == right.stream and not (left.timed and right.timed):
+        return left.offset < right.offset
+    if left.time is None or right.time is None:
+        return left.stream == right.stream and left.offset < right.offset
+    if left.stream == right.stream:
+        return left.time <= right.time
+    return left.timed and left.time + CLOCK_SKEW < right.time
 
 
 def to_suspect(claim: SuspectClaim, why: str) -> Suspect:

@@ -14,9 +14,12 @@ from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
 
 _MAX_ITEMS = 512
+_MAX_ABOVE = 16  # lines between what failed and the root cause
 _MAX_IDLE = 8  # lines without an item, after which it is not a failure block
 _MAX_FOREIGN = 400  # lines of other processes within one item
 _MAX_LINES = 16 * _MAX_ITEMS
+_HEADS = (b"Failures:", b"Root Cause (first observed failure)")
+_ROOT = b"Root Cause"
 _NAME = lazy_compile(rb"\s*(\S.{0,500}?) FAILED\s*$")
 _ITEM = lazy_compile(rb"\s*\[(\d{1,6})\]:\s*$")
 _FIELD = lazy_compile(rb"\s{0,8}(time|host|rank|exitcode|error_file|traceback)\s*:\s?(.*)$")
@@ -32,14 +35,17 @@ _SIGNAL_NAMES = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -9: "S
 
 
 def _read_block(window: bytes, at: int) -> tuple[Structure, ...]:
+    """Read one part of a block: the other failures, or the root cause, which may be all that is left of it."""
     name = _name_above(window, at)
     items: list[Structure] = []
     raw: dict[bytes, bytes] = {}
-    start, end, root, idle, foreign = -1, at, False, 0, 0
+    start, end, idle, foreign = -1, at, 0, 0
     head = line_at(window, at)[0]
     voice = _voice(head)
-    if not plain(head[peel(head).end :]).lstrip().startswith(b"Failures:"):
+    title = plain(head[peel(head).end :]).lstrip()
+    if not title.startswith(_HEADS):
         return ()
+    root = title.startswith(_ROOT)
     for position, after, line in lines_from(window, at, _MAX_LINES):
         if _voice(line) != voice:
             foreign += 1
@@ -49,9 +55,10 @@ def _read_block(window: bytes, at: int) -> tuple[Structure, ...]:
         message = plain(line[peel(line).end :])
         item = _ITEM.match(message)
         pair = _FIELD.match(message) if start >= 0 else None
-        if item or b"Root Cause" in message or message.startswith((b"=====", b"-----")):
+        if _ROOT in message and not root:
+            break  # a part of its own
+        if item or message.startswith((b"=====", b"-----")):
             items += _item(window, start, end, raw, name=name, root=root)
-            root = root or b"Root Cause" in message
             start, raw = (position if item else -1), {}
             idle = foreign = 0
         elif pair and pair[1] not in raw:
@@ -73,8 +80,8 @@ def _voice(line: bytes) -> tuple[int | None, str | None]:
 
 
 def _name_above(window: bytes, at: int) -> str:
-    """Return what failed, from the line `… FAILED` up to four lines above `Failures:`."""
-    for _ in range(4):
+    """Return what failed, from the line `… FAILED` above the head of a part."""
+    for _ in range(_MAX_ABOVE):
         if at <= 0:
             return ""
         at = window.rfind(b"\n", 0, at - 1) + 1
@@ -152,7 +159,7 @@ def _read_exit(window: bytes, at: int) -> tuple[Structure, ...]:
 READERS: tuple[Reader, ...] = (
     Reader(
         name="elastic_block",
-        trigger=r"Failures:",
+        trigger=r"(?:Failures:|Root Cause \(first observed failure\))",
         read=_read_block,
         before=1024,
         after=64 * 1024,

@@ -42,6 +42,8 @@ _GAVE_UP = lazy_compile(
 )
 # a progress bar drawn before the line, without a newline between them
 _BAR_BEFORE = lazy_compile(rb"^[^|]{0,120}\d{1,3}%\|[^|]{0,400}\| *\d+/\d+ \[[^\]]{0,400}\] *(?=\S)")
+# of the tools that load environment modules: the job script goes on, unless it stops at the first error
+_SHELL = lazy_compile(rb"Unable to locate a modulefile for '|Lmod has detected the following error")
 _CALM_LEVEL = lazy_compile(
     rb"(?:^|[\s\[(|<-])(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|TRACE)(?=$|[\s\])|>:,-])|(?:^|[\s\[])[IW]\d{4} \d\d:"
 )
@@ -61,6 +63,8 @@ def error_level(line: bytes) -> Level | None:
     if glog is not None:
         return "fatal" if glog["fatal"] or glog["level"] == b"F" or _GAVE_UP.search(line) else "error"
     message = line[peel(line).end :]
+    if _SHELL.search(message[:HEAD]):
+        return None
     if _GAVE_UP.search(message.lstrip()):
         return "fatal"
     head = message[:HEAD]
@@ -80,11 +84,23 @@ def is_calm(line: bytes) -> bool:
 
 def message_of(line: str) -> str:
     """Return a line's message, without prefixes, progress bar, and the frame of a structured logger."""
+    return _message(line).strip()
+
+
+def is_traceback_line(line: str) -> bool:
+    """Whether a line's message is the header of a Python traceback, or indented below one."""
+    said = _message(line)
+    return said[:2] == "  " or said.lstrip().startswith("Traceback (most recent call last)")
+
+
+def _message(line: str) -> str:
     raw = _BAR_BEFORE.sub(b"", plain(line.encode("utf-8", "replace")))
     if raw.lstrip().startswith(b"{"):
         found = _JSON_MESSAGE.search(raw)
-        return (found["text"] if found else raw).decode("utf-8", "replace").strip()
-    return raw[peel(raw).end :].decode("utf-8", "replace").strip()
+        raw = found["text"] if found else raw
+    else:
+        raw = raw[peel(raw).end :]
+    return raw.decode("utf-8", "replace")
 
 
 def _named(word: bytes) -> Level:

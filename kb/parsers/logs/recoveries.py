@@ -34,6 +34,8 @@ _QUOTED = lazy_compile(
     rb"|[{,]?[\"'](?:text|prompt|content|completion|instruction|output|input|response|question|answer|messages|problem|solution)[\"'] ?: ?[\"'\[])"
     rb"|\[(?:reward|sandbox|verifier|judge|executor|code.?exec)\w*\]"
     rb"|.{0,60}\b(?:HumanEval|MBPP|LiveCodeBench|SWE-?bench)[/ _-]?\d"
+    # a program that tests itself before it starts
+    rb"|\[(?:self|unit|smoke)[ _-]?test\w*\]|.{0,60}\b(?:simulat(?:ing|ed) (?:an? )?(?:fault|failure|error|crash)|caught as expected)\b"
 )
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from kb.model import Event, Gap, Job, Resource, Scalar
 from kb.parsers.schedulers.hostlists import MAX_NODES, hostlist
 from kb.parsers.schedulers.jsondocs import MAX_BYTES, integer, listed, mapping, objects, string
+from kb.parsers.schedulers.slurm_states import SLURM_STATES
 from kb.parsers.schedulers.slurm_values import exit_of, number_of, pair, states_of, time_of
 
 MAX_JOBS: Final = 10_000
@@ -23,37 +24,7 @@ MAX_STEPS: Final = 4096  # of one job
 MAX_TASKS: Final = 200_000  # of one step
 MESSAGE: Final = 500
 
-# Base states and flags of https://slurm.schedmd.com/job_state_codes.html (as of October 2024), and EXPEDITING of Slurm 25.11.
-_STATES: Final[Mapping[str, str]] = {
-    "COMPLETED": "completed",
-    "FAILED": "exit",
-    "TIMEOUT": "time_limit",
-    "DEADLINE": "time_limit",
-    "CANCELLED": "cancelled",
-    "REVOKED": "cancelled",  # its sibling of a federation runs on another cluster
-    "PREEMPTED": "preemption",
-    "NODE_FAIL": "node_failure",
-    "BOOT_FAIL": "node_failure",
-    "OUT_OF_MEMORY": "oom_kill",
-    "LAUNCH_FAILED": "start_failed",
-    "RECONFIG_FAIL": "start_failed",
-    "PENDING": "not_scheduled",
-    "RESV_DEL_HOLD": "not_scheduled",
-    "REQUEUED": "requeued",
-    "REQUEUE_FED": "requeued",
-    "REQUEUE_HOLD": "requeued",
-    "EXPEDITING": "requeued",
-    "SPECIAL_EXIT": "requeued",
-    "RUNNING": "running",
-    "COMPLETING": "running",
-    "CONFIGURING": "running",
-    "POWER_UP_NODE": "running",
-    "RESIZING": "running",
-    "SIGNALING": "running",
-    "STAGE_OUT": "running",
-    "STOPPED": "running",  # by SIGSTOP; it keeps its nodes
-    "SUSPENDED": "running",
-}
+_KINDS: Final[Mapping[str, str]] = {word: state.kind for word, state in SLURM_STATES.items()}
 _ID: Final = re.compile(r"(\d{1,10})(?:_(\d{1,10})|\+(\d{1,5}))?(?:\.\w{1,20})?")
 _ENDED: Final = frozenset(
     {"completed", "exit", "time_limit", "cancelled", "preemption", "node_failure", "oom_kill", "start_failed"}
@@ -171,7 +142,7 @@ def _het(item: Mapping[str, Any]) -> tuple[int, int] | None:
 def _ended_with(item: Mapping[str, Any], states: tuple[str, ...]) -> tuple[int | None, int | None]:
     """Return exit code and signal of a job or step; v0.0.38 reports success for failed ones, which is ignored."""
     code, signal = exit_of(item.get("exit_code"))
-    if code == 0 and signal is None and _STATES.get(states[0] if states else "") == "exit":
+    if code == 0 and signal is None and _KINDS.get(states[0] if states else "") == "exit":
         return None, None
     return code, signal
 
@@ -184,7 +155,7 @@ def _run(item: Mapping[str, Any]) -> SlurmRun:
     nodes = hostlist(string(item.get("nodes"), 1 << 16))
     start, end = time_of(time.get("start", item.get("start_time"))), time_of(time.get("end", item.get("end_time")))
     # a running job's end is the one that its limit allows
-    running = bool(states) and _STATES.get(states[0]) not in {*_ENDED, "requeued"}
+    running = bool(states) and _KINDS.get(states[0]) not in {*_ENDED, "requeued"}
     job = Job(
         id=string(item.get("job_id")) or None,
         name=string(item.get("name")) or None,
@@ -307,8 +278,8 @@ def _events(run: SlurmRun, item: Mapping[str, Any], source: str) -> Iterator[Eve
         )
     for step in objects(item.get("steps"), MAX_STEPS):
         yield from _step(step, run, source)
-    word = next((state for state in run.states if state in _STATES), run.job.state or "UNKNOWN")
-    kind = _STATES.get(word, "state")
+    word = next((state for state in run.states if state in _KINDS), run.job.state or "UNKNOWN")
+    kind = _KINDS.get(word, "state")
     alone = Resource(node=run.nodes[0]) if len(run.nodes) == 1 else Resource()
     yield Event(
         source,
@@ -330,7 +301,7 @@ def event_of_state(job: Job, source: str) -> Event | None:
     None for a state without a reason, such as FAILED.
     """
     words = states_of(job.state.split()[:1] if job.state else None)
-    kind = _STATES.get(words[0]) if words else None
+    kind = _KINDS.get(words[0]) if words else None
     if kind not in _STATED:
         return None
     shown = f"job {job.id} {words[0]}" if job.id else f"the job's state is {words[0]}"
@@ -375,11 +346,11 @@ def _step(step: Mapping[str, Any], run: SlurmRun, source: str) -> Iterator[Event
     """Yield the event of a failed step; None if it was only stopped with the job."""
     states = states_of(step.get("state"))
     word = states[0] if states else ""
-    kind = _STATES.get(word, "state")
+    kind = _KINDS.get(word, "state")
     if (
         kind in {"completed", "running", "not_scheduled"}
         or not word
-        or (kind == "cancelled" and kind == _STATES.get(run.states[0] if run.states else ""))
+        or (kind == "cancelled" and kind == _KINDS.get(run.states[0] if run.states else ""))
     ):
         return
     code, signal = _ended_with(step, states)

@@ -22,6 +22,9 @@ class FaultRow(StrictModel):
     explains: list[Identifier] = Field(default=[])
     advice: Advice = "fix_first"
     because: Line | None = Field(None, description="Why this advice, in a sentence.")
+    owner: Identifier | None = Field(
+        None, description="Who acts, if not the domain's owner, unless the fault's files are the platform's."
+    )
 
 
 class FaultsFile(StrictModel):

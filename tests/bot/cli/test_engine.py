@@ -82,7 +82,7 @@ def test_a_person_sees_how_much_was_compared(signalbox, bundle):
     while piece := read_some(terminal):
         told += piece
     assert ran.wait(60) == 0
-    assert b" MB read " in told
+    assert b" MB read" in told
     assert told.endswith(b"\r\x1b[0K")
 
 

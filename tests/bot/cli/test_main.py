@@ -628,7 +628,17 @@ def test_rules_can_be_listed_shown_and_tried(signalbox, few_rules):
 
     assert [line.split()[0] for line in listed.out.decode().splitlines()] == ["cuda-out-of-memory", "disk-full"]
     assert [line.split()[0] for line in one.out.decode().splitlines()] == ["cuda-out-of-memory"]
-    assert (few_rules / "storage/disk-full/rule.yaml").read_bytes() in signalbox("rules", "show", "disk-full").out
+    assert (few_rules / "storage/disk-full/rule.yaml").read_bytes() in signalbox(
+        "rules", "show", "disk-full", "--source"
+    ).out
+    told = signalbox("rules", "show", "disk-full", *options).out.decode()
+    assert told.startswith(
+        "disk-full: No space left on the file system\nhigh root cause, fault disk_full, experimental\n"
+    )
+    titles = ("Cause", "Impact", "What to do", "It matches lines such as", "References")
+    assert [line for line in told.splitlines() if line in titles] == list(titles)
+    assert "    $ df -h; df -i" in told
+    assert max(map(len, told.splitlines())) <= 80
     assert (tested.status, tested.out.decode().split(",")[1]) == (0, " 0 failed\n")
     assert tried.out.decode().startswith("disk-full → disk_full")
     assert other.out == b"no rule matches\n"

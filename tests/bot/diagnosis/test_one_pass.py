@@ -14,7 +14,7 @@ import pytest
 from bot.diagnosis import comparison, one_pass, scan_pool, template_pool
 from bot.diagnosis.diagnose import ComparisonOptions, diagnose_bundle, diagnose_paths
 from bot.diagnosis.one_pass import OnePass
-from bot.diagnosis.scan_pool import scan_all
+from bot.diagnosis.scan_pool import ScanOptions, scan_all
 from bot.diagnosis.template_pool import tables
 from connectors.bundles.streams import StreamReader, discover
 from tests.support.common.template_noise import noise
@@ -58,9 +58,9 @@ def test_one_pass_gives_what_two_give(known, streams, workers):
     assert [len(template_pool.shards(0, ref, None, template_pool.SHARD)) for ref in logs] == [4, 4, 1, 1]
 
     both = OnePass()
-    summaries = both.scan_all(known, streams, year=2026, workers=workers, tell=told.append)
+    summaries = both.scan_all(known, streams, ScanOptions(year=2026, workers=workers, tell=told.append))
 
-    assert summaries == scan_all(known, streams, year=2026, workers=1)
+    assert summaries == scan_all(known, streams, ScanOptions(year=2026, workers=1))
     assert both.tables(logs, year=2026) == tables(logs, year=2026, workers=1)
     assert sum(told) == sum(ref.size or 0 for ref in streams)
 
@@ -73,7 +73,7 @@ def test_lines_that_all_differ_are_mined_alone(known, tmp_path, monkeypatch):
         (tmp_path / f"{seed}.log").write_bytes(noise(6000, seed) + log(300, seed))
     refs = discover([tmp_path]).streams
     both = OnePass()
-    both.scan_all(known, refs, workers=1)
+    both.scan_all(known, refs, ScanOptions(workers=1))
     assert both.tables(refs, year=None) == tables(refs, workers=1)
 
 
@@ -82,7 +82,7 @@ def test_tables_of_other_streams_are_not_known(known, streams):
     both = OnePass()
     logs = [ref for ref in streams if ref.group == "logs"]
     assert both.tables(logs, year=None) is None
-    both.scan_all(known, streams, workers=1)
+    both.scan_all(known, streams, ScanOptions(workers=1))
     assert both.tables(logs, year=None) is not None
     assert both.tables(logs[1:], year=None) is None
     assert both.tables(logs, year=2026) is None
@@ -93,7 +93,7 @@ def test_a_file_that_is_gone_is_a_gap_for_both(known, streams):
     gone = streams[0]
     Path(gone.uri).unlink()
     both = OnePass()
-    summary = both.scan_all(known, streams, workers=1)[0]
+    summary = both.scan_all(known, streams, ScanOptions(workers=1))[0]
     found = both.tables([ref for ref in streams if ref.group == "logs"], year=None)
     assert found is not None
     assert [gap.code for gap in summary.gaps] == ["unreadable"]
@@ -109,7 +109,7 @@ def test_a_worker_that_dies_is_a_gap_for_both(known, streams, monkeypatch):
     """What it had to read is missing, and reported as missing."""
     monkeypatch.setattr(one_pass, "_work", _die)
     both = OnePass()
-    summaries = both.scan_all(known, streams, workers=2)
+    summaries = both.scan_all(known, streams, ScanOptions(workers=2))
     found = both.tables([ref for ref in streams if ref.group == "logs"], year=None)
     assert found is not None
     assert {gap.code for summary in summaries for gap in summary.gaps} == {"worker_died"}

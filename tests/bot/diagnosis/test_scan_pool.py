@@ -11,7 +11,7 @@ import pytest
 
 from bot.diagnosis import scan_pool
 from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
-from bot.diagnosis.scan_pool import scan_all
+from bot.diagnosis.scan_pool import ScanOptions, scan_all
 from bot.runtime.errors import NothingCollected
 from connectors.bundles.streams import discover
 from kb.scanning.scanner import AFTER, BEFORE
@@ -72,7 +72,7 @@ def test_shards_cover_a_stream_once():
 
 def test_no_streams_are_no_work(known):
     """Nothing to read gives nothing, with any number of processes."""
-    assert scan_all(known, (), workers=2) == ()
+    assert scan_all(known, (), ScanOptions(workers=2)) == ()
 
 
 def test_of_more_workers_than_tasks_only_some_start(known, monkeypatch, large):
@@ -80,7 +80,7 @@ def test_of_more_workers_than_tasks_only_some_start(known, monkeypatch, large):
     monkeypatch.setattr(scan_pool, "ALONE", 0)
     monkeypatch.setattr(scan_pool, "worker_pool", None)
 
-    assert scan_all(known, discover([large]).streams, workers=100)[0].size == large.stat().st_size
+    assert scan_all(known, discover([large]).streams, ScanOptions(workers=100))[0].size == large.stat().st_size
 
 
 def _die(_task):
@@ -95,7 +95,7 @@ def test_a_worker_that_dies_is_a_gap(known, monkeypatch, large):
     other = large.with_name("rank-7.log")
     other.write_bytes(b"x\n")
 
-    summaries = scan_all(known, discover([large, other]).streams, workers=2)
+    summaries = scan_all(known, discover([large, other]).streams, ScanOptions(workers=2))
 
     assert [gap.code for summary in summaries for gap in summary.gaps] == ["worker_died", "worker_died"]
 
@@ -110,7 +110,7 @@ def test_an_error_in_a_worker_ends_the_pool(known, monkeypatch, large):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        scan_all(known, discover([large, other]).streams, workers=2, tell=stop)
+        scan_all(known, discover([large, other]).streams, ScanOptions(workers=2, tell=stop))
 
 
 def test_a_file_that_shrinks_between_finding_and_reading_is_one_gap(known, monkeypatch, large):
@@ -119,7 +119,7 @@ def test_a_file_that_shrinks_between_finding_and_reading_is_one_gap(known, monke
     refs = discover([large]).streams
     os.truncate(large, 1000)
 
-    summary = scan_all(known, refs, workers=1)[0]
+    summary = scan_all(known, refs, ScanOptions(workers=1))[0]
 
     assert [gap.code for gap in summary.gaps] == ["shrunk"]
     assert summary.size == 1000

@@ -9,7 +9,7 @@ import pytest
 from bot.diagnosis.diagnose import diagnose_paths
 from bot.rulebase.loader import Knowledge
 from kb.report import Report
-from tests.support.unexplained_scenes import HANG, Scene, scenes, symptom_only
+from tests.support.unexplained_scenes import GO, HANG, JAVA, NATIVE, RUST, Scene, scenes, symptom_only
 
 SCENES = scenes()
 SYMPTOMS = symptom_only()
@@ -63,3 +63,14 @@ def test_the_same_unknown_failure_has_the_same_fingerprint(known, tmp_path) -> N
         for number, scene in enumerate((again, moved, SCENES["critical-exit"]))
     ]
     assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize("text", [NATIVE, RUST, GO, JAVA], ids=["native", "rust", "go", "java"])
+@pytest.mark.parametrize("before", ["", "step 1 loss 2.31\nstep 2 loss 2.29\n"], ids=["alone", "after steps"])
+def test_a_log_that_ends_with_a_native_error_has_failed(known, tmp_path, text, before):
+    """Nothing else says so: no launcher, no peers, no scheduler; and the message stands lines above the end."""
+    (tmp_path / "train.log").write_text(before + text)
+    report = diagnose_paths(known, [tmp_path], workers=1).report
+    assert (report.verdict, report.phase) == ("no_match", "failed")
+    quoted = " ".join(item.text for item in report.diagnoses[0].evidence)
+    assert text.splitlines()[0][:40].strip() in quoted

@@ -96,51 +96,61 @@ def test_a_title_is_of_plain_words(text):
 
 
 def test_what_a_reviewer_reads():
-    """In the order of a hurry: what, why, what it looks for, the figures, how to reject."""
+    """In the order of a hurry: what failed, the evidence, the rule, the figures, open questions, how to try, accept and reject it."""
     told = replace(
         TOLD, why="the switch port was bad", patterns=["link (?P<port>\\w+) down"], lines=["link p1 down"],
         silent=["link p1 up"], figures=[("Matches", "2: no. 4, no. 7")], notes=["one incident alone supports it"],
-        incidents=[4, 7], passed=True,
+        incidents=[4, 7], passed=True, questions=["Does it occur elsewhere?"], switch="git switch --detach signalbox/rule/nic-flaps",
     )  # fmt: skip
     assert (
         body_of(told)
         == f"""{BEGIN}
 **`nic-flaps`** names `rdma_link`: The NIC flaps
 
-**Why.** the switch port was bad
+**What failed.** the switch port was bad
 Incidents: 4, 7.
 Requested by `U0ADA`.
 
-**Note.**
-- one incident alone supports it
-
-**Patterns**
-
-```text
-link (?P<port>\\w+) down
-```
-
-**Lines that it matches** (secrets and names masked)
+**Evidence** (secrets and names masked)
 
 ```text
 link p1 down
 ```
 
-**Lines that it does not match**
+**The rule** looks for
+
+```text
+link (?P<port>\\w+) down
+```
+
+and is silent on, for example
 
 ```text
 link p1 up
 ```
 
-**Tests and backtest on stored incidents**
+**What it would have changed, and how it was tested**
 
-| Backtest |  |
+| Figure |  |
 | --- | --- |
 | Matches | 2: no. 4, no. 7 |
 
 The backtest passed: no confirmed answer changes, and no clean log matches.
 
-**To try it** on a log, from this branch: `signalbox rules test --drafts --rules RULES --on failed.log`, with the rules folder as RULES.
+**Open questions**
+- Does it occur elsewhere?
+
+**Note.**
+- one incident alone supports it
+
+**To try it** from this branch, on its own logs and on one of yours:
+
+```text
+git switch --detach signalbox/rule/nic-flaps
+signalbox rules test nic-flaps --drafts --rules rules
+signalbox rules test nic-flaps --drafts --rules rules --on failed.log
+```
+
 **To accept:** review `rule.yaml`, fix it in this branch if needed, and merge. A rule with status draft or shadow does not appear in answers yet.
 **To reject:** close this pull request. The same pattern is not proposed again.
 After somebody commits to this branch, Signalbox only comments here.
@@ -148,6 +158,15 @@ After somebody commits to this branch, Signalbox only comments here.
 <!-- signalbox:1 -->
 {END}"""
     )
+
+
+def test_the_evidence_is_five_lines():
+    """However many lines the rule matches."""
+    body = body_of(
+        replace(TOLD, lines=[f"link p{at} down" for at in range(9)], silent=[f"p{at} up" for at in range(9)])
+    )
+    assert [f"link p{at} down" in body for at in (4, 5)] == [True, False]
+    assert [f"p{at} up" in body for at in (4, 5)] == [True, False]
 
 
 def test_secrets_are_masked():

@@ -118,3 +118,21 @@ def test_curves_come_back_as_they_were():
     """Value for value."""
     assert attachments.loads(attachments.dumps(curves())) == curves()
     assert msgspec.json.decode(attachments.dumps(curves()))["schema"] == attachments.SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("head", "frame", "whole"),
+    [
+        ("Traceback (most recent call last):", "  File 'a.py', line 1", True),
+        ("[rank5]: Traceback (most recent call last):", "[rank5]:   File 'a.py', line 1", True),
+        ("[rank5]: Original Traceback (most recent call last):", "[rank5]:   File 'a.py', line 1", True),
+        ("  Original Traceback (most recent call last):", "    File 'a.py', line 1", True),
+        ("2026-11-23 ERROR Traceback (most recent call last):", "  File 'a.py', line 1", True),
+        ("Traceback (most recent call last):", "step 7 loss 2.1", False),
+    ],
+)
+def test_the_line_that_ends_a_traceback_has_all_of_it(head, frame, whole):
+    """From its first line, whatever stands before each; lines that belong to no traceback are not added."""
+    lines = ("step 1", head, *(frame,) * 9)
+    assert log_context._before(lines) == (lines[1:] if whole else lines[-BEFORE:])
+    assert log_context._before(lines[2:] * 10) == lines[-BEFORE:]

@@ -21,8 +21,8 @@ from bot.pages.attachments import dumps as curves_of
 from bot.pages.incident import IncidentStatus, incident_page, words_of
 from bot.pages.routes import pages
 from bot.pages.signed_links import PREFIX, LinkGrant, PageLinks, signed
+from bot.render.pictures.timeline import dumps as timeline_of
 from bot.render.report_json import dumps
-from bot.render.timeline import dumps as timeline_of
 from bot.store.digest_rows import compute
 from bot.store.packed_reports import Origin
 from bot.store.tables import DigestRow, ReportRow

@@ -88,7 +88,7 @@ def test_those_asked_for_come_the_newest_first(filled, asked, expected):
     ledger.closings.annotate(
         numbers["ecc"], "default", "k", Closing("ana", "cli", "right", "shown", "gpu_memory_ecc"), NOW
     )
-    found = find(ledger.database, "default", IncidentQuery.of(asked), NOW)
+    found = find(ledger.database, "default", IncidentQuery.of(asked | {"sort": "newest"}), NOW)
     assert expected == [incident.summary for incident in found.incidents]
     assert found.count == (3 if "page" in asked else len(expected))
 
@@ -103,7 +103,8 @@ def test_each_state_has_its_own(filled):
         numbers["none"], "default", "3", LifecycleStep("merge", "ana", "cli", other=numbers["ecc"]), NOW
     )
     found = {
-        state: find(ledger.database, "default", IncidentQuery.of({"state": state}), NOW).incidents for state in STATES
+        state: find(ledger.database, "default", IncidentQuery.of({"state": state, "sort": "newest"}), NOW).incidents
+        for state in STATES
     }
     assert {item: [each.summary for each in listed] for item, listed in found.items()} == {
         "any": ["ecc", "nccl", "none"],

@@ -111,6 +111,28 @@ def test_lost_work_is_taken_up_again(works: TaskQueue) -> None:
     assert works.work(one.id).result == "7"
 
 
+def test_work_of_a_worker_that_is_known_to_be_dead_is_taken_up_at_once(works: TaskQueue) -> None:
+    """Without waiting for its heartbeats; that of others stays theirs, and after three tries it is given up."""
+    now = datetime.now(UTC)
+    for name in ("one", "two"):
+        works.enqueue(TaskRequest("diagnose", name, "default", "{}"), now)
+    mine, other = works.claim("dead:1", now), works.claim("well:1", now)
+    assert mine is not None
+    assert other is not None
+    for tries in (2, 3):
+        assert works.release(lambda name: name == "dead:1", now) == {mine.id: tries}
+        assert works.release(lambda name: name == "dead:1", now) == {}
+        again = works.claim("dead:1", now)
+        assert again is not None
+        assert (again.id, again.tries) == (mine.id, tries)
+    assert works.release(lambda name: name == "dead:1", now) == {}
+    given_up, kept = works.work(mine.id), works.work(other.id)
+    assert given_up is not None
+    assert kept is not None
+    assert (given_up.state, kept.state, kept.worker) == ("failed", "running", "well:1")
+    assert "its worker died" in str(given_up.error)
+
+
 def test_what_kills_its_workers_is_given_up(works: TaskQueue) -> None:
     """After some tries the task fails with a reason."""
     one, _ = works.enqueue(wanted(), NOW)

@@ -351,6 +351,19 @@ def test_ranks_are_ranges():
     assert "   Suspects   ranks 0-6,8-9999\n" in plain(replace(FALLEN_GPU, diagnoses=(first,)))
 
 
+def test_a_reason_is_only_that_of_its_suspects():
+    """Ranks that are suspects for another reason are listed apart."""
+    suspects = (
+        Suspect("rank", rank=4, why="first to report it"),
+        *(Suspect("rank", rank=rank, why="reported it later") for rank in (0, 1, 2)),
+    )
+    first = replace(FALLEN_GPU.diagnoses[0], suspects=suspects)
+
+    page = plain(replace(FALLEN_GPU, diagnoses=(first,)))
+
+    assert "   Suspects   rank 4 (first to report it); ranks 0-2 (reported it later)\n" in page
+
+
 @pytest.mark.parametrize(
     ("numbers", "text"), [([], ""), ([3], "3"), ([2, 1, 0, 5], "0-2,5"), ([4, 4, 6], "4,6"), (range(8, 64), "8-63")]
 )

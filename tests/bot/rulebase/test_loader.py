@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from bot.rulebase import loader
+from bot.rulebase import cache, loader
 from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge, read_files
 from kb.errors import RuleError, UnreadableInput
+from kb.scanning import matcher
 from kb.scanning.matcher import Re2Matcher
 from kb.scanning.staged_matcher import StagedMatcher
 
@@ -26,9 +27,9 @@ def builds(monkeypatch):
     built: list[None] = []
     build = loader._build
 
-    def counted(*arguments: Any) -> Knowledge:
+    def counted(*arguments: Any, **named: Any) -> Knowledge:
         built.append(None)
-        return build(*arguments)
+        return build(*arguments, **named)
 
     monkeypatch.setattr(loader, "_build", counted)
     return built
@@ -149,9 +150,23 @@ def test_faults_of_rules_stay_with_the_cached(few_rules, kept, builds):
     assert "unknown key 'colour'" in str(faults[0][0])
 
 
-def test_names_that_are_no_utf8_do_no_harm(few_rules, kept):
+def test_the_engine_with_all_patterns_has_its_own_entry(few_rules, kept, monkeypatch):
+    """It is compiled when it is needed, and loaded by the next process."""
+    known = knowledge(few_rules)
+    known.matcher().hits(b"OSError: [Errno 28] No space left on device")
+    assert not list(kept.glob("engine-*"))
+    known.prepare()
+    assert len(list(kept.glob("engine-*"))) == 1
+
+    loader._compiled_engine.cache_clear()
+    monkeypatch.setattr(matcher, "_compile", lambda *_: pytest.fail("compiled again"))
+    knowledge(few_rules).prepare()
+
+
+def test_names_that_are_no_utf8_do_no_harm(few_rules, kept, monkeypatch):
     """A folder whose name is not UTF-8 is reported as a fault, and cached."""
     del kept
+    monkeypatch.setattr(cache, "_SETTLED", 0)  # as if nothing had changed for a while
     folder = few_rules / "moon\udcff" / "odd"
     folder.mkdir(parents=True)
     (folder / "rule.yaml").write_text("")

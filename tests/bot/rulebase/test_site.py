@@ -59,7 +59,8 @@ def test_an_overlay_that_was_named_and_is_not_there_is_an_error(signalbox, tmp_p
 def test_lint_and_show_see_the_overlay(signalbox, site: Path) -> None:
     """An exception for an unknown rule is reported with file and line; `show` lists the exceptions."""
     shown = signalbox("rules", "show", "disk-full", "--site", site)
-    assert b"excepted by the site until 2999-01-01: the scratch drill" in shown.out
+    assert b"Exception of this site" in shown.out
+    assert b"until 2999-01-01: the scratch drill" in shown.out
     (site / "site.yaml").write_text(
         "version: 1\nexceptions:\n  - {rule: disk-ful, reason: r, lines: x, expires: 2999-01-01}\n"
     )

@@ -32,6 +32,7 @@ ROUTES = {
     "/pages/<token>": "link",
     "/pages/<token>/<picture>": "link",
     "/slack/events": "signature",
+    "/": None,  # says what this is, and leads nowhere
     "/metrics": "secret, if one is configured",
     "/healthz": None,
     "/livez": None,
@@ -50,6 +51,8 @@ TASKS = {
 # What the sender sends beside messages
 SENT = {
     "reply": "one person",
+    "ready": "the thread of a message, those who asked for it",
+    "evidence": "the thread of a message",
     "files": "the thread of a message",
     "FILES": "the thread of a digest",
     "home": "one person, with the decision that was made when the tab was opened",

@@ -11,6 +11,7 @@ import pytest
 from bot.handlers.diagnose import next_working_day
 from bot.slack.service import check
 from tests.support.common.slack_actions import form, only, option, press, text_of
+from tests.support.slack_reading import read
 from tests.support.slack_stage import ADA, CHANNEL, EVE, FOREIGN, GRACE, ONCALL, OTHER, stage
 
 
@@ -31,7 +32,8 @@ def test_a_diagnosis(play):
     assert [file.name for file in play.workspace.files] == ["lm-tiny-timeline.png", "lm-tiny-evidence.txt"]
     assert all(file.shared for file in play.workspace.files)
     assert {message.thread_ts for message in play.workspace.thread(CHANNEL, answer.ts)} <= {answer.ts, None}
-    assert [call.method for call in play.workspace.traffic].count("chat.postMessage") == 1
+    posted = [call.arguments for call in play.workspace.traffic if call.method == "chat.postMessage"]
+    assert [call.get("thread_ts") for call in posted] == [None, answer.ts]
 
 
 def test_an_unknown_job_gives_candidates(play):
@@ -92,6 +94,56 @@ def test_what_cannot_be_read_is_explained(play, text, told):
     play.diagnose(text)
     assert told in play.ephemerals()[-1].lower()
     assert play.answers() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "told"),
+    [
+        ("/diagnose", "help", "/diagnose JOB private"),
+        ("/diagnose", "--help", "/diagnose JOB private"),
+        ("/signalbox", "help", "/signalbox digest"),
+        ("/signalbox", "handover help", "/signalbox handover"),
+        ("/signalbox", "incidents help", "/signalbox incidents"),
+    ],
+)
+def test_every_command_explains_itself(play, command, text, told):
+    """At once, and only what was asked about; nothing is looked for."""
+    play.workspace.command(ADA, CHANNEL, command, text)
+    play.settle()
+    shown = read(only(play.workspace.ephemerals(CHANNEL, ADA)).blocks)
+    assert shown.startswith("*How to use ")
+    assert told in shown
+    whole = text in ("help", "--help")
+    assert ("/diagnose JOB private" in shown) is whole
+
+
+def test_a_job_called_help_is_meant_by_quotes(play):
+    """As any other name."""
+    play.diagnose('"help"')
+    assert "No job “help”" in play.ephemerals()[-1]
+
+
+def test_no_rule_is_proposed_where_none_can_be(play):
+    """Neither the answer nor the form offers it; both do where pull requests are configured."""
+    play.diagnose()
+    answer = only(play.answers())
+    assert "propose_rule" not in text_of(answer)
+    press(play, answer.ts, "close_out")
+    assert "propose_rule" not in json.dumps(form(play).blocks)
+
+
+def test_wrong_starts_without_the_cause_and_the_nodes_of_the_answer(play):
+    """They are what was wrong; Close out starts with them."""
+    play.diagnose()
+    answer = only(play.answers())
+    press(play, answer.ts, "close_out")
+    offered = read(form(play).blocks)
+    assert "Nodes at fault [node-b]" in offered
+    play.workspace.close(ADA)
+    press(play, answer.ts, "wrong")
+    offered = read(form(play).blocks)
+    assert "Nodes at fault []" in offered
+    assert "*" not in offered.split("Was the answer right?")[0].split("What was it?")[1]
 
 
 def test_right_closes_with_one_press(play):
@@ -173,11 +225,113 @@ def test_mute(play):
     assert press(play, answer.ts, "more", value=option(only(play.answers()), "mute_job")).acknowledged
 
 
-def test_evidence_comes_once_more(play):
-    """The files are uploaded to the thread again."""
+def below(play, answer):
+    """Return what stands in the thread of an answer besides files, as text."""
+    posts = play.workspace.thread(CHANNEL, answer.ts)
+    return [read(message.blocks) for message in posts if message.ts != answer.ts and not message.files]
+
+
+def test_evidence_brings_the_lines_once(play):
+    """The traceback and the lines around it, in the thread; the files are there already, and a second press repeats nothing."""
     play.diagnose()
-    press(play, only(play.answers()).ts, "evidence")
-    assert len(play.workspace.files) == 4
+    answer = only(play.answers())
+    before = len(below(play, answer))
+    press(play, answer.ts, "evidence")
+    told = below(play, answer)[-1]
+    assert "Evidence of lm-tiny" in told
+    lines = told.splitlines()
+    start = next(number for number, line in enumerate(lines) if "Traceback (most recent call last):" in line)
+    end = next(number for number, line in enumerate(lines) if line.startswith("  | > "))
+    assert "ValueError: mmap length is greater than file size" in lines[end]
+    assert sum("File " in line for line in lines[start:end]) > 4
+    press(play, answer.ts, "evidence", GRACE)
+    assert len(below(play, answer)) == before + 1
+    assert len(play.workspace.files) == 2
+    assert "already in the thread" in play.ephemerals(GRACE)[-1]
+
+
+def test_evidence_of_a_listed_incident_comes_to_the_person(play):
+    """There is no message whose thread could have it."""
+    play.diagnose()
+    play.workspace.command(GRACE, CHANNEL, "/signalbox", "incidents")
+    play.send()
+    press(play, play.workspace.ephemerals(CHANNEL, GRACE)[-1].ts, "open_incident", GRACE)
+    press(play, play.workspace.ephemerals(CHANNEL, GRACE)[-1].ts, "evidence", GRACE)
+    assert "Evidence of lm-tiny" in play.ephemerals(GRACE)[-1]
+
+
+def test_who_asked_is_told_that_the_answer_is_there(play):
+    """With a mention, because an edit notifies nobody; everybody who waited, once."""
+    play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
+    play.workspace.command(GRACE, CHANNEL, "/diagnose", "demo")
+    play.settle()
+    (told,) = below(play, only(play.answers()))
+    assert told.startswith(f"@{ADA} @{GRACE} ")
+    assert "lm-tiny: failed" in told
+
+
+def test_an_answer_that_cannot_be_posted_says_where(play):
+    """It comes as a direct message, which says why."""
+    play.workspace.trouble("chat.postMessage", "error", error="not_in_channel")
+    play.diagnose()
+    direct = only([channel for channel in play.workspace.state.channels.values() if channel.direct])
+    answer = only(play.answers(direct.id))
+    assert f"I can't post in #{CHANNEL}" in read(answer.blocks)
+
+
+def test_a_direct_message_that_is_refused_says_why(play):
+    """Where the command was typed, only to who typed it."""
+    play.workspace.trouble("chat.postMessage", "error", error="messages_tab_disabled")
+    play.diagnose("demo private")
+    assert "messages_tab_disabled" in play.ephemerals()[-1]
+    assert play.answers() == []
+
+
+def test_a_killed_worker_is_replaced_and_the_message_says_so(play, monkeypatch):
+    """At once, not after its heartbeats are missed; the answer follows in the same message."""
+    play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
+
+    def killed(*_args, **_more):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr("bot.handlers.diagnose.diagnose_bundle", killed)
+        with pytest.raises(KeyboardInterrupt):
+            play.work("gone:1")
+    play.send()
+    assert not play.work()
+    assert play.ledger.release(lambda name: name == "gone:1", datetime.now(UTC)) == 1
+    play.send()
+    assert "Another one has taken over (try 2)" in read(only(play.answers()).blocks)
+    play.settle()
+    assert "rank 5" in text_of(only(play.answers()))
+
+
+def test_mutes_are_listed_and_ended(play):
+    """With a button for each; a second press says that it has ended."""
+    play.diagnose()
+    answer = only(play.answers())
+    press(play, answer.ts, "more", value=option(answer, "mute_job"))
+    form(play)
+    play.workspace.submit(ADA, {"until": "1d", "where": "everywhere", "why": "known"})
+    play.settle()
+    play.workspace.command(GRACE, CHANNEL, "/signalbox", "mutes")
+    play.send()
+    listed = play.workspace.ephemerals(CHANNEL, GRACE)[-1]
+    assert f"everywhere, by @{ADA}: known" in read(listed.blocks)
+    press(play, listed.ts, "unmute", GRACE)
+    assert "are on again" in play.ephemerals(GRACE)[-1]
+    assert play.ledger.mutes.active("default", datetime.now(UTC)) == ()
+    press(play, listed.ts, "unmute", GRACE)
+    assert "already ended" in play.ephemerals(GRACE)[-1]
+
+
+def test_nodes_to_leave_out_are_listed(play):
+    """Those that an answer proposed, with their state."""
+    play.diagnose()
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "nodes")
+    play.send()
+    assert "Nodes to leave out" in play.ephemerals()[-1]
 
 
 def test_lists(play):
@@ -206,9 +360,7 @@ def test_mentions_work_in_threads(play):
     head, _ = play.workspace.say(ADA, CHANNEL, "what is with demo?")
     play.workspace.mention(ADA, CHANNEL, "diagnose `demo`", head.ts)
     play.settle()
-    answer = only(
-        [message for message in play.workspace.thread(CHANNEL, head.ts) if message.by_app and not message.files]
-    )
+    answer = only([message for message in play.workspace.thread(CHANNEL, head.ts) if message.by_app and message.edited])
     assert "lm-tiny" in answer.text
     play.workspace.mention(ADA, CHANNEL, "help")
     play.send()

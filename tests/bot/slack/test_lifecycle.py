@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from bot.store.incident_state import state_of
-from tests.support.common.slack_actions import form, only, text_of
+from tests.support.common.slack_actions import form, only, press, text_of
+from tests.support.slack_reading import read
 from tests.support.slack_stage import ADA, CHANNEL, EVE, GRACE, stage
 
 
@@ -28,15 +27,49 @@ def state(play):
 
 
 def test_acknowledged_with_one_choice(play):
-    """The same message says who has it, nothing new is posted, and the option disappears."""
+    """The same message says who has it, nothing new is posted, and the button disappears."""
     play.diagnose()
-    assert take(play, "ack").acknowledged
+    assert '"ack"' in text_of(only(play.answers()))
+    assert press(play, only(play.answers()).ts, "ack").acknowledged
     told = text_of(only(play.answers()))
     assert "Acknowledged" in told
     assert f'"user_id": "{ADA}"' in told
     assert state(play) == "acknowledged"
-    with pytest.raises(ValueError, match="unpack"):
-        take(play, "ack")
+    assert '"ack"' not in told
+
+
+def test_who_acknowledged_it_is_named_and_not_the_assignee(play):
+    """The one who pressed the button last; the assignee is named too."""
+    play.diagnose()
+    assign(play, GRACE)
+    press(play, only(play.answers()).ts, "ack")
+    told = read(only(play.answers()).blocks)
+    assert f"*Acknowledged* by @{ADA}, assigned to @{GRACE}" in told
+
+
+def assign(play, to, note="", user=ADA):
+    """Assign the only incident."""
+    take(play, "assign", user)
+    form(play, user)
+    play.workspace.submit(user, {"assignee": to, "note": note})
+    play.settle()
+
+
+def test_an_assignee_is_told(play):
+    """In a direct message with a button that opens the incident; who takes it for themselves gets none."""
+    play.diagnose()
+    assign(play, ADA)
+    assert not [channel for channel in play.workspace.state.channels.values() if channel.direct]
+    assign(play, GRACE, "knows the fabric")
+    direct = only([channel for channel in play.workspace.state.channels.values() if channel.direct])
+    message = only(play.answers(direct.id))
+    told = read(message.blocks)
+    assert f"@{ADA} assigned incident" in told
+    assert "knows the fabric" in told
+    play.workspace.click(GRACE, direct.id, message.ts, "open_incident")
+    play.settle()
+    opened = play.workspace.ephemerals(direct.id, GRACE) or play.answers(direct.id)[1:]
+    assert "rank 5" in text_of(opened[-1])
 
 
 def test_given_to_somebody(play):
@@ -104,7 +137,7 @@ def test_who_may_not_is_reported_so(tmp_path, known, monkeypatch):
     url, only_ada = f"sqlite:///{tmp_path / 'signalbox.db'}", "    verbs: {annotate: [U0ADA]}"
     with stage(tmp_path, known, url, monkeypatch.setenv, tenant=only_ada) as play:
         play.diagnose()
-        take(play, "ack", EVE)
+        press(play, only(play.answers()).ts, "ack", EVE)
         assert state(play) == "open"
         assert "You don't have permission" in play.ephemerals(EVE)[-1]
 
@@ -115,7 +148,7 @@ def test_delivered_twice_to_two_replicas_it_is_one_step(tmp_path, known, monkeyp
     with stage(tmp_path, known, url, monkeypatch.setenv, replicas=2, duplicate=True) as play:
         play.diagnose()
         incident = play.ledger.incidents.list()[0].id
-        take(play, "ack")
+        press(play, only(play.answers()).ts, "ack")
         take(play, "assign")
         form(play)
         play.workspace.submit(ADA, {"assignee": GRACE})

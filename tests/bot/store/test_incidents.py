@@ -44,6 +44,7 @@ def test_an_incident_is_kept_with_what_people_look_for(url):
         owner="ana",
         gpus=64,
         gpu_hours_lost=9.64,
+        nodes=("gpu-017",),
     )
     assert (expected,) == actual
     assert actual[0].created_at.tzinfo == UTC

@@ -299,4 +299,4 @@ def test_the_last_line_of_a_node_that_ends_early_is_reported() -> None:
     short = replace(run.voices[3], last=last)
     found = look(replace(run, voices=(*run.voices[:3], short)))
     assert [(item.node, item.spot) for item in found.absent] == [("n3", last)]
-    assert "the last line of a log that ends early" in {event.why for event in shown(found).events}
+    assert "the last line of n3: its log ends 390 s before the others" in {event.why for event in shown(found).events}

@@ -72,3 +72,42 @@ def test_a_job_has_failed_by_its_state_or_its_exit_code() -> None:
     assert not has_failed(Job(state="CANCELLED"))
     assert not has_failed(Job(attempts=(Attempt(1, exit_code=1), Attempt(2, exit_code=0))))
     assert not has_failed(Job())
+
+
+def a_shared_log(*lines: str, name: str = "train.log") -> TemplateTable:
+    """A log of all ranks."""
+    miner = Miner(StreamRef(name))
+    miner.feed("\n".join((*lines, "")).encode())
+    return miner.finish()
+
+
+def by_ranks(ranks: int, steps: int) -> list[str]:
+    """What ranks write to one log."""
+    return [f"[rank{rank}]: heartbeat at {step}" for step in range(steps) for rank in range(ranks)]
+
+
+def test_ranks_that_share_a_log_are_compared_with_each_other() -> None:
+    """Each has its own count and last line; what names no rank is the log's own."""
+    run = build_run([a_shared_log("launcher starts", *by_ranks(4, 5), "[rank2]: odd one out")])
+    assert run.heard == {"rank 0", "rank 1", "rank 2", "rank 3", "train.log"}
+    assert {voice.node: voice.last.text for voice in run.voices if voice.last and voice.rank in (1, 2)} == {
+        "rank 1": "[rank1]: heartbeat at 4", "rank 2": "[rank2]: odd one out",
+    }  # fmt: skip
+    (odd,) = [event for event in run.events.values() if "odd" in event.text]
+    assert list(odd.nodes) == ["rank 2"]
+    (beat,) = [event for event in run.events.values() if "heartbeat" in event.text]
+    assert {node: seen.count for node, seen in beat.nodes.items()} == {f"rank {rank}": 5 for rank in range(4)}
+
+
+def test_a_log_that_names_no_ranks_or_nodes_of_its_own_stays_whole() -> None:
+    """Few ranks, few lines that name one, several nodes."""
+    assert build_run([a_shared_log(*["nothing special"] * 20, *by_ranks(3, 2))]).heard == {"train.log"}
+    assert build_run([a_shared_log(*by_ranks(2, 5))]).heard == {"train.log"}
+    assert build_run([a_table("a", *by_ranks(4, 5)), a_table("b", *by_ranks(4, 5))]).heard == {"a", "b"}
+
+
+def test_logs_that_count_their_ranks_from_zero_each_stay_whole() -> None:
+    """Two agents' local ranks are not the same processes; the job's size tells them from two streams of the same ranks."""
+    logs = [a_shared_log(*by_ranks(4, 5), name=name) for name in ("one.log", "two.log")]
+    assert build_run(logs, (), Job(world_size=8)).heard == {"one.log", "two.log"}
+    assert build_run(logs, (), Job(world_size=4)).heard == {f"rank {rank}" for rank in range(4)}

@@ -52,6 +52,9 @@ def report_of(text: str, state: str | None = None) -> Report:
         ("__init__", "/app/engine.py", "iterating"),
         ("save", "/app/plots.py", "iterating"),
         ("evaluate_step_size", "/app/train.py", "iterating"),
+        ("evaluate_core", "/app/train.py", "evaluating"),
+        ("validate_one_epoch", "/app/train.py", "evaluating"),
+        ("validate_args", "/app/train.py", "iterating"),
     ],
 )
 def test_a_traceback_names_the_stage(function: str, path: str, expected: Stage) -> None:
@@ -73,6 +76,20 @@ def test_what_ended_the_run_came_after_the_last_step_of_all_ranks() -> None:
     """A line of another rank may follow it in the log."""
     report = report_of(STEPS + raised("step") + LAST)
     assert (report.diagnoses[0].iteration, report.progress.last_iteration) == (40, 40)
+
+
+def test_a_state_that_lasts_is_placed_where_it_began() -> None:
+    """A summary at the end of the run reports it again, by a rule that ranks before the one of the first line."""
+    book = rulebook(
+        rule("summary", "loss_spike", Pattern("s", regex="summary: loss is high")),
+        rule("seen", "loss_spike", Pattern("s", regex="check: loss is high"), role="contributing"),
+    )
+    text = (
+        STEPS.replace("iteration     20/", "check: loss is high\niteration     20/") + LAST + "summary: loss is high\n"
+    )
+    report = diagnose(Evidence(streams=(scanned(text, book, ref("logs/train.log")),)), book)
+    (first,) = report.diagnoses
+    assert (first.rule, first.iteration) == ("summary", 15)
 
 
 def test_a_fault_that_a_run_survives_keeps_its_step() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kb.diagnosis.confidence import band
@@ -11,9 +13,9 @@ from kb.facts.history import History
 from kb.facts.job_facts import Facts
 from kb.facts.pattern_lookup import PatternLookup
 from kb.model import Resource, StreamRef
-from kb.rulebase.rule import ExceptionTest, Pattern, Rule
+from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern, Rule, StructureTest
 from kb.scanning.summary import Place, StreamSummary
-from tests.support.kb_samples import exception, facts, place, ref, rule, rulebook, steps, stream
+from tests.support.kb_samples import exception, facts, place, ref, rule, rulebook, scanned, steps, stream
 
 LINE = Pattern("line", literal="trouble")
 OOM = rule("oom", "cuda_oom", LINE)
@@ -208,6 +210,42 @@ def test_the_order_of_the_rules_does_not_matter() -> None:
     forth = ranked(OOM, BUG, LINK, CLOSED, streams=(one,))
     back = ranked(CLOSED, LINK, BUG, OOM, streams=(one,))
     assert [(place.best.rule.id, place.score) for place in forth] == [(p.best.rule.id, p.score) for p in back]
+
+
+# --- what a lost node accounts for ---------------------------------------------------------------------------------------
+
+
+LOST = {"node_lost": FaultClass("node_lost", "platform", "Node lost", explains=("killed",))}
+
+
+@pytest.mark.parametrize(
+    ("after", "folded"),
+    [
+        ("/opt/jobs/nightly.sh: line 7: 4711 Killed                  python fit.py\n", False),
+        ("srun: error: cn-a2: task 3: Killed\n", True),
+        (
+            (
+                "slurmstepd: error: *** JOB 771 ON cn-a1 CANCELLED AT 2027-02-09T17:40:08 DUE TO NODE FAILURE ***\n"
+                "/var/spool/slurmd/job771/slurm_script: line 7: 4711 Killed                  torchrun fit.py\n"
+            ),
+            True,
+        ),
+    ],
+)
+def test_a_lost_node_does_not_account_for_a_kill_that_a_shell_reports(after: str, folded: bool) -> None:
+    """The shell that started the process runs on, so that its node is not the lost one, unless the job was ended everywhere."""
+    lost = rule("lost", "node_lost", Pattern("n", literal="gone: cn-a9"))
+    killed = rule("killed", "killed", Pattern("k", structure=StructureTest("launcher_exit", {"signal": "SIGKILL"})))
+    killed = replace(killed, role="symptom")
+    book = replace(
+        rulebook(lost, killed), faults={**LOST, "killed": FaultClass("killed", "none", "Killed", symptom=True)}
+    )
+    known = facts(scanned("2027-02-09 17:40:01 gone: cn-a9\n" + after, book))
+    first, *others = rank(find(book, known, History()).findings, known)
+    assert first.best.rule.id == "lost"
+    assert ([finding.rule.id for finding in first.folded], [item.best.rule.id for item in others]) == (
+        (["killed"], []) if folded else ([], ["killed"])
+    )
 
 
 # --- what is said about the order ------------------------------------------------------------------------------------

@@ -168,6 +168,15 @@ def test_how_far_the_run_came() -> None:
     assert progress(facts(stream())) == Progress()
 
 
+def test_the_time_of_the_last_step_is_its_own() -> None:
+    """An undated line, such as that of a bar, does not get the time of an earlier step; another rank's line of its step counts."""
+    mixed = stream(points=[*steps(10, 24), *steps(20, 20, start=9000, time=77.0)])
+    came = progress(facts(mixed))
+    assert (came.last_iteration, came.last_progress) == (24, None)
+    other = stream("logs/rank-1.log", points=steps(24, 24, time=81.0))
+    assert progress(facts(mixed, other)).last_progress == 81.0
+
+
 @pytest.mark.parametrize(
     ("structures", "expected"),
     [

@@ -49,3 +49,24 @@ def test_an_error_without_a_time_is_survived_where_steps_follow_the_next_time_of
     assert survived(steps, f"{error}2026-11-20 10:12:00,000 INFO reader goes on\n")
     assert not survived(steps, f"{error}2026-11-20 10:39:30,000 INFO exiting\n")
     assert not survived(steps, f"2026-11-20 10:12:00,000 INFO reader starts\n{error}")
+
+
+INIT = "08:07:01 - mmengine - INFO - Distributed launcher: pytorch\n08:07:02 - loaded the tokenizer of /data/tok\n"
+LMOD = 'Lmod has detected the following error: The following module(s) are unknown: "cuda/11.0"\n'
+
+
+@pytest.mark.parametrize(("start", "what"), [(LMOD + INIT, "Lmod"), (FAILED + INIT, "ValueError")])
+def test_an_error_before_the_lines_with_which_all_ranks_start_is_survived(start: str, what: str) -> None:
+    """The log has no times; what the rank prints after the error, rank 0 prints before its steps."""
+    assert survived(INIT + STEPS, start, what)
+    assert survived(INIT + STEPS, start + "UserWarning: truncated file\n", what)
+
+
+def test_an_error_after_the_start_of_a_rank_is_not_survived() -> None:
+    """After the first start, in a log without a start, beside a log without steps, or with the rank's lines alone."""
+    assert not survived(INIT + STEPS, INIT + LMOD, "Lmod")
+    assert not survived(INIT + STEPS, INIT + LMOD + INIT, "Lmod")  # it is started again, and no steps follow
+    assert not survived(INIT + STEPS, LMOD, "Lmod")
+    assert not survived(INIT, LMOD + INIT, "Lmod")
+    assert not survived(STEPS, LMOD + INIT, "Lmod")
+    assert not survived(INIT.replace("mmengine", "engine")[:50] + "\n" + STEPS, LMOD + INIT, "Lmod")

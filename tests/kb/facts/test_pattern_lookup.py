@@ -230,7 +230,7 @@ def test_structures_and_exceptions_become_signals() -> None:
     assert (raised.count, dict(raised.ranks)) == (1, {4: 1})
     signal = raised.signals[0]
     assert (signal.kind, signal.chain, signal.span[0], signal.iteration) == ("exception", 1, 500, 3)
-    assert seen(Pattern("line", structure=StructureTest("xid")), one).signals[0].kind == "structure"
+    assert seen(Pattern("line", structure=StructureTest("xid")), one).signals[0].kind == "xid"
 
 
 def test_a_detector_gives_a_signal_at_its_point() -> None:

@@ -100,6 +100,15 @@ def test_lengths_that_take_turns() -> None:
     assert {total for _, total in counted(read(epoch))} == {90, 12}
 
 
+def test_a_shorter_bar_after_the_epochs_is_a_test() -> None:
+    """Two epochs of 90 batches, then a test of 30; after one bar alone, another may be of a second phase."""
+    epoch = "\n".join(bar(step, 90) for step in (0, 30, 60, 90)) + "\n"
+    test = "\n".join(bar(step, 30) for step in (0, 15, 30)) + "\n"
+    assert {total for _, total in counted(read(epoch + epoch + test))} == {90}
+    assert {total for _, total in counted(read(epoch + test))} == {90, 30}
+    assert {total for _, total in counted(read(test + test + epoch))} == {90, 30}
+
+
 def test_another_attempt_in_the_file_is_no_evaluation() -> None:
     """Its first bar starts from 0 while that of the first attempt was not at its end, but the run was launched in between."""
     text = (

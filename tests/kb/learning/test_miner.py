@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kb.learning.cases import Candidate, Refusal
-from kb.learning.discriminating_patterns import ERROR_LEVEL
+from kb.learning.discriminating_patterns import ERROR_LEVEL, HARMLESS_LEVEL
 from kb.learning.miner import mine
 from kb.learning.negative_corpus import background, negative_text
 from kb.rulebase.rule import Name, Pattern, Rule
@@ -34,7 +34,8 @@ def refused(cases, held_against=None):
 def test_what_incidents_share_and_others_lack_becomes_the_pattern():
     """The pattern is the line without its numbers, named after its words; the incidents that support it are listed."""
     candidate = found(leases(1, 2, 3))
-    assert candidate.match == {"line": {"regex": "lease of volume [\\d.]+ was refused by its owner at epoch"}}
+    line = {"regex": "lease of volume [\\d.]+ was refused by its owner at epoch", "not_line": HARMLESS_LEVEL}
+    assert candidate.match == {"line": line}
     assert (candidate.id, candidate.family, candidate.title) == (
         "lease-volume-owner-epoch",
         "host",
@@ -85,6 +86,17 @@ def test_one_incident_alone_says_so():
     """It needs a line about harm, since one incident has many lines that no other has."""
     candidate = found([case(1, "[rank3]: fatal: lease of volume 7 was refused by its owner\n")])
     assert (candidate.support, candidate.alone, candidate.remarks) == ((1,), True, ("Only incident 1 supports this.",))
+
+
+def test_the_second_incident_makes_a_rule_firm():
+    """It keeps its name, so that the proposal is the same; the mark and the question go."""
+    one, two = found(leases(1)), found(leases(1, 2))
+    assert (one.id, one.family, one.title) == (two.id, two.family, two.title)
+    assert [(item.alone, item.remarks) for item in (one, two)] == [
+        (True, ("Only incident 1 supports this.",)),
+        (False, ()),
+    ]
+    assert [any("a second is closed" in text for text in item.questions) for item in (one, two)] == [True, False]
 
 
 def test_one_that_was_closed_alike_and_looks_otherwise_is_named():

@@ -44,7 +44,7 @@ def test_a_stretch_in_which_they_differ_may_be_anything():
         "handshake with store failed: certificate was revoked",
     ]
     last = list(regexes(aligned(messages), FEW))[-1]
-    assert last.text == "handshake with .{0,160} failed: certificate was revoked"
+    assert last.text == "handshake with .{0,120} failed: certificate was revoked"
 
 
 def test_words_that_all_texts_have_tell_nothing():

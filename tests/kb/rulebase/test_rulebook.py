@@ -100,12 +100,12 @@ def faults_of(text: str) -> list[str]:
 
 
 def test_a_rule_is_built() -> None:
-    """Every part of a rule file arrives in the rule; grades, scopes and the owner come from the vocabularies."""
+    """Every part of a rule file arrives in the rule; grades and scopes come from the vocabularies."""
     loaded = load(files(port_flaps=RULE))
     assert loaded.faults == ()
     (rule,) = loaded.rulebook.rules
     assert (rule.id, rule.family, rule.file) == ("port-flaps", "net", "net/port-flaps/rule.yaml")
-    assert (rule.fault, rule.role, rule.severity, rule.owner) == ("link_down", "root_cause", "high", "network")
+    assert (rule.fault, rule.role, rule.severity, rule.owner) == ("link_down", "root_cause", "high", None)
     assert rule.cause == "A bad cable."
     assert [pattern.name for pattern in rule.patterns] == ["flap", "back", "many"]
     assert rule.patterns[1].literal == "port is back"
@@ -150,7 +150,7 @@ def test_params_are_resolved() -> None:
 
 
 def test_a_table_rule() -> None:
-    """Rows become values; a table rule has no owner, since a row may name a fault of another domain."""
+    """Rows become values; a rule has no owner of its own unless its file names one."""
     table = "table:\n  key: port\n  rows:\n    7: {title: 'Seven', fault: slow_step, summary: 'Key {key}.'}\n    8: {ignore: true}\n"
     loaded = load(files(port_flaps=RULE + table))
     assert loaded.faults == ()

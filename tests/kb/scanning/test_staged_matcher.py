@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -47,9 +48,11 @@ def by_line(text: bytes, hits: list[tuple[int, int]]) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("quiet", [0, 3, 400])
 @pytest.mark.parametrize("sparse", [0, 64, staged_matcher.SPARSE])
-def test_answers_are_those_of_one_stage(quiet: int, sparse: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few", [0, 4000, staged_matcher.FEW])
+def test_answers_are_those_of_one_stage(quiet: int, sparse: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether few or most lines have a hit, whichever way is taken."""
     monkeypatch.setattr(staged_matcher, "SPARSE", sparse)
+    monkeypatch.setattr(staged_matcher, "FEW", few)
     one, two = HyperscanMatcher(PATTERNS), StagedMatcher(PATTERNS)
     for seed in range(12):
         text = block(60, quiet, seed)
@@ -62,7 +65,35 @@ def test_a_compiled_matcher_gives_the_same_answers() -> None:
     """What was dumped and loaded finds the same."""
     text = block(60, 400, 1)
     first = StagedMatcher(PATTERNS)
-    assert StagedMatcher((), first.dump()).hits(text) == first.hits(text) != []
+    assert StagedMatcher(PATTERNS, first.dump()).hits(text) == first.hits(text) != []
+
+
+def test_all_patterns_are_compiled_only_for_many_lines() -> None:
+    """The lines of a small log are searched for the patterns of their words; a long one takes all patterns, once."""
+    made: list[int] = []
+
+    def make(patterns: Sequence[ScanPattern]) -> HyperscanMatcher:
+        made.append(len(patterns))
+        return HyperscanMatcher(patterns)
+
+    matcher = StagedMatcher(PATTERNS, None, make)
+    calm = b"nothing of note\n" * 40_000
+    assert len(matcher.hits(b"out of memory\n" * 1000)) == 1000
+    assert len(matcher.hits(calm + b"SIGSEGV\n")) == 1
+    assert made == []
+    for _ in range(3):
+        assert len(matcher.hits(b"out of memory\n" * 20_000)) == 20_000
+    assert made == [len(PATTERNS)]
+
+
+def test_a_word_stands_for_every_pattern_that_it_finds() -> None:
+    """Also for patterns whose own word contains it."""
+    patterns = [ScanPattern("lost heartbeat"), ScanPattern("peer lost heartbeats"), ScanPattern("HEARTBEATS", True)]
+    stage = first_stage(patterns)
+    assert len(stage.words) < len(patterns)
+    assert {index for found in stage.stands_for for index in found} == {0, 1, 2}
+    text = b"peer lost heartbeats\nlost heartbeat\nHeartBeats\n"
+    assert set(StagedMatcher(patterns).hits(text)) == {(0, 0), (1, 0), (2, 0), (0, 21), (2, 36)}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +115,7 @@ def test_a_dense_log_is_searched_once_for_a_while(monkeypatch: pytest.MonkeyPatc
         return hits(engine, text)
 
     monkeypatch.setattr(HyperscanMatcher, "hits", counted)
+    monkeypatch.setattr(staged_matcher, "FEW", 0)
     matcher = StagedMatcher(PATTERNS)
     dense, calm = b"out of memory\n" * 1000, b"nothing of note\n" * 1000
     for text in (dense, *[dense] * WAIT, dense, calm):

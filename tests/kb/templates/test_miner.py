@@ -124,3 +124,14 @@ def test_nothing_gives_an_empty_table():
     """No lines, blank lines and zeros give no templates."""
     assert texts(b"") == {}
     assert texts(b"\n\n  \n\0\0\0\n") == {}
+
+
+def test_the_last_line_of_each_rank_is_kept() -> None:
+    """By blocks and by parts, however the stream was cut; a launcher's prefix names ranks, too."""
+    text = b"".join(b"[rank%d]: step %d is done\n" % (rank, step) for step in range(3000) for rank in range(3))
+    text += b"[trainer3]:only once\n" + b"".join(b"[rank1]: step %d is done\n" % step for step in range(3000, 3200))
+    table = mined(text)
+    assert {rank: place.line.partition("]")[2].lstrip(": ") for rank, place in table.endings.items()} == {
+        0: "step 2999 is done", 1: "step 3199 is done", 2: "step 2999 is done", 3: "only once",
+    }  # fmt: skip
+    assert table.endings[3].number == 9001

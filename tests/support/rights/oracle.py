@@ -101,7 +101,8 @@ def reaches(case: Case) -> bool:
         return False
     if case.by == "job":
         return target.private_to in (None, who.id)  # nobody takes over another's order
-    return sees(who, target.private_to, target.tenant)
+    # a mute applies to everybody
+    return case.by == "mute" or sees(who, target.private_to, target.tenant)
 
 
 def readable(case: Case, targets: Iterable[Target]) -> set[str]:

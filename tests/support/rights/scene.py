@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -37,7 +37,7 @@ from bot.slack.use_cases.access import People
 from bot.slack.use_cases.services import UseCases, use_cases
 from bot.store.packed_reports import Origin
 from bot.store.states import PostingState
-from bot.store.tables import DraftRow, PostingRow
+from bot.store.tables import DraftRow, MuteRow, PostingRow
 from tests.support.bot_samples import FALLEN_GPU
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
@@ -103,7 +103,7 @@ class Target:
     """An incident with its handles. `marker`: a word that only its texts contain; `private_to`: who asked privately.
 
     `message`, `listed`, `reminder`, `draft`, `job`: handles of its message, of a row in a list, of a reminder to its owner, of a
-    rule draft, and of its job in a list of jobs. `channel`: that of its message and draft.
+    rule draft, of its job in a list of jobs, and of a mute in a list of mutes. `channel`: that of its message and draft.
     """
 
     marker: str
@@ -116,6 +116,7 @@ class Target:
     reminder: str = ""
     draft: str = ""
     job: str = ""
+    mute: str = ""
 
 
 @dataclass
@@ -229,11 +230,21 @@ class Scene:
             )  # fmt: skip
             propose_within(session, report, tenant=tenant, cluster=f"{tenant}-cluster", incident=number, now=NOW)
             order = {"order": DiagnosePayload(f"job-{marker}", tenant, source="slack", private_to=private_to)}
-            payloads = [json.dumps({"incident": number}), json.dumps(order, default=_plain)]
-            listed, job_handle = add_choices(session, tenant, payloads, NOW)
+            muted = MuteRow(
+                key=f"mute-{number}", tenant=tenant, kind="job", what=f"muted-{number}", until=NOW + timedelta(days=1),
+                at=NOW, who=ADA.id,
+            )  # fmt: skip
+            session.add(muted)
+            session.flush()
+            payloads = [
+                json.dumps({"incident": number}),
+                json.dumps(order, default=_plain),
+                json.dumps({"mute": muted.id}),
+            ]
+            listed, job_handle, mute_handle = add_choices(session, tenant, payloads, NOW)
         return Target(
             marker, tenant, number, channel, private_to, f"message-{number}", listed, f"reminder-{number}",
-            f"draft-{number}", job_handle,
+            f"draft-{number}", job_handle, mute_handle,
         )  # fmt: skip
 
     def restore(self) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import tzinfo
 from types import MappingProxyType
 
 from markupsafe import Markup, escape
 
+from bot.demo.fakeslack.ui.dates import dated
 from bot.demo.fakeslack.values import Channel, Json, User, UserGroup
 
 EMOJI: Mapping[str, str] = MappingProxyType(
@@ -28,11 +30,12 @@ EMOJI: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names for ids."""
+    """Names for ids, and the time zone of the reader, UTC if None."""
 
     users: Mapping[str, User]
     channels: Mapping[str, Channel]
     groups: Mapping[str, UserGroup]
+    zone: tzinfo | None = None
 
     def user(self, name: str) -> str:
         """@name of a user."""
@@ -137,7 +140,8 @@ def _reference(inside: str, names: Names) -> Markup:
     if target.startswith("!subteam^"):
         return _mention_markup("mention", names.group(target[9:], label))
     if target.startswith("!date^"):
-        return Markup("<time>{}</time>").format(label)
+        _, timestamp, form, *_ = [*target.split("^"), "", ""]
+        return Markup("<time>{}</time>").format(dated(timestamp, _plain(form), label, names.zone))
     if target in {"!here", "!channel", "!everyone"}:
         return _mention_markup("mention loud", f"@{target[1:]}")
     return link(_plain(target), label)
@@ -183,7 +187,8 @@ def _leaf(leaf: Json, names: Names) -> Markup:
     elif kind == "emoji":
         html = escape(EMOJI.get(leaf["name"], f":{leaf['name']}:"))
     elif kind == "date":
-        html = Markup("<time>{}</time>").format(leaf.get("fallback") or leaf["format"])
+        shown = dated(leaf["timestamp"], leaf["format"], leaf.get("fallback") or leaf["format"], names.zone)
+        html = Markup("<time>{}</time>").format(shown)
     elif kind == "color":
         html = escape(leaf["value"])
     else:

@@ -122,7 +122,7 @@ def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, ex
                 people=tuple(item for item in state.users.values() if not item.is_bot),
                 channels=tuple(item for item in mine if not item.direct),
                 directs=tuple(item for item in mine if item.direct),
-                names=Names(state.users, state.channels, state.groups),
+                names=Names(state.users, state.channels, state.groups, zone),
                 commands=(*proposed, *(f"@{workspace.app.name} {text.partition(' ')[2]}" for text in proposed[:1])),
                 example=proposed[0] if proposed else "hello",
                 dialog=dialog(user, workspace.modal(user.id), path, back),

@@ -19,7 +19,13 @@ from kb.parsers.logs.exceptions.exception_line import (
 from kb.parsers.logs.exceptions.frames import MAX_FRAMES, FrameList, frame_of_line
 from kb.parsers.logs.exceptions.java import OPENING, with_causes
 from kb.parsers.logs.exceptions.json_lines import is_json, tracebacks_in
-from kb.parsers.logs.exceptions.survived import TRAILING, in_finalizer, in_generated_code, survived_by_program
+from kb.parsers.logs.exceptions.survived import (
+    TRAILING,
+    at_shutdown,
+    in_finalizer,
+    in_generated_code,
+    survived_by_program,
+)
 from kb.parsers.logs.exceptions.traceback import BOX_CORNERS, GROUP_HEADER, read_box, read_frames, voice_of, with_nested
 from kb.parsers.logs.exceptions.voice import Voice, prefix_key
 from kb.parsers.logs.lines import line_at, line_start, plain, resource, text
@@ -35,6 +41,7 @@ _LEVEL = lazy_compile(
     rb"(?:[\w.]{1,60} - )?\[?(?:ERROR|CRITICAL|FATAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)?"
     rb"(?: ?\[[\w./-]{1,60}:\d{1,6}\])?(?:[ \t]{0,8}[:|-][ \t]{1,8}|[ \t]{1,8})(?:[\w.:<>-]{1,80} [|-] )?(?=[A-Za-z_]|\[[Rr])"
 )
+_STDERR = lazy_compile(rb'"stream": ?"stderr"')  # the log driver json-file of containers, which knows no level
 _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
 
@@ -63,6 +70,7 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     if not by_hand and (
         in_finalizer(raised.frames)
         or in_generated_code(raised.frames)
+        or at_shutdown(raised.message)
         or survived_by_program(window, line_start(window, at), raised.offset)
     ):
         shared["lived_with"] = "yes"
@@ -118,7 +126,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     column = peel(rest)  # of the rank, between the level and the message
     if column.rank is not None and prefix.rank is None:
         prefix, rest = prefix._replace(rank=column.rank), rest[column.end :]
-    if is_json(rest) and error_level(line) is not None:
+    if is_json(rest) and (error_level(line) is not None or _STDERR.search(rest)):
         rest = message_of(text(line, MAX_MESSAGE)).encode()
     opening = OPENING.match(rest)
     rest = rest[opening.end() :] if opening else rest
@@ -131,7 +139,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
         prefix = prefix._replace(local_rank=spawned_before(window, line_start(window, start)))
     shared: dict[str, Scalar] = {"thread": "", "start": start}
     excused = survived_by_program(window, start, at) if start != at else bool(TRAILING.search(exception[2]))
-    if excused or in_finalizer(frames.kept()) or in_generated_code(frames.kept()):
+    if excused or at_shutdown(exception[2]) or in_finalizer(frames.kept()) or in_generated_code(frames.kept()):
         shared["lived_with"] = "yes"
     raised = read_exception(window, (at, after), exception, voice, frames)
     found = with_nested(window, raised, voice)

@@ -10,7 +10,7 @@ from kb.parsers.logs.lines import line_at, line_start, lines_from
 from kb.regex.lazy import lazy_compile
 
 # Headers that report a handled exception. A word such as "retrying" is not enough: the last attempt looks the same.
-_IGNORED = lazy_compile(rb"Exception ignored (?:in|on)\b")
+_IGNORED = lazy_compile(rb"Exception ignored (?:in|on)\b|Error in atexit\._run_exitfuncs:")
 _CARRIES_ON = lazy_compile(
     rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|bad sample).{0,160}"
     rb"(?:\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|going on|carrying on|doing without)\b|will try again at the next)"
@@ -26,6 +26,9 @@ _TROUBLE_WORDS = lazy_compile(
 _CALM_LINES = 3
 _FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
 _COMMAND = "<string>:1 in <module>"
+_SHUTDOWN = lazy_compile(
+    rb"(?:at|after) interpreter shutdown|Python is likely shutting down|^import of \S{1,80} halted; None in sys\.modules"
+)
 _DESTRUCTOR = lazy_compile(r":\d+ in (?:\w+\.)?__del__$")
 
 
@@ -71,6 +74,11 @@ def in_generated_code(frames: tuple[str, ...]) -> bool:
     return (
         bool(frames) and all(frame.startswith("<string>:") for frame in frames) and not frames[0].startswith(_COMMAND)
     )
+
+
+def at_shutdown(message: bytes) -> bool:
+    """Whether an exception says that the interpreter shuts down: the program's end came before it, and set its status."""
+    return _SHUTDOWN.search(message[:300]) is not None
 
 
 def in_finalizer(frames: tuple[str, ...]) -> bool:

@@ -77,12 +77,11 @@ def leaked(advice):
     return [*found, *(text for text in ("ana", "tim", "llm-1", "corp") if re.search(rf"\b{text}\b", told))]
 
 
-def lines_of(base, files, name):
-    """The lines on which the advised rule and the rule as it is speak, in one of the logs."""
+def spoken(base, files, names):
+    """For each of some logs, whether the advised rule fires, and whether the rule as it is does."""
     rule = next(item for item in base.known.rulebook.rules if item.id == "disk-full")
-    log = {"part-0.log": files[name].encode()}
-    texts = (files[rule.file], base.files[rule.file])
-    return [SingleRuleScan(base, rule, text).lines(log) != () for text in texts]
+    scans = [SingleRuleScan(base, rule, text) for text in (files[rule.file], base.files[rule.file])]
+    return [[scan.lines({"part-0.log": files[name].encode()}) != () for scan in scans] for name in names]
 
 
 def test_a_narrowed_rule_gets_logs_on_which_it_is_silent_now(url, base):
@@ -90,9 +89,21 @@ def test_a_narrowed_rule_gets_logs_on_which_it_is_silent_now(url, base):
     refuted(url, base)
     advice = advised(url, base, "narrow")
     logs = [f"storage/disk-full/silent/advised-{number}.log" for number in (2, 1)]
-    assert list(advice.files) == ["storage/disk-full/rule.yaml", *logs]
-    assert [lines_of(base, advice.files, name) for name in logs] == [[False, True]] * 2
+    assert list(advice.files)[:3] == ["storage/disk-full/rule.yaml", *logs]
+    silent = [name for name in advice.files if "/silent/" in name]
+    assert spoken(base, advice.files, silent) == [[False, True]] * len(silent)
+    assert len(silent) > 10
     assert leaked(advice) == []
+
+
+def test_a_narrowed_rule_still_fires_beside_the_component_in_health(url, base):
+    """The log has a line on which the rule fires, and lines that resemble the one that silences it; the advice says how it was tested."""
+    refuted(url, base)
+    advice = advised(url, base, "narrow")
+    [log] = [name for name in advice.files if "/match/" in name]
+    assert log.endswith("/advised-healthy.log")
+    assert spoken(base, advice.files, [log]) == [[True, True]]
+    assert [reason for reason in advice.reasons if reason.startswith("of the variations of that line, they silence it")]
 
 
 def test_a_widened_rule_gets_a_log_on_which_it_speaks_now(url, base):
@@ -100,8 +111,12 @@ def test_a_widened_rule_gets_a_log_on_which_it_speaks_now(url, base):
     missed(url, base)
     advice = advised(url, base, "widen")
     logs = [name for name in advice.files if "/match/" in name]
-    assert (next(iter(advice.files)), len(logs)) == ("storage/disk-full/rule.yaml", 1)
-    assert [lines_of(base, advice.files, name) for name in logs] == [[True, False]]
+    own = [name for name in logs if "reworded" not in name]
+    assert (next(iter(advice.files)), len(own)) == ("storage/disk-full/rule.yaml", 1)
+    assert spoken(base, advice.files, logs) == [[True, False]] * len(logs)
+    assert len(logs) > 10
+    healthy = next(name for name in advice.files if name.endswith("/silent/advised-healthy.log"))
+    assert spoken(base, advice.files, [healthy]) == [[False, False]]
     assert leaked(advice) == []
 
 

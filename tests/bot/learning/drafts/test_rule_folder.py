@@ -77,8 +77,8 @@ def test_a_folder_is_complete_and_passes_lint_and_its_own_logs(known, base, tmp_
     tests = selftest.tests_of(folder, book.rulebook.rules)
     assert (loaded.faults, lint(loaded.rulebook, selftest.names_of(tests), loaded.positions)) == ((), ())
     outcomes = [(test.speaks, selftest.run(book, book.matcher(), test).passed) for test in tests]
-    assert outcomes == [(True, True)] * 3 + [(False, True)] * (len(outcomes) - 3)
-    assert len(outcomes) > 3
+    assert [passed for _, passed in outcomes] == [True] * len(outcomes)
+    assert [sum(speaks is kind for speaks, _ in outcomes) for kind in (True, False)] == [3 + 15, 3]
 
 
 def test_a_draft_says_where_it_comes_from(known, base):
@@ -88,7 +88,7 @@ def test_a_draft_says_where_it_comes_from(known, base):
     assert (rule["status"], rule["provenance"], rule["learned"]) == (
         "draft",
         "learned",
-        {"incidents": [11, 12, 13], "miner": "2", "support": 3, "asked": 3, "counter_examples": 0, "tried": 2},
+        {"incidents": [11, 12, 13], "miner": "3", "support": 3, "asked": 3, "counter_examples": 0, "tried": 2},
     )
     assert [reference["url"] for reference in rule["references"]] == ["incident:11", "incident:12", "incident:13"]
     assert rule["cause"] == "Moved the volume to another server."
@@ -149,7 +149,7 @@ def test_hostile_words_stay_words(known, base):
 def test_one_incident_alone_has_two_logs_all_the_same(known, base):
     """The second is the first with other numbers; the rule says that one incident is all there is."""
     made = drafted(known, base, cases()[:1])
-    assert sum("/match/" in name for name in made.files) == 2
+    assert [name.rpartition("/")[2] for name in made.files if "/match/" in name][:2] == ["1.log", "2.log"]
     rule = yaml.safe_load(made.files[f"{made.folder}/rule.yaml"])
     assert rule["known_problems"] == ["Only incident 11 supports this."]
 

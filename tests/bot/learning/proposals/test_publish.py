@@ -133,15 +133,49 @@ def test_a_branch_of_somebody_else_is_left_alone(stage, kind):
 
 def test_a_branch_that_was_there_before_is_not_taken(stage):
     """Nobody's branch becomes ours by its name."""
-    stage.push("signalbox/rule/other", {}) if stage.settings.backend != "local" else stage.git(
-        "branch", "signalbox/rule/other", "main"
-    )
+    if stage.settings.backend == "local":
+        stage.git("branch", "signalbox/rule/other", "main")
+    stage.push("signalbox/rule/other", {"rules/x/other/rule.yaml": b"id: other\n"})
     stage.settings = replace(stage.settings, every=60.0)
     number = stage.propose(proposed("other")).proposal
     said = stage.advance(number)
     assert said == "there is a branch signalbox/rule/other with commits by others; delete or rename it"
     kept = stage.kept(number)
     assert (kept.state, kept.error, kept.ready_at - stage.clock) == ("asked", said, timedelta(hours=1))
+
+
+def test_a_branch_that_is_as_the_base_is_free(stage, kind):
+    """Nobody committed to it: it was made in advance, or the process was killed between two calls."""
+    if kind == "local":
+        stage.git("branch", "signalbox/rule/other", "main")
+    else:
+        branches = stage.double.repository.branches
+        branches["signalbox/rule/other"] = branches["main"]
+    one = proposed("other")
+    number = stage.propose(one).proposal
+    stage.advance(number)
+    assert (stage.kept(number).state, stage.files("signalbox/rule/other")) == ("open", stage.whole(one))
+
+
+def test_a_conflict_is_told_with_what_to_do(stage, kind):
+    """The base has another rule of that name by now: the branch stays as it is, and so does the proposal."""
+    number = stage.propose(proposed()).proposal
+    stage.advance(number)
+    before = stage.files("signalbox/rule/nic-flaps")
+    if kind == "local":
+        path = stage.home / "rules/rdma/nic-flaps/rule.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"id: nic-flaps\ntitle: by hand\n")
+        stage.git("add", "-A")
+        stage.git("commit", "-q", "-m", "by hand")
+    else:
+        (stage.double.pulls if kind == "github" else stage.double.merges)[0].conflict = True
+    said = stage.advance(number)
+    assert said.startswith(
+        "it conflicts with the base branch, which changed the same rule: merge the base branch into "
+    )
+    assert (stage.kept(number).state, stage.kept(number).error) == ("open", said)
+    assert stage.files("signalbox/rule/nic-flaps") == before
 
 
 @pytest.mark.parametrize("state", ["merged", "closed"])

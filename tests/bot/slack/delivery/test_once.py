@@ -86,8 +86,7 @@ def test_every_gesture_once(play, tmp_path):
     assert answered_by_both(play.workspace.mention(ADA, CHANNEL, "diagnose fine", head.ts))
     play.settle()
     assert (
-        len([message for message in play.workspace.thread(CHANNEL, head.ts) if message.by_app and not message.files])
-        == 1
+        len([message for message in play.workspace.thread(CHANNEL, head.ts) if message.by_app and message.edited]) == 1
     )
 
     prepare(tmp_path, "other")
@@ -95,8 +94,7 @@ def test_every_gesture_once(play, tmp_path):
     assert answered_by_both(play.workspace.shortcut(ADA, CHANNEL, alert.ts, "diagnose_message"))
     play.settle()
     assert (
-        len([message for message in play.workspace.thread(CHANNEL, alert.ts) if message.by_app and not message.files])
-        == 1
+        len([message for message in play.workspace.thread(CHANNEL, alert.ts) if message.by_app and message.edited]) == 1
     )
 
     before = len(play.workspace.ephemerals(CHANNEL, ADA))

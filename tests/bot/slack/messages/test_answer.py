@@ -54,7 +54,7 @@ logs/rank-7.log:40213 (rank 7)
   • 2 rules skipped; missing: metrics (2)
 Asked by @U012ABC · Incident page <https://signalbox.example/incidents/7>
 (Report b7f3a91c02d8, rulebook 2026.3, 72 sources, 1.8 GB read)
-[👍 Right] [👎 Wrong] [Evidence] [Close out] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this rule… / Mute this job… / Mute this node… / Propose a rule…]
+[Acknowledge] [👍 Right] [👎 Wrong] [Evidence] [Close out] [Assign… / Snooze… / Merge into…] [Run again / Mute this rule… / Mute this job… / Mute this node… / Propose a rule…]
 """
 
 UNKNOWN_TEXT = """\
@@ -74,7 +74,7 @@ logs/rank-12.log:5120 (rank 12): on rank 12 alone, in no earlier run
   • 1 rule skipped; missing: stacks (1)
 Asked by @U012ABC
 (Report 0d55e2, rulebook 2026.3)
-[Evidence] [Close out] [Propose a rule] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this job…]
+[Acknowledge] [Evidence] [Close out] [Propose a rule] [Assign… / Snooze… / Merge into…] [Run again / Mute this job…]
 """
 
 TOO_LITTLE_TEXT = """\

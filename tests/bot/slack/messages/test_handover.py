@@ -39,7 +39,7 @@ def test_a_quiet_shift_is_short():
     assert read(message_of(QUIET).blocks) == (
         "# Handover, last 12 h\n"
         "*nothing open, 0 nodes excluded, 0 new, 0 closed*\n"
-        "(As of 2026-11-16 06:00:00Z; for longer lists, run `signalbox incidents handover`)\n"
+        "(As of 2026-11-16 06:00:00Z) (For longer lists, run `signalbox incidents handover`)\n"
     )
 
 
@@ -79,7 +79,7 @@ def test_a_busy_shift_says_all_of_it():
         "  • diagnoses: 3 queued, 1 failed\n"
         "*Closed: 1*\n"
         "• 4 llm-70b: disk_full (ana)\n"
-        "(As of 2026-11-16 06:00:00Z; for longer lists, run `signalbox incidents handover`)\n"
+        "(As of 2026-11-16 06:00:00Z) (For longer lists, run `signalbox incidents handover`)\n"
     )
 
 

@@ -21,7 +21,9 @@ def test_the_home_tab_lists_the_latest_and_what_it_sees():
         told[told.index("# Recent incidents") :]
         == """\
 # Recent incidents
-llm-0: A GPU fell off the bus (2026-03-01 12:00:00Z, not closed) [Open]
+llm-0: A GPU fell off the bus [Open]
+  2026-03-01 12:00:00Z
+  Not closed
 (… 39 more: /signalbox incidents)
 ---
 # Connected sources

@@ -334,7 +334,7 @@ def test_the_one_that_does_not_wait_is_named() -> None:
 
     assert (only.rank, only.why) == (
         5,
-        "7 of 8 ranks timed out, lost a peer or were stopped; this one reports none of that",
+        "7 of the 8 ranks that the logs name timed out, lost a peer or were stopped; this one reports none of that",
     )
 
 
@@ -555,3 +555,111 @@ def test_a_receiver_that_gets_more_than_it_expects_is_not_the_culprit() -> None:
     found = suspects_of((ref("logs/all.log"), "[rank3]: starts\n" + text), job=Job(world_size=4))
     assert [suspect.rank for suspect in found] == [3]
     assert suspects_of((ref("logs/all.log"), line.format(0)), job=Job(world_size=3)) == []  # which of two is unknown
+
+
+# Only what is proven
+
+
+def test_ranks_of_several_launchers_are_no_ranks_of_one_job() -> None:
+    """Two launchers of four ranks each number them alike: eight processes, of which no rank is one."""
+    both = block([(n, 1, "cn-a1") for n in range(4)]) + block([(n, 1, "cn-a2") for n in range(4)])
+    one_short = block([(n, 1, "cn-a1") for n in range(4)]) + block(
+        [(0, -15, "cn-a2"), *[(n, 1, "cn-a2") for n in (1, 2, 3)]]
+    )
+
+    why = "processes that the launchers report ended the same way"
+    assert [(item.kind, item.why) for item in suspects_of(KEY + both)] == [("job", f"all 8 {why}")]
+    assert [(item.kind, item.why) for item in suspects_of(KEY + one_short)] == [("job", f"7 of the 8 {why}")]
+
+
+def test_the_host_of_a_rank_is_that_of_its_own_failure_block() -> None:
+    """A job that was requeued in the same log: its rank 3 ran on another host before."""
+    start_before = start(3, "cn-a1", "10.9.0.1")
+
+    (first,) = suspects_of(start_before + KEY + block([(3, 1, "cn-a2")]))
+
+    assert (first.rank, first.node) == (3, "cn-a2")
+
+
+def test_the_size_of_a_job_is_only_stated_where_a_source_states_it() -> None:
+    """Four ranks that raise are all that the log names, not all that the job has."""
+    text = "".join(f"[rank{n}]: {line}\n" for n in range(4) for line in KEY.splitlines())
+    unnamed = KEY * 3 + "[rank3]: ready\n" + KEY
+
+    assert [item.why for item in suspects_of(text)] == ["seen on all 4 ranks that the logs name"]
+    assert [item.why for item in suspects_of(text, job=Job(world_size=4))] == ["seen on 4 of 4 ranks"]
+    assert [item.why for item in suspects_of("[rank2]: ready\n" + unnamed)] == [
+        "seen 4 times in a job of at least 4 ranks"
+    ]
+
+
+def test_logs_that_show_it_are_counted() -> None:
+    """Four of five logs are not all of them."""
+    logs = [(ref(f"part-{n}.txt"), KEY if n else "step 3\n") for n in range(5)]
+
+    assert [(item.kind, item.why) for item in suspects_of(*logs)] == [("job", "it is in 4 of 5 logs of the job")]
+
+
+@pytest.mark.parametrize(
+    ("times", "leading", "rest"),
+    [
+        (("17:40:01", "17:40:09"), "first to report it", "reported it later"),
+        (("17:40:01", "17:40:02"), "own lines show it", "own lines show it"),  # within the skew of two clocks
+        (("", ""), "own lines show it", "own lines show it"),  # no common clock
+    ],
+)
+def test_who_reports_first_in_separate_logs_is_only_known_by_the_clock(times, leading, rest) -> None:
+    """Two of eight ranks report it, each in its own log."""
+    logs = [(ref(f"rank-{n}.log", rank=n), "step 3\n") for n in range(2, 8)]
+    said = "DDP expects same model across all ranks\n"
+    both = [
+        (ref(f"rank-{n}.log", rank=n), f"2027-02-09 {at} ERROR {said}" if at else said) for n, at in enumerate(times)
+    ]
+
+    assert [item.why for item in suspects_of(*both, *logs)] == [leading, rest]
+
+
+def test_who_reports_first_in_one_log_is_known_by_its_lines() -> None:
+    """Two of eight ranks raise in the log of the job, without times."""
+    text = "".join(f"[rank{n}]: {line}\n" for n in (6, 1) for line in KEY.splitlines())
+
+    found = suspects_of("[rank7]: ready\n" + text, job=Job(world_size=8))
+
+    assert [(item.rank, item.why) for item in found] == [(6, "first to report it"), (1, "reported it later")]
+
+
+def test_a_survivor_of_a_process_that_died_is_no_suspect() -> None:
+    """The controller reports that an actor died, without its rank; one rank reports that its store is gone."""
+    died = "2027-02-09 17:40:01 ERROR controller: an actor died unexpectedly\n"
+    lost = "[rank5]: store: Connection reset by peer\n"
+    reset = rule("reset", "peer_failure", Pattern("r", regex="Connection reset by peer"), role="symptom")
+    gone = rule("gone", "peer_failure", Pattern("g", regex="an actor died unexpectedly"), role="symptom")
+    book = replace(BOOK, rules=(gone, reset, *BOOK.rules))
+
+    def report_on(text: str) -> list[Suspect]:
+        report = diagnose(
+            Evidence(
+                Job(),
+                streams=(scanned("".join(f"[rank{n}]: ready\n" for n in range(8)) + text, book, ref("logs/main.log")),),
+            ),
+            book,
+        )
+        return list(report.diagnoses[0].suspects)
+
+    assert report_on(died + lost) == []
+    assert [(item.rank, item.why) for item in report_on(lost)] == [(5, "waiting; blocker unknown")]
+
+
+def test_interleaved_lines_that_name_all_devices_are_the_jobs() -> None:
+    """Four processes write over each other, and the launcher names the one that it saw end first."""
+    memory = rule("memory", "code_bug", Pattern("m", regex="HIP out of memory"))
+    line = "OutOfMemoryErrorOutOfMemoryError: : HIP out of memory. Tried to allocate 2.00 GiB. GPU {} has a total capacity of 63 GiB\n"
+    book = replace(BOOK, rules=(memory, *BOOK.rules))
+
+    def named(devices: tuple[int, ...]) -> list[tuple[str, str]]:
+        text = "".join(line.format(device) for device in devices) + block([(3, 1, "cn-a1"), (1, 1, "cn-a1")])
+        report = diagnose(Evidence(Job(world_size=4), streams=(scanned(text, book, ref("logs/main.log")),)), book)
+        return [(item.kind, item.why) for item in report.diagnoses[0].suspects]
+
+    assert named((2, 0, 3, 1)) == [("job", "its lines name 4 GPUs")]
+    assert named((3,)) == [("rank", "first to fail according to the launcher")]

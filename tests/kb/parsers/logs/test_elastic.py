@@ -47,6 +47,16 @@ def test_items_of_a_block():
     assert text[: root.end].endswith("errors.html\n")
 
 
+@pytest.mark.parametrize(
+    "above", ["", "fit.py FAILED\n", "  error_file: <N/A>\n  traceback : Signal 15 (SIGTERM) received by PID 7\n---\n"]
+)
+def test_the_root_cause_is_read_where_the_rest_is_cut_off(above):
+    """A log that begins within the block, or a report that quotes only its end, names rank and host all the same."""
+    found = one(READERS, f"{above}Root Cause (first observed failure):\n{item(0, 11, -11)}{'=' * 60}\n")
+    assert (found.fields["root"], found.fields["signal"]) == ("yes", "SIGSEGV")
+    assert (found.resource.node, found.resource.rank, found.resource.local_rank) == ("cn-b7", 11, 3)
+
+
 def test_who_failed():
     """The resource is the process of the item, not the launcher."""
     found = one(READERS, block("  <NO_OTHER_FAILURES>\n", item(0, 9, 1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.parsers.logs.recoveries import READERS
+from kb.parsers.logs.recoveries import READERS, quoted
 
 
 def reads(line: bytes) -> int:
@@ -40,3 +40,18 @@ def test_trouble_that_is_over(line: bytes) -> None:
 def test_what_only_sounds_like_it(line: bytes) -> None:
     """A page that the kernel gave up, an action that is asked for, a restart: none of them undoes the fault above it."""
     assert reads(line) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b'[selftest] simulating a fault: raise RuntimeError("NCCL error: unhandled system error")', True),
+        (b"[rank2]: [smoke-test] RuntimeError: NCCL error: unhandled system error", True),
+        (b"preflight: injected OSError: caught as expected", True),
+        (b"RuntimeError: NCCL error: unhandled system error", False),
+        (b"RuntimeError: the simulation of step 4 failed", False),
+    ],
+)
+def test_what_a_program_raises_to_test_itself_is_no_event(line: bytes, expected: bool) -> None:
+    """It says so in a tag, or in words before the error."""
+    assert quoted(line) is expected

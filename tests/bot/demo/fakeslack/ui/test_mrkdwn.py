@@ -29,7 +29,11 @@ SHOWN = {
         '<span class="mention">#alerts</span> <span class="mention">#old</span> '
         '<span class="mention">@hw-oncall</span> <span class="mention loud">@here</span>'
     ),
-    "<!date^1780000000^{time}|03:12>": "<time>03:12</time>",
+    "<!date^1780000000^{time}|03:12>": "<time>20:26</time>",
+    "<!date^1780000000^on {date_num} at {time_secs}^https://x.example|03:12>": "<time>on 2026-05-28 at 20:26:40</time>",
+    "<!date^1780000000^{date_short_pretty} {time}|03:12>": "<time>May 28, 2026 20:26</time>",
+    "<!date^soon^{time}|03:12>": "<time>03:12</time>",
+    "<!date^1780000000^{era}|03:12>": "<time>03:12</time>",
     "a &lt;b&gt; &amp;amp; c": "a &lt;b&gt; &amp;amp; c",
     ":warning: :no_such_thing:": "⚠️ :no_such_thing:",
     "<script>alert(1)</script>": "&lt;script&gt;alert(1)&lt;/script&gt;",

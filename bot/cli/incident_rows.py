@@ -1,0 +1,84 @@
+"""The list of incidents in a terminal and in a pipe: a header, and a line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from bot.cli.console import say_table
+from bot.cli.incident_actions import span_seconds
+from bot.incidents.names import with_names
+from bot.render.columns import Column
+from bot.store.incident_state import state_of
+from bot.store.incidents import Incident
+from kb.model import NOT_FAILED
+
+_COLUMNS = (
+    Column("ID", right=True),
+    Column("AGE", right=True),
+    Column("STATE"),
+    Column("GPU-H", right=True),
+    Column("CAUSE", cut=True),
+    Column("NODE", cut=True),
+    Column("JOB", cut=True),
+    Column("ASSIGNEE", cut=True),
+)
+_VERDICTS = {"no_match": "unknown cause", "insufficient_evidence": "too little evidence", "no_fault": "no failure"}
+
+
+def listed(incidents: Sequence[Incident], now: datetime, people: Mapping[str, str]) -> None:
+    """Print incidents, one per line; on a narrow terminal, long names are cut. `people`: id → name."""
+    rows = [(*cells, with_names(who, people)) for *cells, who in (_row(incident, now) for incident in incidents)]
+    kept = [
+        place for place, column in enumerate(_COLUMNS) if column.head != "ASSIGNEE" or any(row[place] for row in rows)
+    ]
+    say_table([_COLUMNS[place] for place in kept], [[row[place] for place in kept] for row in rows])
+
+
+def begin(span: str | None, now: datetime) -> datetime | None:
+    """The time a span ago, such as `7d` or `12h`.
+
+    Raises:
+        SignalboxError: it is no span, or longer than 90 days.
+    """
+    if span is None:
+        return None
+    return now - timedelta(seconds=span_seconds(span, "--since"))
+
+
+def age(since: datetime, now: datetime) -> str:
+    """How long ago, in the largest whole unit, such as `5m`, `3h`, `12d`."""
+    seconds = max(0, int((now - since).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return "now"
+
+
+def _row(incident: Incident, now: datetime) -> tuple[str, ...]:
+    more = f" +{len(incident.nodes) - 1}" if len(incident.nodes) > 1 else ""
+    hours = incident.gpu_hours_lost
+    return (
+        str(incident.id),
+        age(incident.created_at, now),
+        _state(incident, now),
+        ("-" if incident.verdict == "no_fault" else "?")
+        if hours is None
+        else f"{hours:,.1f}"
+        if hours < 100
+        else f"{hours:,.0f}",
+        incident.fault or _VERDICTS.get(incident.verdict, incident.verdict),
+        f"{incident.nodes[0]}{more}" if incident.nodes else "-",
+        incident.job_name or incident.job_id or "-",
+        f"private to {incident.private_to}" if incident.private_to else incident.assignee or "",
+    )
+
+
+def _state(incident: Incident, now: datetime) -> str:
+    """The state; healthy for a run that did not fail, of which nobody need do anything."""
+    state = state_of(incident, now)
+    if state == "merged":
+        return f"merged:{incident.merged_into}"
+    if state == "open" and incident.verdict in NOT_FAILED:
+        return "healthy" if incident.verdict == "no_fault" else "unclear"
+    return state

@@ -1,0 +1,72 @@
+"""`signalbox pages`: the pages of this user's incidents on this machine, without Slack and without configuration.
+
+Only this machine can connect, and only who has the link that is printed sees anything: other users of the machine have none.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import socket
+import threading
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flask import Flask
+from waitress.server import create_server
+
+from bot.cli.console import say
+from bot.incidents.ledger import Ledger
+from bot.pages.routes import pages
+from bot.pages.signed_links import PageLinks
+from bot.rulebase.loader import knowledge
+from bot.runtime.paths import database_url
+from bot.runtime.signals import set_on_signal
+from kb.errors import SignalboxError
+
+HOST = "127.0.0.1"
+EXPIRES = 86400.0  # seconds; the key of the links ends with the process in any case
+THREADS = 4
+
+
+def run(port: int, tenant: str, *, browser: bool) -> None:
+    """Serve until Ctrl-C, and print the link to the overview.
+
+    Raises:
+        SignalboxError: the port is taken, or the store cannot be used.
+    """
+    over = threading.Event()
+    set_on_signal(over, signal.SIGINT, signal.SIGTERM)
+    with served(port, tenant) as address:
+        say(f"Your incidents: {address}")
+        say("The link works on this machine, for whoever has it. Ctrl-C stops it.", err=True)
+        if browser:
+            webbrowser.open(address)
+        over.wait()
+
+
+@contextmanager
+def served(port: int, tenant: str) -> Iterator[str]:
+    """Serve the pages in a thread; yields the URL of the overview.
+
+    Raises:
+        SignalboxError: the port is taken, or the store cannot be used.
+    """
+    with Ledger(database_url()) as ledger:
+        try:
+            listener = socket.create_server((HOST, port))
+        except OSError as error:
+            raise SignalboxError(f"cannot listen on {HOST}:{port}: {error.strerror}; choose another --port") from error
+        links = PageLinks(f"http://{HOST}:{listener.getsockname()[1]}", secrets.token_urlsafe(32), EXPIRES)
+        web = Flask("bot.cli.pages", static_folder=None)
+        web.register_blueprint(pages(ledger, knowledge(), links))
+        server = create_server(web, sockets=[listener], threads=THREADS, ident=None)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        try:
+            yield links.overview(tenant, time.time())
+        finally:
+            server.close()
+            thread.join(5.0)

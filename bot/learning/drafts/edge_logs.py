@@ -1,0 +1,158 @@
+"""Tests a drafted rule at the edge of its event: other forms of it, which it must match, and the component in health.
+
+What passes becomes logs of the rule, so that later changes are tested by it too; what does not becomes a question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bot.learning.drafts.anonymise import Anonymiser
+from kb.learning.events import raised
+from kb.learning.precision import HitRate
+from kb.learning.rewordings import Edge, EventWords, Rewording, edge_of
+
+MOST_EVENTS = 8  # incidents whose events are reworded
+SHOWN = 160  # characters of a line in a question
+ANY_CLASS = "RuntimeError"  # for an exception whose class must not leave
+Speaks = Callable[[Mapping[str, bytes]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeShare:
+    """How a rule does on texts made from incidents: right on `hits` of `n`.
+
+    `incidents`: those on all of whose texts it is right. They are the independent trials: an interval over the texts would claim
+    more than the incidents know. `failed`: the texts on which it is wrong, one of each kind.
+    """
+
+    hits: int = 0
+    n: int = 0
+    incidents: HitRate = field(default_factory=lambda: HitRate(0, 0))
+    failed: tuple[Rewording, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The share, with the interval that so few incidents deserve."""
+        if not self.n:
+            return "none made"
+        many = "incident" if self.incidents.n == 1 else "incidents"
+        whole = f"{self.incidents.hits} of {self.incidents.n} {many} without exception"
+        return f"{self.hits} of {self.n}; {whole} (95 %: {self.incidents.low:.0%} to {self.incidents.high:.0%})"
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLogs:
+    """The result at the edge, and the logs for `match/` and `silent/`, by path below the rule's folder."""
+
+    variations: EdgeShare = field(default_factory=EdgeShare)
+    near: EdgeShare = field(default_factory=EdgeShare)
+    match: Mapping[str, bytes] = field(default_factory=dict)
+    silent: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """Rows for a table; none for a rule that no single line decides."""
+        if not self.variations.n:
+            return ()
+        return (
+            ("Variations of the event that it matches", self.variations.words),
+            ("Near misses on which it is silent", self.near.words),
+        )
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What a reviewer should decide, each a sentence."""
+        return tuple(self._asked())
+
+    def _asked(self) -> Iterator[str]:
+        if self.variations.failed:
+            kinds = ", ".join(item.kind for item in self.variations.failed)
+            yield f"It does not match the event in these forms: {kinds}. Do they occur here?"
+        if self.near.failed:
+            kinds = ", ".join(item.kind for item in self.near.failed)
+            line = self.near.failed[0].text[:SHOWN]
+            yield f"It also matches the component in health ({kinds}), such as {line!r}. Does such a line occur here?"
+
+
+def edge_logs_of(
+    events: Mapping[int, EventWords],
+    cleaner: Anonymiser,
+    keep: frozenset[str],
+    speaks: Speaks,
+    *,
+    numbers: bool = False,
+    frame: str = "main",
+) -> EdgeLogs:
+    """Test a rule at the edge of its event.
+
+    Args:
+        events: incident → what its decisive line says.
+        cleaner: removes from it what must not leave the site.
+        keep: words that the rule looks for.
+        speaks: whether the rule fires on some streams.
+        numbers: the rule asks for the numbers of the event, so they are not varied.
+        frame: the function that an exception must come from.
+    """
+    words = list(dict.fromkeys(_clean(event, cleaner, keep) for event in list(events.values())[:MOST_EVENTS]))
+    edges = [_placed(edge_of(event, numbers=not numbers), frame) for event in words if event.message or event.exception]
+    variations = [[(item, _fires(item, speaks)) for item in edge.variations] for edge in edges]
+    near = [[(item, not _fires(item, speaks)) for item in edge.near] for edge in edges]
+    return EdgeLogs(
+        _share(variations), _share(near), dict(_match_logs(variations, speaks)), dict(_silent_logs(near, speaks))
+    )
+
+
+def _clean(event: EventWords, cleaner: Anonymiser, keep: frozenset[str]) -> EventWords:
+    message = cleaner.line(event.message, keep).encode("ascii", "replace").decode()
+    if not event.exception:
+        return EventWords(message)
+    names = (cleaner.line(event.exception, keep), cleaner.line(event.exception.rpartition(".")[2], keep), ANY_CLASS)
+    return EventWords(message, next(name for name in names if raised(f"{name}: x") is not None))
+
+
+def _placed(edge: Edge, frame: str) -> Edge:
+    """The edge with tracebacks that come from a function."""
+    found = tuple(Rewording(item.kind, item.text.replace(", in main", f", in {frame}", 1)) for item in edge.variations)
+    return Edge(found, edge.near)
+
+
+def _data(text: str) -> bytes:
+    return f"{text}\n".encode("ascii", "replace")
+
+
+def _fires(item: Rewording, speaks: Speaks) -> bool:
+    return speaks({"part-0.log": _data(item.text)})
+
+
+def _share(tried: Sequence[Sequence[tuple[Rewording, bool]]]) -> EdgeShare:
+    texts = [pair for own in tried for pair in own]
+    failed = {item.kind: item for item, right in texts if not right}
+    whole = [all(right for _, right in own) for own in tried if own]
+    return EdgeShare(
+        sum(right for _, right in texts), len(texts), HitRate(sum(whole), len(whole)), tuple(failed.values())
+    )
+
+
+def _match_logs(tried: Sequence[Sequence[tuple[Rewording, bool]]], speaks: Speaks) -> Iterator[tuple[str, bytes]]:
+    """One log of each kind that the rule matches, from one incident after the other."""
+    by_kind: dict[str, list[Rewording]] = {}
+    for own in tried:
+        for item, right in own:
+            if right:
+                by_kind.setdefault(item.kind, []).append(item)
+    for index, (kind, items) in enumerate(by_kind.items()):
+        name = f"reworded-{'-'.join(re.findall('[a-z0-9]+', kind.lower()))}.log"
+        data = _data(items[index % len(items)].text)
+        if speaks({name: data}):
+            yield f"match/{name}", data
+
+
+def _silent_logs(tried: Sequence[Sequence[tuple[Rewording, bool]]], speaks: Speaks) -> Iterator[tuple[str, bytes]]:
+    """The near misses on which the rule is silent, in one log."""
+    texts = dict.fromkeys(item.text for own in tried for item, right in own if right)
+    data = _data("\n".join(texts))
+    if texts and not speaks({"healthy.log": data}):
+        yield "silent/healthy.log", data

@@ -1,0 +1,1 @@
+"""Drawings of a run: the ranks over time, curves, and their conversion to PNG."""

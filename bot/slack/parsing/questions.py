@@ -1,0 +1,61 @@
+"""Finds the job that a typed question is about: "why did llm-7b fail?" as well as "llm-7b last 2h"."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from bot.slack.parsing.commands import UsageError, plain, read_diagnose
+from bot.slack.parsing.job_names import jobs_named
+
+_EDGES = "?!.,:;()\"'`“”"
+_LIKE_A_NAME = re.compile(r"(?=.*[0-9_]|.*\w-\w)[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}\Z")
+
+_OF = r"(?:(?:the|my|our|job|run|training)\s+)*(?P<job>[A-Za-z0-9][A-Za-z0-9_.+-]{0,127})"
+_FRAMES = (
+    re.compile(rf"\b(?:why|when|how)\s+(?:did|does|do|has|is|was)\s+{_OF}\s+(?:just\s+)?[a-z]", re.IGNORECASE),
+    re.compile(
+        rf"\bwhat(?:['\u2019]?s|\s+is|\s+was)?\s+(?:happened|happening|wrong|went\s+wrong)\s+(?:to|with)\s+{_OF}",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\b(?:is|has|did)\s+{_OF}\s+(?:fail|crash|die|hang|stop|stuck|slow|dead|down|broke)[a-z]*\b", re.IGNORECASE
+    ),
+    re.compile(rf"\b(?:diagnose|look\s+(?:at|into)|check)\s+{_OF}", re.IGNORECASE),
+)
+_NO_JOBS = frozenset(
+    {"a", "all", "an", "any", "anybody", "anyone", "anything", "everybody", "everyone", "everything", "he", "i", "it",
+     "job", "jobs", "my", "nobody", "nothing", "one", "our", "run", "runs", "she", "slurm", "somebody", "someone",
+     "something", "that", "the", "these", "they", "this", "those", "training", "we", "what", "you"}
+)  # fmt: skip
+
+
+def request_in(text: str) -> str:
+    """Return what to diagnose, as one types it after /diagnose; empty if the text names no job.
+
+    Of a sentence, a job counts that is labelled or quoted, that stands where a question names it ("why did demo fail?"), or that is
+    the only word like a name.
+    """
+    asked = read_diagnose(text)
+    if isinstance(asked, UsageError) or " " not in asked.job:
+        return text.strip()
+    named = jobs_named({"text": text})
+    if named:
+        return named[0]
+    if (framed := _framed(plain(text))) is not None:
+        return framed
+    words = [word.strip(_EDGES) for word in plain(text).split()]
+    names = {word for word in words if _LIKE_A_NAME.match(word)}
+    called = {word for before, word in pairwise(words) if before.lower() in ("job", "run") and word in names}
+    found = called or names
+    return found.pop() if len(found) == 1 else ""
+
+
+def _framed(text: str) -> str | None:
+    """Return the job where a question names it; None if no question does."""
+    for frame in _FRAMES:
+        hit = frame.search(text)
+        name = hit["job"].strip(_EDGES) if hit is not None else ""
+        if name and name.lower() not in _NO_JOBS:
+            return name
+    return None

@@ -1,0 +1,87 @@
+"""Corrects the model's estimates by what the order of a run proves, whatever the words of its lines.
+
+An exception after which the job went on was caught. The first exception that nobody caught, the last line of a rank that then fell
+silent, and a line that one rank repeats until the end are telling even if their words are mild. These are facts about who wrote a line
+when, which synthetic runs, on which the model is fitted, show less often than real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kb.anomalies.core.run import RunProfile
+from kb.anomalies.events.features import MeasuredEvent
+from kb.anomalies.nodes.absences import last_lines
+from kb.anomalies.runs.baseline_diff import NEW
+
+CAUGHT = 0.3  # share of the estimate that remains for an exception that was caught
+UNCAUGHT = 0.7  # least estimate of the first exception that nobody caught
+FINAL = 0.6  # of the last line of one rank
+REPEATED = 0.5  # of a line that one rank repeats
+SAME_TIME = 2.0  # seconds within which exceptions are equally early
+LEAST_REPEATED = 3
+FEW_FINAL = 2  # more ranks with a last line of their own are usual here
+FEWEST_RANKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What holds for a run: the ranks that are compared, when the first uncaught exception came, which events are last lines.
+
+    A node has several speakers, and its last line is seldom a last word: only ranks count.
+    """
+
+    ranks: frozenset[str]
+    first: float | None
+    finals: frozenset[str]
+
+
+def corrected_scores(
+    measured: Sequence[MeasuredEvent], scores: Sequence[float], run: RunProfile, *, filtered: bool
+) -> tuple[float, ...]:
+    """The estimates of events, corrected. `filtered`: a good run is known; without one, less is new for sure."""
+    facts = _facts(measured, run, filtered)
+    return tuple(_corrected(item, score, facts) for item, score in zip(measured, scores, strict=True))
+
+
+def _facts(measured: Sequence[MeasuredEvent], run: RunProfile, filtered: bool) -> _Facts:
+    ranks = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard)
+    times = [item.when for item in measured if _is_uncaught(item) and item.when is not None]
+    last = {(spot.source, spot.offset): node for node, spot in last_lines(run).items() if node in ranks}
+    finals = {item.event.id for item in measured if _is_final(item, last, NEW if filtered else NEW / 2)}
+    most = FEW_FINAL if filtered else 1
+    return _Facts(ranks, min(times, default=None), frozenset(finals if len(finals) <= most else ()))
+
+
+def _is_uncaught(item: MeasuredEvent) -> bool:
+    return item.raised and not item.caught and not item.consequence and item.fresh >= NEW / 2
+
+
+def _is_final(item: MeasuredEvent, last: Mapping[tuple[str, int], str], new: float) -> bool:
+    """Whether an event is new, on one unit only, and that unit's last line."""
+    if item.fresh < new or item.consequence or len(item.event.nodes) != 1:
+        return False
+    return any((spot.source, spot.offset) in last for seen in item.event.nodes.values() for spot in seen.spots)
+
+
+def _corrected(item: MeasuredEvent, score: float, facts: _Facts) -> float:
+    if item.caught:
+        return CAUGHT * score
+    if _is_uncaught(item) and (facts.first is None or item.when is None or item.when <= facts.first + SAME_TIME):
+        return max(score, UNCAUGHT)
+    if len(facts.ranks) < FEWEST_RANKS or not item.nodes <= facts.ranks:
+        return score
+    if item.event.id in facts.finals:
+        return max(score, FINAL)
+    return max(score, REPEATED) if _is_repeated(item) else score
+
+
+def _is_repeated(item: MeasuredEvent) -> bool:
+    """Whether one unit prints it several times up to the turn, and others hardly."""
+    if item.consequence or len(item.nodes) != 1:
+        return False
+    seen = item.event.nodes[next(iter(item.nodes))]
+    rare = item.fresh >= NEW and len(item.event.nodes) == 1
+    excess = item.features["excess"] >= 1.0 and item.features["peers"] >= 1.0
+    return seen.count >= LEAST_REPEATED and item.ends_near and (rare or excess)

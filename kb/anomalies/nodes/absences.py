@@ -1,0 +1,116 @@
+"""Finds what is missing on one node, or rank, and not on the others: its log ends early, its cry is missing, a line stops coming.
+
+The last line that it wrote stands for what is missing: what should follow is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import median
+
+from kb.anomalies.core.clock_skew import corrected
+from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunProfile
+from kb.anomalies.core.severity_words import is_body, is_consequence, is_raised
+from kb.anomalies.nodes.peers import OddNode, ended_early
+
+MOST_STILL = 2
+FEWEST_PEERS = 3
+NEARLY_ALL = 0.75  # of the peers cry, or go on
+REGULAR = 4  # lines of an event on a node from which on it is regular
+MISSED = 4.0  # of its usual pauses without the line
+SHORTEST = 2.0  # seconds
+
+
+def absences(run: RunProfile, off: Mapping[str, float], interval: float, at: float | None) -> tuple[OddNode, ...]:
+    """Nodes with something missing, each with its last line, the surest first. `at`: when the run turned; `interval`: seconds per step line."""
+    found: dict[str, OddNode] = {}
+    for odd in (*ended_early(run, off, interval), *_without_cry(run, off, at), *_stopped(run, off, interval)):
+        found.setdefault(odd.node, odd)
+    last = last_lines(run)
+    told = [odd if odd.spot else replace(odd, spot=last.get(odd.node)) for odd in found.values()]
+    return tuple([odd for odd in told if odd.spot][:MOST_STILL])
+
+
+def last_lines(run: RunProfile) -> Mapping[str, LineRef]:
+    """The last line of each node: of the job's logs only, and no frame of a traceback."""
+    found: dict[str, LineRef] = {}
+    for voice in run.voices:
+        spot = voice.last
+        if spot is None or voice.kind != "job" or voice.node == JOB:
+            continue
+        known = found.get(voice.node)
+        if known is None or (spot.time or 0.0, spot.source, spot.offset) > (
+            known.time or 0.0,
+            known.source,
+            known.offset,
+        ):
+            found[voice.node] = spot
+    return found
+
+
+def _units(run: RunProfile) -> frozenset[str]:
+    """The nodes that can be compared: those that are alike."""
+    kinds = {unit: kind for unit, kind in run.kinds().items() if unit in run.heard}
+    ranked = [kind for kind in kinds.values() if kind != "log"]
+    return frozenset(unit for unit, kind in kinds.items() if kind != "log" or not ranked)
+
+
+def _without_cry(run: RunProfile, off: Mapping[str, float], at: float | None) -> list[OddNode]:
+    """The one node that reports nothing at the end, where nearly all others report an exception or the loss of a peer."""
+    units = _units(run)
+    if len(units) < FEWEST_PEERS:
+        return []
+    crying = {
+        node
+        for event in run.events.values()
+        if is_raised(event.text) or is_consequence(event.text)
+        for node, seen in event.nodes.items()
+        if at is None or any((time := corrected(spot, off)) is None or time >= at - SHORTEST for spot in seen.spots)
+    }
+    mute = sorted(units - crying)
+    if len(mute) != 1 or len(units & crying) < NEARLY_ALL * len(units):
+        return []
+    return [OddNode(mute[0], 0.6, "all others report an error or a lost peer after it, and this one does not")]
+
+
+def _stopped(run: RunProfile, off: Mapping[str, float], interval: float) -> list[OddNode]:
+    """Nodes that no longer print a regular line, while nearly all others that print it go on."""
+    units = _units(run)
+    found: dict[str, tuple[int, OddNode]] = {}
+    for event in sorted(run.events.values(), key=lambda item: item.id):
+        regular = {node: seen for node, seen in event.nodes.items() if node in units and seen.count >= REGULAR}
+        if len(regular) < FEWEST_PEERS or is_body(event.text) or is_consequence(event.text):
+            continue
+        ends = {node: end for node, seen in regular.items() if (end := _end(seen, off)) is not None}
+        if len(ends) < NEARLY_ALL * len(regular):
+            continue
+        usual = median(end for end, _ in ends.values())
+        early = [
+            (node, spot, usual - end)
+            for node, (end, spot) in ends.items()
+            if usual - end > max(SHORTEST, 2 * interval, MISSED * _pause(regular[node], off))
+        ]
+        if len(early) == 1 and len(early) * 4 <= len(ends):
+            node, spot, gap = early[0]
+            if node not in found or found[node][0] < event.count:
+                why = f"{_others(len(ends) - 1)} print this for {gap:.0f} s longer"
+                found[node] = (event.count, OddNode(node, 0.5, why, (event.id,), spot))
+    return [odd for _, odd in found.values()]
+
+
+def _others(count: int) -> str:
+    return f"the {count} others"
+
+
+def _end(seen: NodeEvent, off: Mapping[str, float]) -> tuple[float, LineRef] | None:
+    """When the last line of an event came on a node, if it is the node's own."""
+    spot = seen.spots[-1]
+    time = corrected(spot, off)
+    return None if time is None or not spot.dated or len(seen.spots) < 2 else (time, spot)
+
+
+def _pause(seen: NodeEvent, off: Mapping[str, float]) -> float:
+    """The usual seconds between two lines of an event on a node."""
+    times = [time for spot in seen.spots if (time := corrected(spot, off)) is not None]
+    return (max(times) - min(times)) / max(1, seen.count - 1) if times else 0.0

@@ -1,0 +1,90 @@
+"""Finds numbers that move on one rank and not on the others: a queue that grows, a time that lengthens, memory that fills.
+
+Compared are lines that nearly all ranks print again and again: each rank's last numbers with its first ones, and with the others' last
+ones. Both must differ, because a rank may be different from the start, and a number may move everywhere. Nodes are not compared: several
+processes write their lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
+from kb.anomalies.core.severity_words import is_body, is_consequence
+from kb.anomalies.nodes.peers import OddNode, numbers_in
+
+FEWEST_NODES = 4
+FEWEST_LINES = 5  # of a node that are kept
+EDGE = 3  # lines at the beginning, and at the end, whose median counts
+USUAL = 0.7  # share of the nodes that print the line
+DOUBLED = 1.0  # powers of two by which a number must have moved
+FAR = 6.0  # spreads of the others' movement
+NOISY = 3.0  # times as much as a number varies from line to line
+MOST = 1
+
+
+def drifting(run: RunProfile) -> tuple[OddNode, ...]:
+    """Nodes with a number that moved as no other node's did, each with its last such line, the farthest first."""
+    nodes = frozenset(unit for unit, kind in run.kinds().items() if kind == "rank" and unit in run.heard)
+    best: dict[str, OddNode] = {}
+    for event in sorted(run.events.values(), key=lambda item: item.id):
+        if (
+            len(event.nodes.keys() & nodes) < max(FEWEST_NODES, USUAL * len(nodes))
+            or is_consequence(event.text)
+            or is_body(event.text)
+        ):
+            continue
+        for odd in _of_event(event):
+            if odd.node not in best or best[odd.node].score < odd.score:
+                best[odd.node] = odd
+    return tuple(sorted(best.values(), key=lambda odd: (-odd.score, odd.node))[:MOST])
+
+
+def _of_event(event: RunEvent) -> list[OddNode]:
+    rows = {
+        node: _numbers(seen.spots) for node, seen in event.nodes.items() if len(_own(seen.spots, node)) >= FEWEST_LINES
+    }
+    if len(rows) < max(FEWEST_NODES, USUAL * len(event.nodes)):
+        return []
+    width = min(len(line) for lines in rows.values() for line in lines)
+    found = []
+    for place in range(width):
+        first = {node: median(line[place] for line in lines[:EDGE]) for node, lines in rows.items()}
+        last = {node: median(line[place] for line in lines[-EDGE:]) for node, lines in rows.items()}
+        moved = {node: _powers(last[node], first[node]) for node in rows}
+        usual, end = median(moved.values()), median(last.values())
+        spread = 1.4826 * median(abs(value - usual) for value in moved.values())
+        noise = median(_range(line[place] for line in lines[-EDGE:]) for lines in rows.values())
+        far = [
+            node
+            for node in rows
+            if abs(moved[node] - usual) > max(DOUBLED, FAR * spread, NOISY * noise)
+            and abs(_powers(last[node], end)) > DOUBLED
+        ]
+        if len(far) == 1:
+            node = far[0]
+            why = f"{last[node]:g} here, {end:g} on the others; {first[node]:g} at first"
+            score = min(1.0, abs(moved[node] - usual) / 4)
+            found.append(OddNode(node, score, why, (event.id,), event.nodes[node].spots[-1]))
+    return found
+
+
+def _own(spots: Sequence[LineRef], node: str) -> set[tuple[str, int]]:
+    return {(spot.source, spot.offset) for spot in spots if spot.node == node}
+
+
+def _numbers(spots: Sequence[LineRef]) -> list[list[float]]:
+    return [numbers_in(spot.text) for spot in spots]
+
+
+def _range(values: Iterable[float]) -> float:
+    """By how many powers of two numbers differ."""
+    several = list(values)
+    return _powers(max(several), min(several))
+
+
+def _powers(value: float, other: float) -> float:
+    """By how many powers of two a number exceeds another; small numbers do not count as far apart."""
+    return math.log2((abs(value) + 1.0) / (abs(other) + 1.0))

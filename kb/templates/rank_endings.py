@@ -1,0 +1,34 @@
+"""The last line of each rank of a part of a stream, read only once nothing of the rank follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from heapq import nsmallest
+from typing import Generic, TypeVar
+
+from kb.templates.line_blocks import LineBlock
+from kb.templates.template import MOST_VOICES
+
+_Seen = TypeVar("_Seen")
+
+
+class RankEndings(Generic[_Seen]):
+    """Follows the blocks of a part; `read` reads a line of a block."""
+
+    def __init__(self, read: Callable[[LineBlock, int], _Seen]) -> None:
+        self._read = read
+        self._known: dict[int, _Seen] = {}
+        self._late: dict[int, tuple[LineBlock, int]] = {}  # after `_known`
+
+    def take(self, block: LineBlock, last: Mapping[int, int]) -> None:
+        """Add a block: by rank the index of its last line there."""
+        for rank in self._late.keys() - last.keys():
+            self._known[rank] = self._read(*self._late[rank])
+        self._late = {rank: (block, index) for rank, index in last.items()}
+        if len(self._known) > 2 * MOST_VOICES:
+            self._known = {rank: self._known[rank] for rank in nsmallest(MOST_VOICES, self._known)}
+
+    def lines(self) -> dict[int, _Seen]:
+        """Return the last line of each rank, of the smallest `MOST_VOICES` ranks."""
+        late = {rank: self._read(*self._late[rank]) for rank in nsmallest(MOST_VOICES, self._late)}
+        return self._known | late

@@ -1,0 +1,62 @@
+"""A drafted rule at the edge of its event: what passes becomes its logs, what fails a question."""
+
+from __future__ import annotations
+
+from bot.learning.drafts.anonymise import Anonymiser
+from bot.learning.drafts.edge_logs import EdgeLogs, edge_logs_of
+from kb.learning.rewordings import EventWords
+
+EVENTS = {at: EventWords(f"lease of part {at} was refused by the depot") for at in (3, 5)}
+SAFE = Anonymiser(frozenset(["lease", "of", "part", "was", "refused", "by", "the", "depot"]))
+
+
+def drawn(speaks, events=EVENTS):
+    """The edge with a rule that fires where `speaks` says so of the text."""
+
+    def fires(streams):
+        return any(speaks(data.decode()) for data in streams.values())
+
+    return edge_logs_of(events, SAFE, frozenset(), fires, numbers=False, frame="main")
+
+
+def warned(text):
+    """Whether a line is below error level."""
+    return "INFO" in text or "WARNING" in text
+
+
+def test_a_rule_that_passes_gets_its_logs_and_no_question():
+    """One log for each form, and one with all near misses. The interval is that of two incidents, not of their texts."""
+    edge = drawn(lambda text: any("was refused" in line and not warned(line) for line in text.split("\n")))
+    assert edge.questions == ()
+    assert len(edge.match) == 15
+    assert list(edge.silent) == ["silent/healthy.log"]
+    assert edge.match["match/reworded-prefix-of-torchrun.log"] == b"[rank7]: lease of part 6 was refused by the depot\n"
+    assert edge.figures == (
+        ("Variations of the event that it matches", "30 of 30; 2 of 2 incidents without exception (95 %: 34% to 100%)"),
+        ("Near misses on which it is silent", "18 of 18; 2 of 2 incidents without exception (95 %: 34% to 100%)"),
+    )
+
+
+def test_what_fails_is_asked_and_is_no_log():
+    """Each kind once, whatever the number of incidents."""
+    edge = drawn(lambda text: "was refused" in text and "{" not in text)
+    missed, alarm = edge.questions
+    assert missed == "It does not match the event in these forms: JSON, JSON, message first. Do they occur here?"
+    assert "(a retry with the same words)" in alarm
+    assert [name for name in edge.match if "json" in name] == []
+    assert b"retrying (attempt" not in edge.silent["silent/healthy.log"]
+    assert edge.near.incidents.hits == 0
+
+
+def test_what_must_not_leave_is_in_no_log():
+    """Neither a name in the message nor the class of an exception with one."""
+    events = {1: EventWords("lease of part 3 was refused by the zephyrion depot", "qwzrtpl.errors.QwzrtplError")}
+    edge = drawn(lambda text: "refused" in text, events)
+    told = b"".join([*edge.match.values(), *edge.silent.values()]).lower()
+    assert [name for name in (b"zephyrion", b"qwzrtpl") if name in told] == []
+    assert b"error: lease of part" in told
+
+
+def test_no_event_no_figures():
+    """As for a rule on stacks."""
+    assert (drawn(lambda _: True, {}).figures, EdgeLogs().questions) == ((), ())

@@ -1,0 +1,1 @@
+"""Tests of the drawings of a run."""

@@ -1,0 +1,71 @@
+"""What people write to the app: in direct messages and after a mention, as commands and as questions."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.slack.parsing.questions import request_in
+from tests.support.common.slack_actions import only
+from tests.support.slack_reading import read
+from tests.support.slack_stage import ADA, CHANNEL
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("llm-7b", "llm-7b"),
+        ("llm-7b last 2h", "llm-7b last 2h"),
+        ("why did llm-7b fail?", "llm-7b"),
+        ("What happened to job 47110 last night?", "47110"),
+        ("is `nightly` hanging", "nightly"),
+        ("please look at train_70b.", "train_70b"),
+        ("why is everything slow", ""),
+        ("why did it fail?", ""),
+        ("why did demo fail?", "demo"),
+        ("Why has the job nightly died?", "nightly"),
+        ("what happened to nightly", "nightly"),
+        ("what's wrong with my run nightly?", "nightly"),
+        ("is nightly hanging?", "nightly"),
+        ("is anybody there", ""),
+        ("please look into nightly.", "nightly"),
+        ("how are you", ""),
+        ("thanks, that was helpful", ""),
+        ("did job llm-7b die of the out-of-memory bug?", "llm-7b"),
+        ("compare llm-7b with llm-70b", ""),
+        ("", ""),
+    ],
+)
+def test_a_question_names_its_job(text, wanted):
+    """As typed, labelled, quoted, where a question names it, or the only word like a name; nothing else is guessed."""
+    assert request_in(text) == wanted
+
+
+def direct(play, text):
+    """Write to the app, and return what it answers there: messages, and those that only the person sees."""
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "help")  # who uses the channel may use direct messages
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "incidents")
+    where = play.workspace.state.direct(ADA).id
+    _, delivery = play.workspace.say(ADA, where, text)
+    assert delivery is not None
+    play.settle()
+    return [message for message in play.workspace.messages(where) if message.by_app]
+
+
+def test_a_question_in_a_direct_message_is_answered(play):
+    """In the same place; the channel sees nothing."""
+    answers = direct(play, "why did lm-tiny fail?")
+    assert "# 🟢 lm-tiny: the run completed" in read(answers[0].blocks)  # the last of its runs
+    assert play.answers() == []
+
+
+def test_a_command_in_a_direct_message_is_answered(play):
+    """Without a slash."""
+    assert read(only(direct(play, "incidents")).blocks).startswith("*Incidents: none*")
+
+
+def test_small_talk_gets_the_commands(play):
+    """Nothing is collected."""
+    told = read(only(direct(play, "hello, how are you")).blocks)
+    assert told.startswith("I found no job in that.")
+    assert "/diagnose JOB" in told
+    assert play.ledger.tasks.counts() == {}

@@ -1,0 +1,1 @@
+"""Tests of the documentation: its site, and the commands that it shows."""

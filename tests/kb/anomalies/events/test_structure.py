@@ -1,0 +1,72 @@
+"""What the order of a run proves about its events, whatever the model estimates (kb.anomalies.events.structure)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
+from kb.anomalies.events.features import MeasuredEvent
+from kb.anomalies.events.structure import CAUGHT, FINAL, REPEATED, UNCAUGHT, corrected_scores
+
+RANKS = 8
+
+
+def an_event(text: str, rank: int, at: int, count: int = 1, **more) -> MeasuredEvent:
+    """An event of one rank, new in this run, which ends at byte `at` of the rank's log."""
+    node = f"rank {rank}"
+    spots = tuple(LineRef(f"{rank}.log", at - 10 * back, text, None, float(at), node, rank) for back in range(count))
+    event = RunEvent(text, text, None, {node: NodeEvent(count, spots[::-1])})
+    measured = MeasuredEvent(
+        event, spots[0], float(at), 1.0, 1.0, 0.1, False, False, "", {"excess": 0.0, "peers": 0.0}, frozenset({node})
+    )
+    return replace(measured, **more)
+
+
+def a_run(last: dict[int, LineRef] | None = None) -> RunProfile:
+    """Eight ranks, whose logs end with usual lines unless told otherwise."""
+    usual = {rank: LineRef(f"{rank}.log", 999, "usual", None, 99.0, f"rank {rank}", rank) for rank in range(RANKS)}
+    ends = usual | (last or {})
+    voices = tuple(RunSource(f"{rank}.log", f"rank {rank}", rank, 20, spot) for rank, spot in ends.items())
+    return RunProfile({}, voices=voices)
+
+
+def scores(*events: MeasuredEvent, run: RunProfile | None = None, filtered: bool = True) -> list[float]:
+    """The corrected estimates, of 0.2 each."""
+    return list(corrected_scores(events, [0.2] * len(events), run or a_run(), filtered=filtered))
+
+
+def test_an_exception_that_was_caught_counts_little() -> None:
+    """The job went on after it."""
+    assert scores(an_event("KeyError: <*>", 1, 50, caught=True)) == [CAUGHT * 0.2]
+
+
+def test_the_first_exception_that_nobody_caught_is_told_and_later_ones_are_not() -> None:
+    """Those that came with it are, too: clocks are not that exact."""
+    first, beside, later = (an_event(f"Own{at}: x", 1, at, raised=True) for at in (50, 51, 80))
+    assert scores(later, first, beside) == [0.2, UNCAUGHT, UNCAUGHT]
+
+
+def test_the_loss_of_a_peer_is_no_first_exception() -> None:
+    """It was raised, but by what happened elsewhere."""
+    assert scores(an_event("RuntimeError: closed by peer", 1, 50, raised=True, consequence=True)) == [0.2]
+
+
+def test_the_new_last_line_of_one_rank_is_told() -> None:
+    """It says mildly why it left."""
+    event = an_event("stream drained, leaving", 3, 70)
+    assert scores(event, run=a_run({3: event.spot})) == [FINAL]
+    assert scores(event) == [0.2]  # others came after it
+    assert scores(replace(event, fresh=0.2), run=a_run({3: event.spot})) == [0.2]  # a good run has it
+
+
+def test_last_lines_of_many_ranks_are_usual() -> None:
+    """A job that is killed ends somewhere on each rank."""
+    events = [an_event(f"line {rank}", rank, 70) for rank in range(4)]
+    assert scores(*events, run=a_run({rank: event.spot for rank, event in enumerate(events)})) == [0.2] * 4
+
+
+def test_a_line_that_one_rank_repeats_until_the_end_is_told() -> None:
+    """Three times or more, and not long before."""
+    assert scores(an_event("lease not renewed", 3, 70, 5, ends_near=True)) == [REPEATED]
+    assert scores(an_event("lease not renewed", 3, 70, 2, ends_near=True)) == [0.2]
+    assert scores(an_event("lease not renewed", 3, 70, 5)) == [0.2]

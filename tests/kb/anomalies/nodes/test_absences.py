@@ -1,0 +1,71 @@
+"""What is missing on one rank and not on the others (kb.anomalies.nodes.absences)."""
+
+from __future__ import annotations
+
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
+from kb.anomalies.nodes.absences import absences
+
+RANKS = [f"rank {number}" for number in range(8)]
+
+
+def an_event(text: str, times: dict[str, list[float]]) -> RunEvent:
+    """An event that each rank prints at the given times."""
+    nodes = {
+        rank: NodeEvent(len(at), tuple(LineRef(f"{rank}.log", int(time), text, None, time, rank) for time in at))
+        for rank, at in times.items()
+    }
+    return RunEvent(text, text, None, nodes)
+
+
+def a_run(*events: RunEvent) -> RunProfile:
+    """A run whose logs end with the last of the events."""
+    last: dict[str, LineRef] = {}
+    for event in events:
+        for rank, seen in event.nodes.items():
+            if rank not in last or last[rank].offset < seen.spots[-1].offset:
+                last[rank] = seen.spots[-1]
+    voices = tuple(RunSource(f"{rank}.log", rank, number, 20, last[rank]) for number, rank in enumerate(RANKS))
+    return RunProfile({event.id: event for event in events}, voices=voices)
+
+
+def beats(until: dict[str, int]) -> RunEvent:
+    """A heartbeat each second."""
+    return an_event("heartbeat", {rank: [float(second) for second in range(until.get(rank, 40))] for rank in RANKS})
+
+
+def test_a_rank_whose_log_ends_before_the_others_is_found_in_a_fast_run() -> None:
+    """Step lines come each second: a silence of 20 s is long."""
+    (odd,) = absences(a_run(beats({"rank 5": 20})), {}, 1.0, None)
+    assert odd.node == "rank 5"
+    assert odd.spot == LineRef("rank 5.log", 19, "heartbeat", None, 19.0, "rank 5")
+
+
+def test_the_same_silence_is_nothing_where_steps_are_slow() -> None:
+    """A step line each minute."""
+    assert absences(a_run(beats({"rank 5": 20})), {}, 60.0, None) == ()
+
+
+def test_the_one_that_reports_nothing_where_all_others_lose_a_peer_is_found() -> None:
+    """A killed process cannot tell."""
+    lost = an_event("RuntimeError: Connection closed by peer", {rank: [40.0] for rank in RANKS if rank != "rank 3"})
+    (odd,) = absences(a_run(beats({}), lost), {}, 10.0, 38.0)
+    assert (odd.node, odd.spot and odd.spot.text) == ("rank 3", "heartbeat")
+
+
+def test_nobody_is_found_where_several_report_nothing() -> None:
+    """Then it is no single rank's."""
+    lost = an_event("RuntimeError: Connection closed by peer", {rank: [40.0] for rank in RANKS[:5]})
+    assert absences(a_run(beats({}), lost), {}, 10.0, 38.0) == ()
+
+
+def test_a_heartbeat_that_stops_while_other_lines_go_on_is_found() -> None:
+    """Its log does not end early; its heartbeat does."""
+    steps = an_event("step done", {rank: [float(second) for second in range(40)] for rank in RANKS})
+    (odd,) = absences(a_run(beats({"rank 6": 18}), steps), {}, 2.0, None)
+    assert (odd.node, odd.spot and odd.spot.time) == ("rank 6", 17.0)
+    assert odd.why == "the 7 others print this for 22 s longer"
+
+
+def test_a_healthy_run_lacks_nothing() -> None:
+    """All end within a second of each other."""
+    assert absences(a_run(beats({"rank 1": 39, "rank 2": 39})), {}, 1.0, None) == ()

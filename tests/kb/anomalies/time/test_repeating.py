@@ -1,0 +1,43 @@
+"""Steps by what repeats, where no line is a step line that is known (kb.anomalies.time.repeating)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
+from kb.anomalies.time.repeating import repeating_steps
+
+
+def a_run(text: Callable[[int, int], str], *, shared: bool = False) -> RunProfile:
+    """Six lines of each of four ranks, in a log each or in one."""
+    nodes, voices = {}, []
+    for rank in range(4):
+        source = "train.log" if shared else f"{rank}.log"
+        spots = tuple(
+            LineRef(source, 100 * line + rank, text(rank, line), None, float(line), f"rank {rank}", rank)
+            for line in range(6)
+        )
+        nodes[f"rank {rank}"] = NodeEvent(6, spots)
+        voices.append(RunSource(source, f"rank {rank}", rank, 6, spots[-1]))
+    return RunProfile({"e": RunEvent("e", "refilled", None, nodes)}, voices=tuple(voices))
+
+
+def test_a_number_that_all_ranks_count_is_the_step() -> None:
+    """The last one of each log is kept, in whatever words."""
+    run = a_run(lambda rank, line: f"refilled {(rank * 7 + line * 5) % 11} rows (batch {4 * line + 4})")
+    assert [(beat.step, beat.spot.source) for beat in repeating_steps(run)] == [
+        (24, f"{rank}.log") for rank in range(4)
+    ]
+
+
+def test_ranks_that_share_a_log_count_together() -> None:
+    """Each number comes once for each rank."""
+    (beat,) = repeating_steps(a_run(lambda _, line: f"batch {4 * line + 4}", shared=True))
+    assert (beat.step, beat.spot.offset) == (24, 503)
+
+
+def test_numbers_of_each_rank_and_numbers_that_jump_are_no_steps() -> None:
+    """Memory grows on each rank by itself; chance rises now and then."""
+    assert repeating_steps(a_run(lambda rank, line: f"resident {600 + 17 * rank + line} MB")) == ()
+    assert repeating_steps(a_run(lambda _, line: f"moved to {(line * 7919) % 101}")) == ()
+    assert repeating_steps(a_run(lambda _, line: f"at {[0, 3, 8, 9, 20, 22][line]}.5 s")) == ()
