@@ -16,8 +16,9 @@ from kb.scanning.staged_matcher import StagedMatcher
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """A cache folder of the test's own."""
+    """A cache folder of the test's own, and nothing kept in the process by an earlier test."""
     monkeypatch.setenv("SIGNALBOX_CACHE", str(tmp_path / "kept"))
+    loader._compiled_engine.cache_clear()
     return tmp_path / "kept"
 
 
