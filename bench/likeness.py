@@ -1,11 +1,12 @@
-"""Measures how well the fault library recognizes failures: leave-one-out over the rules' examples and a folder's cases.
+"""Measures how well the fault library recognizes failures: leave-one-out over the rules' examples and folders of cases.
 
 Each example is an incident that people closed as its rule's class; each is then looked up among all others. Coverage:
 the share for which the library names anything; right: of those, the share whose nearest match was closed as the same
 class (or an accepted one). Without the rule's own other examples it must be silent or name the same class: `strangers`
-counts that.
+counts that. Cases of real runs (`--runs`, from bench/runs/build.py) are strangers if they are of the same framework, so
+each framework's incidents are asked for among those of the others.
 
-    .venv/bin/python bench/likeness.py [--cases ../shared/benchmark/cases] [--blind]
+    .venv/bin/python bench/likeness.py [--cases ../shared/benchmark/cases] [--runs DIR…] [--blind]
 
 `--blind`: patterns of the bare lines, as if no rule matched the failure.
 """
@@ -50,7 +51,7 @@ def of_rules(known: Knowledge, *, blind: bool) -> Iterator[Example]:
     """Yield the logs on which rules must speak."""
     for rule in sorted(default_folder().glob("*/*/rule.yaml")):
         fault = str(yaml.safe_load(rule.read_text("utf-8")).get("fault"))
-        for log in sorted((rule.parent / "match").iterdir()):
+        for log in sorted(rule.parent.glob("match/*")):  # a fallback rule has none
             if log.is_file():
                 found = pattern(known, log, blind=blind)
                 if found.events:
@@ -58,16 +59,19 @@ def of_rules(known: Knowledge, *, blind: bool) -> Iterator[Example]:
 
 
 def of_cases(known: Knowledge, folder: Path, *, blind: bool) -> Iterator[Example]:
-    """Recorded incidents with their class."""
-    for case in sorted(folder.iterdir()):
+    """Recorded incidents with their class; those of a framework are kin."""
+    for case in sorted(path.parent for path in folder.glob("*/case.yaml")):
         told = yaml.safe_load((case / "case.yaml").read_text("utf-8"))
+        if told["label"] == "healthy":
+            continue
         try:
             found = pattern(known, case / "logs", blind=blind)
         except SignalboxError:
             continue
         if found.events:
             label = str(told["label"])
-            yield Example(case.name, case.name, label, frozenset({label, *told.get("accept", ())}), found)
+            kin = str(told.get("framework", case.name))
+            yield Example(case.name, kin, label, frozenset({label, *told.get("accept", ())}), found)
 
 
 def measure(examples: list[Example], *, kin: bool) -> tuple[int, int, int, float]:
@@ -98,12 +102,18 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=Path)
+    parser.add_argument("--runs", type=Path, nargs="+")
     parser.add_argument("--blind", action="store_true")
     told = parser.parse_args()
     known = knowledge()
-    sets = {"examples of rules": list(of_rules(known, blind=told.blind))}
+    sets = {}
+    if told.runs is not None:
+        sets["real runs"] = [case for folder in told.runs for case in of_cases(known, folder, blind=told.blind)]
+    else:
+        sets["examples of rules"] = list(of_rules(known, blind=told.blind))
     if told.cases is not None:
-        sets["cases among the examples"] = [*sets["examples of rules"], *of_cases(known, told.cases, blind=told.blind)]
+        among = next(iter(sets))
+        sets[f"cases among the {among}"] = [*sets[among], *of_cases(known, told.cases, blind=told.blind)]
     for name, examples in sets.items():
         for kin in (True, False):
             asked, named, right, mean = measure(examples, kin=kin)

@@ -7,6 +7,8 @@ the step and the path.
 
 from __future__ import annotations
 
+import builtins
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +22,20 @@ from kb.templates.masking import LOOKED_AT, fold, shape_of
 
 MOST_EVENTS = 24
 MOST_WORDS = 40  # of one event
-NEAR = 0.6  # similarity from which an incident is worth a look
+NEAR = 0.35  # similarity from which an incident is worth a look
 FEWEST = 0.6  # weight that two signatures must share: a word or two in common, or what peers reported, means nothing
+DECISIVE = 0.8  # of the weight of the heaviest event: those that say what failed
+OWN_WORDS = 0.6  # weight from which an event says more than what peers report of it
+RARE = 4.0  # nats of information that two events must share, about one rare word
+LEAST_LIBRARY = 100  # entries; the words of fewer say little of how common a word is
+COMMON_SHARE = 0.1
+# words of more than 5 % of 250 real failures (2026-11-24), whatever the failure was; and Python's own exceptions
+_COMMON_WORDS = (
+    "and at by cc cuda device directory distributed errno errno2 error exceptions failed file for from gpu has in is local"
+    " loss memory nccl no not of on or out pid process rank such the this timed to torch with"
+)
+_EXCEPTIONS = (name for name, value in vars(builtins).items() if isinstance(value, type) and name.endswith("Error"))
+_COMMON = frozenset(_COMMON_WORDS.split()) | frozenset(map(str.lower, _EXCEPTIONS))
 CLOSE = 85.0  # rapidfuzz's ratio from which two events are the same
 SPARSE = 3  # words; fewer must be equal
 MOST_ALIKE = 3
@@ -33,9 +47,10 @@ _ID = re.compile(
     r"(?i)\b0x[0-9a-f]+|(?<![a-z0-9])(?=[a-z]*\d)(?=\d*[a-z])[0-9a-f]{6,}(?![a-z0-9])|(?:[a-z]+\d+){2}[a-z]+|\d[a-z]+\d[a-z]*\d"
 )
 _CODE = re.compile(
-    r"(?i)\b(?P<of>S?Xid|signal|sig|WTERMSIG|WEXITSTATUS|exit ?code|exit status|errno|error code|status|code)\b[ :=(]{0,3}"
-    r"(?:\(?PCI:[0-9A-Fa-f:.]{4,20}\): ?)?(?P<code>-?\d{1,4})(?![\d.:])"
+    r"(?i)\b(?P<of>S?Xid|signal|sig|WTERMSIG|WEXITSTATUS|exit ?code|exit status|errno|os error|error code|status|code)\b[ :=(]{0,3}"
+    r"(?:\(?PCI:[0-9A-Fa-f:.]{4,20}\): ?)?(?P<code>-?\d{1,4})(?![\d.:])|\b(?P<http>[45]\d\d) (?:Client|Server) Error\b"
 )
+_SAME_CODE = {"os error": "errno"}  # as Rust prints it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +101,7 @@ def signature_of(report: Report) -> Signature:
     if report.verdict in NOT_FAILED:
         return Signature(verdict=report.verdict)
     best: dict[Words, float] = {}
-    for text, share in _lines(report):
-        event = _event(text)
+    for event, share in _events(report):
         if event is not None and event.weight * share > best.get(event.words, 0.0):
             best[event.words] = round(event.weight * share, 3)
     kept = sorted(best.items(), key=lambda item: (-item[1], item[0]))[:MOST_EVENTS]
@@ -99,22 +113,23 @@ def signature_of(report: Report) -> Signature:
     )
 
 
-def _lines(report: Report) -> Iterator[tuple[str, float]]:
-    """The texts that describe a failure, each with its weight. Consequences of a cause weigh less."""
+def _events(report: Report) -> Iterator[tuple[SignatureEvent | None, float]]:
+    """The events that describe a failure, each with its share. Consequences of a cause have a smaller one."""
     for place, entry in enumerate(report.diagnoses[:4]):
         share = 1.0 if place == 0 else 0.4
-        yield from ((text, share) for item in entry.evidence for text in _texts(item, entry))
+        yield from ((event, share) for item in entry.evidence for event in _of_finding(item, entry))
     for rank, sign in enumerate(report.indicators.events):
         text = sign.evidence.text if sign.evidence is not None and sign.evidence.text else sign.what
-        yield from ((line, max(0.4, 1.0 - 0.1 * rank)) for line in text.splitlines()[-3:])
+        yield from ((_event(line), max(0.4, 1.0 - 0.1 * rank)) for line in text.splitlines()[-3:])
 
 
-def _texts(item: EvidenceItem, of: Diagnosis) -> Iterator[str]:
+def _of_finding(item: EvidenceItem, of: Diagnosis) -> Iterator[SignatureEvent | None]:
     """The lines of one finding; figures and stacks are represented by their rule, as no two are worded alike."""
     if item.kind == "line":
-        yield from item.text.splitlines()[-3:]
+        yield from map(_event, item.text.splitlines()[-3:])
     else:
-        yield f"{item.kind} {of.rule.replace('-', ' ')} {of.fault.replace('_', ' ')}"
+        words = words_of(f"{item.kind} {of.rule.replace('-', ' ')} {of.fault.replace('_', ' ')}")
+        yield SignatureEvent(words, 1.0) if words else None
 
 
 def _event(text: str) -> SignatureEvent | None:
@@ -146,7 +161,9 @@ def words_of(text: str) -> Words:
         if "://" in token or _ID.search(token):
             continue
         found += [word.lower() for word in _WORD.findall(token.rstrip("/").rpartition("/")[2])]
-    found += [f"{match['of'].lower()}{match['code']}" for match in _CODE.finditer(text)]
+    for match in _CODE.finditer(text):
+        of = (match["of"] or "http").lower()
+        found.append(f"{_SAME_CODE.get(of, of)}{match['code'] or match['http']}")
     return tuple(found[:MOST_WORDS])
 
 
@@ -181,11 +198,13 @@ class FaultLibrary:
         return list(best.values())[:most]
 
     def _telling(self, pattern: Signature) -> frozenset[str]:
-        """For each event its two rarest words: an entry that has none of them shares no relevant event."""
+        """For each event the rarest of its words that occur: an entry that has none of them shares no relevant event."""
         return frozenset(
             word
             for event in pattern.events
-            for word in sorted(set(event.words), key=lambda word: (self._spread.get(word, 0), word))[:4]
+            for word in sorted(
+                {word for word in event.words if word in self._spread}, key=lambda word: (self._spread[word], word)
+            )[:4]
         )
 
     def _like(self, pattern: Signature, telling: frozenset[str], entry: KnownIncident) -> SimilarIncident | None:
@@ -193,9 +212,39 @@ class FaultLibrary:
         if not any(word in telling for event in theirs.events for word in event.words):
             return None
         value, shared, common = similarity(pattern, theirs)
-        if value < NEAR or common < FEWEST:
-            return None
-        return SimilarIncident(entry, round(value, 3), shared)
+        value = value if common >= FEWEST else 0.0
+        decisive, event = self._decisive(pattern, theirs)
+        if decisive > value:  # the same failure in other surroundings: another framework, other ranks' lines
+            value, shared = decisive, (event, *(words for words in shared if words != event))
+        return SimilarIncident(entry, round(value, 3), shared) if value >= NEAR else None
+
+    def _decisive(self, signature: Signature, other: Signature) -> tuple[float, Words]:
+        """How much of the information of the words of two decisive events is in both, 0 to 1; and the first one's words."""
+        best: tuple[float, Words] = (0.0, ())
+        for mine in _decisive_events(signature):
+            for theirs in _decisive_events(other):
+                best = max(best, (self._shared_information(frozenset(mine), frozenset(theirs)), mine))
+        return best
+
+    def _shared_information(self, mine: frozenset[str], theirs: frozenset[str]) -> float:
+        if any(word[-1].isdigit() for word in mine ^ theirs):  # another Xid, another signal
+            return 0.0
+        shared = sum(self._information(word) for word in mine & theirs)
+        either = sum(self._information(word) for word in mine | theirs)
+        telling = sum(self._information(word) for word in (mine & theirs) - _COMMON)
+        return shared / either * min(1.0, telling / RARE) if either else 0.0
+
+    def _information(self, word: str) -> float:
+        """The information in a word, in nats: of the share of the entries that have it. A code counts twice."""
+        entries = max(len(self.entries), LEAST_LIBRARY)
+        spread = max(self._spread.get(word, 0), COMMON_SHARE * entries if word in _COMMON else 1.0)
+        return (2.0 if word[-1].isdigit() else 1.0) * math.log((entries + 1.0) / (spread + 0.5))
+
+
+def _decisive_events(signature: Signature) -> list[Words]:
+    """Return the events of a signature that say what failed; none if it only has what peers reported."""
+    least = max(OWN_WORDS, DECISIVE * max((event.weight for event in signature.events), default=0.0))
+    return [event.words for event in signature.events if event.weight >= least]
 
 
 def similarity(signature: Signature, other: Signature) -> tuple[float, tuple[Words, ...], float]:
@@ -236,7 +285,7 @@ def _close(record: Words, other: Words) -> float:
     mine, theirs = frozenset(record), frozenset(other)
     if any(word[-1].isdigit() for word in mine ^ theirs):  # another Xid, another signal
         return 0.0
-    if 2 * len(mine & theirs) < min(len(mine), len(theirs)):
+    if 2 * len(mine & theirs) < min(len(mine), len(theirs)) or mine & theirs <= _COMMON:
         return 0.0
     value = fuzz.token_sort_ratio(" ".join(record), " ".join(other), score_cutoff=CLOSE)
     return value / 100.0

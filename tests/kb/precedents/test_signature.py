@@ -84,6 +84,38 @@ def test_a_near_miss_is_found_too() -> None:
     assert 0.9 < found.similarity < 1.0
 
 
+def test_the_same_error_of_another_framework_is_found() -> None:
+    """Its line decides, though all other lines of the two frameworks differ."""
+    full = "safetensors_rust.SafetensorError: I/O error: No space left on device (os error 28)"
+    other = "OSError: [Errno 28] No space left on device: '/tmp/md.step-400.ckpt'"
+    library = FaultLibrary(
+        [known(42, full, "Trainer.save_model failed after the last step", "wandb: run stopped early")]
+    )
+    (found,) = library.alike(signature_of(report(other, "lightning.pytorch callbacks cannot write any further state")))
+    assert found.known.incident == 42
+    assert 0.35 <= found.similarity < 0.9
+    assert found.shared[0][:5] == ("oserror", "errno", "no", "space", "left")
+
+
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'conf/large.yaml'",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'step-20/.metadata'",
+        ),
+        (
+            "requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: https://example.org/a",
+            "requests.exceptions.HTTPError: 404 Client Error: Not Found for url: https://example.org/b",
+        ),
+        ("RuntimeError: CUDA error on rank 3 of this process", "RuntimeError: NCCL error on rank 5 of this process"),
+    ],
+)
+def test_a_common_form_is_no_likeness(line: str, other: str) -> None:
+    """Two failures of which only the form of the message is the same: nothing is known of the one by the other."""
+    assert FaultLibrary([known(42, line)]).alike(signature_of(report(other))) == []
+
+
 def test_what_only_ends_alike_is_not_alike() -> None:
     """Two failures whose peers lost their connections have nothing else in common."""
     library = FaultLibrary([known(42, SHARD, CLOSED)])
