@@ -221,13 +221,12 @@ def _trouble_after_end(facts: Facts, index: int) -> Iterator[EndSign]:
     stream = facts.streams[index]
     after = max([item.offset for item in stream.ends] + [stream.reached_last_step()])
     for offset, line in tail_lines(stream.summary):
-        if offset <= after or not line.strip() or facts.survived(index, offset, None):
+        if offset <= after:
             continue
-        if is_fatal(line):
-            yield EndSign("a fatal error in its last lines", index, offset, line[:_SHOWN])
-            return
-        if after >= 0 and save_lost(line):
-            yield EndSign("something could not be saved", index, offset, line[:_SHOWN])
+        fatal = is_fatal(line)
+        if (fatal or (after >= 0 and save_lost(line))) and not facts.survived(index, offset, None):
+            what = "a fatal error in its last lines" if fatal else "something could not be saved"
+            yield EndSign(what, index, offset, line[:_SHOWN])
             return
 
 

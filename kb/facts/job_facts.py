@@ -60,6 +60,7 @@ class Facts:
         )
         self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
         self._hit: dict[str, list[int]] = {}  # pattern key → streams with a hit
+        self._started: dict[int, int | None] = {}  # stream → the offset of the first line of its start
         for index, facts in enumerate(self.streams):
             for key in facts.summary.hits:
                 self._hit.setdefault(key, []).append(index)
@@ -169,7 +170,7 @@ class Facts:
             return True
         calm = self.ended_well and facts.summary.ref.kind == "job"
         if (calm and (facts.ends_cleanly_after(offset) or facts.skips_at_end(offset))) or (
-            not facts.points and facts.starts_after(offset, self._start_lines)
+            not facts.points and self._starts_after(stream, offset)
         ):
             return True
         if time is None:  # of a line without a time, the next time in its stream is a late estimate
@@ -182,6 +183,13 @@ class Facts:
             return False
         later = len(self._times) - bisect_right(self._times, time + 60.0)
         return later >= PROGRESS_AFTER
+
+    def _starts_after(self, stream: int, offset: int) -> bool:
+        """Whether a log's program started after an offset: a line that another rank printed before its steps comes first then."""
+        if stream not in self._started:  # asked for each line that a rule matches
+            self._started[stream] = self.streams[stream].first_of(self._start_lines)
+        first = self._started[stream]
+        return first is not None and first > offset
 
     @cached_property
     def _start_lines(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import median
 
 import numpy as np
 
@@ -256,6 +257,14 @@ CHANGES: Mapping[str, Callable[[Track, Mapping[str, float]], tuple[SeriesChange,
 }
 
 
+# not numpy's: this runs for each value, over a few numbers
+_USUAL: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": lambda past: sum(past) / len(past),
+    "median": median,
+    "max": max,
+}
+
+
 def _level(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
     """Return the first run of points above or below the limit that is long enough."""
     usable = np.flatnonzero(np.isfinite(series.values) & ~series.skip)
@@ -301,8 +310,7 @@ def _limit(test: SeriesTest, past: Sequence[float]) -> float | None:
         return number
     if len(past) < LEAST_PAST:
         return None
-    known = {"mean": sum(past) / len(past), "median": float(np.median(past)), "max": max(past)}
-    return number * known[test.of]
+    return number * _USUAL[test.of](past)
 
 
 def _spot(line: _Line, change: SeriesChange, *, alone: bool) -> Spot:

@@ -190,8 +190,8 @@ class StreamFacts:
         return self.steps_after(offset) >= PROGRESS_AFTER
 
     @cached_property
-    def _work(self) -> tuple[WorkCount, ...]:
-        """The counts of work at the start and at the end of a log of one rank."""
+    def _work(self) -> tuple[tuple[WorkCount, ...], ...]:
+        """The counts of work at the start and at the end of a log of one rank, each shape of line apart."""
         if self.summary.ref.kind != "job" or self.summary.ref.resource.rank is None:
             return ()
         end = self.summary.tail_offset
@@ -202,13 +202,9 @@ class StreamFacts:
         """Whether the log's only rank still counted finished work after an offset, as it did before."""
         return works_on(self._work, offset)
 
-    def starts_after(self, offset: int, lines: frozenset[str]) -> bool:
-        """Whether the first of these lines that this log begins with comes after an offset.
-
-        The lines are those that another rank printed before its steps, so the program started after the offset.
-        """
-        first = next((at for at, line in head_lines(self.summary) if line in lines), None) if lines else None
-        return first is not None and first > offset
+    def first_of(self, lines: frozenset[str]) -> int | None:
+        """Return the offset of the first of these lines at the start of this log; None if there is none."""
+        return next((at for at, line in head_lines(self.summary) if line in lines), None) if lines else None
 
     def recovered(self, offset: int, rank: int | None) -> bool:
         """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's."""

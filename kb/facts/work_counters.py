@@ -5,9 +5,11 @@ They show that a process went on after trouble also where its log has no iterati
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
@@ -17,37 +19,38 @@ LINES_BEGUN = 3  # such lines where none was printed before the trouble
 LONGEST = 400  # characters of a line that are read
 _WORK = r"(?:batch(?:es)?|completions?|documents?|episodes?|examples?|files|images|pairs|prompts|records|rollouts?|rows|samples?|sequences|shards|tokens)"
 _COUNT = lazy_compile(rf"(?<![\w.,/-])(?P<count>\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}}) {_WORK}\b(?![ =:]*\d)")
+_offset = attrgetter("offset")
 _DIGITS = lazy_compile(r"\d+(?:,\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkCount:
-    """A line that counts work: where it starts, its text without digits, and the count."""
+    """A line that counts work: where it starts, and the count."""
 
     offset: int
-    shape: str
     count: int
 
 
-def work_counts(lines: Iterable[tuple[int, str]]) -> tuple[WorkCount, ...]:
-    """Return the counts of work in lines, each with its offset."""
-    found = []
+def work_counts(lines: Iterable[tuple[int, str]]) -> tuple[tuple[WorkCount, ...], ...]:
+    """Return the counts of work in lines, each with its offset, grouped by the shape of the line."""
+    shapes: dict[str, list[WorkCount]] = {}
     for offset, line in lines:
         told = _COUNT.search(line[:LONGEST])
         if told is not None:
             body = line[peel(line[:LONGEST].encode("utf-8", "replace")).end :]
-            found.append(WorkCount(offset, _DIGITS.sub("0", body[:LONGEST]), int(told["count"].replace(",", ""))))
-    return tuple(found)
+            shape = _DIGITS.sub("0", body[:LONGEST])
+            shapes.setdefault(shape, []).append(WorkCount(offset, int(told["count"].replace(",", ""))))
+    return tuple(map(tuple, shapes.values()))
 
 
-def works_on(counts: Iterable[WorkCount], offset: int) -> bool:
-    """Whether a count rises without a break after an offset: in `LINES_AFTER` lines if it was printed before, else in `LINES_BEGUN`."""
-    shapes: dict[str, list[WorkCount]] = {}
-    for item in counts:
-        shapes.setdefault(item.shape, []).append(item)
-    for items in shapes.values():
-        before = [item for item in items if item.offset < offset]
-        after = items[len(before) :]
+def works_on(counts: Iterable[Sequence[WorkCount]], offset: int) -> bool:
+    """Whether a count rises without a break after an offset: in `LINES_AFTER` lines if it was printed before, else in `LINES_BEGUN`.
+
+    `counts`: grouped by the shape of the line, and in order.
+    """
+    for items in counts:
+        cut = bisect_left(items, offset, key=_offset)
+        before, after = items[:cut], items[cut:]
         rises = all(left.count < right.count for left, right in pairwise([*before[-1:], *after]))
         if rises and len(after) >= (LINES_AFTER if before else LINES_BEGUN):
             return True
