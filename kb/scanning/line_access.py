@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
 
 from kb.model import Resource
 from kb.parsers.logs.prefixes import MAX_BYTES, Prefix, peel
@@ -24,30 +23,35 @@ def owned_lines(
     """
     found: dict[int, list[int]] = {}
     present: set[int] = set()
+    mixed: set[int] = set()  # patterns whose lines are not in order; engines order hits by their end
     start, stop, own = -1, -1, False
     rfind, find = data.rfind, data.find
     for pattern, at in hits:
-        if not start <= at < stop:
-            floor = max(0, at - LONGEST_LINE)
+        if at >= stop or at < start:
+            floor = at - LONGEST_LINE if at > LONGEST_LINE else 0
             newline = rfind(b"\n", floor, at)
             start = floor if newline < 0 else newline + 1
             newline = find(b"\n", at, at + LONGEST_LINE)
             stop = at + 1 if newline < 0 else newline
             own = low <= start < high
         if own:
-            starts = found.get(pattern)
-            if starts is None:
+            if pattern not in found:
                 found[pattern] = [start]
-            elif starts[-1] != start:
+                continue
+            starts = found[pattern]
+            last = starts[-1]
+            if last < start:
                 starts.append(start)
+            elif last > start:
+                starts.append(start)
+                mixed.add(pattern)
         elif pattern in once:
             present.add(pattern)
     for pattern in once & found.keys():
         present.add(pattern)
         del found[pattern]
-    for pattern, starts in found.items():
-        if any(later <= earlier for earlier, later in pairwise(starts)):  # engines order hits by their end
-            found[pattern] = sorted(set(starts))
+    for pattern in mixed & found.keys():
+        found[pattern] = sorted(set(found[pattern]))
     return found, present
 
 

@@ -35,9 +35,9 @@ class Prefix(NamedTuple):
 
 _NOTHING = Prefix()
 
-# The start of a line with a prefix; most lines have none and are skipped here.
+# The start of a line with a prefix; most lines have none and are skipped here. A level in brackets is none.
 _GATE = lazy_compile(
-    rb"[\x1b\[(<\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\||/\d{1,4} \[| [a-z][\w-]{0,40} \[)"
+    rb"(?!\[[A-Z]{1,12}\])[\x1b\[(<\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\||/\d{1,4} \[| [a-z][\w-]{0,40} \[)"
     rb"|(?:[Rr]ank|RANK)[ =_-]?\d"
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
 )
@@ -190,6 +190,8 @@ def _take_stamp(found: Prefix, match: re.Match[bytes], line: bytes, year: int | 
     tail = _tail_form(match).match(line, match.end(), limit)
     if tail is None or (match["open"] == b"[" and b"]" not in tail[0]):
         return Prefix(found.end, found.rank, found.local_rank, found.node, found.pid, time)
+    if tail.lastindex is None:
+        return Prefix(tail.end(), found.rank, found.local_rank, found.node, found.pid, time)
     said = tail.groupdict()
     host, pid, rank = said.get("host"), said.get("pid"), said.get("rank")
     return Prefix(
