@@ -28,6 +28,11 @@ class GpuRef:
     pci: str | None = None
 
 
+WAITING = (
+    "waiting; blocker unknown"  # the reason for those that wait, where nothing shows for whom: they are not at fault
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Suspect:
     """Who is at fault: a rank, node, GPU, port, switch, or the job as a whole. `score` is 0 to 1 among the suspects."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bot.render.phrases import group_text, unfailed
 from bot.render.text_format import few
+from kb.report import WAITING
 
 if TYPE_CHECKING:
     from kb.report import Diagnosis, Report, Suspect
@@ -42,12 +43,12 @@ def explanation(report: Report) -> str:
 
 
 def culprit(diagnosis: Diagnosis) -> str:
-    """Return the suspects of the leading kind: `Rank 5 on node-b`. Empty for the whole job, and if nobody is named.
+    """Return the suspects of the leading kind: `Rank 5 on node-b`. Empty for the whole job, and if nobody is accused.
 
     If the quoted lines are those of other ranks, the suspects are called so.
     """
     suspects = diagnosis.suspects
-    group = [suspect for suspect in suspects if suspect.kind == suspects[0].kind and _is_named(suspect)]
+    group = [suspect for suspect in suspects if suspect.kind == suspects[0].kind and _is_accused(suspect)]
     if not group or group[0].kind == "job":
         return ""
     if group[0].kind == "node":
@@ -67,7 +68,9 @@ def _gpu(suspect: Suspect) -> str:
     return f"{f'GPU {name}'.strip()}{f' on {suspect.node}' if suspect.node else ''}"
 
 
-def _is_named(suspect: Suspect) -> bool:
+def _is_accused(suspect: Suspect) -> bool:
+    if suspect.why == WAITING:
+        return False
     return suspect.rank is not None if suspect.kind == "rank" else bool(suspect.node or suspect.gpu)
 
 

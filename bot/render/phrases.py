@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bot.render.text_format import at, clock, few, joined, many, size, tail
 from kb.model import NOT_FAILED
 from kb.precedents.phrases import sentences
-from kb.report import ranges
+from kb.report import WAITING, ranges
 
 if TYPE_CHECKING:
     from kb.model import Gap
@@ -41,7 +41,7 @@ _ADVICE = {
     "requeue": "Requeue unchanged",
     "requeue_without": "Requeue",
     "restart_in_place": "Restart in place, on the same nodes",
-    "resubmit": "Resubmit with the change below",
+    "resubmit": "Resubmit with a change",
     "fix_first": "Don't requeue yet. Fix the cause",
     "wait": "Don't requeue yet. Wait for the external problem to clear",
 }
@@ -50,6 +50,9 @@ _NO_ADVICE = {
     "no_match": "No advice: the run failed, and no rule explains why",
     "insufficient_evidence": "No advice: whether the run completed cannot be told",
 }
+_CHANGES = frozenset(
+    ("change_config", "fix_access", "fix_code", "fix_data", "fix_environment", "free_space", "raise_limit")
+)  # steps of a remedy that change the job or what it needs
 _RESTARTS = ("requeue", "requeue_without", "restart_in_place", "resubmit")  # these start the job again right away
 
 
@@ -58,16 +61,22 @@ def decided(report: Report) -> str:
     decision = report.decision
     if report.verdict in NOT_FAILED:
         return f"{_unfailed_advice(report)}."
-    head = _head(decision) or _NO_ADVICE.get(report.verdict, "No advice")
+    head = _head(report) or _NO_ADVICE.get(report.verdict, "No advice")
     names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
     return f"{head}{_restart(decision, names)}.{_lost(decision)}"
 
 
-def _head(decision: Decision) -> str:
+def _head(report: Report) -> str:
+    decision = report.decision
     if decision.find_cause:
         return "Find the cause before you restart"
     if decision.advice == "requeue_without" and not decision.exclude:
         return "Find the faulty node, then requeue without it"
+    if decision.advice == "resubmit" and report.diagnoses and (steps := report.diagnoses[0].remediation):
+        if steps[0].action in _CHANGES:
+            return f"{_ADVICE['resubmit']} (see below)"
+        if steps[0].grade == "look":
+            return "Check first, then resubmit with a change"
     return _ADVICE.get(decision.advice, "")
 
 
@@ -138,7 +147,7 @@ def owned(decision: Decision) -> str:
 def excluded(decision: Decision) -> list[str]:
     """Return each node to exclude, with the scope and the reason."""
     return [
-        f"{item.node}, {'cluster-wide' if item.scope == 'cluster' else 'this job only'}{tail(item.why)}"
+        f"Exclude {item.node} from {'all jobs' if item.scope == 'cluster' else 'this job only'}{tail(item.why)}"
         for item in decision.exclude
     ]
 
@@ -293,6 +302,11 @@ def suspected(suspects: Sequence[Suspect]) -> str:
     return few([f"{group_text(group)}{_reason(group)}" for group in groups], "; ")
 
 
+def suspects_label(suspects: Sequence[Suspect]) -> str:
+    """Return the label of the suspects: those that only wait for somebody unknown are not called suspects."""
+    return "Waiting" if suspects and all(suspect.why == WAITING for suspect in suspects) else "Suspects"
+
+
 def group_text(group: Sequence[Suspect]) -> str:
     """Return suspects of one kind by their names."""
     kind = group[0].kind
@@ -326,7 +340,8 @@ def _thing(suspect: Suspect) -> str:
 
 
 def _reason(group: Sequence[Suspect]) -> str:
-    return f" ({group[0].why})" if group[0].why else ""
+    why = group[0].why.removeprefix("waiting; ")
+    return f" ({why})" if why else ""
 
 
 # --- what stands out, and what is missing ----------------------------------------------------------------------------

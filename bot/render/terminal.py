@@ -192,7 +192,7 @@ def _diagnoses(page: TextPage, report: Report, shown_already: int) -> None:
 
 def _grounds(page: TextPage, diagnosis: Diagnosis, quotes: int, zone: TimeZone) -> None:
     """Add what the diagnosis rests on: suspects, confidence, lines, and the symptoms that it explains."""
-    page.field("Suspects", phrases.suspected(diagnosis.suspects))
+    page.field(phrases.suspects_label(diagnosis.suspects), phrases.suspected(diagnosis.suspects))
     page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
     if page.verbose or diagnosis.rank > 1 or diagnosis.first_seen is not None:  # else, the progress says it
         page.field("Where", joined(phrases.place(diagnosis, zone)))

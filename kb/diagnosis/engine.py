@@ -21,7 +21,7 @@ from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown import ABOUT, UNKNOWN, with_unknown
-from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
+from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress, without_moderate_slowing
 from kb.facts.completion import Completion, completion
 from kb.facts.evidence import Evidence
 from kb.facts.gpus import rank_count
@@ -33,6 +33,7 @@ from kb.facts.topology import Places
 from kb.model import Attempt, Gap, Phase, Structure, Verdict
 from kb.parsers.logs.error_lines import message_of
 from kb.report import (
+    WAITING,
     Diagnosis,
     JobView,
     Progress,
@@ -47,6 +48,7 @@ from kb.rulebase.rule import Rulebook
 
 ENGINE = "1"
 DIAGNOSES = 8
+_PLACES = ("rank", "node")
 # captured fields of a comparison that identify the kind of failure, independent of rank and node
 _COMPARED_FIELDS = ("class", "activity", "frame", "why", "op", "metric", "way", "phase", "what", "state")
 
@@ -123,11 +125,13 @@ def answered(
     The faults can include an unknown failure; if it leads, no rule explains the run. `end`: how the run ended, if
     the caller already knows.
     """
+    end = completion(facts) if end is None else end
+    findings = without_moderate_slowing(findings, end)
     ranked = rank(findings, facts)
     signs = failure_signs(facts)
     if not signs and not ranked:
         signs = last_words(facts)
-    verdict = judge(ranked, completion(facts) if end is None else end, signs)
+    verdict = judge(ranked, end, signs)
     if verdict not in ("fault", "no_match"):
         return verdict, [], signs
     ranked = with_unknown(ranked if verdict == "fault" else [], findings, facts, rulebook)
@@ -187,8 +191,13 @@ def _ended_in(done: Progress, diagnoses: Sequence[Diagnosis], state: Phase) -> P
 
 
 def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:
-    """Return the finding, with the rank and node of its first suspect if its own lines do not name them."""
+    """Return the finding, with the rank and node of its first suspect if its own lines do not name them.
+
+    Without either where the whole job is the suspect: the first line of many names one of its ranks, not the one at fault.
+    """
     first = suspects[0] if suspects else None
+    if first is not None and first.kind == "job":
+        return replace(best, captures={name: value for name, value in best.captures.items() if name not in _PLACES})
     found = {"rank": first.rank, "node": first.node} if first else {}
     known = {name: str(value) for name, value in found.items() if value is not None}
     return replace(best, captures={**known, **best.captures})
@@ -296,7 +305,9 @@ def headline_place(best: Diagnosis) -> str:
     )
     reporters = {item.rank for item in best.evidence if item.rank is not None}
     others = bool(ranks) and bool(reporters) and reporters.isdisjoint(s.rank for s in best.suspects)
-    if others:  # the lines are those of its victims
+    if ranks and all(s.why == WAITING for s in best.suspects):
+        parts[0] = f"waiting: {parts[0]}"
+    elif others:  # the lines are those of its victims
         parts[0] = f"suspect{'' if ranks.isdigit() else 's'}: {parts[0]}"
     return f" ({', '.join(parts)})" if parts else ""
 

@@ -1,4 +1,4 @@
-"""Who should act on a fault: its rule's owner, else its class's, else that of the class's domain.
+"""Who should act on a fault: the owner of its rule's row, else its rule's, else its class's, else that of the class's domain.
 
 What a job installs and imports is its user's, as far as nothing shows otherwise. A class whose domain is the platform
 and whose owner is the user is the platform's only where the lines of the fault name a file in a tree that the site
@@ -30,8 +30,8 @@ _OWN = lazy_compile(
 def owner(best: Finding, rulebook: Rulebook) -> str:
     """Return who should act on a finding, in the words of actions.yaml (`owners`)."""
     usual = rulebook.owners.get(best.fault.domain, "none")
-    if best.rule.owner:
-        return best.rule.owner
+    if told := (best.row and best.row.owner) or best.rule.owner:
+        return told
     if best.fault.owner and usual == "platform" and _installed_by_site(best):
         return usual
     return best.fault.owner or usual

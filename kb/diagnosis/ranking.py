@@ -25,6 +25,7 @@ KIND = {"line": 0.3, "series": 0.0}
 STRUCTURE = 0.5  # of any kind, exceptions too
 _ENDS = frozenset({"killed", "segfault", "peer_failure"})  # what ends a process, and no slow or uneven run does
 INNER = 0.3  # the first exception of a chain
+STOPS = frozenset({"preempted", "time_limit", "cancelled"})  # the platform or a person ended the run
 NODE_LOST = "node_lost"  # id of the fault class for a node that is gone
 
 
@@ -119,6 +120,8 @@ def _score(
 
 def explains(cause: Finding, effect: Finding) -> bool:
     """Whether the causal table, or the rule itself, says that one fault can cause the other."""
+    if effect.is_symptom and {cause.fault.id, effect.fault.id} <= STOPS:  # who sent the signal is known
+        return True
     wanted = (effect.fault.id, effect.rule.id)
     return any(name in cause.fault.explains or name in cause.rule.explains for name in wanted)
 

@@ -19,8 +19,7 @@ from statistics import median, median_low
 
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.owner import owner
-from kb.diagnosis.ranking import Ranked
-from kb.diagnosis.verdict import STOPS
+from kb.diagnosis.ranking import STOPS, Ranked
 from kb.facts.gpus import gpu_count
 from kb.facts.history import EarlierAttempt, History, nodes_digest
 from kb.facts.job_facts import Facts
@@ -308,12 +307,12 @@ def _without(ranked: Ranked, barred: Sequence[Exclusion], why: str, *, again: bo
     if barred:
         return "requeue_without", why
     if _explicit(ranked):
-        return "requeue_without", f"{why}; the evidence does not name the node. Find it before you restart"
+        return "requeue_without", f"{why}; the lines found do not name the node. Find it before you restart"
     if ranked.best.fault.outlives:
-        return "fix_first", f"{why}; the evidence does not name the node. Find it first"
+        return "fix_first", f"{why}; the lines found do not name the node. Find it first"
     if again:
-        return "resubmit", "An earlier attempt ended the same way, and the evidence does not name the node"
-    return "restart_in_place", "The evidence does not name the node; if the failure recurs, use other nodes"
+        return "resubmit", "An earlier attempt ended the same way, and the lines found do not name the node"
+    return "restart_in_place", "The lines found do not name the node; if the failure recurs, use other nodes"
 
 
 def _options(barred: Sequence[Exclusion], lost: int | None, cost: Price) -> tuple[Option, ...]:

@@ -17,7 +17,7 @@ from kb.facts.job_facts import Facts
 from kb.facts.signals import Signal
 from kb.facts.topology import Places
 from kb.parsers.logs.error_lines import message_of
-from kb.report import ranges
+from kb.report import WAITING, ranges
 from kb.rulebase.rule import FaultClass, Name, Rule, Rulebook
 
 UNKNOWN = "unknown"  # id of the fault class
@@ -48,7 +48,6 @@ _FAULT = FaultClass(
     explains=("collective_timeout", "peer_failure", "killed"),
 )
 _SHOWN = 240  # maximum characters of the line in the summary
-_WAITING = "waiting; blocker unknown"
 MOST_ACCUSED = 4  # maximum number of silent ranks that a symptom accuses while all others wait
 
 
@@ -95,7 +94,7 @@ def _accused(ranked: Sequence[Ranked], findings: Sequence[Finding], facts: Facts
     suspects = at_fault(ranked[0], JobLayout(facts, places, tuple(findings)), ())
     if len(suspects) > MOST_ACCUSED:  # with so many silent ranks, most of them simply have nothing to print
         return {}
-    return {item.rank: item.why for item in suspects if item.rank is not None and item.why != _WAITING}
+    return {item.rank: item.why for item in suspects if item.rank is not None and item.why != WAITING}
 
 
 def _may_be_effect(known: Ranked, found: Unexplained) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kb.diagnosis.confidence import band
 from kb.diagnosis.findings import Finding
-from kb.diagnosis.ranking import Ranked
+from kb.diagnosis.ranking import STOPS, Ranked
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
 from kb.facts.run_ends import is_fatal, is_frame
@@ -31,7 +31,8 @@ _RESTARTED = lazy_compile(
     r"\bW(?:ARN(?:ING)?)?\b.*\b(?:restarted|respawned) after\b"
 )  # a helper whose end was made up for
 _OF_SEVERAL_LINES = frozenset({"error_line", "native_crash"})  # a panic and its message; an abort and its stack
-STOPS = frozenset({"preempted", "time_limit", "cancelled"})
+MODERATE = 2.5  # factor of a slow-down below which a shared machine explains it
+_SLOWER = frozenset({"throughput_drop", "straggler"})
 _NOTICES = frozenset(
     {"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"}
 )  # Unix signals that notify a program without ending it
@@ -165,6 +166,26 @@ def _integer(value: object) -> int | None:
         return None
 
 
+def without_moderate_slowing(findings: Sequence[Finding], end: Completion) -> list[Finding]:
+    """Return the findings without slow-downs that all ranks shared, if the run provably completed and they were moderate.
+
+    A busy machine or file system slows a healthy run down as much; nothing is to be repaired.
+    """
+    completed = end.proven and end.how == "completed"
+    return [finding for finding in findings if not (completed and _is_moderate_slowing(finding))]
+
+
+def _is_moderate_slowing(finding: Finding) -> bool:
+    first = finding.first
+    if finding.fault.id not in _SLOWER or first.kind != "series" or finding.ranks or "pace" not in first.captures:
+        return False
+    try:
+        level, now = float(first.captures["level"]), float(first.captures["value"])
+    except (KeyError, ValueError):
+        return False
+    return min(level, now) > 0 and max(level, now) < MODERATE * min(level, now)
+
+
 def judge(ranked: Sequence[Ranked], completion: Completion, signs: Sequence[object]) -> Verdict:
     """Return one of the four verdicts. It is "no fault" only if `completion` proves it."""
     strong = [item for item in ranked if item.best.role != "context" and band(item.confidence) != "weak"]
@@ -195,8 +216,7 @@ def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts, completion: 
     ):
         return "degraded"  # the fault slows a run down and has not ended this one
     if verdict == "fault" and ranked:
-        survived = ranked[0].best.fault.outlives and not _died(facts, completion)
-        return "degraded" if survived else _phase_of(ranked[0].best, facts, completion)
+        return _phase_of(ranked[0].best, facts, completion)
     return "stopped" if completion.how == "stopped" else "failed"
 
 
@@ -210,6 +230,9 @@ def _died(facts: Facts, completion: Completion) -> bool:
 
 def _phase_of(best: Finding, facts: Facts, completion: Completion) -> Phase:
     """Return the state in which a fault leaves a run."""
+    if best.fault.outlives and not _died(facts, completion):
+        over = best.row is not None and best.row.advice == "none"  # by the end of the logs
+        return "degraded" if not over else completion.how if completion.proven else "unknown"
     if best.fault.id in STOPS:
         return "stopped"
     if best.rule.family == "hang" and facts.evidence.hang.votes:  # a probe saw the run alive

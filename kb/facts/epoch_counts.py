@@ -15,7 +15,8 @@ from kb.scanning.summary import StageMark
 
 KERAS = "keras"
 # Formats whose lines give the epoch and the place in it: `Epoch: [3][ 120/5000]`.
-_IN_EPOCH = frozenset({"epoch_brackets", "train_brackets", "batch_brackets", "ltr"})
+_IN_EPOCH = frozenset({"epoch_brackets", "train_brackets", "batch_brackets", "ltr", KERAS})
+LATE = 2  # number of an epoch that is not the first, counted from 0 or from 1
 ENDS = 2  # epochs that end at the same step; once, a bar may only be redrawn with a new label
 _NEARLY = 0.9  # share of a bar's length from which on it counts as complete, since not every update is drawn
 
@@ -29,7 +30,7 @@ def formats_in_epochs(points: Sequence[ProgressPoint], marks: Sequence[StageMark
     for name in dict.fromkeys(point.format for point in points if point.step is not None):
         own = [point for point in points if point.format == name and point.step is not None]
         whole = any(point.total for point in own)
-        if (name in _IN_EPOCH and whole) or _restarts(own, marks):
+        if (name in _IN_EPOCH and whole) or _restarts(own, marks) or _is_late(own):
             found.add(name)
     return frozenset(found)
 
@@ -55,6 +56,16 @@ def _restarts(points: Sequence[ProgressPoint], marks: Sequence[StageMark]) -> bo
         ):
             return True
     return False
+
+
+def _is_late(points: Sequence[ProgressPoint]) -> bool:
+    """Whether these are bars of one late epoch, in a log without its beginning: nothing shows that they count over the run."""
+    epochs = {point.epoch for point in points}
+    return (
+        all(point.format == BAR and point.total for point in points)
+        and len(epochs) == 1
+        and (epochs.pop() or 0) >= LATE
+    )
 
 
 def _runs_on(before: ProgressPoint, point: ProgressPoint, marks: Sequence[StageMark]) -> bool:

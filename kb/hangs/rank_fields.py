@@ -47,7 +47,7 @@ _OTHERS = lazy_compile(
     r"(?i)(?:^|[_./ -])(?:eta|in|for|after|every|at|took)(?:$|[_./ -])|elapsed|remain|total|uptime|runtime|since|wall|comm|sync|barrier"
     r"|reduce|gather|nccl|collective|recv|send|bubble|idle|p2p|backward|bwd|save|saving|ckpt|checkpoint|eval|valid|timeout|interval"
 )
-_WHOLE = lazy_compile(r"(?i)^(?:(?:step|iter(?:ation)?|batch|train)[_ ]?(?:time|s|sec|ms)?|time|dt|s/it)$")
+_WHOLE = lazy_compile(r"(?i)^(?:(?:step|iter(?:ation)?|batch|train|total)[_ ]?(?:time|s|sec|ms)?|time|dt|s/it)$")
 _DATA = lazy_compile(
     r"(?i)data|load|fetch|(?:^|[_./ -])io(?:$|[_./ -])|read|decod|tokeni|collat|next_batch|batch_wait|input|disk|storage|sampl"
 )

@@ -49,7 +49,8 @@ class SlowRank:
         """Describe it in one sentence."""
         what = "works" if self.metric == "compute_time" else "waits for data"
         usual = f"{self.usual:.4g}" if self.usual > 1.01 * LEAST_SECONDS else f"at most {LEAST_SECONDS:g}"
-        return f"rank {self.rank} {what} {self.value:.4g} s a step, the median rank {usual} s, since step {self.since}"
+        since = "from its first steps on" if self.standing else f"since step {self.since}"
+        return f"rank {self.rank} {what} {self.value:.4g} s a step, the median rank {usual} s, {since}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,4 +159,5 @@ def _row(key: str, row: RowFile, base: Rulebook) -> TableRow:
         row.ignore,
         row.advice,
         row.because,
+        row.owner,
     )

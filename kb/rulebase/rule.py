@@ -261,6 +261,7 @@ class TableRow:
     ignore: bool = False
     advice: Advice | None = None
     because: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ AT_HOME = 8  # once this many training losses of a block are read, the remaining
 ASKED = 32  # lines of a form in a block that are read to find out whether they contain a loss
 BESIDE_END = 16 * 1024  # bytes at the end of a stream whose lines beside the iterations are all kept, up to LAST_POINTS
 _NOT_FINITE = lazy_compile(rb"[:=\s'\"](?:nan|NaN|NAN|inf|Inf|INF|Infinity)\b(?! iter)")
+_BARS = ("tqdm", "keras")  # formats of progress bars
 _NotedLine = tuple[
     int, int, bytes, int
 ]  # an iteration line: its offset, its form, text around it, where the form begins
@@ -234,7 +235,8 @@ class IterationLines:
         rank = next((item for item in ranks if item is not None), None)
         time = point.time if point.time is not None else prefix.time
         if time is None:
-            time = find_time(line[prefix.end : prefix.end + 128], year)
+            # a stamp after a bar is that of the message glued to it, written later
+            time = find_time(line[prefix.end : min(prefix.end + 128, at if point.format in _BARS else len(line))], year)
         return changed(point, offset=offset, rank=rank, time=time)
 
 

@@ -72,7 +72,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card, zone: TimeZone) -> 
         paragraph(
             title,
             sure,
-            _labelled("Suspects", suspects),
+            _labelled(phrases.suspects_label(diagnosis.suspects), suspects),
             _labelled("Where", where),
         ),
         *(_quote(item, _QUOTE_LINES[place], zone) for item in diagnosis.evidence[:quotes]),

@@ -26,7 +26,7 @@ from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting, only
 from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence, with_scores
 from kb.facts.topology import Place, Places, names_a_node
 from kb.regex.lazy import lazy_compile
-from kb.report import EvidenceItem, GpuRef, Suspect
+from kb.report import WAITING, EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
 _CANCELLED = lazy_compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT ")
@@ -153,7 +153,7 @@ def _waiting(waits: Sequence[SuspectClaim], best: Finding) -> tuple[Suspect, ...
     found = first_in_time(claims)
     if not any(waits_for_others(claim.signal) or claim.signal.kind == "watchdog" for claim in claims):
         return found  # a call that was refused, a process that was killed: no wait is told
-    return tuple(replace(suspect, why="waiting; blocker unknown") for suspect in found)
+    return tuple(replace(suspect, why=WAITING) for suspect in found)
 
 
 def _lost_before(own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:

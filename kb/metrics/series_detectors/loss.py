@@ -14,6 +14,7 @@ EARLY_LEAST = 8  # records before a leap within the first steps, where losses ar
 CLIMB_BLOCKS = 40  # parts of a log whose medians distinguish a slow climb from noise
 CLIMB_LEAST = 8
 CLIMB_ORDER = 0.6
+BACK = 2  # losses at the end of a log that are back at the level before a jump
 FALL = 5  # losses in a row, each below the one before: the loss was falling, not fluctuating
 
 
@@ -158,7 +159,7 @@ def _climbs(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> Ser
         return None
     point, peak = losses[starts[risen]], max(losses[starts[risen] :], key=lambda p: p.loss or 0.0)
     text = f"loss climbs from {level:.4g} to {peak.loss:.4g} from step {step_label(point)} on"
-    captures = (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}"))
+    captures = (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}"), _end(losses, peak, level))
     return SeriesFinding(point, text, captures, () if peak is point else (peak,))
 
 
@@ -234,4 +235,12 @@ def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> SeriesF
     while onset > max(1, index - 10) and (losses[onset - 1].loss or 0.0) > 1.05 * abs(level):
         onset -= 1
     more = tuple(dict.fromkeys(p for p in (losses[onset], peak) if p is not point))
-    return SeriesFinding(point, text, (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}")), more)
+    captures = (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}"), _end(losses, peak, level))
+    return SeriesFinding(point, text, captures, more)
+
+
+def _end(losses: Sequence[ProgressPoint], peak: ProgressPoint, level: float) -> tuple[str, str]:
+    """Return whether the loss is back at its level at the end of the log, as a captured field."""
+    last = [p.loss or 0.0 for p in losses[-BACK:] if p.offset > peak.offset]
+    back = len(last) == BACK and max(last) <= level + min(0.05 * abs(level), 0.1 * ((peak.loss or 0.0) - level))
+    return ("end", "back" if back else "above")

@@ -59,6 +59,7 @@ class RowFile(StrictModel):
     ignore: bool = Field(default=False, description="This key is harmless; report nothing.")
     advice: Advice | None = Field(None, description="What to do with the job, where the row knows better.")
     because: Line | None = Field(None, description="Why this advice, in a sentence.")
+    owner: Identifier | None = Field(None, description="Who acts, where the row knows better.")
 
     @model_validator(mode="after")
     def _titled(self) -> RowFile:

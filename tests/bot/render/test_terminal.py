@@ -29,7 +29,7 @@ FALLEN_GPU_TEXT = """\
 GPU 3 on gpu-017: a GPU fell off the bus [gpu_fell_off_bus]
 Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).
 Owner: hardware. The fault stays with the node.
-   gpu-017, cluster-wide: its GPU 3 left the bus twice within an hour
+   Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 
    Do first   Drain gpu-017 and reboot it. (disruptive: affects other jobs)
               $ scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
@@ -163,7 +163,7 @@ def test_many_branches_are_cut():
         (Decision("requeue"), "Requeue unchanged."),
         (Decision("requeue", from_checkpoint=0, steps_lost=1), "Requeue unchanged, from checkpoint 0. Lost: 1 step."),
         (Decision("restart_in_place", owner="user"), "Restart in place, on the same nodes. Owner: user."),
-        (Decision("resubmit", owner="user"), "Resubmit with the change below. Owner: user."),
+        (Decision("resubmit", owner="user"), "Resubmit with a change. Owner: user."),
         (
             Decision("requeue", steps_lost=0, steps_lost_at_most=9),
             "Requeue unchanged. Lost: up to 9 steps.",

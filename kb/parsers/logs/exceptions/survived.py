@@ -24,6 +24,7 @@ _TROUBLE_WORDS = lazy_compile(
     rb"(?i)error|fail|traceback|exception|kill|abort|signal|srun|slurm|wandb|elastic|launch|terminat|process.?group|exit|dumped"
 )
 _CALM_LINES = 3
+_FENCE = lazy_compile(rb"(?:^|[\s\]:|])(?:```|~~~)\w{0,16}\s*$")
 _FINALIZERS = lazy_compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
 _COMMAND = "<string>:1 in <module>"
 _SHUTDOWN = lazy_compile(
@@ -40,9 +41,15 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
     own = line_at(window, start)[0]
     own = own[: max(0, own.find(HEADER))]
     above = line_at(window, line_start(window, start - 1))[0][-1000:] if start > 0 else b""
-    if _GUARDED.search(own) or _IGNORED.search(above):
+    if _GUARDED.search(own) or _IGNORED.search(above) or (_FENCE.search(above) and _fenced(window, last)):
         return True
     return _carries_on(own, above) and _calm_after(window, line_at(window, last)[1])
+
+
+def _fenced(window: bytes, last: int) -> bool:
+    """Whether a code fence closes right after an exception: the traceback is text that the program shows, such as a sample."""
+    following = (line for _, _, line in lines_from(window, line_at(window, last)[1], _CALM_LINES))
+    return any(_FENCE.search(line) for line in following)
 
 
 def reported_as_skipped(window: bytes, start: int) -> bool:

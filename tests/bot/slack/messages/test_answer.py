@@ -25,7 +25,7 @@ CARD = Card("h-7", asked_by="U012ABC")
 FALLEN_TEXT = """\
 # 🔴 llm-70b: failed
 *Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).* Owner: hardware. @S0GPU
-gpu-017, cluster-wide: its GPU 3 left the bus twice within an hour
+Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 The fault stays with the node.
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed.
 (job 47110, attempt 2, 8 nodes, 64 GPUs, owner ana, state FAILED)

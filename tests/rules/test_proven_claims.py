@@ -1,0 +1,180 @@
+"""What an answer says beside the fault is what the logs show: who, when, how far, whose task it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.authoring.selftest import evidence_of
+from bot.render.headline import headline
+from bot.render.phrases import decided, progress, suspected, suspects_label
+from bot.rulebase.loader import knowledge
+from kb.diagnosis.engine import diagnose
+from kb.report import Report
+from kb.scanning.matcher import Matcher
+
+KNOWN = knowledge()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Matcher:
+    """The whole base's patterns, compiled once."""
+    return KNOWN.matcher()
+
+
+def diagnosed(engine: Matcher, **streams: str) -> Report:
+    """The report on streams by name: `rank_3="…"` is rank-3.log."""
+    texts = {f"{name.replace('_', '-')}.log": text.encode() for name, text in streams.items()}
+    return diagnose(evidence_of(KNOWN, engine, texts), KNOWN.rulebook)
+
+
+STEPS = "".join(f" {n}%|██        | {4 * n}/400 [00:{n:02d}<01:00,  4.00it/s]\r" for n in range(1, 40))
+STOPPED = (
+    "[2026-04-07T08:15:22.530] error: *** JOB 5511 ON c7 CANCELLED AT 2026-04-07T08:15:22 DUE TO {why} ***\n"
+    "torch.distributed.elastic.multiprocessing.api.SignalException: Process 411 got signal: 15\n"
+)
+
+
+@pytest.mark.parametrize(("why", "fault"), [("TIME LIMIT", "time_limit"), ("PREEMPTION", "preempted")])
+def test_a_signal_whose_sender_is_known_is_no_finding_of_its_own(engine: Matcher, why: str, fault: str) -> None:
+    """The scheduler says why it stopped the job, so the signal that the launcher got is explained."""
+    report = diagnosed(engine, train=STEPS + STOPPED.format(why=why))
+    assert [item.fault for item in report.diagnoses] == [fault]
+    assert "Launcher received SIGTERM from outside" in [item.title for item in report.diagnoses[0].explains]
+
+
+def test_the_time_of_a_message_glued_to_a_bar_is_not_that_of_the_step(engine: Matcher) -> None:
+    """The bar has no time of its own, and nothing tells how long before the message it was drawn."""
+    glued = STEPS.rstrip("\r") + STOPPED.format(why="TIME LIMIT")
+    assert list(progress(diagnosed(engine, train=glued))) == ["stage iterating", "last iteration 156 of 400"]
+
+
+def test_an_error_of_all_ranks_names_none_of_them(engine: Matcher) -> None:
+    """The first line is that of the rank whose output came first."""
+    raised = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\n    run(a=1)\nZeroDivisionError: division by zero\n'
+    text = "".join(f"[rank{n}]: {line}\n" for n in (4, 0, 1, 2, 3) for line in raised.splitlines())
+    report = diagnosed(engine, train=text)
+    assert [item.kind for item in report.diagnoses[0].suspects] == ["job"]
+    assert "rank 4" not in report.diagnoses[0].summary
+
+
+SPIKE = "".join(
+    f" iteration {n:8d}/  900000 | consumed samples: {n * 8} | lm loss: {{}}E+00 | grad norm: 0.2 |\n"
+    for n in range(31200, 31230)
+)
+LEVEL = [2.2 + 0.01 * (n % 3) for n in range(18)]
+
+
+def test_a_jump_that_is_over_at_the_end_does_not_call_the_run_degraded(engine: Matcher) -> None:
+    """The last losses are at the level from before the jump."""
+    losses = [*LEVEL, 9.1, 8.2, 7.5, 6.9, 6.1, 5.2, 4.8, 4.1, 3.6, 3.1, 2.21, 2.22]
+    report = diagnosed(engine, train=SPIKE.format(*losses))
+    assert (report.phase, report.decision.advice) == ("unknown", "none")
+    assert report.diagnoses[0].title == "The loss jumped and came back"
+
+
+def test_a_jump_that_lasts_leaves_the_run_degraded(engine: Matcher) -> None:
+    """The last losses are far above the level from before the jump."""
+    report = diagnosed(engine, train=SPIKE.format(*LEVEL, 9.1, 8.2, 7.5, *[7.0] * 9))
+    assert (report.phase, report.decision.advice) == ("degraded", "fix_first")
+
+
+TIMEOUT = (
+    "[rank{0}]:[E402 11:30:07.551120331 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout:"
+    " WorkNCCL(SeqNum=4411, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for 600021"
+    " milliseconds before timing out.\n"
+)
+
+
+def test_a_rank_that_waits_is_not_called_a_suspect(engine: Matcher) -> None:
+    """Only its own time-out is known, and nobody says for whom it waited."""
+    report = diagnosed(engine, train=TIMEOUT.format(3))
+    suspects = report.diagnoses[0].suspects
+    assert (suspects_label(suspects), suspected(suspects)) == ("Waiting", "rank 3 (blocker unknown)")
+    assert headline(report) == "Collective timed out in the watchdog"
+    assert "(waiting: rank 3)" in report.summary
+
+
+RENDEZVOUS = (
+    "Traceback (most recent call last):\n"
+    '  File "/opt/env/lib/python3.10/site-packages/torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py", line 155,'
+    " in _create_tcp_store\n    store = TCPStore(\n"
+    "TimeoutError: The client socket has timed out after 60s while trying to connect to ({host}, 29400).\n\n"
+    "The above exception was the direct cause of the following exception:\n\n"
+    "Traceback (most recent call last):\n"
+    '  File "/opt/env/bin/torchrun", line 33, in <module>\n    sys.exit(main())\n'
+    "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed."
+    " See inner exception for details.\n"
+)
+
+
+@pytest.mark.parametrize(("host", "owner"), [("localhost", "user"), ("127.0.0.1", "user"), ("10.3.9.1", "platform")])
+def test_a_store_on_the_own_machine_is_the_users(engine: Matcher, host: str, owner: str) -> None:
+    """Nothing but the job's own start and settings stands between a process and its own machine."""
+    report = diagnosed(engine, train=RENDEZVOUS.format(host=host))
+    assert (report.diagnoses[0].fault, report.decision.owner) == ("rendezvous", owner)
+
+
+@pytest.mark.parametrize(
+    ("line", "owner"),
+    [
+        ("nid6:180:181 [0] net.cc:626 NCCL WARN Error: network Some Plugin not found.\n", "user"),
+        ("nid6:180:181 [0] init.c:12 NCCL WARN NET/OFI Couldn't open a fabric provider. RC: -61\n", "network"),
+    ],
+)
+def test_a_plug_in_that_is_not_there_is_the_users(engine: Matcher, line: str, owner: str) -> None:
+    """The job asks for it and brings it along; a provider that does not open is the network's."""
+    assert diagnosed(engine, train=line).decision.owner == owner
+
+
+def test_a_change_is_promised_only_where_one_follows(engine: Matcher) -> None:
+    """The first step for a port that is taken is a look at who holds it."""
+    taken = "RuntimeError: The server socket has failed to bind to [::]:6000 (errno: 98 - Address already in use).\n"
+    assert decided(diagnosed(engine, train=taken)).startswith("Check first, then resubmit with a change")
+
+
+SHOWN = (
+    "step 10 loss 2.1\n=== sample 12 ===\nany ideas?\n```python\nTraceback (most recent call last):\n"
+    '  File "main.py", line 12, in <module>\n    fit(x)\nValueError: shapes (3,4) and (5,) not aligned\n{end}'
+)
+
+
+@pytest.mark.parametrize(("end", "verdict"), [("```\nthanks\n", "insufficient_evidence"), ("", "fault")])
+def test_a_traceback_in_a_code_fence_is_shown_text(engine: Matcher, end: str, verdict: str) -> None:
+    """Samples of a data set are printed like this; a program that fails closes no fence."""
+    assert diagnosed(engine, train=SHOWN.format(end=end)).verdict == verdict
+
+
+def slower(now: float, end: str) -> str:
+    """A run whose steps take 0.9 s, from half of it on longer, and its last line."""
+    return (
+        "".join(
+            f"2026-03-02 11:{n // 60:02d}:{n % 60:02d},674 INFO step: {n} / 399 loss: {3 - n / 400:.4f} iter time (s): "
+            f"{0.9 if n < 200 else now:.3f}\n"
+            for n in range(10, 400)
+        )
+        + end
+    )
+
+
+ENDED = "2026-03-02 11:07:02,000 INFO Training completed.\n"
+
+
+@pytest.mark.parametrize(
+    ("now", "end", "verdict"),
+    [(1.6, ENDED, "no_fault"), (1.6, "", "fault"), (9.0, ENDED, "fault")],
+    ids=["moderate", "open", "far"],
+)
+def test_a_moderate_slow_down_of_a_run_that_completed_is_no_fault(
+    engine: Matcher, now: float, end: str, verdict: str
+) -> None:
+    """A busy machine slows healthy runs down as much."""
+    assert diagnosed(engine, train=slower(now, end)).verdict == verdict
+
+
+def test_a_bar_of_one_late_epoch_is_no_step_of_the_run(engine: Matcher) -> None:
+    """The log was cut: nothing tells how many steps the epochs before had."""
+    bars = "".join(f"Epoch 7:  {n}%|█         | {n}/100 [00:{n:02d}<01:00,  1.0it/s]\n" for n in range(10, 40))
+    report = diagnosed(
+        engine, train=bars + 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\nKeyError: 1\n'
+    )
+    assert (report.progress.last_iteration, report.progress.epoch, report.progress.epoch_iteration) == (None, 7, 39)
