@@ -86,7 +86,7 @@ TIMEOUT = (
 
 
 def test_a_rank_that_waits_is_not_called_a_suspect(engine: Matcher) -> None:
-    """Only its own time-out is known, and nobody says for whom it waited."""
+    """Only its own timeout is known, and nobody says for whom it waited."""
     report = diagnosed(engine, train=TIMEOUT.format(3))
     suspects = report.diagnoses[0].suspects
     assert (suspects_label(suspects), suspected(suspects)) == ("Waiting", "rank 3 (blocker unknown)")
