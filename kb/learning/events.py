@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from kb.anomalies.core.severity_words import harm, is_consequence, skeleton
@@ -24,8 +24,17 @@ _RAISED = re.compile(
 # how any program ends that fails, whatever the cause
 _ENDING = re.compile(
     r"(?i)^\W*(?:aborted|segmentation fault|bus error|illegal instruction|killed)?\W*(?:\(?core dumped\)?)?\W*$"
-    r"|check failure stack trace|\bstack trace:?\W*$|^terminate called|^fatal python error|^\W*dumping core"
+    r"|check failure stack trace|\bstack trace:?\W*$|^terminate called|^(?:fatal )?python error: aborted|^fatal python error|^\W*dumping core"
 )
+# lines that only say that an error follows: its words are on the next line, or in the details of a gRPC status
+_ANNOUNCES = re.compile(
+    r"thread '[^'\n]{1,60}' (?:\(\d{1,9}\) )?panicked at [^\s:]{1,200}:\d{1,6}(?::\d{1,6})?:\s*$"
+    r"|^terminate called after throwing an instance of"
+    r"|\bRPC that terminated with:\s*$|\bPy4JJavaError: An error occurred while calling \S{1,80}\s*$"
+)
+_DETAILS = re.compile(r"^\s*details = \"(.{3,500})\"\s*$")
+_ANNOUNCED_WITHIN = 3  # lines
+_ANNOUNCED_HARM = 0.6
 _VOICE = re.compile(r"\[(?:rank|default)(\d{1,6})\]|^ {0,6}(\d{1,6}): ")
 _FRAME = re.compile(r"File \"([^\"\n]{1,400})\", line \d+")
 
@@ -83,14 +92,20 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
     for case in cases:
         pointed = {_key_of(line, case) for line in case.told}
         first = _key_of(case.decisive, case) if case.decisive else None
-        for key, line, raised, level in _read(case):
+        for read in _read(case):
+            line, key = read.line, read.key
             event = found.setdefault(key, _EventBuilder())
             event.lines.setdefault(case.id, []).append(line)
-            event.raised = raised
-            event.harm = max(event.harm, harm(line.message, level))
-            event.after = event.after or is_consequence(line.message) or _ENDING.search(line.message) is not None
-            event.told = event.told or key in pointed
-            if key == first and not _ENDING.search(line.message):
+            event.raised = read.raised
+            event.harm = max(event.harm, harm(line.message, line.level), _ANNOUNCED_HARM if read.by is not None else 0)
+            event.after = (
+                event.after
+                or read.announces
+                or is_consequence(line.message)
+                or _ENDING.search(line.message) is not None
+            )
+            event.told = event.told or key in pointed or (read.by is not None and read.by in pointed)
+            if first in (key, read.by or key) and not read.announces and not _ENDING.search(line.message):
                 event.decisive.add(case.id)
     return tuple(_joined(found))
 
@@ -140,10 +155,23 @@ def _alike(key: tuple[str, ...], holding: Mapping[str, list[tuple[str, ...]]]) -
     return sorted((item for item, share in shares.items() if share > ALIKE), key=lambda item: (-shares[item], item))
 
 
-def _read(case: Case) -> Iterable[tuple[tuple[str, ...], CaseLine, bool, str | None]]:
+@dataclass(frozen=True, slots=True)
+class _ReadLine:
+    """A line as it is read. `announces`: it only says that an error follows; `by`: the words of the line that announced this one."""
+
+    key: tuple[str, ...]
+    line: CaseLine
+    raised: bool = False
+    announces: bool = False
+    by: tuple[str, ...] | None = None
+
+
+def _read(case: Case) -> Iterable[_ReadLine]:
     left = MOST_LINES
     for source, text in case.texts.items():
         traced = False
+        by: tuple[str, ...] | None = None  # the words of a line that announced an error
+        within = 0
         for number, whole in enumerate(_whole_lines(text)[:left]):
             left -= 1
             read = _line(whole[:LONGEST])
@@ -152,17 +180,32 @@ def _read(case: Case) -> Iterable[tuple[tuple[str, ...], CaseLine, bool, str | N
             kind, message, words, whole_words, level = read
             if whole_words in case.usual:
                 continue
-            key = tuple(word for word in words if word not in case.names)
+            line = CaseLine(source, number, whole[:LONGEST], message, voice_of(whole), level)
             body = kind in (LineKind.HEAD, LineKind.FRAME) or (traced and kind is LineKind.INDENTED)
             traced = body
+            if not body and within and (told := _announced(message, within)):
+                key = tuple(word for word in _words(told) if word not in case.names)
+                if key:
+                    yield _ReadLine(key, replace(line, message=told), by=by)
+                within = 0
+                continue
+            within = max(0, within - 1)
+            key = tuple(word for word in words if word not in case.names)
             if body or not key:
                 continue
-            yield (
-                key,
-                CaseLine(source, number, whole[:LONGEST], message, voice_of(whole), level),
-                raised(message) is not None,
-                level,
-            )
+            announces = _ANNOUNCES.search(whole) is not None
+            if announces:
+                by, within = key, _ANNOUNCED_WITHIN
+            yield _ReadLine(key, line, not announces and raised(message) is not None, announces)
+
+
+def _announced(message: str, within: int) -> str:
+    """What an announced error says, if a line is the one that says it: the next one, or the details below the status of a call."""
+    details = _DETAILS.match(message)
+    if details is not None:
+        return details[1]
+    next_one = within == _ANNOUNCED_WITHIN and not message.startswith("status = ")
+    return without_prefix(message.removeprefix(": ")) if next_one and " " in message else ""
 
 
 def _whole_lines(text: str) -> list[str]:

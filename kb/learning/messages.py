@@ -21,6 +21,10 @@ _FIELDS = re.compile(
     r"(?:\s+[a-z][\w.]{0,40}=(?:\"[^\"\n]{0,200}\"|[^\s\"]{1,200})){2,20}$"
 )  # behind a message, as Go's loggers write them
 _PROGRAM = re.compile(r"([a-z][a-z0-9_.-]{2,40}): (?=(?:\S+ ){2}\S)")
+# the level behind a program's name, also as the single letter of kernel modules
+_LEVEL_BEHIND = re.compile(rf"(?:(?i:{_LEVEL})|[EWIFC]): (?=\S+ \S)")
+_STATUS = re.compile(r"rpc error: code = \w{1,40} desc = (?=(?:\S+ ){2})")  # of gRPC: what follows is the message
+_WHAT = re.compile(r"what\(\): {1,4}(?=\S)")  # a C++ exception's message, as the runtime prints it
 # a failed check of C++ code that says more than its condition
 _CHECKED = re.compile(
     r"Check failed: (?:[^ ]{1,120}(?: (?:==|!=|<|>|<=|>=) [^ ]{1,120})?)(?: \([^)\n]{1,120}\))? (?=(?:\S+ ){2})"
@@ -68,6 +72,12 @@ def without_prefix(text: str) -> str:
     spoken = _PROGRAM.match(rest)
     if spoken is not None and not is_bad(spoken[1]):
         rest = rest[spoken.end() :]
+        behind = _LEVEL_BEHIND.match(rest)
+        rest = rest[behind.end() if behind is not None else 0 :]
+    status = _STATUS.search(rest)
+    rest = rest[status.end() if status is not None else 0 :]
+    thrown = _WHAT.match(rest)
+    rest = rest[thrown.end() if thrown is not None else 0 :]
     checked = _CHECKED.match(rest)
     rest = rest[checked.end() if checked is not None else 0 :].strip()
     fields = _FIELDS.search(rest)

@@ -11,6 +11,7 @@ from kb.learning.regex_generalisation import Piece
 LONGEST_TITLE = 80
 _SPLIT = re.compile(r"(?<=[.;!?])\s+|\s*[;\n]\s*")
 _HANGING = re.compile(r"(?: (?:after|at|by|during|for|from|in|of|on|to|with)(?: (?:N|\.\.\.))?)+$")  # ends no title
+_VALUE_LAST = re.compile(r"(?:,|:) N(?: of N)?$")  # behind the clause that says what is wrong
 _NUMBER_WORDS = {
     "number": "N",
     "unit": "",
@@ -37,14 +38,31 @@ _DONE: Mapping[str, str] = {
     "restored": "restore", "resubmitted": "resubmit", "resumed": "resume", "reverted": "revert", "rolled": "roll", "rotated": "rotate",
     "set": "set", "skipped": "skip", "started": "start", "stopped": "stop", "swapped": "swap", "switched": "switch", "unlocked": "unlock",
     "unmounted": "unmount", "updated": "update", "upgraded": "upgrade", "waited": "wait",
+    "brought": "bring", "built": "build", "cut": "cut", "drew": "draw", "gave": "give", "kept": "keep", "let": "let", "made": "make",
+    "ran": "run", "re-ran": "re-run", "rewrote": "rewrite", "sent": "send", "shut": "shut", "split": "split",
+    "spread": "spread", "threw": "throw", "told": "tell", "undid": "undo", "wrote": "write",
 }  # fmt: skip
+_LATER: Mapping[str, str] = {"had": "have", "got": "get", "did": "do", "found": "find"}  # such only behind another verb
+# past tenses that tell what happened, not what somebody did
+_HAPPENED = frozenset(
+    """
+    appeared based belonged caused confirmed contained crashed depended died existed expired failed happened hoped learned
+    looked needed noticed observed occurred realised realized related resolved resulted seemed suspected tried used wanted
+    worked
+    """.split()  # noqa: SIM905 - a list would take a page
+)
+_SECOND = re.compile(r"(\band|\bthen|,) ([\w-]+)")
+_DETERMINERS = frozenset(
+    {"a", "an", "the", "its", "their", "our", "his", "her", "all", "both", "each", "every", "this", "that", "and", "to"}
+)
 # words of what was done → the action of rules/actions.yaml; the first that fits counts
 _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:node|host|machine|server)s?\b.*\b(?:out of|from) the cluster|\bcordon|\bdrain(?:ed)?\b.*\breboot|\breboot\w*\b.*\b(?:node|host|machine)", "drain_and_reboot"),
     (r"\b(?:replac|exclud|swap|bann|barr)\w*\b.*\b(?:node|host|machine)", "exclude_node_job"),
     (r"\breset\w*\b.*\bgpus?\b", "reset_gpu"),
     (r"\b(?:ticket|vendor|rma|support)\b", "hardware_ticket"),
-    (r"\bquota\b|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean)\w*\b.*\b(?:checkpoints?|files|space)", "free_space"),
+    (r"^\W*(?:moved?|requeue\w*)\b.*\b(?:queue|partition|priority)\b", "resubmit"),
+    (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean)\w*\b.*\b(?:checkpoints?|files|space)", "free_space"),
     (r"\b(?:credential|permission|certificate|password|secret|(?:api|ssh) key|(?:access|hub|api|auth\w*) token|login)s?\b", "fix_access"),
     (r"\b(?:rebuild|rebuilt|regenerat|re-generat|repair|re-?download|re-?shard|re-?token)\w*", "fix_data"),
     (r"\b(?:re)?start\w*\b(?!.*\b(?:job|run|training|process\w*)\b).*\w{4}", "restart_service"),
@@ -77,6 +95,8 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
         token = piece.token
         if token is None:
             parts.append(" ... ")
+        elif token.form == "unit" and piece.fixed:
+            parts.append(token.text)
         elif token.kind == "varying":
             parts.append(_NUMBER_WORDS.get(token.form, "..."))
         elif token.kind == "number":
@@ -84,7 +104,7 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
         else:
             parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
     text = " ".join("".join(parts).split()).strip(" .,;:!-…'\"")
-    text = _HANGING.sub("", text).strip(" .,;:!-…'\"")
+    text = _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
     text = re.sub(r"[{}\[\]<>`]", "", text)
     if not re.search(r"[A-Za-z]{3}", text):
         return exception
@@ -100,35 +120,65 @@ def _cut(text: str) -> str:
     return head[: ends[-1]] if ends and ends[-1] > LONGEST_TITLE // 2 else head.rpartition(" ")[0].rstrip(" ,;:-(")
 
 
-def steps_of(actions: Iterable[str], known: Collection[str]) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+def steps_of(
+    actions: Iterable[str], known: Collection[str], words: Collection[str] = ()
+) -> tuple[tuple[Step, ...], tuple[str, ...]]:
     """The steps that people took, as advice in their words, and the sentences that say something else.
 
-    `known`: the actions that exist.
+    `known`: the actions that exist; `words`: those of the language, in which the verbs of regular past tenses are looked up.
     """
     found: dict[str, Step] = {}
     other: list[str] = []
     for text in actions:
         for part in _SPLIT.split(text):
-            told = imperative(part)
+            told = imperative(part, words)
             if told:
                 found.setdefault(told.lower(), Step(_action(part, known), told))
             elif len(part.strip(" .;,")) > 2:
                 other.append(part.strip(" ;,"))
+    if not found and other:  # what people wrote they did, as it is, rather than a step that nobody took
+        first = other.pop(0)
+        found[first] = Step(_action(first, known), f"{first[:1].upper()}{first[1:].rstrip('.')}.")
     return tuple(found.values()), tuple(dict.fromkeys(other))
 
 
-def imperative(text: str) -> str:
+def imperative(text: str, words: Collection[str] = ()) -> str:
     """A sentence about what somebody did as advice, with a full stop; empty if it does not begin with such a verb."""
     plain = re.sub(
         r"^(?:I|we|he|she|they|and|then|also)\s+(?:then\s+|also\s+)?", "", text.strip(" .;,"), flags=re.IGNORECASE
     )
     first, _, rest = plain.partition(" ")
-    verb = _DONE.get(first.lower()) or (first.lower() if first.lower() in _DONE.values() else None)
-    if verb is None:
+    verb = _verb(first, words) or (first.lower() if first.lower() in _DONE.values() else None)
+    if verb is None or _describes(rest, words):
         return ""
     plain = f"{verb} {rest}".rstrip()
-    plain = re.sub(r"(\band|\bthen|,) ([\w-]+)", lambda hit: f"{hit[1]} {_DONE.get(hit[2].lower(), hit[2])}", plain)
+    plain = _SECOND.sub(lambda hit: f"{hit[1]} {_LATER.get(hit[2], '') or _verb(hit[2], words) or hit[2]}", plain)
     return f"{plain[:1].upper()}{plain[1:]}."
+
+
+def _verb(word: str, words: Collection[str]) -> str | None:
+    """The imperative of a past tense, as in "staged": stage; None for any other word."""
+    low = word.lower()
+    if low in _DONE or low in _HAPPENED or not low.endswith("ed") or len(low) < len("aided"):
+        return _DONE.get(low)
+    bare = low.removesuffix("ed")
+    able = [
+        low.removesuffix("d"),
+        bare,
+        f"{bare[:-1]}y" if bare.endswith("i") else "",
+        bare[:-1] if bare[-1] == bare[-2] else "",
+    ]
+    return next((item for item in able if item in words), None)
+
+
+def _describes(rest: str, words: Collection[str]) -> bool:
+    """Whether what follows a participle is what happened to it, as in "Drained leaf excluded from the block"."""
+    for word in rest.split()[:3]:
+        if word.lower() in _DETERMINERS or word.endswith(","):
+            return False
+        if _verb(word, words) is not None:
+            return True
+    return False
 
 
 def _action(text: str, known: Collection[str]) -> str:

@@ -47,16 +47,22 @@ _PLAIN = frozenset(
 _TRADE = frozenset(
     """
     admin backend backoff bashrc boolean bootstrapped checksum checksums cgroup chunked config configs cron daemonset
-    dataloader dataset datasets datacenter decommissioned deduplicated dequeued desync env failover filesystem firmware
-    fsync goodput hostname inode inodes kernel kubectl lifecycle metadata mid misconfigured mtime namespace netplan
+    dataloader dataset datasets datacenter decommissioned deduplicated deploy deployed deployment deployments dequeued desync env failover filesystem firmware
+    fsync goodput hostname inode inodes kernel kubectl lifecycle linter memtest metadata mid misconfigured mtime namespace netplan
     nonzero offline online optimizer optimizers overcommit param params patched pinned prefetch prefetching preempted
-    preprocess preprocessed prolog quorum ran rebalanced rebased rebooted reconnect reconnected redeployed reindexed
+    placer pre preprocess preprocessed prolog quorum ran rebalanced rebased rebooted reconnect reconnected redeployed reindexed
     relaunch relaunched reload reloaded remount remounted renamed reopened repo requeue requeued rerun resharded
     reshard resubmit resubmitted resync resynced retokenised retokenized retried retries rollout runtime serialized
-    sharded sharding shards signed softirq stalled subnet subprocess symlink sync synced sysadmin systemd throttled
-    timeout timeouts timestamp timestamps tokenise tokenised tokenize tokenized tokenizer tokenizers toolchain unmount
+    sharded sharding shards sidecar sidecars signed softirq stalled subnet subprocess symlink sync synced sysadmin systemd throttled
+    timeout timeouts timestamp timestamps tokenise tokenised tokenize tokenized tokenizer tokenizers toolchain ttl unmount
     unmounted unset upstream venv vlan wandb watchdog whitelist whitelisted workflow yaml
     """.split()  # noqa: SIM905 - a list would take a page
+)
+# A list of a language has few of its compounds. The word before or behind such a part must be one of the list, and no short one,
+# so that a name does not become a word.
+_COMPOUND = re.compile(
+    r"(?P<rest>[a-z]{5,})(?:ment|ments|ly|ness|able)|(?P<verb>[a-z]{3,})(?:back|backs|out|outs|over|overs|down|downs|off|offs|up|ups)"
+    r"|(?:un|re|over|pre|mis|non|auto|multi)-?(?P<base>[a-z]{4,})"
 )
 # words of English that are more often people in a close-out
 _PEOPLE = frozenset(
@@ -113,6 +119,7 @@ class Anonymiser:
         parts = re.split(r"`([^`\n]{1,300})`", " ; ".join(text.split("\n")))
         told = [self._command(part, keep) if at % 2 else self._prose(part, keep) for at, part in enumerate(parts)]
         plain = re.sub(r"\s+([,.;:)])", r"\1", " ".join(" ".join(told).split()))
+        plain = re.sub(rf"{re.escape(SOMEBODY)}[-_.]?\d[\w-]*", SOMEBODY, plain)  # the number of a machine
         return re.sub(rf"{re.escape(SOMEBODY)}(?:[ ,]+{re.escape(SOMEBODY)})+", SOMEBODY, plain).strip(" ,;:-")
 
     def _prose(self, text: str, keep: Collection[str]) -> str:
@@ -143,7 +150,7 @@ class Anonymiser:
         if word in keep and word.lower() not in self.names:
             return word
         parts = [part.lower() for item in _PARTS.findall(word) for part in _camels(item)]
-        fine = all((part in self.known or part in english()) and part not in self.names for part in parts)
+        fine = all((part in self.known or is_word(part)) and part not in self.names for part in parts)
         return word if fine and word.lower() not in self.names else name
 
     def _varying(self, token: Token, keep: Collection[str], name: str) -> str:
@@ -206,6 +213,12 @@ def english() -> frozenset[str]:
     """Return the words of English, in lower case; english_words.LICENSE says where they come from."""
     text = gzip.decompress(Path(__file__).with_name("english_words.gz").read_bytes()).decode()
     return frozenset(text.split()) - _PEOPLE | _TRADE
+
+
+def is_word(text: str) -> bool:
+    """Return whether a lower-case word is one of English, or a compound of one, such as "rollback" or "undrained"."""
+    found = _COMPOUND.fullmatch(text)
+    return text in english() or (found is not None and next(filter(None, found.groups())) in english())
 
 
 @lru_cache(4)

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from bot.learning.drafts.anonymise import Anonymiser, words_of
+from bot.learning.drafts.anonymise import Anonymiser, english, words_of
 from bot.learning.drafts.edge_logs import EdgeLogs, edge_logs_of
 from bot.learning.drafts.rule_logs import RuleTester, frame_of, kept_words, match_logs, silent_logs
 from bot.rulebase.loader import Knowledge
@@ -135,7 +135,7 @@ class _Statements:
 
 
 def _statements(candidate: Candidate, book: Rulebook, cleaner: Anonymiser, keep: frozenset[str]) -> _Statements:
-    steps, more = steps_of([cleaner.words(item, keep) for item in candidate.actions], book.actions)
+    steps, more = steps_of([cleaner.words(item, keep) for item in candidate.actions], book.actions, english())
     notes = [said for item in candidate.notes if (said := cleaner.words(item, keep))]
     causes = dict.fromkeys((*notes, *more))
     cause = " ".join(f"{said[:1].upper()}{said[1:]}{'' if said[-1] in '.!?' else '.'}" for said in causes)

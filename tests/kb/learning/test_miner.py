@@ -65,6 +65,32 @@ def test_an_exception_is_looked_for_as_one():
     assert alone.match["line"]["exception"]["type"] == "VolumeGoneError"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("thread 'feed-{0}' panicked at src/feed.rs:21{0}:9:\n{1}\n", ""),
+        (
+            "terminate called after throwing an instance of 'depot::LeaseError'\n  what():  {1}\n",
+            "Aborted (core dumped)\n",
+        ),
+        (
+            'grpc._channel._InactiveRpcError: <_InactiveRpcError of RPC that terminated with:\n\tdetails = "{1}"\n',
+            ">\n",
+        ),
+        (
+            "py4j.protocol.Py4JJavaError: An error occurred while calling o4{0}.next.\n: com.depot.LeaseException: {1}\n",
+            "\tat com.depot.Lease.get(Lease.java:41)\n",
+        ),
+    ],
+)
+def test_an_error_is_what_it_says_and_not_the_line_that_announces_it(before, after):
+    """Any program's failure begins with such a line."""
+    told = [before.format(item, f"volume {item * 7} is owned by epoch {item + 3}") + after for item in (1, 2, 3)]
+    cases = [case(item, text, decisive=text.partition("\n")[0]) for item, text in enumerate(told, start=1)]
+    line = found(cases).match["line"]
+    assert re.search(line["regex"], "volume 99 is owned by epoch 12")
+
+
 def test_a_number_stays_where_only_it_tells_faults_apart():
     """Otherwise the words alone would speak on another fault."""
     text = "kernel: NVRM: Xid (PCI:0000:3b:00): {xid}, pid={pid}, name=python3, engine halted\n"

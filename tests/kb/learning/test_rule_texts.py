@@ -13,8 +13,8 @@ KNOWN = ("fix_data", "free_space", "platform_ticket", "restart_service", "restar
 def test_a_title_says_what_the_event_says():
     """What varies between incidents becomes a word for its kind."""
     pieces = aligned(["put of 3 MiB refused: bucket quota reached", "put of 41 MiB refused: bucket quota reached"])
-    assert sentence_of(pieces) == "put of N refused: bucket quota reached"
-    assert sentence_of(pieces, "QuotaError") == "QuotaError: put of N refused: bucket quota reached"
+    assert sentence_of(pieces) == "put of N MiB refused: bucket quota reached"
+    assert sentence_of(pieces, "QuotaError") == "QuotaError: put of N MiB refused: bucket quota reached"
 
 
 def test_a_long_title_ends_with_a_clause_or_a_word():
@@ -36,6 +36,40 @@ def test_a_long_title_ends_with_a_clause_or_a_word():
 def test_what_people_did_becomes_advice(said, advice):
     """Sentences that do not begin with what somebody did are no advice."""
     assert imperative(said) == advice
+
+
+WORDS = {"purge", "stage", "disable", "plan", "recompile", "double"}
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("Purged the mirror cache", "Purge the mirror cache."),
+        ("staged the data and planned the next window", "Stage the data and plan the next window."),
+        ("Excluded the node and had its memory replaced", "Exclude the node and have its memory replaced."),
+        ("Drained leaf excluded from the block", ""),
+        ("Caused by an old image", ""),
+        ("Flurbed the cache", ""),
+    ],
+)
+def test_regular_past_tenses_are_looked_up(said, advice):
+    """A participle that describes what happened is no step, and neither is a word that nobody knows."""
+    assert imperative(said, WORDS) == advice
+
+
+def test_what_is_no_sentence_of_steps_is_kept_as_it_is():
+    """Rather than a step that nobody took."""
+    steps, other = steps_of(["Drained leaf excluded from the block; it was back the next day"], KNOWN, WORDS)
+    assert [(step.action, step.text) for step in steps] == [
+        ("platform_ticket", "Drained leaf excluded from the block.")
+    ]
+    assert other == ("it was back the next day",)
+
+
+def test_a_title_keeps_its_unit_and_ends_with_a_clause():
+    """A value behind the clause that says what is wrong is left out."""
+    pieces = aligned(["ticket expired 41 s before barrier, 3 of 8", "ticket expired 7 s before barrier, 5 of 8"])
+    assert sentence_of(pieces) == "ticket expired N s before barrier"
 
 
 def test_actions_come_from_what_was_done():

@@ -190,3 +190,17 @@ def test_the_same_host_has_the_same_stand_in_throughout(known):
 def test_each_form_has_its_stand_in(known, line, expected):
     """What is left can still be read by readers and rules."""
     assert Anonymiser(words_of(known.rulebook)).line(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("the rollback of the sidecar undrained it", "the rollback of the sidecar undrained it"),
+        ("it overwrote the ttl before the deployment", "it overwrote the ttl before the deployment"),
+        ("fixed it on barolo652 and wenda-12", "fixed it on (name) and node-a"),
+        ("cowell asked holloway", "(name) asked (name)"),
+    ],
+)
+def test_compounds_of_words_stay_and_names_do_not(known, said, kept):
+    """A list of a language lacks most compounds; the number of a machine goes with its name."""
+    assert Anonymiser(words_of(known.rulebook)).words(said) == kept
