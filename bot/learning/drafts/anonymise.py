@@ -61,8 +61,8 @@ _TRADE = frozenset(
 # A list of a language has few of its compounds. The word before or behind such a part must be one of the list, and no short one,
 # so that a name does not become a word.
 _COMPOUND = re.compile(
-    r"(?P<rest>[a-z]{5,})(?:ment|ments|ly|ness|able)|(?P<verb>[a-z]{3,})(?:back|backs|out|outs|over|overs|down|downs|off|offs|up|ups)"
-    r"|(?:un|re|over|pre|mis|non|auto|multi)-?(?P<base>[a-z]{4,})"
+    r"(?P<rest>[a-z]{5,})(?:ments?|ly|ness|able)|(?P<verb>[a-z]{3,})(?:back|backs|out|outs|over|overs|down|downs|off|offs|up|ups)"
+    r"|(?:un|re|over|pre|non|auto|multi)-?(?P<base>[a-z]{4,})"
 )
 # words of English that are more often people in a close-out
 _PEOPLE = frozenset(
