@@ -30,6 +30,7 @@ import yaml  # noqa: E402 - the path is set above
 from bot.diagnosis.evidence import from_paths  # noqa: E402
 from bot.diagnosis.observations import observed  # noqa: E402
 from bot.diagnosis.replay_text import replay_text  # noqa: E402
+from bot.learning.drafts.anonymise import english  # noqa: E402
 from bot.learning.drafts.cases import logs_of, parted  # noqa: E402
 from bot.learning.drafts.rule_folder import DraftFolder, RuleTester, draft  # noqa: E402
 from bot.rulebase.loader import Knowledge, default_folder, knowledge, read_files  # noqa: E402
@@ -184,7 +185,9 @@ def judge(
     leaks = [secret for secret in item["secrets"] if secret in whole]
     counts.leaks += leaks
     for word in sorted(_words(item)):
-        right = any(form in made.said.lower() for form in {word, imperative(word).lower().rstrip(".") or word})
+        right = any(
+            form in made.said.lower() for form in {word, imperative(word, english()).lower().rstrip(".") or word}
+        )
         counts.add("words of the close-out kept", right)
         if not right:
             wrong.append(f"word lost: {word}")
