@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
+from kb.facts.scheduler_state import contradicted_success
 from kb.model import Gap, Phase, Verdict
 from kb.report import Report
 from kb.scanning.summary import tail_lines
@@ -76,13 +77,27 @@ def _contradiction(verdict: Verdict, phase: Phase, facts: Facts, completion: Com
     state = completion.scheduler
     if state is None:
         return ""
-    if state.ended_badly and completion.reported:
-        return f"the scheduler reports {state.shown}, but the logs report a normal end: {completion.reported[0].line.strip()[:160]}"
-    if state.outcome == "succeeded" and verdict in ("fault", "no_match") and phase != "degraded":
-        return f"the scheduler reports {state.shown}, but the logs report a failure"
-    if state.outcome == "succeeded" and verdict == "insufficient_evidence":
-        return f"the scheduler reports {state.shown}, but {_doubt(facts, completion)}"
-    return ""
+    events = (item for _, item in facts.structures("platform_event"))
+    success = contradicted_success(facts.evidence.job, events) if state.ended_badly else None
+    if success is not None:
+        return f"{success.source} reports {success.shown}, but {state.source} reports {state.shown}"
+    said = _contrary(verdict, phase, facts, completion)
+    return f"the scheduler reports {state.shown}, but {said}" if said else ""
+
+
+def _contrary(verdict: Verdict, phase: Phase, facts: Facts, completion: Completion) -> str:
+    """Return what the logs say against the scheduler's state; "" if nothing."""
+    outcome = completion.scheduler.outcome if completion.scheduler is not None else None
+    failed = verdict in ("fault", "no_match")
+    if outcome != "succeeded" and completion.reported and completion.how != "running":
+        return f"the logs report a normal end: {completion.reported[0].line.strip()[:160]}"
+    if outcome == "waiting" and facts.last_point() is not None:
+        return "the logs have steps: of an earlier attempt, or the state is older"
+    if outcome == "stopped" and failed and phase == "failed":
+        return "the logs report a failure before it"
+    if outcome == "succeeded" and failed and phase != "degraded":
+        return "the logs report a failure"
+    return _doubt(facts, completion) if outcome == "succeeded" and verdict == "insufficient_evidence" else ""
 
 
 def _doubt(facts: Facts, completion: Completion) -> str:

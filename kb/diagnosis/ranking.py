@@ -20,6 +20,10 @@ ROLE = {"root_cause": 4.0, "contributing": 2.0, "symptom": 0.0, "context": -9.0}
 FALLBACK = -2.0
 EXPLAINED = -3.0
 EARLY = 1.2
+EARLIER_ATTEMPT = -4.0  # the log goes on with another attempt, which fails of something else
+LATE_STOP = -2.0  # the run had ended by itself before
+LATE = 120.0  # seconds of silence; shorter ones may lie between a signal and the end that it brings
+PAUSES = 4.0  # a run is silent if nothing is logged for this many times the longest pause between its steps
 LAST_WORDS = 0.6  # after the last logged step
 KIND = {"line": 0.3, "series": 0.0}
 STRUCTURE = 0.5  # of any kind, exceptions too
@@ -108,6 +112,12 @@ def _score(
     if causes:
         score += EXPLAINED
         reasons.append(f"it may be a consequence of: {causes[0].rule.title}")
+    if any(_next_attempt(entry, rival, facts) for rival in others):
+        score += EARLIER_ATTEMPT
+        reasons.append("the log goes on with another attempt")
+    if any(_ended_before(rival, entry, facts) for rival in others):
+        score += LATE_STOP
+        reasons.append("the run had already ended with an error of its own")
     if _last_words(entry.first, facts):
         score += LAST_WORDS
         if not entry.fault.outlives and _no_step_after(entry.first, facts):  # a state that lasts began before
@@ -116,6 +126,24 @@ def _score(
     if entry.first.kind == "exception" and entry.first.chain == 0:
         score += INNER
     return score, tuple(reasons)
+
+
+def _next_attempt(entry: Finding, rival: Finding, facts: Facts) -> bool:
+    """Whether a rival was found in the next attempt of the program, appended to the only log in which the entry was found."""
+    logs = {signal.stream for signal in entry.signals}
+    if len(logs) > 1 or rival.first.stream not in logs:
+        return False
+    again = facts.streams[entry.first.stream].started_again(max(signal.offset for signal in entry.signals))
+    return again is not None and rival.first.offset > again
+
+
+def _ended_before(rival: Finding, stop: Finding, facts: Facts) -> bool:
+    """Whether a stop that only the scheduler reports came long after all logs fell silent, with the rival's exception."""
+    if facts.streams[stop.first.stream].summary.ref.kind != "event" or stop.first.time is None:
+        return False
+    if rival.first.kind != "exception" or not _last_words(rival.first, facts):
+        return False
+    return stop.first.time - facts.last_line_time() > max(LATE, PAUSES * facts.longest_pause())
 
 
 def explains(cause: Finding, effect: Finding) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 
 from kb.facts.epoch_counts import epoch_of
 from kb.facts.evidence import Evidence
@@ -216,6 +218,15 @@ class Facts:
     def _last_in_epoch(self) -> tuple[ProgressPoint | None, int | None]:
         found = [(p, epoch_of(facts.points, p)) for facts in self.streams if (p := facts.last_step()) is not None]
         return max(found, key=lambda item: (item[1] or 0, item[0].step or 0), default=(None, None))
+
+    def last_line_time(self) -> float:
+        """Return the time of the last line of the job's own logs; infinity if none has a time."""
+        times = [facts.summary.last_time for facts in self.of_kind("job")]
+        return max((time for time in times if time is not None), default=math.inf)
+
+    def longest_pause(self) -> float:
+        """Return the longest time between two step lines of the job; 0 without such lines."""
+        return max((later - earlier for earlier, later in pairwise(self._times)), default=0.0)
 
     def text_bytes(self) -> int:
         """Return the bytes of text read."""

@@ -100,14 +100,22 @@ def stop_reason(state: SchedulerState | None) -> str:
 def scheduler_state(job: Job, events: Iterable[Structure] = ()) -> SchedulerState | None:
     """Return the job's state according to its scheduler; None if nothing reports one.
 
-    `events`: structures of kind `platform_event`. They replace only a job state of running or waiting, which may have
-    been read before the job ended.
+    `events`: structures of kind `platform_event`. They replace a job state of running or waiting, which may have been read
+    before the job ended, and a success that they contradict.
     """
     own = _of_job(job)
-    if own is not None and own.outcome not in ("running", "waiting"):
+    if own is not None and own.ended_badly:
         return own
     last = _of_events(events, pods=own is None)
+    if own is not None and own.outcome == "succeeded" and not (last is not None and last.ended_badly):
+        return own
     return own if last is None else last
+
+
+def contradicted_success(job: Job, events: Iterable[Structure]) -> SchedulerState | None:
+    """Return the success that the job's description reports, if the scheduler's own records contradict it."""
+    own, state = _of_job(job), scheduler_state(job, events)
+    return own if own is not None and own.outcome == "succeeded" and state is not None and state.ended_badly else None
 
 
 def _of_job(job: Job) -> SchedulerState | None:

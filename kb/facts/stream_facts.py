@@ -23,6 +23,10 @@ RECOVERY = 2048  # bytes after trouble in which a line may report that it is ove
 _TROUBLE = lazy_compile(
     r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
 )
+_STARTS = frozenset({"launch", "init", "data_load", "checkpoint_load", "iterating"})  # stages that a start goes through
+_LAUNCHERS = frozenset({"elastic_exit", "elastic_failure"})  # structures of a launcher that may start its workers again
+_START_LINE = 16  # characters, without time and prefixes; a shorter line may be printed at any time
+_START_LINES = 2  # lines of the start that another start repeats
 _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
 _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
 
@@ -31,6 +35,12 @@ def structure_start(structure: Structure) -> int:
     """Return the byte at which a structure begins, which can be before its decisive line."""
     start = structure.fields.get("start")
     return structure.offset if start is None else int(start)
+
+
+def _text(line: str) -> str:
+    """Return a line without its time and other prefixes."""
+    text = line.encode("utf-8", "replace")
+    return text[peel(text).end :].decode("utf-8", "replace").strip()
 
 
 class StreamFacts:
@@ -205,6 +215,31 @@ class StreamFacts:
     def first_of(self, lines: frozenset[str]) -> int | None:
         """Return the offset of the first of these lines at the start of this log; None if there is none."""
         return next((at for at, line in head_lines(self.summary) if line in lines), None) if lines else None
+
+    def started_again(self, offset: int) -> int | None:
+        """Return the offset after `offset` at which the program starts again: another attempt, appended to the same log.
+
+        None before the first step, where each rank starts, and if a launcher started its workers again: what fails then may
+        follow from what failed before.
+        """
+        if not self._point_offsets or self._point_offsets[0] > offset:
+            return None
+        again = next((at for at in self._starts if at > offset), None)
+        launchers = (item.offset for item in self.summary.structures if item.kind in _LAUNCHERS)
+        return None if again is None or any(at < again for at in launchers) else again
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The offsets after the first step at which what was printed before it is printed again."""
+        step = self._point_offsets[0]
+        stages = {mark.stage for mark in self.summary.marks if mark.offset < step} & _STARTS
+        found = [mark.offset for mark in self.summary.marks if mark.offset > step and mark.stage in stages]
+        texts = {text for at, line in head_lines(self.summary) if at < step and len(text := _text(line)) >= _START_LINE}
+        again: dict[str, int] = {}
+        for at, line in tail_lines(self.summary) if texts else ():
+            if at > step and (text := _text(line)) in texts:
+                again.setdefault(text, at)
+        return sorted([*found, *again.values()] if len(again) >= _START_LINES else found)
 
     def recovered(self, offset: int, rank: int | None) -> bool:
         """Whether a line shortly after an offset reports that the trouble there is over, unless it is another rank's."""

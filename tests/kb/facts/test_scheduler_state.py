@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.scheduler_state import outcome_of, scheduler_state, stop_reason
+from kb.facts.scheduler_state import contradicted_success, outcome_of, scheduler_state, stop_reason
 from kb.model import Attempt, Job, Structure
 
 
@@ -119,3 +119,18 @@ def test_a_state_that_was_read_before_the_end_is_replaced() -> None:
 def test_why_a_scheduler_stopped_a_job(state: str, fault: str) -> None:
     """Only a job that was stopped has a reason."""
     assert stop_reason(scheduler_state(Job(state=state or None))) == fault
+
+
+def test_a_success_that_the_schedulers_own_record_contradicts() -> None:
+    """The record decides, and both are kept for the report; a record that agrees changes nothing."""
+    job = Job(state="COMPLETED")
+    record = Structure("platform_event", 0, 1, "job 7 FAILED", {"kind": "exit", "states": "FAILED"})
+    state = scheduler_state(job, [record])
+    assert state is not None
+    assert (state.outcome, state.source) == ("failed", "slurm.json")
+    success = contradicted_success(job, [record])
+    assert success is not None
+    assert (success.shown, success.source) == ("COMPLETED", "job.yaml")
+    agreed = Structure("platform_event", 0, 1, "job 7 COMPLETED", {"kind": "completed", "states": "COMPLETED"})
+    assert contradicted_success(job, [agreed]) is None
+    assert contradicted_success(Job(state="FAILED"), [record]) is None
