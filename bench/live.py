@@ -1,7 +1,7 @@
 """Measures `signalbox watch` on running jobs: twelve faults and twelve healthy oddities, in real torch processes.
 
     python bench/live.py --python /tmp/lab/bin/python [--options readme|full] [--only lock,compile] [--keep DIR]
-    [--json]
+    [--apart SECONDS] [--json]
 
 Each scene is torchrun with two or three ranks (bench/lab/live_job.py) and its own watch, started with the job, with the
 README's command alone, or every helpful option (`full`: the processes named, no time limit, Flight Recorder dumps asked
@@ -31,7 +31,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 JOB = HERE.parent / "lab" / "live_job.py"
-APART = 7.0  # seconds between the starts of two jobs: importing torch is expensive
+APART = 7.0  # seconds between the starts of two jobs by default: importing torch is expensive
 SOON = 300.0  # seconds within which a hang must be called
 LONGEST = 960.0  # seconds of one scene
 RIGHT, MISSED, FALSE = "right", "missed", "FALSE"
@@ -102,7 +102,7 @@ class Result:
 
 def run(scene: Scene, place: int, asked: argparse.Namespace, folder: Path) -> Result:
     """Run one scene: the job and its watch."""
-    time.sleep(place * APART)
+    time.sleep(place * asked.apart)
     folder.mkdir(parents=True)
     logs, work = folder / "logs", folder / "work"
     logs.mkdir()
@@ -236,6 +236,9 @@ def main() -> None:
     parser.add_argument("--options", choices=("readme", "full"), default="readme")
     parser.add_argument("--only", default="")
     parser.add_argument("--keep", type=Path, help="where to leave logs, events and evidence")
+    parser.add_argument(
+        "--apart", type=float, default=APART, help="seconds between the starts of two scenes; more on a busy machine"
+    )
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     wanted = [name for name in asked.only.split(",") if name]
