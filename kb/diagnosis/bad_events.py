@@ -39,7 +39,7 @@ _OTHERS = lazy_compile(
     r"|watchdog|TCPStore|rendezvous|DistBackendError|c10d?|c10::\w+)\b"
 )
 _GIVES_UP = lazy_compile(
-    r"(?i)\b(?:refus\w+|cannot|can't|unable|not|never|no longer|without) (?:\w+ ){0,2}(?:continu\w+|carry\w*|retr\w+|recover\w*|resum\w+)"
+    r"(?i)\b(?:refus\w+|cannot|can't|unable|not|never|no longer|without) (?:\w+ ){0,2}(?:continu\w+|carry\w*|retr\w+|recover\w*|resum\w+|proceed\w*|train|go on)"
     r"|\bgiv(?:ing|es|e) up|\b(?:leaving|exiting|stopping|aborting|bailing|shutting down)\b"
 )
 _CLASS_LINE = lazy_compile(

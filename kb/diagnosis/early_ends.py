@@ -70,6 +70,34 @@ def early_ends(bad: BadEvents, symptoms: Symptoms, accused: Iterable[int]) -> It
             yield EarlyEnd(rank, event, lines, end)
 
 
+def unnamed_end(bad: BadEvents, symptoms: Symptoms) -> EarlyEnd | None:
+    """Return the end of a process that its launcher reports without its rank, by the last telling line before the report.
+
+    The process gives its rank itself, or it stays unknown (-1).
+    """
+    last_words = _LastWords(bad, symptoms)
+    for end in launcher_ends(bad.facts, bad.places):
+        index, item, place = end
+        begun = _first_report(bad.facts, index)
+        if place.rank is not None or bad.facts.streams[index].steps_after(begun):
+            continue
+        said = [line for line in bad.tail(index) if line.offset < begun and last_words.is_said(line)][-LAST_LINES:]
+        told = [line for line in said if is_trouble(line) or last_words.unlike_all(line)]
+        if told:
+            event = bad.of_line("end", told[-1])
+            time = item.time if item.time is not None else event.time
+            rank = event.place.rank if event.place.rank is not None else -1
+            return EarlyEnd(
+                rank, replace(event, time=time), tuple((line.offset, line.line) for line in reversed(told)), end
+            )
+    return None
+
+
+def _first_report(facts: Facts, index: int) -> int:
+    """Return the offset of the first line in which a launcher reports the end of a process, in one log."""
+    return min(item.offset for kind in LAUNCHER_KINDS for at, item in facts.structures(kind) if at == index)
+
+
 def _came_after(end: LauncherEnd, symptoms: Symptoms) -> bool:
     """Whether an ordinary exit, of which the process says nothing, was clearly later than a symptom of another."""
     when = end[1].time
@@ -110,7 +138,7 @@ class _LastWords:
                 continue
             if stream.summary.ref.resource.rank is None:
                 shared.append(index)
-            said = [item for item in self._bad.tail(index) if self._is_of(item, rank) and self._is_said(item)]
+            said = [item for item in self._bad.tail(index) if self._is_of(item, rank) and self.is_said(item)]
             if said and not stream.steps_after(said[-1].offset):
                 after = [item for item in self._nobodys(index) if item.offset > said[-1].offset] if with_nobodys else []
                 return said[-LAST_LINES:] + after
@@ -126,7 +154,7 @@ class _LastWords:
         if begun is None or self._facts.streams[index].summary.ref.resource.rank is not None:
             return []
         lines = (item for item in self._bad.tail(index) if item.offset < begun and item.resource.rank is None)
-        return [item for item in lines if self._is_said(item) and not is_calm(item.line.encode("utf-8", "replace"))]
+        return [item for item in lines if self.is_said(item) and not is_calm(item.line.encode("utf-8", "replace"))]
 
     def unlike_all(self, item: TailLine) -> bool:
         """Whether a line is a message of unknown kind whose form is unique in its log."""
@@ -148,7 +176,7 @@ class _LastWords:
             return item.resource.local_rank == rank
         return place.rank == rank
 
-    def _is_said(self, item: TailLine) -> bool:
+    def is_said(self, item: TailLine) -> bool:
         """Whether a line is a process's own message, neither part of a stack nor about another process."""
         covered = self._symptoms.covers(item.stream, item.offset)
         return not covered and not is_stack(item.message) and not tells_of_others(item.message)

@@ -21,7 +21,7 @@ from kb.diagnosis.bad_events import (
     passed_on,
     tells_of_others,
 )
-from kb.diagnosis.early_ends import LauncherEnd, early_ends, launcher_ends
+from kb.diagnosis.early_ends import LauncherEnd, early_ends, launcher_ends, unnamed_end
 from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import precedes
 from kb.diagnosis.symptoms import Symptoms
@@ -238,7 +238,10 @@ class _Search:
             event = replace(end.event, name=end.status)
             lead = self._symptoms.lead(event.time)
             return Unexplained(event, end.lines[:LINES], lead, self._accused[end.rank], exact=self._symptoms.dated)
-        return None
+        unnamed = unnamed_end(self._bad, self._symptoms) if not self._symptoms.findings else None
+        return (
+            None if unnamed is None else Unexplained(replace(unnamed.event, name=unnamed.status), unnamed.lines[:LINES])
+        )
 
 
 def _signal(event: BadEvent) -> Signal:

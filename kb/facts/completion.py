@@ -13,7 +13,7 @@ from statistics import median
 from typing import Literal
 
 from kb.facts.job_facts import CLOCK_SKEW, Facts
-from kb.facts.run_ends import closes, end_lines, is_fatal, is_forwarded, save_lost, stops_as_asked
+from kb.facts.run_ends import closes, end_lines, is_fatal, is_forwarded, save_lost, save_repeated, stops_as_asked
 from kb.facts.scheduler_state import SchedulerState, scheduler_state
 from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
 from kb.model import ProgressPoint, Structure
@@ -224,7 +224,10 @@ def _trouble_after_end(facts: Facts, index: int) -> Iterator[EndSign]:
         if offset <= after:
             continue
         fatal = is_fatal(line)
-        if (fatal or (after >= 0 and save_lost(line))) and not facts.survived(index, offset, None):
+        if not fatal and not (after >= 0 and save_lost(line)):
+            continue
+        later = (text for at, text in tail_lines(stream.summary) if at > offset)
+        if not facts.survived(index, offset, None) and (fatal or not save_repeated(line, later)):
             what = "a fatal error in its last lines" if fatal else "something could not be saved"
             yield EndSign(what, index, offset, line[:_SHOWN])
             return

@@ -77,6 +77,9 @@ _SAVE_LOST = lazy_compile(
     r"(?i)\b(?:fail(?:ed|ure|s)?|error(?![-\w/.])|unable|could not|cannot|can't|couldn't)\b.{0,80}\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|commit|flush|export)"
     r"|\b(?:sav(?:e|ing)|writ(?:e|ing)|checkpoint|upload|export)\w*\b.{0,60}\b(?:fail(?:ed|ure)|error(?![-\w/.])|aborted|no space|denied|timed? ?out)"
 )
+_AGAIN = lazy_compile(r"(?i)\bretr(?:y|ies|ying)\b|\bretry_|\battempt\b")
+_WRITES = lazy_compile(r"(?i)sav|writ|checkpoint|upload|commit|flush|export")
+_MADE = lazy_compile(r"(?i)\b(?:done|ok|succe\w+|completed?|finished|written|saved|uploaded|committed|exported)\b")
 _CLOSING = lazy_compile(
     r"(?i)\b(?:saved|saving (?:took|done|finished)|wrote|written|exported|uploaded|pushed|synced|finali[sz]ed)\b"
     r"|\b(?:destroy(?:ed|ing)|clean(?:ed|ing)? ?up|shut(?:ting)? ?down|closed|closing|tear(?:ing)? ?down|exiting|finished|completed?|done)\b"
@@ -204,6 +207,15 @@ def _has(text: str, words: Iterable[str]) -> bool:
 def save_lost(line: str) -> bool:
     """Whether a line reports a failed write."""
     return _SAVE_LOST.search(line[:_CUT]) is not None
+
+
+def save_repeated(line: str, later: Iterable[str]) -> bool:
+    """Whether a line says that a failed write is tried again, and a later line that this write is done."""
+    found = _SAVE_LOST.search(line[:_CUT])
+    if found is None or _AGAIN.search(line[:_CUT]) is None:
+        return False
+    what = [word.lower() for word in _WRITES.findall(line[:_CUT])]
+    return any(_MADE.search(text[:_CUT]) and any(word in text.lower() for word in what) for text in later)
 
 
 def closes(line: str) -> bool:

@@ -13,6 +13,7 @@ from kb.metrics.series_detectors.finding import SeriesFinding, step_label
 from kb.model import ProgressPoint
 
 BEFORE_COLLAPSE = 10  # points before a collapse, for its usual pace
+RECOVERY = 4  # points that show a recovery
 COLLAPSED, COLLAPSED_SHARE = 8, 0.1  # points after it: minimum number, and minimum share of all points
 
 
@@ -68,6 +69,13 @@ def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
     return None
 
 
+def _recovers(values: Sequence[float]) -> bool:
+    """Whether a moving average climbs back from its lowest value, as after a pause for an evaluation or a save."""
+    later = values[values.index(min(values)) :]
+    rises = sum(after >= before for before, after in pairwise(later))
+    return len(later) >= RECOVERY and later[-1] >= 2.0 * later[0] and rises >= 0.8 * (len(later) - 1)
+
+
 def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
     """Detect a pace that falls to a fraction at one point and never recovers, however uneven it was before.
 
@@ -77,7 +85,9 @@ def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
     if not rated:
         bars = [p for p in points if p.format in BARS and p.seconds and math.isfinite(p.seconds)]
         longest = Counter(p.total for p in bars).most_common(1)
-        rated = [replace(p, throughput=1.0 / (p.seconds or 1.0)) for p in bars if p.total == longest[0][0]]
+        # a bar that is full shows the mean over all its steps, with the pauses between them
+        bars = [p for p in bars if p.total == longest[0][0] and p.step != p.total]
+        rated = [replace(p, throughput=1.0 / (p.seconds or 1.0)) for p in bars]
         if any((later.step or 0) < (item.step or 0) for item, later in pairwise(rated)):
             return None  # restarted bars
     values = [p.throughput or 0.0 for p in rated]
@@ -87,7 +97,7 @@ def _collapses(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         before = values[max(0, index - 20) : index]
         level = median(before)
         fallen = most[index] < params.get("collapse", 0.4) * level and most[index] < min(before[-5:])
-        if fallen and len(values) - index >= fewest:
+        if fallen and len(values) - index >= fewest and not _recovers(values[index:]):
             return _fallen(rated[index:], level, median(values[index:]))
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb.diagnosis.bad_events import BadEvents
-from kb.diagnosis.early_ends import early_ends
+from kb.diagnosis.early_ends import early_ends, unnamed_end
 from kb.diagnosis.findings import find
 from kb.diagnosis.symptoms import Symptoms
 from kb.facts.evidence import Evidence
@@ -47,3 +47,31 @@ def test_a_bare_exit_after_a_symptom_is_not_the_first(second: int, code: int, co
     symptoms = Symptoms(find(BOOK, known, History()).findings, known, places)
     ends = list(early_ends(BadEvents(known, places), symptoms, [2]))
     assert bool(ends) is counts
+
+
+STEPS = "".join(f"2026-03-01 12:00:{n:02} step: {n} / 60 loss: 2.{n}\n" for n in range(1, 8))
+KILLING = "[2026-03-01 12:00:09,100] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4711\n"
+RETURNED = (
+    "[2026-03-01 12:00:10,200] [ERROR] [launch.py:259:sigkill_handler] ['/usr/bin/python', '-u', 'train.py',"
+    " '--local_rank=3'] exits with return code = 13\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "rank"),
+    [
+        ("*** [3] weights of layer 1 sum to 0.83 instead of 1 -- will not train on this ***\n", -1),
+        ("[rank2]: lease on shard group 4 is gone, giving up\n", 2),
+        ("[INFO] [trainer] opened part-3.bin\n", None),
+        ("", None),
+    ],
+)
+def test_the_last_line_before_a_launcher_reports_an_exit_without_a_rank(said: str, rank: int | None) -> None:
+    """The command that DeepSpeed prints is that of its last process, so only the process itself can say which it was."""
+    known = Facts(Evidence(streams=(scanned(STEPS + said + KILLING + RETURNED, BOOK),)))
+    places = Places(known)
+    symptoms = Symptoms(find(BOOK, known, History()).findings, known, places)
+    end = unnamed_end(BadEvents(known, places), symptoms)
+    assert (end.rank if end else None) == rank
+    if end is not None:
+        assert (end.status, end.event.line) == ("13", said.strip())

@@ -233,3 +233,18 @@ def test_processes_that_answer_go_on() -> None:
     assert completion(known).how == "running"
     known.evidence = replace(known.evidence, hang=Hang(votes=(Vote("stacks", "not_observable", "none taken"),)))
     assert not completion(known).proven
+
+
+@pytest.mark.parametrize(
+    ("line", "later", "lost"),
+    [
+        ("upload failed, attempt 1 of 3, retry_in_s 1", "upload done, attempt 3", False),
+        ("upload failed, attempt 1 of 3, retry_in_s 1", "checkpoint cleanup done", True),
+        ("upload failed", "upload done", True),  # of another file: nobody said that it would be tried again
+        ("could not write shard 3, retrying", "", True),
+    ],
+)
+def test_a_write_that_is_tried_again_and_done_is_not_lost(line: str, later: str, lost: bool) -> None:
+    """It says so itself, and a later line reports the same write as done."""
+    found = of(tailed(stream(points=steps(1, 20)), f"{line}\n{later}\n{DONE}"))
+    assert bool(found.against) is lost

@@ -851,3 +851,14 @@ def test_a_loss_that_explodes_among_the_first_steps() -> None:
     assert found.point.step == 13
     assert one("loss_spike", series("loss", [*falling, 2380.0, 0.7, 0.6, 0.6, 0.5])) is None
     assert one("loss_spike", series("loss", [4.0, 900.0, 11.0, 7.0, 5.0, 4.0, 3.0])) is None
+
+
+def test_a_bar_whose_moving_average_recovers_after_an_evaluation() -> None:
+    """The pause lowers the rate, which then climbs; the full bar shows the mean with all pauses."""
+    rates = [14.0, 28.0, 36.0, 31.0, 28.0, 28.0, 29.0, 28.0, 28.0, 28.0, 28.0]
+    rates += [1.3, 1.6, 2.0, 2.8, 2.8, 4.3, 4.3, 5.7, 7.3]
+    bars = series("seconds", [1.0 / rate for rate in rates], format="tqdm", total=len(rates) + 1)
+    full = replace(bars[-1], offset=9000, step=len(rates) + 1, seconds=1.0 / 2.4)
+    assert one("throughput_drop", [*bars, full]) is None
+    fallen = [1.0 / rate for rate in (*rates[:11], 1.3, 1.2, 1.3, 1.3, 1.2, 1.3, 1.2, 1.3, 1.3)]
+    assert one("throughput_drop", series("seconds", fallen, format="tqdm", total=99)) is not None
