@@ -11,14 +11,15 @@ import msgspec
 
 from bot.diagnosis import observations
 from bot.diagnosis.diagnose import DiagnosisResult
-from bot.pages import log_context
+from bot.pages import comparisons, log_context
+from bot.pages.comparisons import Comparisons
 from bot.pages.log_context import LogContext
 from bot.render.pictures.timeline import loads as timeline_of
 from kb.errors import UnreadableInput
 from kb.timeline.curves import COLUMNS, LINES, Curves, curves
 from kb.timeline.picture import Timeline
 
-TIMELINE, CURVES, PASSAGES = "timeline", "curves", "passages"
+TIMELINE, CURVES, PASSAGES, COMPARED = "timeline", "curves", "passages", "compared"
 SCHEMA = "signalbox.curves/1"
 MOST_BYTES = 128 * 1024
 _T = TypeVar("_T")
@@ -31,6 +32,7 @@ class PageAttachments:
     timeline: Timeline | None = None
     curves: Curves = field(default_factory=Curves)
     passages: Mapping[tuple[str, int], LogContext] = field(default_factory=dict)
+    compared: Comparisons = field(default_factory=Comparisons)
 
 
 def small(answer: DiagnosisResult) -> dict[str, bytes]:
@@ -39,6 +41,7 @@ def small(answer: DiagnosisResult) -> dict[str, bytes]:
         TIMELINE: answer.timeline(),
         CURVES: dumps(_curves(answer)),
         PASSAGES: log_context.dumps(log_context.passages(answer.report, answer.root)),
+        COMPARED: comparisons.dumps(comparisons.compared(answer)),
         observations.OBSERVED: observations.dumps(observations.observed(answer.evidence)),
     }
 
@@ -50,6 +53,7 @@ def read(kept: Callable[[str], bytes | None]) -> PageAttachments:
         _read(kept(TIMELINE), timeline_of),
         _read(kept(CURVES), loads) or Curves(),
         {(item.source, item.offset): item for item in around},
+        _read(kept(COMPARED), comparisons.loads) or Comparisons(),
     )
 
 

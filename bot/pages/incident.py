@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 
 from bot.incidents.lifecycle import step_text
 from bot.pages.attachments import PageAttachments
+from bot.pages.attempts import attempt_rows
 from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
 from bot.policy.console_links import ConsoleLink
 from bot.render import phrases, text_format
 from bot.render.headline import Tone, explanation, headline, tone
-from bot.render.pictures import curves_svg, timeline_svg
+from bot.render.pictures import curves_svg, heat_svg, timeline_svg
 from bot.render.pictures.timeline_words import alt_text
 from bot.render.report_json import iso
 from kb.report import EvidenceItem, Report, StackBranch
@@ -155,10 +156,13 @@ def incident_page(
         more_branches=max(0, len(report.hang.stacks) - MOST_BRANCHES),
         stood=sum(stack.ranks for stack in report.hang.stacks if stack.depth == 0),
         charts=_charts(kept),
+        heat=None if kept.compared.heat is None else heat_svg.panels(kept.compared.heat),
+        slow=kept.compared.heat,
+        shared=kept.compared.shared,
         gaps=phrases.folded(report.gaps[:MOST_GAPS]),
         more_gaps=max(0, len(report.gaps) - MOST_GAPS),
         needs=Counter(not_evaluated.needs for not_evaluated in report.not_evaluated).most_common(8),
-        attempts=tuple(_attempts(report)),
+        attempts=attempt_rows(report),
         window=_window(report),
         words=words,
     )
@@ -223,22 +227,6 @@ def _branches(stacks: Sequence[StackBranch]) -> Iterator[_StackRow]:
     every = sum(stack.ranks for stack in stacks if stack.depth == 0) or 1
     for stack in stacks[:MOST_BRANCHES]:
         yield _StackRow(stack, min(stack.depth, DEEPEST), round(100.0 * min(stack.ranks, every) / every, 1))
-
-
-def _attempts(report: Report) -> Iterator[tuple[str, str, str]]:
-    """Return the attempts: number, outcome, times."""
-    for attempt in report.job.attempts[-20:]:
-        end = text_format.joined(
-            [attempt.state or "", attempt.reason, f"exit {attempt.exit_code}" if attempt.exit_code else "",
-             f"signal {attempt.signal}" if attempt.signal else ""]
-        )  # fmt: skip
-        steps = (
-            ("queued", attempt.queued),
-            ("started", attempt.initialised or attempt.scheduled),
-            ("ended", attempt.stopped),
-        )
-        times = text_format.joined(f"{word} {text_format.clock(when)}" for word, when in steps if when is not None)
-        yield str(attempt.number), end or "unknown outcome", times
 
 
 def _window(report: Report) -> str:

@@ -15,13 +15,11 @@ from typing import Literal
 import numpy as np
 
 from kb.facts.evidence import Evidence
-from kb.facts.job_facts import Facts
-from kb.facts.topology import Places
 from kb.metrics.panel import Bools, Floats, Panel
-from kb.model import NOT_FAILED, ProgressPoint, Resource
-from kb.model import OWN as OWN_LINE
+from kb.model import NOT_FAILED, Resource
 from kb.report import Report, Suspect
 from kb.timeline.onset import first_apart, late_level, shares
+from kb.timeline.per_step import binned, points_by_origin, rank_order, values_of
 from kb.timeline.rows import cleaned
 
 COLUMNS = 120
@@ -149,13 +147,12 @@ def _logged(
     evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int
 ) -> Iterator[Chart | None]:
     """Yield a chart over steps for each quantity in iteration lines."""
-    progress = _points(evidence)
+    progress = points_by_origin(evidence)
     failing = _failing(report)
     for metric, (title, unit) in _MEASURED.items():
         steps: dict[Resource, list[tuple[int, float]]] = {}
         for who, points in progress.items():
-            found = [(p.step, float(v)) for p in points if p.step is not None and (v := getattr(p, metric)) is not None]
-            if found:
+            if found := values_of(points, metric):
                 steps[who] = found
         seen = [step for found in steps.values() for step, _ in found]
         if len(seen) < POINTS or min(seen) == max(seen):
@@ -163,7 +160,7 @@ def _logged(
         start, end = min(seen), max(*seen, failing or 0)
         width = max(1.0, (end + 1 - start) / columns)
         count = math.ceil((end + 1 - start) / width)
-        rows = [_binned(who, found, start, width, count) for who, found in sorted(steps.items(), key=_order)]
+        rows = [_Row(who, *binned(found, start, width, count)) for who, found in sorted(steps.items(), key=rank_order)]
         if metric in _OF_RUN and len(rows) == 1 and not _is_suspect(rows[0].who, suspects):
             rows = [replace(rows[0], of_run=True)]
         yield _chart(rows, suspects, lines, metric, title, unit, "step", start - 0.5, width, failing)
@@ -177,42 +174,6 @@ def _failing(report: Report) -> int | None:
     if report.phase == "degraded":
         return None if first == report.progress.last_iteration else first
     return report.progress.last_iteration if first is None else first
-
-
-def _points(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
-    """Rank or node → its iteration lines of training, and the lines in which ranks report their own part of a step."""
-    facts = Facts(evidence)
-    places = Places(facts)
-    found: dict[Resource, list[ProgressPoint]] = {}
-    for index, stream in enumerate(facts.streams):
-        if stream.summary.ref.kind != "job":
-            continue
-        own = places.place(index, stream.summary.ref.resource)
-        owned = [point for point in stream.summary.series.points if point.format == OWN_LINE]
-        for point in (*stream.points, *owned):
-            if point.step is None or abs(point.step) >= 1 << 53:
-                continue
-            rank = own.rank if point.rank is None else point.rank
-            node = places.node_of(rank) or own.node
-            who = Resource(node=node, rank=rank)
-            found.setdefault(who, []).append(point)
-    return found
-
-
-def _binned(who: Resource, found: Sequence[tuple[int, float]], start: int, width: float, count: int) -> _Row:
-    """Return values by step as columns: the mean of each column."""
-    at = np.array([min(count - 1, int((step - start + 0.5) / width)) for step, _ in found])
-    what = np.array([value for _, value in found], dtype=np.float64)
-    good = np.isfinite(what) & (np.abs(what) < 1e100)
-    sums = np.bincount(at[good], weights=what[good], minlength=count)
-    counts = np.bincount(at[good], minlength=count)
-    values = np.full(count, np.nan)
-    np.divide(sums, counts, out=values, where=counts > 0)
-    return _Row(who, values, frozenset(int(item) for item in np.unique(at[~good])))
-
-
-def _order(item: tuple[Resource, object]) -> tuple[int, str]:
-    return (1 << 62 if item[0].rank is None else item[0].rank, item[0].node or "")
 
 
 # -- from metrics ------------------------------------------------------------------------------------------------------
@@ -277,7 +238,7 @@ def _rows(
             who = who if own else Resource(node=node, container=resource.container)
         groups.setdefault(who, []).append(at)
     for who, members in sorted(
-        groups.items(), key=lambda group: (*_order(group), group[0].gpu or "", group[0].container or "")
+        groups.items(), key=lambda group: (*rank_order(group), group[0].gpu or "", group[0].container or "")
     ):
         yield _Row(who, _narrowed(panel.values[members], panel.mask[members], each))
 

@@ -10,7 +10,7 @@ from statistics import median
 
 from bot.render.pictures.timeline_layout import SPARSE, Tick, across, anchor
 from bot.render.pictures.timeline_words import clock, ticks
-from kb.timeline.curves import Chart, CurveLine
+from kb.timeline.curves import Axis, Chart, CurveLine
 
 WIDE, HIGH = 1000.0, 100.0
 LOGARITHMIC = 1000.0  # ratio of the largest to the smallest value from which on the axis is logarithmic
@@ -88,7 +88,7 @@ def layout(chart: Chart) -> ChartLayout | None:
         curves=tuple(curves),
         band=scale.band(chart.low, chart.high) if chart.low and chart.high else "",
         levels=tuple(Level(round(100 - scale.up(level), 2), value_text(level, chart.unit)) for level in scale.levels()),
-        ticks=tuple(_ticks(chart, end)),
+        ticks=tuple(ticks_of(chart.axis, chart.start, end)),
         at=at,
         at_text="" if chart.at is None else f"step {chart.at:,.0f}" if chart.axis == "step" else clock(chart.at),
         anchor="end" if at is not None and at > 50 else "start",
@@ -181,19 +181,18 @@ def _runs(values: _Values) -> Iterator[list[tuple[int, float]]]:
         yield run
 
 
-def _ticks(chart: Chart, end: float) -> Iterator[Tick]:
+def ticks_of(axis: Axis, start: float, end: float) -> Iterator[Tick]:
+    """Yield round times or steps of an axis."""
     found: Iterable[tuple[float, str]]
-    if chart.axis == "time":
-        short = end - chart.start < 6 * 3600
-        found = [(time, clock(time, seconds=short)) for time in ticks(chart.start, end)]
+    if axis == "time":
+        found = [(time, clock(time, seconds=end - start < 6 * 3600)) for time in ticks(start, end)]
     else:
-        span = end - chart.start
-        unit = 10.0 ** math.floor(math.log10(max(span, 2.0) / 5))
-        step = max(1.0, next(unit * many for many in (1, 2, 5, 10) if span / (unit * many) <= 7))
-        first = math.ceil(chart.start / step)
+        unit = 10.0 ** math.floor(math.log10(max(end - start, 2.0) / 5))
+        step = max(1.0, next(unit * many for many in (1, 2, 5, 10) if (end - start) / (unit * many) <= 7))
+        first = math.ceil(start / step)
         found = [(at * step, f"{at * step:,.0f}") for at in range(first, math.floor(end / step) + 1)]
     for at, (value, text) in enumerate(found):
-        x = across(value, chart.start, end)
+        x = across(value, start, end)
         yield Tick(x, text, at % SPARSE == 0, anchor(x))
 
 

@@ -1,0 +1,252 @@
+"""The heat map of an incident as a value: each rank's time for each step beside that of the other ranks, so who got slow, and when.
+
+Ranks wait for each other in every step, so the time of whole steps is the same for all: what a rank reports of its own
+work tells them apart.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from kb.facts.evidence import Evidence
+from kb.metrics.panel import Floats
+from kb.model import Resource
+from kb.report import Report, ranges
+from kb.timeline.per_step import binned, points_by_origin, rank_order, values_of
+from kb.timeline.rows import cleaned
+from kb.timeline.standouts import has_trouble
+
+COLUMNS = 120
+LANES = 32  # ranks with a row of their own; with more, a row is a node
+APART = 8  # ranks that keep a row of their own even then
+LABEL = 40  # characters
+LEAST_RANKS, LEAST_STEPS = 3, 3
+MOST_TOLD = 3  # rows that the finding names
+LEVELS = (
+    1.1,
+    1.2,
+    1.35,
+    1.5,
+    1.75,
+    2.0,
+    2.5,
+    3.0,
+    4.0,
+)  # multiples of the median from which a cell has the level 1 to 9
+SLOW = 1.3  # multiple of the median; a rank is slow where the middle of `RUN` values in a row is above it
+RUN = 5  # columns; less than that is noise, such as a rank that saves
+NOISE = 3.0  # usual changes of a rank from one column to the next, by which it must be slower too
+_MEASURED = {"compute": "Own work in a step", "seconds": "Step time"}
+
+
+@dataclass(frozen=True, slots=True)
+class HeatRow:
+    """One rank, or the ranks of a node. `cells`: one character per column, see `LEVELS`; a dot where nothing is known.
+
+    `worst`: its largest multiple of the median, `at`: the step of that; `slow`: the first and last step in which it was
+    slow, None if it never was for long.
+    """
+
+    label: str
+    cells: str
+    worst: float
+    at: int
+    count: int = 1
+    node: str = ""
+    slow: tuple[int, int] | None = None
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Rows by rank or node over steps, with columns as those of a chart (kb.timeline.curves.Chart).
+
+    `failing`: the step of the failure, if it is one of these;
+    `ranks`: how many were compared; `finding`: who is slow and since when, in words; `folded`: what was folded.
+    """
+
+    title: str
+    start: float
+    width: float
+    columns: int
+    ranks: int
+    rows: tuple[HeatRow, ...]
+    finding: str
+    folded: str = ""
+    failing: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The multiples of the median, a row per rank and a column per step or several; NaN where nothing is known.
+
+    `least`: the multiple from which a rank is slow.
+    """
+
+    who: tuple[Resource, ...]
+    times: Floats
+    start: float
+    width: float
+    least: float
+
+    def step(self, column: int) -> int:
+        """Return the first step of a column."""
+        return math.ceil(self.start + column * self.width)
+
+
+def heat_map(evidence: Evidence, report: Report) -> HeatMap | None:
+    """Return the map of the first quantity in which ranks differ; None where none is logged by rank or none was slow."""
+    if not has_trouble(report):
+        return None
+    points = points_by_origin(evidence)
+    for metric, title in _MEASURED.items():
+        values = {
+            who: found for who, own in points.items() if who.rank is not None and (found := values_of(own, metric))
+        }
+        grid = _grid(values)
+        if grid is not None and any(_slow(row, grid.least) for row in grid.times):
+            return _drawn(grid, title, report)
+    return None
+
+
+def _grid(values: Mapping[Resource, Sequence[tuple[int, float]]]) -> _Grid | None:
+    """Return each rank's values as multiples of the median of all ranks in the same column."""
+    steps = [step for found in values.values() for step, _ in found]
+    if len(values) < LEAST_RANKS or not steps or len(set(steps)) < LEAST_STEPS:
+        return None
+    start, end = min(steps), max(steps)
+    logged = min(after - before for before, after in pairwise(sorted(set(steps))))
+    width = float(logged * max(1, math.ceil((end + 1 - start) / (logged * COLUMNS))))  # whole logged steps
+    count = math.ceil((end + 1 - start) / width)
+    rows = [(who, binned(found, start, width, count)[0]) for who, found in sorted(values.items(), key=rank_order)]
+    every = np.stack([row for _, row in rows])
+    every[:, np.isfinite(every).sum(axis=0) < LEAST_RANKS] = np.nan  # the median of two is neither's
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # columns without any value
+        times = every / np.nanmedian(every, axis=0)
+    times[~np.isfinite(times)] = np.nan
+    known = np.isfinite(times).any(axis=0)
+    if int(known.sum()) < LEAST_STEPS:
+        return None
+    return _Grid(tuple(who for who, _ in rows), times, start - 0.5, width, max(SLOW, 1.0 + NOISE * _noise(times)))
+
+
+def _noise(times: Floats) -> float:
+    """Return how much a rank usually changes from one column to the next: the median of all changes."""
+    changes = [abs(np.diff(row[np.isfinite(row)])) for row in times]
+    every = np.concatenate(changes)
+    return float(np.median(every)) if every.size else 0.0
+
+
+def _drawn(grid: _Grid, title: str, report: Report) -> HeatMap:
+    groups, folded = _lanes(grid, report)
+    rows = tuple(_row(grid, members, report) for members in groups)
+    return HeatMap(
+        title=title,
+        start=grid.start,
+        width=grid.width,
+        columns=grid.times.shape[1],
+        ranks=len(grid.who),
+        rows=rows,
+        finding=_finding(rows, grid),
+        folded=folded,
+        failing=_failing(grid, report),
+    )
+
+
+def _failing(grid: _Grid, report: Report) -> int | None:
+    step = report.diagnoses[0].iteration if report.diagnoses else None
+    end = grid.start + grid.width * grid.times.shape[1]
+    return step if step is not None and grid.start <= step < end and report.phase != "degraded" else None
+
+
+def _lanes(grid: _Grid, report: Report) -> tuple[list[list[int]], str]:
+    """Return the indices of ranks of each row: one each, or a node's where there are many, and what was folded."""
+    every = list(range(len(grid.who)))
+    if len(every) <= LANES:
+        return [[at] for at in every], ""
+    spans = {at: _slow(grid.times[at], grid.least) for at in every}
+    named = {who.rank for diagnosis in report.diagnoses[:1] for who in diagnosis.suspects}
+    apart = [at for at in every if spans[at] is not None]
+    apart.sort(key=lambda at: (grid.who[at].rank not in named, -float(np.nanmax(grid.times[at]))))
+    apart = sorted(apart[:APART])
+    rest = [at for at in every if at not in apart]
+    nodes = {grid.who[at].node for at in rest}
+    size = math.ceil(len(rest) / LANES)
+    lanes: dict[object, list[int]] = {}
+    for place, at in enumerate(rest):
+        lanes.setdefault(
+            grid.who[at].node if None not in nodes and 1 < len(nodes) <= 2 * LANES else place // size, []
+        ).append(at)
+    told = f"{len(rest):,} of {len(every):,} ranks are folded into {len(lanes)} rows, which show their slowest rank"
+    return [*([at] for at in apart), *lanes.values()], told
+
+
+def _row(grid: _Grid, members: Sequence[int], report: Report) -> HeatRow:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # columns without any value
+        times = np.nanmax(grid.times[members], axis=0)
+    column = int(np.nanargmax(times)) if np.isfinite(times).any() else 0
+    span = max((_slow(grid.times[at], grid.least) for at in members), key=lambda one: one[1] - one[0] if one else -1)
+    who = [grid.who[at] for at in members]
+    nodes = {item.node for item in who}
+    ranks = ranges(item.rank for item in who if item.rank is not None)
+    return HeatRow(
+        label=cleaned(f"rank {ranks}" if len(who) == 1 else f"ranks {ranks}", LABEL),
+        cells="".join("." if math.isnan(value) else str(sum(value >= least for least in LEVELS)) for value in times),
+        worst=round(float(times[column]), 2) if math.isfinite(times[column]) else 1.0,
+        at=grid.step(column),
+        count=len(who),
+        node=cleaned(next(iter(nodes)) or "", LABEL) if len(nodes) == 1 else "",
+        slow=None if span is None else (grid.step(span[0]), grid.step(span[1])),
+        suspect=len(who) == 1 and _is_suspect(who[0], report),
+    )
+
+
+def _slow(times: Floats, least: float) -> tuple[int, int] | None:
+    """Return the first and the last column in which a rank was slow; None if it never was for long."""
+    known = np.flatnonzero(np.isfinite(times))
+    if known.size < LEAST_STEPS:
+        return None
+    run = min(RUN, known.size)
+    middles = np.median(np.lib.stride_tricks.sliding_window_view(times[known], run), axis=1)
+    runs = np.flatnonzero(middles >= least)
+    if not runs.size:
+        return None
+    within = known[runs[0] : runs[-1] + run]
+    slow = within[times[within] >= SLOW]
+    return int(slow[0]), int(slow[-1])
+
+
+def _is_suspect(who: Resource, report: Report) -> bool:
+    suspects = report.diagnoses[0].suspects if report.diagnoses else ()
+    return any(
+        item.rank == who.rank if item.rank is not None else item.node is not None and item.node == who.node
+        for item in suspects
+    )
+
+
+def _finding(rows: Sequence[HeatRow], grid: _Grid) -> str:
+    """Return who was slow and in which steps, in a sentence, the slowest first."""
+    known = np.flatnonzero(np.isfinite(grid.times).any(axis=0))
+    edges = grid.step(int(known[0])), grid.step(int(known[-1]))
+    slow = sorted(((row, row.slow) for row in rows if row.slow is not None), key=lambda item: -item[0].worst)
+    told = [
+        f"{row.label} {_when(span, edges)}, up to {row.worst:.2g} times the median" for row, span in slow[:MOST_TOLD]
+    ]
+    more = f"; and {len(slow) - MOST_TOLD} more" if len(slow) > MOST_TOLD else ""
+    return f"Slow: {'; '.join(told)}{more}"
+
+
+def _when(slow: tuple[int, int], edges: tuple[int, int]) -> str:
+    if slow == edges:
+        return "in all steps"
+    if slow[1] == edges[1]:
+        return f"from step {slow[0]:,} on"
+    return f"up to step {slow[1]:,}" if slow[0] == edges[0] else f"from step {slow[0]:,} to {slow[1]:,}"
