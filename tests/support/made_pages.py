@@ -6,10 +6,13 @@ from html.parser import HTMLParser
 from typing import Any
 
 from bot.pages.attachments import PageAttachments
+from bot.pages.comparisons import Comparisons
 from bot.pages.log_context import LogContext
 from kb.timeline.curves import Chart, CurveLine, Curves
+from kb.timeline.heat import HeatMap, HeatRow
 from kb.timeline.picture import COLUMNS, Mark, Timeline, TimelineRow
 from kb.timeline.rows import RowError
+from kb.timeline.shared import SharedTrait, SharedTraits
 from tests.support.bot_samples import NOON
 
 ATTACKS = (
@@ -72,11 +75,21 @@ def curves(text: str = "Loss") -> Curves:
     )  # fmt: skip
 
 
+def compared(text: str = "Boom") -> Comparisons:
+    """Three rows over twenty steps, one slow, one of a node; and a trait of two suspects."""
+    rows = (
+        HeatRow(text[:40], "0" * 10 + "5" * 10, 2.2, 15, slow=(11, 20), suspect=True),
+        HeatRow("rank 1", "0" * 10 + "." * 10, 1.0, 1),
+        HeatRow("ranks 2-9", "0" * 20, 1.0, 1, 8, text[:40]),
+    )
+    heat = HeatMap("Own work in a step", 0.5, 1.0, 20, 10, rows, text[:300], text[:300], 18)
+    return Comparisons(heat, SharedTraits("rank", 2, 10, (SharedTrait(text[:40], 2, 2, 1, 8),)))
+
+
 def kept(text: str = "Boom", place: tuple[str, int] = ("logs/rank-7.log", 0)) -> PageAttachments:
     """One thing of each kind."""
-    return PageAttachments(
-        timeline(text), curves(text), {place: LogContext(*place, ("before", text[:300]), (text[:300], "after"))}
-    )
+    around = {place: LogContext(*place, ("before", text[:300]), (text[:300], "after"))}
+    return PageAttachments(timeline(text), curves(text), around, compared(text))
 
 
 class Read(HTMLParser):

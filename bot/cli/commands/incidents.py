@@ -10,10 +10,12 @@ import typer
 
 from bot.cli.console import refuse, say, say_json
 from bot.cli.options import Limit
+from kb.errors import SignalboxError
 
 if TYPE_CHECKING:
     from bot.store.incident_state import State
     from bot.store.incidents import Incident, IncidentStore
+    from kb.report import Report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -120,11 +122,22 @@ def show(
         say(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
     say("")
     root = Path(incident.bundle) if incident.bundle else None
-    print_report(
-        redacted(from_json(record.report_json)), Reading(verbose, root=root)
-    )  # an older version may have stored it
+    report = redacted(from_json(record.report_json))  # an older version may have stored it
+    print_report(report, Reading(verbose, root=root, consoles=_consoles(incident, report)))
     for line in history(incident.id):
         say(shown(line))
+
+
+def _consoles(incident: Incident, report: Report) -> tuple[tuple[str, str], ...]:
+    """Names and addresses of dashboards and logs of the incident's cluster; none where no configuration can be read."""
+    from bot.config.file import read
+    from bot.policy.console_links import console_links
+
+    try:
+        templates = read().links_of(incident.tenant, incident.cluster)
+    except SignalboxError:  # an incident can be read without its site's configuration
+        return ()
+    return tuple((link.name, link.url) for link in console_links(templates, report, incident.cluster))
 
 
 @app.command()

@@ -19,6 +19,7 @@ from bot.render.text_page import Reading
 from bot.retention.sweep import tidy
 from bot.runtime.paths import database_url
 from bot.store.incidents import IncidentStore
+from bot.store.packed_reports import Origin
 from bot.store.tables import IncidentRow
 from kb.errors import SignalboxError
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
@@ -119,6 +120,26 @@ def test_an_incident_is_shown_as_it_was_reported():
     """`show` gives the report's text under a line that names the incident."""
     assert run("show", "3").stdout == f"Incident 3, 2026-03-02 10:30Z, bundle night-run\n\n{plain(FALLEN_GPU)}"
     assert run("show", "1", "--verbose").stdout.endswith(plain(HEALTHY, reading=Reading(verbose=True)))
+
+
+def test_an_incident_has_the_links_of_its_cluster(tmp_path, monkeypatch):
+    """To the site's consoles, as the first answer had them; an unreadable configuration hides nothing else."""
+    config = tmp_path / "signalbox.yaml"
+    config.write_text(
+        "version: 1\nclusters:\n  east:\n    links: {Logs: 'https://logs.example/{name}'}\n"
+        f"    connectors: {{files: {{type: folders, pattern: '{tmp_path}/{{name}}'}}}}\n"
+    )
+    monkeypatch.setenv("SIGNALBOX_CONFIG", str(config))
+    with IncidentStore(database_url()) as store:
+        for cluster in ("east", "west"):
+            report = replace(FALLEN_GPU, id=cluster)
+            store.add(dumps(report), report, b"", None, NOW, origin=Origin("default", cluster))
+
+    assert f"https://logs.example/{FALLEN_GPU.job.name}" in run("show", "1").stdout
+    assert "logs.example" not in run("show", "2").stdout
+    config.write_text("version: 7\n")
+    shown = run("show", "1")
+    assert (shown.exit_code, "logs.example" in shown.stdout) == (0, False)
 
 
 @pytest.mark.usefixtures("_three")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bot.diagnosis.diagnose import diagnose_bundle, nothing_read
-from bot.pages import attachments, log_context
+from bot.pages import attachments, comparisons, log_context
 from bot.pages.log_context import AFTER, BEFORE, LONGEST, LogContext
 from kb.errors import UnreadableInput
 from kb.report import EvidenceItem
@@ -88,7 +88,7 @@ def test_an_answer_keeps_all_of_them_and_they_are_read_again(known, bundle):
     answer = diagnose_bundle(known, ROOT / bundle, workers=1)
     small = attachments.small(answer)
     assert {name: len(data) < attachments.MOST_BYTES for name, data in small.items()} == dict.fromkeys(
-        ("timeline", "curves", "passages", "observed"), True
+        ("timeline", "curves", "passages", "compared", "observed"), True
     )
     found = attachments.read(small.get)
     assert found.timeline.rows
@@ -109,7 +109,7 @@ def test_an_answer_on_nothing_keeps_nothing_much(known, tmp_path):
 def test_what_cannot_be_read_counts_as_missing(broken):
     """The page is shown without it."""
     assert attachments.read(lambda _: broken) == attachments.PageAttachments()
-    for load in (attachments.loads, log_context.loads):
+    for load in (attachments.loads, comparisons.loads, log_context.loads):
         with pytest.raises(UnreadableInput):
             load(broken)
 
@@ -136,3 +136,13 @@ def test_the_line_that_ends_a_traceback_has_all_of_it(head, frame, whole):
     lines = ("step 1", head, *(frame,) * 9)
     assert log_context._before(lines) == (lines[1:] if whole else lines[-BEFORE:])
     assert log_context._before(lines[2:] * 10) == lines[-BEFORE:]
+
+
+def test_comparisons_come_back_as_they_were(known):
+    """Of a rank that is slower than the others, which is the suspect; and nothing of ranks without times."""
+    slow = comparisons.compared(diagnose_bundle(known, ROOT / "tests/bundles/lab-slow-rank", workers=1))
+
+    assert slow.heat.finding.startswith("Slow: rank 2 in all steps")
+    assert [row.label for row in slow.heat.rows if row.suspect] == ["rank 2"]
+    assert comparisons.loads(comparisons.dumps(slow)) == slow
+    assert comparisons.loads(comparisons.dumps(comparisons.Comparisons())) == comparisons.Comparisons()
