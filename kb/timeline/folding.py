@@ -11,6 +11,8 @@ from kb.report import ranges
 from kb.timeline.picture import COLUMNS, LABEL, TEXT, TimelineRow
 from kb.timeline.rows import RowActivity, cleaned, levels
 
+LANES = 32  # ranks with a row of their own; with more, a row is a node, if that is known
+
 # -- rows ----------------------------------------------------------------------------------------------------------------
 
 
@@ -19,12 +21,26 @@ def fold_rows(rows: Sequence[RowActivity], odd: Mapping[int, str], most: int) ->
     first = [_row([rows[index]], why) for index, why in list(odd.items())[:most]]
     rest = [row for index, row in enumerate(rows) if index not in odd]
     room = max(1, most - len(first))
+    if nodes := _nodes(rest, room):
+        ranks = sum(len(group) for group in nodes if len(group) > 1)
+        return [*first, *(_row(group) for group in nodes)], f"{ranks:,} of {len(rows):,} rows are folded by node"
     if len(rest) <= room:
         return [*first, *(_row([row]) for row in rest)], ""
     groups = list(_groups(rest, max(1, min(room, 64))))
     alike = max(len(group) for group in groups)
     told = f"{len(rest):,} of {len(rows):,} rows are folded into {len(groups)}, of up to {alike} each"
     return [*first, *(_row(group) for group in groups)], told
+
+
+def _nodes(rows: Sequence[RowActivity], most: int) -> list[list[RowActivity]]:
+    """Group ranks by node if there are many, and leave other rows as they are. Empty for few, or if nodes are unknown or too many."""
+    ranks = [row for row in rows if row.key[0] == "rank"]
+    if len(ranks) <= LANES or not all(row.place.node for row in ranks):
+        return []
+    groups: dict[object, list[RowActivity]] = {}
+    for row in rows:
+        groups.setdefault(row.place.node if row.key[0] == "rank" else row.key, []).append(row)
+    return list(groups.values()) if len(groups) <= most and len(groups) < len(rows) else []
 
 
 def _groups(rows: Sequence[RowActivity], most: int) -> Iterator[list[RowActivity]]:
@@ -84,6 +100,8 @@ def row_label(rows: Sequence[RowActivity], ranks: str) -> str:
     kind, name, number = rows[0].key
     if len(rows) > 1:
         if kind == "rank":
+            if rows[0].place.node and len({row.place.node for row in rows}) == 1:
+                return cleaned(rows[0].place.node, LABEL)
             edges = f"{number}-{rows[-1].key[2]}"
             return f"ranks {ranks}" if len(ranks) <= 16 else f"ranks {edges}"
         return cleaned(f"{len(rows)} {_MANY[kind]}", LABEL)

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache as remembered
 from pathlib import Path
+from typing import Any
 
-import click
 import msgspec
 import pytest
+import typer
 from typer.main import get_command
 
 from bot.cli.command_line import command_line
@@ -58,6 +59,8 @@ NOT_RUN = {  # the beginning of a line → why it does not run here
     "signalbox diagnose --logs /scratch/logs --deep --engine ray": "needs Ray",
     "signalbox --install-completion": "writes to the settings of the shell",
 }
+STORED = re.compile(r"\b17\b|/backup/|signalbox (?:digest|store|incidents)")  # lines that need a store with incidents
+USAGE = typer.BadParameter.__mro__[1]  # what the parser raises for unknown options and missing values
 RULES = ("VERSION", "*.yaml", "memory/cuda-out-of-memory/**/*", "storage/disk-full/**/*")
 OLD = datetime.now(UTC) - timedelta(days=20)
 CASE = "id: one\nlabel: data_error\n"
@@ -126,7 +129,6 @@ class Place:
             for part in RULES:
                 for path in (path for path in (ROOT / "rules").glob(part) if path.is_file()):
                     copy(path, rules / path.relative_to(ROOT / "rules"))
-        self._fill()
         (folder / "signalbox.yaml").write_text(CONFIG.format(folder=folder))
         (folder / "bin").mkdir()
         (folder / "bin" / "kubectl").write_text(KUBECTL)
@@ -139,7 +141,7 @@ class Place:
             "SIGNALBOX_CONFIG": str(folder / "signalbox.yaml"),  # the example is edited before it is used
         }
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         """Put incidents in the store, number 17 with a bundle old enough to be packed; and a backup of it all."""
         spooled = self.state / "spool" / "default" / "run-17" / "run-1"
         shutil.copytree(DEMO, spooled)
@@ -183,6 +185,8 @@ def place(signalbox) -> Place:
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_a_block_runs(place, block):
     """Each line that is not listed succeeds."""
+    if any(STORED.search(line) for line in block.lines):
+        place.fill()
     if any("unpack" in line for line in block.lines):
         place.run("signalbox store tidy")  # packs the bundle, as the service does in time
     for line in commands(block):
@@ -221,38 +225,54 @@ def _shown() -> Iterator[tuple[str, list[str]]]:
                 yield str(block), shlex.split(found[1], comments=True)
     for path in PAGES:
         for span in SPAN.findall(path.read_text("utf-8")):
-            yield path.relative_to(ROOT).as_posix(), shlex.split(span)[1:]
+            words = shlex.split(span)[1:]
+            yield path.relative_to(ROOT).as_posix(), [*words, "VALUE"] if words[-1].startswith("--") else words
 
 
 def test_every_command_and_option_exists():
-    """Also of the lines that do not run here. A word in capitals or an ellipsis stands for a value."""
+    """Also of the lines that do not run here, and of those in sentences, which may name an option without its value."""
     unknown = [(page, fault) for page, words in _shown() if (fault := _fault(words)) is not None]
 
     assert unknown == []
 
 
 @remembered
-def _root() -> click.Command:
+def _root() -> Any:
     return get_command(command_line())
 
 
 def _fault(words: list[str]) -> str | None:
     """What the parser of the command line says of these words; None if it knows them all."""
     command = _root()
-    context = click.Context(command, info_name="signalbox")
-    words = [word for word in words[: words.index(">")] if ">" in words] if ">" in words else words
-    words = [word for word in words if word != "…"]
-    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+    context = command.context_class(command, info_name="signalbox")
+    words = [word for word in (words[: words.index(">")] if ">" in words else words) if word != "…"]
+    while hasattr(command, "get_command") and words and not words[0].startswith("-"):
         inner = command.get_command(context, words[0])
         if inner is None:
             return f"no command {words[0]}"
+        context = inner.context_class(inner, info_name=inner.name, parent=context)
         command, words = inner, words[1:]
-        context = click.Context(command, info_name=command.name, parent=context)
     try:
         command.make_parser(context).parse_args(list(words))
-    except click.UsageError as error:
-        return f"{command.name}: {error.format_message()}"
+    except USAGE as error:
+        return f"{command.name}: {error}"
     return None
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("diagnose --logs DIR --json", True),
+        ("diagnose --no-such-option", False),
+        ("incidents show 17", True),
+        ("incidents shout 17", False),
+        ("incidents show --state open", False),
+        ("rule list", False),
+    ],
+)
+def test_what_does_not_exist_is_noticed(words, known):
+    """A command, a command of a group, or an option of another one."""
+    assert (_fault(words.split()) is None) == known
 
 
 def test_files_and_targets_that_lines_name_exist():

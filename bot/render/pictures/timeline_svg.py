@@ -204,13 +204,14 @@ def _names(placed: TimelineLayout, room: float, sizes: TextSizes, *, beside: boo
 def _name(
     row: TimelineRow, middle: float, room: float, sizes: TextSizes, *, beside: bool, x: float | None = None
 ) -> Iterator[Markup]:
-    bold, node = bool(row.why), row.node if row.node != row.label else ""
+    node = row.node if row.node != row.label else f"ranks {row.ranks}" if row.ranks and row.count > 1 else ""
+    bold = bool(row.why)
     style = "suspect" if row.suspect else "odd" if row.why else None
     label = fitted(row.label, room, sizes.text, bold=bold)
     below = bool(row.why and node and not beside)
     baseline = middle - 3 if below else middle + MIDDLE * sizes.text
     left = room - width(label, sizes.text, bold=bold) - 8
-    remark = fitted(node, left, sizes.small) if beside and node and left > 40 else ""
+    remark = fitted(node, left, sizes.small) if (beside or row.count > 1) and node and left > 40 else ""
     yield text(label, remark, x=x, y=baseline, class_=style)
     if below:
         yield text(fitted(node, room, sizes.small), y=middle + 11, class_="small")

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from kb.facts.evidence import Evidence
-from kb.model import Job, ProgressPoint, Resource, StreamRef
+from kb.model import Job, ProgressPoint, Resource, StreamRef, Verdict
 from kb.report import Diagnosis, Report, Suspect, Versions
 from kb.scanning.summary import Series, StreamSummary
 from kb.timeline.heat import COLUMNS, LANES, HeatMap, heat_map
 
 
-def report(*suspects: Suspect, verdict: str = "fault", iteration: int | None = None) -> Report:
+def report(*suspects: Suspect, verdict: Verdict = "fault", iteration: int | None = None) -> Report:
     """A report that suspects somebody."""
     best = Diagnosis(1, "f", "r", 1, "t", "s", 0.9, "likely", "root_cause", suspects=suspects, iteration=iteration)
     diagnoses = (best,) if verdict == "fault" else ()

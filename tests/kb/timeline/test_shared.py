@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb.facts.evidence import Evidence
-from kb.model import Job
+from kb.model import Job, Verdict
 from kb.report import Diagnosis, Report, Suspect, Versions
 from kb.timeline.shared import SharedTrait, shared_traits
 
@@ -15,7 +15,7 @@ PLACES = {
 }
 
 
-def found(*suspects: Suspect, job: Job | None = None, verdict: str = "fault"):
+def found(*suspects: Suspect, job: Job | None = None, verdict: Verdict = "fault"):
     """The traits of a job of eight nodes in two racks, four leaf switches; None if there are none."""
     best = Diagnosis(1, "f", "r", 1, "t", "s", 0.9, "likely", "root_cause", suspects=suspects)
     told = Report("i", "f", verdict, "failed", "s", Versions("e", "r", "d", "c"), diagnoses=(best,))

@@ -119,6 +119,31 @@ def test_many_ranks_are_folded_and_the_odd_one_keeps_its_row(ranks):
     assert all(row.heard[COLUMNS // 2] != "0" for row in made.rows[1:])
 
 
+@pytest.mark.parametrize(("nodes", "rows"), [(5, 5), (4, 32)])
+def test_beyond_32_ranks_a_row_is_a_node(nodes, rows):
+    """The odd rank keeps its own row, the others of its node are one; up to 32 ranks each has its row."""
+    job = Job(
+        world_size=8 * nodes,
+        collected_at=NOON + 600.0,
+        nodes={f"n{at}": tuple(range(8 * at, 8 * at + 8)) for at in range(nodes)},
+    )
+    made = timeline(
+        Evidence(job, streams=tuple(log(rank, 68 if rank == 17 else 100) for rank in range(8 * nodes))), HUNG
+    )
+
+    assert (made.rows[0].label, made.rows[0].count, made.rows[0].why) == ("rank 17", 1, "silent first")
+    assert sum(row.count for row in made.rows) == 8 * nodes
+    if nodes == 5:
+        assert [(row.label, row.node, row.ranks, row.count) for row in made.rows[1:4]] == [
+            ("n0", "n0", "0-7", 8),
+            ("n1", "n1", "8-15", 8),
+            ("n2", "n2", "16,18-23", 7),
+        ]
+        assert (len(made.rows), made.folded) == (rows + 1, "39 of 40 rows are folded by node")
+    else:
+        assert (len(made.rows), made.folded) == (rows, "")
+
+
 def test_ranks_up_to_the_bound_keep_their_rows():
     """Nothing is folded as long as there is room."""
     made = timeline(hung(64, 17), HUNG)
