@@ -60,7 +60,7 @@ NOT_RUN = {  # the beginning of a line → why it does not run here
     "signalbox --install-completion": "writes to the settings of the shell",
 }
 STORED = re.compile(r"\b17\b|/backup/|signalbox (?:digest|store|incidents)")  # lines that need a store with incidents
-USAGE = typer.BadParameter.__mro__[1]  # what the parser raises for unknown options and missing values
+USAGE: Any = typer.BadParameter.__mro__[1]  # what the parser raises for unknown options and missing values
 RULES = ("VERSION", "*.yaml", "memory/cuda-out-of-memory/**/*", "storage/disk-full/**/*")
 OLD = datetime.now(UTC) - timedelta(days=20)
 CASE = "id: one\nlabel: data_error\n"

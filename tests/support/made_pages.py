@@ -142,6 +142,7 @@ class Read(HTMLParser):
             "rect",
             "circle",
             "text",
+            "tspan",
             "form",
             "label",
             "select",
