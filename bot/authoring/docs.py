@@ -11,7 +11,7 @@ from pathlib import Path
 from bot.authoring.selftest import RuleTest, tests_of
 from bot.render.markdown import block, cell, code, link, prose, table
 from kb.regex.pattern import SafePattern, compiled
-from kb.rulebase.rule import Pattern, RemediationStep, Rule, Rulebook, TableRow
+from kb.rulebase.rule import Pattern, Reference, RemediationStep, Rule, Rulebook, TableRow
 
 INDEX = "README.md"
 ADVICE = "advice.md"
@@ -159,7 +159,7 @@ def _page(rule: Rule, rulebook: Rulebook, tests: Sequence[RuleTest]) -> str:
         *_section("Variants", _table(rule, rulebook)),
         *_section("When it does not apply", [f"- {prose(item.reason)}" for item in rule.not_when], "\n"),
         *_section("Known problems", [f"- {prose(known_problem)}" for known_problem in rule.known_problems], "\n"),
-        *_section("References", [_reference(reference.url, reference.shows) for reference in rule.references], "\n"),
+        *_section("References", [_reference(item) for item in rule.references], "\n"),
         *_section("Examples", _examples(rule, [test for test in tests if test.speaks])),
         *_section("Near misses", _examples(rule, [test for test in tests if not test.speaks])),
     ]
@@ -209,6 +209,8 @@ def _rows(rule: Rule) -> list[TableRow]:
 
 def _table(rule: Rule, rulebook: Rulebook) -> list[str]:
     """Render the rows of the table, with their own remediation where it differs from the rule's."""
+    if rule.table is None:
+        return []
     rows = [
         [
             cell(row.key) or "any other",
@@ -216,18 +218,19 @@ def _table(rule: Rule, rulebook: Rulebook) -> list[str]:
             "" if row.ignore else row.fault or rule.fault,
             "harmless" if row.ignore else _role(row.role or rule.role),
             "; ".join(cell(rulebook.actions[item.action].title) for item in row.remediation),
+            row.reference or "",
         ]
         for row in _rows(rule)
     ]
-    if rule.table is None:
-        return []
-    columns = 5 if any(row[4] for row in rows) else 4
-    head = [cell(rule.table.key), "Title", "Fault", "Role", "Remediation"]
-    return ["\n".join(table(head[:columns], (row[:columns] for row in rows)))]
+    head = [cell(rule.table.key), "Title", "Fault", "Role", "Remediation", "Reference"]
+    used = [column for column in range(len(head)) if column < 4 or any(row[column] for row in rows)]
+    return ["\n".join(table([head[column] for column in used], ([row[column] for column in used] for row in rows)))]
 
 
-def _reference(url: str, shows: str) -> str:
-    return f"- {link(url)}" + (f": {prose(shows)}" if shows else "")
+def _reference(item: Reference) -> str:
+    name = f"{item.id}: " if item.id else ""
+    shows = f": {prose(item.shows)}" if item.shows else ""
+    return f"- {name}{link(item.url)}{shows}" + (f" (checked {item.checked})" if item.checked else "")
 
 
 # -- examples ------------------------------------------------------------------------------------------------------------

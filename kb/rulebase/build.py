@@ -64,7 +64,7 @@ def build(
         explains=tuple(model.explains),
         applies_to=model.applies_to,
         params=params,
-        references=tuple(Reference(reference.url, reference.shows) for reference in model.references),
+        references=tuple(Reference(item.url, item.shows, item.id, item.checked) for item in model.references),
         known_problems=tuple(model.known_problems),
         deprecated=Deprecation(retired.date, retired.reason, retired.replaced_by) if retired else None,
         related=model.related,
@@ -160,4 +160,5 @@ def _row(key: str, row: RowFile, base: Rulebook) -> TableRow:
         row.advice,
         row.because,
         row.owner,
+        row.reference,
     )

@@ -66,7 +66,10 @@ def _texts(rule: Rule, places: Positions) -> Iterator[Fault]:
     if len(rule.title) > TITLE:
         yield places.fault(rule, "title", f"the title has {len(rule.title)} characters, more than {TITLE}")
     rows = tuple(rule.table.rows.items()) if rule.table else ()
+    sourced = any(row.reference for _, row in rows)
     for key, row in rows:
+        if sourced and row.reference is None:
+            yield places.fault(rule, f"table.rows.{key}", "no reference", "other rows of this table have one")
         if len(row.title) > TITLE:
             path = f"table.rows.{key}.title"
             yield places.fault(rule, path, f"the title has {len(row.title)} characters, more than {TITLE}")

@@ -246,7 +246,7 @@ class RemediationStep:
 class TableRow:
     """A row of a table rule: the meaning of a captured key. Empty parts default to the rule's own.
 
-    `advice` and `because` go together, or both are None.
+    `advice` and `because` go together, or both are None. `reference`: the id of the rule's reference that supports it.
     """
 
     key: str
@@ -262,6 +262,7 @@ class TableRow:
     advice: Advice | None = None
     because: str | None = None
     owner: str | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,10 +309,15 @@ class SiteException:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The source of a fact, and the statement in that source."""
+    """The source of a fact, and the statement in that source.
+
+    `id`: how rows of the table refer to it. `checked`: the day (ISO date) on which they were last compared.
+    """
 
     url: str
     shows: str = ""
+    id: str | None = None
+    checked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class RowFile(StrictModel):
     advice: Advice | None = Field(None, description="What to do with the job, where the row knows better.")
     because: Line | None = Field(None, description="Why this advice, in a sentence.")
     owner: Identifier | None = Field(None, description="Who acts, where the row knows better.")
+    reference: Identifier | None = Field(None, description="The `id` of the rule's reference that supports this row.")
 
     @model_validator(mode="after")
     def _titled(self) -> RowFile:
@@ -91,6 +92,8 @@ class ReferenceFile(StrictModel):
 
     url: Line
     shows: Annotated[str, Field(max_length=400)] = Field("", description="What the source states.")
+    id: Identifier | None = Field(None, description="The name by which rows of the table refer to it.")
+    checked: Day | None = Field(None, description="The day on which the rule was last compared with it.")
 
 
 class DeprecatedFile(StrictModel):
@@ -154,4 +157,15 @@ class RuleFile(StrictModel):
         if (self.status == "deprecated") != (self.deprecated is not None):
             raise ValueError("status deprecated and the key deprecated (date, reason) go together")
         _with_reason(self.advice, self.because)
+        return self
+
+    @model_validator(mode="after")
+    def _rows_with_sources(self) -> RuleFile:
+        named = [reference.id for reference in self.references if reference.id is not None]
+        if len(named) != len(set(named)):
+            raise ValueError("two references have the same id")
+        rows = [*self.table.rows.items(), ("default", self.table.default)] if self.table else []
+        for key, row in rows:
+            if row is not None and row.reference is not None and row.reference not in named:
+                raise ValueError(f"the reference {row.reference!r} of row {key[:40]!r} is not an id under references")
         return self

@@ -183,6 +183,17 @@ def test_rows_may_carry_the_remediation() -> None:
     ]
 
 
+def test_a_row_without_a_reference_among_rows_with_one() -> None:
+    """Either each row of a table names its source, or none does."""
+    sourced = TableRow("1", "Fan 1 stopped", reference="manual")
+    references = (Reference("https://example.org/fans", id="manual", checked="2026-11-23"),)
+    rule = dataclasses.replace(
+        RULE, references=references, table=Table("fan", {"1": sourced, "2": TableRow("2", "Fan 2 stopped")})
+    )
+    assert messages_for(rule) == ["no reference (other rows of this table have one)"]
+    assert messages_for(dataclasses.replace(rule, table=Table("fan", {"1": sourced}))) == []
+
+
 @pytest.mark.parametrize(
     "url",
     ["ftp://example.org/a", "example.org", "https://", "https://nodot/", "https://example.org/a b", "javascript:x"],

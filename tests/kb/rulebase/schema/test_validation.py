@@ -172,6 +172,16 @@ def test_rows_want_a_title_unless_ignored() -> None:
     assert "a row needs a title" in faults_of(RULE + "table: {key: name, rows: {a: {role: symptom}}}\n")[0]
 
 
+def test_rows_refer_to_references_of_the_rule() -> None:
+    """A row names one of them by its id, and no two share an id."""
+    table = "table: {key: name, rows: {a: {title: A, reference: manual}}}\n"
+    assert "reference 'manual' of row 'a' is not an id" in faults_of(RULE + table)[0]
+    named = RULE.replace("  - url: https", "  - id: manual\n    checked: 2026-11-23\n    url: https")
+    assert faults_of(named + table) == []
+    twice = named + "  - {id: manual, url: https://example.org/b}\n"
+    assert "two references have the same id" in faults_of(twice)[0]
+
+
 @pytest.mark.parametrize("day", ["2027-02-30", "'31.1.2027'", "2027"])
 def test_days_must_exist(day: str) -> None:
     """A day is written YYYY-MM-DD and exists in the calendar."""
