@@ -76,6 +76,16 @@ def of_a_container(lines: list[str]) -> list[str]:
     return [json.dumps({"log": f"{line}\n", "stream": "stderr", "time": "2025-04-02T11:20:00.1Z"}) for line in lines]
 
 
+def in_the_journal(lines: list[str]) -> list[str]:
+    """`journalctl -o json` of what a service logs as an error."""
+    return [json.dumps({"_HOSTNAME": "node-a", "PRIORITY": "3", "MESSAGE": line, "_PID": "4711"}) for line in lines]
+
+
+def printed_to_the_journal(lines: list[str]) -> list[str]:
+    """The same of what a service prints: the journal gives each line the level of a notice."""
+    return [json.dumps({"PRIORITY": "6", "_TRANSPORT": "stdout", "MESSAGE": line}) for line in lines]
+
+
 def coloured(lines: list[str]) -> list[str]:
     """Colours around the class and around the message."""
     name, _, said = lines[-1].partition(":")
@@ -92,6 +102,8 @@ DAMAGES: dict[str, Damage] = {
     "JSON lines": as_json_lines,
     "one JSON record": in_one_record,
     "container": of_a_container,
+    "journal": in_the_journal,
+    "printed to the journal": printed_to_the_journal,
     "coloured": coloured,
     "carriage returns": lambda lines: [f"{line}\r" for line in lines],
     "a level on each line": lambda lines: [f"2025-04-02 11:20:00,123 ERROR trainer: {line}" for line in lines],

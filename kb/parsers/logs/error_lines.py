@@ -22,9 +22,10 @@ _JSON_LEVEL = lazy_compile(
     rb'(?i)"(?:[\w.@-]{0,24}(?:level|severity)(?:_?name|_?text)?|lvl)" ?: ?'
     rb'(?:"(?P<word>err(?:or)?|critical|crit|fatal|panic|alert|emerg(?:ency)?|severe)"|(?P<number>[4-6]0)(?=[,} ])'
     rb'|\{[^{}\n]{0,120}"name" ?: ?"(?P<inner>error|critical|fatal)")'
+    rb'|(?-i:"PRIORITY" ?: ?"(?P<priority>[0-3])")'  # of the systemd journal
 )
 _JSON_MESSAGE = lazy_compile(
-    rb'"(?:msg|message|event|text|log|body|short_message|exception)" ?: ?"(?P<text>(?:[^"\\\n]|\\.){1,2000})'
+    rb'"(?:msg|message|MESSAGE|event|text|log|body|short_message|exception)" ?: ?"(?P<text>(?:[^"\\\n]|\\.){1,2000})'
 )
 _LOGFMT = lazy_compile(
     rb"(?:^|[ \t])(?:level|lvl|severity)=\"?(?P<word>error|crit(?:ical)?|fatal|panic)\b", re.IGNORECASE
@@ -58,7 +59,7 @@ def error_level(line: bytes) -> Level | None:
     line = plain(line)
     if b'"' in line and line.lstrip().startswith(b"{"):
         found = _JSON_LEVEL.search(line)
-        return _named(found["word"] or found["inner"] or found["number"]) if found else None
+        return _named(found["word"] or found["inner"] or found["number"] or found["priority"]) if found else None
     glog = _GLOG.search(line[:HEAD])
     if glog is not None:
         return "fatal" if glog["fatal"] or glog["level"] == b"F" or _GAVE_UP.search(line) else "error"
@@ -104,7 +105,7 @@ def _message(line: str) -> str:
 
 
 def _named(word: bytes) -> Level:
-    return "error" if word.lower() in (b"error", b"err", b"40") else "fatal"
+    return "error" if word.lower() in (b"error", b"err", b"40", b"3") else "fatal"
 
 
 def _read(window: bytes, at: int) -> tuple[Structure, ...]:

@@ -41,7 +41,8 @@ _LEVEL = lazy_compile(
     rb"(?:[\w.]{1,60} - )?\[?(?:ERROR|CRITICAL|FATAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)?"
     rb"(?: ?\[[\w./-]{1,60}:\d{1,6}\])?(?:[ \t]{0,8}[:|-][ \t]{1,8}|[ \t]{1,8})(?:[\w.:<>-]{1,80} [|-] )?(?=[A-Za-z_]|\[[Rr])"
 )
-_STDERR = lazy_compile(rb'"stream": ?"stderr"')  # the log driver json-file of containers, which knows no level
+# the log driver json-file of containers, which knows no level, and the journal of a service's output, which has it by default
+_STDERR = lazy_compile(rb'"stream": ?"stderr"|"_TRANSPORT" ?: ?"stdout"')
 _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
 
