@@ -88,6 +88,12 @@ def message_of(line: str) -> str:
     return _message(line).strip()
 
 
+def message_in_record(record: bytes) -> bytes | None:
+    """Return the message of a JSON record as it stands there, escaped; None if it has none."""
+    found = _JSON_MESSAGE.search(plain(record))
+    return found["text"] if found else None
+
+
 def is_traceback_line(line: str) -> bool:
     """Whether a line's message is the header of a Python traceback, or indented below one."""
     said = _message(line)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from kb.model import Scalar, Structure
-from kb.parsers.logs.error_lines import error_level, message_of
+from kb.parsers.logs.error_lines import error_level, message_in_record, message_of
 from kb.parsers.logs.exceptions.chain import links_before, spawned_before, thread_before, to_structures
 from kb.parsers.logs.exceptions.exception_line import (
     CLASS_SUFFIX,
@@ -18,7 +19,7 @@ from kb.parsers.logs.exceptions.exception_line import (
 )
 from kb.parsers.logs.exceptions.frames import MAX_FRAMES, FrameList, frame_of_line
 from kb.parsers.logs.exceptions.java import OPENING, with_causes
-from kb.parsers.logs.exceptions.json_lines import is_json, tracebacks_in
+from kb.parsers.logs.exceptions.json_lines import is_json, tracebacks_in, unescaped
 from kb.parsers.logs.exceptions.survived import (
     TRAILING,
     at_shutdown,
@@ -97,13 +98,23 @@ def _read_json(window: bytes, at: int) -> tuple[Structure, ...]:
     return tuple(found)
 
 
-def _frames_before(window: bytes, at: int, voice: Voice) -> tuple[FrameList, int]:
-    """Return the frames right above an exception line, and where they or their header start; `at` if there are none."""
+def _text_of_record(line: bytes) -> bytes | None:
+    """Return the message of a line that is a JSON record, unescaped; None if it is no record or has none."""
+    rest = line[peel(line).end :]
+    said = message_in_record(rest) if is_json(rest) else None
+    return plain(unescaped(said)).rstrip() if said is not None else None
+
+
+def _frames_before(window: bytes, at: int, told: Callable[[bytes], bytes | None]) -> tuple[FrameList, int]:
+    """Return the frames right above an exception line, and where they or their header start; `at` if there are none.
+
+    `told`: the text of a line; None if another process wrote it.
+    """
     found: list[str] = []
     top = at
     for _ in range(4 * MAX_FRAMES):
         above = line_start(window, top - 1) if top > 0 else -1
-        rest = voice.rest(line_at(window, above)[0]) if above >= 0 else None
+        rest = told(line_at(window, above)[0]) if above >= 0 else None
         frame = frame_of_line(rest) if rest is not None else None
         if rest is None or not (frame or rest[:1] in (b" ", b"\t")):
             headed = rest is not None and (HEADER in rest or b"ray::" in rest)
@@ -127,7 +138,8 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     column = peel(rest)  # of the rank, between the level and the message
     if column.rank is not None and prefix.rank is None:
         prefix, rest = prefix._replace(rank=column.rank), rest[column.end :]
-    if is_json(rest) and (error_level(line) is not None or _STDERR.search(rest)):
+    record = is_json(rest) and (error_level(line) is not None or _STDERR.search(rest) is not None)
+    if record:
         rest = message_of(text(line, MAX_MESSAGE)).encode()
     opening = OPENING.match(rest)
     rest = rest[opening.end() :] if opening else rest
@@ -135,7 +147,7 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     if exception is None or not _is_exception_name(*exception[:2]):
         return ()
     voice = Voice(line[: prefix.end], prefix_key(peel(line)))
-    frames, start = _frames_before(window, at, voice)
+    frames, start = _frames_before(window, at, _text_of_record if record else voice.rest)
     if prefix.local_rank is None and start != at:
         prefix = prefix._replace(local_rank=spawned_before(window, line_start(window, start)))
     shared: dict[str, Scalar] = {"thread": "", "start": start}

@@ -620,6 +620,26 @@ def test_exception_in_a_json_message():
     assert alone(json.dumps({**record, "level": "warning"}) + "\n") == []
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        lambda line: {"log": f"{line}\n", "stream": "stderr", "time": "2025-04-02T11:20:00.1Z"},
+        lambda line: {"ts": 1743592800.1, "level": "error", "message": line},
+        lambda line: {"_HOSTNAME": "node-a", "PRIORITY": "3", "MESSAGE": line},
+        lambda line: {"PRIORITY": "6", "_TRANSPORT": "stdout", "MESSAGE": line},
+    ],
+)
+def test_each_line_of_a_traceback_in_a_record_of_its_own(record):
+    """The frames are in the records above."""
+    lines = trace('ValueError: no "a"', "main", "step").splitlines()
+    text = "".join(f"{json.dumps(record(line))}\n" for line in ["step 7", *lines])
+    (found,) = alone(text)
+    assert found.fields["type"] == "ValueError"
+    assert found.fields["frames"].splitlines() == ["/opt/run/fit.py:11 in main", "/opt/run/fit.py:12 in step"]
+    assert found.fields["start"] == text.index("\n") + 1
+    assert alone(text.replace("Error: no", "Warning: no")) == []
+
+
 def test_process_of_spawn():
     """`torch.multiprocessing.spawn` names the process above its traceback."""
     (found,) = headed("-- Process 2 terminated with the following error:\n" + trace("KeyError: 'a'"))
