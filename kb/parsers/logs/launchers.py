@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kb.model import Scalar, Structure
-from kb.parsers.logs.lines import line_at, lines_from, number, on_line, plain, resource, text
+from kb.parsers.logs.lines import line_at, lines_from, number, on_line, plain, resource, shown_part, text
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.reader import Reader
 from kb.regex.lazy import lazy_compile
@@ -239,8 +239,8 @@ def _read_slurm_end(window: bytes, at: int) -> tuple[Structure, ...]:
     }
     # the named batch host only says where the message comes from
     made = on_line("slurm_end", window, at, fields)
-    # a plain cancellation has an empty reason, which a rule can match
-    return (replace(made, fields={"why": "", **made.fields}),)
+    # a plain cancellation has an empty reason, which a rule can match; a progress bar may come before on the same line
+    return (replace(made, line=text(shown_part(line, found.start())), fields={"why": "", **made.fields}),)
 
 
 def _read_signal(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -295,7 +295,7 @@ READERS: tuple[Reader, ...] = (
         read=_read_shell,
         after=1024,
     ),
-    Reader(name="slurm_end", trigger=r"\*\*\* (?:JOB|STEP) .*CANCELLED AT ", read=_read_slurm_end, after=1024),
+    Reader(name="slurm_end", trigger=r"\*\*\* (?:JOB|STEP) .*CANCELLED AT ", read=_read_slurm_end, after=4096),
     Reader(
         name="signal",
         trigger=r"got signal: \d|Caught signal \d|closing signal |death signal|killed by signal: "

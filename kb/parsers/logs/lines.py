@@ -10,6 +10,7 @@ from kb.regex.lazy import lazy_compile
 
 LINE_CHARACTERS = 512  # of a decisive line, kept in a structure
 MAX_LINE = 4096  # bytes of one line that are read; no known form is longer
+_WITHIN_CHARACTER = bytes(range(0x80, 0xC0))  # the bytes of a UTF-8 character after its first
 _ANSI = lazy_compile(rb"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 
 
@@ -44,6 +45,11 @@ def plain(line: bytes) -> bytes:
 def text(raw: bytes | None, most: int = LINE_CHARACTERS) -> str:
     """Decode, replacing invalid bytes, and cut to `most` characters; None becomes empty."""
     return "" if raw is None else raw[: 4 * most].decode("utf-8", errors="replace")[:most].strip()
+
+
+def shown_part(line: bytes, at: int) -> bytes:
+    """Return the part of a line to show: its start, or, if the byte at `at` is far from there, what surrounds that byte."""
+    return line if at < LINE_CHARACTERS // 4 else line[at - LINE_CHARACTERS // 8 :].lstrip(_WITHIN_CHARACTER)
 
 
 def number(raw: bytes | None) -> int | None:

@@ -148,6 +148,17 @@ def test_slurm_end(line, fields):
     assert found.resource.node is None  # the batch host, from which the message comes
 
 
+def test_end_of_a_job_after_a_progress_bar_on_the_same_line():
+    """The quoted part of a long line contains Slurm's last word, and begins with a whole character."""
+    said = "slurmstepd: error: *** JOB 9912 ON cn-b7 CANCELLED AT 2026-05-02T03:04:05 DUE TO TIME LIMIT ***"
+    for more in range(4):
+        bars = " ".join(f"{step}%|{'█' * 20}| {step}/90 [00:11]" for step in range(20)) + "#" * more
+        found = one(READERS, f"{bars}{said}\n")
+        assert said in found.line
+        assert "\ufffd" not in found.line
+        assert found.fields["why"] == "TIME LIMIT"
+
+
 @pytest.mark.parametrize(
     ("line", "fields"),
     [
