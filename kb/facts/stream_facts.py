@@ -260,10 +260,10 @@ class StreamFacts:
         return last is not None and stops_as_planned(last[1])
 
     def skips_at_end(self, offset: int) -> bool:
-        """Whether the log without steps ends with an exception at this offset that the line above reports as skipped."""
+        """Whether the log without a finished step ends with an exception at this offset that the line above reports as skipped."""
         tail, first = self.summary.tail.rstrip().encode("utf-8", "replace"), self.summary.tail_offset
         spans = (span for span in self._spans if span[0] <= offset < span[1])
-        return not self.points and any(
+        return not any(point.step for point in self.points) and any(
             start > first and end - first >= len(tail) and reported_as_skipped(tail, start - first)
             for start, end in spans
         )

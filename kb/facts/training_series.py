@@ -247,9 +247,19 @@ def _number_lines(points: list[ProgressPoint], *, thinned: bool) -> None:
     pace = _steps_an_epoch(points, steps) if thinned else None
     for at in lines:
         found, epoch = steps[at], points[at].epoch
-        step = round(epoch * pace) if pace and epoch is not None else found[0] if found else None
+        step = found[0] if found else None
+        if pace and epoch is not None:
+            step = _within_bars(round(epoch * pace), points, places, at)
         if step is not None:
             points[at] = changed(points[at], step=step, total=found[1] if found else None)
+
+
+def _within_bars(step: int, points: Sequence[ProgressPoint], places: Sequence[int], at: int) -> int:
+    """Return an estimated step, not beyond those of the bars before and after its line, as epochs are logged rounded."""
+    index = bisect_right(places, at)
+    low = points[places[index - 1]].step or 0 if index else 0
+    high = points[places[index]].step or 0 if index < len(places) else points[places[-1]].total or step
+    return max(low, min(step, high)) if low <= high else step
 
 
 def _step_around(points: Sequence[ProgressPoint], places: Sequence[int], at: int) -> tuple[int, int | None] | None:

@@ -178,3 +178,35 @@ def test_a_bar_of_one_late_epoch_is_no_step_of_the_run(engine: Matcher) -> None:
         engine, train=bars + 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\nKeyError: 1\n'
     )
     assert (report.progress.last_iteration, report.progress.epoch, report.progress.epoch_iteration) == (None, 7, 39)
+
+
+CAUGHT = (
+    'Traceback (most recent call last):\n  File "/srv/summary.py", line 40, in write\n    self.out.write(data)\n'
+    "OSError: [Errno 5] Input/output error\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "faulty"),
+    [
+        ("ERROR:summary:could not write scalars, skipped\n" + CAUGHT, False),
+        ("ERROR:retention:the removal of step 100 did not work, left in place\n" + CAUGHT, False),
+        (CAUGHT, True),
+    ],
+    ids=["skipped", "left", "raised"],
+)
+def test_what_a_rank_reports_last_in_a_run_that_completed(engine: Matcher, end: str, faulty: bool) -> None:
+    """Only rank 0 logs its steps. Another rank's log ends with what it handled: nothing failed, though little proves it."""
+    done = "{'train_runtime': 822.2, 'train_steps_per_second': 0.2, 'train_loss': 0.44, 'epoch': 1.0}\n"
+    bars = STEPS + " 100%|██████████| 400/400 [02:00<00:00,  4.00it/s]\n"
+    started = "Using auto half precision backend\n  0%|          | 0/400 [00:00<?, ?it/s]\n"
+    report = diagnosed(engine, rank_0=bars + done, rank_1=started + end)
+    assert (report.verdict in ("fault", "no_match")) is faulty
+
+
+def test_how_a_model_did_is_no_error_of_the_run(engine: Matcher) -> None:
+    """Answers of the model that are wrong, or do not end in time, are counted in the last line of a rank."""
+    report = diagnosed(
+        engine, rank_0=STEPS, rank_1="HumanEval: 61 passed, 103 failed, 4 timed out, 2 errors; pass@1 = 0.372\n"
+    )
+    assert report.verdict == "insufficient_evidence"

@@ -145,6 +145,21 @@ def test_in_a_thinned_series_the_epoch_places_a_line() -> None:
     assert [p.step for p in thinned.points if p.offset == 30_000] == [300]
 
 
+def test_a_rounded_epoch_places_no_line_beyond_the_bars_around_it() -> None:
+    """Epochs are logged with two digits, so a product with them may exceed the last step."""
+    dense = []
+    for step in range(800, 1001, 10):
+        dense += [
+            ProgressPoint(100 * step, loss=2.0, epoch=round(step / 990, 2), format="hf_dict"),
+            ProgressPoint(100 * step + 50, step, 1000, format="tqdm"),
+        ]
+    summary = stream(points=dense)
+    thinned = training_series(replace(summary, series=replace(summary.series, mask=7)))
+    steps = [p.step or 0 for p in thinned.points]
+    assert steps == sorted(steps)
+    assert steps[-1] == 1000
+
+
 def test_steps_count_on_over_epochs() -> None:
     """Lightning's bar starts again with each epoch, once more under its old label."""
     lines = [(0, 1), (0, 25), (0, 0), (1, 0), (1, 12), (1, 25), (2, 3)]

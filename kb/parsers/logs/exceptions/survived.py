@@ -12,8 +12,8 @@ from kb.regex.lazy import lazy_compile
 # Headers that report a handled exception. A word such as "retrying" is not enough: the last attempt looks the same.
 _IGNORED = lazy_compile(rb"Exception ignored (?:in|on)\b|Error in atexit\._run_exitfuncs:")
 _CARRIES_ON = lazy_compile(
-    rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|bad sample).{0,160}"
-    rb"(?:\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|going on|carrying on|doing without)\b|will try again at the next)"
+    rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|bad sample|did not work).{0,160}"
+    rb"(?:\b(?:left in place|skipping|skipped|ignoring|ignored|continuing|falling back|going on|carrying on|doing without)\b|will try again at the next)"
 )
 _GUARDED = lazy_compile(rb"[Ii]mport of .{1,200} failed with: ?$")
 TRAILING = lazy_compile(
