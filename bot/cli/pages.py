@@ -13,8 +13,10 @@ import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from flask import Flask
+from waitress import wasyncore
 from waitress.server import create_server
 
 from bot.cli.console import say
@@ -29,6 +31,7 @@ from kb.errors import SignalboxError
 HOST = "127.0.0.1"
 EXPIRES = 86400.0  # seconds; the key of the links ends with the process in any case
 THREADS = 4
+TICK = 0.2  # seconds after which the server sees that it is to stop
 
 
 def run(port: int, tenant: str, *, browser: bool) -> None:
@@ -62,11 +65,21 @@ def served(port: int, tenant: str) -> Iterator[str]:
         links = PageLinks(f"http://{HOST}:{listener.getsockname()[1]}", secrets.token_urlsafe(32), EXPIRES)
         web = Flask("bot.cli.pages", static_folder=None)
         web.register_blueprint(pages(ledger, knowledge(), links))
-        server = create_server(web, sockets=[listener], threads=THREADS, ident=None)
-        thread = threading.Thread(target=server.run, daemon=True)
+        sockets: dict[int, Any] = {}
+        server = create_server(web, map=sockets, sockets=[listener], threads=THREADS, ident=None)
+        over = threading.Event()
+        thread = threading.Thread(target=_serve, args=(server, sockets, over), daemon=True)
         thread.start()
         try:
             yield links.overview(tenant, time.time())
         finally:
-            server.close()
-            thread.join(5.0)
+            over.set()
+            thread.join()
+
+
+def _serve(server: Any, sockets: dict[int, Any], over: threading.Event) -> None:
+    """Answer requests until `over`. The loop and the threads of requests use the sockets, so both end before these are closed."""
+    while not over.is_set():
+        wasyncore.loop(timeout=TICK, map=sockets, count=1)
+    server.task_dispatcher.shutdown()
+    wasyncore.close_all(sockets)
