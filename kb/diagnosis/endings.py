@@ -77,8 +77,7 @@ def _contradiction(verdict: Verdict, phase: Phase, facts: Facts, completion: Com
     state = completion.scheduler
     if state is None:
         return ""
-    events = (item for _, item in facts.structures("platform_event"))
-    success = contradicted_success(facts.evidence.job, events) if state.ended_badly else None
+    success = contradicted_success(facts.evidence.job, state)
     if success is not None:
         return f"{success.source} reports {success.shown}, but {state.source} reports {state.shown}"
     said = _contrary(verdict, phase, facts, completion)

@@ -112,9 +112,9 @@ def scheduler_state(job: Job, events: Iterable[Structure] = ()) -> SchedulerStat
     return own if last is None else last
 
 
-def contradicted_success(job: Job, events: Iterable[Structure]) -> SchedulerState | None:
-    """Return the success that the job's description reports, if the scheduler's own records contradict it."""
-    own, state = _of_job(job), scheduler_state(job, events)
+def contradicted_success(job: Job, state: SchedulerState | None) -> SchedulerState | None:
+    """Return the success that the job's description reports, if the scheduler's state contradicts it."""
+    own = _of_job(job)
     return own if own is not None and own.outcome == "succeeded" and state is not None and state.ended_badly else None
 
 

@@ -185,11 +185,11 @@ class FaultLibrary:
         """The entries most similar to a signature, the most similar first, only the best of each cause. `but`: left out."""
         if not pattern.events:
             return []
-        mine = self._telling(pattern)
+        mine, decisive = self._telling(pattern), _decisive_events(pattern)
         found = [
             match
             for entry in self.entries
-            if entry.incident not in but and (match := self._like(pattern, mine, entry)) is not None
+            if entry.incident not in but and (match := self._like(pattern, mine, decisive, entry)) is not None
         ]
         found.sort(key=lambda item: (-item.similarity, -item.known.at, -item.known.incident))
         best: dict[tuple[str | None, str], SimilarIncident] = {}
@@ -207,24 +207,24 @@ class FaultLibrary:
             )[:4]
         )
 
-    def _like(self, pattern: Signature, telling: frozenset[str], entry: KnownIncident) -> SimilarIncident | None:
+    def _like(
+        self, pattern: Signature, telling: frozenset[str], decisive: Sequence[Words], entry: KnownIncident
+    ) -> SimilarIncident | None:
         theirs = entry.pattern
         if not any(word in telling for event in theirs.events for word in event.words):
             return None
         value, shared, common = similarity(pattern, theirs)
         value = value if common >= FEWEST else 0.0
-        decisive, event = self._decisive(pattern, theirs)
-        if decisive > value:  # the same failure in other surroundings: another framework, other ranks' lines
-            value, shared = decisive, (event, *(words for words in shared if words != event))
+        closest, event = self._closest(decisive, theirs)
+        if closest > value:  # the same failure in other surroundings: another framework, other ranks' lines
+            value, shared = closest, (event, *(words for words in shared if words != event))
         return SimilarIncident(entry, round(value, 3), shared) if value >= NEAR else None
 
-    def _decisive(self, signature: Signature, other: Signature) -> tuple[float, Words]:
+    def _closest(self, decisive: Sequence[Words], other: Signature) -> tuple[float, Words]:
         """How much of the information of the words of two decisive events is in both, 0 to 1; and the first one's words."""
-        best: tuple[float, Words] = (0.0, ())
-        for mine in _decisive_events(signature):
-            for theirs in _decisive_events(other):
-                best = max(best, (self._shared_information(frozenset(mine), frozenset(theirs)), mine))
-        return best
+        pairs = ((mine, theirs) for mine in decisive for theirs in _decisive_events(other))
+        found = ((self._shared_information(frozenset(mine), frozenset(theirs)), mine) for mine, theirs in pairs)
+        return max(found, default=(0.0, ()))
 
     def _shared_information(self, mine: frozenset[str], theirs: frozenset[str]) -> float:
         if any(word[-1].isdigit() for word in mine ^ theirs):  # another Xid, another signal

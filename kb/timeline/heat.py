@@ -86,14 +86,14 @@ class HeatMap:
 class _Grid:
     """The multiples of the median, a row per rank and a column per step or several; NaN where nothing is known.
 
-    `least`: the multiple from which a rank is slow.
+    `slow`: the first and the last column in which each rank was slow, None if it never was for long.
     """
 
     who: tuple[Resource, ...]
     times: Floats
     start: float
     width: float
-    least: float
+    slow: tuple[tuple[int, int] | None, ...]
 
     def step(self, column: int) -> int:
         """Return the first step of a column."""
@@ -110,7 +110,7 @@ def heat_map(evidence: Evidence, report: Report) -> HeatMap | None:
             who: found for who, own in points.items() if who.rank is not None and (found := values_of(own, metric))
         }
         grid = _grid(values)
-        if grid is not None and any(_slow(row, grid.least) for row in grid.times):
+        if grid is not None and any(grid.slow):
             return _drawn(grid, title, report)
     return None
 
@@ -134,7 +134,8 @@ def _grid(values: Mapping[Resource, Sequence[tuple[int, float]]]) -> _Grid | Non
     known = np.isfinite(times).any(axis=0)
     if int(known.sum()) < LEAST_STEPS:
         return None
-    return _Grid(tuple(who for who, _ in rows), times, start - 0.5, width, max(SLOW, 1.0 + NOISE * _noise(times)))
+    least = max(SLOW, 1.0 + NOISE * _noise(times))  # the multiple from which a rank is slow
+    return _Grid(tuple(who for who, _ in rows), times, start - 0.5, width, tuple(_slow(row, least) for row in times))
 
 
 def _noise(times: Floats) -> float:
@@ -171,9 +172,8 @@ def _lanes(grid: _Grid, report: Report) -> tuple[list[list[int]], str]:
     every = list(range(len(grid.who)))
     if len(every) <= LANES:
         return [[at] for at in every], ""
-    spans = {at: _slow(grid.times[at], grid.least) for at in every}
     named = {who.rank for diagnosis in report.diagnoses[:1] for who in diagnosis.suspects}
-    apart = [at for at in every if spans[at] is not None]
+    apart = [at for at in every if grid.slow[at] is not None]
     apart.sort(key=lambda at: (grid.who[at].rank not in named, -float(np.nanmax(grid.times[at]))))
     apart = sorted(apart[:APART])
     rest = [at for at in every if at not in apart]
@@ -193,7 +193,7 @@ def _row(grid: _Grid, members: Sequence[int], report: Report) -> HeatRow:
         warnings.simplefilter("ignore", RuntimeWarning)  # columns without any value
         times = np.nanmax(grid.times[members], axis=0)
     column = int(np.nanargmax(times)) if np.isfinite(times).any() else 0
-    span = max((_slow(grid.times[at], grid.least) for at in members), key=lambda one: one[1] - one[0] if one else -1)
+    span = max((grid.slow[at] for at in members), key=lambda one: one[1] - one[0] if one else -1)
     who = [grid.who[at] for at in members]
     nodes = {item.node for item in who}
     ranks = ranges(item.rank for item in who if item.rank is not None)

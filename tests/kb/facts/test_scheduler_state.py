@@ -128,9 +128,10 @@ def test_a_success_that_the_schedulers_own_record_contradicts() -> None:
     state = scheduler_state(job, [record])
     assert state is not None
     assert (state.outcome, state.source) == ("failed", "slurm.json")
-    success = contradicted_success(job, [record])
+    success = contradicted_success(job, scheduler_state(job, [record]))
     assert success is not None
     assert (success.shown, success.source) == ("COMPLETED", "job.yaml")
     agreed = Structure("platform_event", 0, 1, "job 7 COMPLETED", {"kind": "completed", "states": "COMPLETED"})
-    assert contradicted_success(job, [agreed]) is None
-    assert contradicted_success(Job(state="FAILED"), [record]) is None
+    assert contradicted_success(job, scheduler_state(job, [agreed])) is None
+    failed = Job(state="FAILED")
+    assert contradicted_success(failed, scheduler_state(failed, [record])) is None
