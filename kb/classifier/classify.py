@@ -15,6 +15,7 @@ _FRAME = lazy_compile(r"(?P<path>[^\n]{1,400}):\d{1,9}(?: in (?P<function>.{1,20
 _FRAMES = 60  # innermost ones that are looked at
 _MESSAGE = 600  # characters of a message that are read
 _OTHER = frozenset({OWN, LIBRARY, STANDARD})
+_CATCH_ALL = frozenset({"Error", "Exception", "OSError", "RuntimeError", "SystemError", "ValueError"})  # types that alone tell nothing
 
 
 @lru_cache(maxsize=1)
@@ -28,11 +29,14 @@ def classify(kind: str, message: str, frames: str = "", handled: tuple[str, ...]
     """Return the class of an error, or None if the model is not sure enough.
 
     An exception class that the model does not know, raised by the run's own code, is not judged: only its authors know what it means.
+    Nor is a catch-all type without message and frames, which is what interleaved output leaves of an exception.
     `kind`: class of the exception, empty for a line of a log; `frames`: its frames, one per line, the innermost last;
     `handled`: classes of the exceptions from which it followed.
     """
     known = model()
     error = error_text(known.areas, kind, message, frames, handled)
+    if kind in _CATCH_ALL and not (error.words or error.codes or frames):
+        return None
     if error.area in ("", OWN) and not error.above and kind and f"type {kind}" not in known.weights:
         return None
     answer = known.best(traits(error))

@@ -38,6 +38,13 @@ def test_an_error_that_says_nothing_gets_no_class(message: str) -> None:
     assert classify("Qwertz", message) is None
 
 
+@pytest.mark.parametrize("kind", ["RuntimeError", "ValueError", "Exception"])
+def test_a_bare_catch_all_type_gets_no_class(kind: str) -> None:
+    """Interleaved output leaves the type of an exception on a line of its own; its frames tell something again."""
+    assert classify(kind, "") is None
+    assert classify(kind, "", "/home/u/train.py:10 in <module>\n/home/u/train.py:7 in step") is not None
+
+
 @pytest.mark.parametrize(
     "message",
     ["[Errno 2] Aucun fichier ou dossier de ce type: 'a.yaml'", "[Errno 2] 没有那个文件或目录: 'a.yaml'"],
