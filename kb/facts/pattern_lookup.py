@@ -279,7 +279,7 @@ class PatternLookup:
             return PatternResult(0, (), {})
         from kb.metrics.series_detectors.watchdog import collective_behind  # noqa: PLC0415 - few jobs log it
 
-        found = collective_behind(statuses)
+        found = collective_behind(statuses, self.facts.structures("watchdog"))
         signals = tuple(
             self._structure_signal(key, behind_rank.stream, behind_rank.status, dict(behind_rank.captures))
             for behind_rank in found

@@ -8,6 +8,8 @@ from kb.model import Structure
 from kb.report import ranges
 from kb.values import dataclass
 
+_POINT_TO_POINT = ("SEND", "RECV", "COALESCED")
+
 
 @dataclass(frozen=True, slots=True)
 class BehindRank:
@@ -18,28 +20,40 @@ class BehindRank:
     captures: tuple[tuple[str, str], ...]
 
 
-def collective_behind(statuses: Sequence[tuple[int, Structure]]) -> tuple[BehindRank, ...]:
-    """Return the ranks that are behind, from the "last enqueued, last completed" lines of c10d's watchdogs.
+def collective_behind(
+    statuses: Sequence[tuple[int, Structure]], timeouts: Sequence[tuple[int, Structure]] = ()
+) -> tuple[BehindRank, ...]:
+    """Return the ranks that are behind, from the lines of c10d's watchdogs.
 
-    Within a process group, ranks with work enqueued and not completed wait in their next collective. A rank whose last
-    enqueued work is an earlier one never joined it. (A rank stuck inside the NCCL call counts as not having enqueued.)
+    `statuses`: "last enqueued, last completed"; `timeouts`: the collective that a rank reports as timed out. Within a
+    process group, ranks with work enqueued and not completed wait in their next collective. A rank whose last enqueued
+    work is an earlier one never joined it. (A rank stuck inside the NCCL call counts as not having enqueued.) A timeout
+    tells the same of a rank without a status, if it names the group and is no point-to-point work, which is counted apart.
     """
     groups: dict[str, dict[int, tuple[int, Structure, int, int]]] = {}
     for stream, pair in statuses:
-        rank = pair.resource.rank if pair.resource.rank is not None else _parse_int(pair.fields.get("pg_rank"))
+        rank = _rank(pair)
         enqueued, completed = _parse_int(pair.fields.get("enqueued")), _parse_int(pair.fields.get("completed"))
         if rank is not None and enqueued is not None and completed is not None:
             groups.setdefault(str(pair.fields.get("pg") or ""), {}).setdefault(
                 rank, (stream, pair, enqueued, completed)
             )
+    timed_out: dict[str, dict[int, int]] = {}
+    for _, pair in timeouts:
+        group, rank, number = str(pair.fields.get("pg") or ""), _rank(pair), _parse_int(pair.fields.get("seq"))
+        if rank is not None and number is not None and group and pair.fields.get("op") not in _POINT_TO_POINT:
+            of_group = timed_out.setdefault(group, {})
+            of_group[rank] = min(number, of_group.get(rank, number))
     found = []
-    for ranks in groups.values():
+    for group, ranks in groups.items():
+        others = {rank: number for rank, number in timed_out.get(group, {}).items() if rank not in ranks}
         waiting = [completed + 1 for _, _, enqueued, completed in ranks.values() if enqueued > completed >= 0]
+        waiting += others.values()
         if not waiting:
             continue
         stuck = max(waiting)
         behind = {rank: at for rank, at in ranks.items() if at[2] < stuck}
-        if behind and len(behind) < len(ranks):
+        if behind and len(behind) < len(ranks) + len(others):
             named = ("rank " if len(behind) == 1 else "ranks ") + ranges(behind)
             for rank, (stream, item, enqueued, _) in sorted(behind.items()):
                 words = (
@@ -50,6 +64,11 @@ def collective_behind(statuses: Sequence[tuple[int, Structure]]) -> tuple[Behind
                 )
                 found.append(BehindRank(stream, item, words))
     return tuple(found)
+
+
+def _rank(structure: Structure) -> int | None:
+    own = structure.resource.rank
+    return own if own is not None else _parse_int(structure.fields.get("pg_rank"))
 
 
 def _parse_int(value: object) -> int | None:

@@ -489,6 +489,34 @@ def test_ranks_that_are_level_or_not_known_are_not_behind(statuses: list[tuple[i
     assert collective_behind(statuses) == ()
 
 
+def timeout(rank: int, seq: int, pg: str = "0", op: str = "ALLREDUCE") -> tuple[int, Structure]:
+    """What a rank's watchdog reports as timed out."""
+    return (rank, Structure("watchdog", 10, 50, "ran for", {"pg": pg, "seq": seq, "op": op}, Resource(rank=rank)))
+
+
+def test_a_timeout_tells_where_a_rank_without_a_status_waits() -> None:
+    """Rank 0 times out in 2667, rank 1 still waits in 2635: it never joined 2667."""
+    found = collective_behind([status(1, 2635, 2634)], [timeout(0, 2667, op="_REDUCE_SCATTER_BASE"), timeout(1, 2635)])
+    assert [dict(behind_rank.captures) for behind_rank in found] == [
+        {"behind": "1", "waited": "2667", "reached": "2635", "all_behind": "rank 1"}
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        timeout(0, 2635),  # the same collective
+        timeout(0, 2667, pg="7"),  # another group
+        timeout(0, 2667, pg=""),  # a group that the line does not name
+        timeout(0, 2667, op="SEND"),  # counted apart
+        timeout(1, 2667),  # its own
+    ],
+)
+def test_a_timeout_that_cannot_be_compared_puts_no_rank_behind(other: tuple[int, Structure]) -> None:
+    """Numbers count within one group, and point-to-point work apart from collectives."""
+    assert collective_behind([status(1, 2635, 2634)], [other]) == ()
+
+
 def test_the_rank_in_the_group_stands_in_for_the_global_one() -> None:
     """Where lines have no prefix the watchdog's own rank is used."""
     found = collective_behind([status(None, 9, 7, pg_rank="0"), status(None, 7, 7, pg_rank="5")])

@@ -31,7 +31,7 @@ HEAD = "[rank21]:[E502 03:04:05.114205330 ProcessGroupNCCL.cpp:683] "
             "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=812, OpType=_REDUCE_SCATTER_BASE, "
             "NumelIn=4096, NumelOut=512, Timeout(ms)=600000) ran for 600071 milliseconds before timing out.",
             {
-                "pg": "2",
+                "pg": "9",
                 "pg_rank": 5,
                 "seq": 812,
                 "op": "_REDUCE_SCATTER_BASE",
