@@ -15,7 +15,9 @@ _FRAME = lazy_compile(r"(?P<path>[^\n]{1,400}):\d{1,9}(?: in (?P<function>.{1,20
 _FRAMES = 60  # innermost ones that are looked at
 _MESSAGE = 600  # characters of a message that are read
 _OTHER = frozenset({OWN, LIBRARY, STANDARD})
-_CATCH_ALL = frozenset({"Error", "Exception", "OSError", "RuntimeError", "SystemError", "ValueError"})  # types that alone tell nothing
+_CATCH_ALL = frozenset(
+    {"Error", "Exception", "OSError", "RuntimeError", "SystemError", "ValueError"}
+)  # types that alone tell nothing
 
 
 @lru_cache(maxsize=1)

@@ -38,6 +38,9 @@ LINES = 5  # number of the process's own lines to quote
 CALM_AFTER_ERROR = 3  # ordinary lines that a process may print after the error that ended it
 CALM_AFTER_FATAL = 12  # likewise after an exception or a fatal line, since a program may still clean up
 FEW = 1 / 3  # share of the ranks that may print the same error; if more do, it is not one rank's own failure
+_SAYS_NOTHING = (
+    "terminate called without an active exception"  # threads left at exit, usually after the failure of another rank
+)
 _WORTH: Mapping[Kind, int] = {"exception": 0, "fatal": 0, "crash": 1, "error": 2, "end": 3, "exit": 3}
 _CRASHED = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})  # failures that a process causes itself
 
@@ -203,7 +206,15 @@ class _Search:
     def _order(self, event: BadEvent) -> tuple[float, ...]:
         accused = event.place.rank in self._accused
         when = event.time if event.time is not None else math.inf
-        return (not accused, _WORTH[event.kind] > 1, when, event.place.rank is None, event.stream, event.offset)
+        return (
+            not accused,
+            _SAYS_NOTHING in event.line,
+            _WORTH[event.kind] > 1,
+            when,
+            event.place.rank is None,
+            event.stream,
+            event.offset,
+        )
 
     # -- which of its lines are quoted
 

@@ -12,9 +12,7 @@ from kb.regex.lazy import lazy_compile
 
 # [PG ID 0 PG GUID 0(default_pg) Rank 9], [PG 0 (default_pg) Rank 37], [PG 0 Rank 25], [Rank 5]
 # "[PG ID 1 PG GUID 7(tp) Rank 0]": the id counts the groups of one process, only the GUID is the same on all ranks of a group
-_GROUP = lazy_compile(
-    rb"\[(?:PG (?:ID \d{1,9} ?PG GUID |ID )?([^\s\](]{1,40})(?:[^\]\n]{0,120}?) )?Rank (\d{1,7})\]"
-)
+_GROUP = lazy_compile(rb"\[(?:PG (?:ID \d{1,9} ?PG GUID |ID )?([^\s\](]{1,40})(?:[^\]\n]{0,120}?) )?Rank (\d{1,7})\]")
 _WORK = lazy_compile(rb"WorkNCCL\(([^\n]{0,400}?)\) ran for (\d{1,15}) milliseconds")
 _PAIR = lazy_compile(rb"(SeqNum|OpType|NumelIn|NumelOut|Timeout\(ms\))=(-?\w{1,40})")
 _STATUS = lazy_compile(

@@ -51,6 +51,18 @@ def test_an_error_that_the_run_survived_is_none() -> None:
     assert first((ref("logs/rank-2.log", rank=2), own), lost(0) + lost(1)) is None
 
 
+def test_threads_left_at_exit_do_not_lead_over_an_error() -> None:
+    """Such a line has no time of its own and says nothing; if it is all there is, it still counts."""
+    ended = (ref("logs/rank-1.log", rank=1), STEPS[:200] + "terminate called without an active exception\n")
+    error = "2026-11-03 04:12:50 CRITICAL census: 3 of 40 shards unaccounted for\n"
+    found = first((ref("logs/rank-0.log", rank=0), STEPS[:200] + error), ended)
+    assert found is not None
+    assert found.event.place.rank == 0
+    alone = first(ended)
+    assert alone is not None
+    assert alone.event.place.rank == 1
+
+
 def test_a_known_cause_covers_its_line() -> None:
     """A line that a rule explains is not an unexplained one."""
     text = "[rank2]: ERROR torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"

@@ -23,6 +23,7 @@ from kb.parsers.logs.exceptions.json_lines import is_json, tracebacks_in, unesca
 from kb.parsers.logs.exceptions.survived import (
     TRAILING,
     at_shutdown,
+    ignored_by_python,
     in_finalizer,
     in_generated_code,
     survived_by_program,
@@ -151,7 +152,12 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     if prefix.local_rank is None and start != at:
         prefix = prefix._replace(local_rank=spawned_before(window, line_start(window, start)))
     shared: dict[str, Scalar] = {"thread": "", "start": start}
-    excused = survived_by_program(window, start, at) if start != at else bool(TRAILING.search(exception[2]))
+    alone = start == at
+    excused = (
+        bool(TRAILING.search(exception[2])) or ignored_by_python(window, at)
+        if alone
+        else survived_by_program(window, start, at)
+    )
     if excused or at_shutdown(exception[2]) or in_finalizer(frames.kept()) or in_generated_code(frames.kept()):
         shared["lived_with"] = "yes"
     raised = read_exception(window, (at, after), exception, voice, frames)

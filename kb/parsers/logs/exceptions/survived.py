@@ -46,6 +46,11 @@ def survived_by_program(window: bytes, start: int, last: int) -> bool:
     return _carries_on(own, above) and _calm_after(window, line_at(window, last)[1])
 
 
+def ignored_by_python(window: bytes, at: int) -> bool:
+    """Whether the line above the exception line at `at` says that Python ignores it, as for output that nobody reads at exit."""
+    return at > 0 and _IGNORED.search(line_at(window, line_start(window, at - 1))[0][-1000:]) is not None
+
+
 def _fenced(window: bytes, last: int) -> bool:
     """Whether a code fence closes right after an exception: the traceback is text that the program shows, such as a sample."""
     following = (line for _, _, line in lines_from(window, line_at(window, last)[1], _CALM_LINES))

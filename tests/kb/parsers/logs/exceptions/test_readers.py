@@ -432,6 +432,15 @@ def test_no_exception(line):
     assert alone(line + "\n") == []
 
 
+def test_an_exception_that_python_ignores_needs_no_traceback():
+    """Output that nobody reads any more raises at exit; Python prints two lines and continues."""
+    text = "Training completed.\nException ignored in: <_io.TextIOWrapper name='<stdout>' mode='w'>\n"
+    assert [item.fields.get("lived_with") for item in alone(text + "BrokenPipeError: [Errno 32] Broken pipe\n")] == [
+        "yes"
+    ]
+    assert [item.fields.get("lived_with") for item in alone("BrokenPipeError: [Errno 32] Broken pipe\n")] == [None]
+
+
 LIVED_WITH = [
     "Exception ignored in: <function Pool.__del__ at 0x7f11>\n",
     "12: Import of fast_norm from lib.kernels failed with: ",
