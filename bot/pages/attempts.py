@@ -21,7 +21,7 @@ class AttemptRow:
 
     number: str
     end: str
-    times: str
+    times: tuple[str, ...]
     style: str
     queued: tuple[float, float] | None = None
     ran: tuple[float, float] | None = None
@@ -55,7 +55,7 @@ def _row(attempt: Attempt, span: tuple[float, float] | None, *, last: bool) -> A
     return AttemptRow(
         number=str(attempt.number),
         end=end or "unknown outcome",
-        times=text_format.joined(f"{word} {text_format.clock(when)}" for word, when in steps if when is not None),
+        times=tuple(f"{word} {text_format.clock(when)}" for word, when in steps if when is not None),
         style="well" if (attempt.state or "").upper() in _WELL else "s9" if last else "u9",
         queued=_bar(attempt.queued, begun, span),
         ran=_bar(begun, attempt.stopped, span),

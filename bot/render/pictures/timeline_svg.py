@@ -27,6 +27,8 @@ NOTE_PITCH = 18
 UNTIMED_PITCH = 24
 NAMES, FIGURES = 178, 168  # pixels of the panels at both sides of a page
 QUIET = 25.0  # percent of a page's width that a label on a row needs
+NARROW = 222  # pixels of the activity on a screen of 360 pixels
+BESIDE = 14  # pixels from a sign to the label on its row
 _STRIPE = (3, 6, 9)  # levels of activity in the legend
 
 
@@ -239,7 +241,9 @@ def _row_signs(placed: TimelineLayout, quiet: float) -> Iterator[Markup]:
             if row.error is not None and row.last < row.error < row.last + quiet:
                 at = row.error  # after its sign
             if row.silent and at < 100 - quiet:
-                yield text(row.silent, x=f"{at}%", dx=14, y=row.middle + 4, class_="small silent")
+                room = NARROW * (100 - at) / 100 - BESIDE
+                style = "small silent" if width(row.silent, PAGE_TEXT.small) <= room else "small silent dense"
+                yield text(row.silent, x=f"{at}%", dx=BESIDE, y=row.middle + 4, class_=style)
         if row.error is not None:
             yield element("svg", _error_sign(row), x=f"{row.error}%", y=row.middle, overflow="visible")
 

@@ -27,6 +27,7 @@ from bot.store.digest_rows import compute
 from bot.store.packed_reports import Origin
 from bot.store.tables import DigestRow, ReportRow
 from kb.digest.weeks import week_named
+from kb.model import Attempt
 from kb.report import Hang, StackBranch, Vote
 from tests.support import hostile_store
 from tests.support.bot_samples import FALLEN_GPU, NOON, UNKNOWN
@@ -35,7 +36,7 @@ from tests.support.common.hostile_page import hostile_report
 from tests.support.filled_store import FAULTS
 from tests.support.filled_store import NOW as LATER
 from tests.support.hostile_store import SCRIPTS
-from tests.support.made_pages import ATTACKS, EVERYTHING, curves, kept, timeline
+from tests.support.made_pages import ATTACKS, EVERYTHING, curves, folded, kept, timeline
 
 AT = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
 PLACE = ("logs/dmesg-gpu-017.log", 90_112)
@@ -52,6 +53,17 @@ HUNG = replace(
             StackBranch(0, ("<module> (train.py:240)", "main (train.py:210)"), 64, "0-63"),
             StackBranch(1, ("all_reduce (distributed_c10d.py:2806)",), 63, "0-6,8-63", "7"),
             StackBranch(1, ("get (queue.py:180)",), 1, "7", "0-6,8-63", 2),
+        ),
+    ),
+)
+
+REPEATED = replace(
+    FALLEN_GPU,
+    job=replace(
+        FALLEN_GPU.job,
+        attempts=tuple(
+            Attempt(number, "FAILED", queued=begin, scheduled=begin + 3600, stopped=begin + 7200)
+            for number, begin in enumerate((NOON - 30_000, NOON - 20_000, NOON - 10_000))
         ),
     ),
 )
@@ -82,6 +94,7 @@ def served(tmp_path_factory, known):
             "alone": incident_page(HUNG, kept(place=PLACE), about, words_of(known)),
             "alone-hostile": incident_page(hostile_report(EVERYTHING), kept(EVERYTHING, PLACE), about, words_of(known)),
             "unknown": incident_page(UNKNOWN, PageAttachments(), about),
+            "folded": incident_page(REPEATED, folded(), about, words_of(known)),
         }
         addresses = {
             "incident": settings.incident("default", 1, AT.timestamp()),
@@ -129,7 +142,7 @@ def weekly(ledger: Ledger, settings: PageLinks) -> dict[str, str]:
 
 
 OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
-PLAIN = ("incident", "hostile", "alone", "alone-hostile", "unknown", "lived")
+PLAIN = ("incident", "hostile", "alone", "alone-hostile", "unknown", "folded", "lived")
 PICTURED = ("overview", "weekly", "digest")  # with the digest's pictures
 EVERY = (*PLAIN, *PICTURED)
 
@@ -212,6 +225,41 @@ def test_it_fits(browser, served, screen, width, scheme):
         ground = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
         dark = "rgb(26, 29, 33)" if name == "digest" else "rgb(20, 23, 26)"
         assert ground == {"light": "rgb(255, 255, 255)", "dark": dark}[scheme]
+
+
+@pytest.mark.parametrize("width", [1280, 390, 360])
+def test_no_label_of_a_picture_is_cut(browser, served, screen, width):
+    """Names end before the activity, and what is written on a row before the picture ends; half a badge may stand out."""
+    screen(width)
+    browser.get(served["folded"])
+    shown = browser.execute_script(
+        "return [...document.querySelectorAll('.lanes .names text, .lanes .cells text')].map(one => "
+        "[one.textContent, one.getBoundingClientRect().right, one.closest('.lanes > svg').getBoundingClientRect().right])"
+    )
+    assert {"rank 5", "A", "step 20"} <= {words for words, *_ in shown}
+    assert [words for words, right, end in shown if right > end + 6] == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_bars_of_attempts_are_seen_without_scrolling(browser, served, screen, width):
+    """All three, at their full length."""
+    screen(width)
+    browser.get(served["folded"])
+    ends = browser.execute_script(
+        "return [...document.querySelectorAll('.runs .bars svg')].map(one => one.getBoundingClientRect().right)"
+    )
+    assert len(ends) == 3
+    assert max(ends) <= width
+
+
+def test_only_the_overview_is_as_wide_as_the_window(browser, served, screen):
+    """Bars of scores and shares on the page of an incident do not widen it."""
+    screen(1900)
+    wide = {}
+    for name in ("incident", "overview"):
+        browser.get(served[name])
+        wide[name] = browser.execute_script("return document.body.getBoundingClientRect().width")
+    assert wide == {"incident": 1040, "overview": 1680}
 
 
 def axe() -> str | None:
