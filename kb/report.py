@@ -28,9 +28,8 @@ class GpuRef:
     pci: str | None = None
 
 
-WAITING = (
-    "waiting; blocker unknown"  # the reason for those that wait, where nothing shows for whom: they are not at fault
-)
+BLOCKER_UNKNOWN = "blocker unknown"
+WAITING = f"waiting; {BLOCKER_UNKNOWN}"  # the reason for those that wait, where nothing shows for whom: not at fault
 
 
 @dataclass(frozen=True, slots=True)

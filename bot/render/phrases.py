@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bot.render.text_format import at, clock, few, joined, many, size, tail
 from kb.model import NOT_FAILED
 from kb.precedents.phrases import sentences
-from kb.report import WAITING, ranges
+from kb.report import BLOCKER_UNKNOWN, WAITING, ranges
 
 if TYPE_CHECKING:
     from kb.model import Gap
@@ -340,7 +340,9 @@ def _thing(suspect: Suspect) -> str:
 
 
 def _reason(group: Sequence[Suspect]) -> str:
-    why = group[0].why.removeprefix("waiting; ")
+    why = group[0].why
+    if why == WAITING:  # the label says that they wait
+        why = BLOCKER_UNKNOWN
     return f" ({why})" if why else ""
 
 

@@ -25,7 +25,7 @@ from kb.hangs.state import HangState, stillness_limits
 from kb.hangs.votes import phase_of
 from kb.hangs.warmup import stuck_warm_up, warm_up_of
 from kb.model import Event, Resource, Scalar
-from kb.report import Hang, short_ranges
+from kb.report import BLOCKER_UNKNOWN, Hang, short_ranges
 from kb.stacks.activity import ProcessActivity
 from kb.stacks.outliers import Outlier, compare
 
@@ -145,7 +145,7 @@ def _of_collectives(state: HangState) -> Iterator[SourcedStructure]:
         line = f"rank {item.rank}: {'; '.join(item.reasons[:3])}"
         yield structure_from(item.source or "flight_recorder", "collectives", line, fields, Resource(rank=item.rank))
     if not verdict.culprits and verdict.waiting:
-        line = f"{size(verdict.waiting)} ranks wait in {verdict.groups} groups; blocker unknown"
+        line = f"{size(verdict.waiting)} ranks wait in {verdict.groups} groups; {BLOCKER_UNKNOWN}"
         yield structure_from("flight_recorder", "collectives", line, {"why": "nobody"}, Resource())
 
 
