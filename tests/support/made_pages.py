@@ -62,8 +62,10 @@ def timeline(text: str = "Boom") -> Timeline:
 
 def folded() -> PageAttachments:
     """A suspect that falls silent, and the other 63 ranks by node, as rows of a timeline and of a heat map."""
-    nodes = [(f"gpu-{node:03d}", f"{8 * node}-{8 * node + 7}") for node in range(1, 8)] + [("gpu-000", "0-4,6-7")]
-    silent = row("rank 5", 150, why="suspect", suspect=True, node="gpu-000")
+    nodes = [(f"gpu-{node:03d}", f"{8 * node}-{8 * node + 7}") for node in range(1, 8)] + [
+        ("trainer-pool-b-worker-000", "0-4,6-7")
+    ]
+    silent = row("rank 5", 150, why="suspect", suspect=True, node="trainer-pool-b-worker-000")
     others = (row(node, 239, node=node, ranks=ranks, count=8) for node, ranks in nodes)
     marks = (Mark("cause", NOON + 150.0, "first cause"), Mark("end", NOON + 239.0, "end of the job"))
     drawn = Timeline("Rank 5 fell silent", "llm", NOON, NOON + 240.0, rows=(silent, *others), marks=marks)

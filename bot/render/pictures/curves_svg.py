@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from bot.render.pictures.curves_layout import HIGH, WIDE, ChartLayout, Curve, layout
+from bot.render.pictures.rows_svg import tick_label
 from bot.render.pictures.svg import CROSS, element, joined, text
 from bot.render.text_format import many
 from kb.timeline.curves import Chart
@@ -51,10 +52,7 @@ def panels(chart: Chart) -> ChartPanels | None:
         label=_label(placed),
         levels=joined(text(level.text, x="100%", y=level.y * _DOWN + 4) for level in placed.levels),
         field=joined((*_grid(placed), _curves(placed), *_failure(placed), *_broken(placed))),
-        clock=joined(
-            text(tick.text, class_=f"{'sparse' if tick.sparse else 'dense'} {tick.anchor}", x=f"{tick.x}%", y=14)
-            for tick in placed.ticks
-        ),
+        clock=joined(tick_label(tick, 14) for tick in placed.ticks),
         legend=tuple(_legend(placed)),
     )
 

@@ -9,6 +9,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from bot.render.pictures.curves_layout import ticks_of
+from bot.render.pictures.rows_svg import axis, names
 from bot.render.pictures.svg import MIDDLE, element, joined, text
 from bot.render.pictures.text_metrics import fitted, width
 from bot.render.pictures.timeline_layout import LABELLED, across
@@ -46,7 +47,7 @@ def panels(made: HeatMap) -> HeatPanels:
         names=joined(_names(placed, pitch)),
         cells=joined((_cells(made, placed, pitch, height), *_failing(made, height))),
         figures=joined(_figures(placed, pitch)),
-        clock=joined(_axis(made)),
+        clock=joined(axis(ticks_of("step", made.start, made.start + made.columns * made.width))),
         legend=tuple(_legend(made)),
         height=height,
         label=_label(made),
@@ -59,10 +60,12 @@ _Placed = list[tuple[HeatRow, int]]
 def _names(placed: _Placed, pitch: int) -> Iterator[Markup]:
     for row, y in placed:
         name, remark = (row.node, row.label) if row.count > 1 and row.node else (row.label, "")
-        name = fitted(name, NAMES, PAGE_TEXT.text, bold=row.suspect)
         room = NAMES - width(name, PAGE_TEXT.text, bold=row.suspect) - 8
         remark = fitted(remark, room, PAGE_TEXT.small) if remark and room > LEAST_REMARK else ""
-        yield text(name, remark, y=_baseline(y, pitch), class_="suspect" if row.suspect else None)
+        yield from names(
+            name, remark, room=NAMES, size=PAGE_TEXT.text, bold=row.suspect,
+            y=_baseline(y, pitch), class_="suspect" if row.suspect else None,
+        )  # fmt: skip
 
 
 def _cells(made: HeatMap, placed: _Placed, pitch: int, height: int) -> Markup:
@@ -109,14 +112,6 @@ def _figures(placed: _Placed, pitch: int) -> Iterator[Markup]:
 
 def _baseline(y: int, pitch: int) -> float:
     return y + (pitch - 2) / 2 + MIDDLE * PAGE_TEXT.text
-
-
-def _axis(made: HeatMap) -> Iterator[Markup]:
-    yield element("line", x1=0, x2="100%", y1=1, y2=1)
-    for tick in ticks_of("step", made.start, made.start + made.columns * made.width):
-        style = "sparse" if tick.sparse else "dense"
-        yield element("line", class_=style, x1=f"{tick.x}%", x2=f"{tick.x}%", y1=1, y2=5)
-        yield text(tick.text, class_=f"{style} {tick.anchor}", x=f"{tick.x}%", y=17)
 
 
 def _legend(made: HeatMap) -> Iterator[Sign]:

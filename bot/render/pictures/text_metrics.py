@@ -45,6 +45,19 @@ def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
     return whole[:kept].rstrip() + ELLIPSIS
 
 
+def fitted_at_both_ends(text: str, room: float, size: float, *, bold: bool = False) -> str:
+    """Return text without its middle, so that it fits: names of nodes often differ in their last characters only."""
+    whole = shown(text)
+    if width(whole, size, bold=bold) <= room:
+        return whole
+    for kept in range(len(whole) - 1, 0, -1):
+        tail = (kept + 1) // 2
+        found = whole[: kept - tail] + ELLIPSIS + whole[len(whole) - tail :]
+        if width(found, size, bold=bold) <= room:
+            return found
+    return ELLIPSIS
+
+
 def wrapped(text: str, room: float, size: float, most: int, *, bold: bool = False) -> list[str]:
     """Return the text wrapped to at most so many lines, the last one truncated."""
     lines = [""]

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from bot.render.pictures.rows_svg import axis, names
 from bot.render.pictures.svg import CROSS, MIDDLE, STAR, document, element, joined, text
-from bot.render.pictures.text_metrics import fitted, width, wrapped
+from bot.render.pictures.text_metrics import fitted, fitted_at_both_ends, width, wrapped
 from bot.render.pictures.timeline_layout import Flag, RowLayout, TimelineLayout, across, layout
 from bot.render.pictures.timeline_words import alt_text, named, span
 from bot.render.theme import PAGE_TEXT, PICTURE_TEXT, PICTURES, TextSizes, Theme, picture_style
@@ -66,7 +67,7 @@ def panels(made: Timeline) -> Panels | None:
         names=joined(_names(placed, NAMES, PAGE_TEXT, beside=False)),
         cells=joined((*_activity(placed), *_flag_lines(placed), *_row_signs(placed, QUIET), *_badges(placed))),
         figures=joined(_figures(placed, FIGURES, PAGE_TEXT)),
-        clock=joined(_clock(placed)),
+        clock=joined(axis(placed.ticks)),
         legend=(*_legend(made, placed), *(_flag_sign(flag) for flag in placed.flags)),
         height=placed.height,
         span=placed.span,
@@ -128,7 +129,7 @@ def _placed_panels(placed: TimelineLayout, stacked: dict[Mark, int], y: int) -> 
     yield _panel(MARGIN, y, LEFT - MARGIN - 12, _names(placed, LEFT - MARGIN - 12, PICTURE_TEXT, beside=True))
     yield _panel(LEFT, y, RIGHT - LEFT, cells)
     yield _panel(WIDTH - MARGIN - figures, y, figures, _figures(placed, figures, PICTURE_TEXT), "told")
-    yield _panel(LEFT, y + placed.height + 3, RIGHT - LEFT, _clock(placed), "clock")
+    yield _panel(LEFT, y + placed.height + 3, RIGHT - LEFT, axis(placed.ticks), "clock")
 
 
 def _panel(
@@ -209,14 +210,17 @@ def _name(
     node = row.node if row.node != row.label else f"ranks {row.ranks}" if row.ranks and row.count > 1 else ""
     bold = bool(row.why)
     style = "suspect" if row.suspect else "odd" if row.why else None
-    label = fitted(row.label, room, sizes.text, bold=bold)
+    label = fitted_at_both_ends(row.label, room, sizes.text, bold=bold)
     below = bool(row.why and node and not beside)
     baseline = middle - 3 if below else middle + MIDDLE * sizes.text
     left = room - width(label, sizes.text, bold=bold) - 8
     remark = fitted(node, left, sizes.small) if (beside or row.count > 1) and node and left > 40 else ""
-    yield text(label, remark, x=x, y=baseline, class_=style)
+    if beside:
+        yield text(label, remark, x=x, y=baseline, class_=style)
+        return
+    yield from names(row.label, remark, room=room, size=sizes.text, bold=bold, y=baseline, class_=style)
     if below:
-        yield text(fitted(node, room, sizes.small), y=middle + 11, class_="small")
+        yield from names(node, room=room, size=sizes.small, y=middle + 11, class_="small")
 
 
 def _activity(placed: TimelineLayout) -> Iterator[Markup]:
@@ -289,15 +293,6 @@ def _figures(placed: TimelineLayout, room: float, sizes: TextSizes) -> Iterator[
             yield text(fitted(row.figures, room, sizes.text), x="100%", y=baseline)
         if row.figures and row.happened:
             yield text(fitted(row.happened, room, sizes.small), x="100%", y=row.middle + 11, class_="small")
-
-
-def _clock(placed: TimelineLayout) -> Iterator[Markup]:
-    """Yield the time axis; labels that a narrow screen hides have their own class."""
-    yield element("line", x1=0, x2="100%", y1=1, y2=1)
-    for tick in placed.ticks:
-        style = "sparse" if tick.sparse else "dense"
-        yield element("line", class_=style, x1=f"{tick.x}%", x2=f"{tick.x}%", y1=1, y2=5)
-        yield text(tick.text, class_=f"{style} {tick.anchor}", x=f"{tick.x}%", y=17)
 
 
 # -- the legend ----------------------------------------------------------------------------------------------------------

@@ -237,6 +237,9 @@ def test_no_label_of_a_picture_is_cut(browser, served, screen, width):
         "[one.textContent, one.getBoundingClientRect().right, one.closest('.lanes > svg').getBoundingClientRect().right])"
     )
     assert {"rank 5", "A", "step 20"} <= {words for words, *_ in shown}
+    nodes = [words for words, right, _ in shown if right and words.startswith("train")]
+    assert len(nodes) == 3  # below the suspect, and as a row of both pictures
+    assert all("-000" in words for words in nodes)
     assert [words for words, right, end in shown if right > end + 6] == []
 
 

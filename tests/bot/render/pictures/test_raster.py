@@ -11,7 +11,7 @@ from PIL import Image
 
 from bot.render.pictures.raster import png
 from bot.render.pictures.svg import Canvas, document, element, text
-from bot.render.pictures.text_metrics import ELLIPSIS, face, fitted, width, wrapped
+from bot.render.pictures.text_metrics import ELLIPSIS, face, fitted, fitted_at_both_ends, width, wrapped
 
 WITHOUT_FONTS = """
 import sys
@@ -82,6 +82,11 @@ def test_texts_are_cut_to_their_room():
     assert cut.endswith(ELLIPSIS)
     assert 80 < width(cut, 12) <= 100
     assert fitted("x", 0, 12) == ELLIPSIS
+    assert fitted_at_both_ends("short", 100, 12) == "short"
+    ends = fitted_at_both_ends("trainer-pool-b-worker-000", 100, 12)
+    assert (ends[:4], ends[-4:], ends.count(ELLIPSIS)) == ("trai", "-000", 1)
+    assert width(ends, 12) <= 100
+    assert fitted_at_both_ends("x", 0, 12) == ELLIPSIS
     lines = wrapped("one two three four five six seven eight nine ten", 80, 12, 2)
     assert len(lines) == 2
     assert [line.endswith(ELLIPSIS) for line in lines] == [False, True]
