@@ -73,6 +73,7 @@ def compute(
         with store.errors(), store.session() as session:
             rows = rows_within(session, tenant, week, zone, until)
         found = figures(rows, week, zone, until=until.timestamp(), classes=classes, tenant=tenant, late=late)
+        del rows  # before the collector is back on, which would go through all of them
         return redacted(found)
 
 

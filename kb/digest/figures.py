@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -150,12 +150,13 @@ def figures(
 def _weeks(rows: Sequence[DigestRow], whole: JobRuns, week: Week, zone: tzinfo, until: float) -> list[_Week]:
     edges = [week.shifted(at).start(zone) for at in range(1 - WEEKS, 2)]
     weeks = [_Week(week.shifted(at + 1 - WEEKS), start, end, until) for at, (start, end) in enumerate(pairwise(edges))]
-    for row in rows:
-        if edges[0] <= row.at < edges[-1]:
-            weeks[bisect_right(edges, row.at) - 1].reports += 1
-    for row, parts in counted([row for row in rows if row.failed]):
-        if edges[0] <= row.at < edges[-1]:
-            weeks[bisect_right(edges, row.at) - 1].failures.append(_failure(row, parts, whole))
+    times = sorted(row.at for row in rows)
+    failed = counted([row for row in rows if row.failed])
+    ended = [item.row.at for item in failed]
+    for item in weeks:
+        item.reports = bisect_left(times, item.end) - bisect_left(times, item.start)
+        within = failed[bisect_left(ended, item.start) : bisect_left(ended, item.end)]
+        item.failures = [_failure(row, parts, whole) for row, parts in within]
     return weeks
 
 
@@ -171,11 +172,11 @@ def _failure(row: DigestRow, parts: tuple[DigestRow, ...], whole: JobRuns) -> _F
 
 
 def _gpu_hours(row: DigestRow, found: Recovery) -> float | None:
-    if row.lost is not None and row.gpus is not None:
-        return row.lost * row.gpus
-    lost = found.lost
-    if lost is not None and row.gpus:
-        return lost * row.gpus / 3600.0
+    gpus = row.gpus
+    if row.lost is not None and gpus is not None:
+        return row.lost * gpus
+    if gpus and (lost := found.lost) is not None:
+        return lost * gpus / 3600.0
     return row.redone
 
 
@@ -205,9 +206,11 @@ def _ran_well(week: _Week, rows: Iterable[DigestRow]) -> Sum:
     """GPU-hours of the jobs whose latest report of the week says that they completed or were stopped on purpose."""
     latest: dict[str, DigestRow] = {}
     for row in rows:
-        there = latest.get(row.one_job)
-        if week.start <= row.at < week.end and (there is None or there.at <= row.at):
-            latest[row.one_job] = row
+        if week.start <= row.at < week.end:
+            job = row.one_job
+            there = latest.get(job)
+            if there is None or there.at <= row.at:
+                latest[job] = row
     return total(_hours_run(row) for row in latest.values() if row.phase in SOUND)
 
 
@@ -311,10 +314,10 @@ def _wall(job: str, week: _Week, whole: JobRuns) -> float:
     """Seconds from the first start to the last stop of a job, within the week."""
     start, stop = math.inf, -math.inf
     for key in whole.of_job.get(job, ()):
-        run = whole.runs[key]
-        if run.scheduled is not None and run.scheduled < start:
-            start = run.scheduled
-        for time in (run.stopped, run.last_iterated, run.first_iterated):
+        _, _, scheduled, _, first, last, stopped = whole.runs[key]
+        if scheduled is not None and scheduled < start:
+            start = scheduled
+        for time in (stopped, last, first):
             if time is not None and time > stop:
                 stop = time
     return max(0.0, min(stop, week.end, week.until) - max(start, week.start))

@@ -33,8 +33,10 @@ class Recovery(NamedTuple):
     @property
     def whole(self) -> float | None:
         """The recovery time, if the job ran again and all four terms are known."""
-        known = [item for item in self[1:] if item is not None]
-        return math.fsum(known) if self.again and len(known) == len(TERMS) else None
+        again, detection, scheduling, initialisation, recomputation = self
+        if not again or detection is None or scheduling is None or initialisation is None or recomputation is None:
+            return None
+        return math.fsum((detection, scheduling, initialisation, recomputation))
 
     @property
     def lost(self) -> float | None:
@@ -68,16 +70,28 @@ def jobs(rows: Iterable[DigestRow]) -> JobRuns:
     """Merge the attempts of all reports: a later report takes precedence, an earlier one fills what it leaves open."""
     runs: dict[Key, AttemptTimes] = {}
     of_job: dict[str, dict[Key, None]] = {}
-    for row in sorted((row for row in rows if row.runs), key=attrgetter("made", "id")):
-        cluster, job = row.cluster, row.job
+    latest_first = sorted((row for row in rows if row.runs), key=attrgetter("made", "id"), reverse=True)
+    latest: dict[str, DigestRow] = {}
+    for row in latest_first:
+        cluster, job, attempts = row.cluster, row.job, row.runs
         if job is None:
             continue
-        keys = of_job.setdefault(row.one_job, {})
-        for run in row.runs:
-            key = (cluster, job, run.number)
-            known = runs.get(key)
-            runs[key] = run if known is None else _joined(run, known)
+        name = row.one_job
+        newer = latest.setdefault(name, row)
+        if (
+            newer is not row
+            and newer.job == job
+            and newer.cluster == cluster
+            and newer.runs[: len(attempts)] == attempts
+        ):
+            continue  # it knew nothing else
+        keys = of_job.setdefault(name, {})
+        for run in reversed(attempts):
+            key = (cluster, job, run[0])
             keys[key] = None
+            known = runs.setdefault(key, run)
+            if None in known and known is not run:
+                runs[key] = _filled(known, run)
     ordered = {
         job: tuple(sorted(keys, key=lambda key: _order(key, runs[key])) if len(keys) > 1 else keys)
         for job, keys in of_job.items()
@@ -89,7 +103,7 @@ def jobs(rows: Iterable[DigestRow]) -> JobRuns:
 def recovery(row: DigestRow, known: JobRuns) -> Recovery:
     """The terms of one failure."""
     redone = row.redone * 3600.0 / row.gpus if row.redone is not None and row.gpus else None
-    recomputation = None if redone is None else _length(redone)
+    recomputation = _between(0.0, redone)
     if row.job is None or row.attempt is None:
         return Recovery(recomputation=recomputation)
     key = (row.cluster, row.job, row.attempt)
@@ -115,9 +129,7 @@ def recoveries(found: Sequence[Recovery]) -> Recoveries:
     return Recoveries(len(again), detection, scheduling, initialisation, recomputation, whole)
 
 
-def _joined(newer: AttemptTimes, older: AttemptTimes) -> AttemptTimes:
-    if None not in newer or newer == older:
-        return newer
+def _filled(newer: AttemptTimes, older: AttemptTimes) -> AttemptTimes:
     times = (mine if mine is not None else other for mine, other in zip(newer[1:], older[1:], strict=True))
     return AttemptTimes(newer.number, *times)
 
@@ -132,8 +144,7 @@ def _order(key: Key, run: AttemptTimes) -> tuple[float, str, int]:
 
 def _between(start: float | None, end: float | None) -> float | None:
     """Seconds from one time to another; None if one is unknown, or the clocks disagree."""
-    return None if start is None or end is None else _length(end - start)
-
-
-def _length(seconds: float) -> float | None:
+    if start is None or end is None:
+        return None
+    seconds = end - start
     return seconds if 0 <= seconds < math.inf else None
