@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kb.diagnosis.verdict import failure_signs
 from kb.facts.completion import Completion
 from kb.facts.job_facts import Facts
 from kb.facts.scheduler_state import contradicted_success
@@ -92,6 +93,8 @@ def _contrary(verdict: Verdict, phase: Phase, facts: Facts, completion: Completi
         return f"the logs report a normal end: {completion.reported[0].line.strip()[:160]}"
     if outcome == "waiting" and facts.last_point() is not None:
         return "the logs have steps: of an earlier attempt, or the state is older"
+    if outcome == "running" and failed and phase == "failed" and failure_signs(facts):
+        return "the logs report a failure: the state is older, or some processes have not ended"
     if outcome == "stopped" and failed and phase == "failed":
         return "the logs report a failure before it"
     if outcome == "succeeded" and failed and phase != "degraded":

@@ -115,3 +115,17 @@ def test_a_state_older_than_the_logs_is_reported(state: str, text: str, said: st
     report = report_of(start(0) + steps(0, 1, 90).replace("/900", "/89") + text, state)
     assert said in contradiction(report)
     assert bool(said) is bool(contradiction(report))
+
+
+def test_a_run_that_ends_with_an_error_has_failed_while_its_scheduler_still_calls_it_running() -> None:
+    """The state may be older than the logs, or a process may outlive the error; the report says that the two disagree."""
+    report = report_of(start(0) + steps(0, 1, 29) + raised(4), "RUNNING")
+    assert (report.verdict, report.phase, report.diagnoses[0].fault) == ("fault", "failed", "code_bug")
+    assert contradiction(report).startswith("the scheduler reports RUNNING, but the logs report a failure")
+
+
+def test_an_error_that_a_running_job_survives_contradicts_nothing() -> None:
+    """Steps go on after it."""
+    report = report_of(start(0) + steps(0, 1, 29) + raised(4) + steps(5, 29, 80), "RUNNING")
+    assert report.phase != "failed"
+    assert not contradiction(report)
