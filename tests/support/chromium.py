@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,15 @@ def pressed(browser: Any, text: str, within: str = "body") -> None:
 
 def followed(browser: Any, link: Any) -> None:
     """Press a link or a form's button, and wait until the page that it leads to is there."""
+    moved(browser, link.click)
+
+
+def moved(browser: Any, act: Callable[[], object]) -> None:
+    """Do what leads to another page, and wait until that page is there."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     browser.execute_script("window.isLeft = true")
-    link.click()
+    act()
     there = "return !window.isLeft && document.readyState === 'complete'"
     WebDriverWait(browser, PATIENCE).until(lambda item: item.execute_script(there))
 

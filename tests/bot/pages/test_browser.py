@@ -31,7 +31,7 @@ from kb.model import Attempt
 from kb.report import Hang, StackBranch, Vote
 from tests.support import hostile_store
 from tests.support.bot_samples import FALLEN_GPU, NOON, UNKNOWN
-from tests.support.chromium import PATIENCE, complaints, followed
+from tests.support.chromium import PATIENCE, complaints, followed, moved
 from tests.support.common.hostile_page import hostile_report
 from tests.support.filled_store import FAULTS
 from tests.support.filled_store import NOW as LATER
@@ -302,3 +302,38 @@ def test_the_form_asks_for_what_is_chosen(browser, served):
     assert len(rows) == 1
     followed(browser, rows[0].find_element("tag name", "a"))
     assert browser.find_element("tag name", "h1").text == "GPU 3 on gpu-017: a GPU fell off the bus"
+
+
+MOST_TABS = 60  # stops until a link is given up
+
+
+def tabbed(browser, place):
+    """Press Tab until a link at this place has the focus, visibly as every stop before it, then Enter; return its address."""
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    for _ in range(MOST_TABS):
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+        found, address, outline, words = browser.execute_script(
+            "const one = document.activeElement;"
+            "return [one.matches(arguments[0]), one.href, getComputedStyle(one).outlineStyle, one.textContent]",
+            place,
+        )
+        assert outline != "none", words
+        if found:
+            moved(browser, ActionChains(browser).send_keys(Keys.ENTER).perform)
+            return address
+    pytest.fail(f"no link {place} in {MOST_TABS} stops")
+
+
+def test_an_incident_is_read_and_left_by_keyboard(browser, served):
+    """From the overview to its first incident and back, with Tab and Enter, and the focus always visible."""
+    browser.get(served["overview"])
+    overview = browser.find_element("tag name", "h1").text
+    first = browser.find_element("css selector", ".incidents tbody th a").get_attribute("href")
+
+    assert tabbed(browser, ".incidents th a") == first
+    assert browser.current_url == first
+    assert browser.find_element("tag name", "h1").text != overview
+    tabbed(browser, "nav[aria-label=Incidents] a")
+    assert browser.find_element("tag name", "h1").text == overview
