@@ -103,7 +103,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
             *judged.excepted,
             *(gap for stream in evidence.streams for gap in stream.gaps),
             *end_gaps(verdict, state, facts, end),
-            *_missing(evidence, facts),
+            *_missing(verdict, evidence, facts),
         ),
         not_evaluated=judged.not_evaluated,
         hang=evidence.hang,
@@ -208,7 +208,7 @@ def _between(present: Sequence[int], size: int) -> str:
     return spans((a + 1, b - 1) for a, b in pairwise((-1, *present, size)) if b - a > 1)
 
 
-def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
+def _missing(verdict: Verdict, evidence: Evidence, facts: Facts) -> list[Gap]:
     """Return gaps for missing evidence that would have helped."""
     gaps = []
     size = evidence.job.world_size
@@ -217,6 +217,15 @@ def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
         absent = _between(sorted(rank for rank in ranks if rank is not None and rank < size), size)
         gaps.append(
             Gap("ranks_missing", "logs", f"no log of rank {absent}", rules_out="whether those ranks failed first")
+        )
+    if verdict == "insufficient_evidence" and not evidence.panels and _without_step_times(facts):
+        gaps.append(
+            Gap(
+                "step_times_unknown",
+                "logs",
+                "no times or durations were read from the lines of steps",
+                rules_out="whether a rank is slower than the others",
+            )
         )
     if not any(True for _ in facts.of_kind("kernel")):
         gaps.append(
@@ -228,6 +237,21 @@ def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
             )
         )
     return gaps
+
+
+def _without_step_times(facts: Facts) -> bool:
+    """Whether several ranks log steps, and nothing read from their lines shows how long a step takes."""
+    ranks: set[int] = set()
+    for stream in facts.streams:
+        if stream.summary.ref.kind != "job":
+            continue
+        for point in stream.points:
+            if any(v is not None for v in (point.time, point.seconds, point.throughput, point.compute, point.data)):
+                return False
+            rank = point.rank if point.rank is not None else stream.summary.ref.resource.rank
+            if rank is not None:
+                ranks.add(rank)
+    return len(ranks) > 1
 
 
 def _kernel_only(evidence: Evidence) -> str:

@@ -125,6 +125,22 @@ def test_a_file_that_shrinks_between_finding_and_reading_is_one_gap(known, monke
     assert summary.size == 1000
 
 
+def test_a_file_that_disappears_between_finding_and_reading_is_one_gap(known, monkeypatch, large):
+    """No shard raises, all say the same once, and the other logs are read."""
+    monkeypatch.setattr(scan_pool, "SHARD", 400_003)
+    other = large.with_name("rank-7.log")
+    other.write_bytes(b"iteration 1/9\n")
+    refs = discover([large, other]).streams
+    large.unlink()
+
+    gone, kept = sorted(
+        scan_all(known, refs, ScanOptions(workers=1)), key=lambda summary: summary.ref.uri != str(large)
+    )
+
+    assert [gap.code for gap in gone.gaps] == ["unreadable"]
+    assert (kept.size, kept.gaps) == (14, ())
+
+
 def test_nothing_collected_names_a_few_reasons(known, tmp_path):
     """Of many unreadable files the message names some and counts the others."""
     for index in range(9):

@@ -235,6 +235,26 @@ def test_what_is_missing_is_reported() -> None:
     assert "no_kernel_log" in reasons
 
 
+@pytest.mark.parametrize(
+    ("line", "ranks", "missing"),
+    [
+        ("iteration {step}/200 loss 2.5\n", 4, True),
+        ("iteration {step}/200 loss 2.5\n", 1, False),
+        ("iteration {step}/200 | elapsed time per iteration (ms): 1500.0 | loss 2.5\n", 4, False),
+        ("2026-11-20 08:00:{step:02} INFO iteration {step}/200 loss 2.5\n", 4, False),
+    ],
+)
+def test_ranks_without_times_of_steps_are_not_compared(line: str, ranks: int, missing: bool) -> None:
+    """Which of them lags cannot be told by the number of lines each has written; the report says so and names no rank."""
+    logs = [
+        scanned("".join(line.format(step=n) for n in range(1, 55 if rank == 2 else 60)), BOOK, ref(f"{rank}.log", rank))
+        for rank in range(ranks)
+    ]
+    found = diagnose(Evidence(streams=tuple(logs)), BOOK)
+    assert (found.verdict, found.diagnoses) == ("insufficient_evidence", ())
+    assert ("step_times_unknown" in {gap.code for gap in found.gaps}) is missing
+
+
 def test_a_rule_that_could_not_be_judged_is_listed() -> None:
     """With what it would need."""
     found = report("asking the store\nnothing\nthe store replied\n" * 9)
