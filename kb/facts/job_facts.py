@@ -79,6 +79,7 @@ class Facts:
             for index, item in self.structures(kind)
             if not self.streams[index].went_on(item.offset)
         )
+        self.ended_well = self.ended_well and not any(facts.failed_after_end() for facts in self.streams)
         self._own_jobs = {str(item.fields.get("id")) for _, item in self.structures("job_id")}
         if evidence.job.id:
             self._own_jobs.add(evidence.job.id)

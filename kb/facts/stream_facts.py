@@ -252,6 +252,15 @@ class StreamFacts:
         last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
         return last is not None and last[0] > offset and not _TROUBLE.search(last[1])
 
+    def failed_after_end(self) -> bool:
+        """Whether a main program raised after the run reported its end and nothing caught it, such as in the last save."""
+        return self.completed is not None and any(
+            structure_start(item) > self.completed
+            and _MAIN_START.match(str(item.fields.get("frames") or "")) is not None
+            and not self.went_on(item.offset)
+            for item in self.exceptions
+        )
+
     def ends_as_planned(self) -> bool:
         """Whether this is a log of the job with steps whose last line reports an early stop or a limit, as configured."""
         if self.summary.ref.kind != "job" or not self.points:

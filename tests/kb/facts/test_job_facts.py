@@ -34,6 +34,25 @@ def test_a_skip_at_the_end_of_a_log_proves_nothing_alone() -> None:
     assert not survived(STEPS + PLANNED, STEPS + SKIPPED)
 
 
+END = "[after training is done] datetime: 2026-03-11 18:39:14\nsaving checkpoint at iteration 25 to /ckpt\n"
+IN_SAVE = (
+    'Traceback (most recent call last):\n  File "/srv/{first}", line 36, in {name}\n    save()\n'
+    '  File "/srv/files.py", line 9, in save\n    write()\nRuntimeError: file write failed\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "name", "alive"), [("train.py", "<module>", False), ("hooks.py", "close_tracker", True)]
+)
+def test_calm_lines_do_not_excuse_what_ended_the_main_program_after_its_loop(
+    first: str, name: str, alive: bool
+) -> None:
+    """A wrapper script goes on after the last save failed; an error that a hook logged did not end the program."""
+    text = STEPS + END + IN_SAVE.format(first=first, name=name) + "GPU 0 reset to default clocks\n"
+    facts = Facts(Evidence(streams=(scanned(text, BOOK, ref("train.log")),)))
+    assert facts.survived(0, text.index("RuntimeError"), None) is alive
+
+
 def test_an_error_at_the_start_of_a_log_is_survived_where_the_job_ends_as_planned() -> None:
     """The module system reports an error; then training starts, and stops early or at its limit."""
     start = "Lmod has detected the following error: unknown module\nStarting training for 326 epochs...\n"
