@@ -164,7 +164,10 @@ def report(judged: Judged, sharpness: float, least: float) -> None:
 
 
 def written(model: Linear, areas: Sequence[tuple[str, str]], sharpness: float, least: float) -> str:
-    """Return the text of a model: numbers, classes, areas, then a line per trait with its weights in units."""
+    """Return the text of a model: numbers, classes, areas, then a line per trait with its weights in units.
+
+    A type is always listed, at least with its largest weight: a type that is not listed counts as unknown.
+    """
     codes = [chr(97 + at // 26) + chr(97 + at % 26) for at in range(len(model.classes))]
     lines = [FORMAT, "# written by bench/catalogue/train.py; docs/classifier.md says what it means"]
     lines += [
@@ -176,7 +179,10 @@ def written(model: Linear, areas: Sequence[tuple[str, str]], sharpness: float, l
     lines += [f"area\t{pattern}\t{area}" for pattern, area in areas]
     units = np.rint(model.weights / UNIT).astype(int)
     for trait, row in model.vocabulary.items():
-        kept = [f"{codes[at]}{units[row, at]}" for at in np.flatnonzero(abs(units[row]) >= SMALLEST)]
+        telling = np.flatnonzero(abs(units[row]) >= SMALLEST)
+        if not telling.size and trait.startswith("type "):
+            telling = abs(units[row]).argmax(keepdims=True)
+        kept = [f"{codes[at]}{units[row, at]}" for at in telling]
         if kept:
             lines.append(f"{trait}\t{' '.join(kept)}")
     return "\n".join(lines) + "\n"

@@ -84,9 +84,10 @@ def examples(rows: list[Row]) -> Examples:
 
 
 def area_rows() -> list[tuple[str, str]]:
-    """Return the path patterns of areas.yaml with their areas, in its order."""
+    """Return the path patterns of areas.yaml with their areas, in its order: of the projects, then of other libraries."""
     document = yaml.safe_load((HERE / "areas.yaml").read_text("utf-8"))
-    pairs = [pair for project in document["projects"].values() for entry in project["paths"] for pair in entry.items()]
+    entries = [entry for project in document["projects"].values() for entry in project["paths"]]
+    pairs = [pair for entry in (*entries, *document["libraries"]) for pair in entry.items()]
     return [
         (pattern, area)
         for pattern, area in pairs
@@ -143,8 +144,10 @@ def own_examples(known: Knowledge, areas: Areas) -> Iterator[Row]:
 
 def _named_in_file(facts: Facts, areas: Areas, path: Path) -> Iterator[Row]:
     label = path.name.partition(".")[0]
-    for _, item in facts.structures("exception"):
-        if not int(item.fields.get("chain") or 0):
+    raised = [(int(item.fields.get("chain") or 0), item) for _, item in facts.structures("exception")]
+    first = min((place for place, _ in raised), default=0)  # more than 0 where the log begins within a chain
+    for place, item in raised:
+        if place == first:
             yield Row(_text(areas, item.fields), label, OWN_EXAMPLE, CLASSIFIED)
 
 

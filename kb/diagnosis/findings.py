@@ -14,11 +14,14 @@ from kb.facts.signals import Signal
 from kb.facts.stream_facts import structure_start
 from kb.facts.topology import names_a_node
 from kb.model import Gap, Role
+from kb.regex.lazy import lazy_compile
 from kb.report import NotEvaluated
 from kb.rulebase.rule import FaultClass, RemediationStep, Rule, Rulebook, SiteException, Table, TableRow
 from kb.rulebase.texts import fill, fill_command
 from kb.scanning.plan import active
 from kb.values import dataclass
+
+_PYTHON_WARNING = lazy_compile(r"\.py:\d{1,6}: (?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z]\w{0,60}Warning: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,11 @@ class Finding:
     def is_symptom(self) -> bool:
         """Whether the finding only reports that something else failed first."""
         return self.role == "symptom" or self.fault.symptom
+
+    @property
+    def only_warned(self) -> bool:
+        """Whether it consists of Python warnings only (`file.py:12: UserWarning: …`), which end no process."""
+        return all(_PYTHON_WARNING.search(signal.line) is not None for signal in self.signals)
 
     def fill(self, text: str) -> str:
         """Fill the holes of a text: `{name}` or `{name|default}`. A clause `[? on {name}]` is dropped if its name is unknown."""

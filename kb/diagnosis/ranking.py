@@ -21,6 +21,7 @@ FALLBACK = -2.0
 EXPLAINED = -3.0
 EARLY = 1.2
 EARLIER_ATTEMPT = -4.0  # the log goes on with another attempt, which fails of something else
+WARNED = -4.0  # a warning, and an exception that it does not account for ended the program
 LATE_STOP = -2.0  # the run had ended by itself before
 LATE = 120.0  # seconds of silence; shorter ones may lie between a signal and the end that it brings
 PAUSES = 4.0  # a run is silent if nothing is logged for this many times the longest pause between its steps
@@ -112,12 +113,9 @@ def _score(
     if causes:
         score += EXPLAINED
         reasons.append(f"it may be a consequence of: {causes[0].rule.title}")
-    if any(_next_attempt(entry, rival, facts) for rival in others):
-        score += EARLIER_ATTEMPT
-        reasons.append("the log goes on with another attempt")
-    if any(_ended_before(rival, entry, facts) for rival in others):
-        score += LATE_STOP
-        reasons.append("the run had already ended with an error of its own")
+    for penalty, reason in _outlived(entry, others, facts):
+        score += penalty
+        reasons.append(reason)
     if _last_words(entry.first, facts):
         score += LAST_WORDS
         if not entry.fault.outlives and _no_step_after(entry.first, facts):  # a state that lasts began before
@@ -128,6 +126,16 @@ def _score(
     return score, tuple(reasons)
 
 
+def _outlived(entry: Finding, others: Sequence[Finding], facts: Facts) -> Iterator[tuple[float, str]]:
+    """Yield what is deducted from a finding after which the program went on to another failure, and the reason to print."""
+    if any(_next_attempt(entry, rival, facts) for rival in others):
+        yield EARLIER_ATTEMPT, "the log goes on with another attempt"
+    if any(_outlived_by(rival, entry, facts) for rival in others):
+        yield WARNED, "it is only a warning, and the program went on to another error"
+    if any(_ended_before(rival, entry, facts) for rival in others):
+        yield LATE_STOP, "the run had already ended with an error of its own"
+
+
 def _next_attempt(entry: Finding, rival: Finding, facts: Facts) -> bool:
     """Whether a rival was found in the next attempt of the program, appended to the only log in which the entry was found."""
     logs = {signal.stream for signal in entry.signals}
@@ -135,6 +143,19 @@ def _next_attempt(entry: Finding, rival: Finding, facts: Facts) -> bool:
         return False
     again = facts.streams[entry.first.stream].started_again(max(signal.offset for signal in entry.signals))
     return again is not None and rival.first.offset > again
+
+
+def _outlived_by(rival: Finding, entry: Finding, facts: Facts) -> bool:
+    """Whether a finding is only a Python warning, and a later exception of another class ended its program."""
+    if not entry.only_warned or explains(entry, rival):
+        return False
+    last = rival.signals[-1]
+    return (
+        last.kind == "exception"
+        and last.stream == entry.first.stream
+        and precedes(entry.first, last) == 1.0
+        and _last_words(last, facts)
+    )
 
 
 def _ended_before(rival: Finding, stop: Finding, facts: Facts) -> bool:
@@ -147,11 +168,17 @@ def _ended_before(rival: Finding, stop: Finding, facts: Facts) -> bool:
 
 
 def explains(cause: Finding, effect: Finding) -> bool:
-    """Whether the causal table, or the rule itself, says that one fault can cause the other."""
+    """Whether the causal table, or the rule itself, says that one fault can cause the other.
+
+    A warning accounts neither for what its rule names nor for an error that only a generic rule knows.
+    """
+    if cause.only_warned and effect.rule.fallback:
+        return False
     if effect.is_symptom and {cause.fault.id, effect.fault.id} <= STOPS:  # who sent the signal is known
         return True
     wanted = (effect.fault.id, effect.rule.id)
-    return any(name in cause.fault.explains or name in cause.rule.explains for name in wanted)
+    by_rule = () if cause.only_warned else cause.rule.explains
+    return any(name in cause.fault.explains or name in by_rule for name in wanted)
 
 
 def precedes(left: Signal, right: Signal) -> float:
@@ -247,6 +274,7 @@ def _traits(entry: Ranked, ranked: Sequence[Ranked]) -> Iterator[Trait]:
     if best.rule.fallback:
         yield "last_resort"
     rivals = [other for other in ranked if other is not entry and not other.best.is_symptom]
+    rivals = [other for other in rivals if best.only_warned or not other.best.only_warned]
     if any(not explains(best, other.best) for other in rivals):
         yield "rival"
     if best.role == "contributing":

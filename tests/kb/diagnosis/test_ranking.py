@@ -293,3 +293,21 @@ def test_later_steps_of_another_log_are_counted_in() -> None:
     assert "no step was logged after it" not in ranked(OOM, streams=(own, other))[0].reasons
     alone = stream(found={"oom#line": at(5000)})
     assert "no step was logged after it" not in ranked(OOM, streams=(alone,))[0].reasons  # there were no steps
+
+
+FAILED = (
+    "Traceback (most recent call last):\n  File \"/opt/fit.py\", line 3, in <module>\n    fit()\nKeyError: 'mask'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "first"),
+    [("/opt/lib/checks.py:24: UserWarning: no route\n", "code_bug"), ("connect: no route\n", "link_down")],
+)
+def test_a_warning_leads_over_no_error_that_ended_the_program(trouble: str, first: str) -> None:
+    """A Python warning ends no process, so an error that did comes first, whatever its rule could explain."""
+    warns = replace(rule("warns", "link_down", Pattern("line", literal="no route")), explains=("generic",))
+    raised = rule("generic", "code_bug", Pattern("line", exception=ExceptionTest(type="KeyError")))
+    book = rulebook(warns, replace(raised, fallback=True))
+    known = facts(scanned(trouble + FAILED, book))
+    assert order(rank(find(book, known, History()).findings, known))[0] == first

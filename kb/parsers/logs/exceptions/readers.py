@@ -17,7 +17,7 @@ from kb.parsers.logs.exceptions.exception_line import (
     match_exception,
     read_exception,
 )
-from kb.parsers.logs.exceptions.frames import MAX_FRAMES, FrameList, frame_of_line
+from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList, frame_of_line
 from kb.parsers.logs.exceptions.java import OPENING, with_causes
 from kb.parsers.logs.exceptions.json_lines import is_json, tracebacks_in, unescaped
 from kb.parsers.logs.exceptions.survived import (
@@ -29,7 +29,7 @@ from kb.parsers.logs.exceptions.survived import (
     survived_by_program,
 )
 from kb.parsers.logs.exceptions.traceback import BOX_CORNERS, GROUP_HEADER, read_box, read_frames, voice_of, with_nested
-from kb.parsers.logs.exceptions.voice import Voice, prefix_key
+from kb.parsers.logs.exceptions.voice import Voice, indentation, prefix_key
 from kb.parsers.logs.lines import line_at, line_start, plain, resource, text
 from kb.parsers.logs.prefixes import Prefix, peel
 from kb.parsers.logs.speakers import rank_told, speaker
@@ -45,6 +45,7 @@ _LEVEL = lazy_compile(
 )
 # the log driver json-file of containers, which knows no level, and the journal of a service's output, which has it by default
 _STDERR = lazy_compile(rb'"stream": ?"stderr"|"_TRANSPORT" ?: ?"stdout"')
+_FRAME_LINES = 12  # of the innermost frame: its place, source and marks
 _HOST = lazy_compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 
 
@@ -126,6 +127,19 @@ def _frames_before(window: bytes, at: int, told: Callable[[bytes], bytes | None]
     return (FrameList(found=found[::-1][-MAX_FRAMES:]), top) if found else (FrameList(), at)
 
 
+def _under_frame(window: bytes, at: int, depth: int, voice: Voice) -> bool:
+    """Whether a line that is indented by `depth` stands below a frame of its traceback, which is indented by two more."""
+    above = at
+    for _ in range(_FRAME_LINES):
+        above = line_start(window, above - 1) if depth and above > 0 else -1
+        rest = voice.rest(line_at(window, above)[0]) if above >= 0 else None
+        if rest is None or indentation(rest) <= depth:
+            return False
+        if FRAME_LINE.match(rest):
+            return indentation(rest) == depth + 2
+    return False
+
+
 def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     line, after = line_at(window, at)
     prefix = peel(line)
@@ -135,7 +149,9 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     rest = rest[1:].lstrip() if rest.startswith(b"E   ") else rest
     level = _LEVEL.match(rest)
     rest = rest[level.end() :] if level else rest
-    rest = rest[1:] if rest[:1] == b" " else rest
+    voice = Voice(line[: prefix.end], prefix_key(peel(line)))
+    depth = indentation(rest)
+    rest = rest[depth:] if depth == 1 or _under_frame(window, at, depth, voice) else rest
     column = peel(rest)  # of the rank, between the level and the message
     if column.rank is not None and prefix.rank is None:
         prefix, rest = prefix._replace(rank=column.rank), rest[column.end :]
@@ -147,7 +163,6 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     exception = match_exception(rest, after_frame=False)
     if exception is None or not _is_exception_name(*exception[:2]):
         return ()
-    voice = Voice(line[: prefix.end], prefix_key(peel(line)))
     frames, start = _frames_before(window, at, _text_of_record if record else voice.rest)
     if prefix.local_rank is None and start != at:
         prefix = prefix._replace(local_rank=spawned_before(window, line_start(window, start)))

@@ -282,6 +282,25 @@ def test_indented_traceback():
     assert headed(text)[0].fields["message"] == "boom"
 
 
+def test_indented_traceback_cut_above():
+    """A traceback that is indented as a whole and lacks its header is read from its frames to its exception line."""
+    text = (
+        '    File "/opt/run/fit.py", line 12, in build\n      mesh = dims.mesh("tp")\n'
+        '    File "/opt/run/dims.py", line 30, in mesh\n      raise ValueError(\n      ...<2 lines>...\n      )\n'
+        "  ValueError: no mesh of that name\n"
+    )
+    (found,) = alone(text)
+    assert (found.fields["type"], found.fields["message"]) == ("ValueError", "no mesh of that name")
+    assert found.fields["last_frame"] == "/opt/run/dims.py:30 in mesh"
+    assert found.fields["start"] == 0
+
+
+@pytest.mark.parametrize("above", ["", "  options:\n", '  File "/opt/run/fit.py", line 12, in build\n'])
+def test_indented_text_is_no_exception(above):
+    """An indented line that looks like an exception is one only where it stands below a frame, two columns to its left."""
+    assert alone(f"{above}  ValueError: raised for bad sizes\n") == []
+
+
 def test_thread_name():
     """The line that names the thread or child process is kept."""
     text = "Exception in thread Thread-7 (_pin_memory_loop):\n" + trace("EOFError")
