@@ -159,10 +159,17 @@ def _outlived_by(rival: Finding, entry: Finding, facts: Facts) -> bool:
 
 
 def _ended_before(rival: Finding, stop: Finding, facts: Facts) -> bool:
-    """Whether a stop that only the scheduler reports came long after all logs fell silent, with the rival's exception."""
-    if facts.streams[stop.first.stream].summary.ref.kind != "event" or stop.first.time is None:
-        return False
+    """Whether a stop by the scheduler came after the program had ended with the rival's exception.
+
+    If only the scheduler reports the stop: long after all logs fell silent. In the log of the exception: right below it.
+    """
     if rival.first.kind != "exception" or not _last_words(rival.first, facts):
+        return False
+    stream = facts.streams[stop.first.stream]
+    if stream.summary.ref.kind != "event":
+        own = stop.fault.id in STOPS and rival.first.stream == stop.first.stream
+        return own and stream.silent_since_main(stop.first.offset)
+    if stop.first.time is None:
         return False
     return stop.first.time - facts.last_line_time() > max(LATE, PAUSES * facts.longest_pause())
 

@@ -21,6 +21,8 @@ from kb.report import WAITING, ranges
 from kb.rulebase.rule import FaultClass, Name, Rule, Rulebook
 
 UNKNOWN = "unknown"  # id of the fault class
+NATIVE = "segfault"  # id of the class of native crashes
+_CHECKS = frozenset({"assertion", "check"})  # of kb.parsers.logs.native_errors
 ABOUT = "about "  # before a lead that is not exact
 KEY = "unexplained"  # of the signals
 # Known faults that can follow when another process suddenly ends. Found later, on other ranks, they may be its effect.
@@ -66,6 +68,13 @@ def with_unknown(
     if found is None:
         return list(ranked)
     unknown = _finding(found, facts, rulebook)
+    if known is None and not ranked and _aborted(found, facts):
+        crash = replace(
+            unknown,
+            fault=_class(NATIVE, rulebook),
+            rule=replace(unknown.rule, title=f"Native check failed{_on(found)}"),
+        )
+        return [_sure(Ranked((crash,), 0.0, _reasons(found)), "unexplained")]
     if known is None:
         folded = tuple(item for other in ranked for item in (*other.findings, *other.folded) if item.is_symptom)
         left = [other for other in ranked if not other.best.is_symptom]
@@ -97,6 +106,19 @@ def _accused(ranked: Sequence[Ranked], findings: Sequence[Finding], facts: Facts
     return {item.rank: item.why for item in suspects if item.rank is not None and item.why != WAITING}
 
 
+def _class(fault: str, rulebook: Rulebook | None) -> FaultClass:
+    return rulebook.faults.get(fault, _FAULT) if rulebook else _FAULT
+
+
+def _aborted(found: Unexplained, facts: Facts) -> bool:
+    """Whether the event is a failed check of native code, which aborts its process: a crash, though nobody knows why."""
+    place = (found.event.stream, found.event.offset)
+    return any(
+        (index, item.offset) == place and item.fields.get("type") in _CHECKS
+        for index, item in facts.structures("native_crash")
+    )
+
+
 def _may_be_effect(known: Ranked, found: Unexplained) -> bool:
     """Whether a fault in `EFFECTS` was found on other ranks after the unexplained event and could be its effect."""
     best = known.best
@@ -113,7 +135,7 @@ def _finding(found: Unexplained, facts: Facts, rulebook: Rulebook | None) -> Fin
     near = nearest_faults([message_of(found.event.line)], rulebook.rules if rulebook else ())
     known = words_of(found, where, facts.streams[found.event.stream].summary.ref.uri, near)
     ranks = found.ranks | ({found.event.place.rank} if found.event.place.rank is not None else set())
-    fault = rulebook.faults.get(UNKNOWN, _FAULT) if rulebook else _FAULT
+    fault = _class(UNKNOWN, rulebook)
     captures = {**known, "summary": _summary(found)}
     return Finding(_rule(found, known), fault, "root_cause", signals, None, captures, len(signals), frozenset(ranks))
 

@@ -37,6 +37,8 @@ _SLOWER = frozenset({"throughput_drop", "straggler"})
 _NOTICES = frozenset(
     {"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"}
 )  # Unix signals that notify a program without ending it
+_THREAD_HEADER = lazy_compile(r"Exception in thread [^\n]{1,200}:\s*$")
+_RAISES = lazy_compile(r"\s+raise \w")  # the source of a frame
 _CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit"})
 
 
@@ -89,6 +91,8 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
         for at, line in calls[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
             trouble = is_fatal(line) or (_ERROR.search(line) and not _HARMLESS.search(line))
             if at <= after or not trouble or quoted(line.encode()) or _RESTARTED.search(line):
+                continue
+            if stream.exceptions and (_THREAD_HEADER.match(line) or _RAISES.match(line)):  # the exception itself counts
                 continue
             if not facts.survived(index, at, None):
                 found.append((index, Structure("error_line", at, at + len(line), line[:512])))
@@ -224,7 +228,7 @@ def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts, completion: 
 def _died(facts: Facts, completion: Completion) -> bool:
     """Whether the run ended with a failure, which a survivable fault may have caused."""
     state = completion.scheduler
-    if state is not None and state.outcome in ("running", "stopped", "succeeded"):
+    if state is not None and state.outcome in ("stopped", "succeeded"):  # "running" may be older than the logs
         return False
     return completion.bad_state is not None or any(item.kind == "exception" for _, item in failure_signs(facts))
 

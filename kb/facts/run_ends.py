@@ -23,6 +23,7 @@ _COMPLETED = lazy_compile(
     r"(?: \S{1,40})? (?:is |are |has |have |was |were )?(?:now )?(?:all )?(?:successfully )?(?:complete[d]?|finished|done|ended|succeeded)"
     r"(?: successfully| normally| cleanly| at step \d+)?(?=[\s.!,;:)\"'}]|$)"
     r"|\b(?:finished|completed|done) (?:with )?(?:all )?(?:the )?(?:pre-?|fine-?)?(?:training|tuning|experiment|run|job|epochs|steps)\b"
+    r"|^\W{0,8}(?:the )?end (?:of )?(?:the )?(?:training|experiment|run)\W{0,8}$"
     # a wrapper may write "job finished" after a failure, too: there only success counts
     r"|\b(?:job|script|task|program|workflow|process)\b.{0,60}\b(?:succeeded|(?:completed|finished|ended|exited) (?:successfully|normally|cleanly))"
     r"|\bcompleted successfully\b|\bsuccessfully (?:completed|finished)\b|\bexit(?:ed|ing)? (?:normally|cleanly|successfully)\b"
@@ -98,6 +99,7 @@ _END_WORDS = (
         "finish",
         "done",
         "ended",
+        "end ",
         "succe",
         "ok",
         "exit",

@@ -19,6 +19,7 @@ from kb.regex.lazy import lazy_compile
 from kb.scanning.summary import StageMark, StreamSummary, head_lines, tail_lines
 
 PROGRESS_AFTER = 3  # after this many further steps, an earlier error did not end the run
+TWIN = 400  # bytes between the last lines of two exceptions that threads write at the same time
 RECOVERY = 2048  # bytes after trouble in which a line may report that it is over
 _TROUBLE = lazy_compile(
     r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
@@ -27,6 +28,7 @@ _STARTS = frozenset({"launch", "init", "data_load", "checkpoint_load", "iteratin
 _LAUNCHERS = frozenset({"elastic_exit", "elastic_failure"})  # structures of a launcher that may start its workers again
 _START_LINE = 16  # characters, without time and prefixes; a shorter line may be printed at any time
 _START_LINES = 2  # lines of the start that another start repeats
+_SCHEDULER = lazy_compile(r"(?:slurmstepd|srun|slurmd): |=>> PBS: ")
 _THREAD_START = lazy_compile(r"\S{0,300}threading\.py:\d{1,6} in (?:_bootstrap(?:_inner)?|run)\n")
 _MAIN_START = lazy_compile(r"[^\n]{1,300}:\d{1,6} in <module>(?:\n|$)")
 
@@ -64,6 +66,7 @@ class StreamFacts:
         self.completed = max((end.offset for end in self.ends if end.fields.get("how") == "completed"), default=None)
         excused += self._threads_after_end()
         excused += self._threads_after_main()
+        excused += self._twins_of(excused)
         self._excused = [(structure_start(item), item.end) for item in excused]
         self.stopped_itself = any(
             end.fields.get("how") in ("completed", "duration_limit", "exit_interval") for end in self.ends
@@ -100,6 +103,20 @@ class StreamFacts:
             if before and alone and _THREAD_START.match(str(item.fields.get("frames") or "")):
                 after.append(item)
         return after
+
+    def _twins_of(self, excused: list[Structure]) -> list[Structure]:
+        """Return the exceptions without frames right below an excused one that says the same: two threads wrote at once."""
+        told = {(item.fields.get("type"), item.fields.get("message"), item.end) for item in excused}
+        bare = [item for item in self.exceptions if not item.fields.get("frames")] if told else []
+        return [
+            item
+            for item in bare
+            if any(
+                (item.fields.get("type"), item.fields.get("message")) == (kind, message)
+                and 0 <= item.offset - end <= TWIN
+                for kind, message, end in told
+            )
+        ]
 
     def stage(self, offset: int) -> Stage | None:
         """Return the stage at an offset: the last mark before it, or iterating after an iteration line."""
@@ -259,6 +276,20 @@ class StreamFacts:
             and _MAIN_START.match(str(item.fields.get("frames") or "")) is not None
             and not self.went_on(item.offset)
             for item in self.exceptions
+        )
+
+    def silent_since_main(self, offset: int) -> bool:
+        """Whether the last words before an offset, at the end of the log, are an uncaught exception of a main program."""
+        ends = [
+            item.end
+            for item in self.exceptions
+            if item.end <= offset
+            and _MAIN_START.match(str(item.fields.get("frames") or ""))
+            and not self.went_on(item.offset)
+        ]
+        return bool(ends) and not any(
+            max(ends) <= at < offset and line.strip() and not _SCHEDULER.match(line)
+            for at, line in tail_lines(self.summary)
         )
 
     def ends_as_planned(self) -> bool:

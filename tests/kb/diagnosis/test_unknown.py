@@ -9,7 +9,7 @@ from kb.diagnosis.unknown import EFFECTS, UNKNOWN
 from kb.facts.evidence import Evidence
 from kb.model import Job
 from kb.report import Report
-from kb.rulebase.rule import FaultClass, Pattern
+from kb.rulebase.rule import FaultClass, Pattern, Rulebook
 from tests.support.kb_samples import CLOSED, FAULTS, OOM, ref, rule, rulebook, scanned
 
 LOCKED = rule("locked", "deadlock", Pattern("line", literal="the gate is locked"))
@@ -24,9 +24,9 @@ RAISED = (
 )
 
 
-def report(text: str) -> Report:
+def report(text: str, book: Rulebook = BOOK) -> Report:
     """The report on one merged log of three ranks."""
-    return diagnose(Evidence(Job(world_size=3), streams=(scanned(text, BOOK, ref("logs/train.log")),)), BOOK)
+    return diagnose(Evidence(Job(world_size=3), streams=(scanned(text, book, ref("logs/train.log")),)), book)
 
 
 def test_it_leads_over_a_symptom_that_is_folded_under_it() -> None:
@@ -112,3 +112,15 @@ def test_the_class_of_the_rule_base_is_used() -> None:
     found = diagnose(Evidence(Job(world_size=3), streams=(scanned(RAISED + LOST, book),)), book)
     assert found.diagnoses[0].fault == UNKNOWN
     assert found.decision.advice == "fix_first"
+
+
+def test_a_failed_native_check_is_a_native_crash() -> None:
+    """Alone, it has the class of native crashes; where symptoms follow, it stays the unknown failure that came before them."""
+    check = "[rank2]: train: lut.cc:31: void put(int): Assertion `slot < size' failed.\n"
+    book = replace(BOOK, faults={**FAULTS, "segfault": FaultClass("segfault", "software", "Native crash")})
+    alone = report(check + "Aborted (core dumped)\n", book)
+    assert [(item.fault, item.title, item.band) for item in alone.diagnoses] == [
+        ("segfault", "Native check failed on rank 2", "possible")
+    ]
+    assert "slot < size" in alone.diagnoses[0].evidence[0].text
+    assert report(check + LOST, book).diagnoses[0].fault == UNKNOWN

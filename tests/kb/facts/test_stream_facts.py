@@ -33,6 +33,35 @@ def thread_error(header: str) -> str:
     )
 
 
+def test_threads_that_write_at_once_after_the_end_fail_no_run() -> None:
+    """Of two tracebacks that are mixed line by line, the second is left without frames; it is the first one's twin."""
+    error = thread_error("")
+    lines = error.splitlines(keepends=True)
+    mixed = STEPS + "Exception in thread flush:\nEnd training....\n" + "".join(line * 2 for line in lines)
+    known = StreamFacts(scanned(mixed, BOOK))
+    assert [known.went_on(item.offset) for item in known.exceptions] == [True, True]
+    other = STEPS + "End training....\n" + error + "OSError: [Errno 28] No space left on device\n"
+    known = StreamFacts(scanned(other, BOOK))
+    assert [known.went_on(item.offset) for item in known.exceptions] == [True, False]
+
+
+def test_silence_since_the_main_program_ended() -> None:
+    """Nothing but the scheduler's own lines lies between its exception and the stop."""
+    error = (
+        "Traceback (most recent call last):\n  File \"/srv/fit.py\", line 3, in <module>\n    fit()\nKeyError: 'lr'\n"
+    )
+    stop = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-03-01T10:00:00 DUE TO TIME LIMIT ***\n"
+
+    def silent(text: str) -> bool:
+        return StreamFacts(scanned(text + stop, BOOK)).silent_since_main(len(text))
+
+    assert silent(error)
+    assert silent(error + "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n")
+    assert not silent(error + "trying the next configuration\n")
+    assert not silent(STEPS)
+    assert not silent(thread_error(""))
+
+
 def test_a_thread_that_fails_after_the_end_fails_no_run() -> None:
     """It leaves the exit status alone; before the end, it can be what ended the run."""
     error = thread_error("Exception in thread flush:\n")
