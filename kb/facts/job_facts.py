@@ -85,7 +85,15 @@ class Facts:
             self._own_jobs.add(evidence.job.id)
         named = (_JOB_FILE.search(facts.summary.ref.uri) for facts in self.streams)
         self._own_jobs.update(found[1] for found in named if found)
+        told = self._by_kind.get("platform_event", [])
+        self._by_kind["platform_event"] = [item for item in told if not self._is_foreign(*item)]
         self._nodes = {rank: node for node, ranks in evidence.job.nodes.items() for rank in ranks}
+
+    def _is_foreign(self, index: int, event: Structure) -> bool:
+        """Whether a scheduler's text among the logs names another job than this one, whose id is known."""
+        job = str(event.fields.get("job") or "")
+        printed = self.streams[index].summary.ref.kind != "event"
+        return printed and bool(job) and bool(self._own_jobs) and job not in self._own_jobs
 
     def streams_hit(self, key: str) -> list[int]:
         """Return the indices of the streams that a line pattern hit, by the pattern's key."""

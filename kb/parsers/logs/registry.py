@@ -15,6 +15,7 @@ from kb.parsers.logs import (
     nccl,
     process_starts,
     recoveries,
+    slurm_jobs,
     stacks,
 )
 from kb.parsers.logs.exceptions.readers import READERS as EXCEPTION_READERS
@@ -34,6 +35,7 @@ ALL_READERS: tuple[Reader, ...] = (
     *gputests.READERS,
     *recoveries.READERS,
     *jobids.READERS,
+    *slurm_jobs.READERS,
     *error_lines.READERS,
 )
 
