@@ -16,7 +16,7 @@ import msgspec
 from connectors.base.contract import Seconds
 from kb.errors import SignalboxError
 from kb.model import JobRecord
-from kb.parsers.schedulers.slurm_states import SLURM_STATES
+from kb.parsers.slurm_states import SLURM_STATES
 
 LARGEST: Final = 64 << 10  # bytes of a hook request
 LONGEST: Final = 256  # characters of a job's name

@@ -97,13 +97,16 @@ class PatternLookup:
         return PatternResult(count, tuple(signals), ranks)
 
     def _line_signal(self, key: str, index: int, place: Place) -> Signal:
+        who = place.resource
+        if who.rank is None:  # of a traceback, often only the header names the rank
+            who = self.facts.streams[index].raiser(place.offset) or who
         return Signal(
             key,
             index,
             place.offset,
             place.line,
             "line",
-            self.facts.placed(place.resource),
+            self.facts.placed(who),
             place.time,
             dict(place.captures),
             *self.facts.when(index, place.offset, place.time),

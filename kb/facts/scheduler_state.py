@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from kb.model import Job, Structure
-from kb.parsers.schedulers.slurm_states import SLURM_STATES, Outcome
+from kb.parsers.slurm_states import SLURM_STATES, Outcome
 from kb.regex.lazy import lazy_compile
 from kb.values import dataclass
 

@@ -12,7 +12,7 @@ from kb.facts.epoch_counts import formats_in_epochs, furthest
 from kb.facts.run_ends import end_lines, stops_as_planned
 from kb.facts.training_series import BAR, steps_over_epochs, training_series
 from kb.facts.work_counters import WorkCount, work_counts, works_on
-from kb.model import ProgressPoint, Stage, Structure
+from kb.model import ProgressPoint, Resource, Stage, Structure
 from kb.parsers.logs.exceptions.survived import reported_as_skipped
 from kb.parsers.logs.prefixes import peel
 from kb.regex.lazy import lazy_compile
@@ -180,6 +180,15 @@ class StreamFacts:
             if step is not None:
                 return step
         return None
+
+    @cached_property
+    def _raisers(self) -> dict[int, Resource]:
+        """The offset of each exception's own line → the process that raised it, if its rank is known."""
+        return {item.offset: item.resource for item in self.exceptions if item.resource.rank is not None}
+
+    def raiser(self, offset: int) -> Resource | None:
+        """Return the process whose exception's own line is at an offset; None if there is none, or its rank is unknown."""
+        return self._raisers.get(offset)
 
     def in_traceback(self, offset: int) -> bool:
         """Whether a line is inside a traceback or is its last."""

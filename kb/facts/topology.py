@@ -28,6 +28,11 @@ _TASKS = lazy_compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 _ANNOUNCED = lazy_compile(
     r"\b([Rr]ank|[Ww]orker|[Pp]rocess|JAX process|MEMBER)[:= #]{1,2}(\d{1,6}) ?(?:/| of ) ?(\d{1,6})\b"
 )
+_STATED = lazy_compile(r"store_based_barrier_key:1 with (\d{1,6}) nodes|\busing world size: ?(\d{1,6})\b")
+# a rank that says that it has started, within a line
+_STARTED = lazy_compile(
+    r"\b(?:[Pp]rocess rank|Rank|GLOBAL_RANK)[:= ]{1,2}(\d{1,6})(?:, device\b|: Completed store-based barrier\b|, MEMBER\b)"
+)
 _SPEAKING = ("nccl_warn", "elastic_failure", "launcher_exit", "xid", "sxid", "oom_kill", "ib_completion")
 
 
@@ -46,12 +51,19 @@ class Place:
 
 
 def _world_of_heads(facts: Facts) -> int:
-    """Return the number of ranks where each of them announces itself at the start of a log, as in `rank 3 of 8`; else 0."""
+    """Return the number of ranks that the starts of the logs state; 0 if none does, or if they contradict each other.
+
+    Either PyTorch or the framework states it, or each rank announces itself, as in `rank 3 of 8`.
+    """
     found: dict[int, set[int]] = {}
+    stated: set[int] = set()
     for stream in facts.of_kind("job"):
+        stated |= {int(first or second) for first, second in _STATED.findall(stream.summary.head)}
         for word, number, world in _ANNOUNCED.findall(stream.summary.head):
             found.setdefault(int(world), set()).add(int(number) - (word.startswith("MEMBER")))
-    if len(found) != 1:
+    if len(stated) == 1:
+        return stated.pop()
+    if stated or len(found) != 1:
         return 0
     (world, ranks), *_ = found.items()
     return world if ranks == set(range(world)) else 0
@@ -351,6 +363,7 @@ def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:
     if summary.ref.resource.rank is None:
         lines = (line.encode("utf-8", "replace")[:256] for line in summary.head.split("\n"))
         yield from (speaker(line, peel(line)).rank for line in lines)
+        yield from map(int, _STARTED.findall(summary.head))
     for hits in summary.hits.values():
         yield from (tally.rank for tally in hits.ranks)
 

@@ -195,8 +195,15 @@ def is_finite(point: ProgressPoint) -> bool:
 
 
 def fuller(left: Structure, right: Structure) -> Structure:
-    """Return the more complete of two readings of a place, such as a traceback instead of only its last line."""
-    return max(left, right, key=lambda item: (len(str(item.fields.get("frames") or "")), repr(item)))
+    """Return the more complete of two readings of a place, such as a traceback instead of only its last line.
+
+    Of two with the same frames, the one that knows the rank: the header of a traceback can name it, and its last line not.
+    """
+    return max(left, right, key=_completeness)
+
+
+def _completeness(structure: Structure) -> tuple[int, bool, str]:
+    return (len(str(structure.fields.get("frames") or "")), structure.resource.rank is not None, repr(structure))
 
 
 def merge(left: StreamSummary, right: StreamSummary) -> StreamSummary:

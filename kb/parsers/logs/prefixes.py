@@ -64,7 +64,7 @@ _PIECE = lazy_compile(
     rb"(?P<ansi>(?:\x1b\[[0-9;?]{0,12}[A-Za-z]|\[[0-9;]{1,9}m|\r)+) ?"
     rb"|[\[(<](?:(?:\w{1,10}=)?(?P<of_rank>(?=\w{0,63}[\d.-]|localhost)[A-Za-z][\w.-]{0,63}) ?[ /|:,] ?"
     rb"|(?:[A-Za-z]{0,8}[=:]?\d{1,6}[ ,|]){1,5})?(?:" + _RANK + rb")"
-    rb"|(?:[Rr]ank|RANK)[ =_-]?(?P<bare_rank>\d{1,6})(?:/\d{1,6})?(?:: | ?\| ?| - )"
+    rb"|(?:[Rr]ank|RANK)(?:: {0,3}|[ =_-])?(?P<bare_rank>\d{1,6})(?:/\d{1,6})?(?:: | ?\| ?| - )"
     rb"|\[(?:[Ll]ocal[_ ][Rr]ank|LOCAL_RANK)[ =:_]{0,2}(?P<local_rank>\d{1,3})\]:? ?"
     rb"|\[(?:jax )?[Pp]roc(?:ess)?(?:_index|_id)?[ =:](?P<process>\d{1,6})(?:/\d{1,6})?\]:? ?"
     rb"|\[[A-Za-z_]\w{0,30}?(?P<local>\d{1,4})\]: ?"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from kb.model import Resource, Scalar, Structure
 from kb.parsers.logs.lines import line_at, line_start, lines_from, number, text
 from kb.parsers.reader import Reader
-from kb.parsers.schedulers.slurm_states import SLURM_STATES
+from kb.parsers.slurm_states import SLURM_STATES
 from kb.regex.lazy import lazy_compile
 
 _STATE = lazy_compile(rb"\bJobState=(?P<state>[A-Z_]{2,20})\b(?: Reason=(?P<reason>[^\s]{1,80}))?")

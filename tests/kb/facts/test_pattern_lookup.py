@@ -11,7 +11,7 @@ from kb.facts.stream_facts import StreamFacts
 from kb.model import Job, Structure
 from kb.rulebase.rule import DetectorTest, ExceptionTest, Pattern, StructureTest, Where
 from kb.scanning.summary import StageMark
-from tests.support.kb_samples import exception, facts, hits, place, ref, rule, steps, stream
+from tests.support.kb_samples import exception, facts, hits, place, ref, rule, rulebook, scanned, steps, stream
 
 LINE = Pattern("line", literal="trouble")
 RULE = rule("r", "code_bug", LINE)
@@ -256,3 +256,13 @@ def test_the_furthest_step_is_the_last_point() -> None:
     assert point is not None
     assert point.step == 44
     assert facts(stream()).last_point() is None
+
+
+def test_a_line_has_the_rank_of_its_traceback() -> None:
+    """A logger names the rank only above the traceback; the exception's own line belongs to it, other lines do not."""
+    text = (
+        "rank:  3 | 2026-03-01 10:00:00,000 CRITICAL | Traceback (most recent call last):\n"
+        '  File "/srv/fit.py", line 3, in <module>\n    fit()\nRuntimeError: trouble in the step\ntrouble elsewhere\n'
+    )
+    found = PatternLookup(facts(scanned(text, rulebook(RULE)))).look_up(RULE, LINE)
+    assert [signal.resource.rank for signal in found.signals] == [3, None]

@@ -187,3 +187,14 @@ def test_ranks_that_only_report_progress_are_known() -> None:
     text = "[rank0]: starting\n[rank1]: starting\n[RANK 2] step 10: loss 3.3401 lr 1.20e-03\n"
 
     assert places(scanned(text, BOOK)).ranks == {0, 1, 2}
+
+
+def test_the_start_of_a_log_states_how_many_ranks_there_are() -> None:
+    """PyTorch and Megatron say so; two numbers contradict each other, and a rank that announces itself within a line counts."""
+    barrier = "[INFO] - Rank 1: Completed store-based barrier for key:store_based_barrier_key:1 with 4 nodes.\n"
+    assert places(scanned(barrier, BOOK)).world == 4
+    assert places(scanned("using world size: 16, data-parallel size: 4\n", BOOK)).world == 16
+    both = places(scanned(barrier + "using world size: 16\n", BOOK))
+    assert (both.world, both.ranks) == (1, {1})
+    started = "WARNING - __main__ - Process rank: 2, device: cuda:2, n_gpu: 1 distributed training: True\n"
+    assert places(scanned(started, BOOK)).ranks == {2}

@@ -101,6 +101,7 @@ CASES = [
     (b"[2027-02-09 17:40:08][rank 3] oops", b"oops", {"rank": 3, "time": 1802194808.0}),
     (b"[17:40:08][rank 3] oops", b"oops", {"rank": 3}),
     (b"[NeMo E 2027-02-09 17:40:08 nemo_logging:405 rank:3] oops", b"oops", {"rank": 3, "time": 1802194808.0}),
+    (b"rank:  3 | 2027-02-09 17:40:08,000 oops", b"oops", {"rank": 3, "time": 1802194808.0}),
     # parallel launchers: lanes, tags of mpirun and horovodrun, stern, torchx, MPICH
     (b"3|[rank11]: oops", b"oops", {"rank": 11}),
     (b"[prterun-gpu-7-881@1,14]<stderr>: oops", b"oops", {"rank": 14}),
