@@ -107,7 +107,7 @@ def _counted_searches() -> Iterator[_Searched]:
     def counted(matcher: HyperscanMatcher, block: bytes) -> list[Hit]:
         found = hits(matcher, block)
         seen.hits += len(found)
-        seen.bytes += len(block)
+        seen.bytes += max(at for _, at in found) + 1 if found and matcher.ends_early else len(block)
         return found
 
     HyperscanMatcher.hits = counted  # type: ignore[method-assign]

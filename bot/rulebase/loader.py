@@ -32,7 +32,7 @@ from kb.scanning.plan import ScanPlan
 from kb.scanning.staged_matcher import StagedMatcher
 from kb.values import dataclass
 
-CACHE_FORMAT = 4
+CACHE_FORMAT = 5
 _LARGEST = 1 << 20  # more than the loader accepts
 _WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json", "sound.txt", "site.yaml")
 _EXPIRES = lazy_compile(r"\bexpires:\s*['\"]?([0-9]{4}-[0-9]{2}-[0-9]{2})")

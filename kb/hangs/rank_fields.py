@@ -219,7 +219,7 @@ def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
         return None
     raw = line.encode("utf-8", "replace")
     prefix = peel(raw)
-    message = raw[prefix.end :].decode("utf-8", "replace")
+    message = line[prefix.end :] if len(raw) == len(line) else raw[prefix.end :].decode("utf-8", "replace")
     seconds = dict(_times(message))
     if not seconds:
         return None
@@ -235,13 +235,18 @@ def _of_line(line: str, stream: StreamSummary) -> _Reading | None:
 
 def _times(message: str) -> Iterator[tuple[str, float]]:
     for raw, value, unit in _FIELD.findall(message):
-        name = raw.strip()
-        factor = _UNITS.get(unit.lower(), 1.0) if unit else _factor(name)
+        name, factor = _named(raw, unit)
         if factor is not None:
             yield name, float(value) * factor
 
 
 @lru_cache(maxsize=1024)
+def _named(raw: str, unit: str) -> tuple[str, float | None]:
+    """Return a field's name and the seconds in its unit; None if it is not a time."""
+    name = raw.strip()
+    return name, _UNITS.get(unit.lower(), 1.0) if unit else _factor(name)
+
+
 def _factor(name: str) -> float | None:
     """Return the seconds in the unit at the end of a field's name; None if the name is not that of a time."""
     return 1e-3 if _MILLISECONDS.search(name) else 1.0 if _SECONDS.search(name) else None

@@ -19,6 +19,8 @@ class _LazyPattern:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # of protocols such as copying and pickling, for which this is a plain object
             raise AttributeError(name)
+        if name == "pattern":
+            return self._source[0]
         compiled = self.__dict__.get("_compiled")
         if compiled is None:
             compiled = self.__dict__["_compiled"] = re.compile(*self._source)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+# Printed by each rank, several times a step.
+SIDE_LINES = """
+forward: 1.0 ms, backward: 1.0 ms, wait: 1.0 ms, queue 3 of 32, errors 0, late 0, time across ranks (ms): all-reduce
+allocated: 10.0 mb, max allocated: 10.0 mb, reserved: 10.0 mb, segments, cpu virtual memory: used = 10.0 gb,
+ percent = 5%
+read 10 samples from /data/corpus/part-00001.bin in 1.0 ms, cache hit rate 0.9, dataloader workers 8
+"""
 RECURRING = """
  iteration 12/ 500 | consumed samples: 24 | elapsed time per iteration (ms): 5.1
  | throughput per gpu (tflop/s/gpu): 41.0 | learning rate: 2.9e-04 | global batch size: 2048 | lm loss: 1.9e+00
@@ -26,8 +33,4 @@ step:10 - global_seqlen/mean:1 - actor/entropy:0.1 - critic/score/mean:0.1 - tim
  throughput/tokens
 step: 10 loss: 2.1 grad_norm: 0.5 memory: 10.0gib(12%) tps: 1,000 tflops: 40.1 mfu: 40.1%
 step 10/100 train_loss:2.1 train_time:100ms step_avg:10.0ms val loss 2.0 dt: 100ms tok/sec: 1000 reducing to
-forward: 1.0 ms, backward: 1.0 ms, wait: 1.0 ms, queue 3 of 32, errors 0, late 0, time across ranks (ms): all-reduce
-allocated: 10.0 mb, max allocated: 10.0 mb, reserved: 10.0 mb, segments, cpu virtual memory: used = 10.0 gb,
- percent = 5%
-read 10 samples from /data/corpus/part-00001.bin in 1.0 ms, cache hit rate 0.9, dataloader workers 8
-"""
+""" + SIDE_LINES.lstrip("\n")

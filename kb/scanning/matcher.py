@@ -42,11 +42,17 @@ class EngineFault(SignalboxError):  # noqa: N818 - says what it is
 
 
 class HyperscanMatcher:
-    """Hyperscan 5.4 in block mode. Blocks must be under 2 GiB and have no carriage returns."""
+    """Hyperscan 5.4 in block mode. Blocks must be under 2 GiB and have no carriage returns.
+
+    `ends_early`: all patterns are reported once a block, so a search ends where the last of them is found.
+    """
 
     name = "hyperscan"
 
-    def __init__(self, patterns: Sequence[ScanPattern], cached: bytes | None = None) -> None:
+    def __init__(
+        self, patterns: Sequence[ScanPattern], cached: bytes | None = None, *, ends_early: bool = False
+    ) -> None:
+        self.ends_early = ends_early or (bool(patterns) and all(pattern.once for pattern in patterns))
         import hyperscan  # noqa: PLC0415 - the RE2 fallback must work where no wheel of it exists
 
         self._database = _load(hyperscan, cached) if cached else _compile(hyperscan, patterns)

@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from kb.parsers.logs.progress.formats import FORMATS
+from kb.parsers.logs.progress.line_format import ProgressFormat
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES
 from kb.rulebase.patterns import literal_regex, scan_form
 from kb.rulebase.rule import Pattern, Rule, Rulebook
 from kb.scanning.matcher import ScanPattern
 from kb.scanning.plan import LinePattern, ScanPlan, Target, active
+from kb.scanning.summary import BESIDE
 
 
 def plan(rulebook: Rulebook) -> ScanPlan:
@@ -22,11 +24,17 @@ def plan(rulebook: Rulebook) -> ScanPlan:
         form = scan_form(reader.trigger)
         engine.setdefault(ScanPattern(form.expression, reader.ignore_case), []).append(Target("reader", index))
     for index, progress in enumerate(FORMATS):
-        form = scan_form(progress.detector)
+        form = scan_form(_detector(progress))
         engine.setdefault(ScanPattern(form.expression, once=True), []).append(Target("progress", index))
     for index, (_, regex) in enumerate(STAGES):
         engine.setdefault(ScanPattern(scan_form(regex).expression), []).append(Target("stage", index))
     return _planned(engine, rules.lines)
+
+
+def _detector(form: ProgressFormat) -> str:
+    """Return what shows that a block may have lines of a form: of one read in samples, what its lines begin with is enough."""
+    sampled = form.name in BESIDE and form.find.pattern == form.detector.encode()
+    return literal_regex(form.head.decode()) if sampled else form.detector
 
 
 def lines_plan(rules: Iterable[Rule]) -> ScanPlan:

@@ -24,14 +24,17 @@ MakeEngine = Callable[[Sequence[ScanPattern]], Matcher]
 
 
 class _Compiled(msgspec.Struct, frozen=True, array_like=True):
-    """The first stage. The engine's patterns are those at the indices `whole`, followed by the words.
+    """The first stage. The engine's patterns are those at the indices `whole`, followed by the words and the gates.
 
-    `stands_for`: for each word, the indices of the patterns that it finds.
+    `stands_for`, `gates`, `common_gates`: for each word or gate, the indices of the patterns that it finds.
     """
 
     whole: tuple[int, ...]
     stands_for: tuple[tuple[int, ...], ...]
+    gates: tuple[tuple[int, ...], ...]
+    common_gates: tuple[tuple[int, ...], ...]
     engine: bytes
+    common_engine: bytes
 
 
 class StagedMatcher:
@@ -49,36 +52,46 @@ class StagedMatcher:
         self._wait = 0
         self._searched = 0
         self._few: tuple[tuple[int, ...], Matcher] | None = None
+        self._alone: dict[int, Matcher] = {}
         self._loaded: Matcher | None = None
-        if cached:
-            compiled = msgspec.msgpack.decode(cached, type=_Compiled)
-            self._whole, self._stands_for = compiled.whole, compiled.stands_for
-            self._first = HyperscanMatcher((), compiled.engine)
-        else:
-            from kb.scanning.first_stage import first_stage  # noqa: PLC0415 - a start from the cache does not need it
-
-            stage = first_stage(patterns)
-            self._whole, self._stands_for = stage.whole, stage.stands_for
-            self._first = HyperscanMatcher([*(patterns[index] for index in stage.whole), *stage.words])
+        self._compiled = msgspec.msgpack.decode(cached, type=_Compiled) if cached else _compiled(patterns)
+        self._first = HyperscanMatcher((), self._compiled.engine)
+        common = self._compiled.common_engine
+        self._common = HyperscanMatcher((), common, ends_early=True) if common else None
 
     def hits(self, block: bytes) -> list[Hit]:
         """See `Matcher.hits`."""
         if self._wait:
             self._wait -= 1
             return self._every().hits(block)
-        found, places, words = [], [], set()
-        whole, number = self._whole, len(self._whole)
+        stage = self._compiled
+        found, places, words, opened = [], [], set(), set()
+        whole, number = stage.whole, len(stage.whole)
+        gates = number + len(stage.stands_for)
         for index, at in self._first.hits(block):
             if index < number:
                 found.append((whole[index], at))
-            else:
+            elif index < gates:
                 places.append(at)
                 words.add(index - number)
+            else:
+                opened.update(stage.gates[index - gates])
         if len(places) * SPARSE > len(block) and (self._loaded is not None or self._searched + len(block) > FEW):
             self._wait = WAIT
             return self._every().hits(block)
         if places:
             found += self._on_lines(block, places, words)
+        if self._common is not None:
+            opened.update(pattern for gate, _ in self._common.hits(block) for pattern in stage.common_gates[gate])
+        return found + self._behind_gates(block, opened)
+
+    def _behind_gates(self, block: bytes, opened: set[int]) -> list[Hit]:
+        """Return the hits of patterns whose gates a block contains. Each is searched for alone: of most, the first hit ends it."""
+        found = []
+        for index in sorted(opened):
+            if index not in self._alone:
+                self._alone[index] = HyperscanMatcher([self._patterns[index]])
+            found += [(index, at) for _, at in self._alone[index].hits(block)]
         return found
 
     def _every(self) -> Matcher:
@@ -114,7 +127,7 @@ class StagedMatcher:
         self._searched += len(lines)
         if self._loaded is not None or self._searched > FEW:
             return self._every().hits(lines)
-        wanted = {index for word in words for index in self._stands_for[word]}
+        wanted = {index for word in words for index in self._compiled.stands_for[word]}
         if self._few is None or not wanted.issubset(self._few[0]):
             indices = tuple(sorted(wanted.union(self._few[0] if self._few else ())))
             self._few = indices, Re2Matcher([self._patterns[index] for index in indices])
@@ -123,4 +136,19 @@ class StagedMatcher:
 
     def dump(self) -> bytes:
         """Return the compiled first stage; valid only for the same engine version and CPU features."""
-        return msgspec.msgpack.encode(_Compiled(self._whole, self._stands_for, self._first.dump()))
+        return msgspec.msgpack.encode(self._compiled)
+
+
+def _compiled(patterns: Sequence[ScanPattern]) -> _Compiled:
+    from kb.scanning.first_stage import first_stage  # noqa: PLC0415 - a start from the cache does not need it
+
+    stage = first_stage(patterns)
+    first = [*(patterns[index] for index in stage.whole), *stage.words, *stage.gates.words]
+    return _Compiled(
+        stage.whole,
+        stage.stands_for,
+        stage.gates.stands_for,
+        stage.common_gates.stands_for,
+        HyperscanMatcher(first).dump(),
+        HyperscanMatcher(stage.common_gates.words).dump() if stage.common_gates.words else b"",
+    )

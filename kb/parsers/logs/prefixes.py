@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from kb.parsers.logs.timestamps import STAMP, is_glog, stamp_time
+from kb.parsers.logs.timestamps import STAMP, is_glog, midnight_of, stamp_time
 from kb.regex.lazy import lazy_compile
 
 MAX_PREFIXES = 8
@@ -104,6 +104,10 @@ _OF_KERNEL = lazy_compile(rb"\]:? ?|[ \t]|")
 _SYSLOG_TAIL = lazy_compile(rb"\]? ?(?:(?P<host>[\w.-]{1,64}) [\w./-]{1,40}(?:\[(?P<pid>\d{1,8})\])?: ?)?")
 _BRACKET_TAIL = lazy_compile(rb"(?:[^\]\n]{0,120}[ _]rank[:= ]?(?P<rank>\d{1,6})(?=[ \]]))?[^\]\n]{0,160}\]:? ?")
 _HF_TAIL = lazy_compile(rb" >> ?")
+# The commonest start of a line, which `_PIECE` would match as `stamp` with nothing after the fraction; read without its other forms.
+_ISO_START = lazy_compile(
+    rb"(\[)?((?:19|20)\d\d)-(\d\d)-(\d\d)[ T]([01]\d|2[0-3]):([0-5]\d):([0-5]\d)[.,](\d{1,9})(?=\]| - | [^APUG+-])"
+)
 
 
 def peel(line: bytes, year: int | None = None, *, behind_bar: bool = True) -> Prefix:
@@ -123,8 +127,13 @@ def _peeled(line: bytes, year: int | None, behind_bar: bool) -> Prefix:
         bar = _BAR.match(line, 0, 2 * MAX_BYTES)
         found = Prefix(bar.end()) if bar else _NOTHING
     limit = min(len(line), found.end + MAX_BYTES)
-    kernel = False
-    for _ in range(MAX_PREFIXES):
+    kernel, pieces = False, MAX_PREFIXES
+    if found.end == 0 and (start := _ISO_START.match(line, 0, limit)) is not None:
+        found = _after_iso_start(start, line, limit)
+        if found.end == 0:
+            return found
+        kernel, pieces = b" kernel:" in line[start.end() : found.end], MAX_PREFIXES - 1
+    for _ in range(pieces):
         match = _PIECE.match(line, found.end, limit) if _GATE.match(line, found.end, limit) else None
         if match is None or (kernel and match["host"]):
             break
@@ -142,6 +151,23 @@ def _peeled(line: bytes, year: int | None, behind_bar: bool) -> Prefix:
 def peel_head(head: bytes) -> Prefix:
     """Remove the prefixes within the first HEAD bytes of a line. Cached: several readers ask for the same line."""
     return peel(head, behind_bar=False)
+
+
+def _after_iso_start(match: re.Match[bytes], line: bytes, limit: int) -> Prefix:
+    """Return the prefix that `_take_stamp` would."""
+    opened, year, month, day, hour, minute, second, fraction = match.groups()
+    midnight = midnight_of(int(year), int(month), int(day))
+    time = None
+    if midnight is not None:
+        clock = int(hour) * 3600 + int(minute) * 60 + int(second)
+        time = float(midnight + clock) + int(fraction) / 10 ** len(fraction)
+    tail = _PLAIN_TAIL.match(line, match.end(), limit)
+    if tail is None or (opened and b"]" not in tail[0]):
+        return Prefix(time=time)
+    if tail.lastindex is None:
+        return Prefix(tail.end(), time=time)
+    host, pid = tail.groups()
+    return Prefix(tail.end(), node=_text(host), pid=int(pid) if pid else None, time=time)
 
 
 def _of_kernel(match: re.Match[bytes], tail: bytes) -> bool:

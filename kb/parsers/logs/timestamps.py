@@ -7,6 +7,7 @@ needs the caller's year. Bare hours and minutes (`[04:12:55]`) are not a timesta
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -51,14 +52,25 @@ def find_time(text: bytes, year: int | None = None) -> float | None:
 
 def states_zone(line: bytes) -> bool | None:
     """Whether a timestamp in the first 128 bytes of a line states its zone; None if there is no timestamp."""
-    stamps = list(_STAMP.finditer(line, 0, HEAD)) if _CLOCK.search(line, 0, HEAD) else []
+    stamps = list(_stamps(line))
     return any(stamp["zone"] for stamp in stamps) if stamps else None
+
+
+def _stamps(line: bytes) -> Iterator[re.Match[bytes]]:
+    """Yield the timestamps in the first 128 bytes; each is looked for only where a clock's time is."""
+    at = 0
+    while clock := _CLOCK.search(line, at, HEAD):
+        match = _STAMP.search(line, max(at, clock.start() - _DATE_WIDTH), HEAD)
+        if match is None:
+            return
+        yield match
+        at = match.end()
 
 
 def stamp_time(match: re.Match[bytes], year: int | None = None) -> float | None:
     """Return the time of a match of `STAMP`."""
     date = _date(match, year)
-    day = None if date is None else _midnight(*date)
+    day = None if date is None else midnight_of(*date)
     if day is None:
         return None
     hour = int(match["hour"])
@@ -70,7 +82,7 @@ def stamp_time(match: re.Match[bytes], year: int | None = None) -> float | None:
 
 
 @lru_cache(maxsize=64)
-def _midnight(year: int, month: int, day: int) -> int | None:
+def midnight_of(year: int, month: int, day: int) -> int | None:
     """Return the start of a day in seconds since the epoch, or None if there is none. Cached: logs have few days."""
     try:
         return int(datetime(year, month, day, tzinfo=UTC).timestamp())

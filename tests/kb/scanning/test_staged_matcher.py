@@ -9,7 +9,7 @@ import pytest
 
 from kb.rulebase.patterns import scan_form
 from kb.scanning import staged_matcher
-from kb.scanning.first_stage import LEAST, first_stage, words_of
+from kb.scanning.first_stage import LEAST, first_stage, gates_of, words_of
 from kb.scanning.matcher import Hit, HyperscanMatcher, ScanPattern
 from kb.scanning.staged_matcher import WAIT, StagedMatcher
 
@@ -24,10 +24,15 @@ PATTERNS = [
         (r"[Ww]atchdog caught .* timeout", False),
     )
 ]
-PATTERNS.append(ScanPattern(scan_form("iteration [0-9]").expression, once=True))
+PATTERNS += [
+    ScanPattern(scan_form("iteration [0-9]").expression, once=True),
+    ScanPattern("forward", once=True),
+    ScanPattern(scan_form("[Ll]oss is (?:nan|inf)").expression),  # found by gates only, like the two before
+    ScanPattern(scan_form("(?i:dead letters?)").expression),
+]
 PIECES = [
     "Connection reset by peer", "connection closed by peer", "Out Of Memory", "Xid", " 79 ", "Xid (PCI:0): 79,", "SIGSEGV", "core dumped",
-    "worker 12 was", " lost", "worker 7 was killed", "Watchdog caught collective", " timeout", "iteration 12", "step", "loss 2.1", "\x1b[0m", "é",
+    "worker 12 was", " lost", "worker 7 was killed", "Watchdog caught collective", " timeout", "iteration 12", "iteration x", "step", "loss 2.1", "Loss is nan", "Loss is low", "forward", "DEAD letter", "\x1b[0m", "é",
 ]  # fmt: skip
 
 
@@ -126,9 +131,41 @@ def test_a_dense_log_is_searched_once_for_a_while(monkeypatch: pytest.MonkeyPatc
 
 def test_words_are_long_and_unusual() -> None:
     """A pattern whose words are on every line of a healthy run has none; all that are chosen have some length."""
-    assert words_of(ScanPattern("out of memory")) == {b"ut of memory"}
-    assert words_of(ScanPattern("(?:SIGSEGV|core dumped)")) == {b"SIGSEGV", b"core dumped"}
+    assert words_of(ScanPattern("out of memory")) == {b"out of m"}, "the ends of lines on memory recur"
+    assert words_of(ScanPattern("(?:SIGSEGV|core dumped)")) == {b"SIGSEGV", b"core dumpe"}, "as the end of `skipped`"
     assert words_of(ScanPattern("iteration")) is None
-    assert words_of(ScanPattern("ab[0-9]cd")) is None
+    assert words_of(ScanPattern("ab[0-9][0-9]+cd")) is None
     words = first_stage(PATTERNS).words
     assert min(len(word.expression) // 4 for word in words) >= LEAST
+
+
+def test_a_word_ends_where_recurring_lines_have_other_letters() -> None:
+    """The engine compares the ends of words; "loss" is on every iteration line, and so are the ends of "total" and "the"."""
+    assert words_of(ScanPattern("walrus found in the total loss")) == {b"alrus found "}
+
+
+def test_a_pattern_without_rare_words_has_gates() -> None:
+    """Its words may be common, or be spelled from classes and choices. Those of most lines are searched for apart."""
+    patterns = [ScanPattern("forward"), ScanPattern("it/s"), ScanPattern("step:[0-9]+ of"), ScanPattern("[RL]og")]
+    assert [gates_of(pattern) for pattern in patterns] == [
+        {b"forward"}, {b"it/s"}, {b"step:%d" % digit for digit in range(10)}, None,
+    ]  # fmt: skip
+    stage = first_stage(patterns)
+    assert [word.expression for word in stage.common_gates.words] == [
+        ScanPattern("".join(rf"\x{ord(c):02x}" for c in "forward")).expression
+    ]
+    assert stage.whole == (3,)
+
+
+def test_a_gate_only_opens() -> None:
+    """A block with the word of a pattern, but without the pattern, has no hit; one with both has all hits of the pattern."""
+    patterns = [ScanPattern("step:[0-9]+ of"), ScanPattern("forward [0-9]", once=True), ScanPattern("peer was lost")]
+    matcher = StagedMatcher(patterns)
+    assert matcher.hits(b"step:1\nforward x\n" * 5) == []
+    text = b"step:1 of\nforward x\n\nstep:2 of\nforward 1\nforward 2\npeer was lost\n"
+    assert {(pattern, text.count(b"\n", 0, at)) for pattern, at in matcher.hits(text)} == {
+        (0, 0),
+        (0, 3),
+        (1, 4),
+        (2, 6),
+    }

@@ -1,9 +1,11 @@
 """Prefixes of launchers, collectors and loggers."""
 
+import re
 from typing import Any
 
 import pytest
 
+from kb.parsers.logs import prefixes
 from kb.parsers.logs.prefixes import MAX_BYTES, Prefix, peel
 
 CASES = [
@@ -205,3 +207,29 @@ def test_a_rank_of_a_process_group_stays_with_the_message():
     """Behind the header of c10d, a rank in brackets counts within a process group."""
     line = b"[E0209 17:40:08.0 ProcessGroupNCCL.cpp:474] [Rank 3] oops"
     assert (peel(line).rank, line[peel(line).end :]) == (None, b"[Rank 3] oops")
+
+
+STARTS = [
+    "2026-11-03 04:10:00,019",
+    "2026-11-03T23:59:60.5",
+    "[2026-11-03 04:10:00.123456",
+    "2026-13-03 04:10:00,1",
+    "2026-02-30 04:10:00,1",
+]
+TAILS = [
+    "", " ", " oops", "] oops", "]: oops", " - oops", " | oops", ": oops", " [INFO] oops", " AM oops", " PM", " UTC oops", " +01:00 oops", "Z oops",
+    " +0530", " GPU 3", " gpu-a3 kernel: NVRM: gpu-a3: Xid", " node7 trainer[41]: oops", " stderr F [rank3]: oops", " [rank 3] [rank5]: oops", "x",
+    "] [rank 3] oops", " oops] more", "\r", "1234567890 oops", "_oops", " - gpu-a3 kernel: oops", " host-3: oops", "/2", " < oops", " =1", " >> oops",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_the_commonest_start_is_read_as_any_other(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own short expression gives what the one for all prefixes does."""
+    lines = [f"{start}{tail}".encode() for tail in TAILS]
+    prefixes._peeled.cache_clear()
+    short = [peel(line) for line in lines]
+    monkeypatch.setattr(prefixes, "_ISO_START", re.compile(rb"(?!)"))
+    prefixes._peeled.cache_clear()
+    assert short == [peel(line) for line in lines]
+    prefixes._peeled.cache_clear()
