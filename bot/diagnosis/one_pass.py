@@ -116,8 +116,7 @@ def _work(task: OnePassTask) -> _Answer:
 
 
 def _pooled(knowledge: Knowledge, tasks: Sequence[OnePassTask], workers: int) -> Iterator[tuple[OnePassTask, _Answer]]:
-    size = sum(task.scan.size for task in tasks)
-    with scan_pool.worker_pool(workers, _start, knowledge, size) as pool:
+    with scan_pool.worker_pool(workers, _start, knowledge) as pool:
         for task, future in scan_pool.as_done(pool, _work, tasks):
             yield task, _result(future, task)
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SHARD = 96 * 1024 * 1024
 ALONE = 24 * 1024 * 1024  # below this size, a pool costs more than it saves
-PREPARED = 256 * 1024 * 1024  # above this size, compiling all patterns before they are needed is worth its second
 EACH = 64 * 1024  # overhead of one more stream, as the bytes that could be read in the same time
 
 OVERLAP = BEFORE + AFTER  # bytes that a scanner keeps from one block to the next
@@ -125,17 +124,10 @@ def _scan(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> StreamSumma
     return replace(scanner.finish(), gaps=tuple(reading.gaps))
 
 
-def worker_pool(
-    workers: int, start: Callable[[Knowledge], None], knowledge: Knowledge, size: int | None = None
-) -> ProcessPoolExecutor:
-    """Return a pool whose processes start with `start(knowledge)`; forked if possible, so that nothing is copied.
-
-    `size`: how many bytes will be read; None: many. For many, all patterns are compiled once, before the processes start.
-    """
+def worker_pool(workers: int, start: Callable[[Knowledge], None], knowledge: Knowledge) -> ProcessPoolExecutor:
+    """Return a pool whose processes start with `start(knowledge)`; forked if possible, so that nothing is copied."""
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - a small log needs no pool
 
-    if size is None or size > PREPARED:
-        knowledge.prepare()
     return ProcessPoolExecutor(workers, process_context(), start, (knowledge,))
 
 
@@ -157,7 +149,7 @@ def _pooled(
 ) -> list[tuple[ScanTask, StreamSummary]]:
     """Submit the largest first, so that no worker is left with a large one at the end."""
     parts: list[tuple[ScanTask, StreamSummary]] = []
-    with worker_pool(workers, start_worker, knowledge, sum(task.size for task in tasks)) as pool:
+    with worker_pool(workers, start_worker, knowledge) as pool:
         for task, future in as_done(pool, _work, sorted(tasks, key=lambda task: -task.size)):
             parts.append((task, _result(future, task)))
             if tell:

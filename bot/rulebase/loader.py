@@ -53,11 +53,6 @@ class Knowledge:
             return StagedMatcher(self.plan.patterns, self.compiled, partial(_whole_engine, self.plan.digest))
         return engine()(self.plan.patterns)
 
-    def prepare(self) -> None:
-        """Compile all patterns, or load them from the cache, so that processes forked later need not."""
-        if self.compiled is not None:
-            _compiled_engine(self.plan.digest, self.plan.patterns)
-
 
 def _whole_engine(digest: str, patterns: Sequence[ScanPattern]) -> Matcher:
     """Return the engine with all patterns of the plan with this digest."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from kb.regex.re_tree import REPEATS, parsed, sre
@@ -268,10 +267,10 @@ def _opened(items: _Items) -> Iterator[tuple[Any, Any]]:
 def _cut(run: bytes) -> bytes:
     """Return the part of a run to search for: one with a rare end, unless it is itself common; rather at the run's end."""
     parts = [run[max(0, stop - LONGEST) : stop] for stop in range(len(run), min(ENOUGH, len(run)) - 1, -1)]
-    return min(parts, key=lambda part: (not _telling(part), _common_ends(part)))
+    rare = next((part for part in parts if not _common_ends(part) and _telling(part)), None)
+    return rare or min(parts, key=lambda part: (not _telling(part), _common_ends(part)))
 
 
-@lru_cache(maxsize=1 << 14)
 def _common_ends(word: bytes) -> int:
     """How common the end of a word is in recurring lines, from 0 to 3. The engine may look at it with or without its last byte."""
     text = word.lower().translate(_DIGIT)

@@ -156,12 +156,13 @@ def test_the_engine_with_all_patterns_has_its_own_entry(few_rules, kept, monkeyp
     known = knowledge(few_rules)
     known.matcher().hits(b"OSError: [Errno 28] No space left on device")
     assert not list(kept.glob("engine-*"))
-    known.prepare()
+    many = b"OSError: [Errno 28] No space left on device\n" * 10_000
+    assert len(known.matcher().hits(many)) >= 10_000
     assert len(list(kept.glob("engine-*"))) == 1
 
     loader._compiled_engine.cache_clear()
     monkeypatch.setattr(matcher, "_compile", lambda *_: pytest.fail("compiled again"))
-    knowledge(few_rules).prepare()
+    assert len(knowledge(few_rules).matcher().hits(many)) >= 10_000
 
 
 def test_names_that_are_no_utf8_do_no_harm(few_rules, kept, monkeypatch):

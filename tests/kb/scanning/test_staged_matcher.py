@@ -58,6 +58,7 @@ def test_answers_are_those_of_one_stage(quiet: int, sparse: int, few: int, monke
     """Whether few or most lines have a hit, whichever way is taken."""
     monkeypatch.setattr(staged_matcher, "SPARSE", sparse)
     monkeypatch.setattr(staged_matcher, "FEW", few)
+    monkeypatch.setattr(staged_matcher, "MANY", few)
     one, two = HyperscanMatcher(PATTERNS), StagedMatcher(PATTERNS)
     for seed in range(12):
         text = block(60, quiet, seed)
