@@ -25,7 +25,7 @@ def owned_lines(
     present: set[int] = set()
     mixed: set[int] = set()  # patterns whose lines are not in order; engines order hits by their end
     start, stop, own = -1, -1, False
-    rfind, find = data.rfind, data.find
+    rfind, find, known = data.rfind, data.find, found.get
     for pattern, at in hits:
         if at >= stop or at < start:
             floor = at - LONGEST_LINE if at > LONGEST_LINE else 0
@@ -35,16 +35,13 @@ def owned_lines(
             stop = at + 1 if newline < 0 else newline
             own = low <= start < high
         if own:
-            if pattern not in found:
+            starts = known(pattern)
+            if starts is None:
                 found[pattern] = [start]
-                continue
-            starts = found[pattern]
-            last = starts[-1]
-            if last < start:
+            elif (last := starts[-1]) != start:
                 starts.append(start)
-            elif last > start:
-                starts.append(start)
-                mixed.add(pattern)
+                if last > start:
+                    mixed.add(pattern)
         elif pattern in once:
             present.add(pattern)
     for pattern in once & found.keys():
