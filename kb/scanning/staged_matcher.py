@@ -20,8 +20,9 @@ SPARSE = 4096  # minimum bytes of a block per word found for two stages to be fa
 WAIT = 7  # blocks before the first stage is tried again
 FEW = 192 * 1024  # bytes of a block in which words are not sparse, searched with RE2
 MANY = (
-    4 * 1024 * 1024
-)  # bytes of lines with words that one matcher searches with RE2: in a third of the time that compiling takes
+    4 << 20
+)  # bytes of lines with words that one matcher searches with RE2, in a third of the time that compiling takes
+MOST_ALONE = 16  # patterns behind gates that are searched for one after the other; more are searched for together
 
 MakeEngine = Callable[[Sequence[ScanPattern]], Matcher]
 
@@ -56,6 +57,7 @@ class StagedMatcher:
         self._searched = 0
         self._few: tuple[tuple[int, ...], Matcher] | None = None
         self._alone: dict[int, Matcher] = {}
+        self._gated: tuple[list[int], Matcher] | None = None
         self._loaded: Matcher | None = None
         self._compiled = msgspec.msgpack.decode(cached, type=_Compiled) if cached else _compiled(patterns)
         self._first = HyperscanMatcher((), self._compiled.engine)
@@ -90,12 +92,23 @@ class StagedMatcher:
 
     def _behind_gates(self, block: bytes, opened: set[int]) -> list[Hit]:
         """Return the hits of patterns whose gates a block contains. Each is searched for alone: of most, the first hit ends it."""
+        if len(opened) > MOST_ALONE:
+            return self._all_behind_gates(block)
         found = []
         for index in sorted(opened):
             if index not in self._alone:
                 self._alone[index] = HyperscanMatcher([self._patterns[index]])
             found += [(index, at) for _, at in self._alone[index].hits(block)]
         return found
+
+    def _all_behind_gates(self, block: bytes) -> list[Hit]:
+        """Return the hits of all patterns that have gates, found in one search."""
+        if self._gated is None:
+            stage = self._compiled
+            indices = sorted({index for found in (*stage.gates, *stage.common_gates) for index in found})
+            self._gated = indices, HyperscanMatcher([self._patterns[index] for index in indices])
+        indices, matcher = self._gated
+        return [(indices[index], at) for index, at in matcher.hits(block)]
 
     def _every(self) -> Matcher:
         """The engine with all patterns."""

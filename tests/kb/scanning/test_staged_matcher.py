@@ -54,13 +54,17 @@ def by_line(text: bytes, hits: list[tuple[int, int]]) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("quiet", [0, 3, 400])
 @pytest.mark.parametrize("sparse", [0, 64, staged_matcher.SPARSE])
 @pytest.mark.parametrize("few", [0, 4000, staged_matcher.FEW])
-def test_answers_are_those_of_one_stage(quiet: int, sparse: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("alone", [0, 2, staged_matcher.MOST_ALONE])
+def test_answers_are_those_of_one_stage(
+    quiet: int, sparse: int, few: int, alone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether few or most lines have a hit, whichever way is taken."""
+    monkeypatch.setattr(staged_matcher, "MOST_ALONE", alone)
     monkeypatch.setattr(staged_matcher, "SPARSE", sparse)
     monkeypatch.setattr(staged_matcher, "FEW", few)
     monkeypatch.setattr(staged_matcher, "MANY", few)
     one, two = HyperscanMatcher(PATTERNS), StagedMatcher(PATTERNS)
-    for seed in range(12):
+    for seed in range(6):
         text = block(60, quiet, seed)
         expected, found = one.hits(text), two.hits(text)
         assert by_line(text, found) == by_line(text, expected)
