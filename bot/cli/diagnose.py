@@ -68,8 +68,12 @@ def print_answer(
     as_json: bool,
     verbose: bool,
     consoles: tuple[tuple[str, str], ...] = (),
+    above: int = 0,
 ) -> None:
-    """Print the report, for a person or as JSON. `consoles`: names and addresses of dashboards and logs."""
+    """Print the report, for a person or as JSON.
+
+    `consoles`: names and addresses of dashboards and logs; `above`: rows printed before it.
+    """
     with until_closed():
         if as_json:
             from bot.cli.console import say_masked_json
@@ -81,7 +85,7 @@ def print_answer(
             from bot.render.terminal import show
             from bot.render.text_page import Reading
 
-            show(answer.report, Reading(verbose, telling_words(known.rulebook), answer.root, consoles))
+            show(answer.report, Reading(verbose, telling_words(known.rulebook), answer.root, consoles), above)
         sys.stdout.flush()
 
 

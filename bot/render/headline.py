@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Tone = Literal["alarm", "watch", "calm"]
 
-_RANK = "Rank "  # titles of rules that say what one rank does begin so
+_RANKS = ("Rank ", "Ranks ")  # titles of rules that say what one rank does, or several do, begin so
 _ARTICLES = ("A", "An", "The")
 _NODES = 3  # named in a headline
 
@@ -27,8 +27,9 @@ def headline(report: Report) -> str:
     who = culprit(first)
     if not who:
         return first.title
-    if who.startswith(_RANK) and first.title.startswith(_RANK):
-        return f"{who} {first.title.removeprefix(_RANK)}"
+    for word in _RANKS:
+        if who.startswith(word) and first.title.startswith(word):
+            return f"{who} {first.title.removeprefix(word)}"
     article, _, rest = first.title.partition(" ")
     title = f"{article.lower()} {rest}" if article in _ARTICLES else first.title
     return f"{who}: {title}"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TimeZone,
     )
 
+_EXCLUDED = 8  # nodes named in one sentence
 _LEAST_HOURS = 0.05  # below this, no figure is shown
 
 
@@ -46,9 +47,9 @@ _ADVICE = {
     "wait": "Don't requeue yet. Wait for the external problem to clear",
 }
 _NO_ADVICE = {
-    "fault": "No advice",
-    "no_match": "No advice: the run failed, and no rule explains why",
-    "insufficient_evidence": "No advice: whether the run completed cannot be told",
+    "fault": "No restart advised",
+    "no_match": "Find the cause before you restart: no rule explains this failure",
+    "insufficient_evidence": "Add what is listed under missing evidence, then diagnose again",
 }
 _CHANGES = frozenset(
     ("change_config", "fix_access", "fix_code", "fix_data", "fix_environment", "free_space", "raise_limit")
@@ -61,7 +62,7 @@ def decided(report: Report) -> str:
     decision = report.decision
     if report.verdict in NOT_FAILED:
         return f"{_unfailed_advice(report)}."
-    head = _head(report) or _NO_ADVICE.get(report.verdict, "No advice")
+    head = _head(report) or _NO_ADVICE.get(report.verdict, _NO_ADVICE["fault"])
     names = few(list(dict.fromkeys(exclusion.node for exclusion in decision.exclude)))
     return f"{head}{_restart(decision, names)}.{_lost(decision)}"
 
@@ -145,10 +146,13 @@ def owned(decision: Decision) -> str:
 
 
 def excluded(decision: Decision) -> list[str]:
-    """Return each node to exclude, with the scope and the reason."""
+    """Return the nodes to exclude, with the scope and the reason; those that share both in one sentence."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for item in decision.exclude:
+        alike.setdefault((item.scope, item.why), []).append(item.node)
     return [
-        f"Exclude {item.node} from {'all jobs' if item.scope == 'cluster' else 'this job only'}{tail(item.why)}"
-        for item in decision.exclude
+        f"Exclude {few(names, limit=_EXCLUDED)} from {'all jobs' if scope == 'cluster' else 'this job only'}{tail(why)}"
+        for (scope, why), names in alike.items()
     ]
 
 
@@ -162,10 +166,11 @@ def remembered(report: Report) -> list[str]:
 
 def job_facts(job: JobView) -> str:
     """Return the job's name, id, size, owner and state."""
+    name = "" if job.id and job.name and job.name in job.id else job.name or ""
     return joined(
         [
-            "" if job.id and job.name and job.name in job.id else job.name or "",
-            f"job {job.id}" if job.id else "",
+            name,
+            f"{'job ' if name else ''}{job.id}" if job.id else "",
             f"attempt {job.attempt}" if job.attempt is not None else "",
             *size_facts(job),
             f"state {job.state}" if job.state else "",
@@ -271,7 +276,11 @@ def _class_name(fault: str) -> str:
 
 def _on_ranks(found: str) -> str:
     """`0-4,6-7` as `ranks 0-4, 6-7`."""
-    return f"{'rank' if found.isdecimal() else 'ranks'} {found.replace(',', ', ')}"
+    return f"{'rank' if found.isdecimal() else 'ranks'} {_spaced(found)}"
+
+
+def _spaced(found: str) -> str:
+    return found.replace(",", ", ")
 
 
 def confidence(diagnosis: Diagnosis, limit: int | None = None) -> str:
@@ -320,7 +329,7 @@ def group_text(group: Sequence[Suspect]) -> str:
 def _ranks(group: Sequence[Suspect]) -> str:
     ranks = sorted({suspect.rank for suspect in group if suspect.rank is not None})
     nodes = list(dict.fromkeys(suspect.node for suspect in group if suspect.node))
-    text = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranges(ranks)}" if ranks else "a rank"
+    text = f"ranks {_spaced(ranges(ranks))}" if len(ranks) > 1 else f"rank {ranks[0]}" if ranks else "a rank"
     if len(group) == 1 and group[0].local_rank is not None:
         text += f" (local rank {group[0].local_rank})"
     pods = f" in pod {group[0].pod}" if len(group) == 1 and group[0].pod else ""
@@ -352,6 +361,7 @@ def _reason(group: Sequence[Suspect]) -> str:
 REMEMBERED = "From past runs (hints only):"
 MISSING = "Missing evidence:"
 _MISSING_NAMED = 4
+_SOURCES = {"kernel": "kernel log", "flight_recorder": "Flight Recorder"}
 
 
 _HEADINGS = {
@@ -399,7 +409,7 @@ def missing(gap: Gap) -> str:
 
 def missing_in_short(report: Report) -> str:
     """Return one line for all missing evidence: the sources that miss something, and how many rules were skipped."""
-    sources = Counter(gap.source.partition("/")[0] for gap in report.gaps)
+    sources = Counter(_SOURCES.get(name := gap.source.partition("/")[0], name) for gap in report.gaps)
     names = few([f"{name} ({count})" if count > 1 else name for name, count in sources.items()], limit=_MISSING_NAMED)
     skipped = f"{many(len(report.not_evaluated), 'rule')} skipped" if report.not_evaluated else ""
     return "; ".join(part for part in (names, skipped) if part)

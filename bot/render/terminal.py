@@ -8,8 +8,10 @@ ASCII.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from bot.render import phrases
 from bot.render.headline import explanation, headline, tone
 from bot.render.hyperlinks import file_address, shows_links
 from bot.render.report_json import iso
+from bot.render.text_fit import Weight, fitted
 from bot.render.text_format import few, joined, many, tail
 from bot.render.text_page import LISTED, MARGIN, OutputLine, Reading, TextPage
 from kb.regex.lazy import lazy_compile
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 WIDTH = 80
 _WIDEST = 100  # longer lines are hard to read
 _NARROWEST = 40
+_AROUND = 3  # rows of a terminal that are not the answer's: the command, the number of the incident, the next prompt
+_SHORTENED = "Shortened to fit this screen: -v shows everything."
 _DIAGNOSES = 3
 _EXPLAINED = 3
 _QUOTES = (5, 2, 2)  # evidence items shown for the first, second and third diagnosis
@@ -41,13 +46,17 @@ _WHO = MARGIN - 4  # columns of the margin for the ranks of a branch
 _DEEPEST = 6  # deeper branches are not indented further
 
 
-def show(report: Report, reading: Reading | None = None) -> None:
-    """Print the report to stdout: styled on a terminal, plain otherwise."""
+def show(report: Report, reading: Reading | None = None, above: int = 0) -> None:
+    """Print the report to stdout: styled and fitted to the screen on a terminal, plain and whole otherwise.
+
+    `above`: rows of the screen that other output takes.
+    """
     reading = reading or Reading()
     if sys.stdout.isatty():
         from bot.render.rich_console import console_of  # noqa: PLC0415 - slow to import, and not needed in a pipe
 
-        render(report, console_of(sys.stdout), reading)
+        rows = None if reading.verbose else shutil.get_terminal_size().lines - _AROUND - above
+        render(report, console_of(sys.stdout), replace(reading, rows=rows))
     else:
         sys.stdout.write(plain(report, WIDTH, reading, sys.stdout.encoding or "utf-8"))
 
@@ -87,27 +96,34 @@ def _encodable(text: str, encoding: str) -> str:
 def lines(report: Report, width: int = WIDTH, reading: Reading | None = None) -> list[OutputLine]:
     """The report as lines of at most `width` columns (40 to 100), except for commands, which are never wrapped."""
     page = TextPage(min(max(width, _NARROWEST), _WIDEST), reading or Reading())
+    _write(page, report)
+    kept, shortened = fitted(page.lines, page.reading.rows)
+    return [*kept, OutputLine(_SHORTENED, style="quiet")] if shortened else kept
+
+
+def _write(page: TextPage, report: Report) -> None:
     first = _lead(report)
     _head(page, report)
     page.gap()
     if first is not None:
         _remedy(page, first)
-        page.field("What", explanation(report))
+        with page.weighing(Weight.FINDING):
+            page.field("What", explanation(report))
         _grounds(page, first, _QUOTES[0], report.time_zone)
     _about(page, report)
     if not report.diagnoses:
         _memory(page, report)
         _indicators(page, report)
-    _diagnoses(page, report, 1 if first is not None else 0)
-    if report.diagnoses:
-        _memory(page, report)
-    _stacks(page, report.hang.stacks)
+    with page.weighing(Weight.OTHERS):
+        _diagnoses(page, report, 1 if first is not None else 0)
+        if report.diagnoses:
+            _memory(page, report)
+        _stacks(page, report.hang.stacks)
     unsure = report.verdict != "fault" or all(item.band == "weak" for item in report.diagnoses)
     if report.diagnoses and (page.verbose or unsure):
         _indicators(page, report)
     _missing(page, report)
     _versions(page, report)
-    return page.lines
 
 
 def _lead(report: Report) -> Diagnosis | None:
@@ -128,8 +144,9 @@ def _head(page: TextPage, report: Report) -> None:
         return
     page.text(phrases.decided(report), "head")
     page.text(" ".join(part for part in (phrases.owned(decision), phrases.reason(decision)) if part))
-    for exclusion in phrases.excluded(decision)[: None if page.verbose else _DIAGNOSES]:
-        page.text(exclusion, indent=3, hang=2)
+    with page.weighing(Weight.EXCLUSIONS):
+        for exclusion in phrases.excluded(decision)[: None if page.verbose else _DIAGNOSES]:
+            page.text(exclusion, indent=3, hang=2)
 
 
 # --- what ran --------------------------------------------------------------------------------------------------------
@@ -137,14 +154,16 @@ def _head(page: TextPage, report: Report) -> None:
 
 def _about(page: TextPage, report: Report) -> None:
     job = report.job
-    page.field("Job", phrases.job_facts(job))
-    for number, (name, url) in enumerate(page.reading.consoles):
-        page.address("" if number else "Open", name, url)
-    page.field("Before", phrases.attempts_before(job))
-    if page.verbose:
-        page.listed([_attempt(attempt) for attempt in job.attempts], MARGIN)
-    page.field("Phase", joined([report.phase, *phrases.progress(report)]))
-    page.field("Hang", phrases.hang(report))
+    with page.weighing(Weight.JOB):
+        page.field("Job", phrases.job_facts(job))
+        for number, (name, url) in enumerate(page.reading.consoles):
+            page.address("" if number else "Open", name, url)
+        page.field("Before", phrases.attempts_before(job))
+        if page.verbose:
+            page.listed([_attempt(attempt) for attempt in job.attempts], MARGIN)
+    with page.weighing(Weight.PHASE):
+        page.field("Phase", joined([report.phase, *phrases.progress(report)]))
+        page.field("Hang", phrases.hang(report))
     if report.hang.lone is not None and report.hang.advice:
         page.text("To confirm, do one of these:", indent=MARGIN)
         page.listed(report.hang.advice, MARGIN)
@@ -192,15 +211,18 @@ def _diagnoses(page: TextPage, report: Report, shown_already: int) -> None:
 
 def _grounds(page: TextPage, diagnosis: Diagnosis, quotes: int, zone: TimeZone) -> None:
     """Add what the diagnosis rests on: suspects, confidence, lines, and the symptoms that it explains."""
-    page.field(phrases.suspects_label(diagnosis.suspects), phrases.suspected(diagnosis.suspects))
-    page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
-    if page.verbose or diagnosis.rank > 1 or diagnosis.first_seen is not None:  # else, the progress says it
-        page.field("Where", joined(phrases.place(diagnosis, zone)))
+    with page.weighing(Weight.SUSPECTS):
+        page.field(phrases.suspects_label(diagnosis.suspects), phrases.suspected(diagnosis.suspects))
+    with page.weighing(Weight.CONFIDENCE):
+        page.field("Confidence", phrases.confidence(diagnosis, None if page.verbose else 3))
+        if page.verbose or diagnosis.rank > 1 or diagnosis.first_seen is not None:  # else, the progress says it
+            page.field("Where", joined(phrases.place(diagnosis, zone)))
     if page.verbose:
         page.field("Cause", diagnosis.cause)
         page.field("Impact", diagnosis.impact)
     _evidence(page, diagnosis, quotes)
-    page.field("Explains", phrases.explains(diagnosis, None if page.verbose else _EXPLAINED))
+    with page.weighing(Weight.EXPLAINS):
+        page.field("Explains", phrases.explains(diagnosis, None if page.verbose else _EXPLAINED))
     if page.verbose and diagnosis.known:
         page.field("Rule", f"{diagnosis.rule}, version {diagnosis.rule_version}, confidence {diagnosis.confidence:.2f}")
 
@@ -211,10 +233,13 @@ def _evidence(page: TextPage, diagnosis: Diagnosis, quotes: int) -> None:
     find, root = page.reading.telling, page.reading.root
     telling = None if find is None else partial(find, diagnosis)
     for number, item in enumerate(kept):
-        page.field("" if number else "Evidence", phrases.source(item), "quiet", link=file_address(root, item.source))
-        page.quote(item.text, MARGIN + 2, telling)
+        with page.weighing(Weight.MORE_EVIDENCE if number else Weight.EVIDENCE):
+            where = phrases.source(item)
+            page.field("" if number else "Evidence", where, "quiet", link=file_address(root, item.source))
+            page.quote(item.text, MARGIN + 2, telling)
     if len(kept) < len(diagnosis.evidence):
-        page.field("", f"... and {len(diagnosis.evidence) - len(kept)} more", "quiet")
+        with page.weighing(Weight.MORE_EVIDENCE):
+            page.field("", f"... and {len(diagnosis.evidence) - len(kept)} more", "quiet")
 
 
 def _distinct(items: Sequence[EvidenceItem]) -> list[EvidenceItem]:
@@ -236,7 +261,8 @@ def _remedy(page: TextPage, diagnosis: Diagnosis) -> None:
         label = "Then" if number else "Do first"
         page.field(label, f"{step.text} {phrases.grade(step)}", "caution" if step.grade == "disruptive" else "")
         page.command(step.command or "")
-        page.field("", f"Check: {step.verify}" if step.verify else "")
+        with page.weighing(Weight.CHECK):
+            page.field("", f"Check: {step.verify}" if step.verify else "")
 
 
 # --- where the ranks are ---------------------------------------------------------------------------------------------
@@ -290,7 +316,9 @@ def _path(frames: Sequence[str], verbose: bool) -> str:
 def _memory(page: TextPage, report: Report) -> None:
     """Add the suggestions of past runs: as the first lead if no rule matches, else as a hint."""
     found = phrases.remembered(report)
-    if found:
+    if not found:
+        return
+    with page.weighing(Weight.EXPLAINS):
         page.gap()
         page.text(phrases.REMEMBERED, "title")
         page.listed(found)
@@ -306,14 +334,19 @@ def _indicators(page: TextPage, report: Report) -> None:
     )
     if phrases.nothing_stands_out(found):
         return
-    page.gap()
-    page.text(phrases.standing_out(report), "title")
+    with page.weighing(Weight.FINDING):
+        page.gap()
+        page.text(phrases.standing_out(report), "title")
+    first = True
     for label, items in groups:
         kept = items if page.verbose else items[:LISTED]
         for number, item in enumerate(kept):
-            _indicator(page, "" if number else label, item)
+            with page.weighing(Weight.FINDING if first else Weight.MORE_EVIDENCE):
+                _indicator(page, "" if number else label, item)
+            first = False
         if len(kept) < len(items):
-            page.field("", f"... and {len(items) - len(kept)} more", "quiet")
+            with page.weighing(Weight.MORE_EVIDENCE):
+                page.field("", f"... and {len(items) - len(kept)} more", "quiet")
 
 
 def _indicator(page: TextPage, label: str, item: Indicator) -> None:
@@ -328,12 +361,16 @@ def _missing(page: TextPage, report: Report) -> None:
     """Add the missing evidence: one line, all of it if verbose, or where the answer is that there is too little."""
     if not report.gaps and not report.not_evaluated:
         return
-    page.gap()
-    if not page.verbose and report.verdict != "insufficient_evidence":
-        page.text(
-            f"{phrases.MISSING} {phrases.missing_in_short(report)} (-v lists what each rules out)", "quiet", hang=2
-        )
-        return
+    with page.weighing(Weight.MISSING):
+        page.gap()
+        if page.verbose or report.verdict == "insufficient_evidence":
+            _all_missing(page, report)
+        else:
+            short = phrases.missing_in_short(report)
+            page.text(f"{phrases.MISSING} {short} (-v says what it would show)", "quiet", hang=2)
+
+
+def _all_missing(page: TextPage, report: Report) -> None:
     page.text(phrases.MISSING, "title")
     page.listed(phrases.folded(report.gaps))
     unjudged = phrases.not_judged(report.not_evaluated, None if page.verbose else LISTED)
@@ -342,6 +379,7 @@ def _missing(page: TextPage, report: Report) -> None:
 
 
 def _versions(page: TextPage, report: Report) -> None:
-    if page.verbose or not (report.gaps or report.not_evaluated):
-        page.gap()
-    page.text(phrases.versions(report), "quiet")
+    with page.weighing(Weight.VERSIONS):
+        if page.verbose or not (report.gaps or report.not_evaluated):
+            page.gap()
+        page.text(phrases.versions(report), "quiet")

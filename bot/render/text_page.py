@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from bot.render import text_format
+from bot.render.excerpt import excerpt
+from bot.render.text_fit import Weight
 from bot.render.text_format import many, shown
 from bot.render.text_wrap import columns, wrapped
 from kb.values import dataclass
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 MARGIN = 14  # columns for the labels
 LISTED = 5  # items of a list that are shown
-_QUOTED = 300  # characters shown per line of evidence
+_QUOTED_ROWS = 3  # rows shown per line of evidence
 _QUOTED_LINES = 6  # lines shown per evidence item
 
 
@@ -26,13 +28,14 @@ _QUOTED_LINES = 6  # lines shown per evidence item
 class OutputLine:
     """One line of output: a label in the margin, the text, its style (one of bot.render.rich_console, empty for plain).
 
-    `link`: the address that the text leads to, on a terminal that shows links.
+    `link`: the address that the text leads to, on a terminal that shows links; `weight`: see bot.render.text_fit.
     """
 
     text: str
     label: str = ""
     style: str = ""
     link: str = ""
+    weight: Weight = Weight.LEAD
 
     def __str__(self) -> str:
         return self.label + self.text
@@ -43,13 +46,14 @@ class Reading:
     """What helps to read a report.
 
     `verbose`: everything; `telling`: finds the telling words of a line; `root`: where its files are; `consoles`: names and
-    addresses of dashboards and logs.
+    addresses of dashboards and logs; `rows`: how many there are on the screen, if the answer is to fit.
     """
 
     verbose: bool = False
     telling: Telling | None = None
     root: Path | None = None
     consoles: tuple[tuple[str, str], ...] = ()
+    rows: int | None = None
 
 
 @dataclass(slots=True)
@@ -59,21 +63,33 @@ class TextPage:
     width: int
     reading: Reading
     lines: list[OutputLine] = field(default_factory=list)
+    weight: Weight = Weight.LEAD
 
     @property
     def verbose(self) -> bool:
         """Whether to show everything."""
         return self.reading.verbose
 
+    @contextmanager
+    def weighing(self, weight: Weight) -> Iterator[None]:
+        """Give what is added inside at least this weight."""
+        before = self.weight
+        self.weight = max(before, weight)
+        yield
+        self.weight = before
+
     def gap(self) -> None:
         """Add an empty line, unless there is one."""
         if self.lines and str(self.lines[-1]):
-            self.lines.append(OutputLine(""))
+            self._add("")
+
+    def _add(self, text: str, label: str = "", style: str = "", link: str = "") -> None:
+        self.lines.append(OutputLine(text, label, style, link, self.weight))
 
     def text(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
         """Add a paragraph; `hang` is the extra indent of the lines after the first."""
         for number, part in enumerate(wrapped(shown(text), self.width - indent - hang)):
-            self.lines.append(OutputLine(" " * (indent + (hang if number else 0)) + part, style=style))
+            self._add(" " * (indent + (hang if number else 0)) + part, style=style)
 
     def field(self, label: str, text: str, style: str = "", indent: int = 0, link: str = "") -> None:
         """Add a paragraph with a label in the margin. Adds nothing for an empty text."""
@@ -81,17 +97,17 @@ class TextPage:
             return
         for number, part in enumerate(wrapped(shown(text), self.width - MARGIN - indent)):
             margin = f"   {shown(label)}" if number == 0 else ""
-            self.lines.append(OutputLine(" " * indent + part, f"{margin:<{MARGIN}}", style, link))
+            self._add(" " * indent + part, f"{margin:<{MARGIN}}", style, link)
 
     def address(self, label: str, name: str, url: str) -> None:
         """Add a named address on a line of its own, which is never wrapped."""
         margin = f"   {shown(label)}" if label else ""
-        self.lines.append(OutputLine(f"{shown(name)}: {shown(url)}", f"{margin:<{MARGIN}}", "", url))
+        self._add(f"{shown(name)}: {shown(url)}", f"{margin:<{MARGIN}}", "", url)
 
     def command(self, command: str) -> None:
         """Add a command to copy. It is never wrapped: a wrapped command does something else."""
         for part in command.splitlines():
-            self.lines.append(OutputLine(f"{'':{MARGIN}}$ {shown(part)}"))
+            self._add(f"{'':{MARGIN}}$ {shown(part)}")
 
     def quote(self, text: str, indent: int, telling: Callable[[str], Span | None] | None = None) -> None:
         """Add log lines, cut unless verbose, with carets under the telling words."""
@@ -99,8 +115,10 @@ class TextPage:
         kept = parts if self.verbose else parts[:_QUOTED_LINES]
         for part in kept:
             inset = min(len(part) - len(part.lstrip(" ")), 8)  # a traceback keeps its shape
-            line = text_format.cut(shown(part), None if self.verbose else _QUOTED)
-            self.underlined(line, indent + inset, telling(part) if telling is not None else None)
+            line, span = shown(part), telling(part) if telling is not None else None
+            if not self.verbose:
+                line, span = excerpt(line, span, _QUOTED_ROWS * (self.width - indent - inset - 4))
+            self.underlined(line, indent + inset, span)
         if len(kept) < len(parts):
             self.text(f"... {many(len(parts) - len(kept), 'more line')}", "quiet", indent)
 
@@ -112,12 +130,12 @@ class TextPage:
         last, place = first + len(told), 0
         for number, part in enumerate(wrapped(shown(line), self.width - indent - 2)):
             inset = indent + (2 if number else 0)
-            self.lines.append(OutputLine(" " * inset + part))
+            self._add(" " * inset + part)
             place = words.find(part, place)
             low, high = max(first - place, 0), min(last - place, len(part))
             if first >= 0 and place >= 0 and low < high:
                 blank = " " * (inset + columns(part[:low]))
-                self.lines.append(OutputLine(blank + "^" * columns(part[low:high]), style="mark"))
+                self._add(blank + "^" * columns(part[low:high]), style="mark")
             place += len(part)
 
     def listed(self, items: Sequence[str], indent: int = 3) -> None:

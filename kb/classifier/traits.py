@@ -73,6 +73,31 @@ def traits(error: ErrorText) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_traits(error)))[:MOST_TRAITS]
 
 
+def in_words(found: Sequence[str]) -> str:
+    """Return traits for a reader: `type TypeError, the words "keyword", "argument"`. Traits of parts of a name are left out.
+
+    The words lack their endings, as the model knows them.
+    """
+    told = dict.fromkeys(part for trait in found if (part := _in_words(trait)))
+    words = [f'"{trait.removeprefix("word ")}"' for trait in found if trait.startswith("word ")]
+    if words:
+        told[f"the {'word' if len(words) == 1 else 'words'} {', '.join(words)}"] = None
+    return ", ".join(told)
+
+
+def _in_words(trait: str) -> str:
+    """Return a trait that is not a word as a noun; empty for a word, and for a part of a name."""
+    kind, _, rest = trait.partition(" ")
+    if kind in ("type", "code", "folder", "file", "function", "after", "during"):
+        return trait
+    if kind == "below":
+        return f"called from the {rest} code"
+    area = rest.partition(",")[0]
+    if kind != "area" or not area:
+        return ""
+    return "raised in the run's own code" if area == OWN else f"raised in {area} code"
+
+
 def _traits(error: ErrorText) -> Iterator[str]:
     if error.type:
         yield f"type {error.type}"

@@ -131,4 +131,6 @@ def end_summary(report: Report, facts: Facts, completion: Completion) -> str:
         return "Not enough evidence to reach a verdict."
     known = completion.scheduler is not None and completion.scheduler.outcome == "succeeded"
     doubt = f": {_doubt(facts, completion)}" if completion.against or known else ""
-    return f"No failure found in {logs} log{'' if logs == 1 else 's'}; whether it completed cannot be told{doubt}."
+    return (
+        f"No failure found in {logs} log{'' if logs == 1 else 's'}, but it is unclear whether the run completed{doubt}."
+    )

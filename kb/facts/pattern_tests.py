@@ -81,10 +81,11 @@ def _classified(
         if captures is None:
             return None
         from kb.classifier.classify import classify  # noqa: PLC0415 - only errors that no rule knows need the classifier
+        from kb.classifier.traits import in_words  # noqa: PLC0415 - as above
 
         fields = structure.fields
         answer = classify(captures["type"], str(fields.get("message") or ""), str(fields.get("frames") or ""))
-        return None if answer is None else {**captures, "class": answer.fault, "traits": "; ".join(answer.traits)}
+        return None if answer is None else {**captures, "class": answer.fault, "traits": in_words(answer.traits)}
 
     return classified
 

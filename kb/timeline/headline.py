@@ -48,7 +48,7 @@ def headline(report: Report, rows: Sequence[RowActivity], odd: Mapping[int, str]
 _OTHERWISE = {
     "no_fault": "No failure found",
     "no_match": "The job failed, but no rule explains why",
-    "insufficient_evidence": "No failure found; whether it completed cannot be told",
+    "insufficient_evidence": "No failure found, but it is unclear whether the run completed",
 }
 
 

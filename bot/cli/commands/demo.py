@@ -9,6 +9,7 @@ import typer
 
 from bot.cli.console import load_rules, say, until_closed
 
+_INTRODUCTION = 2  # rows before the answer
 INCIDENT = Path(__file__).parents[2] / "demo" / "incidents" / "shard-corrupt"
 
 
@@ -43,4 +44,4 @@ def demo(
         if not as_json:
             say(f"A real failure of 8 ranks on 2 nodes, recorded in {INCIDENT}\n")
     known = load_rules(None)
-    print_answer(known, diagnose_bundle(known, INCIDENT), as_json=as_json, verbose=False)
+    print_answer(known, diagnose_bundle(known, INCIDENT), as_json=as_json, verbose=False, above=_INTRODUCTION)

@@ -1,4 +1,4 @@
-"""A diagnosis as a Slack message: the decision first, then the evidence, then what is missing.
+"""A diagnosis as a Slack message: cause, culprit, decision and first step, then the evidence, then what is missing.
 
 Complete but short: the file has the rest.
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bot.slack.blocks.builders import header
 from bot.slack.blocks.limits import Message, fit
-from bot.slack.messages.answer_findings import findings, missing_evidence, past_runs
+from bot.slack.messages.answer_findings import findings, first_step, missing_evidence, past_runs
 from bot.slack.messages.answer_footer import answer_buttons, context_notes, exclusion_blocks
 from bot.slack.messages.answer_header import (
     assignment_blocks,
@@ -25,7 +25,7 @@ from kb.report import Report
 
 
 def answer_message(report: Report, card: Card) -> Message:
-    """Return the message for a report: decision, summary, up to three diagnoses with evidence, missing evidence.
+    """Return the message for a report: decision, first step, up to three diagnoses with evidence, missing evidence.
 
     A closed incident is shown in short form: who closed it, and with what cause.
     """
@@ -36,6 +36,7 @@ def answer_message(report: Report, card: Card) -> Message:
     blocks = [
         header(headline(report)),
         *decision_blocks(report, card),
+        *first_step(report),
         *assignment_blocks(card.life),
         *on_call_blocks(report, card),
         *job_facts(report, card),

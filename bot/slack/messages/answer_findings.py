@@ -52,7 +52,7 @@ def _diagnoses(report: Report, card: Card) -> Iterator[Json]:
 def _diagnosis(diagnosis: Diagnosis, place: int, card: Card, zone: TimeZone) -> list[Json]:
     """Return one fault: the first in detail, the others in a few lines.
 
-    The remediation is a separate block, because Slack folds long blocks.
+    What to do about the first stands above (`first_step`), where Slack does not fold it.
     """
     role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
     weak = card.weak.get(diagnosis.rule)
@@ -81,7 +81,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card, zone: TimeZone) -> 
             _labelled("Also explains", explained),
         ),
     )
-    return [*told, *rich(*_remedy(diagnosis, place))]
+    return [*told, *rich(*_remedy(diagnosis, place))] if place else told
 
 
 def _labelled(label: str, text: str) -> list[Json]:
@@ -100,6 +100,13 @@ def _quote(item: EvidenceItem, lines: int, zone: TimeZone) -> list[Json]:
 
 def _more(count: int) -> str:
     return f"… and {count} more in the evidence file" if count > 0 else ""
+
+
+def first_step(report: Report) -> list[Json]:
+    """Return the first step to take, with its command and its check; nothing without a cause."""
+    if report.verdict not in ("fault", "no_match") or not report.diagnoses:
+        return []
+    return rich(*_remedy(report.diagnoses[0], 0))
 
 
 def _remedy(diagnosis: Diagnosis, place: int) -> Iterator[list[Json]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.render import phrases, text_format
+from bot.render.headline import explanation
+from bot.render.headline import headline as cause_and_culprit
 from bot.render.text_format import few, joined, many
 from bot.slack.blocks.builders import clocked, mention, moment, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json
@@ -47,8 +49,14 @@ def headline(report: Report) -> str:
 
 def fallback_text(report: Report) -> str:
     """Return the text for notifications and clients without blocks."""
-    decision = "" if report.verdict == "no_fault" else f"{phrases.decided(report)} {phrases.owned(report.decision)} "
-    return escaped(f"{headline(report)}. {decision}{report.summary}", FALLBACK)
+    if report.verdict == "no_fault":
+        return escaped(f"{headline(report)}. {report.summary}", FALLBACK)
+    parts = (_ended(cause_and_culprit(report)), phrases.decided(report), phrases.owned(report.decision))
+    return escaped(" ".join(part for part in (f"{headline(report)}.", *parts, explanation(report)) if part), FALLBACK)
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 def in_one_line(report: Report) -> str:
@@ -60,8 +68,10 @@ def in_one_line(report: Report) -> str:
 
 
 def decision_blocks(report: Report, card: Card) -> list[Json]:
-    """Return what to do (in bold), the owner, the reason for each excluded node, and the summary."""
+    """Return the cause and the culprit, what to do, the owner, the reason for each excluded node, and what happened."""
     decision = report.decision
+    failed = report.verdict not in NOT_FAILED
+    cause = words(cause_and_culprit(report), SENTENCE, bold=True) if failed else []
     told = words(phrases.decided(report), SENTENCE, bold=True)
     owned = phrases.owned(decision)
     owner = words(f" {owned}" if owned else "", NAME)
@@ -70,8 +80,8 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
     excluded = listed(phrases.excluded(decision), _EXCLUDED)
     why = phrases.reason(decision)
     return rich(
-        paragraph([*told, *owner], *(words(item, SENTENCE) for item in (*excluded, why))),
-        paragraph(words(report.summary, SENTENCE)),
+        paragraph(cause, [*told, *owner], *(words(item, SENTENCE) for item in (*excluded, why))),
+        paragraph(words(explanation(report) if failed else report.summary, SENTENCE)),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot.render.telling_words import telling_words
-from kb.rulebase.rule import ExceptionTest, Pattern
+from kb.rulebase.rule import DetectorTest, ExceptionTest, Pattern, SeriesTest
 from tests.support.bot_samples import FALLEN_GPU
 
 
@@ -23,6 +23,9 @@ from tests.support.bot_samples import FALLEN_GPU
             "ValueError: mmap length is greater than file size",
         ),
         (Pattern("a", literal="absent"), "GPU fell off", None),
+        (Pattern("a", detect=DetectorTest("loss_spike")), "iteration 7 | lm loss: 5.0E+00 | x", "loss: 5.0E+00"),
+        (Pattern("a", series=SeriesTest("grad_norm")), "loss: 1.0 | grad norm: 960.3 |", "grad norm: 960.3"),
+        (Pattern("a", detect=DetectorTest("straggler_step")), "loss: 1.0", None),
     ],
 )
 def test_the_longest_match_of_the_rule_is_telling(known, pattern, line, words):

@@ -19,7 +19,6 @@ from bot.render.hyperlinks import shows_links
 from bot.render.terminal import lines, plain, render, show
 from bot.render.text_format import shown
 from bot.render.text_page import Reading
-from kb.parsers.logs.lines import LINE_CHARACTERS
 from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, StackBranch, Suspect, ranges
 from tests.support.bot_samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
@@ -55,16 +54,16 @@ Owner: hardware. The fault stays with the node.
               12:00:00Z, last checkpoint 1150
 
 2. A collective timed out (collective_timeout, symptom)
-   Suspects   ranks 0-6,8-63
+   Suspects   ranks 0-6, 8-63
    Confidence weak
 
-Missing evidence: dmesg; 2 rules skipped (-v lists what each rules out)
+Missing evidence: dmesg; 2 rules skipped (-v says what it would show)
 Report b7f3a91c02d8, rulebook 2026.3, 72 sources, 1.8 GB read
 """
 
 UNKNOWN_TEXT = """\
 The run stopped making steps after iteration 310 and no rule says why.
-No advice: the run failed, and no rule explains why.
+Find the cause before you restart: no rule explains this failure.
 
    Job        vision-pretrain
    Phase      hung, last iteration 310
@@ -77,7 +76,7 @@ No rule explains this failure. What stands out:
    Nodes      node-b: last to write, 41 s after the rest
    Steps      iteration 310: nothing after it
 
-Missing evidence: stacks; 1 rule skipped (-v lists what each rules out)
+Missing evidence: stacks; 1 rule skipped (-v says what it would show)
 Report 0d55e2, rulebook 2026.3
 """
 
@@ -177,8 +176,8 @@ def test_many_branches_are_cut():
             Decision("wait", owner="storage"),
             "Don't requeue yet. Wait for the external problem to clear. Owner: storage.",
         ),
-        (Decision("none"), "No advice."),
-        (Decision("none", steps_lost=6, gpu_hours_lost=0.01), "No advice. Lost: 6 steps (a few GPU-minutes)."),
+        (Decision("none"), "No restart advised."),
+        (Decision("none", steps_lost=6, gpu_hours_lost=0.01), "No restart advised. Lost: 6 steps (a few GPU-minutes)."),
         (Decision("requeue_without", (Exclusion("a", "job", ""), Exclusion("b", "job", ""))), "Requeue without a, b."),
         (Decision("requeue_without"), "Find the faulty node, then requeue without it."),
         (Decision("fix_first", find_cause=True), "Find the cause before you restart."),
@@ -211,8 +210,8 @@ def test_the_decision_follows_the_cause(decision, first):
     ("report", "first"),
     [
         (HEALTHY, "Nothing to do."),
-        (UNKNOWN, "No advice: the run failed, and no rule explains why."),
-        (TOO_LITTLE, "No advice: whether the run completed cannot be told."),
+        (UNKNOWN, "Find the cause before you restart: no rule explains this failure."),
+        (TOO_LITTLE, "Add what is listed under missing evidence, then diagnose again."),
     ],
 )
 def test_the_second_line_says_why_there_is_no_advice(report, first):
@@ -279,7 +278,7 @@ def test_missing_evidence_is_one_line_of_a_fault():
     gaps = tuple(replace(FALLEN_GPU.gaps[0], source=f"stacks/{rank}") for rank in range(3))
     report = replace(FALLEN_GPU, gaps=gaps, not_evaluated=())
 
-    assert "Missing evidence: stacks (3) (-v lists what each rules out)\n" in plain(report)
+    assert "Missing evidence: stacks (3) (-v says what it would show)\n" in plain(report)
     assert "stacks/2" in plain(report, reading=ALL)
 
 
@@ -348,7 +347,7 @@ def test_ranks_are_ranges():
     suspects = tuple(Suspect("rank", rank=rank) for rank in range(10_000) if rank != 7)
     first = replace(FALLEN_GPU.diagnoses[0], suspects=suspects)
 
-    assert "   Suspects   ranks 0-6,8-9999\n" in plain(replace(FALLEN_GPU, diagnoses=(first,)))
+    assert "   Suspects   ranks 0-6, 8-9999\n" in plain(replace(FALLEN_GPU, diagnoses=(first,)))
 
 
 def test_a_reason_is_only_that_of_its_suspects():
@@ -424,10 +423,36 @@ def test_a_long_line_is_cut_and_says_so():
     """Of a line of 64 kB the head is shown and how much is left out; all of it when all is asked for."""
     line = "x" * 65_536
 
-    assert "(65236 more characters)" in quoting(line).replace("\n", " ").replace("  ", "")
-    kept = quoting("x" * LINE_CHARACTERS).replace("\n", " ").replace("  ", "")
-    assert f"(at least {LINE_CHARACTERS - 300} more characters)" in kept
+    assert re.search(r"\.\.\.\s+\(65,\d{3}\s+more\s+characters\)", quoting(line))
     assert len(re.findall("x", quoting(line, verbose=True))) > len(line)
+
+
+def test_telling_words_far_into_a_line_are_shown():
+    """Of a long line the part around the telling words is quoted, underlined, with a mark where it was cut."""
+    line = "iteration 7 | " + "speed: 1.0 | " * 60 + "lm loss: 9.1E+00 | " + "speed: 1.0 | " * 60
+    item = replace(KERNEL_LINE, text=line)
+    report = replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], evidence=(item,)),))
+    told = plain(report, reading=Reading(telling=lambda _, text: (text.index("lm"), text.index("lm") + 16)))
+    rows = told[told.index("Evidence") : told.index("Explains")].splitlines()
+
+    assert rows[1].strip().startswith("... ")
+    place = rows[1].index("lm loss: 9.1E+00")
+    assert rows[2] == " " * place + "^" * 16
+    assert len(rows) <= 6
+
+
+@pytest.mark.parametrize("rows", [8, 12, 16, 20])
+def test_an_answer_fits_the_screen(rows):
+    """What is needed least is left out, never the cause, the decision or the first step; the last row says so."""
+    report = replace(FALLEN_GPU, decision=replace(FALLEN_GPU.decision, exclude=()))
+    whole, told = lines(report), lines(report, reading=Reading(rows=rows))
+    texts = [str(line) for line in told]
+
+    assert len(told) <= rows
+    assert texts[0] == str(whole[0])
+    assert any("Do first" in text for text in texts)
+    assert texts[-1] == "Shortened to fit this screen: -v shows everything."
+    assert lines(report, reading=Reading(rows=len(whole))) == whole
 
 
 def test_a_block_of_many_lines_is_cut_and_says_so():

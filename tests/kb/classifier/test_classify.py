@@ -6,7 +6,7 @@ import pytest
 
 from kb.classifier.classify import classify, error_text, model
 from kb.classifier.model import FORMAT, WeightsError, parse
-from kb.classifier.traits import MOST_TRAITS, OWN, traits
+from kb.classifier.traits import MOST_TRAITS, OWN, in_words, traits
 
 SITE = "/opt/venv/lib/python3.12/site-packages"
 
@@ -108,3 +108,18 @@ def test_damaged_weights_are_refused(text: str) -> None:
     """With an error that says what the text is not."""
     with pytest.raises(WeightsError, match="not a classifier"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (("in type error", "word argument", "type TypeError"), 'type TypeError, the word "argument"'),
+        (("word out", "word memori", "code errno 12"), 'code errno 12, the words "out", "memori"'),
+        (("area own, type KeyError", "during load"), "raised in the run's own code, during load"),
+        (("below checkpoint", "area storage"), "called from the checkpoint code, raised in storage code"),
+        (("in function read",), ""),
+    ],
+)
+def test_traits_are_told_in_words(found, told):
+    """Parts of names are left out, and the words of a message stand together."""
+    assert in_words(found) == told

@@ -88,6 +88,7 @@ _GLOBAL_STEP = lazy_compile(
     + _TO
     + rb"(?P<step>\d{1,12})(?:/(?P<total>\d{1,12}))?"
 )
+_STATED = {"grad_norm": _GRAD_NORM, "learning_rate": _RATE, "loss_scale": _SCALE, "memory": _MEMORY}
 _TOTAL = lazy_compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
 _PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed", b"mfu")
 _OWN_WORDS = (b"compute", b"ward", b"fwd", b"data")
@@ -119,29 +120,40 @@ def find_number(pattern: re.Pattern[bytes], text: bytes) -> float | None:
     return None if match is None else parse_float(match["value"])
 
 
-def _losses(text: bytes) -> Iterator[tuple[bool, float]]:
+def _losses(text: bytes) -> Iterator[tuple[bool, re.Match[bytes]]]:
     """Yield each loss in a line, and whether it is of held-out data; losses of parts of the model are skipped."""
     for match in _LOSS.finditer(text):
-        value = parse_float(match["value"])
         owner = _OWNER.search(text, max(0, match.start() - 42), match.start())
-        if value is None:
+        if parse_float(match["value"]) is None:
             continue
         word = owner["word"].lower() if owner else b""
         joined = text[match.start() - 1 : match.start()] in (b"_", b"/")
         if owner and _HELD_OUT.fullmatch(word):
-            yield True, value
+            yield True, match
         elif word in _TRAIN_OWNERS if owner and owner["joint"] != b" " else owner or not joined:
-            yield False, value
+            yield False, match
 
 
 def find_loss(text: bytes) -> tuple[float | None, bool]:
     """Return the line's loss, and whether it is a validation loss because there is no other."""
     held_out = None
-    for validation, value in _losses(text):
+    for validation, match in _losses(text):
+        value = parse_float(match["value"])
         if not validation:
             return value, False
         held_out = value if held_out is None else held_out
     return held_out, held_out is not None
+
+
+def stated(metric: str, line: str) -> tuple[int, int] | None:
+    """Return where a line states a metric, from its word to its number; None for metrics that are not read by one pattern."""
+    text = line.encode("latin-1", "replace")  # a byte for each character
+    if metric == "loss":
+        match = next((match for validation, match in _losses(text) if not validation), None)
+    else:
+        pattern = _STATED.get(metric)
+        match = None if pattern is None else pattern.search(text)
+    return None if match is None else match.span()
 
 
 _ROUNDED = lazy_compile(rb"0?\.0{2,7}")

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from bot.diagnosis.diagnose import diagnose_bundle
+from bot.render.headline import headline as cause_and_culprit
 from bot.render.phrases import decided
 from bot.slack.blocks.limits import Message
 from bot.slack.messages.answer import answer_message
@@ -24,10 +25,14 @@ CARD = Card("h-7", asked_by="U012ABC")
 
 FALLEN_TEXT = """\
 # 🔴 llm-70b: failed
+*GPU 3 on gpu-017: a GPU fell off the bus*
 *Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).* Owner: hardware. @S0GPU
 Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 The fault stays with the node.
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed.
+*Do first* Drain gpu-017 and reboot it.* (disruptive: affects other jobs)*
+  | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
+*Check* `nvidia-smi -L` lists 8 GPUs
 (job 47110, attempt 2, 8 nodes, 64 GPUs, owner ana, state FAILED)
 (stage iterating, last iteration 1198 of 5000 at 2026-03-01 12:00:00Z, last checkpoint 1150)
 (Failed 3 times in a row; before: 2 x rdma_link)
@@ -42,13 +47,10 @@ logs/rank-7.log:40213 (rank 7)
   | RuntimeError: CUDA error: unspecified launch failure
   |     Compile with `TORCH_USE_CUDA_DSA` to see more.
 *Also explains* Collective timed out in the watchdog (ranks 0-6, 8-63); NCCL socket closed by a peer (ranks 0, 8, 16, 24, 32, 40, 48, 56)
-*Do first* Drain gpu-017 and reboot it.* (disruptive: affects other jobs)*
-  | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
-*Check* `nvidia-smi -L` lists 8 GPUs
 ---
 *2. A collective timed out* (collective_timeout, symptom)
 *Confidence* weak (rule nccl-watchdog@1)* ⚠ weak rule: right in 4 of 11*
-*Suspects* ranks 0-6,8-63
+*Suspects* ranks 0-6, 8-63
 *Missing evidence:*
   • dmesg (gpu-018): permission denied, 7 nodes of 8 nodes; cannot tell: a second faulty GPU there
   • 2 rules skipped; missing: metrics (2)
@@ -59,8 +61,8 @@ Asked by @U012ABC · Incident page <https://signalbox.example/incidents/7>
 
 UNKNOWN_TEXT = """\
 # 🟡 vision-pretrain: hangs, cause unknown
-*No advice: the run failed, and no rule explains why.*
-The run stopped making steps after iteration 310 and no rule says why.
+*The run stopped making steps after iteration 310 and no rule says why.*
+*Find the cause before you restart: no rule explains this failure.*
 (last iteration 310)
 (Hang called: silence yes, stacks not observable)
 ---
@@ -79,7 +81,7 @@ Asked by @U012ABC
 
 TOO_LITTLE_TEXT = """\
 # ❔ the job: not enough evidence
-*No advice: whether the run completed cannot be told.*
+*Add what is listed under missing evidence, then diagnose again.*
 Only the launcher's output was there, and it ends before the first step.
 *Missing evidence:*
   • rank logs (ranks 0-31): none found; cannot tell: which rank failed
@@ -138,7 +140,7 @@ def test_too_little_evidence_says_what_would_help():
         (
             FALLEN_GPU,
             (
-                "🔴 llm-70b: failed. Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours). Owner: hardware. "
+                "🔴 llm-70b: failed. GPU 3 on gpu-017: a GPU fell off the bus. Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours). Owner: hardware. "
                 "GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed."
             ),
         ),
@@ -235,7 +237,7 @@ def test_long_lists_say_how_much_is_left_out():
     told = read(answer_message(report, CARD).blocks)
     wanted = [
         "Requeue without n0, n1, n2, n3 and 5 more",
-        "… and 6 more\n",
+        "Exclude n0, n1, n2, n3, n4, n5, n6, n7 and 1 more from this job only",
         "s … (625 more characters)",
         "more characters)",
         "| … 5 more lines",
@@ -248,11 +250,13 @@ def test_long_lists_say_how_much_is_left_out():
 
 @pytest.mark.parametrize("bundle", ["lab-order", "lab-disk-full", "lab-well-paused", "lab-slow-rank", "healthy"])
 def test_real_incidents_read_well(known, bundle: str):
-    """Recorded runs: within the limits, the decision second, at most two screens."""
+    """Recorded runs: within the limits, the cause first and the decision under it, at most two screens."""
     report = diagnose_bundle(known, BUNDLES / bundle).report
     message = answer_message(report, CARD)
     rows = read(message.blocks).splitlines()
     assert faults_of_message(message.text, message.blocks) == []
+    if report.verdict == "fault":
+        assert rows.pop(1) == f"*{cause_and_culprit(report)}*"
     assert rows[1].startswith(f"*{decided(report)}*")
     assert len(rows) <= 45
 

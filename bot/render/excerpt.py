@@ -1,0 +1,50 @@
+"""The part of a long log line that a reader needs: the telling words with what stands around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bot.render.telling_words import Span
+
+CUT = "..."
+_MUCH = 1000
+_LEAD = 40  # characters kept before the telling words
+
+
+def excerpt(line: str, span: Span | None, limit: int) -> tuple[str, Span | None]:
+    """Return at most about `limit` characters of a line, cut at spaces, and where the telling words are in them.
+
+    The start is kept while the telling words fit behind it, since it says who wrote the line. Telling words of up to
+    twice the limit are kept whole. `...` marks each cut.
+    """
+    if len(line) <= limit:
+        return line, span
+    low, high = span if span is not None else (0, 0)
+    start = 0 if high <= limit or low <= _LEAD else _word_at(line, low - _LEAD)
+    whole = min(high + _LEAD, len(line)) if high - start <= 2 * limit else 0  # what they speak of often follows
+    end = max(_end_of_word(line, start, start + limit), whole)
+    head = f"{CUT} " if start else ""
+    shift = len(head) - start
+    tail = f" {_left_out(line, end)}" if end < len(line) else ""
+    return f"{head}{line[start:end]}{tail}", None if span is None else (low + shift, min(high, end) + shift)
+
+
+def _left_out(line: str, end: int) -> str:
+    """Return the mark of a cut, with how much is behind it if that is much."""
+    rest = len(line) - end
+    return CUT if rest < _MUCH else f"{CUT} ({rest:,} more characters)"
+
+
+def _word_at(line: str, place: int) -> int:
+    """Return where the word that follows a place begins; the place itself in a line without spaces near it."""
+    space = line.find(" ", place, place + _LEAD)
+    return place if space < 0 else space + 1
+
+
+def _end_of_word(line: str, start: int, place: int) -> int:
+    """Return where the last word before a place ends; the place itself if the cut would lose half of the text."""
+    if place >= len(line):
+        return len(line)
+    space = line.rfind(" ", start, place + 1)
+    return space if space > (start + place) // 2 else place
