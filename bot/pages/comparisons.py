@@ -1,4 +1,4 @@
-"""The comparisons of an incident's page as stored with it: who was slow in which step, and what the failing ranks share."""
+"""The comparisons of an incident's page as stored with it: who was slow when, what failing ranks share, who is in which collective."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bot.diagnosis.diagnose import DiagnosisResult
+from kb.collectives.sequence import GroupSequence
 from kb.errors import UnreadableInput
 from kb.timeline.heat import HeatMap, heat_map
 from kb.timeline.shared import SharedTraits, shared_traits
@@ -16,21 +17,24 @@ SCHEMA = "signalbox.comparisons/1"
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """Of the ranks with each other. Each part is None where the evidence does not support it."""
+    """Of the ranks with each other. Each part is None or empty where the evidence does not support it."""
 
     heat: HeatMap | None = None
     shared: SharedTraits | None = None
+    sequences: tuple[GroupSequence, ...] = ()
 
 
 def compared(answer: DiagnosisResult) -> Comparisons:
     """Return the comparisons of an answer."""
     evidence, report = answer.evidence, answer.report
-    return Comparisons(heat_map(evidence, report), shared_traits(evidence, report))
+    return Comparisons(heat_map(evidence, report), shared_traits(evidence, report), evidence.sequences)
 
 
 def dumps(made: Comparisons) -> bytes:
     """Encode comparisons as JSON."""
-    return msgspec.json.encode({"schema": SCHEMA, "heat": made.heat, "shared": made.shared})
+    return msgspec.json.encode(
+        {"schema": SCHEMA, "heat": made.heat, "shared": made.shared, "sequences": made.sequences}
+    )
 
 
 def loads(text: bytes) -> Comparisons:

@@ -108,11 +108,12 @@ class _EvidenceRow:
 
 @dataclass(frozen=True, slots=True)
 class _StackRow:
-    """A branch of the merged stacks: its indentation, the processes in it, and their share of all processes."""
+    """A branch of the merged stacks: its indentation, the share of all ranks that are in it, whether only suspects are."""
 
     branch: StackBranch
     depth: int
     share: float
+    suspect: bool = False
 
 
 def incident_page(
@@ -152,13 +153,14 @@ def incident_page(
             (event, _EvidenceRow(event.evidence, _around(event.evidence, kept)) if event.evidence else None)
             for event in report.indicators.events
         ),
-        branches=tuple(_branches(report.hang.stacks)),
+        branches=tuple(_branches(report)),
         more_branches=max(0, len(report.hang.stacks) - MOST_BRANCHES),
         stood=sum(stack.ranks for stack in report.hang.stacks if stack.depth == 0),
         charts=_charts(kept),
         heat=None if kept.compared.heat is None else heat_svg.panels(kept.compared.heat),
         slow=kept.compared.heat,
         shared=kept.compared.shared,
+        sequences=kept.compared.sequences,
         gaps=phrases.folded(report.gaps[:MOST_GAPS]),
         more_gaps=max(0, len(report.gaps) - MOST_GAPS),
         needs=Counter(not_evaluated.needs for not_evaluated in report.not_evaluated).most_common(8),
@@ -182,7 +184,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     job, reached, lost = report.job, report.progress, report.decision
     total = f" of {reached.total_iterations:,}" if reached.total_iterations else ""
     found = (
-        ("Job", text_format.joined([job.name or "", f"id {job.id}" if job.id else ""])),
+        ("Job", phrases.job_names(job)),
         ("Of", job.owner or ""),
         (
             "Size",
@@ -223,10 +225,25 @@ def _around(item: EvidenceItem, kept: PageAttachments) -> LogContext | None:
     return None if item.offset is None else kept.passages.get((named(item.source), item.offset))
 
 
-def _branches(stacks: Sequence[StackBranch]) -> Iterator[_StackRow]:
+def _branches(report: Report) -> Iterator[_StackRow]:
+    stacks = report.hang.stacks
     every = sum(stack.ranks for stack in stacks if stack.depth == 0) or 1
+    suspects = {item.rank for diagnosis in report.diagnoses[:1] for item in diagnosis.suspects if item.rank is not None}
     for stack in stacks[:MOST_BRANCHES]:
-        yield _StackRow(stack, min(stack.depth, DEEPEST), round(100.0 * min(stack.ranks, every) / every, 1))
+        share = round(100.0 * min(stack.ranks, every) / every, 1)
+        tinted = stack.ranks < every and bool(inside := _ranks_in(stack.inside)) and inside <= suspects
+        yield _StackRow(stack, min(stack.depth, DEEPEST), share, tinted)
+
+
+def _ranks_in(listed: str) -> set[int]:
+    """Return the ranks of a list such as `0-2,5`; empty if it was cut or is long, for then it is not compared."""
+    found: set[int] = set()
+    for part in listed.split(","):
+        low, _, high = part.partition("-")
+        if not (low.isdecimal() and (high.isdecimal() or not high)) or int(high or low) - int(low) > MOST_SUSPECTS:
+            return set()
+        found.update(range(int(low), int(high or low) + 1))
+    return found
 
 
 def _window(report: Report) -> str:

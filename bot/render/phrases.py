@@ -164,13 +164,17 @@ def remembered(report: Report) -> list[str]:
 # --- what ran, and how far -------------------------------------------------------------------------------------------
 
 
+def job_names(job: JobView) -> str:
+    """Return the job's name and id; only the id if it has the name in it."""
+    name = "" if job.id and job.name and job.name in job.id else job.name or ""
+    return joined([name, f"{'job ' if name else ''}{job.id}" if job.id else ""])
+
+
 def job_facts(job: JobView) -> str:
     """Return the job's name, id, size, owner and state."""
-    name = "" if job.id and job.name and job.name in job.id else job.name or ""
     return joined(
         [
-            name,
-            f"{'job ' if name else ''}{job.id}" if job.id else "",
+            job_names(job),
             f"attempt {job.attempt}" if job.attempt is not None else "",
             *size_facts(job),
             f"state {job.state}" if job.state else "",

@@ -19,9 +19,9 @@ from bot.render import phrases
 from bot.render.headline import explanation, headline, tone
 from bot.render.hyperlinks import file_address, shows_links
 from bot.render.report_json import iso
-from bot.render.text_fit import Weight, fitted
+from bot.render.text_fit import fitted
 from bot.render.text_format import few, joined, many, tail
-from bot.render.text_page import LISTED, MARGIN, OutputLine, Reading, TextPage
+from bot.render.text_page import LISTED, MARGIN, OutputLine, Reading, TextPage, Weight
 from kb.regex.lazy import lazy_compile
 
 if TYPE_CHECKING:

@@ -3,30 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bot.render.text_page import OutputLine
-
-
-class Weight(IntEnum):
-    """What goes first where the screen is too small: the larger the weight, the earlier."""
-
-    LEAD = 0  # never dropped: cause, culprit, decision, first step
-    EVIDENCE = 1
-    SUSPECTS = 2
-    FINDING = 3  # what happened; what the answer rests on if no rule matched
-    PHASE = 4
-    CONFIDENCE = 5
-    MISSING = 6
-    JOB = 7
-    CHECK = 8
-    EXCLUSIONS = 9
-    MORE_EVIDENCE = 10
-    EXPLAINS = 11
-    OTHERS = 12  # other diagnoses, stacks, past runs
-    VERSIONS = 13
+from bot.render.text_page import OutputLine
 
 
 def fitted(lines: Sequence[OutputLine], rows: int | None) -> tuple[list[OutputLine], bool]:

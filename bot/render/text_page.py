@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from bot.render.excerpt import excerpt
-from bot.render.text_fit import Weight
 from bot.render.text_format import many, shown
 from bot.render.text_wrap import columns, wrapped
 from kb.values import dataclass
@@ -24,11 +24,30 @@ _QUOTED_ROWS = 3  # rows shown per line of evidence
 _QUOTED_LINES = 6  # lines shown per evidence item
 
 
+class Weight(IntEnum):
+    """What goes first where the screen is too small: the larger the weight, the earlier."""
+
+    LEAD = 0  # never dropped: cause, culprit, decision, first step
+    EVIDENCE = 1
+    SUSPECTS = 2
+    FINDING = 3  # what happened; what the answer rests on if no rule matched
+    PHASE = 4
+    CONFIDENCE = 5
+    MISSING = 6
+    JOB = 7
+    CHECK = 8
+    EXCLUSIONS = 9
+    MORE_EVIDENCE = 10
+    EXPLAINS = 11
+    OTHERS = 12  # other diagnoses, stacks, past runs
+    VERSIONS = 13
+
+
 @dataclass(frozen=True, slots=True)
 class OutputLine:
     """One line of output: a label in the margin, the text, its style (one of bot.render.rich_console, empty for plain).
 
-    `link`: the address that the text leads to, on a terminal that shows links; `weight`: see bot.render.text_fit.
+    `link`: the address that the text leads to, on a terminal that shows links; `weight`: how soon it may go.
     """
 
     text: str

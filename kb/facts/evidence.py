@@ -13,6 +13,7 @@ from kb.scanning.summary import StreamSummary
 from kb.values import dataclass
 
 if TYPE_CHECKING:
+    from kb.collectives.sequence import GroupSequence
     from kb.metrics.panel import Panel
 
 
@@ -23,7 +24,8 @@ class Evidence:
     `streams` are in a fixed order, without earlier attempts and baselines.
 
     `plugged`: the results of users' detectors (by kb.plugin.plugin_key). `panels`: the bundle's metrics by name; if
-    there are any, a stream of the group "metrics" represents them.
+    there are any, a stream of the group "metrics" represents them. `sequences`: where the ranks of groups with unfinished
+    collectives stand, for pictures.
     """
 
     job: Job = field(default_factory=Job)
@@ -34,3 +36,4 @@ class Evidence:
     plugged: Mapping[str, Plugged] = field(default_factory=dict)
     panels: Mapping[str, Panel] = field(default_factory=dict)
     hang: Hang = field(default_factory=Hang)
+    sequences: tuple[GroupSequence, ...] = ()

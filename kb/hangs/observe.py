@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kb.collectives.sequence import group_sequences
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
 from kb.hangs.non_log_evidence import NonLogEvidence, expected_ranks
@@ -43,7 +44,15 @@ def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Ev
     measured = asked and any(panel.mask.any() for panel in parts.panels.values())
     if measured and not any(stream.ref.group == "metrics" for stream in streams):
         streams = (*streams, StreamSummary(StreamRef("metrics", kind="event", group="metrics")))
-    return replace(evidence, streams=(*evidence.streams, *streams), gaps=gaps, hang=hang, panels=parts.panels)
+    sequences = group_sequences(parts.rings, state.collectives) if state.collectives else ()
+    return replace(
+        evidence,
+        streams=(*evidence.streams, *streams),
+        gaps=gaps,
+        hang=hang,
+        panels=parts.panels,
+        sequences=sequences,
+    )
 
 
 def hang_votes(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Hang:

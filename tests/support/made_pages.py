@@ -8,6 +8,7 @@ from typing import Any
 from bot.pages.attachments import PageAttachments
 from bot.pages.comparisons import Comparisons
 from bot.pages.log_context import LogContext
+from kb.collectives.sequence import GroupSequence, Standing
 from kb.timeline.curves import Chart, CurveLine, Curves
 from kb.timeline.heat import HeatMap, HeatRow
 from kb.timeline.picture import COLUMNS, Mark, Timeline, TimelineRow
@@ -72,7 +73,7 @@ def folded() -> PageAttachments:
     slow = HeatRow("rank 5", "0" * 10 + "5" * 10, 2.2, 15, slow=(11, 20), suspect=True)
     rest = (HeatRow(f"ranks {ranks}", "0" * 20, 1.0, 1, 8, node) for node, ranks in nodes)
     heat = HeatMap("Own work in a step", 0.5, 1.0, 20, 64, (slow, *rest), "Slow: rank 5", "", 20)
-    return PageAttachments(drawn, compared=Comparisons(heat))
+    return PageAttachments(drawn, compared=Comparisons(heat, sequences=(sequence(),)))
 
 
 def curves(text: str = "Loss") -> Curves:
@@ -98,7 +99,18 @@ def compared(text: str = "Boom") -> Comparisons:
         HeatRow("ranks 2-9", "0" * 20, 1.0, 1, 8, text[:40]),
     )
     heat = HeatMap("Own work in a step", 0.5, 1.0, 20, 10, rows, text[:300], text[:300], 18)
-    return Comparisons(heat, SharedTraits("rank", 2, 10, (SharedTrait(text[:40], 2, 2, 1, 8),)))
+    return Comparisons(heat, SharedTraits("rank", 2, 10, (SharedTrait(text[:40], 2, 2, 1, 8),)), (sequence(text),))
+
+
+def sequence(text: str = "all_gather") -> GroupSequence:
+    """Ten collectives of a group: one rank has not queued the ninth, one queued another, one has no dump."""
+    rows = (
+        Standing("5", 1, (*("done",) * 8, "absent", "absent"), ("",) * 10, suspect=True),
+        Standing("6", 1, (*("done",) * 8, "queued", "absent"), (*("",) * 8, text[:40], "")),
+        Standing("7", 1, ("unknown",) * 10, ("",) * 10, dumped=False),
+        Standing("0-4", 5, (*("done",) * 8, "running", "queued"), ("",) * 10),
+    )
+    return GroupSequence(text[:40], 101, 109, (text[:20],) * 10, rows, text[:300], 3)
 
 
 def kept(text: str = "Boom", place: tuple[str, int] = ("logs/rank-7.log", 0)) -> PageAttachments:

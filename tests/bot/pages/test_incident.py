@@ -14,11 +14,11 @@ from bot.pages import templates
 from bot.pages.incident import IncidentStatus, incident_page, words_of
 from bot.pages.templates import lines, policy, style, web
 from bot.render.report_json import dumps, from_json
-from kb.report import Hang, StackBranch
+from kb.report import Hang, StackBranch, Suspect
 from tests.support import hostile_reports
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
 from tests.support.common.hostile_page import hostile_report
-from tests.support.made_pages import ATTACKS, EVERYTHING, Read, kept
+from tests.support.made_pages import ATTACKS, EVERYTHING, Read, folded, kept
 
 WHEN = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
 
@@ -84,7 +84,7 @@ def test_stacks_show_who_is_inside_and_outside():
     )
     text = Read(incident_page(replace(HEALTHY, hang=Hang(called=True, stacks=stacks)))).text
     assert "Where 1024 ranks are" in text
-    assert "1023 ranks inside 0-516,518-1023, outside 517" in text.replace("\n", " ")
+    assert "1023 ranks 0-516,518-1023, not 517" in text.replace("\n", " ")
     assert "2 branches deeper" in text
 
 
@@ -148,3 +148,31 @@ def test_no_mask_changes_the_policy(monkeypatch):
     finally:
         templates._environment.cache_clear()
     assert escape(templates.policy(framed=True)) in page
+
+
+def test_the_collectives_of_a_group_are_drawn_with_who_is_where():
+    """A row for ranks in the same place; what a rank queued instead stands in its cell."""
+    page = incident_page(HEALTHY, folded())
+    table = page[
+        page.index('<table class="sequence">') : page.index("</table>", page.index('<table class="sequence">'))
+    ]
+
+    assert "Who is in which collective" in page
+    assert '<th scope="row" class="suspect">5</th>' in table
+    assert table.count('class="call absent"') == 3
+    assert '<td class="call queued other">all_gather</td>' in table
+    assert '0-4 <span class="faint">(5)</span>' in table
+    assert '7 <span class="faint">no dump</span>' in table
+    assert 'class="at">109' in table
+
+
+def test_the_branch_of_the_suspects_is_marked_in_the_stacks():
+    """Only a branch that all of its ranks are suspected in is tinted."""
+    first = replace(FALLEN_GPU.diagnoses[0], suspects=(Suspect("rank", rank=7),))
+    branches = (StackBranch(0, ("main (train.py:1)",), 8, "0-7"), StackBranch(1, ("get (queue.py:1)",), 1, "7", "0-6"),
+                StackBranch(1, ("all_reduce (c10d.py:1)",), 7, "0-6", "7"))  # fmt: skip
+    page = incident_page(replace(FALLEN_GPU, diagnoses=(first,), hang=Hang(called=True, stacks=branches)))
+
+    assert page.count('<li class="d1 suspect">') == 1
+    assert "<strong>Rank 7</strong>" in page
+    assert '<li class="d1">' in page
