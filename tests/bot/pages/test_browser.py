@@ -100,6 +100,9 @@ def served(tmp_path_factory, known):
             "incident": settings.incident("default", 1, AT.timestamp()),
             "hostile": settings.incident("default", 2, AT.timestamp()),
             "overview": settings.overview("default", AT.timestamp()),
+            "home": f"{settings.base_url}/",
+            "refused": f"{settings.base_url}{PREFIX}/nonsense",
+            "expired": settings.overview("default", AT.timestamp() - 400 * 86_400),
         }
         for name, page in alone.items():
             (folder / f"{name}.html").write_text(page, encoding="utf-8")
@@ -145,6 +148,7 @@ OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
 PLAIN = ("incident", "hostile", "alone", "alone-hostile", "unknown", "folded", "lived")
 PICTURED = ("overview", "weekly", "digest")  # with the digest's pictures
 EVERY = (*PLAIN, *PICTURED)
+SAYING = ("home", "refused", "expired")  # pages without an incident
 
 
 @pytest.fixture
@@ -280,7 +284,7 @@ def test_everybody_can_read_them(browser, served, screen, width, scheme):
     if program is None:
         pytest.skip("the accessibility check needs axe-core (pip install axe-playwright-python)")
     screen(width, scheme)
-    for name in EVERY:
+    for name in (*EVERY, *SAYING):
         browser.get(served[name])
         browser.execute_script(OPEN)
         # a tool of the browser's, not of the page: its policy does not stop it
