@@ -229,7 +229,7 @@ class _Progress:
         if words == "asked":
             self._sources.setdefault(name, ["waiting", ""])
             return
-        self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
+        self._sources[name] = [_state(words), words[:300]]
         if time.monotonic() - self._last >= BETWEEN:
             self._last = time.monotonic()
             self._ledger.messages.show_progress(self._work.id, self._facts())
@@ -237,7 +237,7 @@ class _Progress:
     def over(self, collected: CollectedBundle) -> None:
         """Record that collection is complete."""
         for name, words in collected.sources.items():
-            self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
+            self._sources[name] = [_state(words), words[:300]]
         self._ledger.messages.show_progress(self._work.id, self._facts())
 
     def _facts(self) -> dict[str, Any]:
@@ -306,3 +306,8 @@ def _job_facts(job_summary: JobSummary) -> str:
         f"of {job_summary.owner}" if job_summary.owner else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _state(words: str) -> str:
+    """Return whether a source returned something, had nothing to return, or failed, by what it said (bot.collection.collect)."""
+    return "empty" if words == "nothing" else "failed" if words.startswith("nothing") else "came"

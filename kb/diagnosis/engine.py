@@ -19,6 +19,7 @@ from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
+from kb.diagnosis.suspects.commands import filled
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.unknown import ABOUT, UNKNOWN, with_unknown
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress, without_moderate_slowing
@@ -153,6 +154,7 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
     if borrowed and len(times) < len(best.signals):  # those without any time may be older
         first = None
     stage, step = place_of(ranked, layout.facts)
+    job = layout.facts.evidence.job
     return Diagnosis(
         rank=place,
         fault=best.fault.id,
@@ -173,7 +175,9 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout
         evidence=quoted,
         explains=explained(ranked.folded, layout.facts),
         remediation=tuple(
-            RemedyStep(item.action, item.grade, item.text, item.scope, item.command, item.verify)
+            RemedyStep(
+                item.action, item.grade, item.text, item.scope, filled(item.command, suspects, job.id), item.verify
+            )
             for item in best.steps()
         ),
         cause=(best.row and best.row.cause) or best.rule.cause.strip(),

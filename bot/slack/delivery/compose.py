@@ -146,7 +146,7 @@ class Composer:
 
     def _collecting(self, posting: Posting) -> Message:
         sources = [
-            notices.SourceState(str(name), state if state in ("came", "failed") else "waiting", str(told))
+            notices.SourceState(str(name), state if state in ("came", "empty", "failed") else "waiting", str(told))
             for name, state, told in posting.facts.get("sources", [])
         ]
         job = str(posting.facts.get("job") or "the job")

@@ -38,8 +38,8 @@ _CANDIDATES = 5
 _GAPS = 4
 _HELD = 10
 
-State = Literal["waiting", "came", "failed"]
-_MARKS = {"waiting": "…", "came": "✓", "failed": "✗"}
+State = Literal["waiting", "came", "empty", "failed"]
+_MARKS = {"waiting": "…", "came": "✓", "empty": "○", "failed": "✗"}
 
 
 @dataclass(frozen=True, slots=True)

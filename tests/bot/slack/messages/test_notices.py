@@ -30,6 +30,7 @@ from tests.support.slack_reading import read
 SOURCES = (
     SourceState("slurm", "came", "8 nodes"),
     SourceState("loki", "failed", "timed out after 20 s"),
+    SourceState("events", "empty", "nothing"),
     SourceState("prometheus"),
 )
 GAP = Gap("denied", "loki", "403: token is wrong", rules_out="whether it knows the job")
@@ -41,9 +42,10 @@ GAP = Gap("denied", "loki", "403: token is wrong", rules_out="whether it knows t
         (
             collecting("llm-7b", SOURCES, asked_by="U1"),
             """\
-# ⏳ llm-7b: collecting 2/3
+# ⏳ llm-7b: collecting 3/4
 ✓ slurm: 8 nodes
 *✗ loki*: timed out after 20 s
+○ events: nothing
 … prometheus
 Asked by @U1
 (The result appears here within 60 s, based on what has arrived by then)

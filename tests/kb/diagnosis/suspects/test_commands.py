@@ -1,0 +1,34 @@
+"""Names in the commands of a remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.diagnosis.suspects.commands import filled
+from kb.report import Suspect
+
+ON_A = (Suspect("job"), Suspect("rank", "node-a", rank=3, pod="train-3"), Suspect("node", "node-b"))
+
+
+@pytest.mark.parametrize(
+    ("command", "suspects", "job", "told"),
+    [
+        ("ping <node>; ssh <node> uptime", ON_A, None, "ping node-a; ssh node-a uptime"),
+        ("kubectl describe pod <pod>", ON_A, None, "kubectl describe pod train-3"),
+        ("sacct -j <job>", (), "4711", "sacct -j 4711"),
+        ("py-spy dump --pid <pid>", ON_A, "4711", "py-spy dump --pid <pid>"),
+        ("ping <node>", (), None, "ping <node>"),
+        (None, ON_A, "4711", None),
+    ],
+)
+def test_known_names_are_filled_in(command, suspects, job, told):
+    """The first suspect that has one; what is unknown stays a placeholder."""
+    assert filled(command, suspects, job) == told
+
+
+@pytest.mark.parametrize(
+    "name", ["a; rm -rf ~", "$(id)", "`id`", "-oProxyCommand=id", "a b", "a\nb", "x" * 300, "a|b", "..", ""]
+)
+def test_a_name_that_a_shell_could_run_is_not_filled_in(name):
+    """Logs are hostile, and a person copies the command."""
+    assert filled("ssh <node>", (Suspect("node", name),), name) == "ssh <node>"
