@@ -97,7 +97,7 @@ def lines(report: Report, width: int = WIDTH, reading: Reading | None = None) ->
     """The report as lines of at most `width` columns (40 to 100), except for commands, which are never wrapped."""
     page = TextPage(min(max(width, _NARROWEST), _WIDEST), reading or Reading())
     _write(page, report)
-    kept, shortened = fitted(page.lines, page.reading.rows)
+    kept, shortened = fitted(page.lines, page.reading.rows, max(width, _NARROWEST))
     return [*kept, OutputLine(_SHORTENED, style="quiet")] if shortened else kept
 
 

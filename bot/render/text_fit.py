@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.render.text_page import OutputLine
+from bot.render.text_page import OutputLine, Weight
+from bot.render.text_wrap import columns
 
 
-def fitted(lines: Sequence[OutputLine], rows: int | None) -> tuple[list[OutputLine], bool]:
-    """Return the lines that fit into `rows` (None: all), the least needed dropped first, and whether any was dropped.
+def fitted(lines: Sequence[OutputLine], rows: int | None, width: int) -> tuple[list[OutputLine], bool]:
+    """Return the lines that fit into `rows` (None: all) of a screen, the least needed dropped first, and whether a note is due.
 
-    If some were, a row is left for a note on it. Lines of weight 0 stay, even if they alone need more rows.
+    It is if more than the versions was dropped; a row is left for it. Lines of weight 0 stay, even if they alone need
+    more rows. Commands are not wrapped, so the terminal breaks those that are longer than `width`.
     """
-    kept = list(lines)
-    if rows is None or len(kept) <= rows:
+    kept, dropped = list(lines), Weight.VERSIONS
+    if rows is None or _height(kept, width) <= rows:
         return kept, False
     for weight in sorted({line.weight for line in kept if line.weight}, reverse=True):
-        kept = _tidied([line for line in kept if line.weight < weight])
-        if len(kept) < rows:
+        kept, dropped = _tidied([line for line in kept if line.weight < weight]), weight
+        if _height(kept, width) + (dropped < Weight.VERSIONS) <= rows:
             break
-    return kept, True
+    return kept, dropped < Weight.VERSIONS
+
+
+def _height(lines: Sequence[OutputLine], width: int) -> int:
+    return sum(max(1, -(-columns(str(line)) // width)) for line in lines)
 
 
 def _tidied(lines: Sequence[OutputLine]) -> list[OutputLine]:

@@ -14,6 +14,7 @@ from bot.slack.messages.answer_footer import answer_buttons, context_notes, excl
 from bot.slack.messages.answer_header import (
     assignment_blocks,
     decision_blocks,
+    excluded_nodes,
     fallback_text,
     headline,
     job_facts,
@@ -37,6 +38,7 @@ def answer_message(report: Report, card: Card) -> Message:
         header(headline(report)),
         *decision_blocks(report, card),
         *first_step(report),
+        *excluded_nodes(report),
         *assignment_blocks(card.life),
         *on_call_blocks(report, card),
         *job_facts(report, card),

@@ -68,7 +68,7 @@ def in_one_line(report: Report) -> str:
 
 
 def decision_blocks(report: Report, card: Card) -> list[Json]:
-    """Return the cause and the culprit, what to do, the owner, the reason for each excluded node, and what happened."""
+    """Return the cause and the culprit, what to do, the owner and the reason, and what happened."""
     decision = report.decision
     failed = report.verdict not in NOT_FAILED
     cause = words(cause_and_culprit(report), SENTENCE, bold=True) if failed else []
@@ -77,12 +77,16 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
     owner = words(f" {owned}" if owned else "", NAME)
     if card.owner:
         owner = [*(owner or words(" Owner:")), *words(" "), *mention(card.owner)]
-    excluded = listed(phrases.excluded(decision), _EXCLUDED)
-    why = phrases.reason(decision)
     return rich(
-        paragraph(cause, [*told, *owner], *(words(item, SENTENCE) for item in (*excluded, why))),
+        paragraph(cause, [*told, *owner], words(phrases.reason(decision), SENTENCE)),
         paragraph(words(explanation(report) if failed else report.summary, SENTENCE)),
     )
+
+
+def excluded_nodes(report: Report) -> list[Json]:
+    """Return the nodes to exclude, with the scope and the reason."""
+    excluded = listed(phrases.excluded(report.decision), _EXCLUDED)
+    return rich(paragraph(*(words(item, SENTENCE) for item in excluded))) if excluded else []
 
 
 def job_facts(report: Report, card: Card) -> list[Json]:

@@ -27,12 +27,12 @@ FALLEN_TEXT = """\
 # 🔴 llm-70b: failed
 *GPU 3 on gpu-017: a GPU fell off the bus*
 *Requeue without gpu-017, from checkpoint 1150. Lost: 48 steps (9.6 GPU-hours).* Owner: hardware. @S0GPU
-Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 The fault stays with the node.
 GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed.
 *Do first* Drain gpu-017 and reboot it.* (disruptive: affects other jobs)*
   | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
 *Check* `nvidia-smi -L` lists 8 GPUs
+Exclude gpu-017 from all jobs: its GPU 3 left the bus twice within an hour
 (job 47110, attempt 2, 8 nodes, 64 GPUs, owner ana, state FAILED)
 (stage iterating, last iteration 1198 of 5000 at 2026-03-01 12:00:00Z, last checkpoint 1150)
 (Failed 3 times in a row; before: 2 x rdma_link)
