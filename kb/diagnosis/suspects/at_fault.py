@@ -29,6 +29,8 @@ from kb.regex.lazy import lazy_compile
 from kb.report import WAITING, EvidenceItem, GpuRef, Suspect
 
 _JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # faults that hit a job as a whole
+_RUN_METRICS = frozenset({"loss", "grad_norm", "learning_rate", "loss_scale"})  # the same on all ranks
+_RUN_DETECTORS = frozenset({"loss_not_finite", "loss_spike", "lr_stuck", "lr_off_schedule", "loss_scale_minimum"})
 _CANCELLED = lazy_compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT ")
 
 
@@ -112,6 +114,8 @@ def _by_evidence(
     if found:
         return found
     if own:
+        if _of_the_whole_run(own, ranked.best, layout):
+            return ()
         if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):
             return first
         return shared_by_job(own, ranked.best.ranks, places, quoted) or first_in_time(own)
@@ -129,6 +133,18 @@ def _by_evidence(
             )
         )
     return _without_claims(ranked, layout, quoted)
+
+
+def _of_the_whole_run(own: Sequence[SuspectClaim], best: Finding, layout: JobLayout) -> bool:
+    """Whether all is a figure of the whole run, such as its loss, in the only log with steps: one rank logs it for all."""
+    steps = sum(bool(stream.points) for stream in layout.facts.streams)
+    if steps != 1 or layout.places.world < 2 or any(claim.signal.kind != "series" for claim in own):
+        return False
+    return all(
+        (pattern.detect is not None and pattern.detect.name in _RUN_DETECTORS)
+        or (pattern.series is not None and pattern.series.metric in _RUN_METRICS)
+        for pattern in best.rule.patterns
+    )
 
 
 def _of_rumours(rumours: Sequence[SuspectClaim], waits: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:

@@ -12,7 +12,7 @@ from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.facts.evidence import Evidence
 from kb.model import Job, Resource, StreamRef
 from kb.report import Suspect
-from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern, Rulebook, StructureTest
+from kb.rulebase.rule import DetectorTest, ExceptionTest, FaultClass, Pattern, Rulebook, StructureTest
 from tests.support.kb_samples import ACTIONS, OWNERS, ref, rule, scanned
 
 FAULTS = {
@@ -31,6 +31,7 @@ FAULTS = {
         FaultClass("code_bug", "software", "Error in the code", explains=("peer_failure",)),
         FaultClass("killed", "none", "A process was killed", explains=("peer_failure",)),
         FaultClass("segfault", "software", "Native crash"),
+        FaultClass("loss_not_finite", "training", "The loss is NaN"),
     )
 }
 BOOK = Rulebook(
@@ -63,6 +64,7 @@ BOOK = Rulebook(
         rule("key", "code_bug", Pattern("k", exception=ExceptionTest(type="KeyError"))),
         rule("ended", "killed", Pattern("e", structure=StructureTest("elastic_failure", {"signal": "SIGKILL"}))),
         rule("noticed", "killed", Pattern("n", structure=StructureTest("launcher_exit", {"signal": "SIGKILL"}))),
+        rule("nan", "loss_not_finite", Pattern("n", detect=DetectorTest("loss_not_finite"))),
         rule("native", "segfault", Pattern("f", structure=StructureTest("launcher_exit", {"signal": "SIGSEGV"}))),
     ),
     FAULTS,
@@ -663,3 +665,14 @@ def test_interleaved_lines_that_name_all_devices_are_the_jobs() -> None:
 
     assert named((2, 0, 3, 1)) == [("job", "its lines name 4 GPUs")]
     assert named((3,)) == [("rank", "first to fail according to the launcher")]
+
+
+def test_the_loss_of_the_run_accuses_nobody():
+    """One rank logs it for all ranks: that its log has the line says nothing about its node."""
+    steps = "".join(
+        f"[2027-02-09 17:40:{n:02}] iteration {n}/ 400 | lm loss: {'nan' if n > 20 else 3.0 - n / 50:.4} | grad norm: 1.0 |\n"
+        for n in range(1, 40)
+    )
+    logs = [(ref(f"logs/rank-{rank}.log", rank=rank, node="node-b"), "ready\n") for rank in range(3)]
+
+    assert suspects_of(*logs, (ref("logs/rank-3.log", rank=3, node="node-b"), steps), job=Job(world_size=4)) == []
