@@ -114,11 +114,7 @@ def _by_evidence(
     if found:
         return found
     if own:
-        if _of_the_whole_run(own, ranked.best, layout):
-            return ()
-        if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):
-            return first
-        return shared_by_job(own, ranked.best.ranks, places, quoted) or first_in_time(own)
+        return _by_own_lines(own, ranked, layout, quoted)
     if by[EvidenceWeight.TOLD]:
         return named_by_others(by[EvidenceWeight.TOLD])
     if waits or ranked.best.is_symptom:
@@ -133,6 +129,17 @@ def _by_evidence(
             )
         )
     return _without_claims(ranked, layout, quoted)
+
+
+def _by_own_lines(
+    own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]
+) -> tuple[Suspect, ...]:
+    """Return those whose own lines show it; nobody of what one rank logs for the whole run."""
+    if _of_the_whole_run(own, ranked.best, layout):
+        return ()
+    if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):
+        return first
+    return shared_by_job(own, ranked.best.ranks, layout.places, quoted) or first_in_time(own)
 
 
 def _of_the_whole_run(own: Sequence[SuspectClaim], best: Finding, layout: JobLayout) -> bool:
