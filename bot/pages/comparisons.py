@@ -27,7 +27,8 @@ class Comparisons:
 def compared(answer: DiagnosisResult) -> Comparisons:
     """Return the comparisons of an answer."""
     evidence, report = answer.evidence, answer.report
-    return Comparisons(heat_map(evidence, report), shared_traits(evidence, report), evidence.sequences)
+    sequences = () if report.verdict == "no_fault" else evidence.sequences  # ranks of a healthy run wait for moments
+    return Comparisons(heat_map(evidence, report), shared_traits(evidence, report), sequences)
 
 
 def dumps(made: Comparisons) -> bytes:

@@ -182,6 +182,7 @@ def _urgency(report: Report) -> Tone:
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     """Return what ran and how far it came, as labels and values. Unknown values are left out."""
     job, reached, lost = report.job, report.progress, report.decision
+    failed = report.verdict != "no_fault"  # a run that goes on has lost nothing
     total = f" of {reached.total_iterations:,}" if reached.total_iterations else ""
     found = (
         ("Job", phrases.job_names(job)),
@@ -201,8 +202,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
             "" if reached.last_progress is None else text_format.clock(reached.last_progress, report.time_zone),
         ),
         ("Last checkpoint", "" if reached.last_checkpoint is None else f"{reached.last_checkpoint:,}"),
-        ("Steps lost", phrases.steps_lost(lost)),
-        ("GPU-hours lost", "" if lost.gpu_hours_lost is None else f"{lost.gpu_hours_lost:,.1f}"),
+        ("Steps lost", phrases.steps_lost(lost) if failed else ""),
+        ("GPU-hours lost", f"{lost.gpu_hours_lost:,.1f}" if failed and lost.gpu_hours_lost is not None else ""),
         ("Before", phrases.attempts_before(job)),
     )
     yield from ((label, value) for label, value in found if value)

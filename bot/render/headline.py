@@ -82,7 +82,8 @@ def _quotes_others(diagnosis: Diagnosis) -> bool:
 
 
 def tone(report: Report) -> Tone:
-    """Return how grave the answer is: the job failed or hangs; it is slower or unclear; nothing is wrong."""
+    """Return how grave the answer is: the job failed or hangs; it is slower, unclear or over; nothing is wrong."""
     if report.verdict == "no_fault":
         return "watch" if report.hang.called or report.hang.suspected else "calm"
-    return "alarm" if report.verdict == "fault" and report.phase not in ("degraded", "stopped") else "watch"
+    over = report.phase in ("degraded", "stopped") or report.decision.advice == "none"
+    return "watch" if over or report.verdict != "fault" else "alarm"

@@ -86,7 +86,7 @@ def _unfailed_advice(report: Report) -> str:
     if report.hang.lone is not None:
         return "Look closer, and don't stop anything yet: a hang is suspected but not confirmed"
     if report.verdict == "no_fault":
-        return f"Nothing to do: {unfailed(report)}"
+        return "Nothing to do"
     return _NO_ADVICE[report.verdict]
 
 

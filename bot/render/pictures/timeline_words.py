@@ -56,10 +56,14 @@ def alt_text(made: Timeline) -> str:
         parts.append(f"Log activity of {rows:,} ranks, nodes and logs, {span(made)}.")
     parts += [_row_words(row) for row in made.standing_out[:6]]
     if made.marks:
-        parts.append(", ".join(named(mark) for mark in made.marks) + ".")
-    parts += [f"{note}." for note in (made.folded, *made.notes) if note]
+        parts.append(_begun(", ".join(named(mark) for mark in made.marks)) + ".")
+    parts += [f"{_begun(note)}." for note in (made.folded, *made.notes) if note]
     text = " ".join(parts)
     return text if len(text) <= MOST_ALT else text[: MOST_ALT - 1].rstrip() + "…"
+
+
+def _begun(sentence: str) -> str:
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def _row_words(row: TimelineRow) -> str:
