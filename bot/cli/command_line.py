@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bot.cli.command_help import CommandGroup
 from bot.cli.console import say
 
 # the commands in the order of the help, each in bot.cli.commands.<name>, and the groups of commands with their help
@@ -50,6 +51,7 @@ def signalbox(
 def command_line(names: Iterable[str] = (*_COMMANDS, *_GROUPS)) -> typer.Typer:
     """Return the command line with these commands; the modules of the others are not imported."""
     app = typer.Typer(
+        cls=CommandGroup,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},  # applies to all subcommands too
         pretty_exceptions_enable=False,
@@ -59,7 +61,7 @@ def command_line(names: Iterable[str] = (*_COMMANDS, *_GROUPS)) -> typer.Typer:
     for name in names:
         module = import_module(f"bot.cli.commands.{name}")
         if name in _GROUPS:
-            app.add_typer(module.app, name=name, help=_GROUPS[name])
+            app.add_typer(module.app, name=name, help=_GROUPS[name], cls=CommandGroup)
         else:
             app.command()(getattr(module, name))
     return app

@@ -14,7 +14,7 @@ INCIDENT = Path(__file__).parents[2] / "demo" / "incidents" / "shard-corrupt"
 
 
 def demo(
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     fill: Annotated[
         bool,
         typer.Option("--fill", help="Fill an empty store with made-up incidents, to try the digest and the pages."),

@@ -28,14 +28,22 @@ Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 1
 
 @app.command("list")
 def list_rules(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="WORDS", help="Only rules with all of these in id, fault or title.")
+    ] = None,
     fault: Annotated[str | None, typer.Option("--fault", help="Only rules of this fault class.")] = None,
     rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
-    """List all rules, one per line: id, fault, role, status, title."""
+    """List rules, one per line: id, fault, role, status, title."""
     from bot.render.columns import Column
 
-    found = [rule for rule in load_rule_base(rules, site).rulebook.rules if fault in (None, rule.fault)]
+    found = [
+        rule
+        for rule in load_rule_base(rules, site).rulebook.rules
+        if fault in (None, rule.fault)
+        and all(word.lower() in f"{rule.id} {rule.fault} {rule.title}".lower() for word in words or ())
+    ]
     columns = tuple(map(Column, ("id", "fault", "role", "status", "title")))
     say_table(columns, [(rule.id, rule.fault, rule.role, rule.status, rule.title) for rule in found], heads=False)
 

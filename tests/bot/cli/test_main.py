@@ -673,3 +673,23 @@ def test_the_exit_status_may_be_the_decision(signalbox, tmp_path):
     assert signalbox(*words, DEMO).status == 15
     assert signalbox(*words, bundles / "rank-killed").status == 15  # who killed it is not known
     assert signalbox(*words, bundles / "healthy", "--fail-on", "fault").status == 2
+
+
+def test_the_help_cuts_no_sentence(signalbox):
+    """Each command says in a whole sentence what it does, in groups too."""
+    for words in ((), ("rules",), ("incidents",), ("store",)):
+        told = signalbox(*words, "--help").out.decode()
+
+        assert "Commands:" in told
+        assert "..." not in told.partition("Commands:")[2]
+
+
+def test_rules_are_listed_by_words(signalbox, few_rules):
+    """All words must be in the id, the fault or the title, in any case."""
+    every = signalbox("rules", "list", "--rules", few_rules).out.decode().splitlines()
+    first = every[0].split()[0]
+    found = signalbox("rules", "list", first.upper(), "--rules", few_rules).out.decode().splitlines()
+
+    assert [line.split()[0] for line in found] == [first]
+    assert len(every) > 1
+    assert signalbox("rules", "list", first, "absent-word", "--rules", few_rules).out == b""
