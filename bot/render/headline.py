@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from bot.render.phrases import group_text, unfailed
-from bot.render.text_format import few
+from bot.render.excerpt import excerpt
+from bot.render.phrases import group_text, source, unfailed
+from bot.render.text_format import few, shown
 from kb.report import WAITING
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ Tone = Literal["alarm", "watch", "calm"]
 
 _RANKS = ("Rank ", "Ranks ")  # titles of rules that say what one rank does, or several do, begin so
 _ARTICLES = ("A", "An", "The")
+_KEY = 220  # characters of the line that shows the cause
 _NODES = 3  # named in a headline
 
 
@@ -41,6 +43,19 @@ def explanation(report: Report) -> str:
     if report.verdict != "fault" or first is None or not first.known:
         return ""
     return first.summary if report.summary.startswith(first.title) else report.summary
+
+
+def key_line(report: Report) -> tuple[str, str]:
+    """Return where the line is that shows the cause best, and its text, cut; both empty if no log line does.
+
+    The last line of a block: of an exception, that is its message.
+    """
+    first = report.diagnoses[0] if report.verdict == "fault" and report.diagnoses else None
+    item = next((item for item in first.evidence if item.text.strip()), None) if first is not None else None
+    if item is None or (item.line is None and item.offset is None):
+        return "", ""
+    line = shown(item.text.strip().splitlines()[-1].strip())
+    return source(item), excerpt(line, None, _KEY)[0]
 
 
 def culprit(diagnosis: Diagnosis) -> str:

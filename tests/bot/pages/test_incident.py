@@ -176,3 +176,14 @@ def test_the_branch_of_the_suspects_is_marked_in_the_stacks():
     assert page.count('<li class="d1 suspect">') == 1
     assert "<strong>Rank 7</strong>" in page
     assert '<li class="d1">' in page
+
+
+def test_the_line_that_shows_the_cause_stands_in_the_head():
+    """With where it is; of a report without a cause, none does."""
+    head = incident_page(FALLEN_GPU).partition('<dl class="facts">')[0]
+
+    assert (
+        'NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off the bus.</code> <span class="faint">logs/dmesg-gpu-017.log:812 (gpu-017)'
+        in head
+    )
+    assert '<p class="key">' not in incident_page(UNKNOWN)
