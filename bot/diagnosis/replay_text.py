@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.runtime.redaction import redact
 from kb.facts.evidence import Evidence
 from kb.regex.lazy import lazy_compile
-from kb.scanning.summary import StreamSummary
+from kb.scanning.summary import StreamSummary, head_lines, tail_lines
 
 MOST = 256 * 1024
 _HEADING, _REMARK = b"#! source: ", b"#! "
@@ -36,10 +36,12 @@ def streams_of(text: bytes) -> dict[str, bytes]:
 
 
 def _stream(summary: StreamSummary, share: int) -> str:
+    """Return a stream's heading and its most relevant lines, in the order of the log: an error stays above what it says of itself."""
     shapes: set[str] = set()
-    lines = [f"#! source: {summary.ref.uri}"]
-    room = share - len(lines[0])
-    for line in _candidates(summary):
+    heading = f"#! source: {summary.ref.uri}"
+    kept: list[tuple[int, str]] = []
+    room = share - len(heading)
+    for offset, line in _candidates(summary):
         shape = _NUMBER.sub("#", line)[:200]
         if shape in shapes or not line.strip():
             continue
@@ -47,13 +49,13 @@ def _stream(summary: StreamSummary, share: int) -> str:
         if room < 0:
             break
         shapes.add(shape)
-        lines.append(line)
-    return "\n".join(lines) + "\n" if len(lines) > 1 else ""
+        kept.append((offset, line))
+    return "\n".join([heading, *(line for _, line in sorted(kept))]) + "\n" if kept else ""
 
 
-def _candidates(summary: StreamSummary) -> list[str]:
-    """Yield the most relevant lines first: rule hits, structures, then the end and the start of the stream."""
-    places = sorted((place.offset, place.line) for hits in summary.hits.values() for place in hits.places())
-    structures = [(structure.offset, structure.line) for structure in summary.structures]
-    telling = [line for _, line in sorted({*places, *structures})]
-    return [*telling, *summary.tail.split("\n"), *summary.head.split("\n")]
+def _candidates(summary: StreamSummary) -> list[tuple[int, str]]:
+    """Return lines with their offsets, the most relevant first: rule hits, structures, then the end and the start of the stream."""
+    places = {(place.offset, place.line) for hits in summary.hits.values() for place in hits.places()}
+    structures = {(structure.offset, structure.line) for structure in summary.structures}
+    tail = list(tail_lines(summary))[1 if summary.tail_offset > 0 else 0 :]  # the first one may be cut
+    return [*sorted(places | structures), *tail, *head_lines(summary)]

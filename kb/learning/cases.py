@@ -9,7 +9,7 @@ from typing import Any
 from kb.learning.rewordings import EventWords
 from kb.model import Role
 
-MINER = "3"  # raised whenever the same incidents give another rule
+MINER = "4"  # raised whenever the same incidents give another rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from kb.templates.masking import LineKind, fold, shape_of
 MOST_LINES = 20_000  # of a case
 LONGEST = 600  # characters of a line
 MOST_NEAR = 200  # number of events that one word leads to
-HEAD = 12 * 1024  # characters; a longer stream is not kept completely
 _RAISED = re.compile(
     r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Timeout|Expired|Failure|Warning)"
     r"|(?:[A-Za-z_]\w{0,60}\.){1,8}[A-Z]\w{2,60})(?:: (?P<message>.{1,500})|:?\s*$)"
@@ -172,7 +171,7 @@ def _read(case: Case) -> Iterable[_ReadLine]:
         traced = False
         by: tuple[str, ...] | None = None  # the words of a line that announced an error
         within = 0
-        for number, whole in enumerate(_whole_lines(text)[:left]):
+        for number, whole in enumerate(text.rstrip("\n").split("\n")[:left]):
             left -= 1
             read = _line(whole[:LONGEST])
             if read is None:
@@ -206,12 +205,6 @@ def _announced(message: str, within: int) -> str:
         return details[1]
     next_one = within == _ANNOUNCED_WITHIN and not message.startswith("status = ")
     return without_prefix(message.removeprefix(": ")) if next_one and " " in message else ""
-
-
-def _whole_lines(text: str) -> list[str]:
-    """The lines of a text. Of a long source only its head and tail are kept, and the last line of the head may be cut."""
-    lines = text.rstrip("\n").split("\n")
-    return lines[:-1] if len(text) > HEAD else lines
 
 
 @lru_cache(1 << 16)

@@ -16,13 +16,33 @@ def kept(known, **streams):
 
 
 def test_lines_of_one_shape_are_kept_once(known):
-    """A thousand iteration lines are one; what a rule hit comes first."""
+    """A thousand iteration lines are one."""
     steps = b"".join(b"step %d of 5000 done\n" % number for number in range(1000))
 
     lines = kept(known, rank_1=steps + FULL)
 
-    assert lines[:2] == ["#! source: rank-1.log", FULL.decode().rstrip()]
+    assert lines[0] == "#! source: rank-1.log"
+    assert FULL.decode().rstrip() in lines
     assert sum(line.startswith("step") and line.endswith("done") for line in lines) == 1
+
+
+def test_lines_keep_the_order_of_the_log(known):
+    """What a rule hit stays between its neighbours, so that an error is not parted from the line below that explains it."""
+    below = b"  the quota belongs to project p\n"
+
+    assert kept(known, rank_1=b"opening the file\n" + FULL + below)[1:] == [
+        "opening the file",
+        FULL.decode().rstrip(),
+        below.decode().rstrip(),
+    ]
+
+
+def test_what_a_rule_hit_is_kept_before_other_lines(known, monkeypatch):
+    """If there is no room for all lines, those of rule hits stay."""
+    monkeypatch.setattr(diagnosis_replay_text, "MOST", 400)
+    letters = b"".join(b"%s was read\n" % (bytes([97 + number]) * 30) for number in range(20))
+
+    assert FULL.decode().rstrip() in kept(known, rank_1=letters + FULL + letters.upper())
 
 
 def test_each_stream_stands_under_its_name(known):
