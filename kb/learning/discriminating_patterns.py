@@ -10,7 +10,7 @@ from typing import Any
 from kb.anomalies.core.severity_words import skeleton
 from kb.learning.cases import Case
 from kb.learning.edge_checks import EdgeFaults, faults_of
-from kb.learning.events import CaseEvent, innermost, raised
+from kb.learning.events import PLAIN, CaseEvent, innermost, raised
 from kb.learning.negative_corpus import Background, NegativeText, line_at, lowered
 from kb.learning.regex_generalisation import Regex, aligned, regexes, usable
 from kb.learning.rewordings import EventWords, edge_of
@@ -32,17 +32,12 @@ HARMLESS_LEVEL = r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING)\b|\"(?:debug|info|
 ERROR_LEVEL = r"\b(?:ERROR|CRITICAL|FATAL)\b|\"(?:error|critical|fatal)\"|\b(?:level|severity)=\"?(?:error|critical|fatal)|\b[EF]\d{4} \d\d:"
 BETWEEN = 120  # characters between an exception's class and the words of its message
 WIDE = 3  # number of sources in which a line of all ranks occurs
-# errors of Python code itself, whose words name nothing but the code; of the bare ones only without a message of their own
-PLAIN = frozenset(
-    """
-    NameError UnboundLocalError AttributeError TypeError KeyError IndexError ZeroDivisionError RecursionError
-    SyntaxError IndentationError StopIteration
-    """.split()  # noqa: SIM905 - a list would take a page
-)
+# of errors of Python code itself those that count as such only without a message of their own
 BARE = frozenset({"AssertionError", "NotImplementedError", "ValueError", "Exception"})
 _ANY_TYPE = frozenset(
     {"Exception", "RuntimeError", "ValueError", "OSError", "IOError", "Error", "SystemError", "SystemExit"}
 )
+_BARE_ERRNO = re.compile(r"\[Errno \d{1,4}\] [A-Za-z][A-Za-z /'-]{2,60}(?:: ?['\"/].*)?")
 _FUNCTION = re.compile(r"File \"[^\"\n]{1,400}\", line \d{1,9}, in ([A-Za-z_]\w{2,60})")
 _WORD = re.compile(r"[A-Za-z]{5,}")
 _LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
@@ -118,7 +113,9 @@ def discriminate(
     """The most general pattern of an event that matches no incident of another fault; the least bad if each does."""
     best: MinedPattern | None = None
     clean: list[tuple[EdgeFaults, MinedPattern]] = []
-    for pattern in _patterns(event, score, names, background.weights):
+    bare = _is_bare_errno(event)
+    for general in _patterns(event, score, names, background.weights):
+        pattern = _framed(general, cases) if bare else general
         found = replace(pattern, counter=background.spoken(pattern.search, pattern.words, besides))
         if not found.counter:
             clean.append((_edge_faults(found), found))
@@ -139,6 +136,23 @@ def told_of(event: CaseEvent) -> dict[int, EventWords]:
         name = lines[0].message.partition(":")[0].strip()
         found[number] = EventWords(lines[0].message) if said is None else EventWords(said[1], name)
     return found
+
+
+def _is_bare_errno(event: CaseEvent) -> bool:
+    """Whether an exception says only what the system says of an error number, which any program may print."""
+    return event.raised and all(
+        (said := raised(line.message)) is not None and _BARE_ERRNO.fullmatch(said[1]) is not None
+        for own in event.lines.values()
+        for line in own
+    )
+
+
+def _framed(found: MinedPattern, cases: Mapping[int, Case]) -> MinedPattern:
+    """The pattern of an exception, only from the innermost function that the tracebacks of all its cases share."""
+    frame = _own_frame(found, [cases[number] for number in sorted(found.support)], ())
+    if frame is None or "exception" not in found.values:
+        return found
+    return replace(found, values={"exception": {**found.values["exception"], "frame": rf"\bin {frame}$"}}, logged={})
 
 
 def _edge_faults(found: MinedPattern) -> EdgeFaults:

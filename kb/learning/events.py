@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from kb.anomalies.core.severity_words import harm, is_consequence, skeleton
 from kb.anomalies.runs.baseline_diff import ALIKE, SPARSE
 from kb.learning.cases import Case
-from kb.learning.messages import message_in, without_prefix
+from kb.learning.messages import is_foreign, message_in, without_prefix
 from kb.templates.masking import LineKind, fold, shape_of
 
 MOST_LINES = 20_000  # of a case
@@ -31,7 +31,22 @@ _ANNOUNCES = re.compile(
     r"|^terminate called after throwing an instance of"
     r"|\bRPC that terminated with:\s*$|\bPy4JJavaError: An error occurred while calling \S{1,80}\s*$"
 )
+# lines that only say that the program stops, for the reason that it gave before
+_CLOSING = re.compile(
+    r"(?i)\b(?:shut(?:ting)? ?down|leaving|exit(?:s|ing|ed)?|giving up|bailing out|stopping|terminating|quitting|bye|going down|cannot continue|dying)\b"
+)
+_CLOSING_WORDS = 6
+_CLOSED_WITHIN = 6  # lines
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\)|File \\?\"[^\"\n]{1,400}\", line \d")
+# errors of Python code itself, whose words name nothing but the code
+PLAIN = frozenset(
+    """
+    NameError UnboundLocalError AttributeError TypeError KeyError IndexError ZeroDivisionError RecursionError
+    SyntaxError IndentationError StopIteration
+    """.split()  # noqa: SIM905 - a list would take a page
+)
 _DETAILS = re.compile(r"^\s*details = \"(.{3,500})\"\s*$")
+_FAILING = frozenset({"error", "critical", "fatal"})
 _ANNOUNCED_WITHIN = 3  # lines
 _ANNOUNCED_HARM = 0.6
 _VOICE = re.compile(r"\[(?:rank|default)(\d{1,6})\]|^ {0,6}(\d{1,6}): ")
@@ -90,8 +105,9 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
     found: dict[tuple[str, ...], _EventBuilder] = {}
     for case in cases:
         pointed = {_key_of(line, case) for line in case.told}
-        first = _key_of(case.decisive, case) if case.decisive else None
-        for read in _read(case):
+        kept = list(_read(case))
+        first = _reason(kept, _key_of(case.decisive, case)) if case.decisive else None
+        for read in kept:
             line, key = read.line, read.key
             event = found.setdefault(key, _EventBuilder())
             event.lines.setdefault(case.id, []).append(line)
@@ -107,6 +123,19 @@ def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
             if first in (key, read.by or key) and not read.announces and not _ENDING.search(line.message):
                 event.decisive.add(case.id)
     return tuple(_joined(found))
+
+
+def _reason(kept: Sequence[_ReadLine], first: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of the event that came first: if they only say that the program stops, those of the error before."""
+    place = next((index for index, read in enumerate(kept) if read.key == first), None)
+    if place is None or len(first) > _CLOSING_WORDS or not _CLOSING.search(kept[place].line.message):
+        return first
+    own = kept[place].line
+    for read in reversed(kept[max(0, place - _CLOSED_WITHIN) : place]):
+        same = read.line.source == own.source and read.line.voice == own.voice
+        if same and read.line.level in _FAILING and not is_consequence(read.line.message):
+            return read.key
+    return first
 
 
 def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEvent]:
@@ -169,6 +198,7 @@ def _read(case: Case) -> Iterable[_ReadLine]:
     left = MOST_LINES
     for source, text in case.texts.items():
         traced = False
+        python = _TRACEBACK.search(text) is not None
         by: tuple[str, ...] | None = None  # the words of a line that announced an error
         within = 0
         for number, whole in enumerate(text.rstrip("\n").split("\n")[:left]):
@@ -195,7 +225,13 @@ def _read(case: Case) -> Iterable[_ReadLine]:
             announces = _ANNOUNCES.search(whole) is not None
             if announces:
                 by, within = key, _ANNOUNCED_WITHIN
-            yield _ReadLine(key, line, not announces and raised(message) is not None, announces)
+            yield _ReadLine(key, line, not announces and _is_exception(message, python=python), announces)
+
+
+def _is_exception(message: str, *, python: bool) -> bool:
+    """Whether a line ends an exception of Python. Where no traceback is, other languages and loggers write a bare class, too."""
+    said = raised(message)
+    return said is not None and (python or said[0] in PLAIN or "." in message.partition(":")[0])
 
 
 def _announced(message: str, within: int) -> str:
@@ -216,7 +252,7 @@ def _line(whole: str) -> tuple[LineKind, str, tuple[str, ...], tuple[str, ...], 
         return None
     written = data[shape.start :].decode("utf-8", "replace").strip()
     message = message_in(written)
-    if raised(message) is None:
+    if raised(message) is None or is_foreign(message):
         message = without_prefix(message)
     whole_words = skeleton(shape.template.text)
     words = whole_words if message == written else _words(message)

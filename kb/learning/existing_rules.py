@@ -30,6 +30,19 @@ def explained(lines: Iterable[str], rulebook: Rulebook, besides: Collection[str]
     return None
 
 
+def is_consequence_of(fault: str, line: str, rulebook: Rulebook) -> bool:
+    """Whether rules know this message as what a fault brings about: a symptom, what it explains, or what many failures lead to."""
+    explains = rulebook.faults[fault].explains
+    return any(
+        _finds(pattern, line)
+        for rule in rulebook.rules
+        if active(rule)
+        and rule.fault != fault
+        and (rule.fallback or rulebook.faults[rule.fault].symptom or rule.fault in explains)
+        for pattern in rule.patterns
+    )
+
+
 def _finds(pattern: Pattern, message: str) -> bool:
     if pattern.regex is not None:
         found = compiled(pattern.regex, pattern.ignore_case).find(message) is not None

@@ -25,6 +25,12 @@ _PROGRAM = re.compile(r"([a-z][a-z0-9_.-]{2,40}): (?=(?:\S+ ){2}\S)")
 _LEVEL_BEHIND = re.compile(rf"(?:(?i:{_LEVEL})|[EWIFC]): (?=\S+ \S)")
 _STATUS = re.compile(r"rpc error: code = \w{1,40} desc = (?=(?:\S+ ){2})")  # of gRPC: what follows is the message
 _WHAT = re.compile(r"what\(\): {1,4}(?=\S)")  # a C++ exception's message, as the runtime prints it
+# what runtimes other than Python write before the message of an exception: who threw it, and its class
+_THROWN = re.compile(
+    r"(?:(?:Exception in thread \"[^\"\n]{1,80}\"|Caused by:|Unhandled exception\.|Uncaught|Suppressed:|LoadError:) )"
+    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}: (?=(?:\S+ ){2}\S)"
+    r"|(?:[a-z_]\w{0,60}\.){2,8}[A-Z]\w{0,60}(?:Exception|Error): (?=(?:\S+ ){2}\S)"
+)
 # a failed check of C++ code that says more than its condition
 _CHECKED = re.compile(
     r"Check failed: (?:[^ ]{1,120}(?: (?:==|!=|<|>|<=|>=) [^ ]{1,120})?)(?: \([^)\n]{1,120}\))? (?=(?:\S+ ){2})"
@@ -53,6 +59,11 @@ def message_in(text: str) -> str:
     return text if found is None else _unescaped(found[1] or found[2]).split("\n")[0].strip()
 
 
+def is_foreign(text: str) -> bool:
+    """Whether a runtime other than Python's wrote the beginning: who threw an exception, and its class."""
+    return _THROWN.match(text) is not None
+
+
 def _unescaped(text: str) -> str:
     try:
         return str(json.loads(f'"{text}"'))
@@ -76,7 +87,7 @@ def without_prefix(text: str) -> str:
         rest = rest[behind.end() if behind is not None else 0 :]
     status = _STATUS.search(rest)
     rest = rest[status.end() if status is not None else 0 :]
-    thrown = _WHAT.match(rest)
+    thrown = _WHAT.match(rest) or _THROWN.match(rest)
     rest = rest[thrown.end() if thrown is not None else 0 :]
     checked = _CHECKED.match(rest)
     rest = rest[checked.end() if checked is not None else 0 :].strip()

@@ -7,7 +7,7 @@ close-out may be wrong: if nothing tells the incidents from those of other fault
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kb.learning.cases import Candidate, Case, Refusal
@@ -22,7 +22,7 @@ from kb.learning.discriminating_patterns import (
     told_of,
 )
 from kb.learning.events import CaseEvent, events_of, raised
-from kb.learning.existing_rules import explained
+from kb.learning.existing_rules import explained, is_consequence_of
 from kb.learning.near_misses import near_misses
 from kb.learning.negative_corpus import Background, line_at
 from kb.learning.regex_generalisation import aligned
@@ -67,7 +67,9 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
     by_id = {case.id: case for case in alike}
     names = frozenset().union(*(case.names for case in alike))
     besides = frozenset({fault, *rulebook.faults[fault].explains})
-    events = [case_event for case_event in events_of(alike) if len(case_event.support) >= min(2, len(alike))]
+    events = [
+        _weighed(event, fault, rulebook) for event in events_of(alike) if len(event.support) >= min(2, len(alike))
+    ]
     best = ranked(events, by_id, background)[:TRIED]
     if fault == CODE_BUG or _only_plain_bugs(best, by_id):
         return Refusal(
@@ -106,6 +108,14 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
             ),
         )
     return _candidate(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
+
+
+def _weighed(event: CaseEvent, fault: str, rulebook: Rulebook) -> CaseEvent:
+    """The event, as a consequence of the fault if the rules know it as one."""
+    if event.after or (event.harm < ENOUGH_HARM and not event.raised) or event.decisive:
+        return event
+    line = next(iter(event.lines.values()))[0].message
+    return replace(event, after=True) if is_consequence_of(fault, line, rulebook) else event
 
 
 def _unfit(cases: Sequence[Case], rulebook: Rulebook) -> Refusal | None:

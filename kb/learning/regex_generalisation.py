@@ -21,7 +21,9 @@ HARMLESS = 3  # words that a run must save if it does not indicate harm
 SHORT = 1.0  # weight that the words of a whole short message must have
 MOST_WORDS = 14
 LONGEST = 900  # characters of a regex
+ERRNO = "errno"  # the number behind it says what failed, as words do
 WILD = r".{0,120}"
+_PLAIN_WORD = re.compile(r"[A-Za-z][a-z]+")
 QUOTE = r'\\?"'  # JSON escapes it
 
 
@@ -184,21 +186,29 @@ def _whole(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]
 
 
 def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeights, *, numbers: bool) -> Regex:
-    """The regex of the pieces from a word to a word, with the variable right after it if it has a name."""
+    """The regex of the pieces from a word to a word, with the variable right after it if it has a name.
+
+    The first word of a message begins with a capital in some programs' logs and not in others.
+    """
     stop = _with_value(pieces, stop, numbers=numbers)
     parts: list[str] = []
     names: set[str] = set()
     before = next((item.word for item in reversed(pieces[:start]) if item.word), "")
-    for piece in pieces[start : stop + 1]:
+    for index, piece in enumerate(pieces[start : stop + 1], start):
         token = piece.token
         if token is None:
             parts.append(WILD)
+        elif index == 0 and _PLAIN_WORD.fullmatch(token.text):
+            parts.append(f"[{token.text[0].upper()}{token.text[0].lower()}]{token.text[1:]}")
         elif token.kind in ("word", "sign"):
             parts.append(QUOTE if token.text == '"' else escaped(token.text))
         elif token.kind == "space":
             parts.append(" " if piece.fixed and token.text == " " else r"[ \t]{1,20}")
         elif numbers and token.kind == "number" and piece.fixed:
             parts.append(rf"{escaped(token.text)}\b")
+        elif piece.fixed and before.lower() == ERRNO and token.kind == "number":
+            parts.append(rf"(?P<code>{escaped(token.text)})\b")
+            names.add("code")
         else:
             name = captured(token, before)
             parts.append(f"(?P<{name}>{gap(token)})" if name is not None and name not in names else gap(token))

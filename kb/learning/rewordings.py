@@ -17,7 +17,7 @@ from kb.learning.tokenizer import LEADING
 MOST_WORDS = 6  # of the part of a message that names the component
 COLUMNS = 80
 WRAPPED = f"wrapped at {COLUMNS} columns"
-_NUMBER = re.compile(r"(?<![\w.])\d{1,9}(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])(?<![Ee]rrno )\d{1,9}(?![\w.])")
 _HEX = re.compile(r"\b(?=[0-9a-f-]*\d)(?=[0-9a-f-]*[a-f])[0-9a-f]{8}[0-9a-f-]{0,32}\b")
 _UNIT = re.compile(r"(?<=\d)( ?)(KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB|ms|us|s)\b")
 _OTHER_UNIT = {

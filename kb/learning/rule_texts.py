@@ -91,8 +91,11 @@ class Step:
 def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
     """What the incidents have in common as a title: variables become words such as N; empty without a word."""
     parts: list[str] = []
-    for piece in pieces:
+    told = list(pieces)
+    for piece, after in zip(told, [*told[1:], Piece(None)], strict=True):
         token = piece.token
+        if token is not None and token.form == "pci" and after.token is not None and after.token.text == ":":
+            continue  # a device named before what it reports
         if token is None:
             parts.append(" ... ")
         elif token.form == "unit" and piece.fixed:
@@ -103,7 +106,7 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
             parts.append("N")
         else:
             parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
-    text = " ".join("".join(parts).split()).strip(" .,;:!-…'\"")
+    text = " ".join("".join(parts).split()).replace(" :", ":").strip(" .,;:!-…'\"")
     text = _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
     text = re.sub(r"[{}\[\]<>`]", "", text)
     if not re.search(r"[A-Za-z]{3}", text):

@@ -32,8 +32,10 @@ def kept_words(match: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
     for values in match.values():
         test = values.get("exception") or {}
         for text in (values.get("literal"), values.get("regex"), test.get("type"), test.get("message")):
-            plain = re.sub(r"\(\?P<\w+>|\\[a-zA-Z]|\[[^\]]*\]|\{[\d,]*\}", " ", text or "").replace("\\", "")
-            found |= {piece.word for piece in aligned([plain]) if piece.word}
+            for first in (r"\2", r"\1"):
+                cased = re.sub(r"\[([A-Z])([a-z])\]", first, text or "")
+                plain = re.sub(r"\(\?P<\w+>|\\[a-zA-Z]|\[[^\]]*\]|\{[\d,]*\}", " ", cased).replace("\\", "")
+                found |= {piece.word for piece in aligned([plain]) if piece.word}
     return frozenset(found)
 
 

@@ -34,7 +34,7 @@ def refused(cases, held_against=None):
 def test_what_incidents_share_and_others_lack_becomes_the_pattern():
     """The pattern is the line without its numbers, named after its words; the incidents that support it are listed."""
     candidate = found(leases(1, 2, 3))
-    line = {"regex": "lease of volume [\\d.]+ was refused by its owner at epoch", "not_line": HARMLESS_LEVEL}
+    line = {"regex": "[Ll]ease of volume [\\d.]+ was refused by its owner at epoch", "not_line": HARMLESS_LEVEL}
     assert candidate.match == {"line": line}
     assert (candidate.id, candidate.family, candidate.title) == (
         "lease-volume-owner-epoch",
@@ -55,7 +55,7 @@ def test_what_incidents_share_and_others_lack_becomes_the_pattern():
 def test_an_exception_is_looked_for_as_one():
     """By the constant part of its message if that tells enough, also where a program logs it; else with its class."""
     candidate = found([case(item, GONE.format(rank=item, volume=item * 3)) for item in (1, 2, 3)])
-    message = "volume [\\d.]+ is gone from mount table"
+    message = "[Vv]olume [\\d.]+ is gone from mount table"
     assert candidate.match == {
         "line": {"exception": {"message": message}},
         "logged": {"regex": message, "confirm": ERROR_LEVEL},
@@ -91,6 +91,74 @@ def test_an_error_is_what_it_says_and_not_the_line_that_announces_it(before, aft
     assert re.search(line["regex"], "volume 99 is owned by epoch 12")
 
 
+@pytest.mark.parametrize("closing", ["shutting down", "pump lost, leaving", "exiting with 4"])
+def test_a_line_that_only_says_that_the_program_stops_gives_way_to_the_reason(closing):
+    """Whatever its level: any failure of the program ends with it."""
+    text = (
+        '{{"level":"error","logger":"pump","msg":"ledger digest mismatch","part":{0}}}\n'
+        '{{"level":"fatal","logger":"main","msg":"{1}","code":4}}\n'
+    )
+    told = [text.format(item, closing) for item in (3, 14, 25)]
+    cases = [case(item, text, decisive=text.split("\n")[1]) for item, text in enumerate(told, start=1)]
+    assert found(cases).match["line"]["regex"] == "[Ll]edger digest mismatch"
+
+
+def test_what_rules_know_as_a_consequence_of_the_fault_is_not_the_cause():
+    """Also if it is an exception, and the cause only a line of a log."""
+    text = (
+        "pump: lane {0} wedged after doorbell check, function reset was refused\n"
+        "[rank{0}]: Traceback (most recent call last):\n"
+        "[rank{0}]: RuntimeError: collective watchdog gave up on the group\n"
+    )
+    symptom = replace(BOOK.faults["data_error"], id="gave_up", symptom=True)
+    known = replace(
+        BOOK,
+        rules=(
+            Rule(
+                id="gave-up", family="host", title="", fault="gave_up", role="symptom", status="stable", severity="high",
+                patterns=(Pattern("line", regex="watchdog gave up on the group"),), when=Name("line"),
+                summary="", cause="", impact="", remediation=(),
+            ),
+        ),
+        faults={**BOOK.faults, "gave_up": symptom},
+    )  # fmt: skip
+    told = mine([case(item, text.format(item)) for item in (1, 2, 3)], others(OTHER), known)
+    assert isinstance(told, Candidate)
+    assert "wedged" in told.match["line"]["regex"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Exception in thread "feed-{0}" com.depot.feed.SnapshotTombstonedException: ledger snapshot {0} was tombstoned at epoch {0}',
+        "ERROR: LoadError: LedgerMismatch: ledger snapshot {0} was tombstoned at epoch {0}",
+    ],
+)
+def test_exceptions_of_other_languages_are_found_by_what_they_say(line):
+    """On a line of any form, since only Python prints a traceback."""
+    cases = [case(item, line.format(item) + "\n") for item in (1, 2, 3)]
+    match = found(cases).match
+    assert "exception" not in match["line"]
+    assert re.search(match["line"]["regex"], "ledger snapshot 7 was tombstoned at epoch 9")
+
+
+def test_a_bare_error_number_counts_only_where_it_was_raised():
+    """Any program may print what the system says of it."""
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/opt/job/train.py", line 1{0}, in main\n    feed()\n'
+        '  File "/opt/job/layout.py", line 7, in read_stripe_map\n    os.getxattr(path, name)\n'
+        "OSError: [Errno 61] No data available: '/data/part-{0}.lay'\n"
+    )
+    match = found([case(item, text.format(item)) for item in (1, 2, 3)]).match
+    assert set(match) == {"line"}
+    assert match["line"]["exception"] == {
+        "type": "OSError",
+        "message": r"Errno (?P<code>61)\b\] No data available",
+        "frame": r"\bin read_stripe_map$",
+    }
+
+
 def test_a_number_stays_where_only_it_tells_faults_apart():
     """Otherwise the words alone would speak on another fault."""
     text = "kernel: NVRM: Xid (PCI:0000:3b:00): {xid}, pid={pid}, name=python3, engine halted\n"
@@ -105,7 +173,7 @@ def test_a_place_of_a_device_is_captured_under_its_usual_name():
     text = "kernel: mlx5_core 0000:{bus}:00.0: device health compromised, reached rank {rank}\n"
     cases = [case(item, text.format(bus=f"{item + 10:02x}", rank=item)) for item in (1, 2, 3)]
     regex = found(cases).match["line"]["regex"]
-    assert re.search(regex, text.format(bus="af", rank=12)).groupdict() == {"pci": "0000:af:00", "rank": "12"}
+    assert re.search(regex, text.format(bus="af", rank=12)).groupdict() == {"pci": "0000:af:00.0", "rank": "12"}
 
 
 def test_one_incident_alone_says_so():

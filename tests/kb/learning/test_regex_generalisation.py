@@ -44,7 +44,14 @@ def test_a_stretch_in_which_they_differ_may_be_anything():
         "handshake with store failed: certificate was revoked",
     ]
     last = list(regexes(aligned(messages), FEW))[-1]
-    assert last.text == "handshake with .{0,120} failed: certificate was revoked"
+    assert last.text == "[Hh]andshake with .{0,120} failed: certificate was revoked"
+
+
+def test_an_error_number_is_kept():
+    """It says what failed, as words do; other numbers vary."""
+    messages = [f"[Errno 61] No data available in block {number} of the layout" for number in (3, 12)]
+    last = list(regexes(aligned(messages), FEW))[-1]
+    assert last.text == r"Errno (?P<code>61)\b\] No data available in block [\d.]+ of the layout"
 
 
 def test_words_that_all_texts_have_tell_nothing():

@@ -88,7 +88,7 @@ def test_a_draft_says_where_it_comes_from(known, base):
     assert (rule["status"], rule["provenance"], rule["learned"]) == (
         "draft",
         "learned",
-        {"incidents": [11, 12, 13], "miner": "3", "support": 3, "asked": 3, "counter_examples": 0, "tried": 2},
+        {"incidents": [11, 12, 13], "miner": "4", "support": 3, "asked": 3, "counter_examples": 0, "tried": 2},
     )
     assert [reference["url"] for reference in rule["references"]] == ["incident:11", "incident:12", "incident:13"]
     assert rule["cause"] == "Moved the volume to another server."
