@@ -29,7 +29,7 @@ _WHAT = re.compile(r"what\(\): {1,4}(?=\S)")  # a C++ exception's message, as th
 _THROWN = re.compile(
     r"(?:(?:Exception in thread \"[^\"\n]{1,80}\"|Caused by:|Unhandled exception\.|Uncaught|Suppressed:|LoadError:) )"
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}: (?=(?:\S+ ){2}\S)"
-    r"|(?:[a-z_]\w{0,60}\.){2,8}[A-Z]\w{0,60}(?:Exception|Error): (?=(?:\S+ ){2}\S)"
+    r"|(?:com|org|net|io|dev|java|javax|scala|kotlin)\.(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{0,60}(?:Exception|Error): (?=(?:\S+ ){2}\S)"
 )
 # a failed check of C++ code that says more than its condition
 _CHECKED = re.compile(

@@ -24,6 +24,8 @@ _OTHER_UNIT = {
     "KiB": "MiB", "MiB": "GiB", "GiB": "MiB", "TiB": "GiB", "kB": "MB", "KB": "MB", "MB": "GB", "GB": "MB", "TB": "GB",
     "ms": "s", "us": "ms", "s": "ms",
 }  # fmt: skip
+_CAUSED = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+_GROUP = "  + Exception Group Traceback (most recent call last):\n  | ExceptionGroup: unhandled errors (1 sub-exception)\n  +-+---------------- 1 ----------------\n"
 _WORD = re.compile(r"[A-Za-z][\w-]*")
 _SUFFIX = re.compile(r"(?:Error|Exception)$")
 _OPPOSITES = {
@@ -97,6 +99,19 @@ def _written(message: str, other: str) -> Iterator[Rewording]:
     record = {"time": "2026-03-11T10:31:12Z", "severity": "ERROR", "message": message}
     yield Rewording("JSON", json.dumps(record))
     yield Rewording("JSON, message first", json.dumps({"msg": other, "level": "error", "rank": 12, "host": "node-a"}))
+    yield Rewording(
+        "Docker's JSON", json.dumps({"log": f"ERROR {other}\n", "stream": "stderr", "time": "2026-03-11T10:31:12Z"})
+    )
+    yield Rewording("journal's JSON", json.dumps({"PRIORITY": "3", "MESSAGE": message, "_PID": "811"}))
+    yield Rewording("JSON, as the error of a record", json.dumps({"level": "error", "msg": "stopped", "error": other}))
+    yield Rewording("Kubernetes", f"2026-03-11T10:31:12.104512893Z stderr F {message}")
+    yield Rewording("tag of Open MPI", f"[1,7]<stderr>:ERROR {other}")
+    yield Rewording("c10d", f"[rank7]:[E311 10:31:12.104512893 worker.cpp:93] {message}")
+    yield Rewording("log4j", f"2026-03-11 10:31:12,104 ERROR [main] com.vendor.Worker (Worker.java:93): {other}")
+    yield Rewording("fields behind it", f"2026-03-11T10:31:12.104512Z ERROR worker::io: {message} attempt=3 rank=7")
+    yield Rewording("colours", f"\x1b[31mERROR\x1b[0m {other}")
+    yield Rewording("behind another's words", f"2026-03-11 10:31:12,104 ERROR main: run stopped: {message}")
+    yield Rewording("other case of its first letter", f"ERROR: {message[:1].swapcase()}{message[1:]}")
     quoted = message.replace("\\", "\\\\").replace('"', '\\"')
     yield Rewording("key and value", f'time="2026-03-11T10:31:12Z" level=error msg="{quoted}" rank=12')
     if len(message) > COLUMNS:
@@ -108,7 +123,7 @@ def _raised(event: EventWords, other: str) -> Iterator[Rewording]:
     head = 'Traceback (most recent call last):\n  File "/path/train.py", line 10, in main\n    step()'
     bare = event.exception.rpartition(".")[2]
     told = _said(event.exception, event.message)
-    changed = f"{head}\n{_said(event.exception, other)}"
+    whole, changed = f"{head}\n{told}", f"{head}\n{_said(event.exception, other)}"
     yield Rewording("traceback alone", f"{head}\n{told}")
     yield Rewording("other numbers, units and ids", changed)
     yield Rewording("prefix of torchrun", _prefixed("[rank7]: ", changed))
@@ -121,10 +136,26 @@ def _raised(event: EventWords, other: str) -> Iterator[Rewording]:
         yield Rewording("class renamed", f"{head}\n{_said(f'vendor.{renamed}', event.message)}")
     record = {"level": "error", "msg": "uncaught exception", "exc_info": f"{head}\n{told}"}
     yield Rewording("JSON", json.dumps(record))
+    yield Rewording("Kubernetes", _prefixed("2026-03-11T10:31:12.104512893Z stderr F ", changed))
+    yield Rewording("process of a pool", f"Process SpawnProcess-3:\n{head}\n{told}")
+    yield Rewording("cause of another", f"{changed}{_CAUSED}{head}\nRuntimeError: run stopped")
+    yield Rewording("group of exceptions", f"{_GROUP}{_prefixed('    | ', whole)}\n    +----")
+    yield Rewording(
+        "task of Ray",
+        f"ray.exceptions.RayTaskError({bare}): ray::step() (pid=811, ip=192.0.2.7)\n{_body(head)}\n{told}",
+    )
     if event.message:
+        yield Rewording(
+            "logged with its class behind other words", f"CRITICAL:root:caught {_said(bare, other)}; giving up"
+        )
         yield Rewording("logged without a traceback", f"2026-03-11 10:31:12,104 ERROR worker: {_said(bare, other)}")
     if len(told) > COLUMNS:
         yield Rewording(WRAPPED, "\n".join([head, *textwrap.wrap(told, COLUMNS)]))
+
+
+def _body(head: str) -> str:
+    """The frames of a traceback without its first line."""
+    return head.partition("\n")[2]
 
 
 def _said(name: str, message: str) -> str:

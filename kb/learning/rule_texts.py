@@ -12,6 +12,11 @@ LONGEST_TITLE = 80
 _SPLIT = re.compile(r"(?<=[.;!?])\s+|\s*[;\n]\s*")
 _HANGING = re.compile(r"(?: (?:after|at|by|during|for|from|in|of|on|to|with)(?: (?:N|\.\.\.))?)+$")  # ends no title
 _VALUE_LAST = re.compile(r"(?:,|:) N(?: of N)?$")  # behind the clause that says what is wrong
+# what only tells one thing of a kind from another, behind its kind: "lease N on", "cursor ... belongs"
+_UNNAMED = re.compile(
+    r"(?<![\w-]of)(?<=\w) \.\.\.(?= [A-Za-z(]|[:,;])(?<!\b(?:to|by|at|on|in|is) \.\.\.)(?<!\b(?:for) \.\.\.)(?<!\b(?:from|with) \.\.\.)"
+    r"|(?<=[a-z]{3}) N(?= (?:on|for|at|is|was|were|has|had|in|from|by|belongs|cannot|could) )(?<!\b(?:for) N)(?<!\b(?:from|with|than) N)"
+)
 _NUMBER_WORDS = {
     "number": "N",
     "unit": "",
@@ -52,27 +57,35 @@ _HAPPENED = frozenset(
     """.split()  # noqa: SIM905 - a list would take a page
 )
 _SECOND = re.compile(r"(\band|\bthen|,) ([\w-]+)")
+# a step about the job behind one about its surroundings, which has an action of its own
+_OF_JOB = re.compile(
+    r",? (?:and|then|and then) (?=(?:re(?:started|submitted|queued|launched|ran|run)|resumed)\b(?! (?:it|them|the|its|all|both)\b(?! (?:job|run|training))))",
+    re.IGNORECASE,
+)
+_PREFIXES = ("re", "un", "de", "over", "pre", "mis")
 _DETERMINERS = frozenset(
     {"a", "an", "the", "its", "their", "our", "his", "her", "all", "both", "each", "every", "this", "that", "and", "to"}
 )
 # words of what was done → the action of rules/actions.yaml; the first that fits counts
 _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:node|host|machine|server)s?\b.*\b(?:out of|from) the cluster|\bcordon|\bdrain(?:ed)?\b.*\breboot|\breboot\w*\b.*\b(?:node|host|machine)", "drain_and_reboot"),
+    (r"\bfirmware\b", "hardware_ticket"),
     (r"\b(?:replac|exclud|swap|bann|barr)\w*\b.*\b(?:node|host|machine)", "exclude_node_job"),
     (r"\breset\w*\b.*\bgpus?\b", "reset_gpu"),
     (r"\b(?:ticket|vendor|rma|support)\b", "hardware_ticket"),
     (r"^\W*(?:moved?|requeue\w*)\b.*\b(?:queue|partition|priority)\b", "resubmit"),
     (r"\b(?:disk|storage|bucket|user|project|inode)\w*\b.*\bquota\b|\bquota\b.*\b(?:disk|storage|bucket|inode)|\bfree[ds]?\b.*\b(?:space|disk)|\b(?:delet|remov|clean)\w*\b.*\b(?:checkpoints?|files|space)", "free_space"),
-    (r"\b(?:credential|permission|certificate|password|secret|(?:api|ssh) key|(?:access|hub|api|auth\w*) token|login)s?\b", "fix_access"),
-    (r"\b(?:rebuild|rebuilt|regenerat|re-generat|repair|re-?download|re-?shard|re-?token)\w*", "fix_data"),
-    (r"\b(?:re)?start\w*\b(?!.*\b(?:job|run|training|process\w*)\b).*\w{4}", "restart_service"),
+    (r"\b(?:credential|permission|certificate|password|secret|(?:api|ssh) key|(?:access|hub|api|auth\w*) token|login|role|grant)s?\b", "fix_access"),
+    (r"(?<!the )(?<!a )\b(?:rebuild|rebuilt|regenerat|re-generat|repair|re-?download|re-?shard|re-?token)\w*", "fix_data"),
+    (r"\b(?:re)?(?:start|deploy)(?:ed)?\b (?:it\b|(?:the|a|its|our|all|every|both|this|that)\b(?!.*\b(?:job|run|training|process\w*)\b))", "restart_service"),
     (r"\b(?:ulimit|limit|memlock|shm)\b", "raise_limit"),
-    (r"\b(?:install|pin|upgrad|downgrad|reinstall)\w*\b|\b(?:image|container|package|driver|version)s?\b", "fix_environment"),
+    (r"\b(?:install|upgrad|downgrad|reinstall)\w*\b|\bpin\w*\b.*\d|\b(?:image|container|package|driver|version)s?\b", "fix_environment"),
     (r"\b(?:shard|sample|dataset|data|manifest|index|ledger|file)s?\b", "fix_data"),
     (r"\b(?:config\w*|setting|flag|option|parameter|batch size|timeout)s?\b", "change_config"),
+    (r"^\W*(?:un)?set\b.*(?:=|\bto\b|\bback\b)", "change_config"),
     (r"\b(?:patch|bug|code|commit|revert)\w*\b", "fix_code"),
     (r"\b(?:checkpoint|resum\w+)\b", "restart_from_checkpoint"),
-    (r"\b(?:resubmit|requeue|rerun|restart)\w*\b.*\b(?:job|run|training)\b|\b(?:resubmit|requeu)\w*", "resubmit"),
+    (r"\b(?:resubmit|requeu|rerun|relaunch)\w*|\brestart\w*\b.*\b(?:job|run|training)\b|^\W*restart (?:with|under|using|without)\b", "resubmit"),
     (r"\bwait\w*\b", "wait"),
     (r"\b(?:switch|cable|fabric|network)\b", "network_ticket"),
     (r"\b(?:storage|mount|file ?system|bucket|lustre|nfs|gpfs)\b", "storage_ticket"),
@@ -106,7 +119,7 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
             parts.append("N")
         else:
             parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
-    text = " ".join("".join(parts).split()).replace(" :", ":").strip(" .,;:!-…'\"")
+    text = _UNNAMED.sub("", " ".join("".join(parts).split())).replace(" :", ":").strip(" .,;:!-…'\"")
     text = _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
     text = re.sub(r"[{}\[\]<>`]", "", text)
     if not re.search(r"[A-Za-z]{3}", text):
@@ -133,10 +146,10 @@ def steps_of(
     found: dict[str, Step] = {}
     other: list[str] = []
     for text in actions:
-        for part in _SPLIT.split(text):
+        for part in (own for sentence in _SPLIT.split(text) for own in _OF_JOB.split(sentence)):
             told = imperative(part, words)
             if told:
-                found.setdefault(told.lower(), Step(_action(part, known), told))
+                found.setdefault(told.lower(), Step(_action(told, known), told))
             elif len(part.strip(" .;,")) > 2:
                 other.append(part.strip(" ;,"))
     if not found and other:  # what people wrote they did, as it is, rather than a step that nobody took
@@ -171,7 +184,13 @@ def _verb(word: str, words: Collection[str]) -> str | None:
         f"{bare[:-1]}y" if bare.endswith("i") else "",
         bare[:-1] if bare[-1] == bare[-2] else "",
     ]
-    return next((item for item in able if item in words), None)
+    return next((item for item in able if _is_verb(item, words)), None)
+
+
+def _is_verb(word: str, words: Collection[str]) -> bool:
+    """Whether the language has a word, also behind a prefix: a list of words lacks most of those."""
+    bare = next((word.removeprefix(item).lstrip("-") for item in _PREFIXES if word.startswith(item)), "")
+    return bool(word) and (word in words or (len(bare) > 3 and bare in words))
 
 
 def _describes(rest: str, words: Collection[str]) -> bool:

@@ -24,6 +24,9 @@ NAME = "name"  # replaces an unknown word of a log line
 SOMEBODY = "(name)"  # likewise in a person's text
 _CAPITAL = re.compile(r"(?<=[a-z0-9,] )[A-Z][a-z]{1,30}\b(?![-\w])")  # within a sentence: a name
 _PROGRAM = re.compile(r"[a-z][a-z0-9_.-]{1,30}(?=\s|==)")  # of a command; a single word may as well be a login
+_SETTING = re.compile(
+    r"\b[A-Z][A-Z0-9]{1,30}(?:_[A-Z0-9]{1,30}){1,6}(?==)"
+)  # an environment variable, before its value
 _PARTS = re.compile(r"[A-Za-z]+")
 _LIBRARY = re.compile(r"(?:site-packages|dist-packages)/((?:[\w.-]{1,60}/){0,8}[\w.-]{1,60})")
 _SUFFIX = re.compile(
@@ -50,7 +53,7 @@ _TRADE = frozenset(
     dataloader dataset datasets datacenter decommissioned deduplicated deploy deployed deployment deployments dequeued desync env failover filesystem firmware
     fsync goodput hostname inode inodes kernel kubectl lifecycle linter memtest metadata mid misconfigured mtime namespace netplan
     nonzero offline online optimizer optimizers overcommit param params patched pinned prefetch prefetching preempted
-    placer pre preprocess preprocessed prolog quorum ran rebalanced rebased rebooted reconnect reconnected redeployed reindexed
+    placer pre preprocess preprocessed prolog quorum ran reran rebalanced rebased rebooted reconnect reconnected redeployed reindexed
     relaunch relaunched reload reloaded remount remounted renamed reopened repo requeue requeued rerun resharded
     reshard resubmit resubmitted resync resynced retokenised retokenized retried retries rollout runtime serialized
     sharded sharding shards sidecar sidecars signed softirq stalled subnet subprocess symlink sync synced sysadmin systemd throttled
@@ -61,7 +64,7 @@ _TRADE = frozenset(
 # A list of a language has few of its compounds. The word before or behind such a part must be one of the list, and no short one,
 # so that a name does not become a word.
 _COMPOUND = re.compile(
-    r"(?P<rest>[a-z]{5,})(?:ments?|ly|ness|able)|(?P<verb>[a-z]{3,})(?:back|backs|out|outs|over|overs|down|downs|off|offs|up|ups)"
+    r"(?P<rest>[a-z]{5,})(?:ments?|ly|ness|able)|(?P<doer>[a-z]{6,})(?:ors?|ers?)|(?P<verb>[a-z]{3,})(?:back|backs|out|outs|over|overs|down|downs|off|offs|up|ups)"
     r"|(?:un|re|over|pre|non|auto|multi)-?(?P<base>[a-z]{4,})"
 )
 # words of English that are more often people in a close-out
@@ -116,11 +119,17 @@ class Anonymiser:
 
     def words(self, text: str, keep: Collection[str] = ()) -> str:
         """Return a person's text as plain words and commands in backticks, without markup, names, or placeholders of rule texts."""
+        keep = frozenset(keep) | self._settings(text)
         parts = re.split(r"`([^`\n]{1,300})`", " ; ".join(text.split("\n")))
         told = [self._command(part, keep) if at % 2 else self._prose(part, keep) for at, part in enumerate(parts)]
         plain = re.sub(r"\s+([,.;:)])", r"\1", " ".join(" ".join(told).split()))
         plain = re.sub(rf"{re.escape(SOMEBODY)}[-_.]?\d[\w-]*", SOMEBODY, plain)  # the number of a machine
         return re.sub(rf"{re.escape(SOMEBODY)}(?:[ ,]+{re.escape(SOMEBODY)})+", SOMEBODY, plain).strip(" ,;:-")
+
+    def _settings(self, text: str) -> frozenset[str]:
+        """The environment variables to which a text gives values, unless they contain a name: a remedy without them is none."""
+        found = frozenset(_SETTING.findall(text))
+        return frozenset(name for name in found if self.names.isdisjoint(name.lower().split("_")))
 
     def _prose(self, text: str, keep: Collection[str]) -> str:
         unnamed = _CAPITAL.sub(lambda hit: hit[0] if hit[0].lower() in self.known or hit[0] in keep else SOMEBODY, text)
@@ -175,7 +184,7 @@ class Anonymiser:
     def _name(self, token: Token, keep: Collection[str], name: str) -> str:
         """Return a placeholder for a name, or the word if it may be none: one of the event or of the language."""
         text, word = token.text, token.text.isalpha()
-        common = text in keep or (text.islower() and text in english())
+        common = text in keep or (text.islower() and is_word(text))
         if word and common and token.form == "maybe_name" and text.lower() not in self.names:
             return text
         return SOMEBODY if name == SOMEBODY and word else self._stand_in("name", text)

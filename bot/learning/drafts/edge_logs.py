@@ -14,9 +14,20 @@ from kb.learning.events import raised
 from kb.learning.precision import HitRate
 from kb.learning.rewordings import Edge, EventWords, Rewording, edge_of
 
+MOST_WRITTEN = 8  # forms of an event that become logs of the rule
 MOST_EVENTS = 8  # incidents whose events are reworded
 SHOWN = 160  # characters of a line in a question
 ANY_CLASS = "RuntimeError"  # for an exception whose class must not leave
+# kinds of texts, those first that differ most from the others
+_UNLIKE = {
+    kind: place
+    for place, kind in enumerate(
+        (
+            "other numbers, units and ids", "JSON", "key and value", "Kubernetes", "class renamed", "logged without a traceback", "glog",
+            "prefix of torchrun", "class of another module", "Python logging", "process of a pool", "behind another's words", "wrapped at 80 columns",
+        )
+    )
+}  # fmt: skip
 Speaks = Callable[[Mapping[str, bytes]], bool]
 
 
@@ -137,13 +148,17 @@ def _share(tried: Sequence[Sequence[tuple[Rewording, bool]]]) -> EdgeShare:
 
 
 def _match_logs(tried: Sequence[Sequence[tuple[Rewording, bool]]], speaks: Speaks) -> Iterator[tuple[str, bytes]]:
-    """One log of each kind that the rule matches, from one incident after the other."""
+    """Logs of some kinds of texts that the rule matches, from one incident after the other.
+
+    Every kind is counted; a reviewer reads these, so they are few and as different as possible.
+    """
     by_kind: dict[str, list[Rewording]] = {}
     for own in tried:
         for item, right in own:
             if right:
                 by_kind.setdefault(item.kind, []).append(item)
-    for index, (kind, items) in enumerate(by_kind.items()):
+    spread = sorted(by_kind.items(), key=lambda pair: _UNLIKE.get(pair[0], len(_UNLIKE)))[:MOST_WRITTEN]
+    for index, (kind, items) in enumerate(spread):
         name = f"reworded-{'-'.join(re.findall('[a-z0-9]+', kind.lower()))}.log"
         data = _data(items[index % len(items)].text)
         if speaks({name: data}):
@@ -151,8 +166,9 @@ def _match_logs(tried: Sequence[Sequence[tuple[Rewording, bool]]], speaks: Speak
 
 
 def _silent_logs(tried: Sequence[Sequence[tuple[Rewording, bool]]], speaks: Speaks) -> Iterator[tuple[str, bytes]]:
-    """The near misses on which the rule is silent, in one log."""
-    texts = dict.fromkeys(item.text for own in tried for item, right in own if right)
-    data = _data("\n".join(texts))
+    """The near misses on which the rule is silent, in one log; of each kind that of the first incident, since others differ in numbers."""
+    right = [item for own in reversed(tried) for item, silent in own if silent]
+    texts = dict.fromkeys({(item.kind, item.text.startswith("2026-")): item for item in right}.values())
+    data = _data("\n".join(item.text for item in texts))
     if texts and not speaks({"healthy.log": data}):
         yield "silent/healthy.log", data

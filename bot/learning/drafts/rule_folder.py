@@ -98,9 +98,15 @@ def draft(
     root = f"{candidate.family}/{candidate.id}"
     files = {"rule.yaml": text.encode(), **match, **silent}
     missing = [*leak, *(str(fault) for fault in _lint(candidate, judge.loaded, [*match, *silent]))]
-    said = " ".join([people.cause, *(step["text"] for step in people.steps)]).strip()
+    said = _said(people)
     whole = {f"{root}/{name}": data for name, data in files.items()}
     return DraftFolder(candidate, whole, tuple(missing), said, edge, _evidence(candidate, cleaner, keep))
+
+
+def _said(people: _Statements) -> str:
+    """The cause, and apart from it what was done: a reviewer must not take one for the other."""
+    done = " ".join(step["text"] for step in people.steps)
+    return " ".join(part for part in (people.cause, f"What was done: {done}" if done else "") if part)
 
 
 def _evidence(candidate: Candidate, cleaner: Anonymiser, keep: frozenset[str]) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def test_what_incidents_share_and_others_lack_becomes_the_pattern():
     assert (candidate.id, candidate.family, candidate.title) == (
         "lease-volume-owner-epoch",
         "host",
-        "Lease of volume N was refused by its owner at epoch N",
+        "Lease of volume was refused by its owner at epoch N",
     )
     assert (candidate.support, candidate.asked, candidate.alone, candidate.counter, candidate.tried) == (
         (1, 2, 3),

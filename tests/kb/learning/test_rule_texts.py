@@ -7,7 +7,10 @@ import pytest
 from kb.learning.regex_generalisation import aligned
 from kb.learning.rule_texts import LONGEST_TITLE, imperative, sentence_of, steps_of
 
-KNOWN = ("fix_data", "free_space", "platform_ticket", "restart_service", "restart_from_checkpoint", "exclude_node_job")
+KNOWN = (
+    "fix_data", "free_space", "platform_ticket", "restart_service", "restart_from_checkpoint", "exclude_node_job", "resubmit",
+    "change_config", "fix_access", "hardware_ticket",
+)  # fmt: skip
 
 
 def test_a_title_says_what_the_event_says():
@@ -38,7 +41,7 @@ def test_what_people_did_becomes_advice(said, advice):
     assert imperative(said) == advice
 
 
-WORDS = {"purge", "stage", "disable", "plan", "recompile", "double"}
+WORDS = {"purge", "stage", "disable", "plan", "recompile", "double", "pack", "deploy"}
 
 
 @pytest.mark.parametrize(
@@ -78,3 +81,21 @@ def test_actions_come_from_what_was_done():
     assert [step.action for step in steps] == ["restart_service", "restart_from_checkpoint"]
     assert other == ("Two replicas had died",)
     assert [step.action for step in steps_of(["replaced the node gpu-7"], KNOWN)[0]] == ["exclude_node_job"]
+
+
+@pytest.mark.parametrize(
+    ("said", "steps"),
+    [
+        ("cancelled the copied job and restarted with a fresh client id", ["platform_ticket", "resubmit"]),
+        ("moved the rebuild behind a lock and restarted from the last checkpoint", ["platform_ticket", "restart_from_checkpoint"]),
+        ("repacked the shards and reran the job", ["fix_data", "resubmit"]),
+        ("restored the journal of the broker and restarted it", ["restart_service"]),
+        ("redeployed the relay with the release build", ["restart_service"]),
+        ("set RING_DEPTH=512 in the environment", ["change_config"]),
+        ("added the training role back to the policy", ["fix_access"]),
+        ("drained the node, flashed firmware 4.3 and returned it", ["hardware_ticket"]),
+    ],
+)  # fmt: skip
+def test_what_is_done_to_the_job_is_a_step_of_its_own(said, steps):
+    """Since its action differs from that of what was done before; and an action says what the step says."""
+    assert [step.action for step in steps_of([said], KNOWN, WORDS)[0]] == steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.learning.drafts.anonymise import Anonymiser
-from bot.learning.drafts.edge_logs import EdgeLogs, edge_logs_of
+from bot.learning.drafts.edge_logs import MOST_WRITTEN, EdgeLogs, edge_logs_of
 from kb.learning.rewordings import EventWords
 
 EVENTS = {at: EventWords(f"lease of part {at} was refused by the depot") for at in (3, 5)}
@@ -25,14 +25,14 @@ def warned(text):
 
 
 def test_a_rule_that_passes_gets_its_logs_and_no_question():
-    """One log for each form, and one with all near misses. The interval is that of two incidents, not of their texts."""
+    """Logs of the forms that differ most, and one with all near misses. The interval is that of two incidents, not of their texts."""
     edge = drawn(lambda text: any("was refused" in line and not warned(line) for line in text.split("\n")))
     assert edge.questions == ()
-    assert len(edge.match) == 15
+    assert len(edge.match) == MOST_WRITTEN
     assert list(edge.silent) == ["silent/healthy.log"]
-    assert edge.match["match/reworded-prefix-of-torchrun.log"] == b"[rank7]: lease of part 6 was refused by the depot\n"
+    assert edge.match["match/reworded-prefix-of-torchrun.log"] == b"[rank7]: lease of part 8 was refused by the depot\n"
     assert edge.figures == (
-        ("Variations of the event that it matches", "30 of 30; 2 of 2 incidents without exception (95 %: 34% to 100%)"),
+        ("Variations of the event that it matches", "52 of 52; 2 of 2 incidents without exception (95 %: 34% to 100%)"),
         ("Near misses on which it is silent", "18 of 18; 2 of 2 incidents without exception (95 %: 34% to 100%)"),
     )
 
@@ -41,7 +41,9 @@ def test_what_fails_is_asked_and_is_no_log():
     """Each kind once, whatever the number of incidents."""
     edge = drawn(lambda text: "was refused" in text and "{" not in text)
     missed, alarm = edge.questions
-    assert missed == "It does not match the event in these forms: JSON, JSON, message first. Do they occur here?"
+    assert missed == "It does not match the event in these forms: JSON, JSON, message first, " + (
+        "Docker's JSON, journal's JSON, JSON, as the error of a record. Do they occur here?"
+    )
     assert "(a retry with the same words)" in alarm
     assert [name for name in edge.match if "json" in name] == []
     assert b"retrying (attempt" not in edge.silent["silent/healthy.log"]
