@@ -96,7 +96,7 @@ def renewed(old: str, new: str) -> str:
 
 def title_of(rule: str, title: str) -> str:
     """The title of a pull request, also of the commits that a merge makes of it."""
-    words = plain(title, LONGEST_TITLE)
+    words = plain(title.replace(": ", ", "), LONGEST_TITLE)
     return f"Rule {rule}: {words}" if words else f"Rule {rule}"
 
 

@@ -30,12 +30,14 @@ from kb.learning.rewordings import EventWords
 from kb.learning.rule_ids import RulePlace, place_rule
 from kb.learning.rule_texts import sentence_of
 from kb.learning.structural_conditions import SharedObservation, shared_observations
+from kb.learning.tokenizer import LEADING, PLAIN
 from kb.regex.pattern import compiled
 from kb.rulebase.rule import Rule, Rulebook
 
 MOST_PATTERNS = 4
 ENOUGH_HARM = 0.35  # of a line that is more than a beginning; a single incident needs one
 CODE_BUG = "code_bug"
+LIKE = 0.5  # share of the telling words that two wordings of one event have in common
 SHOWN = 3  # incidents that a reason names
 
 
@@ -98,6 +100,10 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
     )
     if chosen is None:
         return _no_support(tried, background)
+    if (
+        first.id not in chosen.support and not first.empty
+    ):  # what others share is another failure than the one asked about
+        return _alone(cases, background, rulebook)
     told = [line.message for item in chosen.found for lines in item.event.lines.values() for line in lines]
     other = explained(told, rulebook, besides)
     if other is not None and len(chosen.support) == 1:
@@ -108,6 +114,24 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
             ),
         )
     return _candidate(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
+
+
+def _alone(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> Candidate | Refusal:
+    """The rule that the first case supports by itself, with the others named that were closed as the same fault."""
+    found = mine(cases[:1], background, rulebook)
+    if isinstance(found, Refusal):
+        return found
+    unlike = _unlike([case.id for case in cases[1:] if not case.empty])
+    return replace(found, asked=tuple(case.id for case in cases), remarks=(*found.remarks, *unlike))
+
+
+def _unlike(numbers: Sequence[int]) -> tuple[str, ...]:
+    """What to say of incidents that were closed as the same fault and in which the rule finds nothing."""
+    if not numbers:
+        return ()
+    return (
+        f"Closed as the same fault, but the rule finds nothing in {_named(numbers)}: the close-out is wrong, or the fault has another signature.",
+    )
 
 
 def _weighed(event: CaseEvent, fault: str, rulebook: Rulebook) -> CaseEvent:
@@ -192,11 +216,17 @@ def _chosen(
     kept = [main]
     covered = set(main.support)
     variants = [item for item in causes if item.event.decisive] if main.event.decisive else causes
-    for mined_pattern in variants:
+    for mined_pattern in (item for item in variants if _is_variant(item.event, main.event)):
         if mined_pattern.when is None and len(kept) < MOST_PATTERNS and mined_pattern.support - covered:
             kept.append(mined_pattern)
             covered |= mined_pattern.support
     return _Chosen(tuple(kept))
+
+
+def _is_variant(event: CaseEvent, main: CaseEvent) -> bool:
+    """Whether two events are wordings of one. Others closed as the same fault are another failure, with another cause and remedy."""
+    left, right = ({word for word in item.key if word not in LEADING and word not in PLAIN} for item in (event, main))
+    return len(left & right) >= LIKE * min(len(left), len(right))
 
 
 def _tells(found: MinedPattern, cases: int) -> bool:
@@ -381,8 +411,7 @@ def _remarks(
     if len(support) == 1:
         yield f"Only incident {support[0]} supports this."
     unlike = [case.id for case in cases if case.id not in support and not case.empty]
-    if unlike:
-        yield f"Closed as the same fault, but the rule finds nothing in {_named(unlike)}: the close-out is wrong, or the fault has another signature."
+    yield from _unlike(unlike)
     gone = [case.id for case in cases if case.empty]
     if gone:
         yield f"The logs of {_named(gone)} no longer exist."

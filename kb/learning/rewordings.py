@@ -27,6 +27,7 @@ _OTHER_UNIT = {
 _CAUSED = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 _GROUP = "  + Exception Group Traceback (most recent call last):\n  | ExceptionGroup: unhandled errors (1 sub-exception)\n  +-+---------------- 1 ----------------\n"
 _WORD = re.compile(r"[A-Za-z][\w-]*")
+_HAPPENS = re.compile(r"(?i)is|are|was|were|has|had|have|belongs?|\w{3,}ed")
 _SUFFIX = re.compile(r"(?:Error|Exception)$")
 _OPPOSITES = {
     "failed": "succeeded", "failure": "success", "fail": "succeed", "fails": "succeeds", "cannot": "can", "can't": "can", "could not": "could",
@@ -204,10 +205,10 @@ def _twins(message: str) -> Iterator[Rewording]:
 
 
 def _component(message: str) -> str:
-    """The words before the first that says that something is wrong, without those that only lead to it."""
+    """The words before the first that says what happened to it, or that something is wrong, without those that only lead to it."""
     place = len(message)
     for hit in _WORD.finditer(message):
-        if is_bad(hit[0]) or _BAD.fullmatch(hit[0]):
+        if is_bad(hit[0]) or _BAD.fullmatch(hit[0]) or (hit.start() and _HAPPENS.fullmatch(hit[0])):
             place = hit.start()
             break
     words = message[:place].split()[:MOST_WORDS]

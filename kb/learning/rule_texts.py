@@ -17,6 +17,7 @@ _UNNAMED = re.compile(
     r"(?<![\w-]of)(?<=\w) \.\.\.(?= [A-Za-z(]|[:,;])(?<!\b(?:to|by|at|on|in|is) \.\.\.)(?<!\b(?:for) \.\.\.)(?<!\b(?:from|with) \.\.\.)"
     r"|(?<=[a-z]{3}) N(?= (?:on|for|at|is|was|were|has|had|in|from|by|belongs|cannot|could) )(?<!\b(?:for) N)(?<!\b(?:from|with|than) N)"
 )
+_ERRNO = re.compile(r"^Errno (\w{1,5}) ([A-Za-z][\w /'-]{2,60})$")
 _NUMBER_WORDS = {
     "number": "N",
     "unit": "",
@@ -116,12 +117,12 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
         elif token.kind == "varying":
             parts.append(_NUMBER_WORDS.get(token.form, "..."))
         elif token.kind == "number":
-            parts.append("N")
+            parts.append(token.text if piece.fixed and parts[-2:] == ["Errno", " "] else "N")
         else:
             parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
     text = _UNNAMED.sub("", " ".join("".join(parts).split())).replace(" :", ":").strip(" .,;:!-…'\"")
     text = _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
-    text = re.sub(r"[{}\[\]<>`]", "", text)
+    text = _ERRNO.sub(r"\2 (errno \1)", re.sub(r"[{}\[\]<>`]", "", text))
     if not re.search(r"[A-Za-z]{3}", text):
         return exception
     return _cut(f"{exception}: {text}" if exception else text)

@@ -27,6 +27,9 @@ _PROGRAM = re.compile(r"[a-z][a-z0-9_.-]{1,30}(?=\s|==)")  # of a command; a sin
 _SETTING = re.compile(
     r"\b[A-Z][A-Z0-9]{1,30}(?:_[A-Z0-9]{1,30}){1,6}(?==)"
 )  # an environment variable, before its value
+_NUMBERED = re.compile(
+    r"(thread|worker|reader|writer|shard|part|stage|step|batch|block|queue|layer|group|epoch)[-_]?\d{1,6}"
+)
 _PARTS = re.compile(r"[A-Za-z]+")
 _LIBRARY = re.compile(r"(?:site-packages|dist-packages)/((?:[\w.-]{1,60}/){0,8}[\w.-]{1,60})")
 _SUFFIX = re.compile(
@@ -49,7 +52,7 @@ _PLAIN = frozenset(
 # words of the trade that a dictionary lacks
 _TRADE = frozenset(
     """
-    admin backend backoff bashrc boolean bootstrapped checksum checksums cgroup chunked config configs cron daemonset
+    admin args arg kwargs desc ctx msg backend backoff bashrc boolean bootstrapped checksum checksums cgroup chunked config configs cron daemonset
     dataloader dataset datasets datacenter decommissioned deduplicated deploy deployed deployment deployments dequeued desync env failover filesystem firmware
     fsync goodput hostname inode inodes kernel kubectl lifecycle linter memtest metadata mid misconfigured mtime namespace netplan
     nonzero offline online optimizer optimizers overcommit param params patched pinned prefetch prefetching preempted
@@ -159,7 +162,10 @@ class Anonymiser:
         if word in keep and word.lower() not in self.names:
             return word
         parts = [part.lower() for item in _PARTS.findall(word) for part in _camels(item)]
-        fine = all((part in self.known or is_word(part)) and part not in self.names for part in parts)
+        looked_for = {item.lower() for item in keep}
+        fine = all(
+            (part in self.known or is_word(part) or part in looked_for) and part not in self.names for part in parts
+        )
         return word if fine and word.lower() not in self.names else name
 
     def _varying(self, token: Token, keep: Collection[str], name: str) -> str:
@@ -184,6 +190,9 @@ class Anonymiser:
     def _name(self, token: Token, keep: Collection[str], name: str) -> str:
         """Return a placeholder for a name, or the word if it may be none: one of the event or of the language."""
         text, word = token.text, token.text.isalpha()
+        numbered = _NUMBERED.fullmatch(text)
+        if numbered is not None and numbered[1] in self.known and text.lower() not in self.names:
+            return text  # a thing of the program, as in "worker-3"
         common = text in keep or (text.islower() and is_word(text))
         if word and common and token.form == "maybe_name" and text.lower() not in self.names:
             return text

@@ -11,6 +11,7 @@ import yaml
 
 from bot.learning.drafts.store import DraftEdits
 from kb.errors import Fault, RuleError
+from kb.learning.discriminating_patterns import ERROR_LEVEL, HARMLESS_LEVEL
 from kb.rulebase.rulebook import load
 
 VOCABULARY = ("VERSION", "faults.yaml", "actions.yaml")
@@ -78,6 +79,45 @@ def regexes_of(rule: Mapping[str, Any]) -> tuple[str, ...] | None:
     ):
         return None
     return tuple(item["regex"] for item in match.values())
+
+
+def looks_for(rule: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a rule looks for as lines for a reader: each pattern with its regex, and the condition if there is one."""
+    match = rule.get("match")
+    if not isinstance(match, dict):
+        return ()
+    found = [
+        line
+        for at, item in enumerate(match.values())
+        for line in _pattern(item, "or " if at and "when" not in rule else "")
+    ]
+    more = {name: rule[name] for name in ("when", "not_when") if name in rule}
+    return (*found, *(yaml.safe_dump(more, sort_keys=False, width=100).strip().split("\n") if more else ()))
+
+
+def _pattern(values: Any, before: str) -> list[str]:
+    """Return a pattern as lines: what it is, and what it must match or must not."""
+    test = values.get("exception") if isinstance(values, dict) else None
+    if isinstance(test, dict) and set(test) <= {"type", "message", "frame"}:
+        parts = [
+            ("whose class is", test.get("type")),
+            ("whose message matches", test.get("message")),
+            ("raised", _function(test.get("frame"))),
+        ]
+        told = ", ".join(f"{words}  {regex}" for words, regex in parts if regex is not None)
+        return [f"{before}a Python exception {told}".rstrip()]
+    if not isinstance(values, dict) or "regex" not in values or not set(values) <= {"regex", "not_line", "confirm"}:
+        return [before.strip(), *yaml.safe_dump(values, sort_keys=False, width=100).strip().split("\n")]
+    level = " at error level" if values.get("confirm") == ERROR_LEVEL else ""
+    calm = ", unless its level is below error" if values.get("not_line") == HARMLESS_LEVEL else ""
+    found = [f"{before}a line{level} that matches  {values['regex']}{calm}"]
+    found += [f"  and matches  {values['confirm']}"] if "confirm" in values and not level else []
+    return found + ([f"  and does not match  {values['not_line']}"] if "not_line" in values and not calm else [])
+
+
+def _function(frame: str | None) -> str | None:
+    """The test of a frame without its anchors, which tell a reader nothing."""
+    return None if frame is None else frame.removeprefix(r"\b").removesuffix("$")
 
 
 def written(rule: Mapping[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ from bot.config.rules import PullRequests
 from bot.config.settings import Config
 from bot.forges.base import PlanRefused
 from bot.learning.drafts.cases import DraftCases, gathered
-from bot.learning.drafts.edits import edited, regexes_of, rule_path
+from bot.learning.drafts.edits import edited, looks_for, regexes_of, rule_path
 from bot.learning.drafts.rule_folder import draft
 from bot.learning.drafts.store import Draft, DraftContent, DraftEdits, DraftRequest, draft_of, made_within
 from bot.learning.proposals.pull_request import replayed
@@ -156,7 +156,7 @@ class DraftService:
             key=_key(rule),
             files=files,
             edits=edits or content.edits,
-            patterns=regexes_of(rule) or (_words(rule),),
+            patterns=looks_for(rule) or (_words(rule),),
             figures=(*figures[:-1], *content.edge, *figures[-1:]),  # the last one is the cost
             hurts=tuple(hurts),
             passed=not hurts,

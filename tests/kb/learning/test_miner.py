@@ -159,6 +159,24 @@ def test_a_bare_error_number_counts_only_where_it_was_raised():
     }
 
 
+OTHER_FAILURE = "[rank0]: depot gateway rejected the manifest of part {0}: its signature had been revoked\n"
+
+
+def test_another_failure_closed_as_the_same_fault_is_not_joined_by_or():
+    """Each has its own cause and remedy; only wordings of one event are alternatives."""
+    unlike = [case(item, OTHER_FAILURE.format(item), note="somebody revoked the key") for item in (7, 8, 9)]
+    candidate = found([*leases(1, 2, 3), *unlike])
+    assert (candidate.support, candidate.notes, len(candidate.match)) == ((1, 2, 3), (), 1)
+    assert "finds nothing in incidents 7, 8, 9" in " ".join(candidate.remarks)
+
+
+def test_a_rule_is_about_the_incident_that_it_was_asked_for():
+    """Also if others closed as the same fault share more among themselves."""
+    candidate = found([*leases(1), *(case(item, OTHER_FAILURE.format(item)) for item in (7, 8, 9))])
+    assert (candidate.support, candidate.asked, candidate.alone) == ((1,), (1, 7, 8, 9), True)
+    assert "finds nothing in incidents 7, 8, 9" in " ".join(candidate.remarks)
+
+
 def test_a_number_stays_where_only_it_tells_faults_apart():
     """Otherwise the words alone would speak on another fault."""
     text = "kernel: NVRM: Xid (PCI:0000:3b:00): {xid}, pid={pid}, name=python3, engine halted\n"

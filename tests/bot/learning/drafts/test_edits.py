@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from bot.learning.drafts.edits import BY_HAND, edited, regexes_of, wrong
+from bot.learning.drafts.edits import BY_HAND, edited, looks_for, regexes_of, wrong
 from bot.learning.drafts.store import DraftEdits
 from bot.rulebase.loader import default_folder
+from kb.learning.discriminating_patterns import ERROR_LEVEL, HARMLESS_LEVEL
 
 RULE = {
     "format": 1,
@@ -101,3 +102,33 @@ def test_what_is_more_than_lines_is_not_edited_as_lines():
     assert regexes_of({"match": {"error": {"exception": {"type": "X"}}}}) is None
     assert regexes_of({"match": {"line": {"regex": "x", "where": {"stages": ["init"]}}}}) is None
     assert regexes_of({}) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "lines"),
+    [
+        (
+            {"match": {"line": {"regex": "lease lost", "not_line": HARMLESS_LEVEL}}},
+            ("a line that matches  lease lost, unless its level is below error",),
+        ),
+        (
+            {
+                "match": {
+                    "line": {"exception": {"type": "OSError", "message": "lost", "frame": r"\bin read_map$"}},
+                    "logged": {"regex": "lost", "confirm": ERROR_LEVEL},
+                }
+            },
+            (
+                "a Python exception whose class is  OSError, whose message matches  lost, raised  in read_map",
+                "or a line at error level that matches  lost",
+            ),
+        ),
+        (
+            {"match": {"line": {"regex": "a b", "not_line": "c d"}, "beside": {"regex": "e f"}}, "when": {"all": ["line", "beside"]}},
+            ("a line that matches  a b", "  and does not match  c d", "a line that matches  e f", "when:", "  all:", "  - line", "  - beside"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_rule_looks_for_is_told_in_lines(rule, lines):
+    """A reviewer reads what each pattern is, without the parts that all learned rules share."""
+    assert looks_for(rule) == lines
