@@ -41,9 +41,8 @@ def test_what_fails_is_asked_and_is_no_log():
     """Each kind once, whatever the number of incidents."""
     edge = drawn(lambda text: "was refused" in text and "{" not in text)
     missed, alarm = edge.questions
-    assert missed == "It does not match the event in these forms: JSON, JSON, message first, " + (
-        "Docker's JSON, journal's JSON, JSON, as the error of a record. Do they occur here?"
-    )
+    forms = "JSON, JSON, message first, Docker's JSON, journal's JSON, JSON, as the error of a record"
+    assert missed == f"It does not match the event in these forms: {forms}. Do they occur here?"
     assert "(a retry with the same words)" in alarm
     assert [name for name in edge.match if "json" in name] == []
     assert b"retrying (attempt" not in edge.silent["silent/healthy.log"]
