@@ -208,7 +208,8 @@ def _chosen(
         for mined_pattern in able
         if _is_cause(mined_pattern) or mined_pattern.event.told or mined_pattern.event.decisive
     ]
-    main = next(iter(able if harmless else causes), None) or _paired(tried, cases, background)
+    plain = sorted(able, key=lambda item: item.event.after) if harmless else causes
+    main = next(iter(plain), None) or _paired(tried, cases, background)
     if main is None:
         return None
     if main.when is not None:
@@ -337,7 +338,7 @@ def _candidate(
         notes=tuple(dict.fromkeys(case.note for case in cases if case.note and case.id in support)),
         actions=tuple(dict.fromkeys(case.action for case in cases if case.action and case.id in support)),
         remarks=tuple(_remarks(chosen, cases, support, place, other)),
-        questions=tuple(_questions([case for case in cases if case.id in support])),
+        questions=(*_doubts(chosen), *_questions([case for case in cases if case.id in support])),
         events=_events(chosen),
         numbers=any(item.numbers for item in chosen.found),
     )
@@ -363,6 +364,13 @@ def _events(chosen: _Chosen) -> dict[int, EventWords]:
     for item in reversed(chosen.found):  # the main event counts most
         told |= told_of(item.event)
     return told
+
+
+def _doubts(chosen: _Chosen) -> Iterable[str]:
+    """Whether the event is the failure at all, if its words do not say so and nothing shows that it came first."""
+    event = chosen.found[0].event if chosen.found else None
+    if event is not None and not (event.decisive or event.raised or event.told or event.harm >= ENOUGH_HARM):
+        yield "Is this line the failure? It is what these incidents share and others lack, but no word of it says that something failed."
 
 
 def _questions(cases: Sequence[Case]) -> Iterable[str]:

@@ -16,6 +16,7 @@ MOST_MESSAGES = 12  # number of messages aligned
 ENOUGH = 2.4  # weight of the words of a regex that may represent the message
 FIRM = 3.6  # likewise if several messages share them, so that they are no accident of one
 LETTERS = 10  # of its words together
+CLAUSES = frozenset(",;:")  # between clauses
 LATE = 0.1  # words that a later start must save, for each word before it
 HARMLESS = 3  # words that a run must save if it does not indicate harm
 SHORT = 1.0  # weight that the words of a whole short message must have
@@ -119,6 +120,8 @@ def regexes(
         last += 1  # to the end of the phrase
     while last > enough and pieces[places[last]].word.lower() in LEADING:
         last -= 1
+    if firm and not any(is_bad(pieces[place].word) for place in places[first : last + 1]):
+        first = _clause(pieces, places, first, last)
     seen = set()
     grown = 0
     while True:
@@ -133,6 +136,16 @@ def regexes(
         if max(before, behind) < 0 or last - first + 1 >= MOST_WORDS:
             return
         first, last = (first - 1, last) if before > behind else (first, last + 1)
+
+
+def _clause(pieces: Sequence[Piece], places: Sequence[int], first: int, last: int) -> int:
+    """The first word of the clause: words that do not say what is wrong stand in healthy lines too, behind another verb."""
+    while first > 0 and last - first + 1 < MOST_WORDS:
+        between = pieces[places[first - 1] + 1 : places[first]]
+        if any(piece.token is None or piece.token.text in CLAUSES for piece in between):
+            break
+        first -= 1
+    return first
 
 
 def usable(regex: str) -> bool:

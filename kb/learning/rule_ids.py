@@ -54,8 +54,14 @@ def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook, sentence: s
     known = rulebook.faults[fault]
     family = min(families, key=lambda item: (-families[item], item)) if families else _DOMAINS.get(known.domain, "host")
     head = re.split(r"[:,;]", known.title)[0].strip()
-    title = f"{sentence[:1].upper()}{sentence[1:]}" if sentence else f"{head}: {' '.join(told[:4])}" if told else head
+    title = _begun(sentence) if sentence else f"{head}: {' '.join(told[:4])}" if told else head
     return RulePlace(name, family, title[:LONGEST_TITLE].rstrip(" :"), wanted if wanted in taken else "")
+
+
+def _begun(sentence: str) -> str:
+    """A sentence with a capital first, unless it begins with the name of a program or a variable."""
+    first = re.split(r"[ :]", sentence, maxsplit=1)[0]
+    return sentence if not first.isalpha() or not first.islower() else f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def telling(words: Sequence[str], *, rare: bool = True) -> list[str]:

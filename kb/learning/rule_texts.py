@@ -70,8 +70,10 @@ _DETERMINERS = frozenset(
 # words of what was done → the action of rules/actions.yaml; the first that fits counts
 _ACTIONS: Sequence[tuple[str, str]] = (
     (r"\b(?:node|host|machine|server)s?\b.*\b(?:out of|from) the cluster|\bcordon|\bdrain(?:ed)?\b.*\breboot|\breboot\w*\b.*\b(?:node|host|machine)", "drain_and_reboot"),
-    (r"\bfirmware\b", "hardware_ticket"),
+    (r"\bfirmware\b|\bflash\b", "hardware_ticket"),
+    (r"\breseat\b|\b(?:cable|transceiver|optic)s?\b", "network_ticket"),
     (r"\b(?:replac|exclud|swap|bann|barr)\w*\b.*\b(?:node|host|machine)", "exclude_node_job"),
+    (r"\bdrain\b.*\b(?:node|host|machine)", "exclude_node_cluster"),
     (r"\breset\w*\b.*\bgpus?\b", "reset_gpu"),
     (r"\b(?:ticket|vendor|rma|support)\b", "hardware_ticket"),
     (r"^\W*(?:moved?|requeue\w*)\b.*\b(?:queue|partition|priority)\b", "resubmit"),
@@ -80,13 +82,13 @@ _ACTIONS: Sequence[tuple[str, str]] = (
     (r"(?<!the )(?<!a )\b(?:rebuild|rebuilt|regenerat|re-generat|repair|re-?download|re-?shard|re-?token)\w*", "fix_data"),
     (r"\b(?:re)?(?:start|deploy)(?:ed)?\b (?:it\b|(?:the|a|its|our|all|every|both|this|that)\b(?!.*\b(?:job|run|training|process\w*)\b))", "restart_service"),
     (r"\b(?:ulimit|limit|memlock|shm)\b", "raise_limit"),
-    (r"\b(?:install|upgrad|downgrad|reinstall)\w*\b|\bpin\w*\b.*\d|\b(?:image|container|package|driver|version)s?\b", "fix_environment"),
+    (r"\b(?:install|upgrad|downgrad|reinstall)\w*\b|\bpin\w*\b.*\d|\b(?:container|package|driver|version)s?\b|\bimage\b", "fix_environment"),
     (r"\b(?:shard|sample|dataset|data|manifest|index|ledger|file)s?\b", "fix_data"),
     (r"\b(?:config\w*|setting|flag|option|parameter|batch size|timeout)s?\b", "change_config"),
     (r"^\W*(?:un)?set\b.*(?:=|\bto\b|\bback\b)", "change_config"),
     (r"\b(?:patch|bug|code|commit|revert)\w*\b", "fix_code"),
     (r"\b(?:checkpoint|resum\w+)\b", "restart_from_checkpoint"),
-    (r"\b(?:resubmit|requeu|rerun|relaunch)\w*|\brestart\w*\b.*\b(?:job|run|training)\b|^\W*restart (?:with|under|using|without)\b", "resubmit"),
+    (r"\b(?:resubmit|requeu|relaunch)\w*|\b(?:restart|rerun)\w*\b.*\b(?:job|run|training)\b|^\W*restart (?:with|under|using|without)\b", "resubmit"),
     (r"\bwait\w*\b", "wait"),
     (r"\b(?:switch|cable|fabric|network)\b", "network_ticket"),
     (r"\b(?:storage|mount|file ?system|bucket|lustre|nfs|gpfs)\b", "storage_ticket"),
@@ -122,6 +124,7 @@ def sentence_of(pieces: Iterable[Piece], exception: str = "") -> str:
             parts.append(token.text if token.kind != "sign" or " " <= token.text <= "~" else "")
     text = _UNNAMED.sub("", " ".join("".join(parts).split())).replace(" :", ":").strip(" .,;:!-…'\"")
     text = _HANGING.sub("", _VALUE_LAST.sub("", text)).strip(" .,;:!-…'\"")
+    text = text.replace(" on ... ", " on a node ")
     text = _ERRNO.sub(r"\2 (errno \1)", re.sub(r"[{}\[\]<>`]", "", text))
     if not re.search(r"[A-Za-z]{3}", text):
         return exception

@@ -302,6 +302,9 @@ def advise(
             help="With --propose: create a branch in this clone, regardless of the configuration.",
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --propose: propose it although it was closed before.")
+    ] = False,
     as_json: Json = False,
     rules: RulesFolder = None,
     site: Site = None,
@@ -313,10 +316,10 @@ def advise(
         if quick or as_json:
             refuse("--propose cannot be combined with --quick or --json")
         with reported_errors():
-            status = propose_advice(propose_, rules, site, tenant, clean=clean or (), branch=branch)
+            status = propose_advice(propose_, rules, site, tenant, clean=clean or (), branch=branch, again=force)
         raise typer.Exit(status)
-    if branch is not None:
-        refuse("--branch needs --propose")
+    if branch is not None or force:
+        refuse("--branch and --force need --propose")
     with reported_errors():
         show_advice(rules, site, tenant, clean=clean or (), quick=quick, as_json=as_json)
 
@@ -359,7 +362,9 @@ def propose(
         Path | None, typer.Option("--into", metavar="DIR", help="Write its files there without proposing it.")
     ] = None,
     alone: Annotated[bool, typer.Option("--alone", help="Learn only from this incident.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Propose it even if the replay finds a regression.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Propose it even if the replay finds a regression, or it was closed before.")
+    ] = False,
     as_json: Json = False,
     rules: RulesFolder = None,
 ) -> None:

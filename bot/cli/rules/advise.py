@@ -80,10 +80,11 @@ def propose_advice(
     *,
     clean: Sequence[Path],
     branch: Path | None,
+    again: bool = False,
 ) -> int:
     """Propose the change of an advice. Returns the exit status: 0 if proposed, 1 if not or still pending.
 
-    `branch`: see `signalbox rules propose`.
+    `branch`: see `signalbox rules propose`. `again`: although it was closed before.
 
     Raises:
         SignalboxError: the rules, the store or the forge cannot be used, or there is no such advice.
@@ -116,7 +117,7 @@ def propose_advice(
     reasons += [why] if (why := refusal(settings, proposed)) is not None else _in_the_way(url, proposed)
     if reasons:
         return _not_proposed(reasons)
-    return hand_over(url, settings, proposed)
+    return hand_over(url, settings, proposed, again=again)
 
 
 def _in_the_way(url: str, proposed: ProposedRule) -> list[str]:

@@ -61,7 +61,7 @@ def run(
     if against is not None or settings is None:
         say(f"signalbox: not proposed: {shown(against or '')}", err=True)
         return 1
-    return hand_over(url, settings, proposed)
+    return hand_over(url, settings, proposed, again=force)
 
 
 def _write(into: Path, content: DraftContent) -> None:
@@ -163,16 +163,19 @@ def _cells(proposal: Proposal) -> tuple[str, ...]:
 # -- also for `rules advise --propose` -----------------------------------------------------------------------------------
 
 
-def hand_over(url: str, settings: PullRequests, proposed: ProposedRule) -> int:
+def hand_over(url: str, settings: PullRequests, proposed: ProposedRule, *, again: bool = False) -> int:
     """Open the proposal. Returns the exit status: 0 if it is open, 1 if it was decided before or is pending.
+
+    `again`: although it was decided before.
 
     Raises:
         SignalboxError: the store cannot be used, or the rule must not go to a repository.
     """
     with Ledger(url) as ledger:
-        asked = propose(ledger.database, settings, proposed, datetime.now(UTC))
+        asked = propose(ledger.database, settings, proposed, datetime.now(UTC), again=again)
         if asked.how in ("closed", "merged"):
-            say(f"signalbox: this pattern was {asked.how} before, in proposal {asked.proposal}", err=True)
+            before = f"this pattern was {asked.how} before, in proposal {asked.proposal}"
+            say(f"signalbox: {before}; --force proposes it again", err=True)
             return 1
         words = ProposalWorker(ledger.database, settings).advance(asked.proposal)
         found = proposal_of(ledger.database, asked.proposal)

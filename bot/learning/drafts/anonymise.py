@@ -52,22 +52,22 @@ _PLAIN = frozenset(
 # words of the trade that a dictionary lacks
 _TRADE = frozenset(
     """
-    admin args arg kwargs desc ctx msg backend backoff bashrc boolean bootstrapped checksum checksums cgroup chunked config configs cron daemonset
-    dataloader dataset datasets datacenter decommissioned deduplicated deploy deployed deployment deployments dequeued desync env failover filesystem firmware
-    fsync goodput hostname inode inodes kernel kubectl lifecycle linter memtest metadata mid misconfigured mtime namespace netplan
+    admin args arg kwargs desc ctx msg backend backoff bashrc bmc boolean bootstrapped checksum checksums chrony cgroup chunked config configs cron daemonset
+    dataloader dataset datasets datacenter decommissioned deduplicated deploy deployed deployment deployments dequeued desync env epilog ethernet failover filesystem firmware
+    fsync goodput hostname infiniband inode inodes ipmi kernel keyring kubectl lifecycle linter memtest metadata mid misconfigured mtime namespace netplan nic nics ntp nvlink
     nonzero offline online optimizer optimizers overcommit param params patched pinned prefetch prefetching preempted
     placer pre preprocess preprocessed prolog quorum ran reran rebalanced rebased rebooted reconnect reconnected redeployed reindexed
     relaunch relaunched reload reloaded remount remounted renamed reopened repo requeue requeued rerun resharded
     reshard resubmit resubmitted resync resynced retokenised retokenized retried retries rollout runtime serialized
     sharded sharding shards sidecar sidecars signed softirq stalled subnet subprocess symlink sync synced sysadmin systemd throttled
-    timeout timeouts timestamp timestamps tokenise tokenised tokenize tokenized tokenizer tokenizers toolchain ttl unmount
+    timeout timeouts timestamp timestamps tokenise tokenised tokenize tokenized tokenizer tokenizers toolchain transceiver transceivers ttl unmount
     unmounted unset upstream venv vlan wandb watchdog whitelist whitelisted workflow yaml
     """.split()  # noqa: SIM905 - a list would take a page
 )
 # A list of a language has few of its compounds. The word before or behind such a part must be one of the list, and no short one,
 # so that a name does not become a word.
 _COMPOUND = re.compile(
-    r"(?P<rest>[a-z]{5,})(?:ments?|ly|ness|able)|(?P<doer>[a-z]{6,})(?:ors?|ers?)|(?P<verb>[a-z]{3,})(?:back|backs|out|outs|over|overs|down|downs|off|offs|up|ups)"
+    r"(?P<rest>[a-z]{5,})(?:ments?|ly|ness|able)|(?P<doer>[a-z]{5,})(?:ors?|ers?)|(?P<verb>[a-z]{3,})(?:back|backs|out|outs|over|overs|down|downs|off|offs|up|ups)"
     r"|(?:un|re|over|pre|non|auto|multi)-?(?P<base>[a-z]{4,})"
 )
 # words of English that are more often people in a close-out

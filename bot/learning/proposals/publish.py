@@ -169,17 +169,23 @@ class _ProposalCheck:
         undone = self._undone(pull) if draft else None
         if draft and undone is None:
             self.forge.ready(pull, self.plan)
-        words = self._conflict() if pull.conflict else undone
+        words = self._conflict(pull) if pull.conflict else undone
         self._note(draft=undone is not None, etag=None if draft else pull.etag, error=words)
         return words or ("opened" if pull.url is None else f"opened at {pull.url}")
 
-    def _conflict(self) -> str:
-        """What to do about files that both the base and the branch changed. Signalbox merges nothing over a person's change."""
+    def _conflict(self, pull: PullRequest) -> str:
+        """Say on the pull request what to do about files that both the base and the branch changed; once for each state of the base.
+
+        Signalbox merges nothing over a person's change.
+        """
         base = self.plan.base or "the base branch"
-        return (
+        words = (
             f"it conflicts with {base}, which changed the same rule: merge {base} into {self.found.branch} and choose, "
-            "or close this and propose the rule again"
+            "or close this and propose the rule again with --force"
         )
+        text = f"Signalbox does not resolve this: {words}. It never force-pushes, and merges nothing over a person's change."
+        self.forge.comment(pull, f"{self.plan.mark}:conflict:{self.forge.base(self.plan)[:12]}", text)
+        return words
 
     def _is_draft(self, pull: PullRequest) -> bool:
         """Whether we may mark it ready: a pull request that a person converted back to a draft stays a draft."""

@@ -103,3 +103,11 @@ def test_names_of_the_incident_vary_wherever_they_stand():
 def test_a_line_without_end_is_cut():
     """However long it is."""
     assert sum(len(token.text) for token in tokens("lease " * 100_000)) == 600
+
+
+def test_words_that_do_not_say_what_is_wrong_come_with_their_verb():
+    """Else the same words behind another verb, in health, are found too."""
+    told = [f"slot table was trimmed to {number} seats by the fairness pass" for number in (3, 12)]
+    first = next(iter(regexes(aligned(told), FEW, firm=True))).text
+    assert re.search(first, "slot table was trimmed to 4 seats by the fairness pass")
+    assert re.search(first, "slot table was extended to 4 seats by the fairness pass") is None

@@ -176,6 +176,9 @@ def test_a_conflict_is_told_with_what_to_do(stage, kind):
     )
     assert (stage.kept(number).state, stage.kept(number).error) == ("open", said)
     assert stage.files("signalbox/rule/nic-flaps") == before
+    stage.advance(number)
+    if kind != "local":  # a branch has no place for comments
+        assert [said in text for text in stage.requests()[0].comments] == [True]
 
 
 @pytest.mark.parametrize("state", ["merged", "closed"])
