@@ -417,7 +417,7 @@ def _remarks(
     chosen: _Chosen, cases: Sequence[Case], support: Sequence[int], place: RulePlace, other: Rule | None
 ) -> Iterable[str]:
     if len(support) == 1:
-        yield f"Only incident {support[0]} supports this."
+        yield f"Provisional: only incident {support[0]} supports this."
     unlike = [case.id for case in cases if case.id not in support and not case.empty]
     yield from _unlike(unlike)
     gone = [case.id for case in cases if case.empty]

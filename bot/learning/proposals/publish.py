@@ -105,7 +105,7 @@ class ProposalWorker:
 
 @dataclass(slots=True)
 class _ProposalCheck:
-    """One check of one proposal. `pushed`: a commit was just pushed, and the forge may not have started its checks."""
+    """One check of one proposal. `pushed`: a commit was just pushed, and the forge may not have started its checks. `renewed`: it brought a new version."""
 
     database: Database
     settings: PullRequests
@@ -114,6 +114,7 @@ class _ProposalCheck:
     plan: PullRequestPlan
     now: datetime
     pushed: bool = False
+    renewed: bool = False
 
     def go(self) -> str:
         """Check the state, then do what is missing."""
@@ -148,6 +149,7 @@ class _ProposalCheck:
 
     def _brought(self, pull: PullRequest | None, tip: str | None) -> PullRequest:
         """Update the branch and the pull request."""
+        self.renewed = self.found.sent is not None
         head = self.forge.commit(self.plan, tip, lambda made: self._head(f"{tip or ''} {made}".strip()))
         self.pushed = head != tip
         if head != self.found.head:
@@ -171,7 +173,8 @@ class _ProposalCheck:
             self.forge.ready(pull, self.plan)
         words = self._conflict(pull) if pull.conflict else undone
         self._note(draft=undone is not None, etag=None if draft else pull.etag, error=words)
-        return words or ("opened" if pull.url is None else f"opened at {pull.url}")
+        done = "updated" if self.renewed else "opened"
+        return words or (done if pull.url is None else f"{done} at {pull.url}")
 
     def _conflict(self, pull: PullRequest) -> str:
         """Say on the pull request what to do about files that both the base and the branch changed; once for each state of the base.

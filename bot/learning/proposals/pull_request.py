@@ -95,7 +95,8 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
         "Opened as a draft by Signalbox. It is marked ready when the backtest and the checks of this repository pass."
     )
     body = body_of(body_content, "" if settings.backend == "local" else note)
-    title = title_of(proposal.rule, content.title)
+    alone = len(content.incidents) == 1
+    title = title_of(proposal.rule, content.title) + (" (provisional, from one incident)" if alone else "")
     numbers = ", ".join(str(number) for number in content.incidents[:20])
     message = f"{title}\n\nProposed by Signalbox{f' from incidents {numbers}' if numbers else ''}."
     if settings.backend == "local":  # this backend has no other place for the body

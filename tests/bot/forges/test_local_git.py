@@ -114,7 +114,7 @@ def test_nobodys_checkout_changes_under_their_feet(stage, tmp_path):
     stage.propose(proposed(lines=3))
     assert stage.advance(number).startswith(f"somebody has {BRANCH} checked out in ")
     stage.git("worktree", "remove", str(tmp_path / "tree"))
-    assert (stage.advance(number), stage.commits(BRANCH)) == ("opened", 2)
+    assert (stage.advance(number), stage.commits(BRANCH)) == ("updated", 2)
 
 
 def test_what_is_wrong_is_reported(tmp_path):

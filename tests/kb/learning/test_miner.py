@@ -197,7 +197,7 @@ def test_a_place_of_a_device_is_captured_under_its_usual_name():
 def test_one_incident_alone_says_so():
     """It needs a line about harm, since one incident has many lines that no other has."""
     candidate = found([case(1, "[rank3]: fatal: lease of volume 7 was refused by its owner\n")])
-    assert (candidate.support, candidate.alone, candidate.remarks) == ((1,), True, ("Only incident 1 supports this.",))
+    assert (candidate.support, candidate.alone, candidate.remarks) == ((1,), True, ("Provisional: only incident 1 supports this.",))
 
 
 def test_the_second_incident_makes_a_rule_firm():
@@ -205,7 +205,7 @@ def test_the_second_incident_makes_a_rule_firm():
     one, two = found(leases(1)), found(leases(1, 2))
     assert (one.id, one.family, one.title) == (two.id, two.family, two.title)
     assert [(item.alone, item.remarks) for item in (one, two)] == [
-        (True, ("Only incident 1 supports this.",)),
+        (True, ("Provisional: only incident 1 supports this.",)),
         (False, ()),
     ]
     assert [any("a second is closed" in text for text in item.questions) for item in (one, two)] == [True, False]

@@ -152,7 +152,7 @@ def test_one_incident_alone_has_two_logs_all_the_same(known, base):
     made = drafted(known, base, cases()[:1])
     assert [name.rpartition("/")[2] for name in made.files if "/match/" in name][:2] == ["1.log", "2.log"]
     rule = yaml.safe_load(made.files[f"{made.folder}/rule.yaml"])
-    assert rule["known_problems"] == ["Only incident 11 supports this."]
+    assert rule["known_problems"] == ["Provisional: only incident 11 supports this."]
 
 
 def test_what_no_log_can_show_is_reported_as_missing(known, base):
