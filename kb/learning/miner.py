@@ -6,10 +6,10 @@ close-out may be wrong: if nothing tells the incidents from those of other fault
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
+from kb.learning.candidates import ENOUGH_HARM, SHOWN, Chosen, candidate_of, unlike_remark
 from kb.learning.cases import Candidate, Case, Refusal
 from kb.learning.discriminating_patterns import (
     TRIED,
@@ -19,40 +19,17 @@ from kb.learning.discriminating_patterns import (
     plain_bug,
     ranked,
     together,
-    told_of,
 )
-from kb.learning.events import CaseEvent, events_of, raised
+from kb.learning.events import CaseEvent, events_of
 from kb.learning.existing_rules import explained, is_consequence_of
-from kb.learning.near_misses import near_misses
-from kb.learning.negative_corpus import Background, line_at
-from kb.learning.regex_generalisation import aligned
-from kb.learning.rewordings import EventWords
-from kb.learning.rule_ids import RulePlace, place_rule
-from kb.learning.rule_texts import sentence_of
-from kb.learning.structural_conditions import SharedObservation, shared_observations
+from kb.learning.negative_corpus import Background
+from kb.learning.structural_conditions import shared_observations
 from kb.learning.tokenizer import LEADING, PLAIN
-from kb.regex.pattern import compiled
-from kb.rulebase.rule import Rule, Rulebook
+from kb.rulebase.rule import Rulebook
 
 MOST_PATTERNS = 4
-ENOUGH_HARM = 0.35  # of a line that is more than a beginning; a single incident needs one
 CODE_BUG = "code_bug"
 LIKE = 0.5  # share of the telling words that two wordings of one event have in common
-SHOWN = 3  # incidents that a reason names
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """What the rule looks for: patterns by lines, or by what was observed."""
-
-    found: tuple[MinedPattern, ...] = ()
-    stood: tuple[SharedObservation, ...] = ()
-
-    @property
-    def support(self) -> frozenset[int]:
-        """The cases that any of it finds."""
-        lines = frozenset[int]().union(*(item.support for item in self.found))
-        return lines.union(*(shared_observation.support for shared_observation in self.stood))
 
 
 def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> Candidate | Refusal:
@@ -113,7 +90,7 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
                 f"Rule {other.id}, which names {other.fault}, looks for the same line: either the close-out is wrong, or that rule is too broad.",
             ),
         )
-    return _candidate(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
+    return candidate_of(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
 
 
 def _alone(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> Candidate | Refusal:
@@ -121,17 +98,8 @@ def _alone(cases: Sequence[Case], background: Background, rulebook: Rulebook) ->
     found = mine(cases[:1], background, rulebook)
     if isinstance(found, Refusal):
         return found
-    unlike = _unlike([case.id for case in cases[1:] if not case.empty])
+    unlike = unlike_remark([case.id for case in cases[1:] if not case.empty])
     return replace(found, asked=tuple(case.id for case in cases), remarks=(*found.remarks, *unlike))
-
-
-def _unlike(numbers: Sequence[int]) -> tuple[str, ...]:
-    """What to say of incidents that were closed as the same fault and in which the rule finds nothing."""
-    if not numbers:
-        return ()
-    return (
-        f"Closed as the same fault, but the rule finds nothing in {_named(numbers)}: the close-out is wrong, or the fault has another signature.",
-    )
 
 
 def _weighed(event: CaseEvent, fault: str, rulebook: Rulebook) -> CaseEvent:
@@ -188,7 +156,7 @@ def _chosen(
     background: Background,
     *,
     harmless: bool = False,
-) -> _Chosen | None:
+) -> Chosen | None:
     """The patterns of the rule: the best one of the first case, then those that find cases in which it does not occur.
 
     Other events that all cases share are not added: each alone would match runs in which the first did not occur.
@@ -213,7 +181,7 @@ def _chosen(
     if main is None:
         return None
     if main.when is not None:
-        return _Chosen((main,))
+        return Chosen((main,))
     kept = [main]
     covered = set(main.support)
     variants = [item for item in causes if item.event.decisive] if main.event.decisive else causes
@@ -221,7 +189,7 @@ def _chosen(
         if mined_pattern.when is None and len(kept) < MOST_PATTERNS and mined_pattern.support - covered:
             kept.append(mined_pattern)
             covered |= mined_pattern.support
-    return _Chosen(tuple(kept))
+    return Chosen(tuple(kept))
 
 
 def _is_variant(event: CaseEvent, main: CaseEvent) -> bool:
@@ -260,7 +228,7 @@ def _paired(tried: Sequence[MinedPattern], cases: Mapping[int, Case], background
 
 def _stood(
     cases: Sequence[Case], background: Background, besides: Collection[str], first: int, *, slow: bool
-) -> _Chosen | None:
+) -> Chosen | None:
     """A condition on stacks, recorders or series, if the incidents have any that others lack.
 
     `slow`: a change in a series may be the fault. For other faults it is what any failure brings about.
@@ -276,7 +244,7 @@ def _stood(
         covered = frozenset().union(*(two.support for two in kept))
         if shared_observation.support - covered and len(kept) < MOST_PATTERNS:
             kept.append(shared_observation)
-    return _Chosen(stood=tuple(kept)) if kept else None
+    return Chosen(stood=tuple(kept)) if kept else None
 
 
 def _no_support(tried: Sequence[MinedPattern], background: Background) -> Refusal:
@@ -294,146 +262,3 @@ def _no_support(tried: Sequence[MinedPattern], background: Background) -> Refusa
                 f"Its line with the words {' '.join(mined_pattern.words)[:80]!r} also occurs in {len(mined_pattern.counter)} others: {where}."
             )
     return Refusal("no_support", tuple(reasons))
-
-
-# -- the candidate -------------------------------------------------------------------------------------------------------
-
-
-def _candidate(
-    chosen: _Chosen,
-    cases: Sequence[Case],
-    by_id: Mapping[int, Case],
-    background: Background,
-    rulebook: Rulebook,
-    *,
-    besides: Collection[str],
-    names: Collection[str],
-    other: Rule | None,
-) -> Candidate:
-    fault = cases[0].fault or ""
-    match, when = _match(chosen)
-    words = [word for item in chosen.found for word in item.words] or [
-        value for shared_observation in chosen.stood for value in shared_observation.fields.values()
-    ]
-    sentence = _sentence(chosen, names)
-    place = place_rule(fault, words, rulebook, sentence)
-    counter = {index for item in chosen.found for index in item.counter}
-    tried = [item for item in background.others if item.fault is not None and item.fault not in besides]
-    support = tuple(number for number in by_id if number in chosen.support)
-    return Candidate(
-        id=place.id,
-        family=place.family,
-        fault=fault,
-        title=place.title,
-        role="symptom" if rulebook.faults[fault].symptom else "root_cause",
-        match=match,
-        when=when,
-        support=support,
-        asked=tuple(case.id for case in cases),
-        counter=tuple(sorted(background.others[index].id for index in counter)),
-        tried=len(tried),
-        alone=len(support) == 1,
-        lines={number: _lines(chosen, by_id[number]) for number in support},
-        near=near_misses([(item.search, item.words) for item in chosen.found], background, besides),
-        notes=tuple(dict.fromkeys(case.note for case in cases if case.note and case.id in support)),
-        actions=tuple(dict.fromkeys(case.action for case in cases if case.action and case.id in support)),
-        remarks=tuple(_remarks(chosen, cases, support, place, other)),
-        questions=(*_doubts(chosen), *_questions([case for case in cases if case.id in support])),
-        events=_events(chosen),
-        numbers=any(item.numbers for item in chosen.found),
-    )
-
-
-def _sentence(chosen: _Chosen, names: Collection[str]) -> str:
-    """What the main event says, without what varies; empty if no line tells."""
-    if not chosen.found:
-        return ""
-    event = chosen.found[0].event
-    lines = [line.message for own in event.lines.values() for line in own[:2]]
-    told = [raised(line) for line in lines] if event.raised else []
-    types = {item[0] for item in told if item is not None}
-    messages = [item[1] for item in told if item is not None and item[1]] if event.raised else lines
-    return sentence_of(aligned(messages, names), types.pop() if len(types) == 1 else "")
-
-
-def _events(chosen: _Chosen) -> dict[int, EventWords]:
-    """What the deciding event says in each incident, to test the rule by it; nothing for structures and conditions."""
-    if any(item.when is not None or "where" in item.values for item in chosen.found):
-        return {}
-    told: dict[int, EventWords] = {}
-    for item in reversed(chosen.found):  # the main event counts most
-        told |= told_of(item.event)
-    return told
-
-
-def _doubts(chosen: _Chosen) -> Iterable[str]:
-    """Whether the event is the failure at all, if its words do not say so and nothing shows that it came first."""
-    event = chosen.found[0].event if chosen.found else None
-    if event is not None and not (event.decisive or event.raised or event.told or event.harm >= ENOUGH_HARM):
-        yield "Is this line the failure? It is what these incidents share and others lack, but no word of it says that something failed."
-
-
-def _questions(cases: Sequence[Case]) -> Iterable[str]:
-    """What no close-out says."""
-    if not any(case.note for case in cases):
-        yield "What caused it? The close-outs name the class only."
-    if not any(case.action for case in cases):
-        yield "What should a person do? No close-out says what was done."
-    if len(cases) == 1:
-        yield "Does it occur in other jobs? One incident cannot tell what varies: propose the rule again when a second is closed as the same."
-
-
-def _match(chosen: _Chosen) -> tuple[dict[str, Mapping[str, Any]], Any]:
-    """The patterns by name, and the condition over them unless it is any of them."""
-    if chosen.stood:
-        return {
-            ("seen" if index == 0 else f"seen_{index + 1}"): item.values for index, item in enumerate(chosen.stood)
-        }, None
-    main = chosen.found[0]
-    if main.beside is not None:
-        return {"line": main.values, "beside": main.beside.values}, main.when
-    found = {("line" if index == 0 else f"line_{index + 1}"): item.values for index, item in enumerate(chosen.found)}
-    if main.logged and main.when is None:
-        found["logged"] = main.logged
-    return found, main.when
-
-
-def _lines(chosen: _Chosen, case: Case) -> dict[str, tuple[str, ...]]:
-    """The deciding lines of a case, by source, a few of each pattern."""
-    searches = [item.search for found in chosen.found for item in (found, found.beside) if item is not None]
-    told = {}
-    for source, text in case.texts.items():
-        hits = [
-            line_at(text, hit.start())
-            for search in searches
-            for hit, _ in zip(compiled(search).finditer(text), range(2), strict=False)
-        ]
-        if hits:
-            told[source] = tuple(dict.fromkeys(hits))
-    return told
-
-
-def _remarks(
-    chosen: _Chosen, cases: Sequence[Case], support: Sequence[int], place: RulePlace, other: Rule | None
-) -> Iterable[str]:
-    if len(support) == 1:
-        yield f"Provisional: only incident {support[0]} supports this."
-    unlike = [case.id for case in cases if case.id not in support and not case.empty]
-    yield from _unlike(unlike)
-    gone = [case.id for case in cases if case.empty]
-    if gone:
-        yield f"The logs of {_named(gone)} no longer exist."
-    for case in cases:
-        if case.against:
-            yield f"People disagree about incident {case.id}: others said {', '.join(case.against)}."
-    if chosen.found and chosen.found[0].when is not None:
-        yield "No single line distinguishes these incidents from others; the condition does."
-    if other is not None:
-        yield f"Rule {other.id} looks for the same line and names {other.fault}."
-    if place.taken:
-        yield f"There is already a rule with nearly the same name: {place.taken}."
-
-
-def _named(numbers: Sequence[int]) -> str:
-    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
-    return f"{'incidents' if len(numbers) > 1 else 'incident'} {', '.join(map(str, numbers[:SHOWN]))}{more}"
