@@ -13,7 +13,7 @@ from kb.learning.negative_corpus import Background, line_at, near_misses
 from kb.learning.regex_generalisation import aligned
 from kb.learning.rewordings import EventWords
 from kb.learning.rule_ids import RulePlace, place_rule
-from kb.learning.rule_texts import sentence_of
+from kb.learning.rule_texts import LONGEST_TITLE, sentence_of
 from kb.learning.structural_conditions import SharedObservation
 from kb.regex.pattern import compiled
 from kb.rulebase.rule import Rule, Rulebook
@@ -111,7 +111,10 @@ def _sentence(chosen: Chosen, names: Collection[str]) -> str:
     told = [raised(line) for line in lines] if event.raised else []
     types = {item[0] for item in told if item is not None}
     messages = [item[1] for item in told if item is not None and item[1]] if event.raised else lines
-    return sentence_of(aligned(messages, names), types.pop() if len(types) == 1 else "")
+    said = sentence_of(aligned(messages, names), types.pop() if len(types) == 1 else "")
+    frame = str((chosen.found[0].values.get("exception") or {}).get("frame", ""))
+    function = frame.removeprefix(r"\bin ").removesuffix("$")
+    return f"{said} in {function}" if function and len(said) + len(function) < LONGEST_TITLE else said
 
 
 def _events(chosen: Chosen) -> dict[int, EventWords]:

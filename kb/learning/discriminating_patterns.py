@@ -265,7 +265,7 @@ def _own_frame(found: MinedPattern, own: Sequence[Case], against: Sequence[Negat
         for item in reversed(each[0] if each else [])
         if item in shared and not any(lowered(item) in two.words for two in against)
     ]
-    return next((item for item in able if len(item) > 5 and not check(item)), None)
+    return next((item for item in able if len(item) > 5 and not item.startswith("__") and not check(item)), None)
 
 
 def _others_word(found: MinedPattern, background: Background) -> str | None:

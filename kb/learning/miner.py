@@ -77,10 +77,8 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
     )
     if chosen is None:
         return _no_support(tried, background)
-    if (
-        first.id not in chosen.support and not first.empty
-    ):  # what others share is another failure than the one asked about
-        return _alone(cases, background, rulebook)
+    if first.id not in chosen.support and not first.empty:  # what others share is not the failure that was asked about
+        return _without(chosen.support, cases, background, rulebook)
     told = [line.message for item in chosen.found for lines in item.event.lines.values() for line in lines]
     other = explained(told, rulebook, besides)
     if other is not None and len(chosen.support) == 1:
@@ -93,12 +91,14 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
     return candidate_of(chosen, cases, by_id, background, rulebook, besides=besides, names=names, other=other)
 
 
-def _alone(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> Candidate | Refusal:
-    """The rule that the first case supports by itself, with the others named that were closed as the same fault."""
-    found = mine(cases[:1], background, rulebook)
+def _without(
+    other: Collection[int], cases: Sequence[Case], background: Background, rulebook: Rulebook
+) -> Candidate | Refusal:
+    """The rule that the cases support apart from those of another failure, which was closed as the same fault and is named."""
+    found = mine([case for case in cases if case.id not in other], background, rulebook)
     if isinstance(found, Refusal):
         return found
-    unlike = unlike_remark([case.id for case in cases[1:] if not case.empty])
+    unlike = unlike_remark([case.id for case in cases if case.id in other])
     return replace(found, asked=tuple(case.id for case in cases), remarks=(*found.remarks, *unlike))
 
 
@@ -174,7 +174,9 @@ def _chosen(
     causes = [
         mined_pattern
         for mined_pattern in able
-        if _is_cause(mined_pattern) or mined_pattern.event.told or mined_pattern.event.decisive
+        if _is_cause(mined_pattern)
+        or (mined_pattern.event.told and not mined_pattern.event.after)
+        or mined_pattern.event.decisive
     ]
     plain = sorted(able, key=lambda item: item.event.after) if harmless else causes
     main = next(iter(plain), None) or _paired(tried, cases, background)

@@ -111,12 +111,7 @@ def regexes(
         return
     first, enough = span
     last = enough
-    while (
-        firm
-        and last + 1 < len(places)
-        and last - first + 1 < MOST_WORDS
-        and _adjoin(pieces, places[last], places[last + 1])
-    ):
+    while last + 1 < len(places) and last - first + 1 < MOST_WORDS and _adjoin(pieces, places[last], places[last + 1]):
         last += 1  # to the end of the phrase
     while last > enough and pieces[places[last]].word.lower() in LEADING:
         last -= 1
@@ -217,11 +212,8 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
             parts.append(QUOTE if token.text == '"' else escaped(token.text))
         elif token.kind == "space":
             parts.append(" " if piece.fixed and token.text == " " else r"[ \t]{1,20}")
-        elif numbers and token.kind == "number" and piece.fixed:
+        elif token.kind == "number" and piece.fixed and (numbers or before.lower() == ERRNO):
             parts.append(rf"{escaped(token.text)}\b")
-        elif piece.fixed and before.lower() == ERRNO and token.kind == "number":
-            parts.append(rf"(?P<code>{escaped(token.text)})\b")
-            names.add("code")
         else:
             name = captured(token, before)
             parts.append(f"(?P<{name}>{gap(token)})" if name is not None and name not in names else gap(token))

@@ -28,6 +28,7 @@ _CAUSED = "\n\nThe above exception was the direct cause of the following excepti
 _GROUP = "  + Exception Group Traceback (most recent call last):\n  | ExceptionGroup: unhandled errors (1 sub-exception)\n  +-+---------------- 1 ----------------\n"
 _WORD = re.compile(r"[A-Za-z][\w-]*")
 _HAPPENS = re.compile(r"(?i)is|are|was|were|has|had|have|belongs?|\w{3,}ed")
+_PLAIN_FIRST = re.compile(r"[A-Za-z][a-z]+(?![\w.])")  # no name of a program or a variable
 _SUFFIX = re.compile(r"(?:Error|Exception)$")
 _OPPOSITES = {
     "failed": "succeeded", "failure": "success", "fail": "succeed", "fails": "succeeds", "cannot": "can", "can't": "can", "could not": "could",
@@ -112,7 +113,8 @@ def _written(message: str, other: str) -> Iterator[Rewording]:
     yield Rewording("fields behind it", f"2026-03-11T10:31:12.104512Z ERROR worker::io: {message} attempt=3 rank=7")
     yield Rewording("colours", f"\x1b[31mERROR\x1b[0m {other}")
     yield Rewording("behind another's words", f"2026-03-11 10:31:12,104 ERROR main: run stopped: {message}")
-    yield Rewording("other case of its first letter", f"ERROR: {message[:1].swapcase()}{message[1:]}")
+    if _PLAIN_FIRST.match(message):
+        yield Rewording("other case of its first letter", f"ERROR: {message[:1].swapcase()}{message[1:]}")
     quoted = message.replace("\\", "\\\\").replace('"', '\\"')
     yield Rewording("key and value", f'time="2026-03-11T10:31:12Z" level=error msg="{quoted}" rank=12')
     if len(message) > COLUMNS:

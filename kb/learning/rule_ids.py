@@ -23,6 +23,9 @@ _DOMAINS = {
     "training": "training",
     "none": "host",
 }
+_SECRET = frozenset(
+    {"pass", "password", "passwd", "passphrase", "token", "secret", "key", "keys", "auth", "credential", "credentials"}
+)
 _SPARE = frozenset(
     {"error", "errors", "failed", "failure", "exception", "runtime", "the", "and", "for", "with", "from"}
 )
@@ -44,6 +47,8 @@ def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook, sentence: s
     `sentence`: what the event says. Without one, the names come from the class and `words`.
     """
     told = telling([sentence] if sentence else words, rare=not sentence)
+    while len(told) > 1 and told[min(len(told), WORDS) - 1] in _SECRET:
+        told = told[: min(len(told), WORDS) - 1]  # before a colon they announce a secret, and the title would be masked
     wanted = "-".join(told[:WORDS] if len(told) > 1 and sentence else [*fault.split("_"), *told[:2]])
     wanted = wanted[:LONGEST_ID].strip("-")
     taken = {rule.id for rule in rulebook.rules}

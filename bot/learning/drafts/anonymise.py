@@ -60,7 +60,7 @@ _TRADE = frozenset(
     relaunch relaunched reload reloaded remount remounted renamed reopened repo requeue requeued rerun resharded
     reshard resubmit resubmitted resync resynced retokenised retokenized retried retries rollout runtime serialized
     sharded sharding shards sidecar sidecars signed softirq stalled subnet subprocess symlink sync synced sysadmin systemd throttled
-    timeout timeouts timestamp timestamps tokenise tokenised tokenize tokenized tokenizer tokenizers toolchain transceiver transceivers ttl unmount
+    timeout timeouts timestamp timestamps tokenise tokenised tokenize tokenized tokenizer tokenizers toolchain transceiver transceivers ts ttl unmount
     unmounted unset upstream venv vlan wandb watchdog whitelist whitelisted workflow yaml
     """.split()  # noqa: SIM905 - a list would take a page
 )
