@@ -178,7 +178,8 @@ def _chosen(
         or (mined_pattern.event.told and not mined_pattern.event.after)
         or mined_pattern.event.decisive
     ]
-    plain = sorted(able, key=lambda item: item.event.after) if harmless else causes
+    # of lines none of which says that something failed, the one that says most
+    plain = sorted(able, key=lambda item: (item.event.after, -len(item.event.key))) if harmless else causes
     main = next(iter(plain), None) or _paired(tried, cases, background)
     if main is None:
         return None

@@ -151,7 +151,7 @@ class Anonymiser:
         if token.kind == "word":
             return self._word(token.text, keep, name)
         if token.kind == "number":
-            return token.text if len(token.text) <= 6 else "123456"
+            return token.text if len(token.text) <= 6 or "." in token.text else "123456"
         if token.kind == "space":
             return token.text if token.text.isspace() else " "
         if token.kind == "sign":

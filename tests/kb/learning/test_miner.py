@@ -170,6 +170,14 @@ def test_another_failure_closed_as_the_same_fault_is_not_joined_by_or():
     assert "finds nothing in incidents 7, 8, 9" in " ".join(candidate.remarks)
 
 
+def test_of_lines_without_a_word_of_failure_the_one_that_says_most_is_taken_and_asked_about():
+    """A reviewer decides whether it is the failure, since nothing in it says so."""
+    text = "[ 41{0}.5] cachefs: lane {0} quiesced by its daemon with {0} requests inside\n[ 41{0}.6] cachefs: lane {0} detached\n"
+    candidate = found([case(item, text.format(item)) for item in (1, 2, 3)])
+    assert "quiesced" in candidate.match["line"]["regex"]
+    assert candidate.questions[0].startswith("Is this line the failure?")
+
+
 def test_a_rule_is_about_the_incident_that_it_was_asked_for():
     """Also if others closed as the same fault share more among themselves."""
     candidate = found([*leases(1), *(case(item, OTHER_FAILURE.format(item)) for item in (7, 8, 9))])
