@@ -39,7 +39,7 @@ def cleaner_of(base: RuleFiles, cases: Sequence[Case]) -> Anonymiser:
 
 def fit(found: MinedPattern, names: Collection[str]) -> bool:
     """Whether a pattern may go into a rule: it contains nothing that looks like a secret, and no names from the incidents."""
-    plain = found.search.replace("\\", "").lower()
+    plain = re.sub(r"\[[A-Z]([a-z])\]", r"\1", found.search).replace("\\", "").lower()
     held = any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", plain) for name in names)
     return not held and redact(found.search) == found.search
 

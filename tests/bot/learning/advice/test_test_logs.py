@@ -10,6 +10,7 @@ import pytest
 from bot.incidents.ledger import Ledger
 from bot.learning.advice.advise import advise
 from bot.learning.advice.test_logs import SingleRuleScan, fit
+from bot.learning.drafts.edge_logs import MOST_WRITTEN
 from bot.learning.replay.trial import base_of
 from kb.errors import RuleError
 from kb.learning.cases import Case
@@ -92,7 +93,7 @@ def test_a_narrowed_rule_gets_logs_on_which_it_is_silent_now(url, base):
     assert list(advice.files)[:3] == ["storage/disk-full/rule.yaml", *logs]
     silent = [name for name in advice.files if "/silent/" in name]
     assert spoken(base, advice.files, silent) == [[False, True]] * len(silent)
-    assert len(silent) > 10
+    assert len(silent) >= MOST_WRITTEN
     assert leaked(advice) == []
 
 
@@ -114,7 +115,7 @@ def test_a_widened_rule_gets_a_log_on_which_it_speaks_now(url, base):
     own = [name for name in logs if "reworded" not in name]
     assert (next(iter(advice.files)), len(own)) == ("storage/disk-full/rule.yaml", 1)
     assert spoken(base, advice.files, logs) == [[True, False]] * len(logs)
-    assert len(logs) > 10
+    assert len(logs) > MOST_WRITTEN
     healthy = next(name for name in advice.files if name.endswith("/silent/advised-healthy.log"))
     assert spoken(base, advice.files, [healthy]) == [[False, False]]
     assert leaked(advice) == []
