@@ -63,7 +63,7 @@ _OF_JOB = re.compile(
     r",? (?:and|then|and then) (?=(?:re(?:started|submitted|queued|launched|ran|run)|resumed)\b(?! (?:it|them|the|its|all|both)\b(?! (?:job|run|training))))",
     re.IGNORECASE,
 )
-_PREFIXES = ("re", "un", "de", "over", "pre", "mis")
+_PREFIXES = ("re", "un", "de", "over", "pre")
 _DETERMINERS = frozenset(
     {"a", "an", "the", "its", "their", "our", "his", "her", "all", "both", "each", "every", "this", "that", "and", "to"}
 )
